@@ -1,0 +1,19 @@
+"""The legend of every shape comment in this package. Nothing here runs.
+
+======  ==============================================================
+letter  meaning
+======  ==============================================================
+B       batch: rows processed together
+T       query length: tokens in the rows given to this call
+S       key length: tokens that may be looked at (T, plus what a cache holds)
+D       width of the residual stream (``model.width``)
+H       query heads (``model.heads``)
+G       key and value heads (``model.kv_heads``; G = H is multi-head, 1 < G < H grouped-query, G = 1 multi-query)
+K       width of one head (``model.head_width``)
+F       hidden width of the feed-forward layer (``model.hidden``)
+V       vocabulary: distinct tokens (``model.vocab_size``)
+L       layers (``model.layers``)
+======  ==============================================================
+
+A shape in a comment, such as ``# (B, H, T, S)``, reads left to right in the order of the tensor's axes.
+"""
