@@ -1,0 +1,64 @@
+"""The block that all three families are made of."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from torch import Tensor, nn
+
+from glassformer.config import ModelConfig
+from glassformer.model.attention import Attention
+from glassformer.model.cache import LayerCache
+from glassformer.model.feedforward import FeedForward
+from glassformer.model.masks import Mask
+from glassformer.model.normalization import make_norm
+from glassformer.model.positions import Rotation
+
+
+@dataclass(frozen=True)
+class View:
+    """What one forward pass lets its blocks see: the same for every layer.
+
+    Attributes:
+        mask: of self-attention.
+        rotation: of queries and keys in self-attention, or None.
+        memory: (B, S, D) what cross-attention looks at, or None.
+        memory_mask: of cross-attention.
+    """
+
+    mask: Mask
+    rotation: Rotation | None = None
+    memory: Tensor | None = None
+    memory_mask: Mask = Mask()
+
+
+class Block(nn.Module):
+    """Self-attention, cross-attention where there is a memory, feed-forward; each added to the residual stream.
+
+    Pre-norm (Xiong et al. 2020) adds part(norm(x)); post-norm (Vaswani et al. 2017) normalises x + part(x).
+    """
+
+    def __init__(self, config: ModelConfig, cross: bool = False) -> None:
+        super().__init__()
+        self.pre = config.norm_order == "pre"
+        self.attention_norm, self.attention = make_norm(config), Attention(config)
+        self.cross_norm, self.cross = (make_norm(config), Attention(config)) if cross else (None, None)
+        self.feedforward_norm, self.feedforward = make_norm(config), FeedForward(config)
+        self.dropout = nn.Dropout(config.dropout_residual)
+
+    def forward(self, x: Tensor, view: View, cache: LayerCache | None = None) -> Tensor:
+        """(B, T, D) -> (B, T, D)."""
+        if self.pre:
+            x = x + self.dropout(self._look_at_itself(self.attention_norm(x), view, cache))  # (B, T, D)
+            if self.cross is not None and self.cross_norm is not None:
+                x = x + self.dropout(
+                    self.cross(self.cross_norm(x), view.memory_mask, view.memory)
+                )  # (B, T, D)
+            return x + self.dropout(self.feedforward(self.feedforward_norm(x)))  # (B, T, D)
+        x = self.attention_norm(x + self.dropout(self._look_at_itself(x, view, cache)))  # (B, T, D)
+        if self.cross is not None and self.cross_norm is not None:
+            x = self.cross_norm(x + self.dropout(self.cross(x, view.memory_mask, view.memory)))  # (B, T, D)
+        return self.feedforward_norm(x + self.dropout(self.feedforward(x)))  # (B, T, D)
+
+    def _look_at_itself(self, x: Tensor, view: View, cache: LayerCache | None) -> Tensor:
+        return self.attention(x, view.mask, rotation=view.rotation, cache=cache)  # (B, T, D)

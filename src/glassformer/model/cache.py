@@ -1,0 +1,71 @@
+"""The key-value cache: what earlier tokens left for later ones. It belongs to whoever generates, never to the model."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from glassformer.config import ModelConfig
+from glassformer.errors import GlassError
+
+
+class LayerCache:
+    """Keys and values of one layer, (B, G, capacity, K) each, filled from the left."""
+
+    def __init__(self, shape: tuple[int, int, int, int], device: torch.device, dtype: torch.dtype) -> None:
+        self.keys = torch.zeros(shape, device=device, dtype=dtype)  # (B, G, capacity, K)
+        self.values = torch.zeros(shape, device=device, dtype=dtype)  # (B, G, capacity, K)
+        self.length = 0
+
+    def append(self, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
+        """Keep k and v, (B, G, T, K), and return all kept so far, (B, G, length, K)."""
+        end = self.length + k.shape[2]
+        self.keys[:, :, self.length : end] = k
+        self.values[:, :, self.length : end] = v
+        self.length = end
+        return self.keys[:, :, :end], self.values[:, :, :end]
+
+
+class Cache:
+    """One cache per layer, and which of the cached places hold real tokens.
+
+    Args:
+        config: of the model that will fill it.
+        batch: rows.
+        capacity: most tokens per row, padding included.
+        device, dtype: where and how keys and values are kept.
+    """
+
+    def __init__(
+        self,
+        config: ModelConfig,
+        batch: int,
+        capacity: int,
+        device: torch.device,
+        dtype: torch.dtype = torch.float32,
+    ) -> None:
+        shape = (batch, config.G, capacity, config.K)
+        self.layers = [LayerCache(shape, device, dtype) for _ in range(config.layers)]
+        self.real = torch.zeros(batch, capacity, dtype=torch.bool, device=device)  # (B, capacity)
+        self.positions = torch.zeros(batch, capacity, dtype=torch.long, device=device)  # (B, capacity)
+        self.capacity = capacity
+        self.length = 0
+        self.padded = False
+
+    def counts(self) -> Tensor:
+        """Real tokens cached in each row, (B, 1)."""
+        return self.real[:, : self.length].sum(dim=1, keepdim=True)
+
+    def extend(self, positions: Tensor, real: Tensor | None) -> tuple[Tensor, Tensor | None]:
+        """Note the places of the next tokens, (B, T); return those of all keys, (B, S), and which are real."""
+        end = self.length + positions.shape[1]
+        if end > self.capacity:
+            raise GlassError(
+                f"the cache holds {self.capacity} tokens and was given {end}",
+                "Make a larger cache, or start it anew.",
+            )
+        self.positions[:, self.length : end] = positions
+        self.real[:, self.length : end] = True if real is None else real
+        self.padded = self.padded or real is not None
+        self.length = end
+        return self.positions[:, :end], self.real[:, :end] if self.padded else None

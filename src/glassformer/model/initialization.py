@@ -1,0 +1,49 @@
+"""The first weights: chosen so that the first loss is ln V, whatever the settings."""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import nn
+
+from glassformer.config import ModelConfig
+from glassformer.model.attention import Attention
+from glassformer.model.feedforward import FeedForward
+
+
+def initialize(model: nn.Module, config: ModelConfig, seed: int) -> None:
+    """Fill all parameters in place, from a generator of its own.
+
+    Matrices: normal, standard deviation 1 / sqrt(inputs), so that a vector keeps its size. Those that write into the
+    residual stream are divided by sqrt(parts that do), so that the stream keeps its size too (Radford et al. 2019).
+    An untied head: so small that all logits start near 0. A tied embedding must be smaller still, since a token's own
+    vector reaches the head through the residual stream and would make every token predict itself. Biases 0, gains 1.
+    """
+    generator = torch.Generator().manual_seed(seed)
+    parts = sum(isinstance(module, Attention | FeedForward) for module in model.modules())
+    writers = {
+        id(module.output if isinstance(module, Attention) else module.down)
+        for module in model.modules()
+        if isinstance(module, Attention | FeedForward)
+    }
+    embedding_std = 0.3 / config.width if config.tied else 1 / math.sqrt(config.width)
+    for name, module in model.named_modules():
+        if isinstance(module, nn.Linear):
+            shrink = math.sqrt(parts) if id(module) in writers else 1.0
+            _normal(module.weight, 1 / math.sqrt(module.in_features) / shrink, generator)
+            if module.bias is not None:
+                nn.init.zeros_(module.bias)
+        elif isinstance(module, nn.Embedding):
+            relative = name.endswith("score_positions.table")
+            _normal(module.weight, 0.02 if relative else embedding_std, generator)
+    head = getattr(model, "head", None)
+    if head is not None and head.weight is not None:
+        _normal(head.weight, 0.1 / math.sqrt(config.width), generator)
+
+
+def _normal(weight: torch.Tensor, std: float, generator: torch.Generator) -> None:
+    if weight.is_meta:
+        return
+    with torch.no_grad():
+        weight.copy_(torch.randn(weight.shape, generator=generator) * std)

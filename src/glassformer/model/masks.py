@@ -1,0 +1,79 @@
+"""Who may look at whom: masks as values, made once for each forward pass and shared by all layers."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor
+
+
+@dataclass(frozen=True)
+class Mask:
+    """Which keys each query may see, and how much the places favour each.
+
+    Attributes:
+        allowed: (B or 1, 1, T, S) bool, True where the query may look; None: everywhere that `triangle` leaves open.
+        triangle: the plain causal triangle with T = S; the fused kernel then needs no tensor at all.
+        dead: (B or 1, 1, T, 1) bool, True for queries that may see nothing (padding); None: there are none.
+        bias: (B or 1, H, T, S) added to the scores, -inf where not allowed; None: nothing to add.
+    """
+
+    allowed: Tensor | None = None
+    triangle: bool = False
+    dead: Tensor | None = None
+    bias: Tensor | None = None
+
+    @classmethod
+    def of(cls, allowed: Tensor) -> Mask:
+        """The mask of any boolean tensor (B or 1, 1, T, S), rows without a single True included."""
+        dead = ~allowed.any(dim=-1, keepdim=True)  # (B, 1, T, 1)
+        return cls(allowed=allowed | dead, dead=dead)
+
+    def full(self, like: Tensor) -> Tensor:
+        """`allowed` as a tensor that fits scores like these, (..., T, S); dead rows show True, `attend` zeroes them."""
+        if self.allowed is not None:
+            return self.allowed
+        ones = torch.ones(like.shape[-2:], dtype=torch.bool, device=like.device)  # (T, S)
+        return ones.tril() if self.triangle else ones
+
+    def with_bias(self, bias: Tensor) -> Mask:
+        """The same mask with a bias (B or 1, H, T, S) on the scores of the allowed keys."""
+        return replace(self, bias=bias.masked_fill(~self.full(bias), -math.inf), triangle=False)
+
+
+def token_positions(real: Tensor, already: Tensor | int = 0) -> Tensor:
+    """Each real token's place in its own row, (B, T), counted from `already`; padding gets the place before it."""
+    return (real.long().cumsum(dim=1) - 1 + already).clamp(min=0)
+
+
+def self_mask(
+    query_positions: Tensor, key_positions: Tensor, real_keys: Tensor | None, causal: bool, window: int | None
+) -> Mask:
+    """The mask of self-attention.
+
+    Args:
+        query_positions: (B or 1, T).
+        key_positions: (B or 1, S).
+        real_keys: (B, S) bool, False at padding; None: all real.
+        causal: each token sees itself and what came before it; otherwise both sides.
+        window: how many tokens a token may look back (and, if not causal, ahead) on, itself included.
+    """
+    if causal and real_keys is None and query_positions.shape == key_positions.shape:
+        if window is None or window >= query_positions.shape[1]:
+            return Mask(triangle=True)
+    distance = query_positions[:, None, :, None] - key_positions[:, None, None, :]  # (B, 1, T, S)
+    allowed = torch.ones_like(distance, dtype=torch.bool)
+    if causal:
+        allowed = distance >= 0
+    if window is not None:
+        allowed = allowed & (distance.abs() < window)
+    if real_keys is None:
+        return Mask(allowed=allowed)  # a token always sees itself: no row is dead
+    return Mask.of(allowed & real_keys[:, None, None, :])
+
+
+def memory_mask(real_memory: Tensor | None) -> Mask:
+    """The mask of cross-attention: every real token of the source, (B, S)."""
+    return Mask() if real_memory is None else Mask.of(real_memory[:, None, None, :])

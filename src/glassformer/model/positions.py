@@ -1,0 +1,151 @@
+"""How a token knows its place: six ways, each a small type that acts at one of three points.
+
+* added to the embedding: `LearnedPositions`, `SinusoidalPositions`
+* turning queries and keys: `RotaryPositions`
+* added to the attention scores: `AlibiPositions`, `RelativePositions`
+* and none: a causal decoder of two layers or more still learns order (Haviv et al. 2022).
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+from glassformer.config import ModelConfig
+
+
+class LearnedPositions(nn.Module):
+    """One learned vector per place (Radford et al. 2018)."""
+
+    def __init__(self, context: int, width: int) -> None:
+        super().__init__()
+        self.table = nn.Embedding(context, width)
+
+    def forward(self, positions: Tensor) -> Tensor:
+        """Places (B, T) -> vectors (B, T, D)."""
+        return self.table(positions)  # (B, T, D)
+
+
+class SinusoidalPositions(nn.Module):
+    """Fixed waves: sin at even, cos at odd channels (Vaswani et al. 2017, section 3.5)."""
+
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.width = width
+
+    def forward(self, positions: Tensor) -> Tensor:
+        """Places (B, T) -> vectors (B, T, D)."""
+        even = torch.arange(0, self.width, 2, device=positions.device, dtype=torch.float32)  # (D/2)
+        angles = positions[..., None] * torch.exp(even * (-math.log(10_000.0) / self.width))  # (B, T, D/2)
+        return torch.stack([angles.sin(), angles.cos()], dim=-1).flatten(-2)  # (B, T, D)
+
+
+@dataclass(frozen=True)
+class Rotation:
+    """The angles of one forward pass, shared by all layers: cos and sin, (B or 1, 1, T, K)."""
+
+    cos: Tensor
+    sin: Tensor
+
+
+class RotaryPositions(nn.Module):
+    """Turns pairs of channels by an angle that grows with the place, so scores see distances (Su et al. 2021).
+
+    Channel i is paired with channel i + K/2, as in the Llama family.
+    """
+
+    def __init__(self, head_width: int, base: float) -> None:
+        super().__init__()
+        self.head_width, self.base = head_width, base
+
+    def forward(self, positions: Tensor) -> Rotation:
+        """Places (B or 1, T) -> their rotation."""
+        half = torch.arange(0, self.head_width, 2, device=positions.device, dtype=torch.float32)  # (K/2)
+        frequency = self.base ** (-half / self.head_width)  # (K/2)
+        angles = positions[:, None, :, None] * frequency  # (B, 1, T, K/2)
+        angles = torch.cat([angles, angles], dim=-1)  # (B, 1, T, K)
+        return Rotation(angles.cos(), angles.sin())
+
+
+def rotate(x: Tensor, rotation: Rotation) -> Tensor:
+    """Turn queries or keys, (B, heads, T, K)."""
+    first, second = x.chunk(2, dim=-1)  # (B, heads, T, K/2) each
+    turned = torch.cat([-second, first], dim=-1)  # (B, heads, T, K)
+    return (x * rotation.cos + turned * rotation.sin).to(x.dtype)  # (B, heads, T, K)
+
+
+class AlibiPositions(nn.Module):
+    """A penalty that grows with distance, at a fixed slope per head (Press et al. 2022)."""
+
+    def __init__(self, heads: int) -> None:
+        super().__init__()
+        self.heads = heads
+
+    def forward(self, query_positions: Tensor, key_positions: Tensor) -> Tensor:
+        """Places (B, T) and (B, S) -> score bias (B, H, T, S)."""
+        distance = (query_positions[:, None, :, None] - key_positions[:, None, None, :]).abs()  # (B, 1, T, S)
+        slopes = torch.tensor(alibi_slopes(self.heads), device=distance.device)  # (H)
+        return -slopes[:, None, None] * distance  # (B, H, T, S)
+
+
+def alibi_slopes(heads: int) -> list[float]:
+    """A geometric series from 2^(-8/n); for other than powers of two, every other slope of the next power.
+
+    >>> alibi_slopes(4)
+    [0.25, 0.0625, 0.015625, 0.00390625]
+    """
+    power = 2 ** math.floor(math.log2(heads))
+    slopes = [2 ** (-8 * (i + 1) / power) for i in range(power)]
+    between = [2 ** (-4 * (i + 1) / power) for i in range(0, 2 * power, 2)]
+    return slopes + between[: heads - power]
+
+
+class RelativePositions(nn.Module):
+    """A learned score bias per head and bucket of distances, one table for all layers (Raffel et al. 2020, T5)."""
+
+    def __init__(self, heads: int, buckets: int, max_distance: int, causal: bool) -> None:
+        super().__init__()
+        self.table = nn.Embedding(buckets, heads)
+        self.buckets, self.max_distance, self.causal = buckets, max_distance, causal
+
+    def forward(self, query_positions: Tensor, key_positions: Tensor) -> Tensor:
+        """Places (B, T) and (B, S) -> score bias (B, H, T, S)."""
+        back = query_positions[:, :, None] - key_positions[:, None, :]  # (B, T, S)
+        return self.table(self.bucket(back)).permute(0, 3, 1, 2)  # (B, H, T, S)
+
+    def bucket(self, back: Tensor) -> Tensor:
+        """Distances looked back (negative: ahead) -> buckets: exact when near, logarithmic when far."""
+        buckets, offset = self.buckets, torch.zeros_like(back)
+        if not self.causal:  # half of the buckets for each direction
+            buckets //= 2
+            offset = (back < 0).long() * buckets
+            back = back.abs()
+        back = back.clamp(min=0)
+        exact = buckets // 2
+        far = torch.log(back.clamp(min=1).float() / exact) / math.log(self.max_distance / exact)
+        far_bucket = (exact + far * (buckets - exact)).long().clamp(max=buckets - 1)
+        return offset + torch.where(back < exact, back, far_bucket)
+
+
+def added_positions(config: ModelConfig) -> LearnedPositions | SinusoidalPositions | None:
+    """The part that adds places to embeddings, if the setting is one of that kind."""
+    if config.positions == "learned":
+        return LearnedPositions(config.context, config.width)
+    return SinusoidalPositions(config.width) if config.positions == "sinusoidal" else None
+
+
+def rotary_positions(config: ModelConfig) -> RotaryPositions | None:
+    """The part that turns queries and keys, if the setting is that kind."""
+    return RotaryPositions(config.K, config.rotary_base) if config.positions == "rotary" else None
+
+
+def score_positions(config: ModelConfig, causal: bool) -> AlibiPositions | RelativePositions | None:
+    """The part that biases attention scores, if the setting is one of that kind."""
+    if config.positions == "alibi":
+        return AlibiPositions(config.heads)
+    if config.positions == "relative":
+        return RelativePositions(config.heads, config.relative_buckets, config.relative_max_distance, causal)
+    return None

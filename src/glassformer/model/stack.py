@@ -1,0 +1,106 @@
+"""A stack of blocks, and the embedding below it."""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor, nn
+
+from glassformer.config import ModelConfig
+from glassformer.errors import GlassError
+from glassformer.model.block import Block, View
+from glassformer.model.cache import Cache
+from glassformer.model.masks import memory_mask, self_mask, token_positions
+from glassformer.model.normalization import make_norm
+from glassformer.model.positions import added_positions, rotary_positions, score_positions
+
+
+class Embedding(nn.Module):
+    """Token ids to vectors, with places added where the setting adds them."""
+
+    def __init__(self, config: ModelConfig, vocab_size: int) -> None:
+        super().__init__()
+        self.tokens = nn.Embedding(vocab_size, config.width)
+        self.positions = added_positions(config)
+        self.scale = math.sqrt(config.width) if config.embedding_scale else 1.0
+        self.dropout = nn.Dropout(config.dropout_embedding)
+
+    def forward(self, tokens: Tensor, positions: Tensor) -> Tensor:
+        """Ids (B, T) and their places (B or 1, T) -> vectors (B, T, D)."""
+        x = self.tokens(tokens) * self.scale  # (B, T, D)
+        if self.positions is not None:
+            x = x + self.positions(positions)  # (B, T, D)
+        return self.dropout(x)
+
+
+class Stack(nn.Module):
+    """L blocks and what they share: places, masks, and the last norm of a pre-norm stack.
+
+    Args:
+        config: of the model.
+        causal: a decoder's stack; an encoder's looks both ways.
+        cross: with cross-attention to a memory.
+    """
+
+    def __init__(self, config: ModelConfig, causal: bool, cross: bool = False) -> None:
+        super().__init__()
+        self.causal, self.window, self.context = causal, config.window, config.context
+        self.rotary = rotary_positions(config)
+        self.score_positions = score_positions(config, causal)
+        self.blocks = nn.ModuleList(Block(config, cross) for _ in range(config.layers))
+        self.norm = make_norm(config) if config.norm_order == "pre" else nn.Identity()
+
+    def forward(
+        self,
+        tokens: Tensor,
+        embedding: Embedding,
+        real: Tensor | None = None,
+        memory: Tensor | None = None,
+        real_memory: Tensor | None = None,
+        cache: Cache | None = None,
+    ) -> Tensor:
+        """Ids (B, T) -> vectors (B, T, D).
+
+        Args:
+            tokens: (B, T).
+            embedding: turns them into vectors.
+            real: (B, T) bool, False at padding, on either side; None: all real. Places count real tokens only.
+            memory: (B, S, D) for cross-attention.
+            real_memory: (B, S) bool.
+            cache: holds the tokens before these; it is filled with these.
+        """
+        if tokens.shape[1] > self.context:
+            raise GlassError(
+                f"{tokens.shape[1]} tokens were given to a model with a context of {self.context}",
+                "Cut the text, or train with a larger model.context.",
+            )
+        positions, key_positions, real_keys = self._places(tokens, real, cache)  # (B, T), (B, S), (B, S)
+        mask = self_mask(positions, key_positions, real_keys, self.causal, self.window)  # (B, 1, T, S)
+        if self.score_positions is not None:
+            mask = mask.with_bias(self.score_positions(positions, key_positions))  # (B, H, T, S)
+        view = View(
+            mask=mask,
+            rotation=self.rotary(positions) if self.rotary is not None else None,
+            memory=memory,
+            memory_mask=memory_mask(real_memory),
+        )
+        x = embedding(tokens, positions)  # (B, T, D)
+        for index, block in enumerate(self.blocks):
+            x = block(x, view, cache.layers[index] if cache is not None else None)  # (B, T, D)
+        return self.norm(x)  # (B, T, D)
+
+    def _places(
+        self, tokens: Tensor, real: Tensor | None, cache: Cache | None
+    ) -> tuple[Tensor, Tensor, Tensor | None]:
+        """Places of queries and keys, and which keys are real."""
+        if cache is None:
+            if real is None:
+                positions = torch.arange(tokens.shape[1], device=tokens.device)[None]  # (1, T)
+            else:
+                positions = token_positions(real)  # (B, T)
+            return positions, positions, real
+        fresh = torch.ones_like(tokens, dtype=torch.bool) if real is None else real  # (B, T)
+        positions = token_positions(fresh, cache.counts())  # (B, T)
+        key_positions, real_keys = cache.extend(positions, real)  # (B, S), (B, S)
+        return positions, key_positions, real_keys

@@ -1,0 +1,29 @@
+"""Shared by all tests: one thread per process, no network for any library, and where the real text lies."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+os.environ.setdefault("HF_HUB_OFFLINE", "1")
+os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
+
+REAL_TEXT = Path(__file__).resolve().parents[2] / "shared" / "data"
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _one_thread() -> None:
+    import torch
+
+    torch.set_num_threads(1)
+
+
+@pytest.fixture(scope="session")
+def real_text() -> Path:
+    """The folder of real text beside the checkout."""
+    if not REAL_TEXT.is_dir():
+        pytest.skip(f"real text is not at {REAL_TEXT}")
+    return REAL_TEXT

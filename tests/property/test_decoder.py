@@ -1,0 +1,101 @@
+"""What must hold for a decoder with any setting: no look ahead, no leak from padding or batch, cached = uncached."""
+
+from __future__ import annotations
+
+import math
+from itertools import product
+
+import pytest
+import torch
+from torch.nn.functional import cross_entropy
+
+from glassformer.config import ModelConfig
+from glassformer.model.cache import Cache
+from glassformer.model.families import build_model
+from tests.property.models import POSITIONS, VOCAB, decoder, tiny, tokens
+
+HEADS = {"multi-head": 6, "grouped-query": 2, "multi-query": 1}
+
+
+@pytest.mark.parametrize(("positions", "window"), list(product(POSITIONS, [None, 5])))
+def test_a_token_never_changes_what_comes_before_it(positions: str, window: int | None) -> None:
+    model = decoder(tiny(positions=positions, window=window, kv_heads=2))
+    before = tokens(2, 17)
+    after = before.clone()
+    after[:, 11] = (after[:, 11] + 1) % VOCAB
+    changed = (model(before) - model(after)).abs().amax(dim=(0, 2))
+    assert (changed[:11] == 0).all()
+    assert changed[11] > 1e-3
+
+
+@pytest.mark.parametrize(("positions", "side"), list(product(POSITIONS, ["left", "right"])))
+def test_padding_and_batch_mates_change_nothing(positions: str, side: str) -> None:
+    model = decoder(tiny(positions=positions, window=7))
+    lengths, width = [13, 1, 7], 13
+    rows = [tokens(1, n, seed=n) for n in lengths]
+    real = torch.zeros(3, width, dtype=torch.bool)
+    outputs = []
+    for filler in (0, 5):
+        padded = torch.full((3, width), filler)
+        for i, row in enumerate(rows):
+            part = slice(width - lengths[i], width) if side == "left" else slice(0, lengths[i])
+            padded[i, part], real[i, part] = row[0], True
+        outputs.append(model(padded, real)[real])
+    assert torch.equal(outputs[0], outputs[1])
+    alone = torch.cat([model(row)[0] for row in rows])
+    torch.testing.assert_close(outputs[0], alone, atol=1e-5, rtol=0)
+
+
+@pytest.mark.parametrize(
+    ("positions", "heads", "window", "ragged"), list(product(POSITIONS, HEADS, [None, 5], [False, True]))
+)
+def test_cached_logits_equal_uncached(positions: str, heads: str, window: int | None, ragged: bool) -> None:
+    config = tiny(positions=positions, kv_heads=HEADS[heads], window=window)
+    model, whole = decoder(config), tokens(3 if ragged else 1, 23)
+    real = torch.ones_like(whole, dtype=torch.bool)
+    if ragged:
+        real[0, :6], real[2, :11] = False, False
+    expected = model(whole, real if ragged else None)
+    cache = Cache(config, len(whole), 29, whole.device)
+    pieces, start = [], 0
+    for length in (13, 1, 1, 3, 1, 4):  # a prompt, single tokens, and pieces of several
+        part = slice(start, start + length)
+        pieces.append(model(whole[:, part], real[:, part] if ragged and start == 0 else None, cache))
+        start += length
+    assert start == 23
+    assert expected[real].std() > 0.5
+    difference = (torch.cat(pieces, dim=1) - expected)[real].abs().max()
+    assert difference <= 1e-5
+
+
+def test_a_cache_that_is_one_place_off_is_seen() -> None:
+    """The cached test can fail: places shifted by one change the logits."""
+    config = tiny(positions="rotary")
+    model, whole = decoder(config), tokens(1, 9)
+    cache = Cache(config, 1, 29, whole.device)
+    model(whole[:, :8], None, cache)
+    cache.real[:, 0] = False
+    cache.padded = True
+    assert (model(whole[:, 8:], None, cache)[:, 0] - model(whole)[:, 8]).abs().max() > 1e-3
+
+
+@pytest.mark.parametrize("vocab", [50, 32_100])
+@pytest.mark.parametrize("tied", [True, False])
+@pytest.mark.parametrize(("norm", "order"), [("layernorm", "pre"), ("rmsnorm", "post"), ("none", "pre")])
+def test_the_first_loss_is_ln_v(vocab: int, tied: bool, norm: str, order: str) -> None:
+    """For every kind of position and activation, and for narrow and wide models."""
+    inputs = torch.randint(0, vocab, (4, 32), generator=torch.Generator().manual_seed(0))
+    targets = torch.randint(0, vocab, (4, 32), generator=torch.Generator().manual_seed(1))
+    for positions, activation, width, scale in [
+        ("learned", "gelu", 32, False), ("sinusoidal", "relu", 256, True), ("rotary", "swiglu", 128, False),
+        ("alibi", "relu2", 64, True), ("relative", "geglu", 256, False), ("none", "gelu_tanh", 32, False),
+        ("sinusoidal", "relu", 32, False), ("learned", "swiglu", 256, True),
+    ]:  # fmt: skip
+        config = ModelConfig.model_validate(
+            {"layers": 3, "heads": 4, "width": width, "context": 32, "tied": tied, "norm": norm, "norm_order": order,
+             "positions": positions, "activation": activation, "embedding_scale": scale, "qk_norm": scale}
+        )  # fmt: skip
+        with torch.no_grad():
+            logits = build_model(config, vocab, seed=3)(inputs)
+        loss = cross_entropy(logits.flatten(0, 1), targets.flatten()).item()
+        assert abs(loss / math.log(vocab) - 1) < 0.01, (positions, activation, width, scale)
