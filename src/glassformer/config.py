@@ -43,9 +43,7 @@ class Settings(BaseModel):
         """TOML has no null: the word `unset` stands for "no value" in the fields that allow none."""
         if not isinstance(values, Mapping):
             return values
-        optional = {
-            name for name, field in cls.model_fields.items() if type(None) in get_args(field.annotation)
-        }
+        optional = {name for name, field in cls.model_fields.items() if type(None) in get_args(field.annotation)}
         return {key: None if key in optional and value == UNSET else value for key, value in values.items()}
 
     def replace(self, **changes: Any) -> Self:
@@ -77,9 +75,7 @@ class ModelConfig(Settings):
     norm: Norm = Field("layernorm", description="normalisation")
     norm_order: Literal["pre", "post"] = Field("pre", description="x + part(norm(x)), or norm(x + part(x))")
     activation: Activation = Field("gelu", description="feed-forward activation; swiglu and geglu are gated")
-    window: Count | None = Field(
-        None, description="tokens each token may look back on, itself included; unset: all"
-    )
+    window: Count | None = Field(None, description="tokens each token may look back on, itself included; unset: all")
     qk_norm: bool = Field(False, description="normalise queries and keys per head before their product")
     attention_bias: bool = Field(False, description="biases in the query, key, value and output projections")
     feedforward_bias: bool = Field(False, description="biases in the feed-forward layer")
@@ -89,18 +85,12 @@ class ModelConfig(Settings):
     embedding_scale: bool = Field(
         False, description="multiply embeddings by sqrt(width) (Vaswani et al. 2017, section 3.4)"
     )
-    dropout_embedding: Probability = Field(
-        0.0, description="dropout after embeddings and positions are added"
-    )
+    dropout_embedding: Probability = Field(0.0, description="dropout after embeddings and positions are added")
     dropout_attention: Probability = Field(0.0, description="dropout on the attention weights")
-    dropout_residual: Probability = Field(
-        0.0, description="dropout on what each part adds to the residual stream"
-    )
+    dropout_residual: Probability = Field(0.0, description="dropout on what each part adds to the residual stream")
     rotary_base: float = Field(10_000.0, gt=1, description="rotary positions: longest wavelength / 2 pi")
     relative_buckets: int = Field(32, ge=4, description="relative positions: learned distances per head (T5)")
-    relative_max_distance: int = Field(
-        128, ge=8, description="relative positions: distances beyond it are one (T5)"
-    )
+    relative_max_distance: int = Field(128, ge=8, description="relative positions: distances beyond it are one (T5)")
 
     @property
     def G(self) -> int:  # noqa: N802
@@ -129,9 +119,7 @@ class ModelConfig(Settings):
             )
         if self.heads % self.G:
             near = _nearest_divisor(self.heads, self.G)
-            raise _impossible(
-                f"kv_heads = {self.G} does not divide heads = {self.heads}", f"Set kv_heads to {near}."
-            )
+            raise _impossible(f"kv_heads = {self.G} does not divide heads = {self.heads}", f"Set kv_heads to {near}.")
         if self.positions == "rotary" and self.K % 2:
             raise _impossible(f"rotary positions with an odd head width {self.K}", "Make head_width even.")
         if self.positions == "sinusoidal" and self.width % 2:
@@ -142,9 +130,7 @@ class ModelConfig(Settings):
                 "Lower window, or leave it unset.",
             )
         if self.norm_bias and self.norm != "layernorm":
-            raise _impossible(
-                f"norm_bias with norm = {self.norm}", "Only layernorm has a bias: set norm_bias = false."
-            )
+            raise _impossible(f"norm_bias with norm = {self.norm}", "Only layernorm has a bias: set norm_bias = false.")
         if self.norm == "none" and self.norm_order == "post":
             raise _impossible("norm_order = post with norm = none", "Set norm_order = pre, or choose a norm.")
         if self.relative_max_distance <= self.relative_buckets // 2:
@@ -167,9 +153,7 @@ class TokenizerConfig(Settings):
         description="Unicode form applied before training and encoding; all but none give up the exact round trip",
     )
     lowercase: bool = Field(False, description="lower-case the text first; gives up the exact round trip")
-    min_count: Count = Field(
-        1, description="characters, graphemes, words: symbols seen fewer times become unknown"
-    )
+    min_count: Count = Field(1, description="characters, graphemes, words: symbols seen fewer times become unknown")
     sample_bytes: int = Field(
         256_000_000,
         ge=1000,
@@ -181,13 +165,9 @@ class TokenizerConfig(Settings):
 class DataConfig(Settings):
     """What text, and how it is split and cut."""
 
-    source: str = Field(
-        "stories", description="a file, a folder, - for standard input, or a generated corpus"
-    )
+    source: str = Field("stories", description="a file, a folder, - for standard input, or a generated corpus")
     column: str | None = Field(None, description="the text column of CSV, TSV and JSONL sources")
-    encoding: Literal["auto", "utf-8", "utf-16", "windows-1252"] = Field(
-        "auto", description="of the source's bytes"
-    )
+    encoding: Literal["auto", "utf-8", "utf-16", "windows-1252"] = Field("auto", description="of the source's bytes")
     document: Literal["file", "paragraph", "line"] = Field(
         "file", description="what counts as one document in plain text (rows are documents in tables)"
     )
@@ -196,9 +176,7 @@ class DataConfig(Settings):
     split: Literal["tail", "random"] = Field(
         "tail", description="validation is the end of the text, or a random draw of documents"
     )
-    validation_fraction: float = Field(
-        0.1, gt=0, lt=1, description="share of the text (or of the documents) held out"
-    )
+    validation_fraction: float = Field(0.1, gt=0, lt=1, description="share of the text (or of the documents) held out")
     validation_limit: Count = Field(2_000_000, description="hold out at most this many characters")
     windows: Literal["stream", "documents"] = Field(
         "stream", description="rows are cut anywhere from the joined text, or are one document each, padded"
@@ -211,58 +189,38 @@ class TrainConfig(Settings):
     """How the model is trained."""
 
     seed: int = Field(0, ge=0, description="initial weights, order of samples and dropout all follow from it")
-    device: str = Field(
-        "auto", pattern=r"^(auto|cpu|mps|cuda(:\d+)?)$", description="auto, cpu, cuda, cuda:N or mps"
-    )
-    precision: Literal["auto", "fp32", "bf16"] = Field(
-        "auto", description="of matrix products; weights stay fp32"
-    )
+    device: str = Field("auto", pattern=r"^(auto|cpu|mps|cuda(:\d+)?)$", description="auto, cpu, cuda, cuda:N or mps")
+    precision: Literal["auto", "fp32", "bf16"] = Field("auto", description="of matrix products; weights stay fp32")
     threads: Count | None = Field(None, description="CPU threads; unset: all cores")
     steps: Count | None = Field(2000, description="optimizer steps; unset: until another limit stops the run")
-    minutes: float | None = Field(
-        None, gt=0, description="stop after this much training time; schedules end there"
-    )
+    minutes: float | None = Field(None, gt=0, description="stop after this much training time; schedules end there")
     until_loss: float | None = Field(None, gt=0, description="stop once the validation loss is this low")
     batch: Count = Field(32, description="rows per optimizer step")
-    micro_batch: Count | None = Field(
-        None, description="rows per forward pass, gradients accumulated; unset: all"
-    )
-    optimizer: Literal["adamw", "muon"] = Field(
-        "adamw", description="muon: for hidden matrices, AdamW for the rest"
-    )
+    micro_batch: Count | None = Field(None, description="rows per forward pass, gradients accumulated; unset: all")
+    optimizer: Literal["adamw", "muon"] = Field("adamw", description="muon: for hidden matrices, AdamW for the rest")
     learning_rate: float = Field(1e-3, gt=0, description="peak, of AdamW")
     muon_learning_rate: float = Field(0.02, gt=0, description="peak, of Muon")
     muon_momentum: Probability = Field(0.95, description="of Muon")
     beta1: Probability = Field(0.9, description="of AdamW")
     beta2: Probability = Field(0.99, description="of AdamW")
     epsilon: float = Field(1e-8, gt=0, description="of AdamW")
-    weight_decay: float = Field(
-        0.1, ge=0, description="on matrices; never on biases, norms and learned tables"
-    )
+    weight_decay: float = Field(0.1, ge=0, description="on matrices; never on biases, norms and learned tables")
     clip: float | None = Field(1.0, gt=0, description="largest gradient norm; unset: no clipping")
     schedule: Literal["constant", "linear", "cosine", "wsd", "noam", "plateau"] = Field(
         "cosine", description="how the learning rate goes down after warm-up"
     )
     warmup: int = Field(100, ge=0, description="steps of linear warm-up")
-    final_rate: float = Field(
-        0.1, ge=0, le=1, description="linear, cosine, wsd: last rate as a share of the peak"
-    )
+    final_rate: float = Field(0.1, ge=0, le=1, description="linear, cosine, wsd: last rate as a share of the peak")
     decay_share: float = Field(0.2, gt=0, le=1, description="wsd: share of the run that is decay")
     plateau_factor: float = Field(0.5, gt=0, lt=1, description="plateau: what the rate is multiplied by")
-    plateau_patience: int = Field(
-        5, ge=0, description="plateau: evaluations without improvement that are tolerated"
-    )
-    patience: Count | None = Field(
-        None, description="stop early after this many evaluations without improvement"
-    )
+    plateau_patience: int = Field(5, ge=0, description="plateau: evaluations without improvement that are tolerated")
+    patience: Count | None = Field(None, description="stop early after this many evaluations without improvement")
     evaluate_every: Count = Field(200, description="steps between evaluations")
     evaluate_tokens: Count | None = Field(
         200_000,
         description="validation tokens per evaluation while training; unset: all (the last one takes all)",
     )
-    save_every: Count = Field(
-        500, description="steps between checkpoints; one is also kept at each best evaluation"
-    )
+    save_every: Count = Field(500, description="steps between checkpoints; one is also kept at each best evaluation")
     log_every: Count = Field(10, description="steps between lines of metrics.jsonl")
 
     @model_validator(mode="after")
@@ -270,9 +228,7 @@ class TrainConfig(Settings):
         if self.steps is None and self.minutes is None and self.until_loss is None and self.patience is None:
             raise _impossible("nothing ends this run", "Give steps, minutes, until_loss or patience.")
         if self.steps is None and self.minutes is None and self.schedule in ("linear", "cosine", "wsd"):
-            raise _impossible(
-                f"schedule = {self.schedule} needs to know how long the run is", "Give steps or minutes."
-            )
+            raise _impossible(f"schedule = {self.schedule} needs to know how long the run is", "Give steps or minutes.")
         if self.micro_batch is not None and self.micro_batch > self.batch:
             raise _impossible(
                 f"micro_batch = {self.micro_batch} is more than batch = {self.batch}",
@@ -290,12 +246,8 @@ class SampleConfig(Settings):
     tokens: Count = Field(200, description="tokens to generate")
     temperature: float = Field(0.8, ge=0, description="0: always the likeliest token")
     top_k: Count | None = Field(None, description="draw from the k likeliest tokens only")
-    top_p: float | None = Field(
-        None, gt=0, le=1, description="draw from the likeliest tokens that hold this share"
-    )
-    repetition_penalty: float = Field(
-        1.0, ge=1, description="divide the odds of tokens already present (Keskar 2019)"
-    )
+    top_p: float | None = Field(None, gt=0, le=1, description="draw from the likeliest tokens that hold this share")
+    repetition_penalty: float = Field(1.0, ge=1, description="divide the odds of tokens already present (Keskar 2019)")
     stop: tuple[str, ...] = Field((), description="end when one of these texts appears; it is left out")
     seed: int = Field(0, ge=0, description="of the draw")
 
@@ -323,10 +275,7 @@ class Config(Settings):
         """All settings as TOML; `from_dict` of it gives an equal Config."""
         sections = self.model_dump(mode="json")
         return tomli_w.dumps(
-            {
-                name: {k: UNSET if v is None else v for k, v in section.items()}
-                for name, section in sections.items()
-            }
+            {name: {k: UNSET if v is None else v for k, v in section.items()} for name, section in sections.items()}
         )
 
     def with_changes(self, changes: Mapping[str, str]) -> Config:
@@ -335,9 +284,7 @@ class Config(Settings):
         for key, text in changes.items():
             section, _, field = key.partition(".")
             if section not in values:
-                raise GlassError(
-                    f"there is no section {section!r} in the setting {key!r}", nearest(section, values)
-                )
+                raise GlassError(f"there is no section {section!r} in the setting {key!r}", nearest(section, values))
             if field not in values[section]:
                 raise GlassError(f"there is no setting {key!r}", nearest(field, values[section]))
             values[section][field] = _parsed(text)
@@ -391,7 +338,5 @@ def _as_glass_error(kind: type[Settings], error: ValidationError, where: str) ->
         return GlassError(f"{problem}{place}", remedy or "See the documentation of this setting.")
     if first["type"] == "literal_error":
         allowed = str(first["ctx"]["expected"]).replace("'", "").replace(" or ", ", ").split(", ")
-        return GlassError(
-            f"{name} = {first['input']!r}{place} is not allowed", nearest(str(first["input"]), allowed)
-        )
+        return GlassError(f"{name} = {first['input']!r}{place} is not allowed", nearest(str(first["input"]), allowed))
     return GlassError(f"{name} = {first['input']!r}{place} is not allowed", f"{first['msg']}.")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from torch import Tensor, nn
 
@@ -29,7 +29,7 @@ class View:
     mask: Mask
     rotation: Rotation | None = None
     memory: Tensor | None = None
-    memory_mask: Mask = Mask()
+    memory_mask: Mask = field(default_factory=Mask)
 
 
 class Block(nn.Module):
@@ -42,7 +42,8 @@ class Block(nn.Module):
         super().__init__()
         self.pre = config.norm_order == "pre"
         self.attention_norm, self.attention = make_norm(config), Attention(config)
-        self.cross_norm, self.cross = (make_norm(config), Attention(config)) if cross else (None, None)
+        self.cross_norm = make_norm(config) if cross else None
+        self.cross = Attention(config) if cross else None
         self.feedforward_norm, self.feedforward = make_norm(config), FeedForward(config)
         self.dropout = nn.Dropout(config.dropout_residual)
 
@@ -51,9 +52,7 @@ class Block(nn.Module):
         if self.pre:
             x = x + self.dropout(self._look_at_itself(self.attention_norm(x), view, cache))  # (B, T, D)
             if self.cross is not None and self.cross_norm is not None:
-                x = x + self.dropout(
-                    self.cross(self.cross_norm(x), view.memory_mask, view.memory)
-                )  # (B, T, D)
+                x = x + self.dropout(self.cross(self.cross_norm(x), view.memory_mask, view.memory))  # (B, T, D)
             return x + self.dropout(self.feedforward(self.feedforward_norm(x)))  # (B, T, D)
         x = self.attention_norm(x + self.dropout(self._look_at_itself(x, view, cache)))  # (B, T, D)
         if self.cross is not None and self.cross_norm is not None:

@@ -100,15 +100,13 @@ def build_model(config: ModelConfig, vocab_size: int | None = None, seed: int = 
     """
     size = vocab_size or config.vocab_size
     if size is None:
-        raise GlassError(
-            "the model's vocabulary size is not known", "Set model.vocab_size, or give a tokenizer."
-        )
+        raise GlassError("the model's vocabulary size is not known", "Set model.vocab_size, or give a tokenizer.")
     if config.vocab_size is not None and config.vocab_size != size:
         raise GlassError(
             f"model.vocab_size is {config.vocab_size}, but the tokenizer has {size} tokens",
             f"Set model.vocab_size = {size}, or leave it unset.",
         )
-    kinds = {"decoder": Decoder, "encoder": Encoder, "encoder-decoder": EncoderDecoder}
-    model: Model = kinds[config.family](config, size)
+    kinds: dict[str, type[Model]] = {"decoder": Decoder, "encoder": Encoder, "encoder-decoder": EncoderDecoder}
+    model = kinds[config.family](config, size)
     initialize(model, config, seed)
     return model

@@ -60,9 +60,9 @@ def self_mask(
         causal: each token sees itself and what came before it; otherwise both sides.
         window: how many tokens a token may look back (and, if not causal, ahead) on, itself included.
     """
-    if causal and real_keys is None and query_positions.shape == key_positions.shape:
-        if window is None or window >= query_positions.shape[1]:
-            return Mask(triangle=True)
+    whole = query_positions.shape == key_positions.shape and (window is None or window >= query_positions.shape[1])
+    if causal and whole and real_keys is None:
+        return Mask(triangle=True)
     distance = query_positions[:, None, :, None] - key_positions[:, None, None, :]  # (B, 1, T, S)
     allowed = torch.ones_like(distance, dtype=torch.bool)
     if causal:

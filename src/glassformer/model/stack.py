@@ -90,9 +90,7 @@ class Stack(nn.Module):
             x = block(x, view, cache.layers[index] if cache is not None else None)  # (B, T, D)
         return self.norm(x)  # (B, T, D)
 
-    def _places(
-        self, tokens: Tensor, real: Tensor | None, cache: Cache | None
-    ) -> tuple[Tensor, Tensor, Tensor | None]:
+    def _places(self, tokens: Tensor, real: Tensor | None, cache: Cache | None) -> tuple[Tensor, Tensor, Tensor | None]:
         """Places of queries and keys, and which keys are real."""
         if cache is None:
             if real is None:
