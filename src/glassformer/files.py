@@ -1,0 +1,122 @@
+"""Writing so that a crash, a kill or a full disk leaves the old file or the new one, never a half."""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import json
+import os
+import shutil
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from glassformer.errors import GlassError
+
+MANIFEST = "manifest.json"
+
+
+@contextmanager
+def clear_disk_errors(path: Path) -> Iterator[None]:
+    """Turn the operating system's refusals into errors that say what to do."""
+    try:
+        yield
+    except PermissionError as error:
+        raise GlassError(f"no permission to use {error.filename or path}", "Choose a place you may write to.") from error
+    except OSError as error:
+        if error.errno in (errno.ENOSPC, getattr(errno, "EDQUOT", errno.ENOSPC)):
+            raise GlassError(
+                f"the disk is full: {error.filename or path} could not be written",
+                "Free some space and run the command again; everything written before is intact.",
+            ) from error
+        if error.errno in (errno.EROFS, errno.ENOTDIR, errno.EEXIST, errno.EISDIR, errno.ENAMETOOLONG):
+            raise GlassError(f"cannot write {path}: {error.strerror}", "Choose another place.") from error
+        raise
+
+
+def write_text(path: Path, text: str) -> None:
+    """Write a small UTF-8 file whole or not at all."""
+    with clear_disk_errors(path):
+        partial = path.with_name(path.name + ".partial")
+        try:
+            with partial.open("w", encoding="utf-8", newline="\n") as file:
+                file.write(text)
+                file.flush()
+                os.fsync(file.fileno())
+            os.replace(partial, path)
+        except OSError:
+            partial.unlink(missing_ok=True)
+            raise
+
+
+def write_folder(final: Path, fill: Callable[[Path], None]) -> None:
+    """Make a folder of files that appears whole, with a manifest of their sizes and SHA-256.
+
+    Args:
+        final: where it shall be; one that is there already is replaced.
+        fill: writes the files into the folder it is given.
+    """
+    partial, old = final.with_name(final.name + ".partial"), final.with_name(final.name + ".old")
+    with clear_disk_errors(final):
+        try:
+            shutil.rmtree(partial, ignore_errors=True)
+            partial.mkdir(parents=True)
+            fill(partial)
+            files = sorted(path for path in partial.iterdir())
+            manifest = {path.name: {"bytes": path.stat().st_size, "sha256": sha256(path)} for path in files}
+            write_text(partial / MANIFEST, json.dumps({"files": manifest}, indent=1))
+            for path in files:
+                _sync(path)
+            _sync(partial)
+            if final.exists():
+                shutil.rmtree(old, ignore_errors=True)
+                os.replace(final, old)
+            os.replace(partial, final)
+            _sync(final.parent)
+        except OSError:
+            shutil.rmtree(partial, ignore_errors=True)
+            raise
+        shutil.rmtree(old, ignore_errors=True)
+
+
+def is_whole(folder: Path) -> bool:
+    """Whether a folder made by `write_folder` is there with every byte as written."""
+    try:
+        check_folder(folder)
+    except GlassError:
+        return False
+    return True
+
+
+def check_folder(folder: Path) -> None:
+    """Raise a `GlassError` that names the first missing, truncated or altered file."""
+    try:
+        manifest: dict[str, Any] = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))["files"]
+    except (OSError, ValueError, KeyError, TypeError):
+        raise GlassError(f"{folder} is not complete: it has no manifest", "Use another checkpoint of the run.") from None
+    for name, facts in manifest.items():
+        path = folder / name
+        size = path.stat().st_size if path.is_file() else -1
+        if size != facts["bytes"]:
+            found = "missing" if size < 0 else f"truncated ({size:,} of {facts['bytes']:,} bytes)"
+            raise GlassError(f"{path} is {found}", "Use another checkpoint of the run, or copy it again.")
+        if sha256(path) != facts["sha256"]:
+            raise GlassError(f"{path} was altered: its SHA-256 differs", "Use another checkpoint, or copy it again.")
+
+
+def sha256(path: Path) -> str:
+    """Hex digest of a file."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _sync(path: Path) -> None:
+    """Force a file, or a folder's list of files, to the disk. Windows cannot open folders, and needs it less."""
+    if path.is_dir() and os.name == "nt":
+        return
+    descriptor = os.open(path, os.O_RDONLY if os.name != "nt" else os.O_RDWR)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,158 @@
+"""The run folder: everything that one training run leaves, and all that is needed to use it elsewhere.
+
+::
+
+    config.toml  manifest.json  tokenizer.json  metrics.jsonl  samples.txt  loss.svg
+    checkpoints/step-000850/{model,optimizer}.safetensors, state.json, manifest.json
+    best  last      one line each: the name of a checkpoint
+"""
+
+from __future__ import annotations
+
+import json
+import platform
+import shutil
+import sys
+from dataclasses import dataclass
+from importlib import metadata
+from pathlib import Path
+from typing import Any, Literal
+
+from glassformer import __version__
+from glassformer.config import Config
+from glassformer.errors import GlassError, nearest
+from glassformer.files import check_folder, clear_disk_errors, is_whole, write_text
+
+Which = Literal["best", "last"]
+
+
+@dataclass(frozen=True)
+class Run:
+    """One run folder."""
+
+    folder: Path
+
+    @property
+    def tokenizer_file(self) -> Path:
+        """The tokenizer, so that the run needs nothing else to speak."""
+        return self.folder / "tokenizer.json"
+
+    @property
+    def metrics_file(self) -> Path:
+        """One JSON object a line: step, tokens, train_seconds, loss, learning_rate, and validation_loss at times."""
+        return self.folder / "metrics.jsonl"
+
+    @property
+    def samples_file(self) -> Path:
+        """What the model wrote at each evaluation."""
+        return self.folder / "samples.txt"
+
+    @property
+    def checkpoints(self) -> Path:
+        """The folder of checkpoints."""
+        return self.folder / "checkpoints"
+
+    def config(self) -> Config:
+        """The settings of the run."""
+        return Config.read(self.folder / "config.toml")
+
+    def manifest(self) -> dict[str, Any]:
+        """What made the run: versions, command, data and its hash."""
+        return dict(json.loads((self.folder / "manifest.json").read_text(encoding="utf-8")))
+
+    def checkpoint(self, which: Which = "best") -> Path:
+        """The checkpoint folder that `best` or `last` names, every byte checked.
+
+        Raises:
+            GlassError: there is none, or it is truncated or altered.
+        """
+        try:
+            folder = self.checkpoints / (self.folder / which).read_text(encoding="utf-8").strip()
+        except FileNotFoundError:
+            raise GlassError(
+                f"{self.folder} has no {which} checkpoint", f"Train it first: glass train --out {self.folder} --resume"
+            ) from None
+        try:
+            check_folder(folder)
+        except GlassError as error:
+            others = [path.name for path in self.whole_checkpoints() if path != folder]
+            remedy = f"Whole checkpoints here: {', '.join(others)}." if others else error.remedy
+            raise GlassError(error.problem, f"{remedy} To go on from the newest: glass train --resume.") from None
+        return folder
+
+    def whole_checkpoints(self) -> list[Path]:
+        """All complete checkpoints, oldest first."""
+        return [path for path in sorted(self.checkpoints.glob("step-*[0-9]")) if is_whole(path)]
+
+    def point(self, which: Which, checkpoint: Path) -> None:
+        """Make `best` or `last` name a checkpoint."""
+        write_text(self.folder / which, checkpoint.name + "\n")
+
+    def remove_other_checkpoints(self) -> None:
+        """Delete the checkpoints that neither `best` nor `last` names, and what a killed save left."""
+        kept = {(self.folder / which).read_text(encoding="utf-8").strip() for which in ("best", "last")}
+        for path in self.checkpoints.iterdir():
+            if path.name not in kept:
+                shutil.rmtree(path, ignore_errors=True)
+
+
+def create_run(folder: Path, config: Config, facts: dict[str, Any]) -> Run:
+    """Make the folder with its configuration and manifest.
+
+    Args:
+        folder: must not hold a run yet.
+        config: all settings.
+        facts: what else the manifest shall say (data, hashes).
+    """
+    run = Run(folder)
+    refuse_existing(folder)
+    with clear_disk_errors(folder):
+        run.checkpoints.mkdir(parents=True, exist_ok=True)
+    manifest = {
+        "glassformer": __version__,
+        "python": platform.python_version(),
+        "platform": platform.platform(),
+        "packages": {name: metadata.version(name) for name in ("torch", "numpy", "tokenizers", "safetensors")},
+        "command": sys.argv,
+        **facts,
+    }
+    write_text(folder / "manifest.json", json.dumps(manifest, indent=1, ensure_ascii=False) + "\n")
+    write_text(folder / "config.toml", config.to_toml())
+    return run
+
+
+def refuse_existing(folder: Path) -> None:
+    """Raise a `GlassError` if a run lies in `folder`, or if it cannot be a folder."""
+    if (folder / "config.toml").exists():
+        raise GlassError(
+            f"{folder} already holds a run", f"Continue it with --resume --out {folder}, or choose another --out."
+        )
+    if folder.exists() and not folder.is_dir():
+        raise GlassError(f"{folder} is a file, not a folder", "Choose another --out.")
+
+
+def open_run(folder: Path) -> Run:
+    """The run in a folder.
+
+    Raises:
+        GlassError: there is none; the nearest run beside it is named.
+    """
+    if (folder / "config.toml").is_file():
+        return Run(folder)
+    beside = {run.folder.name for run in list_runs(folder.parent)}
+    if folder.is_dir():
+        raise GlassError(f"{folder} is not a run: it has no config.toml", "Give a folder that glass train made.")
+    remedy = nearest(folder.name, beside) if beside else "Train one first: glass train DATA --out RUN"
+    raise GlassError(f"there is no run at {folder}", remedy)
+
+
+def list_runs(parent: Path) -> list[Run]:
+    """The runs in a folder, the most recently used last."""
+    if not parent.is_dir():
+        return []
+    configs = [path / "config.toml" for path in parent.iterdir() if (path / "config.toml").is_file()]
+    return [Run(path.parent) for path in sorted(configs, key=lambda path: _last_used(path.parent))]
+
+
+def _last_used(folder: Path) -> float:
+    return max(path.stat().st_mtime for path in (folder / "config.toml", folder / "last") if path.exists())

@@ -1,0 +1,51 @@
+"""When a loss is not a number: which tensor went wrong first."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+from torch.utils.hooks import RemovableHandle
+
+from glassformer.data.batches import Batch
+
+
+def first_bad_tensor(model: nn.Module, batch: Batch) -> str:
+    """Names the first non-finite tensor of a forward pass: a weight, a layer's output, or a gradient.
+
+    Weights are looked at first, since a bad weight is the cause of all that follows; then outputs in the order
+    they are made; then gradients.
+    """
+    for name, parameter in model.named_parameters():
+        if not _finite(parameter):
+            return f"the weight {name}"
+    bad: list[str] = []
+    handles: list[RemovableHandle] = []
+    for name, module in model.named_modules():
+        if not any(True for _ in module.children()):
+            handles.append(module.register_forward_hook(_noting(name, bad)))
+    try:
+        with torch.no_grad():
+            logits = model(batch.inputs, batch.real)
+    finally:
+        for handle in handles:
+            handle.remove()
+    if bad:
+        return f"the output of {bad[0]}"
+    if not _finite(logits):
+        return "the logits"
+    for name, parameter in model.named_parameters():
+        if parameter.grad is not None and not _finite(parameter.grad):
+            return f"the gradient of {name}"
+    return "the loss"
+
+
+def _noting(name: str, bad: list[str]):  # type: ignore[no-untyped-def]
+    def hook(module: nn.Module, inputs: object, output: object) -> None:
+        if isinstance(output, Tensor) and not _finite(output):
+            bad.append(name)
+
+    return hook
+
+
+def _finite(tensor: Tensor) -> bool:
+    return bool(torch.isfinite(tensor).all())

@@ -1,0 +1,20 @@
+"""Losses: logits and a batch in, nats out. The model knows none of this."""
+
+from __future__ import annotations
+
+from torch import Tensor
+from torch.nn.functional import cross_entropy
+
+from glassformer.data.batches import Batch
+
+
+def token_losses(logits: Tensor, batch: Batch) -> Tensor:
+    """-ln p(target) at every place, (B, T) in nats; 0 where the loss mask is off."""
+    losses = cross_entropy(logits.float().flatten(0, 1), batch.targets.flatten(), reduction="none")  # (B * T)
+    return losses.view_as(batch.targets) * batch.loss_mask  # (B, T)
+
+
+def summed_loss(logits: Tensor, batch: Batch) -> Tensor:
+    """The sum of `token_losses`: divided by the targets of the whole step, it weights each real token alike."""
+    targets = batch.targets.masked_fill(~batch.loss_mask, -100)  # (B, T)
+    return cross_entropy(logits.float().flatten(0, 1), targets.flatten(), ignore_index=-100, reduction="sum")

@@ -1,0 +1,56 @@
+"""Optimizers: AdamW for everything, or Muon for hidden matrices and AdamW for the rest."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+from torch.optim import Optimizer
+
+from glassformer.config import TrainConfig
+
+
+def make_optimizers(model: nn.Module, config: TrainConfig) -> list[Optimizer]:
+    """The optimizers of all parameters, each parameter in exactly one.
+
+    Weight decay acts on everything with two dimensions or more; biases and gains are left alone.
+    AdamW: Loshchilov and Hutter 2019. Muon: Jordan et al. 2024, for the matrices inside the blocks.
+    Each group carries `peak`, the learning rate that schedules scale.
+    """
+    named = [(name, parameter) for name, parameter in model.named_parameters() if parameter.requires_grad]
+    hidden = [p for name, p in named if ".blocks." in name and p.ndim == 2] if config.optimizer == "muon" else []
+    taken = {id(p) for p in hidden}
+    rest = [p for _, p in named if id(p) not in taken]
+    optimizers: list[Optimizer] = [_adamw(rest, config)]
+    if hidden:
+        optimizers.append(
+            torch.optim.Muon(
+                hidden,
+                lr=config.muon_learning_rate,
+                weight_decay=config.weight_decay,
+                momentum=config.muon_momentum,
+            )
+        )
+    for optimizer in optimizers:
+        for group in optimizer.param_groups:
+            group["peak"] = group["lr"]
+    return optimizers
+
+
+def _adamw(parameters: list[Tensor], config: TrainConfig) -> Optimizer:
+    groups = [
+        {"params": [p for p in parameters if p.ndim >= 2], "weight_decay": config.weight_decay},
+        {"params": [p for p in parameters if p.ndim < 2], "weight_decay": 0.0},
+    ]
+    return torch.optim.AdamW(
+        [group for group in groups if group["params"]],
+        lr=config.learning_rate,
+        betas=(config.beta1, config.beta2),
+        eps=config.epsilon,
+    )
+
+
+def set_rate(optimizers: list[Optimizer], factor: float) -> None:
+    """Set every learning rate to its peak times `factor`."""
+    for optimizer in optimizers:
+        for group in optimizer.param_groups:
+            group["lr"] = group["peak"] * factor

@@ -1,0 +1,55 @@
+"""Learning-rate schedules: pure functions of where the run is, as a factor on the peak rate."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+
+from glassformer.config import TrainConfig
+
+
+def rate_factor(config: TrainConfig, step: int, progress: float, plateau: float = 1.0) -> float:
+    """The factor on the peak learning rate for one step.
+
+    Args:
+        config: names the schedule.
+        step: optimizer steps done before this one, from 0.
+        progress: share of the run that is over, 0 to 1, by steps or by time, whichever ends it first.
+        plateau: what `Plateau` has come to; used by that schedule alone.
+    """
+    if config.schedule == "noam":  # Vaswani et al. 2017, equation 3, scaled so that its highest value is the peak
+        s = step + 1
+        return min(s / config.warmup, math.sqrt(config.warmup / s))
+    return min(1.0, (step + 1) / max(1, config.warmup)) * _decay(config, progress, plateau)
+
+
+def _decay(config: TrainConfig, progress: float, plateau: float) -> float:
+    left, last = 1 - min(1.0, progress), config.final_rate
+    match config.schedule:
+        case "linear":
+            return last + (1 - last) * left
+        case "cosine":  # Loshchilov and Hutter 2017, one period
+            return last + (1 - last) * 0.5 * (1 + math.cos(math.pi * (1 - left)))
+        case "wsd":  # warm-up, stable, decay: Hu et al. 2024
+            return last + (1 - last) * min(1.0, left / config.decay_share)
+        case "plateau":
+            return plateau
+        case _:
+            return 1.0
+
+
+@dataclass(frozen=True)
+class Plateau:
+    """Lowers the rate when the validation loss stops falling; as torch's ReduceLROnPlateau with threshold 0."""
+
+    factor: float = 1.0
+    best: float | None = None
+    waited: int = 0
+
+    def after(self, loss: float, config: TrainConfig) -> Plateau:
+        """The state after one more evaluation."""
+        if self.best is None or loss < self.best:
+            return replace(self, best=loss, waited=0)
+        if self.waited < config.plateau_patience:
+            return replace(self, waited=self.waited + 1)
+        return replace(self, factor=self.factor * config.plateau_factor, waited=0)

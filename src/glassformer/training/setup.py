@@ -1,0 +1,126 @@
+"""From settings to a trainer that is ready to go, for a new run or an interrupted one."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import torch
+
+from glassformer.config import Config
+from glassformer.data.prepare import Prepared, open_prepared, prepare
+from glassformer.errors import GlassError
+from glassformer.model.device import choose_device
+from glassformer.model.families import build_model
+from glassformer.runs import Run, create_run, list_runs, open_run, refuse_existing
+from glassformer.training.reporting import Reporter
+from glassformer.training.trainer import Trainer
+
+LIMITS = (
+    "steps",
+    "minutes",
+    "until_loss",
+    "patience",
+    "evaluate_every",
+    "save_every",
+    "log_every",
+    "threads",
+    "device",
+)
+"""Settings of `train` that a resumed run may change: they say how long and where, not what."""
+
+
+def new_training(config: Config, folder: Path, reporter: Reporter) -> Trainer:
+    """Read and encode the text, build the model, make the run folder.
+
+    Args:
+        config: all settings.
+        folder: of the run; must not hold one yet.
+        reporter: is told what happens.
+    """
+    refuse_existing(folder)
+    if config.model.family != "decoder":
+        raise GlassError(
+            f"model.family = {config.model.family} cannot be trained as a language model", "Set model.family = decoder."
+        )
+    choose_device(config.train.device)
+    _set_threads(config)
+    data = prepare(config.data, config.tokenizer, token_cache(folder), reporter.note)
+    for note in data.notes:
+        reporter.note(note)
+    _refuse_short_text(data, config)
+    model = build_model(config.model, data.tokenizer.vocab_size, config.train.seed)
+    facts = {"data": {"source": config.data.source, "text_hash": data.text_hash, "tokens": str(data.folder.resolve())}}
+    run = create_run(folder, config, facts)
+    data.tokenizer.save(run.tokenizer_file)
+    return Trainer(run, config, model, data, reporter)
+
+
+def resume_training(folder: Path, changes: dict[str, str], reporter: Reporter) -> Trainer:
+    """Take up an interrupted run where its newest whole checkpoint left it.
+
+    Args:
+        folder: of the run.
+        changes: `train.…` limits to change, as text; nothing else of a run may change.
+        reporter: is told what happens.
+    """
+    run = open_run(folder)
+    config = run.config()
+    for key in changes:
+        if key not in {f"train.{name}" for name in LIMITS}:
+            raise GlassError(
+                f"{key} cannot change when a run is resumed",
+                f"Only {', '.join('train.' + name for name in LIMITS)} can; for the rest start a new run.",
+            )
+    config = config.with_changes(changes)
+    _set_threads(config)
+    data = _same_tokens(run, config, reporter)
+    model = build_model(config.model, data.tokenizer.vocab_size, config.train.seed)
+    trainer = Trainer(run, config, model, data, reporter)
+    trainer.resume()
+    reporter.note(f"going on with {folder} after step {trainer.state.step}")
+    return trainer
+
+
+def token_cache(folder: Path) -> Path:
+    """Where encoded texts lie: beside the runs, so that runs share them and a run can be moved without them."""
+    return folder.resolve().parent / ".tokens"
+
+
+def newest_run(parent: Path) -> Path:
+    """The run that was used last, for `--resume` without a name."""
+    runs = list_runs(parent)
+    if not runs:
+        raise GlassError(f"there is no run to resume in {parent}", "Name one: glass train --resume --out RUN")
+    return runs[-1].folder
+
+
+def _same_tokens(run: Run, config: Config, reporter: Reporter) -> Prepared:
+    """The encoded text that the run began with; encoded again if it is gone, refused if it is another text now."""
+    facts = run.manifest()["data"]
+    stored = Path(facts["tokens"])
+    if stored.is_dir():
+        return open_prepared(stored)
+    reporter.note(f"{stored} is gone: reading {config.data.source} again")
+    data = prepare(config.data, config.tokenizer, token_cache(run.folder), reporter.note)
+    if data.text_hash != facts["text_hash"]:
+        raise GlassError(
+            f"{config.data.source} is not the text that {run.folder} began with: its hash differs",
+            "Restore the text, or start a new run.",
+        )
+    return data
+
+
+def _refuse_short_text(data: Prepared, config: Config) -> None:
+    """Say in numbers when a text cannot fill one window, before anything is written."""
+    tokens = len(data.train.tokens)
+    if config.data.windows == "stream" and tokens <= config.model.context:
+        raise GlassError(
+            f"the training part has {tokens:,} tokens, but one window needs {config.model.context + 1:,}",
+            f"Give a longer text, or --set model.context={max(1, tokens // 4)}",
+        )
+
+
+def _set_threads(config: Config) -> None:
+    """Use the threads that the settings name, or all cores: the sum of a product depends on how it is split."""
+    torch.set_num_threads(config.train.threads or os.cpu_count() or 1)

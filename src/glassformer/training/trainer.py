@@ -1,0 +1,256 @@
+"""The trainer: steps, evaluations, checkpoints, and the reasons to stop. One for all tasks."""
+
+from __future__ import annotations
+
+import json
+import math
+import time
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+
+from glassformer.config import Config
+from glassformer.data.batches import Batch, training_rows, validation_rows
+from glassformer.data.prepare import Prepared
+from glassformer.errors import GlassError
+from glassformer.files import clear_disk_errors, write_text
+from glassformer.model.device import autocast, choose_device, choose_precision, synchronize
+from glassformer.model.families import Model
+from glassformer.model.weights import load_weights
+from glassformer.runs import Run
+from glassformer.text_model import TextModel
+from glassformer.training.checkpoint import TrainState, load_checkpoint, save_checkpoint, seed_step
+from glassformer.training.diagnosis import first_bad_tensor
+from glassformer.training.loss_plot import loss_svg
+from glassformer.training.objectives import summed_loss
+from glassformer.training.optimizers import make_optimizers, set_rate
+from glassformer.training.reporting import Reporter, Status
+from glassformer.training.schedules import rate_factor
+from glassformer.training.validation import LossEstimate, validation_loss
+from glassformer.training.verdicts import verdict
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How a run ended.
+
+    Attributes:
+        step: the step that was kept: the best on validation.
+        validation: its loss over the whole validation split.
+        bits_per_byte: the same in bits per byte of text.
+        reason: why training stopped.
+        verdict: what the curve says.
+        last_step: steps done.
+        train_seconds: training time alone.
+    """
+
+    step: int
+    validation: LossEstimate
+    bits_per_byte: float
+    reason: str
+    verdict: str
+    last_step: int
+    train_seconds: float
+
+
+class Trainer:
+    """Trains one model into one run folder.
+
+    Args:
+        run: where everything is written.
+        config: all settings.
+        model: freshly built; `resume` fills it.
+        data: the token stores and the tokenizer.
+        reporter: is told what happens.
+        floor: the text's true entropy in nats per token, where it is known; drawn into the picture.
+    """
+
+    def __init__(
+        self, run: Run, config: Config, model: Model, data: Prepared, reporter: Reporter, floor: float | None = None
+    ) -> None:
+        self.run, self.config, self.data, self.reporter, self.floor = run, config, data, reporter, floor
+        self.device = choose_device(config.train.device)
+        self.dtype = choose_precision(config.train.precision, self.device)
+        self.model = model.to(self.device)
+        self.optimizers = make_optimizers(self.model, config.train)
+        self.state = TrainState()
+        self.stop_requested = False
+        self._curve: list[tuple[int, float]] = []
+
+    def resume(self) -> None:
+        """Go back to the newest whole checkpoint; what was logged after it is forgotten."""
+        whole = self.run.whole_checkpoints()
+        if not whole:
+            raise GlassError(f"{self.run.folder} has no whole checkpoint", "Start again with another --out.")
+        self.state = load_checkpoint(whole[-1], self.model, self.optimizers)
+        self.run.point("last", whole[-1])
+        if self.state.best_step == self.state.step:
+            self.run.point("best", whole[-1])
+        lines = self.run.metrics_file.read_text(encoding="utf-8").splitlines() if self.run.metrics_file.exists() else []
+        kept = [line for line in lines if _step_of(line) <= self.state.step]
+        write_text(self.run.metrics_file, "".join(line + "\n" for line in kept))
+        self._curve = [(record["step"], record["loss"]) for record in map(json.loads, kept)]
+
+    def train(self) -> Outcome | None:
+        """Train until something ends the run, then measure the best checkpoint on the whole validation split.
+
+        Returns None, with everything saved, if `stop_requested` was set meanwhile.
+        """
+        if self.state.step == 0 and not self.run.whole_checkpoints():
+            save_checkpoint(self.run, self.model, self.optimizers, self.state)
+        reason = self._reason_to_stop()
+        every = self.config.train
+        while reason is None:
+            record = self._step()
+            step, reason = self.state.step, self._reason_to_stop()
+            improved = False
+            if step % every.evaluate_every == 0 or (reason is not None and not self.stop_requested):
+                improved = self._evaluate(record)
+                reason = reason or self._reason_to_stop()  # an evaluation may be the reason
+            if "validation_loss" in record or step % every.log_every == 0:
+                self._log(record)
+            if improved or reason is not None or step % every.save_every == 0:
+                save_checkpoint(self.run, self.model, self.optimizers, self.state)
+        return None if self.stop_requested else self._finish(reason)
+
+    def _step(self) -> dict[str, Any]:
+        """One optimizer step; returns its line for `metrics.jsonl`."""
+        train, state = self.config.train, self.state
+        started = time.perf_counter()
+        self.model.train()
+        rows = training_rows(
+            self.data.train, self.config.data, self.config.model.context, train.batch, train.seed, state.step,
+            self.data.tokenizer.end_id,
+        )  # fmt: skip
+        seed_step(train.seed, state.step)
+        factor = rate_factor(train, state.step, self._share() or 0.0, state.plateau.factor)
+        set_rate(self.optimizers, factor)
+        loss, targets = self._accumulate(rows)
+        norm = torch.nn.utils.clip_grad_norm_(self.model.parameters(), train.clip or math.inf)
+        if not (math.isfinite(loss) and bool(torch.isfinite(norm))):
+            self._stop_before_harm(rows, loss)
+        for optimizer in self.optimizers:
+            optimizer.step()
+        synchronize(self.device)
+        state.step += 1
+        state.tokens += targets
+        state.train_seconds += time.perf_counter() - started
+        state.recent_losses.append(loss)
+        return {
+            "step": state.step, "tokens": state.tokens, "train_seconds": round(state.train_seconds, 4), "loss": loss,
+            "learning_rate": train.learning_rate * factor, "gradient_norm": float(norm),
+        }  # fmt: skip
+
+    def _accumulate(self, rows: list[np.ndarray]) -> tuple[float, int]:
+        """Gradients of the mean loss over all targets of all rows, however they are grouped."""
+        size = self.config.train.micro_batch or len(rows)
+        batches = [Batch.from_rows(rows[i : i + size]) for i in range(0, len(rows), size)]
+        targets = sum(batch.n_targets for batch in batches)
+        for optimizer in self.optimizers:
+            optimizer.zero_grad(set_to_none=True)
+        total = torch.zeros((), device=self.device)
+        for batch in batches:
+            moved = batch.to(self.device)
+            with autocast(self.device, self.dtype):
+                logits = self.model(moved.inputs, None if batch.is_full else moved.real)  # (B, T, V)
+            loss = summed_loss(logits, moved) / targets
+            loss.backward()
+            total += loss.detach()
+        return float(total), targets
+
+    def _stop_before_harm(self, rows: list[np.ndarray], loss: float) -> None:
+        """A loss or gradient is not finite: nothing is stepped, and the first bad tensor is named."""
+        step = self.state.step + 1
+        culprit = first_bad_tensor(self.model, Batch.from_rows(rows).to(self.device))
+        raise GlassError(
+            f"step {step} was not taken: the loss is {loss}, and the first bad tensor is {culprit}",
+            f"The weights of step {self.run.checkpoint('last').name[5:].lstrip('0') or 0} are kept. Lower "
+            "train.learning_rate, lengthen train.warmup or set train.clip = 1, and start again.",
+        )
+
+    def _evaluate(self, record: dict[str, Any]) -> bool:
+        """Validation loss and a sample; returns whether this is the best so far."""
+        state = self.state
+        estimate = self._measure(self.config.train.evaluate_tokens)
+        record["validation_loss"] = estimate.loss
+        state.evaluations.append((state.step, estimate.loss))
+        state.plateau = state.plateau.after(estimate.loss, self.config.train)
+        improved = state.best_loss is None or estimate.loss < state.best_loss
+        if improved:
+            state.best_loss, state.best_step, state.waited = estimate.loss, state.step, 0
+        else:
+            state.waited += 1
+        self._sample()
+        return improved
+
+    def _measure(self, limit: int | None) -> LossEstimate:
+        config, store = self.config, self.data.validation
+        rows = validation_rows(store, config.data, config.model.context, self.data.tokenizer.end_id, limit)
+        return validation_loss(self.model, rows, self.device, self.dtype)
+
+    def _sample(self) -> None:
+        speaker = TextModel(self.model, self.data.tokenizer, self.config)
+        text = "".join(speaker.stream(self.config.sample.prompt, self.config.sample))
+        with clear_disk_errors(self.run.samples_file), self.run.samples_file.open("a", encoding="utf-8") as file:
+            file.write(f"--- step {self.state.step}\n{self.config.sample.prompt}{text}\n")
+        line = " ".join((self.config.sample.prompt + text).split())
+        self.reporter.note(f"step {self.state.step:>6}  writes: {line[:100]}")
+
+    def _log(self, record: dict[str, Any]) -> None:
+        record["loss"] = float(np.mean(self.state.recent_losses))
+        self.state.recent_losses.clear()
+        self._curve.append((record["step"], record["loss"]))
+        with clear_disk_errors(self.run.metrics_file), self.run.metrics_file.open("a", encoding="utf-8") as file:
+            file.write(json.dumps(record) + "\n")
+        state = self.state
+        share = self._share()
+        left = state.train_seconds * (1 - share) / share if share else None
+        seen = state.evaluations[-1][1] if state.evaluations else None
+        speed = state.tokens / max(1e-9, state.train_seconds)
+        self.reporter.status(Status(state.step, share, record["loss"], seen, record["learning_rate"], speed, left))
+        if "validation_loss" in record:
+            self._draw()
+
+    def _draw(self) -> None:
+        picture = loss_svg(self._curve, self.state.evaluations, f"{self.run.folder.name}: loss", self.floor)
+        write_text(self.run.folder / "loss.svg", picture)
+
+    def _share(self) -> float | None:
+        """How much of the run is over, by steps or by time, whichever is further."""
+        train, state = self.config.train, self.state
+        shares = [state.step / train.steps] if train.steps else []
+        shares += [state.train_seconds / (60 * train.minutes)] if train.minutes else []
+        return min(1.0, max(shares)) if shares else None
+
+    def _reason_to_stop(self) -> str | None:
+        train, state = self.config.train, self.state
+        if self.stop_requested:
+            return "you asked it to stop"
+        if train.steps is not None and state.step >= train.steps:
+            return f"all {train.steps} steps are done"
+        if train.minutes is not None and state.train_seconds >= 60 * train.minutes:
+            return f"the {train.minutes:g} minutes are over"
+        if train.until_loss is not None and state.evaluations and state.evaluations[-1][1] <= train.until_loss:
+            return f"the validation loss reached {train.until_loss:g}"
+        if train.patience is not None and state.waited >= train.patience:
+            return f"{state.waited} evaluations brought no improvement"
+        return None
+
+    def _finish(self, reason: str) -> Outcome:
+        state, store = self.state, self.data.validation
+        best = self.run.checkpoint("best")
+        load_weights(self.model, best / "model.safetensors")
+        estimate = self._measure(None)
+        bits = estimate.bits_per_byte(len(store.tokens), store.bytes)
+        judged = verdict(state.evaluations, self.data.tokenizer.vocab_size)
+        return Outcome(state.best_step, estimate, bits, reason, judged, state.step, state.train_seconds)
+
+
+def _step_of(line: str) -> float:
+    """The step of a line of metrics; a line that a kill cut short belongs to no step."""
+    try:
+        return int(json.loads(line)["step"])
+    except (ValueError, KeyError, TypeError):
+        return math.inf

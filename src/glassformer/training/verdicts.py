@@ -1,0 +1,31 @@
+"""What the curve says, in words."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+NOISE = 0.003
+"""Relative change of a validation loss that is taken as none."""
+
+
+def verdict(evaluations: Sequence[tuple[int, float]], vocab_size: int) -> str:
+    """One sentence on a run, from its (step, validation loss) pairs in order.
+
+    >>> verdict([(800, 1.60), (850, 1.55), (900, 1.58), (950, 1.66)], 65)
+    'overfitting since step 900: kept step 850'
+    """
+    evaluations = [(step, loss) for step, loss in evaluations if math.isfinite(loss)]
+    if len(evaluations) < 2:
+        return "too few evaluations to judge"
+    best_step, best = min(evaluations, key=lambda pair: pair[1])
+    worse = [step for step, loss in evaluations if step > best_step and loss > best * (1 + NOISE)]
+    if worse and evaluations[-1][1] > best * (1 + NOISE):
+        return f"overfitting since step {worse[0]}: kept step {best_step}"
+    if best > 0.98 * math.log(vocab_size):
+        return "not learning: the loss stays near ln V, as if every token were equally likely"
+    before = evaluations[max(0, len(evaluations) - 3)][1]
+    last_step, last = evaluations[-1]
+    if before - last > NOISE * before:
+        return f"still improving at step {last_step}: a longer run would do better"
+    return f"levelled off: no real gain since step {evaluations[max(0, len(evaluations) - 3)][0]}"
