@@ -23,7 +23,9 @@ def clear_disk_errors(path: Path) -> Iterator[None]:
     try:
         yield
     except PermissionError as error:
-        raise GlassError(f"no permission to use {error.filename or path}", "Choose a place you may write to.") from error
+        raise GlassError(
+            f"no permission to use {error.filename or path}", "Choose a place you may write to."
+        ) from error
     except OSError as error:
         if error.errno in (errno.ENOSPC, getattr(errno, "EDQUOT", errno.ENOSPC)):
             raise GlassError(
@@ -32,7 +34,9 @@ def clear_disk_errors(path: Path) -> Iterator[None]:
             ) from error
         if error.errno in (errno.EROFS, errno.ENOTDIR, errno.EEXIST, errno.EISDIR, errno.ENAMETOOLONG):
             raise GlassError(f"cannot write {path}: {error.strerror}", "Choose another place.") from error
-        raise
+        raise GlassError(
+            f"cannot use {error.filename or path}: {error.strerror or error}", "Check the disk."
+        ) from error
 
 
 def write_text(path: Path, text: str) -> None:
@@ -67,13 +71,13 @@ def write_folder(final: Path, fill: Callable[[Path], None]) -> None:
             manifest = {path.name: {"bytes": path.stat().st_size, "sha256": sha256(path)} for path in files}
             write_text(partial / MANIFEST, json.dumps({"files": manifest}, indent=1))
             for path in files:
-                _sync(path)
-            _sync(partial)
+                sync(path)
+            sync(partial)
             if final.exists():
                 shutil.rmtree(old, ignore_errors=True)
                 os.replace(final, old)
             os.replace(partial, final)
-            _sync(final.parent)
+            sync(final.parent)
         except OSError:
             shutil.rmtree(partial, ignore_errors=True)
             raise
@@ -94,7 +98,9 @@ def check_folder(folder: Path) -> None:
     try:
         manifest: dict[str, Any] = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))["files"]
     except (OSError, ValueError, KeyError, TypeError):
-        raise GlassError(f"{folder} is not complete: it has no manifest", "Use another checkpoint of the run.") from None
+        raise GlassError(
+            f"{folder} is not complete: it has no manifest", "Use another checkpoint of the run."
+        ) from None
     for name, facts in manifest.items():
         path = folder / name
         size = path.stat().st_size if path.is_file() else -1
@@ -111,7 +117,7 @@ def sha256(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def _sync(path: Path) -> None:
+def sync(path: Path) -> None:
     """Force a file, or a folder's list of files, to the disk. Windows cannot open folders, and needs it less."""
     if path.is_dir() and os.name == "nt":
         return
