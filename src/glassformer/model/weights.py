@@ -26,9 +26,7 @@ def load_tensors(path: Path) -> dict[str, Tensor]:
     try:
         return load_file(path)
     except (SafetensorError, OSError) as error:
-        raise GlassError(
-            f"{path} cannot be read: {error}", "Use another checkpoint, or copy it again."
-        ) from None
+        raise GlassError(f"{path} cannot be read: {error}", "Use another checkpoint, or copy it again.") from None
 
 
 def load_weights(model: nn.Module, path: Path) -> None:
@@ -40,7 +38,9 @@ def load_weights(model: nn.Module, path: Path) -> None:
     found, wanted = load_tensors(path), model.state_dict()
     for name, value in wanted.items():
         if name not in found:
-            raise GlassError(f"{path} has no tensor {name}", "It belongs to another model: use the run's own config.toml.")
+            raise GlassError(
+                f"{path} has no tensor {name}", "It belongs to another model: use the run's own config.toml."
+            )
         if found[name].shape != value.shape:
             raise GlassError(
                 f"{name} in {path} has shape {tuple(found[name].shape)}, the model wants {tuple(value.shape)}",

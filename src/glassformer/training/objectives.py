@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
 from glassformer.data.batches import Batch
+
+
+def next_token_logits(model: nn.Module, batch: Batch) -> Tensor:
+    """The logits (B, T, V) of a causal model. Padding stands last in a row, where no real token looks: no mask."""
+    return model(batch.inputs)
 
 
 def token_losses(logits: Tensor, batch: Batch) -> Tensor:

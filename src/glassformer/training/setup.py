@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import os
+from collections.abc import Callable
 from pathlib import Path
 
 import torch
@@ -10,6 +10,7 @@ import torch
 from glassformer.config import Config
 from glassformer.data.prepare import Prepared, open_prepared, prepare
 from glassformer.errors import GlassError
+from glassformer.files import write_text
 from glassformer.model.device import choose_device
 from glassformer.model.families import build_model
 from glassformer.runs import Run, create_run, list_runs, open_run, refuse_existing
@@ -74,10 +75,12 @@ def resume_training(folder: Path, changes: dict[str, str], reporter: Reporter) -
             )
     config = config.with_changes(changes)
     _set_threads(config)
-    data = _same_tokens(run, config, reporter)
+    data = encoded_text(run, config, reporter.note)
     model = build_model(config.model, data.tokenizer.vocab_size, config.train.seed)
     trainer = Trainer(run, config, model, data, reporter)
     trainer.resume()
+    if changes:
+        write_text(run.folder / "config.toml", config.to_toml())
     reporter.note(f"going on with {folder} after step {trainer.state.step}")
     return trainer
 
@@ -95,14 +98,14 @@ def newest_run(parent: Path) -> Path:
     return runs[-1].folder
 
 
-def _same_tokens(run: Run, config: Config, reporter: Reporter) -> Prepared:
+def encoded_text(run: Run, config: Config, note: Callable[[str], None]) -> Prepared:
     """The encoded text that the run began with; encoded again if it is gone, refused if it is another text now."""
     facts = run.manifest()["data"]
     stored = Path(facts["tokens"])
     if stored.is_dir():
         return open_prepared(stored)
-    reporter.note(f"{stored} is gone: reading {config.data.source} again")
-    data = prepare(config.data, config.tokenizer, token_cache(run.folder), reporter.note)
+    note(f"{stored} is gone: reading {config.data.source} again")
+    data = prepare(config.data, config.tokenizer, token_cache(run.folder), note)
     if data.text_hash != facts["text_hash"]:
         raise GlassError(
             f"{config.data.source} is not the text that {run.folder} began with: its hash differs",
@@ -122,5 +125,6 @@ def _refuse_short_text(data: Prepared, config: Config) -> None:
 
 
 def _set_threads(config: Config) -> None:
-    """Use the threads that the settings name, or all cores: the sum of a product depends on how it is split."""
-    torch.set_num_threads(config.train.threads or os.cpu_count() or 1)
+    """Use the threads that the settings name; torch's own choice otherwise."""
+    if config.train.threads is not None:
+        torch.set_num_threads(config.train.threads)

@@ -24,7 +24,7 @@ from glassformer.text_model import TextModel
 from glassformer.training.checkpoint import TrainState, load_checkpoint, save_checkpoint, seed_step
 from glassformer.training.diagnosis import first_bad_tensor
 from glassformer.training.loss_plot import loss_svg
-from glassformer.training.objectives import summed_loss
+from glassformer.training.objectives import next_token_logits, summed_loss
 from glassformer.training.optimizers import make_optimizers, set_rate
 from glassformer.training.reporting import Reporter, Status
 from glassformer.training.schedules import rate_factor
@@ -154,7 +154,7 @@ class Trainer:
         for batch in batches:
             moved = batch.to(self.device)
             with autocast(self.device, self.dtype):
-                logits = self.model(moved.inputs, None if batch.is_full else moved.real)  # (B, T, V)
+                logits = next_token_logits(self.model, moved)  # (B, T, V)
             loss = summed_loss(logits, moved) / targets
             loss.backward()
             total += loss.detach()

@@ -12,7 +12,7 @@ from torch import nn
 
 from glassformer.data.batches import Batch
 from glassformer.model.device import autocast
-from glassformer.training.objectives import token_losses
+from glassformer.training.objectives import next_token_logits, token_losses
 
 
 @dataclass(frozen=True)
@@ -59,8 +59,7 @@ def validation_loss(
         with torch.inference_mode(), autocast(device, dtype):
             for group in _groups(rows, tokens_at_once):
                 batch = Batch.from_rows(group).to(device)
-                real = None if bool(batch.real.all()) else batch.real
-                losses = token_losses(model(batch.inputs, real), batch)  # (B, T)
+                losses = token_losses(next_token_logits(model, batch), batch)  # (B, T)
                 sums.append(losses.double().sum(dim=1).cpu())
                 counts.append(batch.loss_mask.sum(dim=1).cpu())
     finally:

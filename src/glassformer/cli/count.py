@@ -1,0 +1,86 @@
+"""Count a model without making it: parameters, bytes, arithmetic per token, cache per token, by component.
+
+glass count shakespeare-nano
+glass count runs/book
+glass count tutorial-d7 --set model.tied=true
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from pathlib import Path
+from typing import Any
+
+from glassformer.cli.settings import add_setting_flags, changes_from, settings_of
+from glassformer.errors import GlassError, nearest
+from glassformer.recipes import load_recipe, recipe_names
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The arguments of `glass count`."""
+    parser.add_argument("what", metavar="RUN|RECIPE", help=f"a run folder, or one of: {', '.join(recipe_names())}")
+    add_setting_flags(parser, ("model", "tokenizer"))
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Print the account."""
+    from glassformer.model.count import MIB, count_model, embedding_rows
+
+    config, vocab_size, published = _what(arguments.what, changes_from(arguments))
+    components = count_model(config.model, vocab_size)
+    total = sum(part.parameters for part in components)
+    widths = embedding_rows(vocab_size)
+    if arguments.json:
+        rows = [{**part.__dict__, "bytes": part.bytes} for part in components]
+        print(json.dumps({"vocab_size": vocab_size, "parameters": total, "bytes": 4 * total, "components": rows,
+                          "embedding_by_width": [{"width": w, "parameters": n, "mib": mib} for w, n, mib in widths],
+                          "published": published}))  # fmt: skip
+        return 0
+    print(f"{arguments.what}: {vocab_size:,} tokens, {config.model.layers} layers, {config.model.width} wide\n")
+    print(f"{'component':<20} {'parameters':>14} {'MiB (fp32)':>11} {'FLOPs/token':>14} {'cache B/token':>14}")
+    for part in components:
+        _row(part.name, part.parameters, part.bytes / MIB, part.flops, part.cache_bytes)
+    sums = (sum(part.flops for part in components), sum(part.cache_bytes for part in components))
+    _row("all", total, 4 * total / MIB, *sums)
+    if config.model.tied:
+        print("The output head is the token embedding (tied): it adds no parameters.")
+    print(f"\nThe token embedding alone, for {vocab_size:,} tokens at several widths:")
+    for width, parameters, mib in widths:
+        print(f"  width {width:>5}: {parameters:>12,} parameters, {mib:>7.2f} MB (MiB, float32)")
+    if published:
+        _compare(published, {part.name: part.parameters for part in components}, total)
+    return 0
+
+
+def _what(name: str, changes: dict[str, str]) -> tuple[Any, int, dict[str, Any]]:
+    """Settings, vocabulary size and published figures of a run or recipe."""
+    if name in recipe_names():
+        recipe = load_recipe(name)
+        config = settings_of([recipe.settings], changes)
+        published = {} if changes else recipe.published
+        return config, config.model.vocab_size or config.tokenizer.vocab_size, published
+    if not Path(name).exists():
+        raise GlassError(f"{name} is neither a run folder nor a recipe", nearest(name, recipe_names()))
+    from glassformer.runs import open_run
+    from glassformer.tokenizers import Tokenizer
+
+    found = open_run(Path(name))
+    return found.config().with_changes(changes), Tokenizer.load(found.tokenizer_file).vocab_size, {}
+
+
+def _row(name: str, parameters: int, mib: float, flops: int, cache: int) -> None:
+    print(f"{name:<20} {parameters:>14,} {mib:>11.2f} {flops:>14,} {cache:>14,}")
+
+
+def _compare(published: dict[str, Any], ours: dict[str, int], total: int) -> None:
+    """Published figures beside the exact ones, and where the difference comes from."""
+    print(
+        f"\nPublished for this model: {published['total']:,}; exact: {total:,}; difference {total - published['total']:+,}:"
+    )
+    parts = published.get("parts", {})
+    for name in ours:
+        difference = ours.get(name, 0) - parts.get(name, 0)
+        if difference:
+            print(f"  {name}: published {parts.get(name, 0):,}, exact {ours.get(name, 0):,} ({difference:+,})")
+    print(f"  {published['note']}")

@@ -1,0 +1,95 @@
+"""Look at what can be learnt from: generated corpora, recipes, and your own text.
+
+glass data list
+glass data show stories --size 5
+glass data look book.txt
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import tempfile
+from itertools import islice
+from pathlib import Path
+
+from glassformer.config import Config, DataConfig, TokenizerConfig
+from glassformer.data.corpora import corpus_names, find_corpus
+from glassformer.errors import GlassError, nearest
+from glassformer.recipes import load_recipe, recipe_names
+
+ACTIONS = ("list", "show", "look")
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The arguments of `glass data`."""
+    from glassformer.cli.settings import add_setting_flags
+
+    parser.add_argument("action", metavar="ACTION", help="list; show CORPUS; look DATA")
+    parser.add_argument("name", nargs="?", metavar="CORPUS|DATA", help="what to show or look at")
+    parser.add_argument("--size", type=int, default=10, metavar="N", help="show: documents to print (default: 10)")
+    parser.add_argument("--seed", type=int, default=0, metavar="N", help="show: of the documents (default: 0)")
+    add_setting_flags(parser, ("data", "tokenizer"))
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """List, show or look."""
+    if arguments.action not in ACTIONS:
+        raise GlassError(f"glass data cannot {arguments.action!r}", nearest(arguments.action, ACTIONS))
+    if arguments.action == "list":
+        return _list(arguments.json)
+    if arguments.name is None:
+        raise GlassError(
+            f"glass data {arguments.action} needs a name", f"Such as: glass data {arguments.action} stories"
+        )
+    return _show(arguments) if arguments.action == "show" else _look(arguments)
+
+
+def _list(as_json: bool) -> int:
+    corpora = {name: find_corpus(name).summary for name in corpus_names()}
+    recipes = {name: load_recipe(name).summary for name in recipe_names()}
+    if as_json:
+        print(json.dumps({"corpora": corpora, "recipes": recipes}, ensure_ascii=False))
+        return 0
+    for title, entries in (("Generated corpora (glass train NAME):", corpora), ("Recipes (--recipe NAME):", recipes)):
+        print(title)
+        for name, summary in entries.items():
+            print(f"  {name:<18} {summary}")
+    return 0
+
+
+def _show(arguments: argparse.Namespace) -> int:
+    corpus = find_corpus(arguments.name)
+    documents = list(islice(corpus.documents(max(1, arguments.size), arguments.seed), max(1, arguments.size)))
+    if arguments.json:
+        print(json.dumps({"corpus": corpus.name, "entropy_per_document": corpus.entropy(), "documents": documents}))
+        return 0
+    print("\n".join(documents))
+    return 0
+
+
+def _look(arguments: argparse.Namespace) -> int:
+    """Read, split and encode as training would, into a folder that is thrown away, and say what was found."""
+    from glassformer.cli.settings import changes_from
+    from glassformer.data.prepare import prepare
+
+    changes = {**changes_from(arguments), "data.source": json.dumps(arguments.name)}
+    config = Config().with_changes(changes)
+    data: DataConfig = config.data
+    tokenizer: TokenizerConfig = config.tokenizer
+    with tempfile.TemporaryDirectory(prefix="glass-look-", ignore_cleanup_errors=True) as folder:
+        found = prepare(data, tokenizer, Path(folder))
+        facts = {
+            "source": data.source,
+            "notes": found.notes,
+            "tokenizer": found.tokenizer.description(),
+            "training_tokens": len(found.train),
+            "validation_tokens": len(found.validation),
+            "tokens_per_character": len(found.train) / max(1, found.train.characters),
+            "tokens_per_byte": len(found.train) / max(1, found.train.bytes),
+        }
+    if arguments.json:
+        print(json.dumps(facts, ensure_ascii=False))
+    else:
+        print("\n".join(found.notes))
+    return 0

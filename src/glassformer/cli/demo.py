@@ -1,0 +1,56 @@
+"""Train a tiny model on generated stories, on this machine, and show what it writes. No download, no setting.
+
+glass demo
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import time
+from itertools import count
+from pathlib import Path
+
+from glassformer.cli.settings import add_short_flags, changes_from
+from glassformer.cli.train import chosen_settings, train_run
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The arguments of `glass demo`."""
+    parser.add_argument("--out", type=Path, metavar="RUN", help="the run folder (default: runs/demo, or the next free)")
+    add_short_flags(parser)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Train, measure, write a story."""
+    from glassformer.evaluation.report import evaluate_run
+    from glassformer.text_model import TextModel
+
+    started = time.perf_counter()
+    config = chosen_settings(None, "tiny", None, changes_from(arguments))
+    out = arguments.out or next(path for path in _names() if not (path / "config.toml").exists())
+    print(f"Training a {config.model.layers}-layer transformer on generated stories, into {out}", file=sys.stderr)
+    trained = train_run(config, out)
+    if trained is None:
+        return 130
+    report = evaluate_run(out, note=lambda text: print(text, file=sys.stderr))
+    model = TextModel.load(out)
+    sample = model.generate([""], model.config.sample)[0]
+    floor = next(rung.loss for rung in report.baselines if rung.name == "true entropy")
+    seconds = time.perf_counter() - started
+    if arguments.json:
+        facts = {**report.facts(), "run": str(out), "text": sample.text, "entropy": floor, "ratio": report.loss / floor}
+        print(json.dumps({**facts, "seconds": seconds}, ensure_ascii=False))
+        return 0
+    print(report.table())
+    print(
+        f"\nThe best possible loss on this text is {floor:.4f}; the model is at {report.loss / floor:.3f} times that."
+    )
+    print(f"\nIt writes:\n{sample.text.strip()}\n")
+    print(f'{seconds:.0f} seconds in all. Next: glass generate {out} "Once"   or   glass train YOUR-TEXT.txt')
+    return 0
+
+
+def _names() -> map[Path]:
+    return map(lambda n: Path("runs") / (f"demo-{n}" if n > 1 else "demo"), count(1))

@@ -1,0 +1,97 @@
+"""The command line: a table of commands. Each command parses, calls the library, prints."""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import os
+import sys
+import traceback
+from collections.abc import Sequence
+from typing import NoReturn
+
+from glassformer.errors import GlassError, nearest
+
+COMMANDS = {
+    "demo": "train a tiny model on generated stories and show what it writes; under 3 minutes, no download",
+    "train": "train a model on your own text",
+    "generate": "continue a text with a trained model",
+    "evaluate": "loss with its interval, perplexity, bits per byte, and the baselines on the same text",
+    "count": "parameters, bytes, arithmetic and cache of a run or recipe, by component",
+    "data": "list the generated corpora and recipes, print a corpus, look at a text",
+}
+"""Name -> what it does. The module of the same name in this package has `add_arguments` and `run`."""
+
+
+class Parser(argparse.ArgumentParser):
+    """argparse, with our errors: two lines, and the nearest valid name."""
+
+    def error(self, message: str) -> NoReturn:
+        """Raise instead of printing the usage."""
+        raise GlassError(message, f"See {self.prog} --help.")
+
+    def parse_all(self, arguments: Sequence[str]) -> argparse.Namespace:
+        """Parse; an unknown option is refused with the nearest one."""
+        parsed, rest = self.parse_known_intermixed_args(arguments)
+        if rest:
+            option = rest[0].split("=")[0]
+            if not option.startswith("-"):
+                raise GlassError(f"unexpected argument {option!r}", f"See {self.prog} --help.")
+            raise GlassError(f"unknown option {option}", nearest(option, self._option_string_actions))
+        return parsed
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one command and return its exit code: 0 done, 1 a check failed, 2 a mistake to put right, 130 stopped."""
+    words = list(sys.argv[1:] if arguments is None else arguments)
+    if not words or words[0] in ("-h", "--help", "help"):
+        print(overview())
+        return 0
+    if words[0] == "--version":
+        from glassformer import __version__
+
+        print(f"glass {__version__}")
+        return 0
+    debug = "--debug" in words
+    try:
+        if words[0] not in COMMANDS:
+            raise GlassError(f"there is no command {words[0]!r}", nearest(words[0], COMMANDS))
+        return _run(words[0], words[1:])
+    except GlassError as error:
+        if debug:
+            traceback.print_exc()
+        print(error, file=sys.stderr)
+        return 2
+    except KeyboardInterrupt:
+        return 130
+    except BrokenPipeError:  # the reader of our output has gone, as `head` does
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    except Exception as error:
+        if debug:
+            raise
+        print(f"unexpected: {type(error).__name__}: {' '.join(str(error).split())[:300]}", file=sys.stderr)
+        print("This is a fault in glassformer. Run again with --debug to see where, and report it.", file=sys.stderr)
+        return 1
+
+
+def overview() -> str:
+    """What `glass --help` prints; made from the table alone, so that it answers at once."""
+    width = max(map(len, COMMANDS))
+    lines = [f"  glass {name:<{width}}  {text}" for name, text in COMMANDS.items()]
+    return "\n".join(
+        ["glass: the transformer you can see through", "", *lines, "", "glass COMMAND --help explains a command."]
+    )
+
+
+def _run(name: str, words: Sequence[str]) -> int:
+    for stream in (sys.stdout, sys.stderr):  # every script can be printed, on every system
+        if hasattr(stream, "reconfigure"):
+            stream.reconfigure(encoding="utf-8", errors="replace")
+    module = importlib.import_module(f"glassformer.cli.{name}")
+    parser = Parser(prog=f"glass {name}", description=module.__doc__, allow_abbrev=False)
+    parser.formatter_class = argparse.RawDescriptionHelpFormatter
+    parser.add_argument("--json", action="store_true", help="one JSON object on standard output")
+    parser.add_argument("--debug", action="store_true", help="show where an error came from")
+    module.add_arguments(parser)
+    return int(module.run(parser.parse_all(words)) or 0)

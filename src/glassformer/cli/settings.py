@@ -1,0 +1,88 @@
+"""Settings as flags: every field of every section, made from the models themselves."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from glassformer.config import UNSET, Config, Settings
+from glassformer.errors import GlassError
+
+SHORT = {
+    "steps": "train.steps",
+    "minutes": "train.minutes",
+    "until-loss": "train.until_loss",
+    "seed": "train.seed",
+    "device": "train.device",
+    "precision": "train.precision",
+}
+"""Short flags of `glass train` and the settings that they stand for."""
+
+
+def add_setting_flags(parser: argparse.ArgumentParser, sections: Iterable[str]) -> None:
+    """Add `--SECTION.FIELD VALUE` for every field of the sections, and `--set SECTION.FIELD=VALUE`."""
+    parser.add_argument(
+        "--set", action="append", default=[], metavar="SECTION.FIELD=VALUE", help="change any setting; may be repeated"
+    )
+    for section in sections:
+        field = Config.model_fields[section]
+        group = parser.add_argument_group(f"{section}: {field.description}")
+        add_section_flags(group, section, _section(section), prefix=f"{section}.")
+
+
+def add_section_flags(group: Any, section: str, kind: type[Settings], prefix: str = "") -> None:
+    """Add a flag per field of one section; `--FIELD` alone where `prefix` is empty."""
+    for name, field in kind.model_fields.items():
+        default = UNSET if field.default is None else field.default
+        flag = f"--{prefix}{name if prefix else name.replace('_', '-')}"
+        group.add_argument(
+            flag,
+            dest=f"{section}.{name}",
+            metavar="VALUE",
+            help=f"{field.description} (default: {default})".replace("%", "%%"),
+        )
+
+
+def add_short_flags(parser: argparse.ArgumentParser) -> None:
+    """Add the short flags of `SHORT`."""
+    for name, key in SHORT.items():
+        section, _, field = key.partition(".")
+        text = _section(section).model_fields[field].description or ""
+        parser.add_argument(f"--{name}", dest=f"short.{name}", metavar="VALUE", help=f"{text} (sets {key})")
+
+
+def changes_from(arguments: argparse.Namespace) -> dict[str, str]:
+    """All settings that the flags give, as `SECTION.FIELD` -> text; the later kinds win: --set, flags, short flags."""
+    changes: dict[str, str] = {}
+    for item in getattr(arguments, "set", []):
+        key, equals, value = item.partition("=")
+        if not equals:
+            raise GlassError(f"--set {item} has no =", "Write --set SECTION.FIELD=VALUE, such as --set model.layers=4")
+        changes[key.strip()] = value.strip()
+    given = {key: value for key, value in vars(arguments).items() if "." in key and value is not None}
+    changes |= {key: value for key, value in given.items() if not key.startswith("short.")}
+    changes |= {SHORT[key[6:]]: value for key, value in given.items() if key.startswith("short.")}
+    if "train.minutes" in changes and "train.steps" not in changes:
+        changes["train.steps"] = UNSET  # a run that is given minutes uses them all
+    return changes
+
+
+def settings_of(layers: Iterable[Mapping[str, Mapping[str, Any]]], changes: Mapping[str, str]) -> Config:
+    """Default settings, overlaid by tables of sections in order, then by single changes."""
+    merged: dict[str, dict[str, Any]] = {}
+    for layer in layers:
+        for section, values in layer.items():
+            if not isinstance(values, Mapping):
+                raise GlassError(
+                    f"unknown setting {section!r}", f"Write it in a section: {', '.join(Config.model_fields)}."
+                )
+            merged.setdefault(section, {}).update(values)
+    return Config.from_dict(merged).with_changes(changes)
+
+
+def _section(name: str) -> type[Settings]:
+    kind = Config.model_fields[name].annotation
+    assert isinstance(kind, type)
+    assert issubclass(kind, Settings)
+    return kind

@@ -1,0 +1,146 @@
+"""Train a model on your own text.
+
+DATA is a text file, a folder, .gz, CSV/TSV/JSONL, - for standard input, or the name of a generated corpus
+(glass data list). Without DATA, the recipe's own text is used, or the generated stories.
+
+  glass train book.txt --out runs/book
+  glass train book.txt --out runs/book2 --recipe shakespeare-nano --minutes 5
+  glass train --resume --out runs/book
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import signal
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from glassformer.cli.settings import add_setting_flags, add_short_flags, changes_from, settings_of
+from glassformer.config import Config, read_toml
+from glassformer.data.corpora import corpus_names, find_corpus
+from glassformer.errors import GlassError
+from glassformer.recipes import load_recipe, recipe_names
+
+if TYPE_CHECKING:
+    from glassformer.training.trainer import Outcome, Trainer
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The arguments of `glass train`."""
+    parser.add_argument("data", nargs="?", metavar="DATA", help="what to learn from")
+    parser.add_argument("--out", type=Path, metavar="RUN", help="the run folder (default: runs/NAME-OF-DATA)")
+    parser.add_argument("--recipe", metavar="NAME", help=f"named settings: {', '.join(recipe_names())}")
+    parser.add_argument("--config", type=Path, metavar="FILE", help="settings from a TOML file, over the recipe's")
+    parser.add_argument(
+        "--resume", action="store_true", help="go on with the run in --out, or with the newest in runs/"
+    )
+    add_short_flags(parser)
+    add_setting_flags(parser, Config.model_fields)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Train, and report the kept checkpoint."""
+    changes = changes_from(arguments)
+    if arguments.resume:
+        return _resume(arguments, changes)
+    config = chosen_settings(arguments.data, arguments.recipe, arguments.config, changes)
+    out = arguments.out or Path("runs") / _run_name(config.data.source)
+    return _print_outcome(out, train_run(config, out), arguments.json)
+
+
+def chosen_settings(data: str | None, recipe: str | None, file: Path | None, changes: dict[str, str]) -> Config:
+    """Defaults, then what suits the corpus, then recipe, file and flags, each over the ones before."""
+    layers: list[dict[str, Any]] = [load_recipe(recipe).settings] if recipe else []
+    layers += [read_toml(file)] if file else []
+    if data is not None:
+        changes = {**changes, "data.source": json.dumps(data)}
+    source = settings_of(layers, changes).data.source
+    if source in corpus_names() and not Path(source).exists():
+        layers.insert(0, _nested(find_corpus(source).recommended))
+    return settings_of(layers, changes)
+
+
+def train_run(config: Config, out: Path) -> Outcome | None:
+    """Start a new run and train it to its end; None if someone stopped it."""
+    from glassformer.training.reporting import choose_reporter
+    from glassformer.training.setup import new_training
+
+    reporter = choose_reporter()
+    try:
+        return _until_the_end(new_training(config, out, reporter))
+    finally:
+        reporter.close()
+
+
+def _resume(arguments: argparse.Namespace, changes: dict[str, str]) -> int:
+    from glassformer.training.reporting import choose_reporter
+    from glassformer.training.setup import newest_run, resume_training
+
+    for name in ("data", "recipe", "config"):
+        if getattr(arguments, name) is not None:
+            raise GlassError(
+                f"--resume was given with {name} = {getattr(arguments, name)}",
+                "A resumed run keeps its own: leave it out.",
+            )
+    out = arguments.out or newest_run(Path("runs"))
+    reporter = choose_reporter()
+    try:
+        outcome = _until_the_end(resume_training(out, changes, reporter))
+    finally:
+        reporter.close()
+    return _print_outcome(out, outcome, arguments.json)
+
+
+def _until_the_end(trainer: Trainer) -> Outcome | None:
+    """Train until the end, or until Ctrl-C or a polite kill, after which all is saved."""
+
+    def stop(number: int, frame: object) -> None:
+        trainer.stop_requested = True
+
+    before = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        outcome = trainer.train()
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+    if outcome is None:
+        print(f"stopped after step {trainer.state.step}, all saved", file=sys.stderr)
+        print(f"Go on with: glass train --resume --out {trainer.run.folder}", file=sys.stderr)
+    return outcome
+
+
+def _print_outcome(out: Path, outcome: Outcome | None, as_json: bool) -> int:
+    if outcome is None:
+        return 130
+    validation = outcome.validation
+    if as_json:
+        facts = {
+            "run": str(out), "step": outcome.step, "loss": validation.loss, "loss_ci95": validation.ci95,
+            "perplexity": validation.perplexity, "bits_per_byte": outcome.bits_per_byte,
+            "train_seconds": outcome.train_seconds, "steps_done": outcome.last_step,
+            "stopped_because": outcome.reason, "verdict": outcome.verdict,
+        }  # fmt: skip
+        print(json.dumps(facts))
+        return 0
+    print(f"{outcome.verdict}; training ended because {outcome.reason}")
+    print(
+        f"step {outcome.step}: validation loss {validation.loss:.4f} ± {validation.ci95:.4f} nats per token over all "
+        f"{validation.tokens:,} tokens, perplexity {validation.perplexity:.2f}, {outcome.bits_per_byte:.3f} bits per byte"
+    )
+    print(f"{out} is ready: glass generate {out} PROMPT")
+    return 0
+
+
+def _run_name(source: str) -> str:
+    return "text" if source == "-" else Path(source).name.split(".")[0] or "text"
+
+
+def _nested(flat: dict[str, Any]) -> dict[str, dict[str, Any]]:
+    """`{"data.windows": "documents"}` -> `{"data": {"windows": "documents"}}`."""
+    nested: dict[str, dict[str, Any]] = {}
+    for key, value in flat.items():
+        section, _, field = key.partition(".")
+        nested.setdefault(section, {})[field] = value
+    return nested

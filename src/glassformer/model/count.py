@@ -1,0 +1,99 @@
+"""The account of a model: parameters, bytes, arithmetic and cache, by component. Nothing is allocated."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import nn
+
+from glassformer.config import ModelConfig
+from glassformer.model.families import Model, build_model
+
+MIB = 1 << 20
+PARTS = {
+    "embedding.tokens": "token embedding",
+    "embedding.positions": "position embedding",
+    "score_positions": "relative positions",
+    ".attention.": "self-attention",
+    ".cross.": "cross-attention",
+    ".feedforward.": "feed-forward",
+    "norm": "norms",
+    "head": "output head",
+}
+"""What in a parameter's name tells its component, in the order in which it is looked for."""
+
+
+@dataclass(frozen=True)
+class Component:
+    """One row of the account.
+
+    Attributes:
+        name: of the component, all layers together.
+        parameters: how many numbers.
+        flops: of one token's forward pass at full context, an addition and a multiplication counted apart.
+        cache_bytes: kept per token while generating, in float32.
+    """
+
+    name: str
+    parameters: int
+    flops: int = 0
+    cache_bytes: int = 0
+
+    @property
+    def bytes(self) -> int:
+        """In float32."""
+        return 4 * self.parameters
+
+
+def count_model(config: ModelConfig, vocab_size: int | None = None) -> list[Component]:
+    """All components of the model that these settings build, counted on the model itself.
+
+    The arithmetic is that of matrix products, which is nearly all: 2 per weight and token, and in attention
+    2 x (key width + value width) per head and token looked at, for a token with the whole context before it.
+    For an encoder-decoder it is that of one source and one target token, with a source as long as the context.
+    """
+    with torch.device("meta"):
+        model = build_model(config, vocab_size)
+    parameters: dict[str, int] = {}
+    for name, parameter in model.named_parameters():
+        part = next(part for key, part in PARTS.items() if key in f".{name}")
+        parameters[part] = parameters.get(part, 0) + parameter.numel()
+    if config.tied:
+        parameters.setdefault("output head", 0)
+    flops = _flops(model, config)
+    return [
+        Component(
+            name,
+            parameters[name],
+            flops.get(name, 0),
+            2 * config.layers * config.G * config.K * 4 if name == "self-attention" else 0,
+        )
+        for name in PARTS.values()
+        if name in parameters
+    ]
+
+
+def _flops(model: Model, config: ModelConfig) -> dict[str, int]:
+    flops: dict[str, int] = {}
+    for name, module in model.named_modules():
+        if isinstance(module, nn.Linear):
+            part = next(part for key, part in PARTS.items() if key in f".{name}")
+            flops[part] = flops.get(part, 0) + 2 * module.weight.numel()
+    seen = min(config.context, config.window or config.context)
+    scores = 4 * config.heads * config.K * config.layers
+    stacks = 2 if config.family == "encoder-decoder" else 1
+    flops["self-attention"] += stacks * scores * seen
+    if "cross-attention" in flops:
+        flops["cross-attention"] += scores * config.context
+    flops["output head"] = 2 * model.vocab_size * config.width
+    return flops
+
+
+def embedding_rows(vocab_size: int, widths: tuple[int, ...] = (128, 256, 512, 1024)) -> list[tuple[int, int, float]]:
+    """What the embedding alone would hold at several widths: (width, parameters, MiB in float32).
+
+    >>> embedding_rows(32_100)[0]
+    (128, 4108800, 15.673828125)
+    """
+    return [(width, vocab_size * width, 4 * vocab_size * width / MIB) for width in widths]

@@ -1,0 +1,70 @@
+"""No setting of the model may be a dead knob: each one changes the output or the parameters."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+
+from glassformer.config import ModelConfig
+from glassformer.model.families import build_model
+from tests.property.models import VOCAB, tiny, tokens
+
+CHANGES: dict[str, tuple[dict[str, Any], Any]] = {
+    "family": ({}, "encoder"),
+    "vocab_size": ({}, VOCAB),
+    "context": ({}, 31),
+    "layers": ({}, 2),
+    "width": ({}, 24),
+    "heads": ({}, 5),
+    "kv_heads": ({}, 3),
+    "head_width": ({}, 8),
+    "hidden": ({}, 41),
+    "positions": ({}, "rotary"),
+    "norm": ({}, "rmsnorm"),
+    "norm_order": ({}, "post"),
+    "activation": ({}, "relu"),
+    "window": ({}, 3),
+    "qk_norm": ({}, True),
+    "attention_bias": ({}, True),
+    "feedforward_bias": ({}, True),
+    "norm_bias": ({}, True),
+    "head_bias": ({}, True),
+    "tied": ({}, False),
+    "embedding_scale": ({}, True),
+    "dropout_embedding": ({}, 0.5),
+    "dropout_attention": ({}, 0.5),
+    "dropout_residual": ({}, 0.5),
+    "rotary_base": ({"positions": "rotary"}, 100.0),
+    "relative_buckets": ({"positions": "relative"}, 6),
+    "relative_max_distance": ({"positions": "relative"}, 12),
+}
+
+
+def logits(config: ModelConfig) -> torch.Tensor:
+    """Of a model in training mode, its parameters away from their first values."""
+    model = build_model(config, VOCAB, seed=1).train()
+    generator = torch.Generator().manual_seed(2)
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.add_(torch.randn(parameter.shape, generator=generator) * 0.2)
+    torch.manual_seed(0)
+    result: torch.Tensor = model(tokens(2, 23))
+    return result
+
+
+def test_all_settings_are_tried() -> None:
+    assert set(CHANGES) == set(ModelConfig.model_fields)
+
+
+@pytest.mark.parametrize("name", [name for name in CHANGES if name not in ("vocab_size", "context")])
+def test_the_setting_changes_the_output(name: str) -> None:
+    base, value = CHANGES[name]
+    before, after = logits(tiny(**base)), logits(tiny(**{**base, name: value}))
+    assert not torch.allclose(before, after)
+
+
+def test_context_and_vocabulary_set_shapes_and_limits() -> None:
+    assert build_model(tiny(context=31), VOCAB).state_dict()["embedding.positions.table.weight"].shape[0] == 31
+    assert build_model(tiny(vocab_size=43)).state_dict()["embedding.tokens.weight"].shape[0] == 43

@@ -1,0 +1,112 @@
+"""Settings: round trip through TOML, refusals that name the nearest word, flags for every field."""
+
+from __future__ import annotations
+
+import argparse
+import tomllib
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from pydantic import ValidationError
+
+from glassformer.cli.settings import SHORT, add_setting_flags, changes_from, settings_of
+from glassformer.config import UNSET, Config, ModelConfig, TrainConfig
+from glassformer.errors import GlassError
+from glassformer.recipes import load_recipe, recipe_names
+
+
+def test_toml_round_trip_keeps_what_is_unset() -> None:
+    config = Config().with_changes({"train.steps": "unset", "train.minutes": "3", "sample.stop": '["a", "b"]'})
+    again = Config.from_dict(tomllib.loads(config.to_toml()))
+    assert again == config
+    assert again.train.steps is None
+    assert again.sample.stop == ("a", "b")
+
+
+@settings(max_examples=50, deadline=None)
+@given(st.text(alphabet=st.characters(exclude_categories=["Cs"])).filter(lambda text: text != UNSET))
+def test_any_prompt_survives_toml(prompt: str) -> None:
+    config = Config.from_dict({"sample": {"prompt": prompt}})
+    assert Config.from_dict(tomllib.loads(config.to_toml())) == config
+
+
+def test_settings_are_frozen() -> None:
+    with pytest.raises(ValidationError):
+        ModelConfig().layers = 3  # type: ignore[misc]
+
+
+@pytest.mark.parametrize(
+    ("sections", "problem", "remedy"),
+    [
+        ({"model": {"leyers": 3}}, "model.leyers", "layers"),
+        ({"modle": {}}, "modle", "model"),
+        ({"model": {"norm": "layer"}}, "model.norm", "layernorm"),
+        ({"model": {"heads": 3}}, "heads = 3 does not divide width = 128", "heads to 2"),
+        ({"model": {"heads": 4, "kv_heads": 3}}, "kv_heads = 3 does not divide heads = 4", "kv_heads to 2"),
+        ({"model": {"width": 10, "heads": 2, "positions": "rotary"}}, "odd head width 5", "even"),
+        ({"model": {"width": 15, "heads": 5, "positions": "sinusoidal"}}, "odd width 15", "even"),
+        ({"model": {"window": 300}}, "window = 300 is longer than context = 256", "window"),
+        ({"model": {"norm": "rmsnorm", "norm_bias": True}}, "norm_bias with norm = rmsnorm", "layernorm"),
+        ({"model": {"norm": "none", "norm_order": "post"}}, "norm_order = post", "pre"),
+        ({"model": {"relative_buckets": 32, "relative_max_distance": 16}}, "relative_max_distance = 16", "half"),
+        ({"model": {"dropout_residual": 1.5}}, "model.dropout_residual", "less than 1"),
+        ({"train": {"steps": -3}}, "train.steps = -3", "greater than or equal to 1"),
+        ({"train": {"steps": None}}, "nothing ends this run", "minutes"),
+        ({"train": {"steps": None, "patience": 3}}, "schedule = cosine needs to know", "steps or minutes"),
+        ({"train": {"micro_batch": 64}}, "micro_batch = 64 is more than batch = 32", "micro_batch"),
+        ({"train": {"schedule": "noam", "warmup": 0}}, "noam with warmup = 0", "one step"),
+        ({"train": {"device": "gpu"}}, "train.device", "pattern"),
+        ({"train": {"learning_rate": float("nan")}}, "train.learning_rate", "finite"),
+        ({"sample": {"temperature": -1}}, "sample.temperature = -1", "greater than or equal to 0"),
+        ({"tokenizer": {"kind": "sentencepiece"}}, "tokenizer.kind", "bpe"),
+        ({"data": {"validation_fraction": 1}}, "data.validation_fraction", "less than 1"),
+    ],
+)
+def test_impossible_settings_are_refused_in_two_lines(sections: dict[str, object], problem: str, remedy: str) -> None:
+    with pytest.raises(GlassError) as caught:
+        Config.from_dict(sections)
+    assert problem in caught.value.problem
+    assert remedy in caught.value.remedy
+    assert len(str(caught.value).splitlines()) == 2
+
+
+def test_every_setting_is_a_flag_with_help() -> None:
+    parser = argparse.ArgumentParser()
+    add_setting_flags(parser, Config.model_fields)
+    shown = parser.format_help()
+    for section, values in Config().model_dump().items():
+        for name in values:
+            assert f"--{section}.{name}" in shown
+            field = Config.model_fields[section].annotation.model_fields[name]  # type: ignore[union-attr]
+            assert field.description
+
+
+def test_flags_change_settings_and_later_kinds_win() -> None:
+    parser = argparse.ArgumentParser()
+    add_setting_flags(parser, Config.model_fields)
+    for name in SHORT:
+        parser.add_argument(f"--{name}", dest=f"short.{name}")
+    arguments = parser.parse_args(
+        ["--set", "model.layers=7", "--set", "train.seed=1", "--train.seed", "2", "--seed", "3", "--minutes", "0.5"]
+    )
+    config = settings_of([{"model": {"width": 64}}], changes_from(arguments))
+    assert (config.model.layers, config.model.width, config.train.seed) == (7, 64, 3)
+    assert (config.train.minutes, config.train.steps) == (0.5, None)
+
+
+@pytest.mark.parametrize("wrong", ["model.layers", "nothing.layers=3", "model.leyers=3"])
+def test_wrong_set_is_refused(wrong: str) -> None:
+    with pytest.raises(GlassError):
+        settings_of([], changes_from(argparse.Namespace(set=[wrong])))
+
+
+@pytest.mark.parametrize("name", recipe_names())
+def test_every_recipe_is_valid_and_described(name: str) -> None:
+    recipe = load_recipe(name)
+    assert recipe.summary
+    assert Config.from_dict(recipe.settings) != Config()
+
+
+def test_train_config_defaults_are_usable() -> None:
+    assert TrainConfig().steps == 2000

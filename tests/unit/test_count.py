@@ -1,0 +1,66 @@
+"""The account of a model adds up, on the model itself and against torch's own counter."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch.nn.attention import SDPBackend, sdpa_kernel
+from torch.utils.flop_counter import FlopCounterMode
+
+from glassformer.config import ModelConfig
+from glassformer.model.count import count_model, embedding_rows
+from glassformer.model.families import build_model
+from glassformer.recipes import load_recipe
+from tests.property.models import VOCAB, tiny
+
+
+def test_the_published_embedding_sizes() -> None:
+    assert [(w, n, f"{mib:.2f}") for w, n, mib in embedding_rows(32_100)] == [
+        (128, 4_108_800, "15.67"),
+        (256, 8_217_600, "31.35"),
+        (512, 16_435_200, "62.70"),
+        (1024, 32_870_400, "125.39"),
+    ]
+
+
+def test_the_published_encoder_decoder_and_its_difference() -> None:
+    recipe = load_recipe("tutorial-d7")
+    components = {part.name: part.parameters for part in count_model(ModelConfig(**recipe.settings["model"]))}
+    total = sum(components.values())
+    assert recipe.published["total"] == 68_554_752 == sum(recipe.published["parts"].values())
+    assert total == 74_858_496
+    assert total - 68_554_752 == components["cross-attention"] == 6 * 4 * (512 * 512 + 512)
+    biases = 12 * 4 * 512
+    assert recipe.published["parts"]["feed-forward"] - components["feed-forward"] == biases + components["norms"]
+
+
+def test_torch_layers_have_as_many_parameters() -> None:
+    config = ModelConfig(family="encoder-decoder", layers=2, width=24, heads=4, hidden=40, norm_order="post",
+                         attention_bias=True, feedforward_bias=True, norm_bias=True, tied=True)  # fmt: skip
+    theirs = sum(
+        parameter.numel()
+        for layer in (torch.nn.TransformerEncoderLayer(24, 4, 40), torch.nn.TransformerDecoderLayer(24, 4, 40))
+        for parameter in layer.parameters()
+    )
+    ours = sum(part.parameters for part in count_model(config, VOCAB) if part.name.find("embedding") < 0)
+    assert ours == 2 * theirs
+
+
+@pytest.mark.parametrize("changes", [{}, {"kv_heads": 2, "activation": "swiglu"}, {"tied": False, "qk_norm": True}])
+def test_flops_are_those_that_torch_counts(changes: dict[str, object]) -> None:
+    config = tiny(**changes)
+    model = build_model(config, VOCAB)
+    tokens = torch.zeros(1, config.context, dtype=torch.long)
+    # torch does not count its fused CPU kernel; the plain one does the same products.
+    with FlopCounterMode(display=False) as counter, torch.no_grad(), sdpa_kernel(SDPBackend.MATH):
+        model(tokens)
+    per_token = sum(part.flops for part in count_model(config, VOCAB))
+    assert counter.get_total_flops() == per_token * config.context
+
+
+def test_parameters_and_cache_are_those_of_the_model() -> None:
+    config = tiny(kv_heads=2, positions="relative", head_bias=True)
+    components = count_model(config, VOCAB)
+    model = build_model(config, VOCAB)
+    assert sum(part.parameters for part in components) == sum(p.numel() for p in model.parameters())
+    assert sum(part.cache_bytes for part in components) == 3 * 2 * 2 * 10 * 4
