@@ -1,0 +1,268 @@
+"""A small probabilistic grammar whose entropy and whose texts' probabilities are exact.
+
+A text is a fixed row of sentences. Each sentence is one of several wordings, drawn independently. A wording mentions
+slots, as in ``"{hero} wanted {thing:a}."``. A slot is drawn at its first mention and keeps its value to the end, so a
+name that opens a text comes back in its last sentence. ``{slot:form}`` is another form of the same value: an article
+in front, a pronoun, a capital letter. A slot's distribution may depend on the value of one other slot.
+
+Every wording of a sentence draws the same slots. The draws of a text are therefore always the same list, and the
+chain rule gives the entropy in closed form:
+
+    H = sum over sentences of H(wording)  +  sum over slots of E[H(slot | the slot it depends on)]
+
+This is the entropy of the text as long as text and draws correspond one to one; `derivations` lets a test show that.
+"""
+
+from __future__ import annotations
+
+import math
+import random
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import NamedTuple, TypeVar
+
+Value = TypeVar("Value")
+MENTION = re.compile(r"\{(\w+)(?::(\w+))?\}")
+
+
+@dataclass(frozen=True)
+class Word:
+    """One value that a slot may take.
+
+    Args:
+        text: the plain form, written by `{slot}`; also the value's identity.
+        forms: other forms by name, written by `{slot:name}`.
+        weight: how likely it is beside the other values of its slot.
+    """
+
+    text: str
+    forms: Mapping[str, str] = field(default_factory=dict)
+    weight: float = 1.0
+
+    def form(self, name: str) -> str:
+        """The text of one form; the empty name is the plain one."""
+        return self.forms[name] if name else self.text
+
+
+@dataclass(frozen=True)
+class Slot:
+    """Something that is drawn once in a text.
+
+    Args:
+        name: as wordings mention it.
+        words: the values, for each value of the slot it depends on; under "" where it depends on none.
+        given: the slot it depends on, or "".
+    """
+
+    name: str
+    words: Mapping[str, Sequence[Word]]
+    given: str = ""
+
+    @cached_property
+    def _tables(self) -> dict[str, list[tuple[Word, float]]]:
+        totals = {key: sum(word.weight for word in words) for key, words in self.words.items()}
+        return {key: [(word, word.weight / totals[key]) for word in words] for key, words in self.words.items()}
+
+    def probabilities(self, known: Mapping[str, Word]) -> list[tuple[Word, float]]:
+        """Each possible value with its probability, when the slots in `known` are drawn."""
+        return self._tables[known[self.given].text if self.given else ""]
+
+
+def free(name: str, words: Sequence[Word]) -> Slot:
+    """A slot that depends on no other."""
+    return Slot(name, {"": words})
+
+
+def other_than(name: str, given: str, words: Sequence[Word]) -> Slot:
+    """A slot with the same values as the slot `given`, but never the same value."""
+    return Slot(name, {word.text: [other for other in words if other is not word] for word in words}, given)
+
+
+@dataclass(frozen=True)
+class Mention:
+    """A place in a wording where a slot's value is written."""
+
+    slot: str
+    form: str
+
+
+Piece = str | Mention
+
+
+@dataclass(frozen=True)
+class Wording:
+    """One way to say a sentence: fixed text and mentions in turn, and how likely it is."""
+
+    pieces: tuple[Piece, ...]
+    probability: float
+
+
+def sentence(*wordings: str) -> tuple[Wording, ...]:
+    """A sentence from equally likely wordings."""
+    return tuple(Wording(_pieces(wording), 1 / len(wordings)) for wording in wordings)
+
+
+def _pieces(wording: str) -> tuple[Piece, ...]:
+    pieces: list[Piece] = []
+    end = 0
+    for match in MENTION.finditer(wording):
+        if match.start() > end:
+            pieces.append(wording[end : match.start()])
+        pieces.append(Mention(match[1], match[2] or ""))
+        end = match.end()
+    if end < len(wording):
+        pieces.append(wording[end:])
+    return tuple(pieces)
+
+
+class _Reading(NamedTuple):
+    """A way to read a text up to `position`: what was drawn for it, and how likely those draws are."""
+
+    position: int
+    known: Mapping[str, Word]
+    log_probability: float
+
+
+class Grammar:
+    """Slots and sentences; sentences are joined by one space.
+
+    Raises:
+        ValueError: wordings of one sentence draw different slots, or a slot is drawn before the one it depends on.
+    """
+
+    def __init__(self, slots: Sequence[Slot], sentences: Sequence[Sequence[Wording]]) -> None:
+        self.slots = {slot.name: slot for slot in slots}
+        self.sentences = tuple(tuple(wordings) for wordings in sentences)
+        known: set[str] = set()
+        for wordings in self.sentences:
+            drawn = [self._drawn(wording, known) for wording in wordings]
+            if any(set(one) != set(drawn[0]) for one in drawn):
+                raise ValueError(f"the wordings of one sentence draw different slots: {drawn}")
+            known.update(drawn[0])
+        if known != set(self.slots):
+            raise ValueError(f"slots that no sentence draws: {sorted(set(self.slots) - known)}")
+
+    def _drawn(self, wording: Wording, known: set[str]) -> list[str]:
+        """The slots that a wording draws, in order."""
+        drawn: list[str] = []
+        for piece in wording.pieces:
+            if isinstance(piece, Mention) and piece.slot not in known and piece.slot not in drawn:
+                given = self.slots[piece.slot].given
+                if given and given not in known and given not in drawn:
+                    raise ValueError(f"slot {piece.slot!r} is drawn before {given!r}, on which it depends")
+                drawn.append(piece.slot)
+        return drawn
+
+    def sample(self, numbers: random.Random) -> str:
+        """One text; uses `numbers.random` only."""
+        known: dict[str, Word] = {}
+        parts: list[str] = []
+        for wordings in self.sentences:
+            wording = _draw([(wording, wording.probability) for wording in wordings], numbers)
+            said: list[str] = []
+            for piece in wording.pieces:
+                if isinstance(piece, str):
+                    said.append(piece)
+                    continue
+                if piece.slot not in known:
+                    known[piece.slot] = _draw(self.slots[piece.slot].probabilities(known), numbers)
+                said.append(known[piece.slot].form(piece.form))
+            parts.append("".join(said))
+        return " ".join(parts)
+
+    def derivations(self, text: str) -> list[float]:
+        """The log probability of every way to draw `text`; empty for a text outside the grammar."""
+        readings = [_Reading(0, {}, 0.0)]
+        for number, wordings in enumerate(self.sentences):
+            gap: tuple[Piece, ...] = (" ",) if number else ()
+            readings = [
+                after
+                for before in readings
+                for wording in wordings
+                for after in self._read((*gap, *wording.pieces), text, before, math.log(wording.probability))
+            ]
+        return [reading.log_probability for reading in readings if reading.position == len(text)]
+
+    def _read(self, pieces: tuple[Piece, ...], text: str, before: _Reading, chance: float) -> Iterator[_Reading]:
+        """Every way to go on reading `text` with these pieces, which are chosen at the log probability `chance`."""
+        position, known = before.position, before.known
+        for place, piece in enumerate(pieces):
+            if isinstance(piece, Mention) and piece.slot not in known:
+                for word, probability in self.slots[piece.slot].probabilities(known):
+                    form = word.form(piece.form)
+                    if text.startswith(form, position):
+                        drawn = {**known, piece.slot: word}
+                        here = _Reading(position + len(form), drawn, before.log_probability + math.log(probability))
+                        yield from self._read(pieces[place + 1 :], text, here, chance)
+                return
+            said = piece if isinstance(piece, str) else known[piece.slot].form(piece.form)
+            if not text.startswith(said, position):
+                return
+            position += len(said)
+        yield _Reading(position, known, before.log_probability + chance)
+
+    def log_probability(self, text: str) -> float:
+        """log p(text), summed over the ways to draw it; minus infinity for a text outside the grammar."""
+        ways = self.derivations(text)
+        if not ways:
+            return -math.inf
+        most = max(ways)
+        return most + math.log(sum(math.exp(way - most) for way in ways))
+
+    def entropy(self) -> float:
+        """Exact mean of -log p(text), in nats (the closed form at the head of this file)."""
+        wordings = sum(_entropy([wording.probability for wording in wordings]) for wordings in self.sentences)
+        return wordings + sum(self._slot_entropy(slot) for slot in self.slots.values())
+
+    def _slot_entropy(self, slot: Slot) -> float:
+        """E[H(slot | the slot it depends on)]."""
+        if not slot.given:
+            return _entropy([probability for _, probability in slot.probabilities({})])
+        return sum(
+            chance * _entropy([probability for _, probability in slot.probabilities({slot.given: value})])
+            for value, chance in self.marginal(slot.given)
+        )
+
+    def marginal(self, name: str) -> list[tuple[Word, float]]:
+        """Each value of one slot with its probability over all texts."""
+        slot = self.slots[name]
+        if not slot.given:
+            return slot.probabilities({})
+        chances: dict[str, tuple[Word, float]] = {}
+        for value, chance in self.marginal(slot.given):
+            for word, probability in slot.probabilities({slot.given: value}):
+                earlier = chances[word.text][1] if word.text in chances else 0.0
+                chances[word.text] = (word, earlier + chance * probability)
+        return list(chances.values())
+
+    def mean(self, measure: Callable[[str], float]) -> float:
+        """Exact mean over texts of a measure that adds up over parts, such as `len`.
+
+        Wordings are drawn independently of the slots, so the mean of each mention needs its slot's marginal only.
+        """
+        total = (len(self.sentences) - 1) * measure(" ")
+        for wordings in self.sentences:
+            for wording in wordings:
+                for piece in wording.pieces:
+                    total += wording.probability * self._piece_mean(piece, measure)
+        return total
+
+    def _piece_mean(self, piece: Piece, measure: Callable[[str], float]) -> float:
+        if isinstance(piece, str):
+            return measure(piece)
+        return sum(chance * measure(word.form(piece.form)) for word, chance in self.marginal(piece.slot))
+
+
+def _entropy(probabilities: Sequence[float]) -> float:
+    return -sum(p * math.log(p) for p in probabilities)
+
+
+def _draw(options: Sequence[tuple[Value, float]], numbers: random.Random) -> Value:
+    point = numbers.random()
+    for value, probability in options:
+        point -= probability
+        if point < 0:
+            return value
+    return options[-1][0]  # rounding may leave a hair above zero
