@@ -1,0 +1,223 @@
+"""From a source to its documents, in bounded memory: a document too long to hold comes in several pieces."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from array import array
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from glassformer.config import DataConfig
+from glassformer.data.reading import Source
+from glassformer.errors import GlassError
+
+LINE_END = re.compile(r"\r\n|\n|\r")
+BLANK_LINES = re.compile(r"(?>\r\n|\n|\r)(?:[ \t]*(?>\r\n|\n|\r))+")  # atomic: \r\n is never two line ends
+HELD = 2_000_000  # characters of one document kept in memory before it is passed on in pieces
+MOST_MARKS = 8_000_000  # documents whose marks are kept to count duplicates (64 MB)
+BUCKETS = 1 << 16
+
+
+class Piece(NamedTuple):
+    """Some text of document `number` (counted over all documents, also those a filter leaves out)."""
+
+    number: int
+    text: str
+    first: bool
+    last: bool
+
+
+class KeptPiece(NamedTuple):
+    """A piece of a document that no filter left out. `start`: characters before the document; `mark`: its hash."""
+
+    text: str
+    start: int
+    first: bool
+    last: bool
+    mark: int
+
+
+@dataclass
+class Facts:
+    """What must be known of a whole document: its size in characters and words, and a hash of its text."""
+
+    characters: int = 0
+    words: int = 0
+    mark: int = 0
+
+
+@dataclass
+class Survey:
+    """What one pass over all documents tells; everything here counts kept documents unless said otherwise."""
+
+    documents: int = 0
+    characters: int = 0
+    last_start: int = 0
+    last_length: int = 0
+    left_out: Counter[str] = field(default_factory=Counter)
+    large: dict[int, Facts] = field(default_factory=dict)
+    """Documents that come in several pieces, by index: they cannot be judged from one piece."""
+    marks: array[int] = field(default_factory=lambda: array("Q"))
+    """The hashes of the first documents, in order."""
+    bucket_documents: array[int] = field(default_factory=lambda: array("Q", bytes(8 * BUCKETS)))
+    bucket_characters: array[int] = field(default_factory=lambda: array("Q", bytes(8 * BUCKETS)))
+    """Documents and characters by the highest 16 bits of the hash: enough to place a random split."""
+
+
+def pieces(source: Source, data: DataConfig, left_out: Counter[str]) -> Iterator[Piece]:
+    """All documents in order: files, paragraphs or lines of plain text, rows of tables, items of a generated corpus.
+
+    The ends of lines and the blank lines between paragraphs are not part of these documents; everything else is, as
+    it stands in the source. Lines and paragraphs of white space alone are no documents.
+    """
+    index = 0
+    for texts in _split_texts(source, data, left_out):
+        first = True
+        for text, last in texts:
+            yield Piece(index, text, first, last)
+            first = last
+            index += last
+
+
+def _split_texts(source: Source, data: DataConfig, left_out: Counter[str]) -> Iterator[Iterator[tuple[str, bool]]]:
+    if source.corpus is not None:
+        from glassformer.data.corpora import find_corpus
+
+        yield ((text, True) for text in find_corpus(source.corpus).documents(data.size, data.seed))
+    for file in source.files:
+        if file.format != "text":
+            yield ((text, True) for text in file.rows(left_out))
+        elif data.document == "file":
+            yield _whole(file.text())
+        else:
+            yield _separated(file.text(), LINE_END if data.document == "line" else BLANK_LINES)
+
+
+def _whole(chunks: Iterable[str]) -> Iterator[tuple[str, bool]]:
+    held: str | None = None
+    for chunk in chunks:
+        if held is not None:
+            yield held, False
+        held = chunk
+    yield held or "", True
+
+
+def _separated(chunks: Iterable[str], separator: re.Pattern[str]) -> Iterator[tuple[str, bool]]:
+    """Cut at `separator`; a part longer than HELD is passed on in several pieces."""
+    carry, begun = "", False
+    for chunk in chunks:
+        carry += chunk
+        solid = len(carry.rstrip(" \t\r\n"))  # white space at the end may be the beginning of a separator
+        if len(carry) - solid > HELD:
+            solid = len(carry)  # ... but not so much of it: then it may stay with the document before it
+        *whole, rest = separator.split(carry[:solid])
+        carry = rest + carry[solid:]
+        for text in whole:
+            yield from _part(text, begun)
+            begun = False
+        if len(rest) > HELD:
+            yield (rest if begun else rest.lstrip("\r\n")), False
+            carry, begun = carry[len(rest) :], True
+    *whole, rest = separator.split(carry)
+    for text in (*whole, rest.rstrip("\r\n")):
+        yield from _part(text, begun)
+        begun = False
+
+
+def _part(text: str, begun: bool) -> Iterator[tuple[str, bool]]:
+    """A part's end. White space alone between two separators is no document."""
+    if begun:
+        yield text, True
+    elif (stripped := text.strip("\r\n")) and not stripped.isspace():
+        yield stripped, True
+
+
+def mark_of(text: str, seed: int) -> int:
+    """64 bits of a hash of a document's text, keyed by `seed`: equal texts have equal marks."""
+    return int.from_bytes(_hasher(seed, text.encode("utf-8")).digest(), "little")
+
+
+def _hasher(seed: int, text: bytes = b"") -> hashlib.blake2b:
+    return hashlib.blake2b(text, digest_size=8, key=(seed % (1 << 64)).to_bytes(8, "little"))
+
+
+def survey(source: Source, data: DataConfig) -> Survey:
+    """Read everything once and count.
+
+    Raises:
+        GlassError: nothing is left to train on.
+    """
+    found = Survey()
+    counting = data.min_words > 0 or data.max_words is not None
+    for facts, index, whole in _facts(pieces(source, data, found.left_out), data.seed, counting):
+        if not whole:
+            found.large[index] = facts
+        if reason := _why_left_out(facts, data):
+            found.left_out[reason] += 1
+            continue
+        found.last_start, found.last_length = found.characters, facts.characters
+        found.documents += 1
+        found.characters += facts.characters
+        found.bucket_documents[facts.mark >> 48] += 1
+        found.bucket_characters[facts.mark >> 48] += facts.characters
+        if len(found.marks) < MOST_MARKS:
+            found.marks.append(facts.mark)
+    if not found.documents:
+        reasons = ", ".join(f"{count:,} {reason}" for reason, count in found.left_out.items())
+        raise GlassError(
+            f"{source.name} holds no text" + (f": left out {reasons}" if reasons else ""),
+            "Give a source with some text in it, or loosen data.min_words and data.max_words.",
+        )
+    return found
+
+
+def _facts(all_pieces: Iterator[Piece], seed: int, counting: bool) -> Iterator[tuple[Facts, int, bool]]:
+    """For each document: its facts, its index, and whether it came in one piece."""
+    facts, hasher, in_word = Facts(), _hasher(seed), False
+    for piece in all_pieces:
+        text = piece.text
+        if piece.first and piece.last:
+            words = len(text.split()) if counting else int(bool(text) and not text.isspace())
+            yield Facts(len(text), words, mark_of(text, seed)), piece.number, True
+            continue
+        if piece.first:
+            facts, hasher, in_word = Facts(), _hasher(seed), False
+        facts.characters += len(text)
+        hasher.update(text.encode("utf-8"))
+        # A word that goes on from the piece before is counted once.
+        facts.words += len(text.split()) - (in_word and not text[:1].isspace() and bool(text))
+        in_word = not text[-1].isspace() if text else in_word
+        if piece.last:
+            facts.mark = int.from_bytes(hasher.digest(), "little")
+            yield facts, piece.number, False
+
+
+def _why_left_out(facts: Facts, data: DataConfig) -> str:
+    if facts.words == 0:
+        return "empty documents"
+    if facts.words < data.min_words:
+        return f"documents with fewer than {data.min_words} words"
+    if data.max_words is not None and facts.words > data.max_words:
+        return f"documents with more than {data.max_words} words"
+    return ""
+
+
+def kept_pieces(source: Source, data: DataConfig, found: Survey, marks: bool) -> Iterator[KeptPiece]:
+    """The documents that the survey counted, again and in the same order; `mark` is 0 unless `marks`."""
+    start = length = 0
+    counting = data.min_words > 0 or data.max_words is not None
+    kept, mark = True, 0
+    for index, text, first, last in pieces(source, data, Counter()):
+        if first:
+            start += length
+            facts = found.large.get(index)
+            if facts is None:
+                words = len(text.split()) if counting else int(bool(text) and not text.isspace())
+                facts = Facts(len(text), words, mark_of(text, data.seed) if marks else 0)
+            kept, mark = not _why_left_out(facts, data), facts.mark
+            length = facts.characters if kept else 0
+        if kept:
+            yield KeptPiece(text, start, first, last, mark)

@@ -1,0 +1,73 @@
+"""Documents as rows: where each row of at most `context` predictions lies, and a shuffle that needs no memory."""
+
+from __future__ import annotations
+
+import hashlib
+
+import numpy as np
+import numpy.typing as npt
+
+BLOCK = 1024  # documents between two remembered counts
+ROUNDS = 6
+
+
+class DocumentPieces:
+    """All rows of a store in documents mode, counted without holding them.
+
+    A document of n tokens (its end token included) is predicted in ceil(n / context) rows. Row k of it predicts tokens
+    k*context ... (k+1)*context - 1 and begins with the token before them; before the first stands the end token.
+
+    Args:
+        document_ends: (documents,) position after each document's end token.
+        context: most predictions in one row.
+    """
+
+    def __init__(self, document_ends: npt.NDArray[np.uint64], context: int) -> None:
+        self.document_ends, self.context = document_ends, context
+        totals = [0]
+        for first in range(0, len(document_ends), BLOCK):
+            totals.append(totals[-1] + int(self._rows_of(first).sum()))
+        self._totals = np.array(totals, dtype=np.int64)  # rows before every BLOCK-th document
+
+    def __len__(self) -> int:
+        return int(self._totals[-1])
+
+    def _bounds(self, first: int) -> npt.NDArray[np.int64]:
+        """Where the documents first ... first + BLOCK - 1 begin, and where the last of them ends."""
+        ends = np.asarray(self.document_ends[max(first - 1, 0) : first + BLOCK], dtype=np.int64)
+        return ends if first else np.concatenate([np.zeros(1, np.int64), ends])
+
+    def _rows_of(self, first: int) -> npt.NDArray[np.int64]:
+        rows: npt.NDArray[np.int64] = -(-np.diff(self._bounds(first)) // self.context)
+        return rows
+
+    def span(self, row: int) -> tuple[int, int, bool]:
+        """The tokens that `row` predicts, as [start, stop), and whether they begin a document."""
+        block = int(np.searchsorted(self._totals, row, side="right")) - 1
+        first = block * BLOCK
+        before = np.cumsum(self._rows_of(first))
+        inside = row - int(self._totals[block])
+        document = int(np.searchsorted(before, inside, side="right"))
+        number = inside - (int(before[document - 1]) if document else 0)  # of the row within its document
+        bounds = self._bounds(first)
+        start = int(bounds[document]) + number * self.context
+        return start, min(start + self.context, int(bounds[document + 1])), number == 0
+
+
+def shuffled(position: int, size: int, seed: int, epoch: int) -> int:
+    """Where `position` of 0 ... size - 1 goes in the shuffle named by (seed, epoch): a bijection, computed alone.
+
+    A Feistel network over the next even number of bits, walked until it falls inside (Black and Rogaway 2002, "Ciphers
+    with arbitrary finite domains"), so that no list of `size` numbers has to be kept.
+    """
+    half = max(1, ((size - 1).bit_length() + 1) // 2)
+    mask = (1 << half) - 1
+    key = hashlib.blake2b(f"{seed} {epoch}".encode(), digest_size=16).digest()
+    while True:
+        left, right = position >> half, position & mask
+        for turn in range(ROUNDS):
+            mixed = hashlib.blake2b(bytes([turn]) + right.to_bytes(8, "little"), digest_size=8, key=key).digest()
+            left, right = right, left ^ (int.from_bytes(mixed, "little") & mask)
+        position = left << half | right
+        if position < size:
+            return position

@@ -1,0 +1,270 @@
+"""From a source to a tokenizer and two token stores, made once and kept in a cache until text or settings change."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from glassformer.config import DataConfig, TokenizerConfig
+from glassformer.data.documents import Survey, kept_pieces, survey
+from glassformer.data.encode import Encoder, Meter
+from glassformer.data.reading import Source, open_source
+from glassformer.data.split import Side, SidedPiece, Split, plan_split, sided
+from glassformer.data.store import DamagedStoreError, StoreWriter, TokenStore
+from glassformer.errors import GlassError
+from glassformer.files import clear_disk_errors, sync, write_text
+from glassformer.tokenizers import Tokenizer, train_tokenizer
+
+VERSION = 1  # of the whole procedure: a change in what it writes makes older results unusable
+SIDES: tuple[Side, Side] = ("train", "validation")
+ABANDONED = 24 * 3600  # seconds after which an unfinished folder is taken for a killed process's
+CHECKED_IN_FULL = 64_000_000  # bytes up to which a store is read through before it is used again
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """What training needs of a text.
+
+    Attributes:
+        tokenizer: trained on the training part only.
+        train, validation: the two token stores.
+        folder: where all of it lies; `open_prepared(folder)` opens it again without the source.
+        text_hash: sha256 over the source's content.
+        reused: nothing had to be made.
+        notes: what a person should know: encoding, documents left out, the split, tokens per character, unknown share.
+    """
+
+    tokenizer: Tokenizer
+    train: TokenStore
+    validation: TokenStore
+    folder: Path
+    text_hash: str
+    reused: bool
+    notes: list[str]
+
+
+def _silent(message: str) -> None:
+    """Progress that nobody reads."""
+
+
+def prepare(
+    data: DataConfig, tokenizer: TokenizerConfig, cache: Path, progress: Callable[[str], None] = _silent
+) -> Prepared:
+    """Read, split, train the tokenizer, encode; or reuse what an earlier call made of the same text and settings.
+
+    Args:
+        cache: a folder for results; each lies in a subfolder named by a hash of the text and the settings.
+        progress: told in words how far the work is.
+
+    Raises:
+        GlassError: the source cannot be read or split, the disk is full, no permission; nothing half-made is left.
+    """
+    with open_source(data, cache) as source:
+        key = _key(source, data, tokenizer)
+        folder = cache / key[:32]
+        if found := _reusable(folder):
+            return found
+        with _building(cache, folder) as temporary:
+            _make(source, data, tokenizer, temporary, progress)
+    return _open(folder, reused=False)
+
+
+def open_prepared(folder: Path) -> Prepared:
+    """Open what `prepare` made, without its source.
+
+    Raises:
+        DamagedStoreError: something in the folder is missing, cut short or altered.
+    """
+    return _open(folder, reused=True)
+
+
+def _key(source: Source, data: DataConfig, tokenizer: TokenizerConfig) -> str:
+    """A hash of everything that the result depends on. `windows` matters only when rows are cut, later."""
+    matters: dict[str, Any] = data.model_dump(
+        include={"column", "encoding", "document", "min_words", "max_words", "split", "validation_fraction"}
+    )
+    matters["validation_limit"] = data.validation_limit
+    matters["seed"] = data.seed if data.split == "random" else None
+    everything = {"version": VERSION, "source": source.digest, "data": matters, "tokenizer": tokenizer.model_dump()}
+    return hashlib.sha256(json.dumps(everything, sort_keys=True).encode("utf-8")).hexdigest()
+
+
+def _reusable(folder: Path) -> Prepared | None:
+    if not folder.exists():
+        return None
+    try:
+        found = _open(folder, reused=True)
+        for store in (found.train, found.validation):
+            if store.tokens.nbytes <= CHECKED_IN_FULL:
+                store.verify()
+    except DamagedStoreError:
+        return None
+    return found
+
+
+@contextmanager
+def _building(cache: Path, folder: Path) -> Iterator[Path]:
+    """A temporary folder beside `folder` that takes its name when the block ends well, and vanishes otherwise."""
+    temporary: Path | None = None
+    try:
+        with clear_disk_errors(cache):
+            cache.mkdir(parents=True, exist_ok=True)
+            _remove_abandoned(cache)
+            temporary = Path(tempfile.mkdtemp(prefix=f".building-{folder.name[:8]}-", dir=cache))
+            yield temporary
+            sync(temporary)
+            _publish(temporary, folder)
+            sync(cache)
+    finally:
+        if temporary is not None:
+            shutil.rmtree(temporary, ignore_errors=True)
+
+
+def _publish(temporary: Path, folder: Path) -> None:
+    """Rename into place. Where another process was first, its equally good result stays; a damaged one is replaced."""
+    for _ in range(3):
+        try:
+            temporary.rename(folder)
+            return
+        except OSError:
+            if not folder.exists():
+                raise
+        if _reusable(folder):
+            return
+        aside = Path(tempfile.mkdtemp(prefix=".building-damaged-", dir=folder.parent))
+        try:
+            folder.rename(aside / "old")
+        except FileNotFoundError:
+            pass  # another process was moving it too
+        finally:
+            shutil.rmtree(aside, ignore_errors=True)
+    raise GlassError(f"{folder} keeps changing while it is written", "Stop other commands that use it, then try again.")
+
+
+def _remove_abandoned(cache: Path) -> None:
+    """Delete what killed processes left behind; recent folders may belong to one that is at work."""
+    for left in (*cache.glob(".building-*"), *cache.glob("incoming-*")):
+        try:
+            newest = max(path.stat().st_mtime for path in (left, *left.rglob("*")))
+        except OSError:
+            continue
+        if time.time() - newest > ABANDONED:
+            shutil.rmtree(left, ignore_errors=True) if left.is_dir() else left.unlink(missing_ok=True)
+
+
+@dataclass(frozen=True)
+class TrainingTexts:
+    """The training part as strings, read anew each time it is iterated over."""
+
+    source: Source
+    data: DataConfig
+    found: Survey
+    split: Split
+
+    def __iter__(self) -> Iterator[str]:
+        for side, text, _ in sides(self.source, self.data, self.found, self.split):
+            if side == "train":
+                yield text
+
+
+def sides(source: Source, data: DataConfig, found: Survey, split: Split) -> Iterator[SidedPiece]:
+    """The whole source once more, each piece with its side."""
+    return sided(kept_pieces(source, data, found, marks=split.bucket >= 0), split)
+
+
+def _make(
+    source: Source, data: DataConfig, config: TokenizerConfig, folder: Path, progress: Callable[[str], None]
+) -> None:
+    progress("counting documents")
+    found = survey(source, data)
+    split = plan_split(found, data)
+    progress(f"training the tokenizer ({config.kind})")
+    tokenizer = train_tokenizer(config, TrainingTexts(source, data, found, split))
+    tokenizer.save(folder / "tokenizer.json")
+    writers = {side: StoreWriter(folder / side, tokenizer) for side in SIDES}
+    encoder = Encoder(tokenizer, writers, Meter("encoding", found.characters, progress))
+    try:
+        encoder.encode(sides(source, data, found, split))
+        for writer in writers.values():
+            writer.close()
+    finally:
+        for writer in writers.values():
+            writer.abandon()
+    notes = [*source.notes, *_survey_notes(found), *_split_notes(found, split, writers), *_token_notes(encoder)]
+    facts = {"version": VERSION, "text_hash": source.digest, "tokenizer": tokenizer.digest, "notes": notes}
+    write_text(folder / "prepared.json", json.dumps(facts, indent=1, ensure_ascii=False) + "\n")
+
+
+def _survey_notes(found: Survey) -> list[str]:
+    notes = [f"{found.documents:,} documents, {found.characters:,} characters"]
+    notes += [f"left out {count:,} {reason}" for reason, count in sorted(found.left_out.items())]
+    return notes
+
+
+def _split_notes(found: Survey, split: Split, writers: dict[Side, StoreWriter]) -> list[str]:
+    train, held = writers["train"], writers["validation"]
+    share = held.characters / max(train.characters + held.characters, 1)
+    notes = [f"{split.note} ({held.documents:,} documents, {held.characters:,} characters, {share:.1%})"]
+    if unused := found.characters - train.characters - held.characters:
+        notes.append(
+            f"{unused:,} characters are in neither part: data.validation_limit is shorter than the document held out"
+        )
+    marks = np.frombuffer(found.marks, dtype=np.uint64)
+    if found.documents > 1 and (repeated := len(marks) - len(np.unique(marks))):
+        most = "at least " if found.documents > len(marks) else ""
+        notes.append(f"{most}{repeated:,} documents repeat another")
+        both = int(np.isin(marks[train.documents :], marks[: train.documents]).sum())
+        if split.bucket < 0 and both:
+            notes.append(
+                f"{both:,} validation documents also stand in the training part; data.split = random keeps them apart"
+            )
+    return notes
+
+
+def _token_notes(encoder: Encoder) -> list[str]:
+    notes = [encoder.tokenizer.description()]
+    for side, writer in encoder.writers.items():
+        tokens, characters = writer.tokens - writer.documents, max(writer.characters, 1)
+        unknown = f", {writer.unknown / max(tokens, 1):.3%} unknown" if encoder.tokenizer.unknown_id is not None else ""
+        notes.append(f"{side}: {writer.tokens:,} tokens, {tokens / characters:.3f} per character{unknown}")
+    if encoder.forced_cuts:
+        notes.append(f"{encoder.forced_cuts:,} cuts in very long words may have changed a token each")
+    return notes
+
+
+def _open(folder: Path, reused: bool) -> Prepared:
+    path = folder / "prepared.json"
+    with clear_disk_errors(folder):
+        try:
+            facts = json.loads(path.read_text(encoding="utf-8"))
+            saved = (folder / "tokenizer.json").read_bytes()
+            text_hash, digest, notes = facts["text_hash"], facts["tokenizer"], list(facts["notes"])
+            version = facts["version"]
+        except FileNotFoundError as error:
+            raise _damaged(folder, f"{os.path.basename(error.filename)} is missing") from None  # noqa: PTH119
+        except (ValueError, KeyError, TypeError):
+            raise _damaged(folder, f"{path.name} is not usable") from None
+        train, validation = TokenStore.open(folder / "train"), TokenStore.open(folder / "validation")
+        if version != VERSION or hashlib.sha256(saved).hexdigest() != digest:
+            raise _damaged(folder, "tokenizer.json was altered, or another version wrote it")
+        if {train.tokenizer_digest, validation.tokenizer_digest} != {digest}:
+            raise _damaged(folder, "its stores were written with another tokenizer")
+        tokenizer = Tokenizer.load(folder / "tokenizer.json")
+        return Prepared(tokenizer, train, validation, folder, text_hash, reused, notes)
+
+
+def _damaged(folder: Path, why: str) -> DamagedStoreError:
+    return DamagedStoreError(
+        f"the prepared text in {folder} is damaged: {why}", "Prepare the text again from its source."
+    )

@@ -1,0 +1,249 @@
+"""Rows and batches: every token predicted exactly once, nothing shifted twice, nothing shared between the sides."""
+
+from __future__ import annotations
+
+import itertools
+from collections import Counter
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from glassformer.config import DataConfig
+from glassformer.data.batches import Batch, training_rows, validation_rows
+from glassformer.data.pieces import shuffled
+from glassformer.data.store import StoreWriter, TokenStore
+from glassformer.errors import GlassError
+
+END = 65_000
+STREAM, DOCUMENTS = DataConfig(windows="stream"), DataConfig(windows="documents")
+PRIMES = st.sampled_from([1, 2, 3, 5, 7, 11, 13, 17, 31])
+LENGTHS = st.lists(st.sampled_from([0, 1, 2, 3, 5, 7, 11, 13, 23, 47]), min_size=1, max_size=12)
+
+
+class Numbers:
+    """A tokenizer's facts, as far as a store needs them."""
+
+    vocab_size, end_id, unknown_id, digest = 65_001, END, None, "numbers"
+
+
+def store_of(folder: Path, lengths: list[int], first: int = 0, name: str = "s") -> TokenStore:
+    """Documents of these lengths; every token but the end tokens is a different number, counted from `first`."""
+    writer = StoreWriter(folder / name, Numbers())  # type: ignore[arg-type]
+    for length in lengths:
+        writer.add(["x" * length], [list(range(first, first + length))], [True])
+        first += length
+    writer.close()
+    return TokenStore.open(folder / name)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("stores")
+
+
+def predicted(rows: list[np.ndarray]) -> list[tuple[int, int]]:
+    """(token before, token) for each prediction that counts, as the model will see it: through a Batch."""
+    batch = Batch.from_rows(rows)
+    pairs = zip(batch.inputs[batch.loss_mask].tolist(), batch.targets[batch.loss_mask].tolist(), strict=True)
+    return list(pairs)
+
+
+@settings(max_examples=60, deadline=None)
+@given(lengths=LENGTHS, context=PRIMES)
+def test_stream_predicts_every_token_but_the_first_once(folder: Path, lengths: list[int], context: int) -> None:
+    store = store_of(folder, [*lengths, 2])
+    rows = validation_rows(store, STREAM, context, END)
+    tokens = store.tokens.tolist()
+    assert predicted(list(rows)) == list(itertools.pairwise(tokens))  # in order, each once
+    assert all(2 <= len(row) <= context + 1 for row in rows)
+    assert len(rows) == len(list(rows)) == -(-(len(tokens) - 1) // context)
+
+
+@settings(max_examples=60, deadline=None)
+@given(lengths=LENGTHS, context=PRIMES)
+def test_documents_predict_every_token_once(folder: Path, lengths: list[int], context: int) -> None:
+    store = store_of(folder, [*lengths, 1])
+    rows = list(validation_rows(store, DOCUMENTS, context, END))
+    expected, start = [], 0
+    for stop in store.document_ends.tolist():
+        document = [END, *store.tokens[start:stop].tolist()]
+        expected += list(itertools.pairwise(document))
+        start = stop
+    assert predicted(rows) == expected
+    assert all(len(row) <= context + 1 for row in rows)
+    assert len(rows) == sum(-(-(length + 1) // context) for length in [*lengths, 1])
+
+
+@settings(max_examples=60, deadline=None)
+@given(lengths=st.lists(st.integers(2, 37), min_size=1, max_size=9), seed=st.integers(0, 99))
+def test_batch_shifts_once_and_masks_padding(lengths: list[int], seed: int) -> None:
+    random = np.random.default_rng(seed)
+    rows = [random.integers(1, 60_000, length).astype(np.uint16) for length in lengths]
+    batch = Batch.from_rows(rows)
+    assert batch.inputs.dtype == batch.targets.dtype == torch.int64
+    assert batch.real.dtype == batch.loss_mask.dtype == torch.bool
+    assert batch.inputs.shape == (len(rows), max(lengths) - 1)
+    assert batch.n_targets == sum(lengths) - len(rows) == int(batch.loss_mask.sum())
+    for number, row in enumerate(rows):
+        length = len(row) - 1
+        assert batch.inputs[number, :length].tolist() == row[:-1].tolist()
+        assert batch.targets[number, :length].tolist() == row[1:].tolist()
+        assert batch.real[number].tolist() == [True] * length + [False] * (max(lengths) - 1 - length)
+        assert not batch.inputs[number, length:].any()
+        assert not batch.targets[number, length:].any()
+    assert torch.equal(batch.real, batch.loss_mask)
+    assert torch.equal(batch.targets[:, :-1][batch.real[:, 1:]], batch.inputs[:, 1:][batch.real[:, 1:]])
+
+
+def test_batch_refuses_rows_that_predict_nothing() -> None:
+    for rows in ([], [np.array([3])]):
+        with pytest.raises(ValueError, match="at least 2"):
+            Batch.from_rows(rows)
+
+
+def test_batch_moves() -> None:
+    batch = Batch.from_rows([np.array([1, 2, 3])]).to("meta")
+    assert {tensor.device.type for tensor in (batch.inputs, batch.targets, batch.real, batch.loss_mask)} == {"meta"}
+    assert batch.n_targets == 2
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    lengths=st.lists(st.sampled_from([5, 7, 11, 40]), min_size=5, max_size=9),
+    batch=st.sampled_from([1, 3, 7, 11]),
+    context=st.sampled_from([3, 5, 13]),
+    seed=st.integers(0, 2**66),
+    step=st.integers(0, 10**7),
+    documents=st.booleans(),
+)
+def test_world_size_does_not_change_the_global_batch(
+    folder: Path, lengths: list[int], batch: int, context: int, seed: int, step: int, documents: bool
+) -> None:
+    store, data = store_of(folder, lengths), DOCUMENTS if documents else STREAM
+
+    def rows(rank: int = 0, world: int = 1) -> list[list[int]]:
+        return [row.tolist() for row in training_rows(store, data, context, batch, seed, step, END, rank, world)]
+
+    whole = rows()
+    assert len(whole) == batch
+    assert whole == rows()  # nothing is remembered between calls
+    for world in (2, 3, 5):
+        assert [rows(rank, world) for rank in range(world)] == [whole[rank::world] for rank in range(world)]
+    tokens = store.tokens.tolist()
+    if not documents:
+        assert all(len(row) == context + 1 for row in whole)
+        assert all(row == tokens[(at := _place(tokens, row)) : at + context + 1] for row in whole)
+
+
+def _place(tokens: list[int], row: list[int]) -> int:
+    return next(at for at in range(len(tokens)) if tokens[at : at + len(row)] == row)
+
+
+def test_stream_rows_are_drawn_evenly_from_all_places(folder: Path) -> None:
+    store, context = store_of(folder, [28]), 13  # 29 tokens: 16 places
+    counts = Counter(
+        int(row[0]) for step in range(400) for row in training_rows(store, STREAM, context, 8, 1, step, END)
+    )
+    assert sorted(counts) == list(range(16))
+    expected = 400 * 8 / 16
+    assert sum((count - expected) ** 2 / expected for count in counts.values()) < 37.7  # chi-square, 15 d.f., p = 0.001
+    first = [[row.tolist() for row in training_rows(store, STREAM, context, 4, seed, 0, END)] for seed in range(5)]
+    assert len({str(rows) for rows in first}) == 5
+
+
+def test_order_of_samples_is_fixed_for_ever(folder: Path) -> None:
+    """These numbers must never change: a resumed run, on any machine, continues the same order."""
+    store = store_of(folder, [1000])
+    assert [int(row[0]) for row in training_rows(store, STREAM, 7, 5, 1337, 42, END)] == STREAM_ORDER
+    assert [shuffled(position, 11, seed=1337, epoch=2) for position in range(11)] == SHUFFLED
+
+
+STREAM_ORDER = [526, 884, 601, 960, 481]
+SHUFFLED = [0, 1, 8, 3, 7, 4, 5, 2, 6, 9, 10]
+
+
+@pytest.mark.parametrize(("batch", "context"), [(1, 5), (3, 5), (7, 3), (50, 11)])
+def test_each_document_piece_once_an_epoch(folder: Path, batch: int, context: int) -> None:
+    store = store_of(folder, [3, 0, 11, 1, 29, 7, 2])
+    wanted = Counter(str(row.tolist()) for row in validation_rows(store, DOCUMENTS, context, END))
+    size = sum(wanted.values())
+    steps = -(-3 * size // batch)
+    rows = [
+        str(row.tolist())
+        for step in range(steps)
+        for row in training_rows(store, DOCUMENTS, context, batch, 5, step, END)
+    ]
+    epochs = [rows[start : start + size] for start in range(0, 3 * size, size)]
+    assert all(Counter(epoch) == wanted for epoch in epochs)
+    assert epochs[0] != epochs[1] != epochs[2]
+
+
+@settings(max_examples=60, deadline=None)
+@given(size=st.integers(1, 300), seed=st.integers(0, 2**64), epoch=st.integers(0, 99))
+def test_shuffle_is_a_bijection(size: int, seed: int, epoch: int) -> None:
+    assert sorted(shuffled(position, size, seed, epoch) for position in range(size)) == list(range(size))
+
+
+def test_shuffle_is_even() -> None:
+    """Over many epochs each document comes first about equally often."""
+    counts = Counter(shuffled(0, 7, 3, epoch) for epoch in range(2100))
+    assert sum((count - 300) ** 2 / 300 for count in counts.values()) < 22.5  # chi-square, 6 d.f., p = 0.001
+
+
+def test_rows_across_many_blocks_of_documents(folder: Path) -> None:
+    """More documents than are counted together: places are found in each block."""
+    lengths = [n % 5 for n in range(3001)]
+    store = store_of(folder, lengths)
+    rows = validation_rows(store, DOCUMENTS, 2, END)
+    assert predicted(list(rows)) == predicted([row for document in _documents(store) for row in _cut(document, 2)])
+
+
+def _documents(store: TokenStore) -> list[list[int]]:
+    ends = [0, *store.document_ends.tolist()]
+    return [[END, *store.tokens[a:b].tolist()] for a, b in itertools.pairwise(ends)]
+
+
+def _cut(document: list[int], context: int) -> list[np.ndarray]:
+    return [np.array(document[start : start + context + 1]) for start in range(0, len(document) - 1, context)]
+
+
+@pytest.mark.parametrize("data", [STREAM, DOCUMENTS])
+def test_no_row_crosses_from_training_into_validation(folder: Path, data: DataConfig) -> None:
+    train, held = store_of(folder, [97, 5, 31], 0, "train"), store_of(folder, [41, 13], 30_000, "held")
+    for step in range(50):
+        assert all(
+            max(t for t in row.tolist() if t != END) < 30_000 for row in training_rows(train, data, 7, 5, 0, step, END)
+        )
+    assert all(min(row.tolist()) >= 30_000 for row in validation_rows(held, data, 7, END))
+
+
+def test_limited_validation_is_spread_evenly(folder: Path) -> None:
+    store = store_of(folder, [7 * 101 - 1])
+    every = [row.tolist() for row in validation_rows(store, STREAM, 7, END)]
+    some = [row.tolist() for row in validation_rows(store, STREAM, 7, END, limit_tokens=70)]
+    assert len(some) == 10
+    places = [every.index(row) for row in some]
+    assert places == sorted(set(places))
+    assert max(np.diff(places)) - min(np.diff(places)) <= 1
+    assert len(validation_rows(store, STREAM, 7, END, limit_tokens=10**9)) == len(every)
+    assert len(validation_rows(store, STREAM, 7, END, limit_tokens=1)) == 1
+
+
+def test_rows_behave_as_a_sequence(folder: Path) -> None:
+    rows = validation_rows(store_of(folder, [50]), STREAM, 7, END)
+    assert [row.tolist() for row in rows[2:4]] == [rows[2].tolist(), rows[3].tolist()]
+    assert rows[-1].tolist() == rows[len(rows) - 1].tolist()
+    with pytest.raises(IndexError):
+        rows[len(rows)]
+
+
+def test_too_few_tokens(folder: Path) -> None:
+    with pytest.raises(GlassError, match="training part has 7 tokens, and a single row needs 8"):
+        training_rows(store_of(folder, [6]), STREAM, 7, 2, 0, 0, END)
+    with pytest.raises(GlassError, match="validation part has 1 tokens, and a single row needs 2"):
+        validation_rows(store_of(folder, [0]), STREAM, 7, END)
+    assert len(training_rows(store_of(folder, [7]), STREAM, 7, 2, 0, 0, END)) == 2

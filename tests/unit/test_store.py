@@ -1,0 +1,351 @@
+"""Prepared text: made once, found again, made anew when anything changes, whole or absent."""
+
+from __future__ import annotations
+
+import errno
+import json
+import multiprocessing
+import os
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import IO, Any
+
+import numpy as np
+import pytest
+
+from glassformer.config import DataConfig, TokenizerConfig
+from glassformer.data import encode
+from glassformer.data.prepare import Prepared, open_prepared, prepare
+from glassformer.data.store import DamagedStoreError, StoreWriter, TokenStore
+from glassformer.errors import GlassError
+
+TEXT = "".join(f"Line {number}: the quick brown fox, ক্ষুদ্র {number * number} নদী.\r\n" for number in range(300))
+CHARACTERS = TokenizerConfig(kind="characters")
+BPE = TokenizerConfig(kind="bpe", vocab_size=400)
+
+
+@pytest.fixture
+def source(tmp_path: Path) -> Path:
+    path = tmp_path / "text.txt"
+    path.write_bytes(TEXT.encode("utf-8"))
+    return path
+
+
+def whole_text(prepared: Prepared) -> str:
+    return "".join(
+        text for store in (prepared.train, prepared.validation) for text in store.iter_text(prepared.tokenizer)
+    )
+
+
+@pytest.mark.parametrize("kind", ["characters", "graphemes", "bytes", "bpe", "unigram", "words"])
+def test_stores_hold_the_text(kind: Any, source: Path, tmp_path: Path) -> None:
+    data = DataConfig(source=str(source), validation_fraction=0.2)
+    made = prepare(data, TokenizerConfig(kind=kind, vocab_size=400), tmp_path / "cache")
+    held = TEXT[int(len(TEXT) * 0.8) :]
+    train = "".join(made.train.iter_text(made.tokenizer))
+    validation = "".join(made.validation.iter_text(made.tokenizer, chunk_tokens=97))
+    if kind in ("bytes", "bpe", "unigram"):
+        assert (train, validation) == (TEXT[: -len(held)], held)
+    elif kind != "words":  # the validation part may hold symbols that training never saw
+        assert train == TEXT[: -len(held)]
+    assert made.tokenizer.encode(held) == made.validation.tokens[:-1].tolist()
+    for store, text in ((made.train, TEXT[: -len(held)]), (made.validation, held)):
+        assert store.characters == len(text)
+        assert store.bytes == len(text.encode("utf-8"))
+        assert store.tokens[-1] == made.tokenizer.end_id
+        assert store.document_ends.tolist() == [len(store)] == [store.n_tokens]
+        assert store.tokenizer_digest == made.tokenizer.digest
+        store.verify()
+
+
+def test_layout_on_disk_is_raw_ids_and_ends(source: Path, tmp_path: Path) -> None:
+    made = prepare(DataConfig(source=str(source), document="line"), BPE, tmp_path / "cache")
+    ids = np.fromfile(made.folder / "train.ds", dtype="<u2")
+    ends = np.fromfile(made.folder / "train.ds.index", dtype="<u8")
+    documents = TEXT.split("\r\n")[: len(ends)]
+    expected = [[*made.tokenizer.encode(line), made.tokenizer.end_id] for line in documents]
+    assert ids.tolist() == [id for document in expected for id in document]
+    assert np.diff(ends, prepend=0).tolist() == [len(document) for document in expected]
+    assert isinstance(made.train.tokens, np.memmap)
+    assert json.loads((made.folder / "train.json").read_text("utf-8"))["dtype"] == "uint16"
+    assert "\n".join(documents) == "".join(made.train.iter_text(made.tokenizer))
+
+
+def test_large_vocabularies_take_four_bytes(tmp_path: Path) -> None:
+    class Large:
+        vocab_size, end_id, unknown_id, digest = 70_000, 69_999, None, "d"
+
+    writer = StoreWriter(tmp_path / "x", Large())  # type: ignore[arg-type]
+    writer.add(["ab", "c"], [[65_537, 3], [1]], [True, True])
+    writer.close()
+    store = TokenStore.open(tmp_path / "x")
+    assert store.tokens.tolist() == [65_537, 3, 69_999, 1, 69_999]
+    assert store.tokens.dtype == np.dtype("<u4")
+    assert store.document_ends.tolist() == [3, 5]
+
+
+def test_tokenizer_sees_the_training_part_only(tmp_path: Path) -> None:
+    (tmp_path / "t.txt").write_bytes(("abc " * 100 + "xyz!" * 10).encode())
+    made = prepare(DataConfig(source=str(tmp_path / "t.txt"), validation_limit=40), CHARACTERS, tmp_path / "cache")
+    assert made.tokenizer.vocab_size == len("abc ") + 2
+    assert made.validation.unknown == 40
+    assert any("100.000% unknown" in note for note in made.notes)
+
+
+@pytest.mark.parametrize("kind", ["bpe", "characters", "graphemes", "words", "wordpiece", "unigram"])
+def test_long_documents_are_encoded_as_if_whole(
+    kind: Any, real_text: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(encode, "PIECE", 3001)
+    monkeypatch.setattr(encode, "AHEAD", 500)
+    for name in ("shakespeare/input.txt", "bangla/tagore.txt"):
+        text = (real_text / name).read_text(encoding="utf-8")[:60_000]
+        (tmp_path / "t.txt").write_bytes(text.encode())
+        config = TokenizerConfig(kind=kind, vocab_size=800)
+        made = prepare(DataConfig(source=str(tmp_path / "t.txt"), validation_limit=100), config, tmp_path / "cache")
+        assert made.train.tokens[:-1].tolist() == made.tokenizer.encode(text[: made.train.characters])
+
+
+def test_real_shakespeare_in_pieces_equals_whole(real_text: Path, tmp_path: Path) -> None:
+    path = real_text / "shakespeare" / "input.txt"
+    made = prepare(DataConfig(source=str(path)), BPE, tmp_path)
+    text = path.read_text(encoding="utf-8")
+    assert made.train.tokens[:-1].tolist() == made.tokenizer.encode(text[:1_003_854])
+    assert whole_text(made) == text
+
+
+def test_text_without_any_safe_cut_is_cut_and_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(encode, "PIECE", 50)
+    monkeypatch.setattr(encode, "AHEAD", 10)
+    monkeypatch.setattr(encode, "UNCUT", 200)
+    (tmp_path / "t.txt").write_bytes(b"ab" * 1000)
+    monkeypatch.setattr("glassformer.data.reading.BLOCK", 64)
+    made = prepare(DataConfig(source=str(tmp_path / "t.txt")), BPE, tmp_path / "cache")
+    assert whole_text(made) == "ab" * 1000
+    assert "cuts in very long words" in made.notes[-1]
+
+
+def test_reused_until_something_changes(source: Path, tmp_path: Path) -> None:
+    cache = tmp_path / "cache"
+    base = DataConfig(source=str(source), document="line")
+
+    def made(data: DataConfig = base, tokenizer: TokenizerConfig = CHARACTERS) -> bool:
+        return not prepare(data, tokenizer, cache).reused
+
+    first = prepare(base, CHARACTERS, cache)
+    assert not first.reused
+    again = prepare(base, CHARACTERS, cache)
+    assert again.reused
+    assert again.folder == first.folder
+    assert again.notes == first.notes
+    assert not made(base.replace(windows="documents"))  # rows are cut later
+    assert not made(base.replace(seed=5))  # draws nothing here
+    source.rename(tmp_path / "moved.txt")
+    assert not made(base.replace(source=str(tmp_path / "moved.txt")))  # the same content
+    (tmp_path / "moved.txt").rename(source)
+    for changes in (
+        {"document": "paragraph"},
+        {"min_words": 8},
+        {"max_words": 9},
+        {"split": "random"},
+        {"validation_fraction": 0.2},
+        {"validation_limit": 500},
+        {"encoding": "utf-8"},
+    ):
+        assert made(base.replace(**changes)), changes
+    random = base.replace(split="random")
+    assert made(random.replace(seed=5))
+    assert made(base, TokenizerConfig(kind="characters", min_count=2))
+    assert made(base, BPE)
+    source.write_bytes(TEXT.replace("fox", "fax", 1).encode())
+    assert made()
+    assert made(DataConfig(source="copy", size=20))
+    assert made(DataConfig(source="copy", size=21))
+    assert not made(DataConfig(source="copy", size=21))
+
+
+def test_opens_without_the_source(source: Path, tmp_path: Path) -> None:
+    made = prepare(DataConfig(source=str(source)), CHARACTERS, tmp_path / "cache")
+    source.unlink()
+    opened = open_prepared(made.folder)
+    assert opened.reused
+    assert opened.text_hash == made.text_hash
+    assert opened.tokenizer.digest == made.tokenizer.digest
+    assert whole_text(opened) == TEXT
+
+
+def cut_short(path: Path) -> None:
+    path.write_bytes(path.read_bytes()[:-3])
+
+
+def flip(path: Path) -> None:
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2] ^= 1
+    path.write_bytes(bytes(content))
+
+
+DAMAGES: dict[str, Callable[[Path], object]] = {"unlink": Path.unlink, "cut": cut_short, "flip": flip}
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
+@pytest.mark.parametrize(
+    "name", ["train.ds", "train.ds.index", "validation.ds", "train.json", "tokenizer.json", "prepared.json"]
+)
+def test_damage_is_found_and_repaired(name: str, damage: str, source: Path, tmp_path: Path) -> None:
+    cache = tmp_path / "cache"
+    made = prepare(DataConfig(source=str(source)), CHARACTERS, cache)
+    good = {path.name: path.read_bytes() for path in made.folder.iterdir()}
+    DAMAGES[damage](made.folder / name)
+    if damage != "flip":
+        with pytest.raises(DamagedStoreError, match="Prepare the text again"):
+            open_prepared(made.folder)
+    repaired = prepare(DataConfig(source=str(source)), CHARACTERS, cache)
+    if name != "prepared.json" or damage != "flip":  # a changed letter in a note harms nothing
+        assert not repaired.reused
+        assert {path.name: path.read_bytes() for path in made.folder.iterdir()} == good
+    assert [path.name for path in cache.iterdir()] == [made.folder.name]
+
+
+@pytest.mark.parametrize("at", ["train.ds", "validation.ds.index", "train.json", "prepared.json", "tokenizer.json"])
+def test_full_disk_leaves_nothing_half_written(
+    at: str, source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cache = tmp_path / "cache"
+    before = prepare(DataConfig(source=str(source)), BPE, cache)
+    original = Path.open
+
+    def opened(path: Path, *args: Any, **options: Any) -> IO[Any]:
+        file = original(path, *args, **options)
+        if path.name.removesuffix(".partial") == at and "w" in (args or ("r",))[0]:
+
+            def refuse(_: object) -> int:
+                raise OSError(errno.ENOSPC, "No space left on device", str(path))
+
+            class Full:
+                write = staticmethod(refuse)
+
+                def __enter__(self) -> Full:
+                    return self
+
+                def __exit__(self, *_: object) -> None:
+                    file.close()
+
+                close = staticmethod(file.close)
+
+            return Full()  # type: ignore[return-value]
+        return file
+
+    monkeypatch.setattr(Path, "open", opened)
+    with pytest.raises(GlassError, match="disk is full") as caught:
+        prepare(DataConfig(source=str(source)), CHARACTERS, cache)
+    assert "Free some space" in caught.value.remedy
+    assert [path.name for path in cache.iterdir()] == [before.folder.name]
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="POSIX permissions")
+def test_no_permission(source: Path, tmp_path: Path) -> None:
+    if os.geteuid() == 0:
+        (tmp_path / "cache").write_text("a file where the folder should be", encoding="utf-8")
+        with pytest.raises(GlassError, match="cannot write"):
+            prepare(DataConfig(source=str(source)), CHARACTERS, tmp_path / "cache")
+        return
+    (tmp_path / "cache").mkdir(mode=0o500)
+    with pytest.raises(GlassError, match="no permission"):
+        prepare(DataConfig(source=str(source)), CHARACTERS, tmp_path / "cache")
+
+
+def test_forbidden_folder_in_words(source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object, **__: object) -> None:
+        raise PermissionError(errno.EACCES, "Permission denied", str(tmp_path / "cache"))
+
+    monkeypatch.setattr(Path, "mkdir", refuse)
+    with pytest.raises(GlassError, match="no permission to use"):
+        prepare(DataConfig(source=str(source)), CHARACTERS, tmp_path / "cache")
+
+
+def _prepare_in_process(source: str, cache: str, results: Any) -> None:
+    made = prepare(DataConfig(source=source), TokenizerConfig(kind="bpe", vocab_size=400), Path(cache))
+    made.train.verify()
+    results.put((whole_text(made) == TEXT, str(made.folder)))
+
+
+def test_several_processes_at_once(source: Path, tmp_path: Path) -> None:
+    context = multiprocessing.get_context("spawn")
+    results = context.Queue()
+    workers = [
+        context.Process(target=_prepare_in_process, args=(str(source), str(tmp_path / "cache"), results))
+        for _ in range(3)
+    ]
+    for worker in workers:
+        worker.start()
+    found = {results.get(timeout=60) for _ in workers}
+    for worker in workers:
+        worker.join()
+    assert {ok for ok, _ in found} == {True}
+    assert len({folder for _, folder in found}) == 1
+    assert len(list((tmp_path / "cache").iterdir())) == 1
+
+
+def test_result_of_a_faster_process_stays(source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another process finishes between our look and our rename: its folder is kept, ours vanishes."""
+    from glassformer.data import prepare as module
+
+    first = prepare(DataConfig(source=str(source)), CHARACTERS, tmp_path / "cache")
+    stamp = (first.folder / "prepared.json").stat().st_mtime_ns
+    seen: list[int] = []
+    original = module._reusable
+
+    def late(folder: Path) -> Prepared | None:
+        seen.append(1)
+        return None if len(seen) == 1 else original(folder)
+
+    monkeypatch.setattr(module, "_reusable", late)
+    prepare(DataConfig(source=str(source)), CHARACTERS, tmp_path / "cache")
+    assert (first.folder / "prepared.json").stat().st_mtime_ns == stamp
+    assert [path.name for path in (tmp_path / "cache").iterdir()] == [first.folder.name]
+
+
+def test_leftovers_of_killed_processes_go(source: Path, tmp_path: Path) -> None:
+    cache = tmp_path / "cache"
+    for name, age in (("old", 2 * 24 * 3600), ("young", 60)):
+        folder = cache / f".building-{name}"
+        folder.mkdir(parents=True)
+        (folder / "train.ds").write_bytes(b"half")
+        for path in (folder / "train.ds", folder):
+            os.utime(path, (time.time() - age,) * 2)
+    made = prepare(DataConfig(source=str(source)), CHARACTERS, cache)
+    assert {path.name for path in cache.iterdir()} == {made.folder.name, ".building-young"}
+
+
+def test_notes_and_progress(tmp_path: Path) -> None:
+    (tmp_path / "t.txt").write_bytes(("twice the same\n" * 2 + "a b\n" + "other words, more\n" * 3).encode("utf-16"))
+    said: list[str] = []
+    data = DataConfig(source=str(tmp_path / "t.txt"), document="line", min_words=3, validation_fraction=0.3)
+    made = prepare(data, CHARACTERS, tmp_path / "cache", said.append)
+    notes = "; ".join(made.notes)
+    for words in (
+        "UTF-16 LE with a byte order mark",
+        "5 documents, 79 characters",
+        "left out 1 documents with fewer than 3 words",
+        "3 documents repeat another",
+        "1 validation documents also stand in the training part",
+        "per character",
+        "0.000% unknown",
+        "characters, ",
+    ):
+        assert words in notes, (words, notes)
+    assert said == ["counting documents", "training the tokenizer (characters)"]
+
+
+def test_documents_split_at_random_share_nothing(tmp_path: Path) -> None:
+    (tmp_path / "t.txt").write_bytes("".join(f"{n % 40} is a number\n" for n in range(200)).encode())
+    data = DataConfig(source=str(tmp_path / "t.txt"), document="line", split="random", seed=3)
+    made = prepare(data, BPE, tmp_path / "cache")
+    train = set("".join(made.train.iter_text(made.tokenizer)).split("\n"))
+    held = set("".join(made.validation.iter_text(made.tokenizer)).split("\n"))
+    assert not train & held
+    assert len(train | held) == 40
+    assert "160 documents repeat another" in made.notes
+    assert not any("also stand" in note for note in made.notes)
