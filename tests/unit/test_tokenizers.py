@@ -1,0 +1,352 @@
+"""Each scheme: what it does to text, that its training repeats, its one file, and its refusals."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import tracemalloc
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import tokenizers
+
+from glassformer.config import TOKENIZER_KINDS, TokenizerConfig
+from glassformer.errors import GlassError
+from glassformer.tokenizers import Tokenizer, train_tokenizer
+from glassformer.tokenizers.sample import BLOCK, OVERHEAD, draw
+
+DATA = Path(__file__).resolve().parents[2].parent / "shared" / "data"
+BANGLA = "ক্ষুদ্র ঋণ ও বিশ্ববিদ্যালয়ের র‍্যাব। আমি তোমাকে ভালোবাসি, সত্যি ভালোবাসি।\n"
+ENGLISH = "The cat sat on the mat; the dog didn't sit.\nThe cat's 42 mats were flat -- so flat!\n\n"
+TEXT = (ENGLISH + BANGLA) * 5
+SIZES = {"words": 200, "bpe": 320, "wordpiece": 200, "unigram": 360}
+
+
+def trained(kind: str, texts: list[str] | None = None, **settings: Any) -> Tokenizer:
+    settings.setdefault("vocab_size", SIZES.get(kind, 500))
+    return train_tokenizer(TokenizerConfig(kind=kind, **settings), [TEXT] if texts is None else texts)
+
+
+@pytest.fixture(scope="module")
+def of_kind() -> Callable[[str], Tokenizer]:
+    made = {kind: trained(kind) for kind in TOKENIZER_KINDS}
+    return made.__getitem__
+
+
+@pytest.mark.parametrize("kind", TOKENIZER_KINDS)
+def test_special_tokens_are_never_encoded_from_text(kind: str, of_kind: Callable[[str], Tokenizer]) -> None:
+    text = "a <|end|> b <|unknown|><|end|>"
+    tokenizer = trained(kind, [text * 50 + TEXT])
+    ids = tokenizer.encode(text)
+    assert tokenizer.end_id not in ids
+    assert tokenizer.unknown_id is None or tokenizer.unknown_id not in ids
+    if kind != "wordpiece":
+        assert tokenizer.decode(ids) == text
+    assert tokenizer.decode([tokenizer.end_id, *ids, tokenizer.end_id]) == tokenizer.decode(ids)
+    assert tokenizer.token_text(tokenizer.end_id) == "<|end|>"
+    assert tokenizer.token_bytes(tokenizer.end_id) == b""
+    assert tokenizer.end_id == tokenizer.vocab_size - 1
+    assert max(of_kind(kind).encode("zebra 漢字 \U0001f9ec")) < of_kind(kind).end_id
+
+
+@pytest.mark.parametrize("kind", TOKENIZER_KINDS)
+def test_text_of_seen_symbols_survives(kind: str, of_kind: Callable[[str], Tokenizer]) -> None:
+    tokenizer = of_kind(kind)
+    back = tokenizer.decode(tokenizer.encode(TEXT))
+    if kind == "wordpiece":
+        assert "".join(back.split()) == "".join(TEXT.split())
+        assert "র‍্যাব" in back
+        assert "ক্ষুদ্র" in back
+    else:
+        assert back == TEXT
+    assert tokenizer.exact == (kind in ("bytes", "bpe", "unigram"))
+    assert tokenizer.encode("") == []
+    assert tokenizer.decode([]) == ""
+    assert tokenizer.encode_many([TEXT, "", "cat"]) == [tokenizer.encode(t) for t in (TEXT, "", "cat")]
+
+
+def test_what_one_token_is(of_kind: Callable[[str], Tokenizer]) -> None:
+    def texts(kind: str, text: str) -> list[str]:
+        return [of_kind(kind).token_text(id) for id in of_kind(kind).encode(text)]
+
+    assert texts("characters", "mat\n") == ["m", "a", "t", "\\n"]
+    assert texts("graphemes", "ক্ষুদ্র র‍্যাব") == ["ক্ষু", "দ্র", " ", "র‍্যা", "ব"]
+    assert texts("bytes", "tক") == ["t", "\\xe0", "\\xa6", "\\x95"]
+    assert of_kind("bytes").encode("tক") == list("tক".encode())
+    assert texts("words", "The dog didn't sit.\n\n") == ["The", " dog", " didn't", " sit", ".", "\\n", "\\n"]
+    assert texts("words", " বিশ্ববিদ্যালয়ের র‍্যাব।") == [" বিশ্ববিদ্যালয়ের", " র‍্যাব", "।"]
+    assert texts("bpe", "The cat") == ["The", " cat"]
+    assert texts("wordpiece", "The cat, flat") == [" The", " cat", " ,", " flat"]
+    assert "".join(texts("unigram", "The cat 漢")) == "The cat \\xe6\\xbc\\xa2"
+
+
+def test_marks_stay_with_their_letters() -> None:
+    """One Bangla word is one piece before BPE, so a big enough vocabulary has it as one token."""
+    text = "বিশ্ববিদ্যালয়ের ক্ষুদ্র "
+    tokenizer = trained("bpe", [text * 50])
+    assert len(tokenizer.encode("বিশ্ববিদ্যালয়ের ক্ষুদ্র")) == 2
+
+
+def test_unknown_symbols_are_shown() -> None:
+    for kind, shown in (("characters", "a\ufffdb"), ("graphemes", "a\ufffdb"), ("words", "\ufffd")):
+        tokenizer = trained(kind, ["a b"])
+        assert tokenizer.unknown_id in tokenizer.encode("axb")
+        assert tokenizer.decode(tokenizer.encode("axb")) == shown
+        assert tokenizer.token_text(tokenizer.unknown_id or 0) == "<|unknown|>"
+    tokenizer = trained("wordpiece", ["a b"])
+    assert tokenizer.decode(tokenizer.encode("b  xyz")) == "b \ufffd"
+    assert [trained(kind).unknown_id for kind in ("bytes", "bpe", "unigram")] == [None] * 3
+
+
+def test_vocabulary_limits_are_kept() -> None:
+    for kind in TOKENIZER_KINDS:
+        if kind != "bytes":
+            size = SIZES.get(kind, 20)
+            assert trained(kind, vocab_size=size).vocab_size <= size
+    assert trained("bpe", vocab_size=257).vocab_size == 257
+    often = trained("characters", ["aaabbc"], vocab_size=4)
+    assert [often.token_text(id) for id in range(4)] == ["a", "b", "<|unknown|>", "<|end|>"]
+    for kind, text, first in (("words", "d c b a", [" a", " b"]), ("characters", "dcba", ["a", "b"])):
+        tied = trained(kind, [text], vocab_size=4)
+        assert [tied.token_text(id) for id in range(2)] == first
+    for kind in ("characters", "graphemes", "words"):
+        seen_often = trained(kind, ["a" + "\nb" * 2 + "\na" * 2], min_count=3)
+        assert seen_often.encode("b\na")[0] == seen_often.unknown_id
+        assert seen_often.decode(seen_often.encode("a\na")) == "a\na"
+
+
+@pytest.mark.parametrize("kind", TOKENIZER_KINDS)
+def test_settings_that_change_text_are_honoured_and_not_called_exact(kind: str) -> None:
+    composed, decomposed = "Caf\u00e9 ", "Cafe\u0301 "
+    texts = [(composed + decomposed) * 20 + " " + ENGLISH]
+    nfc = trained(kind, texts, normalization="nfc")
+    assert nfc.encode(decomposed) == nfc.encode(composed)
+    assert not nfc.exact
+    assert nfc.decode(nfc.encode(decomposed)).strip() == "Caf\u00e9"
+    lower = trained(kind, texts, lowercase=True)
+    assert not lower.exact
+    assert lower.decode(lower.encode("THE Cat")) == "the cat"
+    assert "NFC" in nfc.description()
+    assert "lower-cased" in lower.description()
+
+
+DIGESTS = """
+import sys
+sys.path.insert(0, {folder!r})
+from test_tokenizers import TEXT, TOKENIZER_KINDS, trained
+print(*[trained(kind, [TEXT, TEXT[40:900]]).digest for kind in TOKENIZER_KINDS])
+"""
+
+
+def test_training_repeats_to_the_byte_in_other_processes() -> None:
+    code = DIGESTS.format(folder=str(Path(__file__).parent))
+    seen = set()
+    for hash_seed, threads in (("1", "1"), ("2", "4"), ("3", "2")):
+        environment = {**os.environ, "PYTHONHASHSEED": hash_seed, "RAYON_NUM_THREADS": threads}
+        done = subprocess.run(
+            [sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True, timeout=120
+        )
+        seen.add(done.stdout)
+    assert len(seen) == 1, seen
+    assert len(set(done.stdout.split())) == len(TOKENIZER_KINDS)
+
+
+# Changing one of these breaks every token store on people's disks: raise `layout.FORMAT` if it must be.
+PINNED = {
+    "characters": "2a15dfe01c876a35",
+    "graphemes": "a23dbe6dee674d39",
+    "bytes": "270d4ca8ed7e7a53",
+    "words": "4584b1a2a39d9610",
+    "bpe": "a5f9db9b987fe5e5",
+    "wordpiece": "7fcca7632018efb1",
+}
+
+
+@pytest.mark.parametrize("kind", PINNED)
+def test_the_same_text_gives_the_same_file_as_ever(kind: str, of_kind: Callable[[str], Tokenizer]) -> None:
+    assert of_kind(kind).digest[:16] == PINNED[kind]
+
+
+@pytest.mark.parametrize("kind", TOKENIZER_KINDS)
+def test_one_file_that_hugging_face_reads_too(kind: str, of_kind: Callable[[str], Tokenizer], tmp_path: Path) -> None:
+    tokenizer = of_kind(kind)
+    path = tmp_path / "tokenizer.json"
+    tokenizer.save(path)
+    again = Tokenizer.load(path)
+    again.save(tmp_path / "again.json")
+    assert (tmp_path / "again.json").read_bytes() == path.read_bytes()
+    strange = TEXT + "naïve 漢字\r\n\t  x\u200d\U0001f469\u200d\U0001f680 <0x41> ##a ▁ é \0"
+    assert again.encode(strange) == tokenizer.encode(strange)
+    assert (again.digest, again.kind, again.exact) == (tokenizer.digest, kind, tokenizer.exact)
+    theirs = tokenizers.Tokenizer.from_file(str(path))
+    assert theirs.get_vocab_size() == tokenizer.vocab_size
+    assert theirs.token_to_id("<|end|>") == tokenizer.end_id
+    if kind == "graphemes":
+        return
+    assert theirs.encode(strange).ids == tokenizer.encode(strange)
+    ours = tokenizer.decode(tokenizer.encode(TEXT))
+    assert theirs.decode(theirs.encode(TEXT).ids) == ours
+
+
+def test_damaged_and_foreign_files_are_refused(of_kind: Callable[[str], Tokenizer], tmp_path: Path) -> None:
+    path = tmp_path / "tokenizer.json"
+    of_kind("bpe").save(path)
+    good = path.read_text(encoding="utf-8")
+    document = json.loads(good)
+    foreign = {**document, "model": {k: v for k, v in document["model"].items() if k != "glassformer"}}
+    altered = good.replace('"the"', '"hte"', 1)
+    assert altered != good or "Ġ" in good
+    newer = json.loads(good)
+    newer["model"]["glassformer"]["format"] = 99
+    bad = {
+        "damaged": [good[: len(good) // 2], "", "{" * 100_000 + "}", "[" * 100_000],
+        "not written by glassformer": [json.dumps(foreign), "[]", "{}", "3", '{"model": 3}'],
+        "altered": [good.replace("false", "true", 1)],
+        "format 99": [json.dumps(newer)],
+    }
+    for problem, contents in bad.items():
+        for content in contents:
+            path.write_text(content, encoding="utf-8")
+            with pytest.raises(GlassError, match=problem):
+                Tokenizer.load(path)
+    path.write_bytes(b"\xff\xfe\x00")
+    with pytest.raises(GlassError, match="damaged"):
+        Tokenizer.load(path)
+    with pytest.raises(GlassError, match="cannot be read"):
+        Tokenizer.load(tmp_path / "nothing.json")
+
+
+@pytest.mark.parametrize("kind", TOKENIZER_KINDS)
+def test_no_text_is_refused(kind: str) -> None:
+    for texts in ([], ["", ""]):
+        with pytest.raises(GlassError, match="no text"):
+            trained(kind, texts)
+
+
+@pytest.mark.parametrize(
+    ("kind", "size", "least"),
+    [
+        ("characters", 2, 3),
+        ("graphemes", 2, 3),
+        ("words", 1, 3),
+        ("bpe", 256, 257),
+        ("wordpiece", 9, 0),
+        ("unigram", 280, 0),
+    ],
+)
+def test_a_vocabulary_too_small_names_the_least_that_works(kind: str, size: int, least: int) -> None:
+    with pytest.raises(GlassError, match="too small") as caught:
+        trained(kind, vocab_size=size)
+    named = int(caught.value.remedy.split(" to ")[1].split()[0])
+    assert named == (least or named) > size
+    assert trained(kind, vocab_size=named).vocab_size <= named
+
+
+def test_wordpiece_needs_a_word() -> None:
+    with pytest.raises(GlassError, match="no words"):
+        trained("wordpiece", [" \n\t "])
+    for kind in ("characters", "graphemes", "bytes", "words", "bpe"):
+        trained(kind, [" \n\t "])
+
+
+def test_min_count_above_every_count_is_refused() -> None:
+    for kind in ("characters", "graphemes", "words"):
+        with pytest.raises(GlassError, match="min_count"):
+            trained(kind, ["abc"], min_count=9)
+
+
+@pytest.mark.parametrize("kind", TOKENIZER_KINDS)
+def test_lone_surrogates_are_refused(kind: str, of_kind: Callable[[str], Tokenizer]) -> None:
+    with pytest.raises(GlassError, match=r"U\+D800, at character 4"):
+        of_kind(kind).encode("The \ud800 cat")
+    with pytest.raises(GlassError, match="surrogate"):
+        of_kind(kind).encode_many(["fine", "\udfff"])
+    if kind != "bytes":
+        with pytest.raises(GlassError, match="surrogate"):
+            trained(kind, ["The \ud800 cat"])
+
+
+@pytest.mark.parametrize("kind", TOKENIZER_KINDS)
+def test_ids_outside_the_vocabulary_are_refused(kind: str, of_kind: Callable[[str], Tokenizer]) -> None:
+    tokenizer = of_kind(kind)
+    for id in (-1, tokenizer.vocab_size):
+        for use in (lambda i: tokenizer.decode([0, i]), tokenizer.token_bytes, tokenizer.token_text):
+            with pytest.raises(GlassError, match="outside the vocabulary"):
+                use(id)
+
+
+def test_without_sentencepiece_the_remedy_is_one_command(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "sentencepiece", None)
+    with pytest.raises(GlassError) as caught:
+        trained("unigram")
+    assert caught.value.remedy == 'pip install "glassformer[tok]"'
+
+
+@pytest.mark.parametrize("kind", TOKENIZER_KINDS)
+def test_texts_longer_than_a_batch_and_without_spaces(kind: str, of_kind: Callable[[str], Tokenizer]) -> None:
+    tokenizer = of_kind(kind)
+    for text in (TEXT * 150, "ab" * 60_000, " " * 50_000, "\n" * 50_000, "-" * 50_000):
+        ids = tokenizer.encode(text)
+        if tokenizer.exact:
+            assert tokenizer.decode(ids) == text
+        if kind in ("words", "bpe", "wordpiece", "unigram"):
+            whole = tokenizer._hf.encode(text, add_special_tokens=False).ids
+            assert ids == whole
+
+
+def test_the_draw_is_bounded_even_and_repeatable() -> None:
+    texts = [f"{number:06d} ".ljust(500, "x") + "\n" for number in range(2000)]
+    limit = 200_000
+    drawn = draw(texts, limit, seed=0)
+    numbers = [int(text[:6]) for text in drawn]
+    assert numbers == sorted(numbers)
+    assert limit - 2 * 700 < sum(len(text) + OVERHEAD for text in drawn) <= limit
+    tenths = [sum(1 for number in numbers if number // 200 == tenth) for tenth in range(10)]
+    assert min(tenths) > 0.5 * len(numbers) / 10
+    assert max(tenths) < 1.6 * len(numbers) / 10
+    assert draw(iter(texts), limit, seed=0) == drawn
+    assert draw(texts, limit, seed=1) != drawn
+    assert set(draw(texts, limit // 3, seed=0)) < set(drawn)
+    assert "".join(draw(texts, 10**7, seed=5)) == "".join(texts)
+
+
+def test_the_draw_cuts_long_texts_and_reads_them_as_a_stream() -> None:
+    drawn = draw(["word " * 10_000, "y" * 200_000], 10**7, seed=0)
+    assert "".join(drawn) == "word " * 10_000 + "y" * 200_000
+    assert max(map(len, drawn)) <= 16 * BLOCK
+    assert all(block.startswith((" ", "w")) for block in drawn[:10])
+
+
+def test_the_draw_keeps_no_more_than_its_limit_in_memory() -> None:
+    texts = ("x" * 100 + f" {number}\n" for number in range(200_000))
+    tracemalloc.start()
+    try:
+        drawn = draw(texts, 100_000, seed=0)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert len(drawn) > 300
+    assert peak < 400_000
+
+
+@pytest.mark.parametrize("kind", TOKENIZER_KINDS)
+@pytest.mark.parametrize("name", ["bangla/tagore.txt", "shakespeare/input.txt"])
+def test_real_text(kind: str, name: str) -> None:
+    path = DATA / name
+    if not path.exists():
+        pytest.skip(f"{path} is not here")
+    text = path.read_bytes()[:400_000].decode("utf-8", "ignore")
+    tokenizer = trained(kind, [text], vocab_size=30_000 if kind == "words" else 1500)
+    ids = tokenizer.encode(text)
+    back = tokenizer.decode(ids)
+    if kind == "wordpiece":
+        assert "".join(back.split()) == "".join(text.split())
+    else:
+        assert back == text
+    expected = {"characters": (1, 1), "graphemes": (0.5, 1), "bytes": (1, 3), "words": (0.15, 0.3)}
+    low, high = expected.get(kind, (0.2, 0.5))
+    assert low <= len(ids) / len(text) <= high
