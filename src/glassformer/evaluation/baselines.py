@@ -1,0 +1,177 @@
+"""The ladder a model must climb, on the same text: what each simple predictor loses there, and the floor where known.
+
+All figures are nats per predicted token and bits per byte of the validation text. In stream windows a model predicts
+every token but the very first; in document windows all of them, the first one after the end token that stands before
+each document. Total nats are the loss times that number, and bits per byte the total / ln 2 / bytes, for every line
+of the ladder alike.
+"""
+
+from __future__ import annotations
+
+import math
+import zlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from glassformer.data.corpora import find_corpus
+from glassformer.evaluation.ngrams import KneserNey
+
+NGRAM_TOKENS = 5_000_000  # counting holds about 60 bytes per token
+CHUNK = 1 << 20
+DEFLATE_WINDOW = 32 * 1024  # bytes that gzip can look back on (RFC 1951)
+GZIP_TAIL_TOKENS = 32 * 1024  # at least a byte each, nearly always
+
+
+class Text(Protocol):
+    """What is needed of a token store."""
+
+    @property
+    def tokens(self) -> NDArray[np.integer[Any]]:
+        """(N,) ids."""
+
+    @property
+    def document_ends(self) -> NDArray[np.integer[Any]]:
+        """One past the last token of each document."""
+
+    @property
+    def bytes(self) -> int:
+        """Length of the text in UTF-8."""
+
+
+class Decoder(Protocol):
+    """What is needed of a tokenizer."""
+
+    @property
+    def vocab_size(self) -> int:
+        """V, special tokens included."""
+
+    @property
+    def end_id(self) -> int:
+        """The token that ends a document."""
+
+    def decode(self, ids: Sequence[int]) -> str:
+        """Text of tokens; special ones are left out."""
+
+
+@dataclass(frozen=True)
+class Baseline:
+    """One step of the ladder.
+
+    Args:
+        name: uniform, unigram, 5-gram, gzip, or true entropy.
+        loss: nats per predicted token.
+        bits_per_byte: of the validation text.
+        note: one line: what the figure rests on.
+    """
+
+    name: str
+    loss: float
+    bits_per_byte: float
+    note: str
+
+
+def baselines(
+    train: Text,
+    validation: Text,
+    tokenizer: Decoder,
+    corpus: str | None = None,
+    windows: Literal["stream", "documents"] = "stream",
+    ngram_tokens: int = NGRAM_TOKENS,
+) -> list[Baseline]:
+    """The ladder on `validation`, from the weakest predictor to the corpus's own entropy.
+
+    Args:
+        train: what the predictors learn from.
+        validation: what they are measured on; held in memory as 64-bit integers.
+        tokenizer: of both.
+        corpus: name of the generated corpus that the text is from, where it is one.
+        windows: decides whether the stream's first token is predicted (see the head of this file).
+        ngram_tokens: the 5-gram counts at most this many tokens, the last ones of `train`.
+
+    Returns:
+        uniform, unigram, 5-gram, gzip, and the true entropy where it is known; empty without a token to predict.
+    """
+    first = 0 if windows == "documents" else 1
+    predicted = len(validation.tokens) - first
+    if predicted <= 0:
+        return []
+
+    def step(name: str, nats: float, note: str) -> Baseline:
+        return Baseline(name, nats / predicted, nats / math.log(2) / max(1, validation.bytes), note)
+
+    vocab_size = tokenizer.vocab_size
+    ladder = [step("uniform", predicted * math.log(vocab_size), f"each of {vocab_size:,} tokens equally likely")]
+    note = f"token frequencies in {len(train.tokens):,} training tokens, one added to each count"
+    ladder.append(step("unigram", _unigram_nats(train, validation, vocab_size, first), note))
+    counted = train.tokens[-ngram_tokens:]
+    share = "all" if len(counted) == len(train.tokens) else f"the last {len(counted):,}"
+    note = f"modified Kneser-Ney, interpolated, on {share} of {len(train.tokens):,} training tokens"
+    ladder.append(step("5-gram", _ngram_nats(counted, validation, vocab_size, tokenizer.end_id, first), note))
+    note = "compressed size after the last 32 KiB of the training text (as far back as gzip looks), level 9"
+    ladder.append(step("gzip", _gzip_nats(train, validation, tokenizer), note))
+    if corpus is not None:
+        truth = _true_nats(validation, tokenizer, corpus)
+        if truth is not None:
+            ladder.append(step("true entropy", *truth))
+    return ladder
+
+
+def _unigram_nats(train: Text, validation: Text, vocab_size: int, first: int) -> float:
+    counts = np.ones(vocab_size)
+    for start in range(0, len(train.tokens), CHUNK):
+        counts += np.bincount(train.tokens[start : start + CHUNK], minlength=vocab_size)
+    costs = -np.log(counts / counts.sum())
+    return float(costs[np.asarray(validation.tokens[first:], dtype=np.int64)].sum())
+
+
+def _ngram_nats(counted: NDArray[np.integer[Any]], validation: Text, vocab_size: int, end_id: int, first: int) -> float:
+    model = KneserNey(counted, vocab_size)
+    tokens = np.asarray(validation.tokens, dtype=np.int64)
+    if first == 0:  # as in a row of its own, the first document begins after an end token
+        tokens = np.concatenate([np.array([end_id]), tokens])
+    return float(-np.log(model.probabilities(tokens)[1:]).sum())
+
+
+def _gzip_nats(train: Text, validation: Text, tokenizer: Decoder) -> float:
+    """By the difference of two compressed sizes: what comes before alone, and with the validation text."""
+    known = tokenizer.decode(train.tokens[-GZIP_TAIL_TOKENS:].tolist()).encode("utf-8", "surrogatepass")
+    before, with_text = zlib.compressobj(9, wbits=31), zlib.compressobj(9, wbits=31)
+    size = -len(before.compress(known[-DEFLATE_WINDOW:])) - len(before.flush())
+    size += len(with_text.compress(known[-DEFLATE_WINDOW:]))
+    start = 0
+    for end in _document_groups(validation):
+        text = tokenizer.decode(validation.tokens[start:end].tolist())
+        size += len(with_text.compress(text.encode("utf-8", "surrogatepass")))
+        start = end
+    return (size + len(with_text.flush())) * 8 * math.log(2)
+
+
+def _document_groups(text: Text) -> list[int]:
+    """Document ends, some left out: so many tokens at a time that decoding is quick, and cut only between documents."""
+    ends: list[int] = []
+    for end in np.asarray(text.document_ends).tolist():
+        if ends and end - (ends[-2] if len(ends) > 1 else 0) <= CHUNK:
+            ends[-1] = end
+        else:
+            ends.append(end)
+    return ends
+
+
+def _true_nats(validation: Text, tokenizer: Decoder, corpus: str) -> tuple[float, str] | None:
+    """-log p of the validation documents themselves, and a note; their expected value where they do not read back."""
+    source = find_corpus(corpus)
+    start, nats = 0, 0.0
+    ends = np.asarray(validation.document_ends).tolist()
+    for end in ends:
+        chance = source.log_probability(tokenizer.decode(validation.tokens[start:end].tolist()))
+        if chance is None or chance == -math.inf:
+            mean = source.entropy()
+            note = f"entropy of {corpus}, exact, times {len(ends):,} documents (the tokenizer does not give them back)"
+            return None if mean is None else (mean * len(ends), note)
+        nats -= chance
+        start = end
+    return nats, f"exact probability of these {len(ends):,} documents under {corpus}: no model can do better on average"

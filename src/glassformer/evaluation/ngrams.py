@@ -1,0 +1,134 @@
+"""A 5-gram model: interpolated modified Kneser-Ney smoothing, counted and applied with sorted arrays.
+
+Chen and Goodman 1999, "An empirical study of smoothing techniques for language modeling", section 3 (the formulas and
+the three discounts). The highest order uses counts; a lower order uses the number of distinct tokens seen before an
+n-gram; below the single tokens stands the uniform distribution, so no token ever has probability zero.
+
+An n-gram is named by its rank among the distinct n-grams; an (n+1)-gram by the pair (rank of its first n tokens, last
+token), packed into one integer. That works for any vocabulary and is exact.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+Integers = NDArray[np.int64]
+Ranks = NDArray[np.int32]  # places among fewer than 2^31 n-grams; half the memory
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class _Order:
+    """All distinct n-grams of one length n.
+
+    Args:
+        keys: rank of the context x V + last token; sorted, so an n-gram's rank is its place here.
+        weights: after discounting, what each n-gram keeps of its count.
+        totals: for each context (an (n-1)-gram), the sum of counts before discounting.
+        freed: for each context, what discounting took away: the share of the next lower order.
+    """
+
+    keys: Integers
+    weights: Floats
+    totals: Floats
+    freed: Floats
+
+
+class KneserNey:
+    """An n-gram model of a stream of tokens.
+
+    Args:
+        tokens: (N,) ids below `vocab_size`.
+        vocab_size: V.
+        order: n, the longest n-grams that are counted.
+    """
+
+    def __init__(self, tokens: NDArray[np.integer], vocab_size: int, order: int = 5) -> None:
+        self.vocab_size = vocab_size
+        self._orders: list[_Order] = []
+        keys, ranks, counts = _distinct(tokens.astype(np.int64))
+        contexts = 1
+        for n in range(2, order + 1):
+            # `ranks` names the (n-1)-gram that starts at each token; with the token after it, it is an n-gram.
+            longer_keys, longer_ranks, longer_counts = _distinct(
+                ranks[:-1].astype(np.int64) * vocab_size + tokens[n - 1 :]
+            )
+            ending = np.zeros(len(longer_keys), dtype=np.int32)  # the (n-1)-gram that each n-gram ends with
+            ending[longer_ranks] = ranks[1:]
+            self._orders.append(_smoothed(keys, np.bincount(ending, minlength=len(keys)), contexts, vocab_size))
+            contexts = len(keys)
+            keys, ranks, counts = longer_keys, longer_ranks, longer_counts
+        self._orders.append(_smoothed(keys, counts, contexts, vocab_size))
+
+    def probabilities(self, tokens: NDArray[np.integer]) -> Floats:
+        """(N,): of each token, given the ones before it in the same array."""
+        chances = np.full(len(tokens), 1 / self.vocab_size)
+        ranks = np.zeros(len(tokens), dtype=np.int64)  # of the context of each token, -1 where it was never seen
+        for counted in self._orders:
+            chances = self._interpolated(counted, ranks, tokens, chances)
+            ends = _find(counted.keys, ranks, tokens, self.vocab_size)
+            # The context for the next order, one token longer, ends one token earlier.
+            ranks = np.concatenate([np.array([-1]), ends[:-1]])
+        return chances
+
+    def _interpolated(self, counted: _Order, ranks: Integers, tokens: NDArray[np.integer], lower: Floats) -> Floats:
+        """p(w | h) = (kept(h, w) + freed(h) p(w | shorter h)) / total(h); an unseen h falls through to the shorter."""
+        known = np.flatnonzero((ranks >= 0) & (counted.totals[ranks] > 0))
+        context = ranks[known]
+        found = _find(counted.keys, context, tokens[known], self.vocab_size)
+        kept = np.where(found >= 0, counted.weights[found], 0.0)
+        chances = lower.copy()
+        chances[known] = (kept + counted.freed[context] * lower[known]) / counted.totals[context]
+        return chances
+
+
+def _distinct(codes: Integers) -> tuple[Integers, Ranks, Integers]:
+    """The distinct values in order, the rank of each given value among them, and their counts."""
+    order = np.argsort(codes, kind="stable")
+    in_order = codes[order]
+    first = np.ones(len(codes), dtype=bool)
+    first[1:] = in_order[1:] != in_order[:-1]
+    starts = np.flatnonzero(first)
+    keys = in_order[starts]
+    del in_order  # these arrays are what decides the peak of memory
+    ranks = np.empty(len(codes), dtype=np.int32)
+    ranks[order] = np.cumsum(first, dtype=np.int32) - 1
+    return keys, ranks, np.diff(starts, append=len(codes))
+
+
+def _find(keys: Integers, contexts: Integers, tokens: NDArray[np.integer], vocab_size: int) -> Integers:
+    """The rank of each (context, token), or -1 where it was never seen."""
+    wanted = contexts * vocab_size + tokens
+    places = np.minimum(np.searchsorted(keys, wanted), len(keys) - 1)
+    return np.where((contexts >= 0) & (keys[places] == wanted), places, -1)
+
+
+def _smoothed(keys: Integers, counts: Integers, contexts: int, vocab_size: int) -> _Order:
+    discounts = _discounts(counts)[np.minimum(counts, 3)]
+    context = keys // vocab_size
+    return _Order(
+        keys=keys,
+        weights=counts - discounts,
+        totals=np.bincount(context, weights=counts, minlength=contexts).astype(np.float64),
+        freed=np.bincount(context, weights=discounts, minlength=contexts).astype(np.float64),
+    )
+
+
+def _discounts(counts: Integers) -> Floats:
+    """What is taken from a count of 0, 1, 2 and 3 or more: Chen and Goodman 1999, equation 17.
+
+    Their estimates need n-grams of every count from 1 to 4. Where the text has none, or they leave (0, count), a half
+    is used: any discount in that range gives a distribution.
+    """
+    n1, n2, n3, n4 = (float(np.count_nonzero(counts == count)) for count in (1, 2, 3, 4))
+    discounts = np.array([0.0, 0.5, 0.5, 0.5])
+    if n1 and n2 and n3:
+        y = n1 / (n1 + 2 * n2)
+        for count, (here, above) in enumerate(((n1, n2), (n2, n3), (n3, n4)), start=1):
+            estimate = count - (count + 1) * y * above / here
+            if 0 < estimate < count:
+                discounts[count] = estimate
+    return discounts
