@@ -1,0 +1,166 @@
+"""Rows of tokens that grow: one token for each row at a time, as a stream of steps."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from glassformer.config import SampleConfig
+from glassformer.errors import GlassError
+from glassformer.generation.context import CachedReader, PlainReader, Reader, reading
+from glassformer.generation.sampling import draw_rows, ranked, row_probabilities
+from glassformer.model.families import Decoder
+
+Ended = Literal["end", "stop", "length"]
+Stop = Callable[[int, list[int]], bool]
+
+
+@dataclass(frozen=True)
+class Step:
+    """One token for each row that was still running.
+
+    Attributes:
+        rows: indices of these prompts, in no particular order.
+        tokens: what each of these rows got; an end token is among them.
+        logits: (len(rows), V), what the tokens were drawn from, before the settings act.
+        ended: the rows that this step was the last of, and why: "end" the end token came; "stop" the caller's
+            condition held; "length" all tokens asked for are there.
+    """
+
+    rows: tuple[int, ...]
+    tokens: tuple[int, ...]
+    logits: Tensor
+    ended: Mapping[int, Ended]
+
+
+@dataclass
+class _Row:
+    """One prompt while it grows."""
+
+    index: int
+    tokens: list[int]
+    prompt_length: int
+    random: torch.Generator
+
+    def generated(self) -> list[int]:
+        return self.tokens[self.prompt_length :]
+
+    def uniform(self) -> float:
+        return torch.rand((), generator=self.random, dtype=torch.float64).item()
+
+
+def generate(
+    model: Decoder,
+    prompts: Sequence[Sequence[int]],
+    settings: SampleConfig,
+    end_id: int | None = None,
+    stop: Stop | None = None,
+    seeds: Sequence[int] | None = None,
+    cached: bool = True,
+) -> Iterator[Step]:
+    """Continue every prompt by up to `settings.tokens` tokens.
+
+    What a row becomes depends on the weights, its prompt, the settings and its seed; not on the other rows, its place
+    among them, their number, `cached`, or any other random numbers (PyTorch's own are neither used nor changed). The
+    logits agree to float rounding (1e-5), so only a token that is level with another to that precision could differ.
+    Past the context limit, see `generation.context`.
+
+    Args:
+        model: its mode and gradients are left as they are; between steps, too.
+        prompts: token ids, at least one each; lengths may differ.
+        settings: how to draw; `prompt` and `stop` in it concern text and are not read here.
+        end_id: ends a row; None: no token does.
+        stop: called after each token with the row's index and the tokens generated so far; True ends the row.
+        seeds: one for each prompt; None: `settings.seed` for all, so equal prompts give equal rows.
+        cached: False reads everything anew for each token: slow, for checking.
+
+    Raises:
+        GlassError: a prompt is empty or holds an id outside the vocabulary; the model's logits are not finite.
+    """
+    _check(model, prompts, seeds)
+    rows = [
+        _Row(index, list(prompt), len(prompt), torch.Generator().manual_seed(seeds[index] if seeds else settings.seed))
+        for index, prompt in enumerate(prompts)
+    ]
+    longest = max((len(prompt) for prompt in prompts), default=0) + settings.tokens
+    reader: Reader = CachedReader(model, longest) if cached else PlainReader(model)
+    return _steps(model, rows, reader, settings, end_id, stop)
+
+
+def candidates(model: Decoder, prompt: Sequence[int], n: int) -> list[tuple[int, float]]:
+    """The n likeliest next tokens of one prompt and their probabilities over the whole vocabulary.
+
+    Raises:
+        GlassError: as `generate`.
+    """
+    _check(model, [prompt], None)
+    with reading(model):
+        logits = PlainReader(model).read([prompt])  # (1, V)
+    _check_finite(logits)
+    return ranked(logits[0], n)
+
+
+def _steps(
+    model: Decoder, rows: list[_Row], reader: Reader, settings: SampleConfig, end_id: int | None, stop: Stop | None
+) -> Iterator[Step]:
+    gone: list[int] = []
+    for count in range(1, settings.tokens + 1):
+        if not rows:
+            return
+        with reading(model):  # the caller's code, after the yield, runs outside
+            for slot in gone:
+                reader.drop(slot)
+            logits = reader.read([row.tokens for row in rows])  # (rows, V)
+        _check_finite(logits)
+        tokens = _choose(logits, rows, settings)
+        ended: dict[int, Ended] = {}
+        for row, token in zip(rows, tokens, strict=True):
+            row.tokens.append(token)
+            if token == end_id:
+                ended[row.index] = "end"
+            elif stop is not None and stop(row.index, row.generated()):
+                ended[row.index] = "stop"
+            elif count == settings.tokens:
+                ended[row.index] = "length"
+        indices = tuple(row.index for row in rows)
+        gone = [slot for slot in reversed(range(len(rows))) if rows[slot].index in ended]
+        for slot in gone:  # as `Reader.drop` does
+            rows[slot] = rows[-1]
+            rows.pop()
+        yield Step(indices, tuple(tokens), logits, ended)
+
+
+def _choose(logits: Tensor, rows: list[_Row], settings: SampleConfig) -> list[int]:
+    """One token for each row."""
+    if settings.temperature == 0 and settings.repetition_penalty == 1:
+        return logits.argmax(dim=-1).tolist()
+    shares = row_probabilities(logits, settings, [row.tokens for row in rows])  # (rows, V)
+    if settings.temperature == 0:
+        return shares.argmax(dim=-1).tolist()
+    return draw_rows(shares, torch.tensor([row.uniform() for row in rows], dtype=torch.float64))
+
+
+def _check(model: Decoder, prompts: Sequence[Sequence[int]], seeds: Sequence[int] | None) -> None:
+    for index, prompt in enumerate(prompts):
+        if not prompt:
+            raise GlassError(f"prompt {index} is empty", "Give at least one token, such as the end token.")
+        outside = next((token for token in prompt if not 0 <= token < model.vocab_size), None)
+        if outside is not None:
+            raise GlassError(
+                f"prompt {index} holds the token {outside}, outside the vocabulary",
+                f"Ids of this model go from 0 to {model.vocab_size - 1}.",
+            )
+    if seeds is not None and len(seeds) != len(prompts):
+        raise GlassError(f"{len(seeds)} seeds were given for {len(prompts)} prompts", "Give one seed for each prompt.")
+
+
+def _check_finite(logits: Tensor) -> None:
+    if not bool(torch.isfinite(logits).all()):
+        raise GlassError(
+            "the model's logits are not finite numbers",
+            "The weights are damaged: take an earlier checkpoint, or train again with a lower learning rate.",
+        )

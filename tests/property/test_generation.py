@@ -1,0 +1,260 @@
+"""What must hold while rows grow: cached = uncached also past the context, and a row never depends on its mates."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from itertools import product
+from typing import Any
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor
+
+from glassformer.config import ModelConfig, SampleConfig
+from glassformer.errors import GlassError
+from glassformer.generation.context import CachedReader, PlainReader, hop_length, reading, window_start
+from glassformer.generation.decoding import Step, candidates, generate
+from glassformer.model.families import Decoder
+from tests.property.models import POSITIONS, VOCAB, decoder, tiny, tokens
+
+HEADS = {"multi-head": 6, "grouped-query": 2, "multi-query": 1}
+GREEDY = SampleConfig(temperature=0, tokens=256)
+RAGGED = (3, 40, 17, 29)  # shorter than the context of 29, longer, and exactly it: all hop at different times
+
+
+def prompts(lengths: tuple[int, ...], seed: int = 0) -> list[list[int]]:
+    return [tokens(1, length, seed=seed + length)[0].tolist() for length in lengths]
+
+
+def small(**changes: Any) -> Decoder:
+    return decoder(tiny(layers=2, **changes))
+
+
+def grown(starts: list[list[int]], steps: list[Step]) -> list[list[int]]:
+    """The rows after all steps."""
+    rows = [list(row) for row in starts]
+    for step in steps:
+        for row, token in zip(step.rows, step.tokens, strict=True):
+            rows[row].append(token)
+    return rows
+
+
+def logits_by_row(steps: list[Step]) -> dict[int, list[Tensor]]:
+    result: dict[int, list[Tensor]] = defaultdict(list)
+    for step in steps:
+        for row, logits in zip(step.rows, step.logits, strict=True):
+            result[row].append(logits)
+    return result
+
+
+def whole_logits(model: Decoder, row: list[int], first: int) -> Tensor:
+    """Logits after row[:first], row[:first + 1], … by plain forward passes over what is seen: no cache, no padding."""
+    ends = range(first, len(row))
+    context = model.config.context
+    by_length: dict[int, list[int]] = defaultdict(list)
+    for end in ends:
+        by_length[end - window_start(end, context)].append(end)
+    result = torch.empty(len(ends), VOCAB)
+    for length, places in by_length.items():
+        seen = torch.tensor([row[end - length : end] for end in places])
+        result[[end - first for end in places]] = model(seen)[:, -1]
+    return result
+
+
+@pytest.mark.parametrize(
+    ("positions", "heads", "window", "lengths"), list(product(POSITIONS, HEADS, [None, 5], [(11,), RAGGED]))
+)
+def test_cached_equals_uncached_for_256_greedy_steps(
+    positions: str, heads: str, window: int | None, lengths: tuple[int, ...]
+) -> None:
+    """Every logit, and with it every token: the uncached argmax after each prefix is the token that came."""
+    model, starts = small(positions=positions, kv_heads=HEADS[heads], window=window), prompts(lengths)
+    steps = list(generate(model, starts, GREEDY))
+    assert len(steps) == 256
+    rows, cached = grown(starts, steps), logits_by_row(steps)
+    for index, (row, start) in enumerate(zip(rows, starts, strict=True)):
+        expected = whole_logits(model, row, len(start))
+        assert expected.std() > 0.5
+        assert (torch.stack(cached[index]) - expected).abs().max() <= 1e-5
+        assert row[len(start) :] == expected.argmax(dim=-1).tolist()
+
+
+@pytest.mark.parametrize("context", [1, 2, 3, 29])
+@pytest.mark.parametrize("positions", ["learned", "rotary"])
+def test_the_uncached_path_gives_the_same_rows(positions: str, context: int) -> None:
+    model, starts = small(positions=positions, context=context), prompts((1, 5, 2))
+    config = SampleConfig(temperature=1.0, tokens=80, seed=3)
+    cached, plain = (list(generate(model, starts, config, cached=cached)) for cached in (True, False))
+    assert grown(starts, cached) == grown(starts, plain)
+    assert len(set(grown(starts, cached)[0])) > 10
+
+
+@settings(max_examples=200, deadline=None)
+@given(length=st.integers(0, 5000), context=st.integers(1, 300))
+def test_the_window_is_the_longest_that_starts_at_a_hop(length: int, context: int) -> None:
+    start, hop = window_start(length, context), hop_length(context)
+    assert start % hop == 0
+    assert length - start <= context
+    assert start == 0 or length - (start - hop) > context
+
+
+@settings(max_examples=12, deadline=None)
+@given(
+    lengths=st.lists(st.integers(1, 45), min_size=1, max_size=5),
+    positions=st.sampled_from(POSITIONS),
+    drops=st.lists(st.tuples(st.integers(1, 60), st.integers(0, 4)), max_size=4),
+    room=st.sampled_from([0, 20, 1000]),
+)
+def test_a_reader_sees_each_row_as_if_alone_whoever_comes_and_goes(
+    lengths: list[int], positions: str, drops: list[tuple[int, int]], room: int
+) -> None:
+    """Rows of any length, rows that leave at any time, and too small a guess of the final length."""
+    model = small(positions=positions, window=7, kv_heads=2)
+    rows = prompts(tuple(lengths))
+    fresh = torch.Generator().manual_seed(5)
+    cached, plain = CachedReader(model, max(lengths) + room), PlainReader(model)
+    with reading(model):
+        for count in range(60):
+            assert (cached.read(rows) - plain.read(rows)).abs().max() <= 1e-5
+            for _, slot in (drop for drop in drops if drop[0] == count and drop[1] < len(rows) > 1):
+                rows[slot] = rows[-1]
+                rows.pop()
+                cached.drop(slot)
+            for row in rows:
+                row.append(int(torch.randint(0, VOCAB, (), generator=fresh)))
+
+
+class SharedHop(CachedReader):
+    """Wrong on purpose: when one row hops, its mates are cut to the same window."""
+
+    def read(self, rows: Any) -> Tensor:
+        start = max(window_start(len(row), self.model.config.context) for row in rows)
+        return super().read([row[min(start, len(row) - 1) :] for row in rows])
+
+
+class ForgetfulHop(CachedReader):
+    """Wrong on purpose: places go on where they were before the hop."""
+
+    def _read_again(self, cache: Any, slots: list[int], seen: Any) -> None:
+        super()._read_again(cache, slots, seen)
+        cache.real[slots, : cache.length] = True
+
+
+@pytest.mark.parametrize("wrong", [SharedHop, ForgetfulHop])
+def test_wrong_hops_are_seen(wrong: type[CachedReader]) -> None:
+    """The tests above can fail."""
+    model, rows = small(positions="rotary"), prompts((29, 20))
+    right, other = PlainReader(model), wrong(model, 40)
+    with reading(model):
+        assert (right.read(rows) - other.read(rows)).abs().max() <= 1e-5
+        for row in rows:
+            row.append(0)
+        assert (right.read(rows) - other.read(rows)).abs().max() > 1e-3
+
+
+SAMPLED = SampleConfig(temperature=1.0, top_k=20, top_p=0.95, repetition_penalty=1.1, tokens=50, seed=7)
+
+
+def test_a_row_depends_on_its_own_prompt_and_seed_alone() -> None:
+    """Alone, in any batch, at any place in it, with mates that end early or late: the same tokens."""
+    model = small(positions="rotary", kv_heads=2)
+    starts, seeds = prompts((8, 29, 1, 33, 8)), [11, 12, 13, 14, 15]
+    alone = [
+        grown([start], list(generate(model, [start], SAMPLED, end_id=4, seeds=[seed])))[0]
+        for start, seed in zip(starts, seeds, strict=True)
+    ]
+    assert len({len(row) - len(start) for row, start in zip(alone, starts, strict=True)}) > 1  # some end early
+    for order in ([0, 1, 2, 3, 4], [4, 2, 0, 3, 1], [3, 0]):
+        mixed = [starts[i] for i in order]
+        steps = list(generate(model, mixed, SAMPLED, end_id=4, seeds=[seeds[i] for i in order]))
+        assert grown(mixed, steps) == [alone[i] for i in order]
+
+
+def test_the_seed_decides_and_equal_rows_with_equal_seeds_are_equal() -> None:
+    model, start = small(), prompts((6,))[0]
+    first, second, third = grown([start] * 3, list(generate(model, [start] * 3, SAMPLED, seeds=[1, 2, 1])))
+    assert first == third
+    assert first != second
+    default = grown([start], list(generate(model, [start], SAMPLED)))[0]
+    assert default == grown([start], list(generate(model, [start], SAMPLED, seeds=[SAMPLED.seed])))[0]
+
+
+def test_the_global_random_state_is_neither_used_nor_changed() -> None:
+    model, start = small(), prompts((6,))
+    torch.manual_seed(1)
+    before = torch.get_rng_state()
+    first = grown(start, list(generate(model, start, SAMPLED)))
+    assert torch.equal(torch.get_rng_state(), before)
+    torch.manual_seed(2)
+    assert grown(start, list(generate(model, start, SAMPLED))) == first
+
+
+def test_the_model_keeps_its_mode_and_the_caller_its_gradients() -> None:
+    """Also between steps, when a stream is left unfinished, and part by part; dropout is off inside."""
+    model, start = small(dropout_attention=0.5, dropout_residual=0.5, dropout_embedding=0.5), prompts((6,))
+    quiet = grown(start, list(generate(model, start, SAMPLED)))
+    model.train()
+    model.stack.blocks[1].eval()
+    modes = [part.training for part in model.modules()]
+    assert grown(start, list(generate(model, start, SAMPLED))) == quiet
+    stream = generate(model, start, SAMPLED)
+    next(stream)
+    assert [part.training for part in model.modules()] == modes
+    assert not torch.is_inference_mode_enabled()
+    assert torch.is_grad_enabled()
+    stream.close()  # type: ignore[attr-defined]
+    model.embedding.tokens.weight.fill_(torch.nan)
+    with pytest.raises(GlassError, match="not finite"):
+        list(generate(model, start, SAMPLED))
+    assert [part.training for part in model.modules()] == modes
+
+
+def test_rows_end_by_end_token_stop_and_length() -> None:
+    model, starts = small(), prompts((5, 9, 13))
+    free = grown(starts, list(generate(model, starts, SAMPLED)))
+    generated = [row[len(start) :] for row, start in zip(free, starts, strict=True)]
+    end_id = generated[0][20]
+    first = [new.index(end_id) if end_id in new else None for new in generated]
+    seen: list[tuple[int, list[int]]] = []
+
+    def stop(row: int, new: list[int]) -> bool:
+        seen.append((row, new))
+        return row == 1 and len(new) == 3
+
+    steps = list(generate(model, starts, SAMPLED, end_id, stop))
+    rows = grown(starts, steps)
+    reasons = {row: reason for step in steps for row, reason in step.ended.items()}
+    assert first[0] is not None
+    assert rows[0] == starts[0] + generated[0][: first[0] + 1]
+    assert (reasons[0], reasons[1]) == ("end", "stop")
+    assert rows[1] == starts[1] + generated[1][:3]
+    assert reasons[2] == ("length" if first[2] is None else "end")
+    assert all(new == generated[row][: len(new)] for row, new in seen)  # the stop condition sees what was generated
+
+
+def test_candidates_are_the_models_probabilities() -> None:
+    model, start = small(), prompts((35,))[0]
+    best = candidates(model, start, VOCAB)
+    shares = model(torch.tensor([start[14:]]))[0, -1].double().softmax(dim=-1)
+    assert [id for id, _ in best] == shares.argsort(descending=True).tolist()
+    assert all(abs(shares[id].item() - share) < 1e-6 for id, share in best)
+
+
+@pytest.mark.parametrize(
+    ("starts", "seeds", "message"),
+    [([[1], []], None, "prompt 1 is empty"), ([[VOCAB]], None, "outside"), ([[1]], [1, 2], "2 seeds")],
+)
+def test_impossible_prompts_are_refused_at_once(starts: Any, seeds: Any, message: str) -> None:
+    with pytest.raises(GlassError, match=message):
+        generate(small(), starts, GREEDY, seeds=seeds)
+
+
+def test_no_prompts_no_steps() -> None:
+    assert list(generate(small(), [], GREEDY)) == []
+
+
+def test_a_bfloat16_model_generates() -> None:
+    model = decoder(ModelConfig(layers=1, heads=2, width=16, context=8)).to(torch.bfloat16)
+    assert len(list(generate(model, [[1, 2], [3]], SampleConfig(tokens=20)))) == 20
