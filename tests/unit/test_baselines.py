@@ -71,7 +71,7 @@ def test_the_ngram_model_is_a_distribution(tokens: list[int], context: list[int]
 
 
 def slow_kneser_ney(tokens: list[int], V: int, order: int) -> dict[int, dict[tuple[int, ...], float]]:
-    """The counts of each order, straight from the definition (Chen and Goodman 1999, section 3)."""
+    """The counts of each order, straight from the definition (Chen and Goodman 1999)."""
     counts: dict[int, dict[tuple[int, ...], float]] = {}
     for n in range(1, order + 1):
         if n == order:

@@ -1,6 +1,6 @@
 """A 5-gram model: interpolated modified Kneser-Ney smoothing, counted and applied with sorted arrays.
 
-Chen and Goodman 1999, "An empirical study of smoothing techniques for language modeling", section 3 (the formulas and
+Chen and Goodman 1999, "An empirical study of smoothing techniques for language modeling" (the formulas and
 the three discounts). The highest order uses counts; a lower order uses the number of distinct tokens seen before an
 n-gram; below the single tokens stands the uniform distribution, so no token ever has probability zero.
 
@@ -118,7 +118,7 @@ def _smoothed(keys: Integers, counts: Integers, contexts: int, vocab_size: int) 
 
 
 def _discounts(counts: Integers) -> Floats:
-    """What is taken from a count of 0, 1, 2 and 3 or more: Chen and Goodman 1999, equation 17.
+    """What is taken from a count of 0, 1, 2 and 3 or more: Chen and Goodman 1999 on modified Kneser-Ney.
 
     Their estimates need n-grams of every count from 1 to 4. Where the text has none, or they leave (0, count), a half
     is used: any discount in that range gives a distribution.

@@ -1,8 +1,8 @@
 """`recall`: key-value pairs, then every key again with its value (multi-query associative recall).
 
 "KaRzQa|RzQaKa": capital letters are keys, small letters values. The pairs after "|" are those before it in another
-order. A model that recalls pays for which key comes next, and nothing for its value (Arora et al. 2023, "Zoology",
-section 4: MQAR).
+order. A model that recalls pays for which key comes next, and nothing for its value (MQAR: Arora et al. 2023,
+"Zoology: Measuring and Improving Recall in Efficient Language Models").
 """
 
 from __future__ import annotations

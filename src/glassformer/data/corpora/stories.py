@@ -76,13 +76,13 @@ TROUBLE = ("But {trouble}.", "Then {trouble}.", "Soon {trouble}.", "Alas, {troub
 COMFORT = (
     '"{comfort}," {friend} told the {feeling} {animal}.',
     '{hero} felt {feeling}. "{comfort}," said {friend}.',
-    '"{comfort}," said {friend}, for {hero} felt {feeling}.',
+    '"{comfort}," said the {trade}, for {hero} felt {feeling}.',
 )
 FINDING = (
     "They found {tool:a} {spot} and {rescue}.",
     "{spot:first} lay {tool:a}, so they {rescue}.",
     "{hero} spotted {tool:a} {spot}, and they {rescue}.",
-    "Luckily {friend} saw {tool:a} {spot}, and they {rescue}.",
+    "Luckily the {trade} saw {tool:a} {spot}, and they {rescue}.",
 )
 GIFT = (
     "At the {place}, {giver:a} gave {hero} {colour:a} {thing}.",
