@@ -149,8 +149,8 @@ def _bpe(config: TokenizerConfig, sample: list[str]) -> Json:
     """Byte-level BPE (Sennrich et al. 2016 over bytes, as GPT-2); `Tokenizer.exact` rests on its 256 bytes."""
     if config.vocab_size < 257:
         raise _too_small(config, 257, f"256 bytes and {layout.END} come first")
-    parts = [layout.split(layout.WORD_PIECES), layout.split(_chunks()), layout.pre_tokenizer("bytes")]
-    trained = _bare(config, {"type": "BPE", "vocab": {}, "merges": []}, {"type": "Sequence", "pretokenizers": parts})
+    cut = _in_chunks(layout.split(layout.WORD_PIECES), layout.pre_tokenizer("bytes"))
+    trained = _bare(config, {"type": "BPE", "vocab": {}, "merges": []}, cut)
     trainer = trainers.BpeTrainer(
         vocab_size=config.vocab_size - 1,
         initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
@@ -161,9 +161,10 @@ def _bpe(config: TokenizerConfig, sample: list[str]) -> Json:
     return _model_of(trained)
 
 
-def _chunks() -> str:
-    """Cuts runs such as a line of dashes, which would burden the trainer and teach it nothing."""
-    return rf"[\s\S]{{1,{layout.LONGEST_WORD}}}"
+def _in_chunks(words: Json | None, *then: Json | None) -> Json:
+    """While training, words are cut at 64 characters: a line of dashes would burden the trainer and teach nothing."""
+    chunks = layout.split(rf"[\s\S]{{1,{layout.LONGEST_WORD}}}")
+    return {"type": "Sequence", "pretokenizers": [words, chunks, *then]}
 
 
 def _model_of(trained: tokenizers.Tokenizer) -> Json:
@@ -179,7 +180,7 @@ def _wordpiece(config: TokenizerConfig, sample: list[str]) -> Json:
     """
     empty = {"type": "WordPiece", "vocab": {}, "unk_token": layout.UNKNOWN, "continuing_subword_prefix": "##"}
     model = {**empty, "max_input_chars_per_word": 100}
-    trained = _bare(config, model)
+    trained = _bare(config, model, _in_chunks(layout.pre_tokenizer("wordpiece")))
     letters, inside = _wordpiece_letters(trained, sample)
     if not letters:
         raise GlassError("the text holds no words to train a tokenizer on", "Give a source that holds some text.")
