@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -46,11 +46,19 @@ def validation_loss(
     rows: Sequence[np.ndarray],
     device: torch.device,
     dtype: torch.dtype = torch.float32,
+    skip: int = 0,
     tokens_at_once: int = 16_384,
 ) -> LossEstimate:
     """The mean loss over rows of T+1 ids; the same number whatever their grouping, to rounding.
 
     The model's mode is put back afterwards and no random number is drawn. Memory does not grow with the rows.
+
+    Args:
+        model: maps ids (B, T) to logits (B, T, V).
+        rows: ids; each but the first of a row is predicted from those before it.
+        device, dtype: where the model is, and the precision of its products.
+        skip: the first so many targets of every row but the first are not counted.
+        tokens_at_once: most ids per forward pass.
     """
     was_training = model.training
     model.eval()
@@ -59,6 +67,7 @@ def validation_loss(
         with torch.inference_mode(), autocast(device, dtype):
             for group in _groups(rows, tokens_at_once):
                 batch = Batch.from_rows(group).to(device)
+                batch.loss_mask[0 if sums else 1 :, :skip] = False
                 losses = token_losses(next_token_logits(model, batch), batch)  # (B, T)
                 sums.append(losses.double().sum(dim=1).cpu())
                 counts.append(batch.loss_mask.sum(dim=1).cpu())
@@ -67,17 +76,41 @@ def validation_loss(
     return _estimate(torch.cat(sums).numpy(), torch.cat(counts).numpy())
 
 
-def _groups(rows: Sequence[np.ndarray], tokens_at_once: int) -> list[list[np.ndarray]]:
+def sliding_loss(
+    model: nn.Module, tokens: np.ndarray, context: int, device: torch.device, dtype: torch.dtype = torch.float32
+) -> LossEstimate:
+    """The mean loss when windows overlap by half, so that every token but the first few sees half a context or more."""
+    stride = max(1, context // 2)
+    return validation_loss(model, _Overlapping(tokens, context, stride), device, dtype, skip=context - stride)
+
+
+class _Overlapping(Sequence[np.ndarray]):
+    """Rows of `context` + 1 ids, each beginning `stride` after the one before."""
+
+    def __init__(self, tokens: np.ndarray, context: int, stride: int) -> None:
+        self.tokens, self.context, self.stride = tokens, context, stride
+
+    def __len__(self) -> int:
+        return 1 + max(0, -(-(len(self.tokens) - 1 - self.context) // self.stride))
+
+    def __getitem__(self, index: int) -> np.ndarray:  # type: ignore[override]
+        if not 0 <= index < len(self):
+            raise IndexError(index)
+        return self.tokens[index * self.stride : index * self.stride + self.context + 1]
+
+
+def _groups(rows: Sequence[np.ndarray], tokens_at_once: int) -> Iterator[list[np.ndarray]]:
     """Rows in order, in groups of at most so many tokens, padding included."""
-    groups: list[list[np.ndarray]] = []
+    group: list[np.ndarray] = []
     width = 0
     for row in rows:
+        if group and max(width, len(row)) * (len(group) + 1) > tokens_at_once:
+            yield group
+            group, width = [], 0
+        group.append(row)
         width = max(width, len(row))
-        if not groups or width * (len(groups[-1]) + 1) > tokens_at_once:
-            groups.append([])
-            width = len(row)
-        groups[-1].append(row)
-    return groups
+    if group:
+        yield group
 
 
 def _estimate(sums: np.ndarray, counts: np.ndarray) -> LossEstimate:
