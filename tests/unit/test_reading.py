@@ -136,6 +136,18 @@ REFUSED: dict[str, tuple[bytes, dict[str, object], str, str]] = {
         "byte 0xE9 at offset 60",
         "data.encoding",
     ),
+    "mixed.txt": (
+        "cafe 語\n".encode() + FRENCH.encode("cp1252") * 20,
+        {},
+        "byte 0xE0 at offset 10 is not UTF-8",
+        "data.encoding",
+    ),
+    "mixed-late.txt": (
+        FRENCH.encode("cp1252") * 20 + "un café\n".encode(),
+        {},
+        "byte 0xE0 at offset 1 is not UTF-8",
+        "data.encoding",
+    ),
     "cut.txt": ("naïve é".encode()[:-1], {}, "byte 0xC3 at offset 7", "data.encoding"),
     "insisted.txt": (FRENCH.encode("cp1252"), {"encoding": "utf-8"}, "byte 0xE0 at offset 1", "Correct that byte"),
     "undefined.txt": (b"abc\x81", {"encoding": "windows-1252"}, "byte 0x81 at offset 3", "Correct that byte"),

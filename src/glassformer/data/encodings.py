@@ -220,6 +220,7 @@ HIGH_LETTERS = re.compile(rb"[\xc0-\xd6\xd8-\xf6\xf8-\xff]")
 SIGN = rb"\x80\x82-\x84\x86-\x89\x8b\x93-\x95\x98\x9b\xa1-\xa9\xab\xac\xaf-\xb3\xb5\xb6\xb8\xb9\xbb-\xbf\xd7\xf7"
 SIGN_IN_WORD = re.compile(rb"[" + LETTER + rb"][" + SIGN + rb"](?=[" + LETTER + rb"\x80-\xbf])")
 CAPITAL_IN_WORD = re.compile(rb"[a-z\xdf-\xf6\xf8-\xff][\x8a\x8c\x8e\x9f\xc0-\xd6\xd8-\xde]")
+UTF8_CHARACTER = re.compile(rb"[\xc2\xc3][\x80-\xbf]|\xe2\x80[\x80-\xbf]")  # the usual ones of western texts
 HIGH_RUN = re.compile(rb"[\xc0-\xff]{3,}")
 TURKISH_OR_ICELANDIC = re.compile(rb"[\xd0\xdd\xde\xf0\xfd\xfe]")  # Icelandic here, Turkish in Windows-1254
 NEVER_TURKISH = re.compile(rb"[\xc1\xc6\xcd\xe1\xe6\xed]")  # a and i with acute accent, ae
@@ -232,7 +233,7 @@ def _is_western(blocks: Blocks, offset: int) -> bool:
         # Well-formed UTF-8 before the first bad byte: a damaged UTF-8 file, not Windows-1252.
         if start < offset and HIGH.search(block[: offset - start]):
             return False
-        if UNDEFINED.search(block):
+        if UNDEFINED.search(block) or UTF8_CHARACTER.search(block):
             return False
         high += len(HIGH.findall(block))
         letters += len(LETTERS.findall(block))
