@@ -201,12 +201,13 @@ def _make(
     finally:
         for writer in writers.values():
             writer.abandon()
-    notes = [*source.notes, *_survey_notes(found), *_split_notes(found, split, writers), *_token_notes(encoder)]
+    notes = [*source.notes, *survey_notes(found), *_split_notes(found, split, writers), *_token_notes(encoder)]
     facts = {"version": VERSION, "text_hash": source.digest, "tokenizer": tokenizer.digest, "notes": notes}
     write_text(folder / "prepared.json", json.dumps(facts, indent=1, ensure_ascii=False) + "\n")
 
 
-def _survey_notes(found: Survey) -> list[str]:
+def survey_notes(found: Survey) -> list[str]:
+    """In words: how many documents there are, and what was left out."""
     notes = [f"{found.documents:,} documents, {found.characters:,} characters"]
     notes += [f"left out {count:,} {reason}" for reason, count in sorted(found.left_out.items())]
     return notes

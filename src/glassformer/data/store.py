@@ -167,11 +167,12 @@ class StoreWriter:
             if last:
                 flat.append(self.tokenizer.end_id)
                 ends.append(self.tokens + len(flat))
+        coded_ids = np.fromiter(flat, dtype=self.dtype, count=len(flat))
         if self.tokenizer.unknown_id is not None:
-            self.unknown += flat.count(self.tokenizer.unknown_id)
+            self.unknown += int(np.count_nonzero(coded_ids == self.tokenizer.unknown_id))
         self.tokens += len(flat)
         self.documents += len(ends)
-        self._write(".ds", np.array(flat, dtype=self.dtype).tobytes())
+        self._write(".ds", coded_ids.tobytes())
         self._write(".index", np.array(ends, dtype="<u8").tobytes())
 
     def _write(self, which: str, data: bytes) -> None:
