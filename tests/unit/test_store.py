@@ -358,3 +358,14 @@ def test_look_counts_and_keeps_nothing(source: Path, tmp_path: Path) -> None:
     assert seen.beginnings == TEXT.split("\r\n")[:3]
     assert seen.notes[-1] == "validation: the last documents"
     assert not (tmp_path / "cache").exists()
+
+
+@pytest.mark.parametrize("content", [TEXT.replace("fox", "fax", 1).encode(), b"\xff", b"shorter"])
+def test_source_that_changes_meanwhile_is_not_kept(content: bytes, source: Path, tmp_path: Path) -> None:
+    def meddle(message: str) -> None:
+        if message.startswith("training the tokenizer"):
+            source.write_bytes(content)
+
+    with pytest.raises(GlassError, match="changed while it was read"):
+        prepare(DataConfig(source=str(source)), CHARACTERS, tmp_path / "cache", meddle)
+    assert list((tmp_path / "cache").iterdir()) == []

@@ -56,13 +56,25 @@ class SourceFile:
                 raise GlassError(f"{self.name} is a damaged gzip file: {error}", "Pack or download it again.") from None
 
     def text(self) -> Iterator[str]:
-        """The decoded text in pieces of about a million characters."""
+        """The decoded text in pieces of about a million characters.
+
+        Raises:
+            GlassError: at the end, where the file is no longer the one that was scanned.
+        """
+        digest = hashlib.sha256()
+
+        def hashed() -> Iterator[bytes]:
+            for block in self.blocks():
+                digest.update(block)
+                yield block
+
+        changed = GlassError(f"{self.name} changed while it was read", "Run the same command again.")
         try:
-            yield from decode(self.blocks(), self.scan.encoding)
-        except UndecodableError as error:
-            raise GlassError(
-                f"{self.name} changed while it was read (at byte offset {error.offset})", "Run the same command again."
-            ) from None
+            yield from decode(hashed(), self.scan.encoding)
+        except UndecodableError:
+            raise changed from None
+        if digest.hexdigest() != self.scan.digest:
+            raise changed
 
     def rows(self, left_out: Counter[str]) -> Iterator[str]:
         """A table's text, row by row."""
