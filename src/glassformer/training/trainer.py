@@ -128,9 +128,12 @@ class Trainer:
         factor = rate_factor(train, state.step, self._share() or 0.0, state.plateau.factor)
         set_rate(self.optimizers, factor)
         loss, targets = self._accumulate(rows)
-        norm = torch.nn.utils.clip_grad_norm_(self.model.parameters(), train.clip or math.inf)
+        gradients = [p.grad for p in self.model.parameters() if p.grad is not None]
+        norm = torch.nn.utils.get_total_norm(gradients)
         if not (math.isfinite(loss) and bool(torch.isfinite(norm))):
             self._stop_before_harm(rows, loss)
+        if train.clip is not None:
+            torch.nn.utils.clip_grads_with_norm_(self.model.parameters(), train.clip, norm)
         for optimizer in self.optimizers:
             optimizer.step()
         synchronize(self.device)
@@ -162,11 +165,11 @@ class Trainer:
 
     def _stop_before_harm(self, rows: list[np.ndarray], loss: float) -> None:
         """A loss or gradient is not finite: nothing is stepped, and the first bad tensor is named."""
-        step = self.state.step + 1
+        step, kept = self.state.step + 1, self.run.whole_checkpoints()[-1].name
         culprit = first_bad_tensor(self.model, Batch.from_rows(rows).to(self.device))
         raise GlassError(
             f"step {step} was not taken: the loss is {loss}, and the first bad tensor is {culprit}",
-            f"The weights of step {self.run.checkpoint('last').name[5:].lstrip('0') or 0} are kept. Lower "
+            f"Checkpoint {kept} is intact. Lower "
             "train.learning_rate, lengthen train.warmup or set train.clip = 1, and start again.",
         )
 

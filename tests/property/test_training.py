@@ -1,0 +1,222 @@
+"""Training: accumulated = whole, resumed = uninterrupted, watched = unwatched, and it stops before it does harm."""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from glassformer.config import TrainConfig
+from glassformer.errors import GlassError
+from glassformer.training.checkpoint import save_checkpoint
+from glassformer.training.trainer import Trainer
+from tests.property.trainers import last_weights, resumed, same, small_trainer, weights
+
+
+def gradients(trainer: Trainer) -> dict[str, torch.Tensor]:
+    return {name: p.grad.clone() for name, p in trainer.model.named_parameters() if p.grad is not None}
+
+
+@pytest.mark.parametrize("micro", [1, 2, 3])
+def test_gradients_do_not_depend_on_how_ragged_rows_are_grouped(tmp_path: Path, micro: int) -> None:
+    options: dict[str, Any] = {"data__windows": "documents", "model__dropout_residual": 0.0, "train__batch": 7}
+    whole = small_trainer(tmp_path, "whole", **options)
+    parts = small_trainer(tmp_path, "parts", train__micro_batch=micro, **options)
+    for trainer in (whole, parts):
+        trainer.model.train()
+    data = whole.data
+    rows = [
+        data.train.tokens[start : start + length + 1]
+        for start, length in zip(range(0, 70, 10), range(2, 9), strict=True)
+    ]
+    loss, targets = whole._accumulate(rows)
+    assert targets == sum(range(2, 9))
+    loss_in_parts, _ = parts._accumulate(rows)
+    assert loss_in_parts == pytest.approx(loss, abs=1e-6)
+    ours = gradients(parts)
+    for name, gradient in gradients(whole).items():
+        torch.testing.assert_close(ours[name], gradient, atol=1e-6, rtol=0)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {},
+        {"train__optimizer": "muon", "train__schedule": "wsd"},
+        {"train__schedule": "plateau", "train__plateau_patience": 0, "train__warmup": 0},
+        {"data__windows": "documents", "train__micro_batch": 2, "model__dropout_attention": 0.2},
+    ],
+)
+@pytest.mark.parametrize("stop", [1, 7, 11])
+def test_a_resumed_run_is_the_uninterrupted_one_bit_for_bit(tmp_path: Path, changes: dict[str, Any], stop: int) -> None:
+    straight = small_trainer(tmp_path, "straight", **changes)
+    straight.train()
+    broken = small_trainer(tmp_path, "broken", **changes)
+    take_step = broken._step
+
+    def killed_after_some_steps() -> dict[str, Any]:
+        if broken.state.step == stop:
+            raise KeyboardInterrupt
+        return take_step()
+
+    broken._step = killed_after_some_steps  # type: ignore[method-assign]
+    with pytest.raises(KeyboardInterrupt):
+        broken.train()
+    again = resumed(tmp_path, "broken")
+    assert again.state.step <= stop
+    again.train()
+    assert same(last_weights(straight), last_weights(again))
+    without_clock = [
+        [{k: v for k, v in json.loads(line).items() if k != "train_seconds"} for line in text.splitlines()]
+        for text in (t.run.metrics_file.read_text(encoding="utf-8") for t in (straight, again))
+    ]
+    assert without_clock[0] == without_clock[1]
+
+
+def test_looking_does_not_change_training(tmp_path: Path) -> None:
+    quiet = small_trainer(tmp_path, "quiet", train__evaluate_every=24, train__log_every=24, train__save_every=24)
+    busy = small_trainer(tmp_path, "busy", train__evaluate_every=1, train__log_every=1, train__save_every=1)
+    seeded = small_trainer(tmp_path, "seeded", sample__temperature=1.5, sample__seed=9, train__evaluate_every=2)
+    for trainer in (quiet, busy, seeded):
+        trainer.train()
+    assert same(last_weights(quiet), last_weights(busy))
+    assert same(last_weights(quiet), last_weights(seeded))
+
+
+def test_the_seed_is_all_that_makes_two_runs_differ(tmp_path: Path) -> None:
+    first, second = small_trainer(tmp_path, "a"), small_trainer(tmp_path, "b")
+    other = small_trainer(tmp_path, "c", train__seed=1)
+    for trainer in (first, second, other):
+        torch.rand(1)  # someone else draws random numbers meanwhile
+        trainer.train()
+    assert same(last_weights(first), last_weights(second))
+    assert not same(last_weights(first), last_weights(other))
+
+
+@pytest.mark.parametrize("fault", ["weight", "output", "gradient"])
+def test_a_non_finite_loss_stops_before_the_step_and_names_the_tensor(tmp_path: Path, fault: str) -> None:
+    trainer = small_trainer(tmp_path)
+    save_checkpoint(trainer.run, trainer.model, trainer.optimizers, trainer.state)
+    trainer._step()
+    block = trainer.model.stack.blocks[1]
+    if fault == "weight":
+        with torch.no_grad():
+            block.feedforward.up.weight[3, 5] = math.inf
+        culprit = "the weight stack.blocks.1.feedforward.up.weight"
+    elif fault == "output":
+        block.attention.value.register_forward_hook(lambda module, inputs, output: output * math.inf)
+        culprit = "the output of stack.blocks.1.attention.value"
+    else:
+        block.feedforward.up.weight.register_hook(lambda gradient: gradient * math.nan)
+        culprit = "the gradient of stack.blocks.1.feedforward.up.weight"
+    before = weights(trainer)
+    with pytest.raises(GlassError) as caught:
+        trainer._step()
+    assert "step 2 was not taken" in caught.value.problem
+    assert culprit in caught.value.problem
+    assert "step-000000 is intact" in caught.value.remedy
+    assert trainer.state.step == 1
+    after = weights(trainer)
+    assert all(torch.equal(before[name].nan_to_num(), after[name].nan_to_num()) for name in before)
+
+
+def test_reasons_to_stop(tmp_path: Path) -> None:
+    outcome = small_trainer(tmp_path, "loss", train__until_loss=3.4, train__steps=500, train__evaluate_every=5).train()
+    assert outcome is not None
+    assert "reached 3.4" in outcome.reason
+    assert outcome.validation.loss <= 3.4 + 1e-6
+    still = small_trainer(
+        tmp_path, "patience", train__patience=2, train__steps=500, train__learning_rate=1e-12, train__weight_decay=0.0
+    ).train()
+    assert still is not None
+    assert "2 evaluations brought no improvement" in still.reason
+    timed = small_trainer(tmp_path, "minutes", train__minutes=0.01, train__steps=None).train()
+    assert timed is not None
+    assert "0.01 minutes are over" in timed.reason
+    asked = small_trainer(tmp_path, "asked")
+    asked.stop_requested = True
+    assert asked.train() is None
+    assert resumed(tmp_path, "asked").state.step == asked.state.step
+
+
+def test_best_is_kept_measured_and_named(tmp_path: Path) -> None:
+    trainer = small_trainer(tmp_path, train__steps=60, train__learning_rate=0.05, train__schedule="constant")
+    outcome = trainer.train()
+    assert outcome is not None
+    best_step, best = min(trainer.state.evaluations, key=lambda pair: pair[1])
+    assert outcome.step == best_step
+    assert outcome.validation.loss == pytest.approx(best, abs=1e-6)
+    assert outcome.validation.tokens == len(trainer.data.validation.tokens) - 1
+    assert trainer.run.checkpoint("best").name == f"step-{best_step:06d}"
+    assert trainer.run.checkpoint("last").name == "step-000060"
+    assert {path.name for path in trainer.run.checkpoints.iterdir()} == {f"step-{best_step:06d}", "step-000060"}
+    assert (trainer.run.folder / "loss.svg").read_text(encoding="utf-8").startswith("<svg")
+    assert "--- step 60" in trainer.run.samples_file.read_text(encoding="utf-8")
+
+
+MATTERS: dict[str, Any] = {
+    "seed": 5, "batch": 4, "micro_batch": 2, "optimizer": "muon", "learning_rate": 2e-3, "muon_learning_rate": 0.1,
+    "muon_momentum": 0.5, "beta1": 0.5, "beta2": 0.5, "epsilon": 1e-2, "weight_decay": 0.5, "clip": 0.01,
+    "schedule": "constant", "warmup": 9, "final_rate": 0.5, "decay_share": 0.9, "plateau_factor": 0.9,
+    "plateau_patience": 0, "precision": "bf16", "steps": 25,
+}  # fmt: skip
+NEEDS: dict[str, dict[str, Any]] = {
+    "muon_learning_rate": {"train__optimizer": "muon"}, "muon_momentum": {"train__optimizer": "muon"},
+    "decay_share": {"train__schedule": "wsd"},
+    "plateau_factor": {"train__schedule": "plateau", "train__plateau_patience": 0, "train__learning_rate": 0.3,
+                       "train__evaluate_every": 1},
+    "plateau_patience": {"train__schedule": "plateau", "train__learning_rate": 0.3, "train__evaluate_every": 1,
+                         "train__plateau_patience": 3},
+    "micro_batch": {"model__dropout_residual": 0.2},
+}  # fmt: skip
+SEEN_ELSEWHERE = {
+    "device", "threads", "minutes", "until_loss", "patience", "evaluate_every", "evaluate_tokens", "save_every", "log_every"
+}  # fmt: skip
+
+
+def test_every_training_setting_is_tried() -> None:
+    assert set(MATTERS) | SEEN_ELSEWHERE == set(TrainConfig.model_fields)
+
+
+@pytest.mark.parametrize("name", MATTERS)
+def test_a_training_setting_changes_the_weights(tmp_path: Path, name: str) -> None:
+    needs = NEEDS.get(name, {})
+    plain = small_trainer(tmp_path, "plain", **needs)
+    changed = small_trainer(tmp_path, "changed", **{**needs, f"train__{name}": MATTERS[name]})
+    for trainer in (plain, changed):
+        trainer.train()
+    assert not same(last_weights(plain), last_weights(changed))
+
+
+def test_cadence_settings_change_what_is_written(tmp_path: Path) -> None:
+    trainer = small_trainer(tmp_path, train__log_every=5, train__evaluate_every=7, train__evaluate_tokens=30)
+    trainer.train()
+    lines = [json.loads(line) for line in trainer.run.metrics_file.read_text(encoding="utf-8").splitlines()]
+    assert [line["step"] for line in lines] == [5, 7, 10, 14, 15, 20, 21, 24]
+    assert [line["step"] for line in lines if "validation_loss" in line] == [7, 14, 21, 24]
+    whole = small_trainer(tmp_path, "whole", train__evaluate_every=7, train__evaluate_tokens=None)
+    whole.train()
+    assert whole.state.evaluations != trainer.state.evaluations
+
+
+def test_random_tokens_cannot_be_learnt(tmp_path: Path) -> None:
+    """A model that beats ln V on uniform tokens has seen its answers."""
+    from glassformer.cli.train import chosen_settings
+    from glassformer.training.reporting import Silent
+    from glassformer.training.setup import new_training
+
+    changes = {
+        "train.steps": "300", "train.batch": "16", "model.context": "32", "model.layers": "2", "model.width": "32",
+        "model.heads": "2", "train.log_every": "1", "train.evaluate_every": "300", "train.threads": "1",
+        "train.learning_rate": "3e-3",
+    }  # fmt: skip
+    trainer = new_training(chosen_settings("random", None, None, changes), tmp_path / "run", Silent())
+    trainer.train()
+    floor = 0.98 * math.log(trainer.data.tokenizer.vocab_size)
+    losses = [json.loads(line)["loss"] for line in trainer.run.metrics_file.read_text(encoding="utf-8").splitlines()]
+    assert len(losses) == 300
+    assert min(losses) >= floor
