@@ -6,15 +6,15 @@ changes. Nothing here imports torch.
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any, Literal, Self, TypeVar, get_args
+from typing import Annotated, Any, Literal, Self, get_args
 
 import tomli_w
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import Field, model_validator
 
 from glassformer.errors import GlassError, nearest
+from glassformer.settings import UNSET, Settings, impossible, parse_value, read_toml, validated
 
 Positions = Literal["learned", "sinusoidal", "rotary", "alibi", "relative", "none"]
 Norm = Literal["layernorm", "rmsnorm", "none"]
@@ -24,31 +24,6 @@ TokenizerKind = Literal["characters", "graphemes", "bytes", "words", "bpe", "wor
 TOKENIZER_KINDS: tuple[str, ...] = get_args(TokenizerKind)
 Probability = Annotated[float, Field(ge=0, lt=1)]
 Count = Annotated[int, Field(ge=1)]
-
-
-S = TypeVar("S", bound="Settings")
-
-
-UNSET = "unset"
-
-
-class Settings(BaseModel):
-    """What all sections share: frozen, no unknown keys, no silent conversion of text to numbers."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=False, allow_inf_nan=False)
-
-    @model_validator(mode="before")
-    @classmethod
-    def _read_unset(cls, values: Any) -> Any:
-        """TOML has no null: the word `unset` stands for "no value" in the fields that allow none."""
-        if not isinstance(values, Mapping):
-            return values
-        optional = {name for name, field in cls.model_fields.items() if type(None) in get_args(field.annotation)}
-        return {key: None if key in optional and value == UNSET else value for key, value in values.items()}
-
-    def replace(self, **changes: Any) -> Self:
-        """A copy with `changes`, validated again."""
-        return _validated(type(self), {**self.model_dump(), **changes}, where="")
 
 
 class ModelConfig(Settings):
@@ -113,28 +88,28 @@ class ModelConfig(Settings):
     def _possible(self) -> Self:
         if self.head_width is None and self.width % self.heads:
             near = _nearest_divisor(self.width, self.heads)
-            raise _impossible(
+            raise impossible(
                 f"heads = {self.heads} does not divide width = {self.width}",
                 f"Set heads to {near}, or give head_width.",
             )
         if self.heads % self.G:
             near = _nearest_divisor(self.heads, self.G)
-            raise _impossible(f"kv_heads = {self.G} does not divide heads = {self.heads}", f"Set kv_heads to {near}.")
+            raise impossible(f"kv_heads = {self.G} does not divide heads = {self.heads}", f"Set kv_heads to {near}.")
         if self.positions == "rotary" and self.K % 2:
-            raise _impossible(f"rotary positions with an odd head width {self.K}", "Make head_width even.")
+            raise impossible(f"rotary positions with an odd head width {self.K}", "Make head_width even.")
         if self.positions == "sinusoidal" and self.width % 2:
-            raise _impossible(f"sinusoidal positions with an odd width {self.width}", "Make width even.")
+            raise impossible(f"sinusoidal positions with an odd width {self.width}", "Make width even.")
         if self.window is not None and self.window > self.context:
-            raise _impossible(
+            raise impossible(
                 f"window = {self.window} is longer than context = {self.context}",
                 "Lower window, or leave it unset.",
             )
         if self.norm_bias and self.norm != "layernorm":
-            raise _impossible(f"norm_bias with norm = {self.norm}", "Only layernorm has a bias: set norm_bias = false.")
+            raise impossible(f"norm_bias with norm = {self.norm}", "Only layernorm has a bias: set norm_bias = false.")
         if self.norm == "none" and self.norm_order == "post":
-            raise _impossible("norm_order = post with norm = none", "Set norm_order = pre, or choose a norm.")
+            raise impossible("norm_order = post with norm = none", "Set norm_order = pre, or choose a norm.")
         if self.relative_max_distance <= self.relative_buckets // 2:
-            raise _impossible(
+            raise impossible(
                 f"relative_max_distance = {self.relative_max_distance} with {self.relative_buckets} buckets",
                 "Make relative_max_distance more than half of relative_buckets.",
             )
@@ -227,16 +202,16 @@ class TrainConfig(Settings):
     @model_validator(mode="after")
     def _possible(self) -> Self:
         if self.steps is None and self.minutes is None and self.until_loss is None and self.patience is None:
-            raise _impossible("nothing ends this run", "Give steps, minutes, until_loss or patience.")
+            raise impossible("nothing ends this run", "Give steps, minutes, until_loss or patience.")
         if self.steps is None and self.minutes is None and self.schedule in ("linear", "cosine", "wsd"):
-            raise _impossible(f"schedule = {self.schedule} needs to know how long the run is", "Give steps or minutes.")
+            raise impossible(f"schedule = {self.schedule} needs to know how long the run is", "Give steps or minutes.")
         if self.micro_batch is not None and self.micro_batch > self.batch:
-            raise _impossible(
+            raise impossible(
                 f"micro_batch = {self.micro_batch} is more than batch = {self.batch}",
                 "Lower micro_batch or leave it out.",
             )
         if self.schedule == "noam" and self.warmup == 0:
-            raise _impossible("schedule = noam with warmup = 0", "Give at least one step of warm-up.")
+            raise impossible("schedule = noam with warmup = 0", "Give at least one step of warm-up.")
         return self
 
 
@@ -265,7 +240,7 @@ class Config(Settings):
     @classmethod
     def from_dict(cls, values: Mapping[str, Any], where: str = "the settings") -> Config:
         """Validate nested `values`; unknown keys and bad values raise a `GlassError` that names `where`."""
-        return _validated(cls, values, where)
+        return validated(cls, values, where)
 
     @classmethod
     def read(cls, path: Path) -> Config:
@@ -288,56 +263,9 @@ class Config(Settings):
                 raise GlassError(f"there is no section {section!r} in the setting {key!r}", nearest(section, values))
             if field not in values[section]:
                 raise GlassError(f"there is no setting {key!r}", nearest(field, values[section]))
-            values[section][field] = _parsed(text)
-        return _validated(Config, values, "the settings given")
-
-
-def read_toml(path: Path) -> dict[str, Any]:
-    """The table in a TOML file, or a `GlassError` with the line that is wrong."""
-    try:
-        return tomllib.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        raise GlassError(f"{path} does not exist", "Give the path of a TOML file.") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise GlassError(f"{path} is not valid TOML: {error}", "Correct that line.") from None
-
-
-def _parsed(text: str) -> Any:
-    """`--set` values: TOML where it parses (numbers, true, lists), plain text otherwise."""
-    try:
-        return tomllib.loads(f"value = {text}")["value"]
-    except tomllib.TOMLDecodeError:
-        return text
-
-
-def _impossible(problem: str, remedy: str) -> ValueError:
-    return ValueError(f"{problem}\n{remedy}")
+            values[section][field] = parse_value(text)
+        return validated(Config, values, "the settings given")
 
 
 def _nearest_divisor(number: int, wanted: int) -> int:
     return min((d for d in range(1, number + 1) if number % d == 0), key=lambda d: abs(d - wanted))
-
-
-def _validated(kind: type[S], values: Mapping[str, Any], where: str) -> S:
-    try:
-        return kind.model_validate(values)
-    except ValidationError as error:
-        raise _as_glass_error(kind, error, where) from None
-
-
-def _as_glass_error(kind: type[Settings], error: ValidationError, where: str) -> GlassError:
-    first = error.errors()[0]
-    path = [str(part) for part in first["loc"]]
-    name, place = ".".join(path), f" in {where}" if where else ""
-    if first["type"] == "extra_forbidden":
-        owner: Any = kind
-        for part in path[:-1]:
-            owner = owner.model_fields[part].annotation
-        return GlassError(f"unknown setting {name!r}{place}", nearest(path[-1], owner.model_fields))
-    if first["type"] == "value_error":
-        problem, _, remedy = str(first["ctx"]["error"]).partition("\n")
-        return GlassError(f"{problem}{place}", remedy or "See the documentation of this setting.")
-    if first["type"] == "literal_error":
-        allowed = str(first["ctx"]["expected"]).replace("'", "").replace(" or ", ", ").split(", ")
-        return GlassError(f"{name} = {first['input']!r}{place} is not allowed", nearest(str(first["input"]), allowed))
-    return GlassError(f"{name} = {first['input']!r}{place} is not allowed", f"{first['msg']}.")

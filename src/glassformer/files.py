@@ -48,7 +48,7 @@ def write_text(path: Path, text: str) -> None:
                 file.write(text)
                 file.flush()
                 os.fsync(file.fileno())
-            os.replace(partial, path)
+            partial.replace(path)
         except OSError:
             partial.unlink(missing_ok=True)
             raise
@@ -75,10 +75,10 @@ def write_folder(final: Path, fill: Callable[[Path], None]) -> None:
             sync(partial)
             if final.exists():
                 shutil.rmtree(old, ignore_errors=True)
-                os.replace(final, old)
-            os.replace(partial, final)
+                final.replace(old)
+            partial.replace(final)
             sync(final.parent)
-        except OSError:
+        except BaseException:
             shutil.rmtree(partial, ignore_errors=True)
             raise
         shutil.rmtree(old, ignore_errors=True)

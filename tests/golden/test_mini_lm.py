@@ -8,13 +8,14 @@ from torch import nn
 from torch.nn.functional import cross_entropy
 
 from glassformer.config import ModelConfig
-from glassformer.model.families import Decoder, Encoder, build_model
+from glassformer.model.build import build_model
+from glassformer.model.families import Decoder, Encoder
 
 VOCAB, WIDTH, HEADS, LAYERS, HIDDEN = 50, 16, 2, 2, 64
 
 
 def mini_lm(tied: bool, causal: bool) -> tuple[Decoder | Encoder, torch.Tensor, torch.Tensor]:
-    """Seed 42: inputs, targets, then modules made in the order embedding, (attention, linears, norms) per layer, output."""
+    """Seed 42: inputs, targets, then modules in the order embedding, (attention, linears, norms) per layer, output."""
     torch.manual_seed(42)
     inputs, targets = torch.randint(0, VOCAB, (4, 10)), torch.randint(0, VOCAB, (4, 10))
     embedding = nn.Embedding(VOCAB, WIDTH)

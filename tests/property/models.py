@@ -7,7 +7,8 @@ from typing import Any, get_args
 import torch
 
 from glassformer.config import ModelConfig, Positions
-from glassformer.model.families import Decoder, build_model
+from glassformer.model.build import build_model
+from glassformer.model.families import Decoder
 
 VOCAB = 31
 POSITIONS: tuple[str, ...] = get_args(Positions)

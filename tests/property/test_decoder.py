@@ -10,8 +10,8 @@ import torch
 from torch.nn.functional import cross_entropy
 
 from glassformer.config import ModelConfig
+from glassformer.model.build import build_model
 from glassformer.model.cache import Cache
-from glassformer.model.families import build_model
 from tests.property.models import POSITIONS, VOCAB, decoder, tiny, tokens
 
 HEADS = {"multi-head": 6, "grouped-query": 2, "multi-query": 1}

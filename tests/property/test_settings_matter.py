@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from glassformer.config import ModelConfig
-from glassformer.model.families import build_model
+from glassformer.model.build import build_model
 from tests.property.models import VOCAB, tiny, tokens
 
 CHANGES: dict[str, tuple[dict[str, Any], Any]] = {

@@ -174,7 +174,8 @@ NEEDS: dict[str, dict[str, Any]] = {
     "micro_batch": {"model__dropout_residual": 0.2},
 }  # fmt: skip
 SEEN_ELSEWHERE = {
-    "device", "threads", "minutes", "until_loss", "patience", "evaluate_every", "evaluate_tokens", "save_every", "log_every"
+    "device", "threads", "minutes", "until_loss", "patience", "evaluate_every", "evaluate_tokens",
+    "save_every", "log_every",
 }  # fmt: skip
 
 

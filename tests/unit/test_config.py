@@ -11,9 +11,10 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from glassformer.cli.settings import SHORT, add_setting_flags, changes_from, settings_of
-from glassformer.config import UNSET, Config, ModelConfig, TrainConfig
+from glassformer.config import Config, ModelConfig, TrainConfig
 from glassformer.errors import GlassError
 from glassformer.recipes import load_recipe, recipe_names
+from glassformer.settings import UNSET
 
 
 def test_toml_round_trip_keeps_what_is_unset() -> None:

@@ -8,8 +8,8 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils.flop_counter import FlopCounterMode
 
 from glassformer.config import ModelConfig
+from glassformer.model.build import build_model
 from glassformer.model.count import count_model, embedding_rows
-from glassformer.model.families import build_model
 from glassformer.recipes import load_recipe
 from tests.property.models import VOCAB, tiny
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from itertools import pairwise
 
 import pytest
 import torch
@@ -28,7 +29,7 @@ def test_the_last_rate_is_the_stated_share(schedule: str) -> None:
     found = factors(100, schedule=schedule, warmup=0, final_rate=0.1)
     assert found[0] == pytest.approx(1.0)
     assert found[-1] == pytest.approx(0.1)
-    assert all(a >= b for a, b in zip(found, found[1:], strict=False))
+    assert all(a >= b for a, b in pairwise(found))
 
 
 def test_cosine_is_half_way_in_the_middle_and_wsd_is_flat_before_its_decay() -> None:

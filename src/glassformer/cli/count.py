@@ -75,9 +75,8 @@ def _row(name: str, parameters: int, mib: float, flops: int, cache: int) -> None
 
 def _compare(published: dict[str, Any], ours: dict[str, int], total: int) -> None:
     """Published figures beside the exact ones, and where the difference comes from."""
-    print(
-        f"\nPublished for this model: {published['total']:,}; exact: {total:,}; difference {total - published['total']:+,}:"
-    )
+    difference = total - published["total"]
+    print(f"\nPublished for this model: {published['total']:,}; exact: {total:,}; difference {difference:+,}:")
     parts = published.get("parts", {})
     for name in ours:
         difference = ours.get(name, 0) - parts.get(name, 0)

@@ -9,6 +9,7 @@ import argparse
 import json
 import sys
 import time
+from collections.abc import Iterator
 from itertools import count
 from pathlib import Path
 
@@ -52,5 +53,5 @@ def run(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def _names() -> map[Path]:
-    return map(lambda n: Path("runs") / (f"demo-{n}" if n > 1 else "demo"), count(1))
+def _names() -> Iterator[Path]:
+    return (Path("runs") / (f"demo-{n}" if n > 1 else "demo") for n in count(1))

@@ -6,8 +6,9 @@ import argparse
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from glassformer.config import UNSET, Config, Settings
+from glassformer.config import Config
 from glassformer.errors import GlassError
+from glassformer.settings import UNSET, Settings
 
 SHORT = {
     "steps": "train.steps",

@@ -14,14 +14,16 @@ import argparse
 import json
 import signal
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from glassformer.cli.settings import add_setting_flags, add_short_flags, changes_from, settings_of
-from glassformer.config import Config, read_toml
+from glassformer.config import Config
 from glassformer.data.corpora import corpus_names, find_corpus
 from glassformer.errors import GlassError
 from glassformer.recipes import load_recipe, recipe_names
+from glassformer.settings import read_toml
 
 if TYPE_CHECKING:
     from glassformer.training.trainer import Outcome, Trainer
@@ -127,7 +129,8 @@ def _print_outcome(out: Path, outcome: Outcome | None, as_json: bool) -> int:
     print(f"{outcome.verdict}; training ended because {outcome.reason}")
     print(
         f"step {outcome.step}: validation loss {validation.loss:.4f} ± {validation.ci95:.4f} nats per token over all "
-        f"{validation.tokens:,} tokens, perplexity {validation.perplexity:.2f}, {outcome.bits_per_byte:.3f} bits per byte"
+        f"{validation.tokens:,} tokens, perplexity {validation.perplexity:.2f}, "
+        f"{outcome.bits_per_byte:.3f} bits per byte"
     )
     print(f"{out} is ready: glass generate {out} PROMPT")
     return 0
@@ -137,7 +140,7 @@ def _run_name(source: str) -> str:
     return "text" if source == "-" else Path(source).name.split(".")[0] or "text"
 
 
-def _nested(flat: dict[str, Any]) -> dict[str, dict[str, Any]]:
+def _nested(flat: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
     """`{"data.windows": "documents"}` -> `{"data": {"windows": "documents"}}`."""
     nested: dict[str, dict[str, Any]] = {}
     for key, value in flat.items():

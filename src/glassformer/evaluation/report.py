@@ -8,7 +8,6 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-
 from glassformer.config import Config, SampleConfig
 from glassformer.data.batches import validation_rows
 from glassformer.data.corpora import corpus_names

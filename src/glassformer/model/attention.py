@@ -59,7 +59,7 @@ class Attention(nn.Module):
     def __init__(self, config: ModelConfig) -> None:
         super().__init__()
         D, H, G, K = config.width, config.heads, config.G, config.K
-        self.heads, self.kv_heads, self.head_width = H, G, K
+        self.heads, self.kv_heads = H, G
         self.query = nn.Linear(D, H * K, bias=config.attention_bias)
         self.key = nn.Linear(D, G * K, bias=config.attention_bias)
         self.value = nn.Linear(D, G * K, bias=config.attention_bias)
@@ -78,9 +78,9 @@ class Attention(nn.Module):
     ) -> Tensor:
         """(B, T, D) -> (B, T, D); keys and values come from `memory` (B, S, D) where one is given."""
         source = x if memory is None else memory
-        q = self._split(self.query(x), self.heads)  # (B, H, T, K)
-        k = self._split(self.key(source), self.kv_heads)  # (B, G, S, K)
-        v = self._split(self.value(source), self.kv_heads)  # (B, G, S, K)
+        q = self.query(x).unflatten(-1, (self.heads, -1)).transpose(1, 2)  # (B, H, T, K)
+        k = self.key(source).unflatten(-1, (self.kv_heads, -1)).transpose(1, 2)  # (B, G, S, K)
+        v = self.value(source).unflatten(-1, (self.kv_heads, -1)).transpose(1, 2)  # (B, G, S, K)
         if self.query_norm is not None and self.key_norm is not None:
             q, k = self.query_norm(q), self.key_norm(k)  # (B, H, T, K), (B, G, S, K)
         if rotation is not None:
@@ -89,7 +89,3 @@ class Attention(nn.Module):
             k, v = cache.append(k, v)  # (B, G, cached + T, K)
         mixed, _ = attend(q, k, v, mask, self.dropout if self.training else 0.0)  # (B, H, T, K)
         return self.output(mixed.transpose(1, 2).flatten(2))  # (B, T, D)
-
-    def _split(self, x: Tensor, heads: int) -> Tensor:
-        """(B, T, heads * K) -> (B, heads, T, K)."""
-        return x.unflatten(-1, (heads, self.head_width)).transpose(1, 2)

@@ -8,7 +8,8 @@ import torch
 from torch import nn
 
 from glassformer.config import ModelConfig
-from glassformer.model.families import Model, build_model
+from glassformer.model.build import build_model
+from glassformer.model.families import Model
 
 MIB = 1 << 20
 PARTS = {

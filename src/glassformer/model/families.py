@@ -7,9 +7,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from glassformer.config import ModelConfig
-from glassformer.errors import GlassError
 from glassformer.model.cache import Cache
-from glassformer.model.initialization import initialize
 from glassformer.model.stack import Embedding, Stack
 
 
@@ -85,28 +83,3 @@ class EncoderDecoder(nn.Module):
 
 
 Model = Decoder | Encoder | EncoderDecoder
-
-
-def build_model(config: ModelConfig, vocab_size: int | None = None, seed: int = 0) -> Model:
-    """A freshly initialised model; the weights are a function of config, vocab_size and seed alone.
-
-    Args:
-        config: the shape.
-        vocab_size: V; not needed when `config.vocab_size` says it.
-        seed: of the initial weights.
-
-    Raises:
-        GlassError: the two sizes differ, or neither is given.
-    """
-    size = vocab_size or config.vocab_size
-    if size is None:
-        raise GlassError("the model's vocabulary size is not known", "Set model.vocab_size, or give a tokenizer.")
-    if config.vocab_size is not None and config.vocab_size != size:
-        raise GlassError(
-            f"model.vocab_size is {config.vocab_size}, but the tokenizer has {size} tokens",
-            f"Set model.vocab_size = {size}, or leave it unset.",
-        )
-    kinds: dict[str, type[Model]] = {"decoder": Decoder, "encoder": Encoder, "encoder-decoder": EncoderDecoder}
-    model = kinds[config.family](config, size)
-    initialize(model, config, seed)
-    return model

@@ -137,11 +137,6 @@ def added_positions(config: ModelConfig) -> LearnedPositions | SinusoidalPositio
     return SinusoidalPositions(config.width) if config.positions == "sinusoidal" else None
 
 
-def rotary_positions(config: ModelConfig) -> RotaryPositions | None:
-    """The part that turns queries and keys, if the setting is that kind."""
-    return RotaryPositions(config.K, config.rotary_base) if config.positions == "rotary" else None
-
-
 def score_positions(config: ModelConfig, causal: bool) -> AlibiPositions | RelativePositions | None:
     """The part that biases attention scores, if the setting is one of that kind."""
     if config.positions == "alibi":

@@ -13,7 +13,7 @@ from glassformer.model.block import Block, View
 from glassformer.model.cache import Cache
 from glassformer.model.masks import memory_mask, self_mask, token_positions
 from glassformer.model.normalization import make_norm
-from glassformer.model.positions import added_positions, rotary_positions, score_positions
+from glassformer.model.positions import RotaryPositions, added_positions, score_positions
 
 
 class Embedding(nn.Module):
@@ -46,7 +46,7 @@ class Stack(nn.Module):
     def __init__(self, config: ModelConfig, causal: bool, cross: bool = False) -> None:
         super().__init__()
         self.causal, self.window, self.context = causal, config.window, config.context
-        self.rotary = rotary_positions(config)
+        self.rotary = RotaryPositions(config.K, config.rotary_base) if config.positions == "rotary" else None
         self.score_positions = score_positions(config, causal)
         self.blocks = nn.ModuleList(Block(config, cross) for _ in range(config.layers))
         self.norm = make_norm(config) if config.norm_order == "pre" else nn.Identity()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 from torch.optim import Optimizer
 
 from glassformer.config import TrainConfig
@@ -36,7 +36,7 @@ def make_optimizers(model: nn.Module, config: TrainConfig) -> list[Optimizer]:
     return optimizers
 
 
-def _adamw(parameters: list[Tensor], config: TrainConfig) -> Optimizer:
+def _adamw(parameters: list[nn.Parameter], config: TrainConfig) -> Optimizer:
     groups = [
         {"params": [p for p in parameters if p.ndim >= 2], "weight_decay": config.weight_decay},
         {"params": [p for p in parameters if p.ndim < 2], "weight_decay": 0.0},

@@ -11,8 +11,8 @@ from glassformer.config import Config
 from glassformer.data.prepare import Prepared, open_prepared, prepare
 from glassformer.errors import GlassError
 from glassformer.files import write_text
+from glassformer.model.build import build_model
 from glassformer.model.device import choose_device
-from glassformer.model.families import build_model
 from glassformer.runs import Run, create_run, list_runs, open_run, refuse_existing
 from glassformer.training.reporting import Reporter
 from glassformer.training.trainer import Trainer

@@ -62,7 +62,8 @@ def validation_loss(
     """
     was_training = model.training
     model.eval()
-    sums, counts = [], []
+    sums: list[torch.Tensor] = []
+    counts: list[torch.Tensor] = []
     try:
         with torch.inference_mode(), autocast(device, dtype):
             for group in _groups(rows, tokens_at_once):

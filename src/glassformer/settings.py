@@ -1,0 +1,85 @@
+"""What all settings have in common: frozen, validated, read from TOML, refused with the nearest valid name."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Self, TypeVar, get_args
+
+from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
+
+from glassformer.errors import GlassError, nearest
+
+S = TypeVar("S", bound="Settings")
+
+
+UNSET = "unset"
+
+
+class Settings(BaseModel):
+    """What all sections share: frozen, no unknown keys, no silent conversion of text to numbers."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=False, allow_inf_nan=False)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _read_unset(cls, values: Any) -> Any:
+        """TOML has no null: the word `unset` stands for "no value" in the fields that allow none."""
+        if not isinstance(values, Mapping):
+            return values
+        optional = {name for name, field in cls.model_fields.items() if type(None) in get_args(field.annotation)}
+        return {key: None if key in optional and value == UNSET else value for key, value in values.items()}
+
+    def replace(self, **changes: Any) -> Self:
+        """A copy with `changes`, validated again."""
+        return validated(type(self), {**self.model_dump(), **changes}, where="")
+
+
+def read_toml(path: Path) -> dict[str, Any]:
+    """The table in a TOML file, or a `GlassError` with the line that is wrong."""
+    try:
+        return tomllib.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise GlassError(f"{path} does not exist", "Give the path of a TOML file.") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise GlassError(f"{path} is not valid TOML: {error}", "Correct that line.") from None
+
+
+def parse_value(text: str) -> Any:
+    """`--set` values: TOML where it parses (numbers, true, lists), plain text otherwise."""
+    try:
+        return tomllib.loads(f"value = {text}")["value"]
+    except tomllib.TOMLDecodeError:
+        return text
+
+
+def impossible(problem: str, remedy: str) -> ValueError:
+    """What a validator raises for settings that do not go together; it becomes a `GlassError`."""
+    return ValueError(f"{problem}\n{remedy}")
+
+
+def validated(kind: type[S], values: Mapping[str, Any], where: str) -> S:
+    """`values` as settings of one kind, or a `GlassError` that says where they stand and what is allowed."""
+    try:
+        return kind.model_validate(values)
+    except ValidationError as error:
+        raise _as_glass_error(kind, error, where) from None
+
+
+def _as_glass_error(kind: type[Settings], error: ValidationError, where: str) -> GlassError:
+    first = error.errors()[0]
+    path = [str(part) for part in first["loc"]]
+    name, place = ".".join(path), f" in {where}" if where else ""
+    if first["type"] == "extra_forbidden":
+        owner: Any = kind
+        for part in path[:-1]:
+            owner = owner.model_fields[part].annotation
+        return GlassError(f"unknown setting {name!r}{place}", nearest(path[-1], owner.model_fields))
+    if first["type"] == "value_error":
+        problem, _, remedy = str(first["ctx"]["error"]).partition("\n")
+        return GlassError(f"{problem}{place}", remedy or "See the documentation of this setting.")
+    if first["type"] == "literal_error":
+        allowed = str(first["ctx"]["expected"]).replace("'", "").replace(" or ", ", ").split(", ")
+        return GlassError(f"{name} = {first['input']!r}{place} is not allowed", nearest(str(first["input"]), allowed))
+    return GlassError(f"{name} = {first['input']!r}{place} is not allowed", f"{first['msg']}.")
