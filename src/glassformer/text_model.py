@@ -18,9 +18,9 @@ from glassformer.model.families import Decoder, Model
 from glassformer.model.weights import load_weights
 from glassformer.runs import Which, open_run
 from glassformer.tokenizers import Tokenizer
+from glassformer.tokenizers.layout import WORDS
 
 ROWS = 32  # prompts that are continued side by side
-GRAPHEME = regex.compile(r"\X")
 
 
 @dataclass(frozen=True)
@@ -165,16 +165,13 @@ class TextModel:
         unknown = self.tokenizer.unknown_id
         if unknown is None or unknown not in self.tokenizer.encode(prompt):
             return []
-        parts: list[str] = list(prompt)
-        if self.tokenizer.kind == "graphemes":
-            parts = GRAPHEME.findall(prompt)
-        elif self.tokenizer.kind in ("words", "wordpiece"):
-            parts = self._words(prompt)
-        return [part for part in dict.fromkeys(parts) if unknown in self.tokenizer.encode(part)]
+        parts = [part for part in self._symbols(prompt) if unknown in self.tokenizer.encode(part)]
+        return list(dict.fromkeys(part.strip() or part for part in parts))
 
-    def _words(self, prompt: str) -> list[str]:
-        """Words without the signs around them; a sign is a part of its own."""
-        return regex.findall(r"[\p{L}\p{M}\p{N}\u200c\u200d]+|[^\s\p{L}\p{M}\p{N}\u200c\u200d]|\s", prompt)
+    def _symbols(self, prompt: str) -> list[str]:
+        """The parts of the prompt that the tokenizer knows, or does not know, as a whole."""
+        patterns = {"graphemes": r"\X", "words": WORDS, "wordpiece": r"\w+|\W"}
+        return regex.findall(patterns.get(self.tokenizer.kind, r"(?s)."), prompt)
 
 
 class _Writer:

@@ -29,7 +29,8 @@ def prompts(lengths: tuple[int, ...], seed: int = 0) -> list[list[int]]:
 
 
 def small(**changes: Any) -> Decoder:
-    return decoder(tiny(layers=2, **changes))
+    """Its own output matrix, and an embedding larger than the waves, keep greedy text from repeating one token."""
+    return decoder(tiny(layers=2, **{"tied": False, "head_bias": True, "embedding_scale": True, **changes}))
 
 
 def grown(starts: list[list[int]], steps: list[Step]) -> list[list[int]]:
@@ -76,7 +77,8 @@ def test_cached_equals_uncached_for_256_greedy_steps(
     rows, cached = grown(starts, steps), logits_by_row(steps)
     for index, (row, start) in enumerate(zip(rows, starts, strict=True)):
         expected = whole_logits(model, row, len(start))
-        assert expected.std() > 0.5
+        assert expected.std() > 0.4
+        assert len(set(row[len(start) :])) > 1  # not one token for ever
         assert (torch.stack(cached[index]) - expected).abs().max() <= 1e-5
         assert row[len(start) :] == expected.argmax(dim=-1).tolist()
 
@@ -124,6 +126,17 @@ def test_a_reader_sees_each_row_as_if_alone_whoever_comes_and_goes(
                 cached.drop(slot)
             for row in rows:
                 row.append(int(torch.randint(0, VOCAB, (), generator=fresh)))
+
+
+def test_a_row_that_takes_anothers_place_keeps_its_own_window() -> None:
+    """The first row has hopped long ago; the second, in its place now, hops at the next token."""
+    model, rows = small(positions="learned"), prompts((35, 29))
+    cached, plain = CachedReader(model, 60), PlainReader(model)
+    with reading(model):
+        cached.read(rows)
+        cached.drop(0)
+        rows = [[*rows[1], 3]]
+        assert (cached.read(rows) - plain.read(rows)).abs().max() <= 1e-5
 
 
 class SharedHop(CachedReader):

@@ -32,9 +32,10 @@ def text_model(kind: str, windows: str = "stream", seed: int = 0) -> TextModel:
         {"model": {"layers": 1, "heads": 2, "width": 16, "context": 24}, "data": {"windows": windows}}
     )
     model = build_model(config.model, tokenizer.vocab_size, seed=seed)
+    generator = torch.Generator().manual_seed(3)
     with torch.no_grad():
         for parameter in model.parameters():
-            parameter.add_(torch.randn(parameter.shape, generator=torch.Generator().manual_seed(3)))
+            parameter.add_(torch.randn(parameter.shape, generator=generator) * 0.2)
     return TextModel(model, tokenizer, config)
 
 
@@ -79,7 +80,7 @@ def test_a_stream_is_the_same_text_as_a_batch_and_no_character_is_broken(kind: s
         assert all(pieces)
         sample.text.encode("utf-8")  # no half of a surrogate pair
         assert not any(stop in sample.text for stop in config.stop)
-        assert (sample.ended == "length") == (sample.tokens == 40) or sample.ended != "length"
+        assert sample.ended != "length" or sample.tokens == 40
 
 
 @pytest.mark.parametrize("kind", ["bytes", "bpe", "characters", "unigram"])
@@ -164,7 +165,8 @@ def test_candidates_have_printable_text_and_sum_to_one() -> None:
     [
         ("characters", "The żart żal", ["ż", "r"]),
         ("graphemes", "ক্ষ The ক্ষ", ["ক্ষ"]),
-        ("words", "The zebra sat, zebra", ["zebra", ","]),
+        ("words", "zebra sat, zebra", ["zebra"]),
+        ("wordpiece", "The żart, sat", ["żart"]),
         ("characters", "The cat", []),
         ("bytes", "żżż", []),
         ("bpe", "żżż", []),
