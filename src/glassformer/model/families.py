@@ -65,8 +65,7 @@ class EncoderDecoder(nn.Module):
         super().__init__()
         self.config, self.vocab_size = config, vocab_size
         self.embedding = Embedding(config, vocab_size)
-        self.encoder = Stack(config, causal=False)
-        self.decoder = Stack(config, causal=True, cross=True)
+        self.encoder, self.decoder = Stack(config, causal=False), Stack(config, causal=True, cross=True)
         self.head = Head(config, vocab_size)
 
     def forward(
