@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 from glassformer.cli.settings import add_setting_flags, add_short_flags, changes_from, settings_of
 from glassformer.config import Config
-from glassformer.data.corpora import corpus_names, find_corpus
+from glassformer.data.corpora import CORPORA
 from glassformer.errors import GlassError
 from glassformer.recipes import load_recipe, recipe_names
 from glassformer.settings import read_toml
@@ -59,8 +59,8 @@ def chosen_settings(data: str | None, recipe: str | None, file: Path | None, cha
     if data is not None:
         changes = {**changes, "data.source": json.dumps(data)}
     source = settings_of(layers, changes).data.source
-    if source in corpus_names() and not Path(source).exists():
-        layers.insert(0, _nested(find_corpus(source).recommended))
+    if source in CORPORA:
+        layers.insert(0, _nested(CORPORA[source].recommended))
     return settings_of(layers, changes)
 
 
@@ -121,7 +121,7 @@ def _print_outcome(out: Path, outcome: Outcome | None, as_json: bool) -> int:
         facts = {
             "run": str(out), "step": outcome.step, "loss": validation.loss, "loss_ci95": validation.ci95,
             "perplexity": validation.perplexity, "bits_per_byte": outcome.bits_per_byte,
-            "train_seconds": outcome.train_seconds, "steps_done": outcome.last_step,
+            "entropy": outcome.floor, "train_seconds": outcome.train_seconds, "steps_done": outcome.last_step,
             "stopped_because": outcome.reason, "verdict": outcome.verdict,
         }  # fmt: skip
         print(json.dumps(facts))
@@ -132,6 +132,11 @@ def _print_outcome(out: Path, outcome: Outcome | None, as_json: bool) -> int:
         f"{validation.tokens:,} tokens, perplexity {validation.perplexity:.2f}, "
         f"{outcome.bits_per_byte:.3f} bits per byte"
     )
+    if outcome.floor is not None:
+        ratio = validation.loss / outcome.floor
+        print(
+            f"no model can do better on this text than its true entropy, {outcome.floor:.4f}: this is {ratio:.3f} times it"
+        )
     print(f"{out} is ready: glass generate {out} PROMPT")
     return 0
 

@@ -17,7 +17,7 @@ from typing import Any, Literal, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from glassformer.data.corpora import find_corpus
+from glassformer.data.corpora.truth import true_nats
 from glassformer.evaluation.ngrams import KneserNey
 
 NGRAM_TOKENS = 5_000_000  # counting holds about 40 bytes per token, 200 MB in all
@@ -114,7 +114,7 @@ def baselines(
     note = "compressed size after the last 32 KiB of the training text (as far back as gzip looks), level 9"
     ladder.append(step("gzip", _gzip_nats(train, validation, tokenizer), note))
     if corpus is not None:
-        truth = _true_nats(validation, tokenizer, corpus)
+        truth = true_nats(validation, tokenizer, corpus)
         if truth is not None:
             ladder.append(step("true entropy", *truth))
     return ladder
@@ -159,19 +159,3 @@ def _document_groups(text: Text) -> list[int]:
         else:
             ends.append(end)
     return ends
-
-
-def _true_nats(validation: Text, tokenizer: Decoder, corpus: str) -> tuple[float, str] | None:
-    """-log p of the validation documents themselves, and a note; their expected value where they do not read back."""
-    source = find_corpus(corpus)
-    start, nats = 0, 0.0
-    ends = np.asarray(validation.document_ends).tolist()
-    for end in ends:
-        chance = source.log_probability(tokenizer.decode(validation.tokens[start:end].tolist()))
-        if chance is None or chance == -math.inf:
-            mean = source.entropy()
-            note = f"entropy of {corpus}, exact, times {len(ends):,} documents (the tokenizer does not give them back)"
-            return None if mean is None else (mean * len(ends), note)
-        nats -= chance
-        start = end
-    return nats, f"exact probability of these {len(ends):,} documents under {corpus}: no model can do better on average"

@@ -10,7 +10,7 @@ from typing import Any
 
 from glassformer.config import Config, SampleConfig
 from glassformer.data.batches import validation_rows
-from glassformer.data.corpora import corpus_names
+from glassformer.data.corpora import CORPORA
 from glassformer.data.store import TokenStore
 from glassformer.data.whole import encode_whole
 from glassformer.errors import GlassError
@@ -114,7 +114,8 @@ def evaluate_run(
     settings = config.sample if seed is None else config.sample.replace(seed=seed)
     own = None if source is not None else encoded_text(open_run(folder), config, note)
     if own is not None:
-        return _report(model, "the validation split", own.train, own.validation, _corpus(config), precision, settings)
+        corpus = config.data.source if config.data.source in CORPORA else None
+        return _report(model, "the validation split", own.train, own.validation, corpus, precision, settings)
     with tempfile.TemporaryDirectory(prefix="glass-evaluate-", ignore_cleanup_errors=True) as temporary:
         data = config.data.replace(source=source, size=min(config.data.size, 1000), seed=config.data.seed + 1)
         store, notes = encode_whole(data, model.tokenizer, Path(temporary))
@@ -158,8 +159,3 @@ def _training_text(folder: Path, config: Config) -> TokenStore | None:
         return encoded_text(open_run(folder), config, lambda text: None).train
     except GlassError:
         return None
-
-
-def _corpus(config: Config) -> str | None:
-    source = config.data.source
-    return source if source in corpus_names() and not Path(source).exists() else None

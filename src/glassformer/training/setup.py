@@ -8,6 +8,8 @@ from pathlib import Path
 import torch
 
 from glassformer.config import Config
+from glassformer.data.corpora import CORPORA
+from glassformer.data.corpora.truth import true_nats
 from glassformer.data.prepare import Prepared, open_prepared, prepare
 from glassformer.errors import GlassError
 from glassformer.files import write_text
@@ -54,7 +56,7 @@ def new_training(config: Config, folder: Path, reporter: Reporter) -> Trainer:
     facts = {"data": {"source": config.data.source, "text_hash": data.text_hash, "tokens": str(data.folder.resolve())}}
     run = create_run(folder, config, facts)
     data.tokenizer.save(run.tokenizer_file)
-    return Trainer(run, config, model, data, reporter)
+    return Trainer(run, config, model, data, reporter, _floor(config, data))
 
 
 def resume_training(folder: Path, changes: dict[str, str], reporter: Reporter) -> Trainer:
@@ -77,7 +79,7 @@ def resume_training(folder: Path, changes: dict[str, str], reporter: Reporter) -
     _set_threads(config)
     data = encoded_text(run, config, reporter.note)
     model = build_model(config.model, data.tokenizer.vocab_size, config.train.seed)
-    trainer = Trainer(run, config, model, data, reporter)
+    trainer = Trainer(run, config, model, data, reporter, _floor(config, data))
     trainer.resume()
     if changes:
         write_text(run.folder / "config.toml", config.to_toml())
@@ -122,6 +124,15 @@ def _refuse_short_text(data: Prepared, config: Config) -> None:
             f"the training part has {tokens:,} tokens, but one window needs {config.model.context + 1:,}",
             f"Give a longer text, or --set model.context={max(1, tokens // 4)}",
         )
+
+
+def _floor(config: Config, data: Prepared) -> float | None:
+    """The true entropy of the validation part in nats per predicted token, where the text is generated."""
+    if config.data.source not in CORPORA:
+        return None
+    truth = true_nats(data.validation, data.tokenizer, config.data.source)
+    predicted = len(data.validation) - (config.data.windows == "stream")
+    return truth[0] / predicted if truth is not None else None
 
 
 def _set_threads(config: Config) -> None:

@@ -42,6 +42,7 @@ class Outcome:
         bits_per_byte: the same in bits per byte of text.
         reason: why training stopped.
         verdict: what the curve says.
+        floor: the true entropy of that text in nats per token, where it is known.
         last_step: steps done.
         train_seconds: training time alone.
     """
@@ -51,6 +52,7 @@ class Outcome:
     bits_per_byte: float
     reason: str
     verdict: str
+    floor: float | None
     last_step: int
     train_seconds: float
 
@@ -248,7 +250,7 @@ class Trainer:
         estimate = self._measure(None)
         bits = estimate.bits_per_byte(len(store.tokens), store.bytes)
         judged = verdict(state.evaluations, self.data.tokenizer.vocab_size)
-        return Outcome(state.best_step, estimate, bits, reason, judged, state.step, state.train_seconds)
+        return Outcome(state.best_step, estimate, bits, reason, judged, self.floor, state.step, state.train_seconds)
 
 
 def _step_of(line: str) -> float:

@@ -1,0 +1,40 @@
+"""Every recipe trains through the command line: two steps of the model as it is, on a small text where it names none."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from glassformer.cli.main import main
+from glassformer.data.corpora import CORPORA
+from glassformer.recipes import load_recipe, recipe_names
+from tests.property.trainers import LINES
+
+
+@pytest.mark.parametrize("name", [name for name in recipe_names() if name != "tutorial-d7"])
+def test_a_recipe_trains(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    text = "\n\n".join(f"{LINES[i % 6]} {i} {LINES[(i * i) % 6]}" for i in range(150))
+    Path("book.txt").write_text(text, encoding="utf-8")
+    own = load_recipe(name).settings.get("data", {}).get("source") in CORPORA
+    words = ["train", *([] if own else ["book.txt"]), "--recipe", name, "--out", "run", "--steps", "2", "--json"]
+    changes = ["train.batch=2", "train.threads=1", "train.evaluate_tokens=500", "sample.tokens=2", "data.size=300"]
+    if name == "bangla-slm":
+        changes.append("tokenizer.vocab_size=320")  # as many as so small a text has
+    assert main([*words, *(part for change in changes for part in ("--set", change))]) == 0
+    facts = json.loads(capsys.readouterr().out)
+    assert facts["steps_done"] == 2
+    assert facts["loss"] > 0
+
+
+def test_the_model_that_is_only_counted_is_refused_by_train(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert main(["train", "stories", "--recipe", "tutorial-d7"]) == 2
+    assert "encoder-decoder cannot be trained as a language model" in capsys.readouterr().err
+    assert not Path("runs").exists()
