@@ -23,7 +23,9 @@ GATED: tuple[Activation, ...] = ("swiglu", "geglu")
 TokenizerKind = Literal["characters", "graphemes", "bytes", "words", "bpe", "wordpiece", "unigram"]
 TOKENIZER_KINDS: tuple[str, ...] = get_args(TokenizerKind)
 Probability = Annotated[float, Field(ge=0, lt=1)]
-Count = Annotated[int, Field(ge=1)]
+Count = Annotated[int, Field(ge=1, le=10**12)]
+Seed = Annotated[int, Field(ge=0, lt=2**63)]
+Rate = Annotated[float, Field(gt=0, le=1e6)]
 
 
 class ModelConfig(Settings):
@@ -135,7 +137,7 @@ class TokenizerConfig(Settings):
         description="training sees at most this many bytes (unigram: a third), drawn evenly from the whole text; "
         "it takes some twelve times as much memory",
     )
-    seed: int = Field(0, ge=0, description="of that draw")
+    seed: Seed = Field(0, description="of that draw")
 
 
 class DataConfig(Settings):
@@ -158,29 +160,29 @@ class DataConfig(Settings):
         "stream", description="rows are cut anywhere from the joined text, or are one document each, padded"
     )
     size: Count = Field(20_000, description="documents to make, for a generated corpus")
-    seed: int = Field(0, ge=0, description="of the random split and of generated corpora")
+    seed: Seed = Field(0, description="of the random split and of generated corpora")
 
 
 class TrainConfig(Settings):
     """How the model is trained."""
 
-    seed: int = Field(0, ge=0, description="initial weights, order of samples and dropout all follow from it")
+    seed: Seed = Field(0, description="initial weights, order of samples and dropout all follow from it")
     device: str = Field("auto", pattern=r"^(auto|cpu|mps|cuda(:\d+)?)$", description="auto, cpu, cuda, cuda:N or mps")
     precision: Literal["auto", "fp32", "bf16"] = Field("auto", description="of matrix products; weights stay fp32")
-    threads: Count | None = Field(None, description="CPU threads; unset: all cores")
+    threads: int | None = Field(None, ge=1, le=1024, description="CPU threads; unset: all cores")
     steps: Count | None = Field(2000, description="optimizer steps; unset: until another limit stops the run")
     minutes: float | None = Field(None, gt=0, description="stop after this much training time; schedules end there")
     until_loss: float | None = Field(None, gt=0, description="stop once the validation loss is this low")
     batch: Count = Field(32, description="rows per optimizer step")
     micro_batch: Count | None = Field(None, description="rows per forward pass, gradients accumulated; unset: all")
     optimizer: Literal["adamw", "muon"] = Field("adamw", description="muon: for hidden matrices, AdamW for the rest")
-    learning_rate: float = Field(1e-3, gt=0, description="peak, of AdamW")
-    muon_learning_rate: float = Field(0.02, gt=0, description="peak, of Muon")
+    learning_rate: Rate = Field(1e-3, description="peak, of AdamW")
+    muon_learning_rate: Rate = Field(0.02, description="peak, of Muon")
     muon_momentum: Probability = Field(0.95, description="of Muon")
     beta1: Probability = Field(0.9, description="of AdamW")
     beta2: Probability = Field(0.99, description="of AdamW")
-    epsilon: float = Field(1e-8, gt=0, description="of AdamW")
-    weight_decay: float = Field(0.1, ge=0, description="on matrices; never on biases, norms and learned tables")
+    epsilon: Rate = Field(1e-8, description="of AdamW")
+    weight_decay: float = Field(0.1, ge=0, le=1e6, description="on matrices; never on biases, norms and learned tables")
     clip: float | None = Field(1.0, gt=0, description="largest gradient norm; unset: no clipping")
     schedule: Literal["constant", "linear", "cosine", "wsd", "noam", "plateau"] = Field(
         "cosine", description="how the learning rate goes down after warm-up"
@@ -225,7 +227,13 @@ class SampleConfig(Settings):
     top_p: float | None = Field(None, gt=0, le=1, description="draw from the likeliest tokens that hold this share")
     repetition_penalty: float = Field(1.0, ge=1, description="divide the odds of tokens already present (Keskar 2019)")
     stop: tuple[str, ...] = Field((), description="end when one of these texts appears; it is left out")
-    seed: int = Field(0, ge=0, description="of the draw")
+    seed: Seed = Field(0, description="of the draw")
+
+    @model_validator(mode="after")
+    def _possible(self) -> Self:
+        if "" in self.stop:
+            raise impossible("a stop text is empty, and would end every text before it begins", "Leave it out.")
+        return self
 
 
 class Config(Settings):
@@ -258,13 +266,29 @@ class Config(Settings):
         """A copy with `SECTION.FIELD` -> text changes, as `--set` gives them (`unset`: no value)."""
         values: dict[str, Any] = self.model_dump()
         for key, text in changes.items():
-            section, _, field = key.partition(".")
+            section, dot, field = key.partition(".")
+            if not dot:
+                full = [f"{name}.{key}" for name in values if key in values[name]]
+                remedy = f"Write {' or '.join(full)}." if full else "Write SECTION.FIELD, such as model.layers."
+                raise GlassError(f"the setting {key!r} names no section", remedy)
             if section not in values:
                 raise GlassError(f"there is no section {section!r} in the setting {key!r}", nearest(section, values))
             if field not in values[section]:
                 raise GlassError(f"there is no setting {key!r}", nearest(field, values[section]))
-            values[section][field] = parse_value(text)
-        return validated(Config, values, "the settings given")
+            values[section][field] = _parsed(key, text, Config.model_fields[section].annotation)
+        return validated(Config, values, "")
+
+
+def _parsed(key: str, text: str, section: Any) -> Any:
+    """A value from the command line: a number is a text where a text is wanted (`data.column = 2`)."""
+    if not text.isascii() and any("\ud800" <= character <= "\udfff" for character in text):
+        raise GlassError(
+            f"{key} = {text!r} is not valid Unicode", "Leave that character out; rename a file that has it in its name."
+        )
+    value = parse_value(text)
+    annotation = section.model_fields[key.partition(".")[2]].annotation
+    wants_text = str in (annotation, *get_args(annotation))
+    return text if wants_text and not isinstance(value, str) else value
 
 
 def _nearest_divisor(number: int, wanted: int) -> int:

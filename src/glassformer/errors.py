@@ -3,7 +3,12 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+OUT_OF_MEMORY = ("not enough memory", "can't allocate memory", "out of memory", "Storage size calculation overflowed")
+"""How torch says it, on the processor and on GPUs."""
 
 
 class GlassError(Exception):
@@ -33,3 +38,27 @@ def nearest(name: str, allowed: Iterable[str]) -> str:
     words = sorted(allowed)
     close = difflib.get_close_matches(name, words, n=1, cutoff=0.6)
     return f"Did you mean {close[0]}?" if close else f"Choose one of: {', '.join(words)}."
+
+
+def nearest_file(path: Path, otherwise: str) -> str:
+    """The remedy for a file that is missing: the name in its folder that is most like it, or `otherwise`."""
+    try:
+        names = sorted(entry.name for entry in path.parent.iterdir())
+    except OSError:
+        return f"There is no folder {path.parent} either."
+    close = difflib.get_close_matches(path.name, names, n=1, cutoff=0.6)
+    return f"Did you mean {path.with_name(close[0])}?" if close else otherwise
+
+
+@contextmanager
+def clear_memory_errors() -> Iterator[None]:
+    """Turn "out of memory", from Python, NumPy or torch, into an error that says what to make smaller."""
+    try:
+        yield
+    except (MemoryError, RuntimeError) as error:
+        if isinstance(error, RuntimeError) and not any(words in str(error) for words in OUT_OF_MEMORY):
+            raise
+        raise GlassError(
+            f"there is not enough memory ({' '.join(str(error).split())[:200] or 'Python has none left'})",
+            "Lower train.micro_batch (rows at a time), model.context or the size of the model; what was saved is intact.",
+        ) from error

@@ -8,13 +8,28 @@ from pathlib import Path
 from typing import Any, Self, TypeVar, get_args
 
 from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
+from pydantic_core import ErrorDetails
 
-from glassformer.errors import GlassError, nearest
+from glassformer.errors import GlassError, nearest, nearest_file
 
 S = TypeVar("S", bound="Settings")
 
 
 UNSET = "unset"
+REMEDIES = {
+    "greater_than": "Give a number above {bound}.",
+    "greater_than_equal": "Give {bound} or more.",
+    "less_than": "Give a number below {bound}.",
+    "less_than_equal": "Give {bound} or less.",
+    "finite_number": "Give a finite number.",
+    "int": "Give a whole number.",
+    "float": "Give a number.",
+    "bool": "Give true or false.",
+    "string": "Give a text: {description}.",
+    "tuple": 'Give a list of texts, such as ["one", "two"].',
+    "model": "Write it as a section of settings: [{name}]",
+}
+"""What to do, by the kind of a pydantic error, or by the kind's first word."""
 
 
 class Settings(BaseModel):
@@ -41,8 +56,12 @@ def read_toml(path: Path) -> dict[str, Any]:
     try:
         return tomllib.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
-        raise GlassError(f"{path} does not exist", "Give the path of a TOML file.") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise GlassError(f"{path} does not exist", nearest_file(path, "Give the path of a TOML file.")) from None
+    except OSError as error:
+        raise GlassError(f"{path} cannot be read: {error.strerror}", "Give the path of a TOML file.") from None
+    except UnicodeDecodeError as error:
+        raise GlassError(f"{path} is not UTF-8 at byte {error.start}", "Save it as UTF-8.") from None
+    except tomllib.TOMLDecodeError as error:
         raise GlassError(f"{path} is not valid TOML: {error}", "Correct that line.") from None
 
 
@@ -82,4 +101,19 @@ def _as_glass_error(kind: type[Settings], error: ValidationError, where: str) ->
     if first["type"] == "literal_error":
         allowed = str(first["ctx"]["expected"]).replace("'", "").replace(" or ", ", ").split(", ")
         return GlassError(f"{name} = {first['input']!r}{place} is not allowed", nearest(str(first["input"]), allowed))
-    return GlassError(f"{name} = {first['input']!r}{place} is not allowed", f"{first['msg']}.")
+    return GlassError(f"{name} = {first['input']!r}{place} is not allowed", _remedy(kind, first))
+
+
+def _remedy(kind: type[Settings], error: ErrorDetails) -> str:
+    """What is allowed, in words; pydantic's own words where we have none."""
+    sentence = REMEDIES.get(error["type"]) or REMEDIES.get(error["type"].partition("_")[0]) or f"{error['msg']}."
+    bound = next(iter(error.get("ctx", {}).values()), "")
+    if isinstance(bound, float) and bound.is_integer():
+        bound = int(bound)
+    field: Any = None
+    for part in error["loc"]:
+        owner = kind if field is None else field.annotation
+        if not (isinstance(part, str) and isinstance(owner, type) and issubclass(owner, Settings)):
+            break
+        field = owner.model_fields[part]
+    return sentence.format(bound=bound, name=error["loc"][-1], description=field.description if field else "")

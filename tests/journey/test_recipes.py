@@ -1,4 +1,4 @@
-"""Every recipe trains through the command line: two steps of the model as it is, on a small text where it names none."""
+"""Every recipe trains through the command line: two steps of its model, on a small text where it names none."""
 
 from __future__ import annotations
 

@@ -134,9 +134,7 @@ def _print_outcome(out: Path, outcome: Outcome | None, as_json: bool) -> int:
     )
     if outcome.floor is not None:
         ratio = validation.loss / outcome.floor
-        print(
-            f"no model can do better on this text than its true entropy, {outcome.floor:.4f}: this is {ratio:.3f} times it"
-        )
+        print(f"this is {ratio:.3f} times the true entropy of the text, {outcome.floor:.4f}: no model can do better")
     print(f"{out} is ready: glass generate {out} PROMPT")
     return 0
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import re
 from pathlib import Path
 
 import torch
@@ -13,8 +15,19 @@ from glassformer.errors import GlassError
 
 
 def save_tensors(tensors: dict[str, Tensor], path: Path) -> None:
-    """Write named tensors; views and device tensors are copied to contiguous CPU memory first."""
-    save_file({name: value.detach().cpu().contiguous() for name, value in tensors.items()}, path)
+    """Write named tensors; views and device tensors are copied to contiguous CPU memory first.
+
+    Raises:
+        OSError: the disk is full, or refuses otherwise (safetensors has only the number of the error, in its text).
+    """
+    try:
+        save_file({name: value.detach().cpu().contiguous() for name, value in tensors.items()}, path)
+    except SafetensorError as error:
+        number = re.search(r"os error (\d+)", str(error))
+        if number is None:
+            raise
+        code = int(number[1])
+        raise OSError(code, str(error), str(path), code if os.name == "nt" else None) from None
 
 
 def load_tensors(path: Path) -> dict[str, Tensor]:
