@@ -8,7 +8,7 @@ import torch
 
 from glassformer.config import ModelConfig, Positions
 from glassformer.model.build import build_model
-from glassformer.model.families import Decoder
+from glassformer.model.families import Decoder, Encoder, EncoderDecoder, Model
 
 VOCAB = 31
 POSITIONS: tuple[str, ...] = get_args(Positions)
@@ -23,16 +23,36 @@ def tiny(**changes: Any) -> ModelConfig:
     return ModelConfig(**{**shape, **changes})
 
 
-def decoder(config: ModelConfig) -> Decoder:
-    """A decoder as if trained: every parameter is away from its first value, and logits spread by about 1."""
+def as_if_trained(config: ModelConfig) -> Model:
+    """A model whose every parameter is away from its first value, with logits that spread by about 1."""
     model = build_model(config, VOCAB, seed=1)
-    assert isinstance(model, Decoder)
     generator = torch.Generator().manual_seed(2)
     with torch.no_grad():
         for name, parameter in model.named_parameters():
             table = "embedding" in name or "score_positions" in name
             parameter.add_(torch.randn(parameter.shape, generator=generator) * (0.3 if table else 0.1))
     return model.eval().requires_grad_(False)
+
+
+def decoder(config: ModelConfig) -> Decoder:
+    """A decoder as if trained."""
+    model = as_if_trained(config)
+    assert isinstance(model, Decoder)
+    return model
+
+
+def encoder(**changes: Any) -> Encoder:
+    """An encoder as if trained."""
+    model = as_if_trained(tiny(family="encoder", **changes))
+    assert isinstance(model, Encoder)
+    return model
+
+
+def encoder_decoder(**changes: Any) -> EncoderDecoder:
+    """An encoder-decoder as if trained."""
+    model = as_if_trained(tiny(family="encoder-decoder", **changes))
+    assert isinstance(model, EncoderDecoder)
+    return model
 
 
 def tokens(rows: int, length: int, seed: int = 0) -> torch.Tensor:
