@@ -35,13 +35,15 @@ def loss_svg(training: Curve, validation: Curve, title: str, floor: float | None
     for value in _ticks(low, high):
         parts.append(f'<path class="grid" d="M{LEFT} {y(value):.1f}H{WIDTH - RIGHT}"/>')
         parts.append(f'<text x="{LEFT - 8}" y="{y(value) + 4:.1f}" text-anchor="end">{value:g}</text>')
-    for value in _ticks(0, last):
-        parts.append(f'<text x="{x(value):.1f}" y="{HEIGHT - BOTTOM + 18}" text-anchor="middle">{value:g}</text>')
+    for value in (tick for tick in _ticks(0, last) if tick == round(tick)):
+        parts.append(f'<text x="{x(value):.1f}" y="{HEIGHT - BOTTOM + 18}" text-anchor="middle">{value:,.0f}</text>')
     for name, curve in (("training", training), ("validation", validation)):
         shown = [(step, loss) for step, loss in curve if math.isfinite(loss)]
         if shown:
             path = "L".join(f"{x(step):.1f} {y(loss):.1f}" for step, loss in shown)
             parts.append(f'<path class="{name}" d="M{path}"/>')
+        if name == "validation" and len(shown) <= 60:  # the first alone would make no line
+            parts += [f'<circle cx="{x(step):.1f}" cy="{y(loss):.1f}" r="3"/>' for step, loss in shown]
     labels = [(name, curve[-1][1]) for name, curve in (("training", training), ("validation", validation)) if curve]
     if floor is not None:
         parts.append(f'<path class="floor" d="M{LEFT} {y(floor):.1f}H{WIDTH - RIGHT}"/>')
@@ -55,8 +57,9 @@ def _frame(title: str) -> str:
 <title>{escape(title)}</title>
 <style>
 text {{ font: 12px system-ui, sans-serif; fill: #444 }} .title {{ font-size: 15px; fill: #111 }}
-path {{ fill: none }} .grid {{ stroke: #ddd }} .training {{ stroke: #8fb3d9; stroke-width: 1.5 }}
-.validation {{ stroke: #1f5fa8; stroke-width: 2.5 }} .floor {{ stroke: #b3541e; stroke-dasharray: 6 4 }}
+path {{ fill: none }} path.grid {{ stroke: #ddd }} path.training {{ stroke: #8fb3d9; stroke-width: 1.5 }}
+path.validation {{ stroke: #1f5fa8; stroke-width: 2.5 }} path.floor {{ stroke: #b3541e; stroke-dasharray: 6 4 }}
+circle, text.validation {{ fill: #1f5fa8 }} text.training {{ fill: #5a86b5 }} text.floor {{ fill: #b3541e }}
 </style>
 <rect width="100%" height="100%" fill="#fff"/>
 <text class="title" x="{LEFT}" y="24">{escape(title)}</text>
@@ -65,12 +68,18 @@ path {{ fill: none }} .grid {{ stroke: #ddd }} .training {{ stroke: #8fb3d9; str
 
 
 def _labels(items: list[tuple[str, float, float]]) -> list[str]:
-    """Names at the right end of the curves, pushed apart so that none hides another."""
-    parts, previous = [], -math.inf
-    for name, value, height in sorted(items, key=lambda item: item[2]):
-        height = max(height, previous + 28)
-        previous = height
-        parts.append(f'<text x="{WIDTH - RIGHT + 8}" y="{height:.1f}">{name}</text>')
+    """Names and last values at the right end of the curves, pushed apart so that none hides another."""
+    items, gap = sorted(items, key=lambda item: item[2]), 30
+    heights = [height for _, _, height in items]
+    for i in range(1, len(heights)):
+        heights[i] = max(heights[i], heights[i - 1] + gap)
+    limit = HEIGHT - BOTTOM - 13  # the value under the last name still stands above the axis
+    for i in reversed(range(len(heights))):
+        heights[i], limit = min(heights[i], limit), min(heights[i], limit) - gap
+    parts = []
+    for (name, value, _), height in zip(items, heights, strict=True):
+        kind = "floor" if name == "true entropy" else name
+        parts.append(f'<text class="{kind}" x="{WIDTH - RIGHT + 8}" y="{height:.1f}">{name}</text>')
         parts.append(f'<text x="{WIDTH - RIGHT + 8}" y="{height + 13:.1f}">{value:.3f}</text>')
     return parts
 
