@@ -24,7 +24,7 @@ TokenizerKind = Literal["characters", "graphemes", "bytes", "words", "bpe", "wor
 TOKENIZER_KINDS: tuple[str, ...] = get_args(TokenizerKind)
 Probability = Annotated[float, Field(ge=0, lt=1)]
 Count = Annotated[int, Field(ge=1, le=10**12)]
-Seed = Annotated[int, Field(ge=0, lt=2**63)]
+Seed = Annotated[int, Field(ge=0, lt=2**64)]
 Rate = Annotated[float, Field(gt=0, le=1e6)]
 
 
@@ -287,7 +287,7 @@ def _parsed(key: str, text: str, section: Any) -> Any:
         )
     value = parse_value(text)
     annotation = section.model_fields[key.partition(".")[2]].annotation
-    wants_text = str in (annotation, *get_args(annotation))
+    wants_text = annotation in (str, str | None)
     return text if wants_text and not isinstance(value, str) else value
 
 

@@ -60,5 +60,5 @@ def clear_memory_errors() -> Iterator[None]:
             raise
         raise GlassError(
             f"there is not enough memory ({' '.join(str(error).split())[:200] or 'Python has none left'})",
-            "Lower train.micro_batch (rows at a time), model.context or the size of the model; what was saved is intact.",
+            "Lower train.micro_batch (rows at a time), model.context or the model's size; what was saved is intact.",
         ) from error

@@ -8,9 +8,8 @@ import json
 import os
 import shutil
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
 
 from glassformer.errors import GlassError
 
@@ -18,13 +17,28 @@ MANIFEST = "manifest.json"
 
 
 @contextmanager
+def no_empty_folders(folder: Path) -> Iterator[None]:
+    """At the end, take away `folder` and the folders above it that were not there before, if they are empty."""
+    with clear_disk_errors(folder):
+        new = [path for path in (folder, *folder.parents) if not path.exists()]
+    try:
+        yield
+    finally:
+        for path in new:
+            with suppress(OSError):
+                path.rmdir()
+
+
+@contextmanager
 def clear_disk_errors(path: Path) -> Iterator[None]:
     """Turn the operating system's refusals into errors that say what to do."""
     try:
         yield
+    except BrokenPipeError:  # no refusal: the reader of our output has gone
+        raise
     except PermissionError as error:
         raise GlassError(
-            f"no permission to use {error.filename or path}", "Choose a place you may write to."
+            f"no permission to use {error.filename or path}", "Change its permissions, or choose another place."
         ) from error
     except OSError as error:
         if error.errno in (errno.ENOSPC, getattr(errno, "EDQUOT", errno.ENOSPC)):
@@ -33,7 +47,9 @@ def clear_disk_errors(path: Path) -> Iterator[None]:
                 "Free some space and run the command again; everything written before is intact.",
             ) from error
         if error.errno in (errno.EROFS, errno.ENOTDIR, errno.EEXIST, errno.EISDIR, errno.ENAMETOOLONG):
-            raise GlassError(f"cannot write {path}: {error.strerror}", "Choose another place.") from error
+            raise GlassError(
+                f"cannot write {error.filename or path}: {error.strerror}", "Choose another place."
+            ) from error
         raise GlassError(
             f"cannot use {error.filename or path}: {error.strerror or error}", "Check the disk."
         ) from error
@@ -95,20 +111,22 @@ def is_whole(folder: Path) -> bool:
 
 def check_folder(folder: Path) -> None:
     """Raise a `GlassError` that names the first missing, truncated or altered file."""
+    remedy = "Use another checkpoint of the run, or copy it again."
     try:
-        manifest: dict[str, Any] = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))["files"]
-    except (OSError, ValueError, KeyError, TypeError):
-        raise GlassError(
-            f"{folder} is not complete: it has no manifest", "Use another checkpoint of the run."
-        ) from None
-    for name, facts in manifest.items():
+        found = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))["files"]
+        manifest = {str(name): (int(facts["bytes"]), str(facts["sha256"])) for name, facts in found.items()}
+    except (FileNotFoundError, NotADirectoryError):
+        raise GlassError(f"{folder} is not complete: it has no {MANIFEST}", remedy) from None
+    except (ValueError, KeyError, TypeError, AttributeError):
+        raise GlassError(f"{folder / MANIFEST} is damaged", remedy) from None
+    for name, (wanted, digest) in manifest.items():
         path = folder / name
         size = path.stat().st_size if path.is_file() else -1
-        if size != facts["bytes"]:
-            found = "missing" if size < 0 else f"truncated ({size:,} of {facts['bytes']:,} bytes)"
-            raise GlassError(f"{path} is {found}", "Use another checkpoint of the run, or copy it again.")
-        if sha256(path) != facts["sha256"]:
-            raise GlassError(f"{path} was altered: its SHA-256 differs", "Use another checkpoint, or copy it again.")
+        if size != wanted:
+            state = "missing" if size < 0 else f"truncated ({size:,} of {wanted:,} bytes)"
+            raise GlassError(f"{path} is {state}", remedy)
+        if sha256(path) != digest:
+            raise GlassError(f"{path} was altered: its SHA-256 differs", remedy)
 
 
 def sha256(path: Path) -> str:

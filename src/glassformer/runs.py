@@ -57,8 +57,20 @@ class Run:
         return Config.read(self.folder / "config.toml")
 
     def manifest(self) -> dict[str, Any]:
-        """What made the run: versions, command, data and its hash."""
-        return dict(json.loads((self.folder / "manifest.json").read_text(encoding="utf-8")))
+        """What made the run: versions, command, and under `data` the source, its hash and where its tokens lie.
+
+        Raises:
+            GlassError: the file is missing or damaged.
+        """
+        path = self.folder / "manifest.json"
+        try:
+            facts = dict(json.loads(path.read_text(encoding="utf-8")))
+            data = {name: str(facts["data"][name]) for name in ("source", "text_hash", "tokens")}
+        except FileNotFoundError:
+            raise GlassError(f"{path} is missing", "Copy it from where the run was made.") from None
+        except (ValueError, KeyError, TypeError):
+            raise GlassError(f"{path} is damaged", "Copy it from where the run was made.") from None
+        return {**facts, "data": data}
 
     def checkpoint(self, which: Which = "best") -> Path:
         """The checkpoint folder that `best` or `last` names, every byte checked.
@@ -69,16 +81,21 @@ class Run:
         try:
             folder = self.checkpoints / (self.folder / which).read_text(encoding="utf-8").strip()
         except FileNotFoundError:
+            raise GlassError(f"{self.folder} has no {which} checkpoint", f"Train it first: {self._resume()}") from None
+        except UnicodeDecodeError:
             raise GlassError(
-                f"{self.folder} has no {which} checkpoint", f"Train it first: glass train --out {self.folder} --resume"
+                f"{self.folder / which} is damaged: it names no checkpoint", f"Write it anew: {self._resume()}"
             ) from None
         try:
             check_folder(folder)
         except GlassError as error:
             others = [path.name for path in self.whole_checkpoints() if path != folder]
-            remedy = f"Whole checkpoints here: {', '.join(others)}." if others else error.remedy
-            raise GlassError(error.problem, f"{remedy} To go on from the newest: glass train --resume.") from None
+            remedy = f"{', '.join(others)} is whole; to go on from it: {self._resume()}" if others else error.remedy
+            raise GlassError(error.problem, remedy) from None
         return folder
+
+    def _resume(self) -> str:
+        return f"glass train --resume --out {self.folder}"
 
     def whole_checkpoints(self) -> list[Path]:
         """All complete checkpoints, oldest first."""
@@ -106,8 +123,6 @@ def create_run(folder: Path, config: Config, facts: dict[str, Any]) -> Run:
     """
     run = Run(folder)
     refuse_existing(folder)
-    with clear_disk_errors(folder):
-        run.checkpoints.mkdir(parents=True, exist_ok=True)
     manifest = {
         "glassformer": __version__,
         "python": platform.python_version(),
@@ -116,19 +131,27 @@ def create_run(folder: Path, config: Config, facts: dict[str, Any]) -> Run:
         "command": sys.argv,
         **facts,
     }
-    write_text(folder / "manifest.json", json.dumps(manifest, indent=1, ensure_ascii=False) + "\n")
-    write_text(folder / "config.toml", config.to_toml())
+    try:
+        with clear_disk_errors(folder):
+            run.checkpoints.mkdir(parents=True, exist_ok=True)
+        write_text(folder / "manifest.json", json.dumps(manifest, indent=1, ensure_ascii=False) + "\n")
+        write_text(folder / "config.toml", config.to_toml())
+    except BaseException:
+        shutil.rmtree(folder, ignore_errors=True)  # it was empty or not there
+        raise
     return run
 
 
 def refuse_existing(folder: Path) -> None:
-    """Raise a `GlassError` if a run lies in `folder`, or if it cannot be a folder."""
+    """Raise a `GlassError` if there is something in `folder`, so that no file is ever overwritten or mixed up."""
     if (folder / "config.toml").exists():
         raise GlassError(
             f"{folder} already holds a run", f"Continue it with --resume --out {folder}, or choose another --out."
         )
     if folder.exists() and not folder.is_dir():
         raise GlassError(f"{folder} is a file, not a folder", "Choose another --out.")
+    if folder.exists() and (name := next((path.name for path in folder.iterdir()), None)):
+        raise GlassError(f"{folder} is not empty: it holds {name}", "Choose another --out, or empty that folder.")
 
 
 def open_run(folder: Path) -> Run:
@@ -139,11 +162,17 @@ def open_run(folder: Path) -> Run:
     """
     if (folder / "config.toml").is_file():
         return Run(folder)
-    beside = {run.folder.name for run in list_runs(folder.parent)}
+    beside = runs_near(folder)
     if folder.is_dir():
         raise GlassError(f"{folder} is not a run: it has no config.toml", "Give a folder that glass train made.")
-    remedy = nearest(folder.name, beside) if beside else "Train one first: glass train DATA --out RUN"
+    remedy = nearest(str(folder), beside) if beside else "Train one first: glass train DATA --out RUN"
     raise GlassError(f"there is no run at {folder}", remedy)
+
+
+def runs_near(folder: Path) -> list[str]:
+    """The runs beside a folder, and those in `runs`, where they lie by default; as paths."""
+    parents = dict.fromkeys((folder.parent, Path("runs")))
+    return [str(run.folder) for parent in parents for run in list_runs(parent)]
 
 
 def list_runs(parent: Path) -> list[Run]:

@@ -25,6 +25,7 @@ REMEDIES = {
     "int": "Give a whole number.",
     "float": "Give a number.",
     "bool": "Give true or false.",
+    "string_pattern_mismatch": "Give one of these: {description}.",
     "string": "Give a text: {description}.",
     "tuple": 'Give a list of texts, such as ["one", "two"].',
     "model": "Write it as a section of settings: [{name}]",

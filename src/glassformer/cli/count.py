@@ -55,14 +55,16 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _what(name: str, changes: dict[str, str]) -> tuple[Any, int, dict[str, Any]]:
     """Settings, vocabulary size and published figures of a run or recipe."""
+    from glassformer.runs import open_run, runs_near
+
     if name in recipe_names():
         recipe = load_recipe(name)
         config = settings_of([recipe.settings], changes)
         published = {} if changes else recipe.published
         return config, config.model.vocab_size or config.tokenizer.vocab_size, published
     if not Path(name).exists():
-        raise GlassError(f"{name} is neither a run folder nor a recipe", nearest(name, recipe_names()))
-    from glassformer.runs import open_run
+        known = [*recipe_names(), *runs_near(Path(name))]
+        raise GlassError(f"{name} is neither a run folder nor a recipe", nearest(name, known))
     from glassformer.tokenizers import Tokenizer
 
     found = open_run(Path(name))

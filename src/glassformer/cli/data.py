@@ -60,7 +60,9 @@ def _list(as_json: bool) -> int:
 
 def _show(arguments: argparse.Namespace) -> int:
     corpus = find_corpus(arguments.name)
-    documents = list(islice(corpus.documents(max(1, arguments.size), arguments.seed), max(1, arguments.size)))
+    if arguments.size < 1:
+        raise GlassError(f"--size {arguments.size} asks for nothing", "Give a number of at least 1.")
+    documents = list(islice(corpus.documents(arguments.size, arguments.seed), arguments.size))
     if arguments.json:
         print(json.dumps({"corpus": corpus.name, "entropy_per_document": corpus.entropy(), "documents": documents}))
         return 0
@@ -73,7 +75,7 @@ def _look(arguments: argparse.Namespace) -> int:
     from glassformer.cli.settings import changes_from
     from glassformer.data.prepare import prepare
 
-    changes = {**changes_from(arguments), "data.source": json.dumps(arguments.name)}
+    changes = {**changes_from(arguments), "data.source": json.dumps(arguments.name, ensure_ascii=False)}
     config = Config().with_changes(changes)
     data: DataConfig = config.data
     tokenizer: TokenizerConfig = config.tokenizer

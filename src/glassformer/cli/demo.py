@@ -30,7 +30,7 @@ def run(arguments: argparse.Namespace) -> int:
 
     started = time.perf_counter()
     config = chosen_settings(None, "tiny", None, changes_from(arguments))
-    out = arguments.out or next(path for path in _names() if not (path / "config.toml").exists())
+    out = arguments.out or next(path for path in _names() if not path.exists())
     print(f"Training a {config.model.layers}-layer transformer on generated stories, into {out}", file=sys.stderr)
     trained = train_run(config, out)
     if trained is None:

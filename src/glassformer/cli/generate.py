@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 from glassformer.cli.settings import add_section_flags
 from glassformer.config import Config, SampleConfig
-from glassformer.errors import GlassError
+from glassformer.errors import GlassError, nearest_file
 
 if TYPE_CHECKING:
     from glassformer.text_model import TextModel
@@ -45,7 +45,8 @@ def run(arguments: argparse.Namespace) -> int:
     from glassformer.text_model import TextModel
 
     if arguments.samples < 1 or (arguments.top is not None and arguments.top < 1):
-        raise GlassError("--samples and --top count things", "Give a number of at least 1.")
+        wrong = f"--samples {arguments.samples}" if arguments.samples < 1 else f"--top {arguments.top}"
+        raise GlassError(f"{wrong} asks for nothing", "Give a number of at least 1.")
     given = {key: value for key, value in vars(arguments).items() if key.startswith("sample.") and value is not None}
     model = TextModel.load(arguments.run, arguments.checkpoint, arguments.device, arguments.precision)
     config = model.config.with_changes({**given, **_stops(given)})
@@ -56,8 +57,10 @@ def run(arguments: argparse.Namespace) -> int:
         return _rank(model, prompts[0], arguments.top, arguments.json)
     if arguments.json or arguments.input or arguments.samples > 1:
         return _write_whole(model, prompts, config, arguments)
-    print(prompts[0], end="", flush=True)
-    for piece in model.stream(prompts[0], config.sample):
+    pieces = model.stream(prompts[0], config.sample)
+    first = next(pieces, "")  # an error comes before anything is printed
+    print(prompts[0] + first, end="", flush=True)
+    for piece in pieces:
         print(piece, end="", flush=True)
     print()
     return 0
@@ -66,25 +69,33 @@ def run(arguments: argparse.Namespace) -> int:
 def _stops(given: dict[str, str]) -> dict[str, str]:
     """A plain word for --stop is one stop text."""
     stop = given.get("sample.stop")
-    return {} if stop is None or stop.startswith("[") else {"sample.stop": json.dumps([stop])}
+    return {} if stop is None or stop.startswith("[") else {"sample.stop": json.dumps([stop], ensure_ascii=False)}
 
 
 def _prompts(arguments: argparse.Namespace, config: Config) -> list[str]:
     if arguments.input is None:
         if arguments.prompt == "-":
-            return [sys.stdin.read()]
+            return [_utf8(sys.stdin.buffer.read(), "standard input")]
         return [config.sample.prompt if arguments.prompt is None else arguments.prompt]
     if arguments.prompt is not None or arguments.top is not None:
         raise GlassError("--input was given with a PROMPT or --top", "Give one or the other.")
+    path: Path = arguments.input
     try:
-        lines = arguments.input.read_text(encoding="utf-8-sig").splitlines()
+        lines = _utf8(path.read_bytes(), str(path)).splitlines()
+    except FileNotFoundError:
+        raise GlassError(f"{path} does not exist", nearest_file(path, "Give a file with a prompt per line.")) from None
     except OSError as error:
-        raise GlassError(f"{arguments.input} cannot be read: {error.strerror}", "Give a text file.") from None
-    except UnicodeDecodeError as error:
-        raise GlassError(f"{arguments.input} is not UTF-8 at byte {error.start}", "Save it as UTF-8.") from None
+        raise GlassError(f"{path} cannot be read: {error.strerror}", "Give a file with a prompt per line.") from None
     if not lines:
-        raise GlassError(f"{arguments.input} is empty", "Write a prompt per line into it.")
+        raise GlassError(f"{path} is empty", "Write a prompt per line into it.")
     return lines
+
+
+def _utf8(data: bytes, name: str) -> str:
+    try:
+        return data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise GlassError(f"{name} is not UTF-8 at byte {error.start}", "Save it as UTF-8.") from None
 
 
 def _warn_of_unknown(model: TextModel, prompt: str) -> None:

@@ -8,9 +8,10 @@ import os
 import sys
 import traceback
 from collections.abc import Sequence
+from pathlib import Path
 from typing import NoReturn
 
-from glassformer.errors import GlassError, nearest
+from glassformer.errors import GlassError, clear_memory_errors, nearest
 
 COMMANDS = {
     "demo": "train a tiny model on generated stories and show what it writes; under 3 minutes, no download",
@@ -58,6 +59,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             raise GlassError(f"there is no command {words[0]!r}", nearest(words[0], COMMANDS))
         return _run(words[0], words[1:])
     except GlassError as error:
+        _let_go_of_output()
         if debug:
             traceback.print_exc()
         print(error, file=sys.stderr)
@@ -65,7 +67,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         return 130
     except BrokenPipeError:  # the reader of our output has gone, as `head` does
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _let_go_of_output()
         return 0
     except Exception as error:
         if debug:
@@ -84,14 +86,27 @@ def overview() -> str:
     )
 
 
+def _let_go_of_output() -> None:
+    """Write out what is printed; what cannot be written is dropped, or Python would complain of it when it ends."""
+    try:
+        sys.stdout.flush()
+    except OSError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
 def _run(name: str, words: Sequence[str]) -> int:
     for stream in (sys.stdout, sys.stderr):  # every script can be printed, on every system
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(encoding="utf-8", errors="replace")
+    from glassformer.files import clear_disk_errors
+
     module = importlib.import_module(f"glassformer.cli.{name}")
     parser = Parser(prog=f"glass {name}", description=module.__doc__, allow_abbrev=False)
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.add_argument("--json", action="store_true", help="one JSON object on standard output")
     parser.add_argument("--debug", action="store_true", help="show where an error came from")
     module.add_arguments(parser)
-    return int(module.run(parser.parse_all(words)) or 0)
+    with clear_disk_errors(Path()), clear_memory_errors():  # for refusals that nobody foresaw
+        code = int(module.run(parser.parse_all(words)) or 0)
+        sys.stdout.flush()
+    return code

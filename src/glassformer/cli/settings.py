@@ -69,17 +69,20 @@ def changes_from(arguments: argparse.Namespace) -> dict[str, str]:
     return changes
 
 
-def settings_of(layers: Iterable[Mapping[str, Mapping[str, Any]]], changes: Mapping[str, str]) -> Config:
-    """Default settings, overlaid by tables of sections in order, then by single changes."""
+def settings_of(
+    layers: Iterable[Mapping[str, Mapping[str, Any]]], changes: Mapping[str, str], where: str = ""
+) -> Config:
+    """Default settings, overlaid by tables of sections in order, then by single changes; errors name `where`."""
     merged: dict[str, dict[str, Any]] = {}
     for layer in layers:
         for section, values in layer.items():
             if not isinstance(values, Mapping):
                 raise GlassError(
-                    f"unknown setting {section!r}", f"Write it in a section: {', '.join(Config.model_fields)}."
+                    f"{section!r} in {where or 'the settings'} stands outside all sections",
+                    f"Write it under one of [{'], ['.join(Config.model_fields)}].",
                 )
             merged.setdefault(section, {}).update(values)
-    return Config.from_dict(merged).with_changes(changes)
+    return Config.from_dict(merged, where).with_changes(changes)
 
 
 def _section(name: str) -> type[Settings]:

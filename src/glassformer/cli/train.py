@@ -57,11 +57,12 @@ def chosen_settings(data: str | None, recipe: str | None, file: Path | None, cha
     layers: list[dict[str, Any]] = [load_recipe(recipe).settings] if recipe else []
     layers += [read_toml(file)] if file else []
     if data is not None:
-        changes = {**changes, "data.source": json.dumps(data)}
-    source = settings_of(layers, changes).data.source
+        changes = {**changes, "data.source": json.dumps(data, ensure_ascii=False)}
+    where = "" if file is None else str(file)
+    source = settings_of(layers, changes, where).data.source
     if source in CORPORA:
         layers.insert(0, _nested(CORPORA[source].recommended))
-    return settings_of(layers, changes)
+    return settings_of(layers, changes, where)
 
 
 def train_run(config: Config, out: Path) -> Outcome | None:

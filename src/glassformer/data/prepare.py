@@ -23,7 +23,7 @@ from glassformer.data.reading import Source, open_source
 from glassformer.data.split import Side, SidedPiece, Split, plan_split, sided
 from glassformer.data.store import DamagedStoreError, StoreWriter, TokenStore
 from glassformer.errors import GlassError
-from glassformer.files import clear_disk_errors, sync, write_text
+from glassformer.files import clear_disk_errors, no_empty_folders, sync, write_text
 from glassformer.tokenizers import Tokenizer, train_tokenizer
 
 VERSION = 1  # of the whole procedure: a change in what it writes makes older results unusable
@@ -70,7 +70,7 @@ def prepare(
     Raises:
         GlassError: the source cannot be read or split, the disk is full, no permission; nothing half-made is left.
     """
-    with open_source(data, cache) as source:
+    with no_empty_folders(cache), open_source(data, cache) as source:
         key = _key(source, data, tokenizer)
         folder = cache / key[:32]
         if found := _reusable(folder):

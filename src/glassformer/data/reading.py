@@ -147,7 +147,8 @@ def _from_files(data: DataConfig, located: Located) -> Source:
             left_out.append(f"{file.name} ({_reason(error)})")
     if not sum(file.scan.size - file.scan.encoding.skip for file in scanned):
         shown = f"; left out: {_listed(left_out)}" if left_out else ""
-        raise GlassError(f"{data.source} holds no text (0 bytes){shown}", "Give a source with some text in it.")
+        what = located.files[0][1] if located.temporary else data.source
+        raise GlassError(f"{what} holds no text (0 bytes){shown}", "Give a source with some text in it.")
     ready = [_with_column(file, data) for file in scanned]
     digest = hashlib.sha256("".join(f"{file.format} {file.scan.digest}\n" for file in ready).encode("utf-8"))
     notes = [*located.notes, _description(ready)]

@@ -164,8 +164,9 @@ def _json_rows(lines: Iterable[str], name: str) -> Iterator[tuple[int, dict[str,
         try:
             value = json.loads(line)
         except (ValueError, RecursionError) as error:
+            why = f"{error.msg} at character {error.pos + 1}" if isinstance(error, json.JSONDecodeError) else str(error)
             raise GlassError(
-                f"line {number} of {name} is not JSON: {error}",
+                f"line {number} of {name} is not JSON: {why}",
                 "JSONL has one JSON object in each line: correct that line.",
             ) from None
         if not isinstance(value, dict):

@@ -14,6 +14,7 @@ import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
+from glassformer.errors import GlassError
 from glassformer.files import write_folder
 from glassformer.model.weights import load_tensors, load_weights, save_tensors
 from glassformer.runs import Run
@@ -66,14 +67,25 @@ def save_checkpoint(run: Run, model: nn.Module, optimizers: list[Optimizer], sta
 
 
 def load_checkpoint(folder: Path, model: nn.Module, optimizers: list[Optimizer]) -> TrainState:
-    """Put a checkpoint's weights and optimizer state in place, and return where the run was."""
+    """Put a checkpoint's weights and optimizer state in place, and return where the run was.
+
+    Raises:
+        GlassError: it is of another model, or of another version of this program.
+    """
     load_weights(model, folder / "model.safetensors")
-    saved = json.loads((folder / "state.json").read_text(encoding="utf-8"))
-    _unflatten(optimizers, load_tensors(folder / "optimizer.safetensors"), saved["optimizer"])
-    facts = saved["progress"]
-    facts["plateau"] = Plateau(**facts["plateau"])
-    facts["evaluations"] = [(int(step), float(loss)) for step, loss in facts["evaluations"]]
-    return TrainState(**facts)
+    tensors = load_tensors(folder / "optimizer.safetensors")
+    try:
+        saved = json.loads((folder / "state.json").read_text(encoding="utf-8"))
+        _unflatten(optimizers, tensors, saved["optimizer"])
+        facts = saved["progress"]
+        facts["plateau"] = Plateau(**facts["plateau"])
+        facts["evaluations"] = [(int(step), float(loss)) for step, loss in facts["evaluations"]]
+        return TrainState(**facts)
+    except (ValueError, KeyError, TypeError) as error:
+        raise GlassError(
+            f"{folder} does not fit this run: {type(error).__name__} {error} in its state",
+            "It belongs to another run or version: use another checkpoint, or start a new run.",
+        ) from error
 
 
 def _flatten(optimizers: list[Optimizer]) -> tuple[dict[str, Tensor], dict[str, Any]]:

@@ -11,6 +11,7 @@ from glassformer.config import Config
 from glassformer.data.corpora import CORPORA
 from glassformer.data.corpora.truth import true_nats
 from glassformer.data.prepare import Prepared, open_prepared, prepare
+from glassformer.data.store import DamagedStoreError
 from glassformer.errors import GlassError
 from glassformer.files import write_text
 from glassformer.model.build import build_model
@@ -81,6 +82,8 @@ def resume_training(folder: Path, changes: dict[str, str], reporter: Reporter) -
     model = build_model(config.model, data.tokenizer.vocab_size, config.train.seed)
     trainer = Trainer(run, config, model, data, reporter, _floor(config, data))
     trainer.resume()
+    if not run.tokenizer_file.exists():  # the run was killed before it was written
+        data.tokenizer.save(run.tokenizer_file)
     if changes:
         write_text(run.folder / "config.toml", config.to_toml())
     reporter.note(f"going on with {folder} after step {trainer.state.step}")
@@ -104,9 +107,16 @@ def encoded_text(run: Run, config: Config, note: Callable[[str], None]) -> Prepa
     """The encoded text that the run began with; encoded again if it is gone, refused if it is another text now."""
     facts = run.manifest()["data"]
     stored = Path(facts["tokens"])
-    if stored.is_dir():
+    try:
         return open_prepared(stored)
-    note(f"{stored} is gone: reading {config.data.source} again")
+    except DamagedStoreError as error:
+        problem = error.problem if stored.is_dir() else f"{stored} is gone"
+        if config.data.source not in CORPORA and not Path(config.data.source).expanduser().exists():
+            raise GlassError(
+                f"{problem}, and so is {config.data.source}, the text that {run.folder} began with",
+                "Put it back where it was, or run the command in the folder where the run began.",
+            ) from None
+        note(f"{problem}: reading {config.data.source} again")
     data = prepare(config.data, config.tokenizer, token_cache(run.folder), note)
     if data.text_hash != facts["text_hash"]:
         raise GlassError(

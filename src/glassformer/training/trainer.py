@@ -84,8 +84,10 @@ class Trainer:
     def resume(self) -> None:
         """Go back to the newest whole checkpoint; what was logged after it is forgotten."""
         whole = self.run.whole_checkpoints()
-        if not whole:
+        if not whole and (self.run.metrics_file.exists() or any(self.run.checkpoints.glob("step-*[0-9]"))):
             raise GlassError(f"{self.run.folder} has no whole checkpoint", "Start again with another --out.")
+        if not whole:
+            return  # it was stopped before the first one: begin at step 0, as it would have
         self.state = load_checkpoint(whole[-1], self.model, self.optimizers)
         self.run.point("last", whole[-1])
         if self.state.best_step == self.state.step:
