@@ -174,7 +174,9 @@ class TrainConfig(Settings):
     minutes: float | None = Field(None, gt=0, description="stop after this much training time; schedules end there")
     until_loss: float | None = Field(None, gt=0, description="stop once the validation loss is this low")
     batch: Count = Field(32, description="rows per optimizer step")
-    micro_batch: Count | None = Field(None, description="rows per forward pass, gradients accumulated; unset: all")
+    micro_batch: Count | None = Field(
+        None, description="rows per forward pass, gradients accumulated; unset: all, on a CPU up to 4 million logits"
+    )
     optimizer: Literal["adamw", "muon"] = Field("adamw", description="muon: for hidden matrices, AdamW for the rest")
     learning_rate: Rate = Field(1e-3, description="peak, of AdamW")
     muon_learning_rate: Rate = Field(0.02, description="peak, of Muon")

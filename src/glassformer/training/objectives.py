@@ -7,6 +7,9 @@ from torch.nn.functional import cross_entropy
 
 from glassformer.data.batches import Batch
 
+LOGITS_AT_ONCE = 1 << 22
+"""Most logits that one forward pass on a CPU makes: 16 MB of them, and as much again a few times over for the loss."""
+
 
 def next_token_logits(model: nn.Module, batch: Batch) -> Tensor:
     """The logits (B, T, V) of a causal model. Padding stands last in a row, where no real token looks: no mask."""

@@ -24,7 +24,7 @@ from glassformer.text_model import TextModel
 from glassformer.training.checkpoint import TrainState, load_checkpoint, save_checkpoint, seed_step
 from glassformer.training.diagnosis import first_bad_tensor
 from glassformer.training.loss_plot import loss_svg
-from glassformer.training.objectives import next_token_logits, summed_loss
+from glassformer.training.objectives import LOGITS_AT_ONCE, next_token_logits, summed_loss
 from glassformer.training.optimizers import make_optimizers, set_rate
 from glassformer.training.reporting import Reporter, Status
 from glassformer.training.schedules import rate_factor
@@ -152,7 +152,7 @@ class Trainer:
 
     def _accumulate(self, rows: list[np.ndarray]) -> tuple[float, int]:
         """Gradients of the mean loss over all targets of all rows, however they are grouped."""
-        size = self.config.train.micro_batch or len(rows)
+        size = self.config.train.micro_batch or self._rows_at_once(rows)
         batches = [Batch.from_rows(rows[i : i + size]) for i in range(0, len(rows), size)]
         targets = sum(batch.n_targets for batch in batches)
         for optimizer in self.optimizers:
@@ -166,6 +166,12 @@ class Trainer:
             loss.backward()
             total += loss.detach()
         return float(total), targets
+
+    def _rows_at_once(self, rows: list[np.ndarray]) -> int:
+        """All rows, or on a CPU as many as keep memory in bounds, which costs no speed there."""
+        if self.device.type != "cpu":
+            return len(rows)
+        return max(1, LOGITS_AT_ONCE // (self.model.vocab_size * max(map(len, rows))))
 
     def _stop_before_harm(self, rows: list[np.ndarray], loss: float) -> None:
         """A loss or gradient is not finite: nothing is stepped, and the first bad tensor is named."""

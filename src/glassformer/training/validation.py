@@ -8,11 +8,11 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
-from torch import nn
 
 from glassformer.data.batches import Batch
 from glassformer.model.device import autocast
-from glassformer.training.objectives import next_token_logits, token_losses
+from glassformer.model.families import Model
+from glassformer.training.objectives import LOGITS_AT_ONCE, next_token_logits, token_losses
 
 
 @dataclass(frozen=True)
@@ -42,12 +42,12 @@ class LossEstimate:
 
 
 def validation_loss(
-    model: nn.Module,
+    model: Model,
     rows: Sequence[np.ndarray],
     device: torch.device,
     dtype: torch.dtype = torch.float32,
     skip: int = 0,
-    tokens_at_once: int = 16_384,
+    tokens_at_once: int = 8192,
 ) -> LossEstimate:
     """The mean loss over rows of T+1 ids; the same number whatever their grouping, to rounding.
 
@@ -58,27 +58,29 @@ def validation_loss(
         rows: ids; each but the first of a row is predicted from those before it.
         device, dtype: where the model is, and the precision of its products.
         skip: the first so many targets of every row but the first are not counted.
-        tokens_at_once: most ids per forward pass.
+        tokens_at_once: most ids per forward pass; fewer where the vocabulary is large.
     """
     was_training = model.training
     model.eval()
-    sums: list[torch.Tensor] = []
-    counts: list[torch.Tensor] = []
+    # Made before the first pass: small tensors kept between large ones would leave memory that cannot be used again.
+    sums, counts, done = np.zeros(len(rows)), np.zeros(len(rows)), 0
     try:
         with torch.inference_mode(), autocast(device, dtype):
-            for group in _groups(rows, tokens_at_once):
+            for group in _groups(rows, min(tokens_at_once, LOGITS_AT_ONCE // model.vocab_size)):
                 batch = Batch.from_rows(group).to(device)
-                batch.loss_mask[0 if sums else 1 :, :skip] = False
+                batch.loss_mask[0 if done else 1 :, :skip] = False
                 losses = token_losses(next_token_logits(model, batch), batch)  # (B, T)
-                sums.append(losses.double().sum(dim=1).cpu())
-                counts.append(batch.loss_mask.sum(dim=1).cpu())
+                part = slice(done, done + len(group))
+                sums[part] = losses.cpu().double().sum(dim=1).numpy()
+                counts[part] = batch.loss_mask.sum(dim=1).cpu().numpy()
+                done += len(group)
     finally:
         model.train(was_training)
-    return _estimate(torch.cat(sums).numpy(), torch.cat(counts).numpy())
+    return _estimate(sums, counts)
 
 
 def sliding_loss(
-    model: nn.Module, tokens: np.ndarray, context: int, device: torch.device, dtype: torch.dtype = torch.float32
+    model: Model, tokens: np.ndarray, context: int, device: torch.device, dtype: torch.dtype = torch.float32
 ) -> LossEstimate:
     """The mean loss when windows overlap by half, so that every token but the first few sees half a context or more."""
     stride = max(1, context // 2)
