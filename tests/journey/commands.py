@@ -1,11 +1,15 @@
-"""Running the real command line in a process of its own."""
+"""Running the real command line, in a process of its own or in this one."""
 
 from __future__ import annotations
 
+import contextlib
+import io
 import os
 import subprocess
 import sys
 from pathlib import Path
+
+from glassformer.cli.main import main
 
 
 def environment() -> dict[str, str]:
@@ -28,3 +32,22 @@ def start(*arguments: str | Path, folder: Path) -> subprocess.Popen[bytes]:
         [sys.executable, "-m", "glassformer", *map(str, arguments)],
         cwd=folder, env=environment(), stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
     )  # fmt: skip
+
+
+def here(*arguments: str | Path, folder: Path, text: str = "") -> subprocess.CompletedProcess[str]:
+    """Run the same command line in a folder without a process of its own: saves the seconds in which torch starts."""
+    out, err = (io.TextIOWrapper(io.BytesIO(), encoding="utf-8", newline="") for _ in range(2))
+    words, before = list(map(str, arguments)), sys.stdin
+    sys.stdin = io.TextIOWrapper(io.BytesIO(text.encode("utf-8")), encoding="utf-8")
+    try:
+        with contextlib.chdir(folder), contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+            code = main(words)
+    except SystemExit as ended:  # --help
+        code = int(ended.code or 0)
+    finally:
+        sys.stdin = before
+    shown = []
+    for stream in (out, err):
+        stream.flush()
+        shown.append(stream.buffer.getvalue().decode("utf-8"))  # type: ignore[attr-defined]
+    return subprocess.CompletedProcess(words, code, *shown)

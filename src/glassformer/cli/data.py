@@ -13,12 +13,13 @@ import tempfile
 from itertools import islice
 from pathlib import Path
 
-from glassformer.config import Config, DataConfig, TokenizerConfig
+from glassformer.config import Config
 from glassformer.data.corpora import corpus_names, find_corpus
 from glassformer.errors import GlassError, nearest
 from glassformer.recipes import load_recipe, recipe_names
 
 ACTIONS = ("list", "show", "look")
+SHOWN = 10  # documents
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -27,8 +28,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
     parser.add_argument("action", metavar="ACTION", help="list; show CORPUS; look DATA")
     parser.add_argument("name", nargs="?", metavar="CORPUS|DATA", help="what to show or look at")
-    parser.add_argument("--size", type=int, default=10, metavar="N", help="show: documents to print (default: 10)")
-    parser.add_argument("--seed", type=int, default=0, metavar="N", help="show: of the documents (default: 0)")
+    parser.add_argument(
+        "--size",
+        type=int,
+        metavar="N",
+        help=f"documents to make of a corpus (default: show {SHOWN}, look as data.size)",
+    )
+    parser.add_argument("--seed", type=int, metavar="N", help="of a corpus (sets data.seed)")
     add_setting_flags(parser, ("data", "tokenizer"))
 
 
@@ -60,11 +66,11 @@ def _list(as_json: bool) -> int:
 
 def _show(arguments: argparse.Namespace) -> int:
     corpus = find_corpus(arguments.name)
-    if arguments.size < 1:
-        raise GlassError(f"--size {arguments.size} asks for nothing", "Give a number of at least 1.")
-    documents = list(islice(corpus.documents(arguments.size, arguments.seed), arguments.size))
+    data = Config().with_changes({"data.size": str(SHOWN), **_changes(arguments)}).data
+    documents = list(islice(corpus.documents(data.size, data.seed), data.size))
     if arguments.json:
-        print(json.dumps({"corpus": corpus.name, "entropy_per_document": corpus.entropy(), "documents": documents}))
+        facts = {"corpus": corpus.name, "entropy_per_document": corpus.entropy(), "documents": documents}
+        print(json.dumps(facts, ensure_ascii=False))
         return 0
     print("\n".join(documents))
     return 0
@@ -72,17 +78,14 @@ def _show(arguments: argparse.Namespace) -> int:
 
 def _look(arguments: argparse.Namespace) -> int:
     """Read, split and encode as training would, into a folder that is thrown away, and say what was found."""
-    from glassformer.cli.settings import changes_from
+    from glassformer.cli.train import chosen_settings
     from glassformer.data.prepare import prepare
 
-    changes = {**changes_from(arguments), "data.source": json.dumps(arguments.name, ensure_ascii=False)}
-    config = Config().with_changes(changes)
-    data: DataConfig = config.data
-    tokenizer: TokenizerConfig = config.tokenizer
+    config = chosen_settings(arguments.name, None, None, _changes(arguments))
     with tempfile.TemporaryDirectory(prefix="glass-look-", ignore_cleanup_errors=True) as folder:
-        found = prepare(data, tokenizer, Path(folder))
+        found = prepare(config.data, config.tokenizer, Path(folder))
         facts = {
-            "source": data.source,
+            "source": config.data.source,
             "notes": found.notes,
             "tokenizer": found.tokenizer.description(),
             "training_tokens": len(found.train),
@@ -95,3 +98,13 @@ def _look(arguments: argparse.Namespace) -> int:
     else:
         print("\n".join(found.notes))
     return 0
+
+
+def _changes(arguments: argparse.Namespace) -> dict[str, str]:
+    """The settings that the flags give, with the short ones of this command."""
+    from glassformer.cli.settings import changes_from
+
+    if arguments.size is not None and arguments.size < 1:
+        raise GlassError(f"--size {arguments.size} asks for nothing", "Give a number of at least 1.")
+    short = {"data.size": arguments.size, "data.seed": arguments.seed}
+    return changes_from(arguments) | {key: str(value) for key, value in short.items() if value is not None}

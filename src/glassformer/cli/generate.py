@@ -12,9 +12,11 @@ such point it forgets the oldest half of the context, and counts places anew.
 from __future__ import annotations
 
 import argparse
+import io
 import json
 import sys
 import time
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -30,8 +32,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The arguments of `glass generate`."""
     parser.add_argument("run", type=Path, metavar="RUN", help="a run folder")
     parser.add_argument("prompt", nargs="?", metavar="PROMPT", help="the text to continue; - reads standard input")
-    parser.add_argument("--input", type=Path, metavar="FILE", help="a prompt per line; one line is written per line")
-    parser.add_argument("--samples", type=int, default=1, metavar="N", help="continuations, of seeds seed, seed + 1, …")
+    parser.add_argument(
+        "--input", type=Path, metavar="FILE", help="a prompt per line; each text is written as one line"
+    )
+    parser.add_argument(
+        "--samples", type=int, default=1, metavar="N", help="of each prompt, with seeds seed, seed + 1, …"
+    )
     parser.add_argument("--top", type=int, nargs="?", const=10, metavar="N", help="rank the next token's candidates")
     parser.add_argument("--checkpoint", choices=("best", "last"), default="best", help="which weights (default: best)")
     parser.add_argument("--device", default="auto", help="auto, cpu, cuda, cuda:N or mps (default: auto)")
@@ -81,14 +87,14 @@ def _prompts(arguments: argparse.Namespace, config: Config) -> list[str]:
         raise GlassError("--input was given with a PROMPT or --top", "Give one or the other.")
     path: Path = arguments.input
     try:
-        lines = _utf8(path.read_bytes(), str(path)).splitlines()
+        text = _utf8(path.read_bytes(), str(path))
     except FileNotFoundError:
         raise GlassError(f"{path} does not exist", nearest_file(path, "Give a file with a prompt per line.")) from None
     except OSError as error:
         raise GlassError(f"{path} cannot be read: {error.strerror}", "Give a file with a prompt per line.") from None
-    if not lines:
+    if not text:
         raise GlassError(f"{path} is empty", "Write a prompt per line into it.")
-    return lines
+    return [line.rstrip("\n") for line in io.StringIO(text, newline=None)]  # str.splitlines knows lines editors do not
 
 
 def _utf8(data: bytes, name: str) -> str:
@@ -120,15 +126,14 @@ def _rank(model: TextModel, prompt: str, count: int, as_json: bool) -> int:
 
 
 def _write_whole(model: TextModel, prompts: list[str], config: Config, arguments: argparse.Namespace) -> int:
-    started = time.perf_counter()
-    results: list[dict[str, Any]] = []
-    for offset in range(arguments.samples):
-        settings = config.sample.replace(seed=config.sample.seed + offset)
-        for sample in model.generate(prompts, settings):
-            results.append(
-                {"prompt": sample.prompt, "text": sample.text, "tokens": sample.tokens, "ended": sample.ended,
-                 "seed": settings.seed}
-            )  # fmt: skip
+    started, samples = time.perf_counter(), arguments.samples
+    last = config.sample.replace(seed=config.sample.seed + samples - 1)  # refused if it is too large
+    seeds = range(config.sample.seed, last.seed + 1)
+    every = [(prompt, seed) for prompt in prompts for seed in seeds]
+    written = model.generate([prompt for prompt, _ in every], config.sample, [seed for _, seed in every])
+    results: list[dict[str, Any]] = [
+        {**asdict(sample), "seed": seed} for sample, (_, seed) in zip(written, every, strict=True)
+    ]
     seconds = time.perf_counter() - started
     if arguments.json:
         tokens = sum(result["tokens"] for result in results)

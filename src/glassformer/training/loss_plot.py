@@ -73,7 +73,7 @@ def _labels(items: list[tuple[str, float, float]]) -> list[str]:
     heights = [height for _, _, height in items]
     for i in range(1, len(heights)):
         heights[i] = max(heights[i], heights[i - 1] + gap)
-    limit = HEIGHT - BOTTOM - 13  # the value under the last name still stands above the axis
+    limit: float = HEIGHT - BOTTOM - 13  # the value under the last name still stands above the axis
     for i in reversed(range(len(heights))):
         heights[i], limit = min(heights[i], limit), min(heights[i], limit) - gap
     parts = []
