@@ -1,0 +1,29 @@
+"""A folder with a text and a finished run, made once; every test that asks for it gets a copy to spoil."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from glassformer.cli.main import main
+from tests.journey.damage import RUN, copy_world, make_text, train
+
+
+@pytest.fixture(scope="session")
+def world(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder that is copied."""
+    folder = tmp_path_factory.mktemp("world")
+    make_text(folder)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        assert main(train("proverbs.txt", out=str(RUN))) == 0
+    return folder
+
+
+@pytest.fixture
+def here(world: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A copy of it, and the current folder."""
+    copy_world(world, tmp_path)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path

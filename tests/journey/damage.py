@@ -1,0 +1,144 @@
+"""A small finished run, and ways to damage it or what lies beside it."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import torch
+from safetensors.torch import load_file, save_file
+
+from glassformer.files import sha256
+from tests.property.trainers import text_file
+
+SetUp = Callable[[Path], object]
+SMALL = [
+    "--steps", "3", "--set", "model.layers=1", "--set", "model.width=12", "--set", "model.heads=2",
+    "--set", "model.context=16", "--set", "tokenizer.kind=characters", "--set", "train.batch=4",
+    "--set", "sample.tokens=5", "--set", "train.threads=1", "--set", "train.evaluate_every=1",
+    "--set", "train.log_every=1",
+]  # fmt: skip
+RUN = Path("runs") / "book"
+
+
+def train(source: str, *more: str, out: str = "out") -> list[str]:
+    """The arguments of a training so small that it takes no time; later settings win."""
+    return ["train", source, "--out", out, *SMALL, *more]
+
+
+def change(key: str, value: object) -> list[str]:
+    """A training on good text with one setting changed."""
+    return train("proverbs.txt", "--set", f"{key}={value}")
+
+
+def make_text(folder: Path) -> None:
+    """The text of `train("proverbs.txt")`."""
+    text_file(folder)
+
+
+def copy_world(original: Path, folder: Path) -> None:
+    """A text, a run trained on it, and its encoded text, as if they had been made in `folder`."""
+    shutil.copytree(original, folder, dirs_exist_ok=True)
+    file = folder / RUN / "manifest.json"
+    facts = json.loads(file.read_text(encoding="utf-8"))
+    facts["data"]["tokens"] = str(folder / "runs" / ".tokens" / Path(facts["data"]["tokens"]).name)
+    file.write_text(json.dumps(facts), encoding="utf-8")
+
+
+def tree(folder: Path) -> dict[str, str]:
+    """Every file and folder below, with the hash of each file."""
+    found = sorted(folder.rglob("*"))
+    return {
+        path.relative_to(folder).as_posix(): hashlib.sha256(path.read_bytes()).hexdigest() if path.is_file() else ""
+        for path in found
+    }
+
+
+def write(name: str | Path, content: bytes | str) -> SetUp:
+    """Make a file, and its folder."""
+    data = content.encode("utf-8") if isinstance(content, str) else content
+
+    def set_up(folder: Path) -> None:
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_bytes(data)
+
+    return set_up
+
+
+def edit(name: str | Path, old: str, new: str) -> SetUp:
+    """Replace some text of a file that holds it."""
+
+    def set_up(folder: Path) -> None:
+        text = (folder / name).read_text(encoding="utf-8")
+        assert old in text
+        (folder / name).write_text(text.replace(old, new), encoding="utf-8")
+
+    return set_up
+
+
+def remove(*names: str | Path) -> SetUp:
+    """Delete files and folders that are there."""
+
+    def set_up(folder: Path) -> None:
+        for name in names:
+            shutil.rmtree(folder / name) if (folder / name).is_dir() else (folder / name).unlink()
+
+    return set_up
+
+
+def folder_at(name: str) -> SetUp:
+    """Make an empty folder."""
+    return lambda folder: (folder / name).mkdir()
+
+
+def both(*steps: SetUp) -> SetUp:
+    """One after the other."""
+    return lambda folder: [step(folder) for step in steps]
+
+
+def in_checkpoint(name: str, change: Callable[[bytes], bytes], sealed: bool = False) -> SetUp:
+    """Change a file of the only checkpoint; `sealed`: with a manifest that says it is as it should be."""
+
+    def set_up(folder: Path) -> None:
+        (checkpoint,) = (folder / RUN / "checkpoints").iterdir()
+        path = checkpoint / name
+        path.write_bytes(change(path.read_bytes()))
+        if sealed:
+            facts = json.loads((checkpoint / "manifest.json").read_text(encoding="utf-8"))
+            facts["files"][name] = {"bytes": path.stat().st_size, "sha256": sha256(path)}
+            (checkpoint / "manifest.json").write_text(json.dumps(facts), encoding="utf-8")
+
+    return set_up
+
+
+def half(data: bytes) -> bytes:
+    """A file that was cut short."""
+    return data[: len(data) // 2]
+
+
+def one_byte(data: bytes) -> bytes:
+    """A file with one bit flipped."""
+    return data[:-9] + bytes([data[-9] ^ 1]) + data[-8:]
+
+
+def foreign_weights(folder: Path) -> None:
+    """Put the weights of a model of twice the width in place of the run's own, with a manifest to match."""
+    (path,) = (folder / RUN / "checkpoints").glob("*/model.safetensors")
+    wider = {name: torch.zeros([2 * size for size in value.shape]) for name, value in load_file(path).items()}
+    other = folder / "other.safetensors"
+    save_file(wider, other)
+    in_checkpoint("model.safetensors", lambda _: other.read_bytes(), sealed=True)(folder)
+    other.unlink()
+
+
+def missing_tensor(folder: Path) -> None:
+    """Take one tensor out of the weights, with a manifest to match."""
+    (path,) = (folder / RUN / "checkpoints").glob("*/model.safetensors")
+    kept = dict(sorted(load_file(path).items())[1:])
+    other = folder / "other.safetensors"
+    save_file(kept, other)
+    in_checkpoint("model.safetensors", lambda _: other.read_bytes(), sealed=True)(folder)
+    other.unlink()

@@ -1,0 +1,280 @@
+"""A catalogue of mistakes: each ends in two lines, cause and remedy, with exit code 2, and nothing is lost."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from glassformer.cli.main import main
+from glassformer.data.prepare import open_prepared
+from tests.journey.commands import glass
+from tests.journey.damage import (
+    RUN,
+    SetUp,
+    both,
+    change,
+    edit,
+    folder_at,
+    foreign_weights,
+    half,
+    in_checkpoint,
+    missing_tensor,
+    one_byte,
+    remove,
+    train,
+    tree,
+    write,
+)  # fmt: skip
+
+ROWS = b'{"text": "how are you today"}\n' * 300
+WEIGHTS, BOOK = "model.safetensors", str(RUN)
+
+
+@dataclass(frozen=True)
+class Mistake:
+    """One line of the catalogue.
+
+    Attributes:
+        name: what is wrong.
+        arguments: of `glass`.
+        cause, remedy: words of the two lines, several parted by " & ".
+        set_up: done in a folder that holds proverbs.txt and the run runs/book.
+        text: standard input.
+        made: what may be there afterwards that was not before: "" nothing, "tokens" a text encoded whole, or a run.
+    """
+
+    name: str
+    arguments: list[str]
+    cause: str
+    remedy: str
+    set_up: SetUp = lambda folder: None
+    text: bytes | None = None
+    made: str = ""
+
+
+def generate(*more: str) -> list[str]:
+    return ["generate", BOOK, *more]
+
+
+def resume(*more: str) -> list[str]:
+    return ["train", "--resume", "--out", BOOK, *more]
+
+
+M = Mistake
+THE_TEXT = [
+    M("missing file", train("proverb.txt"), "proverb.txt does not exist", "Did you mean proverbs.txt?"),
+    M("missing folder", train("no/where.txt"), "where.txt does not exist", "no folder no"),
+    M("misspelt corpus", train("storys"), "storys does not exist", "Did you mean stories?"),
+    M("empty file", train("a.txt"), "a.txt holds no text & 0 bytes", "some text", write("a.txt", b"")),
+    M("blank file", train("a.txt"), "a.txt holds no text & empty", "some text", write("a.txt", b" \n\n \n")),
+    M("binary file", train("a.txt"), "binary & offset 255", "UTF-8", write("a.txt", bytes(range(1, 256)) + bytes(9))),
+    M("picture", train("a.png"), "a.png is a PNG image", ".txt", write("a.png", b"\x89PNG\r\n\x1a\n" + bytes(99))),
+    M("wrong encoding declared", [*train("a.txt"), "--set", "data.encoding=utf-8"], "not UTF-8 & 0xE9 at offset 3",
+      "data.encoding", write("a.txt", b"caf\xe9 and tea")),
+    M("undecodable bytes", train("a.txt"), "encoding of a.txt & 0xFF at offset 6", "Save it as UTF-8",
+      write("a.txt", "কখ".encode() + b"\xff\xfe and more")),
+    M("half a UTF-16 character", train("a.txt"), "not UTF-16 LE & offset 12", "UTF-8",
+      write("a.txt", "\ufeffhello!".encode("utf-16-le")[:-1])),
+    M("UTF-32", train("a.txt"), "UTF-32", "Save it as UTF-8", write("a.txt", "hello".encode("utf-32"))),
+    M("truncated gzip", train("a.txt.gz"), "a.txt.gz is a damaged gzip", "again",
+      write("a.txt.gz", gzip.compress(b"how are you today " * 500)[:-12])),
+    M("no gzip", train("a.txt.gz"), "a.txt.gz is not gzip", "rename", write("a.txt.gz", b"how are you today")),
+    M("CSV without that column", train("a.csv", "--data.column", "txt"), "no column 'txt' & id, text",
+      "Did you mean text?", write("a.csv", b"id,text\n1,hello there my friend\n2,a good day to you\n")),
+    M("CSV with two texts", train("a.csv"), "several columns & title, text", "data.column",
+      write("a.csv", b"title,text\nhow are you today,and what about me\na good day to you,the same to you\n")),
+    M("column of plain text", train("proverbs.txt", "--data.column", "text"), "'text' & plain text", "unset"),
+    M("JSONL with a broken line", train("a.jsonl"), "line 301 of a.jsonl is not JSON & character 10", "that line",
+      write("a.jsonl", ROWS + b'{"text":\n')),
+    M("JSONL without that field", train("a.jsonl", "--data.column", "body"), "no column 'body' & text", "text",
+      write("a.jsonl", ROWS)),
+    M("JSONL of numbers", train("a.jsonl"), "line 1 of a.jsonl holds a int", '{"text": "..."}', write("a.jsonl", "7")),
+    M("empty folder", train("texts"), "texts holds no files", ".txt", folder_at("texts")),
+    M("folder without text", train("texts"), "texts holds no text & a.png", "some text",
+      write("texts/a.png", b"\x89PNG" + bytes(99))),
+    M("text shorter than the context", train("a.txt"), "13 tokens & needs 17", "longer text & model.context=3",
+      write("a.txt", "hello you 1234"), made="tokens"),
+    M("text too short to split", train("a.txt"), "1 characters are too few", "longer text", write("a.txt", "h")),
+    M("all documents left out", change("data.min_words", 999), "fewer than 999 words", "data.min_words"),
+    M("standard input is empty", train("-"), "standard input holds no text", "some text", text=b""),
+    M("look at a missing file", ["data", "look", "proverb.txt"], "proverb.txt does not exist", "proverbs.txt"),
+    M("look at nothing", ["data", "look"], "data look needs a name", "glass data look"),
+    M("name that is not Unicode", train("\udc80.txt"), "not valid Unicode", "rename"),
+]  # fmt: skip
+THE_SETTINGS = [
+    M("heads do not divide the width", change("model.heads", 5), "heads = 5 does not divide width = 12", "heads to 4"),
+    M("unknown section", change("modle.heads", 2), "no section 'modle'", "Did you mean model?"),
+    M("unknown setting", change("model.haeds", 2), "model.haeds", "Did you mean heads?"),
+    M("setting without section", change("heads", 2), "'heads' names no section", "model.heads"),
+    M("unknown option", train("proverbs.txt", "--step", "3"), "--step", "Did you mean --steps?"),
+    M("unknown command", ["trian", "proverbs.txt"], "'trian'", "Did you mean train?"),
+    M("unknown recipe", train("proverbs.txt", "--recipe", "tinny"), "'tinny'", "Did you mean tiny?"),
+    M("unknown recipe to count", ["count", "tinny"], "tinny", "Did you mean tiny?"),
+    M("unknown run to count", ["count", "runs/bok"], "runs/bok", f"Did you mean {BOOK}?"),
+    M("unknown corpus", ["data", "show", "storys"], "'storys'", "Did you mean stories?"),
+    M("no documents to show", ["data", "show", "stories", "--size", "0"], "--size 0", "at least 1"),
+    M("unknown choice", change("model.norm", "layrnorm"), "model.norm = 'layrnorm'", "Did you mean layernorm?"),
+    M("--set without =", train("proverbs.txt", "--set", "model.heads"), "model.heads has no =", "SECTION.FIELD=VALUE"),
+    M("word for a number", change("train.batch", "many"), "train.batch = 'many'", "a whole number"),
+    M("word for yes or no", change("model.tied", "perhaps"), "model.tied = 'perhaps'", "true or false"),
+    M("no steps", train("proverbs.txt", "--steps", "0"), "train.steps = 0", "1 or more"),
+    M("no minutes", train("proverbs.txt", "--minutes", "0"), "train.minutes = 0", "above 0"),
+    M("seed beyond 64 bits", train("proverbs.txt", "--seed", str(2**70)), "train.seed", "below 18446744073709551616"),
+    M("nothing ends the run", train("proverbs.txt", "--steps", "unset"), "nothing ends this run", "minutes"),
+    M("config file is not TOML", train("proverbs.txt", "--config", "c.toml"), "c.toml is not valid TOML & line 1",
+      "that line", write("c.toml", "[model\nheads = 2")),
+    M("config file is not UTF-8", train("proverbs.txt", "--config", "c.toml"), "c.toml is not UTF-8 at byte 0",
+      "UTF-8", write("c.toml", b"\xff")),
+    M("config file is missing", train("proverbs.txt", "--config", "conf.toml"), "conf.toml does not exist",
+      "Did you mean cnf.toml?", write("cnf.toml", "[model]")),
+    M("config file is a folder", train("proverbs.txt", "--config", "runs"), "runs cannot be read", "TOML file"),
+    M("config file with an unknown key", train("proverbs.txt", "--config", "c.toml"), "model.haeds & in c.toml",
+      "heads", write("c.toml", "[model]\nhaeds = 2")),
+    M("config file without sections", train("proverbs.txt", "--config", "c.toml"), "'heads' in c.toml", "[model]",
+      write("c.toml", "heads = 2")),
+    M("encoder as a language model", change("model.family", "encoder"), "encoder & language model", "decoder"),
+    M("vocab_size is not the tokenizer's", change("model.vocab_size", 99), "99 & 37 tokens", "vocab_size = 37",
+      made="tokens"),
+    M("vocabulary too small", [*change("tokenizer.kind", "bpe"), "--set", "tokenizer.vocab_size=9"],
+      "vocab_size = 9 & bpe", "257 or more"),
+    M("device that is not here", train("proverbs.txt", "--device", "cuda:77"), "no device cuda:77", "cpu"),
+    M("unknown device", train("proverbs.txt", "--device", "gpu"), "'gpu'", "auto, cpu, cuda"),
+    M("unknown device to generate", generate("the", "--device", "gpu"), "'gpu'", "auto, cpu, cuda"),
+    M("prompt in the settings is not Unicode", change("sample.prompt", "\udc80"), "not valid Unicode", "Leave"),
+    M("more memory than there is", [*change("model.hidden", 10**12), "--set", "model.width=1000"], "not enough memory",
+      "train.micro_batch & model.context", made="tokens"),
+    M("learning rate that explodes", [*change("train.learning_rate", 1e6), "--set", "train.warmup=0", "--steps", "9"],
+      "step 2 was not taken & first bad tensor", "intact & train.learning_rate", made="run"),
+]  # fmt: skip
+GENERATING = [
+    M("negative temperature", generate("the", "--temperature", "-1"), "sample.temperature = -1", "0 or more"),
+    M("top_p above 1", generate("the", "--top-p", "1.5"), "sample.top_p = 1.5", "1 or less"),
+    M("top_k of 0", generate("the", "--top-k", "0"), "sample.top_k = 0", "1 or more"),
+    M("no samples", generate("the", "--samples", "0"), "--samples 0", "at least 1"),
+    M("no candidates", generate("the", "--top", "0"), "--top 0", "at least 1"),
+    M("samples in words", generate("the", "--samples", "two"), "--samples & 'two'", "--help"),
+    M("empty stop text", generate("the", "--stop", ""), "stop text is empty", "Leave it out"),
+    M("stop list never closed", generate("the", "--stop", '["a"'), "sample.stop", "a list"),
+    M("candidates of a file", generate("--top", "3", "--input", "proverbs.txt"), "--top", "one or the other"),
+    M("prompts file missing", generate("--input", "proverb.txt"), "proverb.txt does not exist", "proverbs.txt"),
+    M("prompts file empty", generate("--input", "p.txt"), "p.txt is empty", "prompt per line", write("p.txt", b"")),
+    M("prompts file not UTF-8", generate("--input", "p.txt"), "not UTF-8 at byte 3", "UTF-8",
+      write("p.txt", b"a\nb\xff")),
+    M("prompt from a pipe is not UTF-8", generate("-"), "input is not UTF-8 at byte 1", "UTF-8", text=b"a\xff"),
+    M("lone surrogate in a prompt", generate("the \udc80"), "lone surrogate, U+DC80, at character 4", "character"),
+    M("evaluate a missing text", ["evaluate", BOOK, "proverb.txt"], "proverb.txt does not exist", "proverbs.txt"),
+]  # fmt: skip
+THE_RUN = [
+    M("no such run", ["generate", "runs/bok", "the"], "no run at", f"Did you mean {BOOK}?"),
+    M("folder that is no run", ["generate", "runs", "the"], "runs is not a run", "glass train"),
+    M("run that exists", train("proverbs.txt", out=BOOK), "already holds a run", "--resume --out"),
+    M("--out is a file", train("proverbs.txt", out="proverbs.txt"), "proverbs.txt is a file", "another --out"),
+    M("--out holds other things", train("proverbs.txt", out="mine"), "mine is not empty & manifest.json",
+      "another --out", write("mine/manifest.json", "{}")),
+    M("nothing to resume", ["train", "--resume"], "no run to resume", "--resume --out", remove("runs")),
+    M("resume what is not there", ["train", "--resume", "--out", "runs/bok"], "no run at", BOOK),
+    M("resume with DATA", [*resume(), "proverbs.txt"], "proverbs.txt", "leave it out"),
+    M("resume as another model", resume("--set", "model.layers=2"), "model.layers cannot change", "start a new run"),
+    M("truncated checkpoint", generate("the"), f"{WEIGHTS} is truncated", "another checkpoint",
+      in_checkpoint(WEIGHTS, half)),
+    M("altered checkpoint", generate("the"), f"{WEIGHTS} was altered", "another checkpoint",
+      in_checkpoint(WEIGHTS, one_byte)),
+    M("resume an altered checkpoint", resume("--steps", "4"), "no whole checkpoint", "another --out",
+      in_checkpoint("optimizer.safetensors", one_byte)),
+    M("checkpoint with a foreign manifest", generate("the"), "manifest.json is damaged", "another checkpoint",
+      in_checkpoint("manifest.json", lambda _: b'{"files": [1]}')),
+    M("weights of another model", generate("the"), "has shape (74, 24) & wants (37, 12)", "another model",
+      foreign_weights),
+    M("weights with a tensor missing", resume("--steps", "4"), "has no tensor", "another model", missing_tensor),
+    M("weights that are no safetensors", generate("the"), "cannot be read", "another checkpoint",
+      in_checkpoint(WEIGHTS, lambda _: b"pickle", sealed=True)),
+    M("state of another program", resume("--steps", "4"), "does not fit this run", "another checkpoint",
+      in_checkpoint("state.json", lambda _: b"{}", sealed=True)),
+    M("best names nothing", generate("the"), "best is damaged", "--resume", write(RUN / "best", b"\xff")),
+    M("best is gone", generate("the"), "no best checkpoint", "--resume", remove(RUN / "best")),
+    M("foreign tokenizer", generate("the"), "not written by glassformer", "tokenizer.json",
+      write(RUN / "tokenizer.json", '{"model": {"type": "BPE"}}')),
+    M("altered tokenizer", generate("the"), "tokenizer.json was altered", "backup",
+      edit(RUN / "tokenizer.json", '"a"', '"A"')),
+    M("truncated tokenizer", generate("the"), "tokenizer.json is damaged", "backup",
+      write(RUN / "tokenizer.json", '{"model":')),
+    M("tokenizer is gone", generate("the"), "tokenizer.json cannot be read", "tokenizer.json",
+      remove(RUN / "tokenizer.json")),
+    M("config.toml with an unknown key", generate("the"), "model.leyers & config.toml", "Did you mean layers?",
+      edit(RUN / "config.toml", "layers", "leyers")),
+    M("config.toml of another vocabulary", generate("the"), "99 & 37 tokens", "vocab_size = 37",
+      edit(RUN / "config.toml", 'vocab_size = "unset"', "vocab_size = 99")),
+    M("manifest.json is gone", ["evaluate", BOOK], "manifest.json is missing", "Copy it",
+      remove(RUN / "manifest.json")),
+    M("manifest.json is damaged", resume("--steps", "4"), "manifest.json is damaged", "Copy it",
+      write(RUN / "manifest.json", "{}")),
+    M("evaluate when the text is gone", ["evaluate", BOOK], "is gone & proverbs.txt", "Put it back",
+      remove("runs/.tokens", "proverbs.txt")),
+    M("evaluate when the text is another", ["evaluate", BOOK], "not the text & hash", "Restore",
+      both(remove("runs/.tokens"), write("proverbs.txt", "something else " * 99)), made="tokens"),
+]  # fmt: skip
+CATALOGUE = [*THE_TEXT, *THE_SETTINGS, *GENERATING, *THE_RUN]
+IN_A_PROCESS = ["missing file", "standard input is empty", "unknown command", "altered checkpoint", "top_k of 0"]
+
+
+def check(mistake: Mistake, code: int, out: str, err: str) -> None:
+    """Two lines, the right ones, and no more unless work had begun."""
+    lines = err.splitlines()
+    assert code == 2, err
+    assert out == ""
+    assert "Traceback" not in err
+    assert all(line.strip() for line in lines[-2:])
+    for words in mistake.cause.split(" & "):
+        assert words in lines[-2]
+    for words in mistake.remedy.split(" & "):
+        assert words in lines[-1]
+    begun = mistake.made or any(line.startswith("counting documents") or "is gone: reading" in line for line in lines)
+    assert len(lines) == 2 or begun, err
+
+
+def check_nothing_lost(mistake: Mistake, folder: Path, before: dict[str, str]) -> None:
+    """All that was there is as it was; what is new was announced, and is whole."""
+    after = tree(folder)
+    assert {name: after.get(name) for name in before} == before
+    new = {name for name in after if name not in before}
+    assert not {name for name in new if ".partial" in name or ".building" in name or "incoming" in name}
+    encoded = {name for name in new if ".tokens" in name.split("/")}
+    if mistake.made == "run":
+        new -= {name for name in new if name.split("/")[0] == "out"}
+    if mistake.made:
+        for path in {name for name in encoded if name.split("/")[-2:-1] == [".tokens"]}:
+            open_prepared(folder / path).train.verify()
+        new -= encoded
+    assert not new
+
+
+@pytest.mark.parametrize("mistake", CATALOGUE, ids=[mistake.name for mistake in CATALOGUE])
+def test_two_lines_and_nothing_lost(
+    mistake: Mistake, here: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mistake.set_up(here)
+    before = tree(here)
+    if mistake.text is not None:
+        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(mistake.text)))
+    code = main(mistake.arguments)
+    check(mistake, code, *capsys.readouterr())
+    check_nothing_lost(mistake, here, before)
+
+
+@pytest.mark.parametrize("name", IN_A_PROCESS)
+def test_the_same_in_a_process_of_its_own(name: str, here: Path) -> None:
+    mistake = next(each for each in CATALOGUE if each.name == name)
+    mistake.set_up(here)
+    before = tree(here)
+    ended = glass(*mistake.arguments, folder=here, text=(mistake.text or b"").decode())
+    check(mistake, ended.returncode, ended.stdout, ended.stderr)
+    check_nothing_lost(mistake, here, before)
+
+
+def test_the_catalogue_is_long_and_its_names_differ() -> None:
+    assert len({mistake.name for mistake in CATALOGUE}) == len(CATALOGUE) >= 40
