@@ -65,6 +65,7 @@ def test_plateau_is_torchs() -> None:
         ([2.0, 1.8, 1.7, 1.6, 1.5], "still improving"),
         ([2.0, 1.501, 1.5, 1.5, 1.499], "levelled off"),
         ([4.17, 4.17, 4.16, 4.17], "not learning"),
+        ([4.17, 4.16, 4.12], "still improving"),  # near ln V, as in a short run, but on its way down
         ([4.17], "too few"),
     ],
 )

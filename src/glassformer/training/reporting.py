@@ -40,6 +40,12 @@ class Status:
             f"{self.tokens_per_second:,.0f} tokens/s{left}"
         )
 
+    def short(self) -> str:
+        """What fits beside a bar on a terminal of 80 columns; on a narrower one the end is cut off."""
+        seen = "" if self.validation_loss is None else f"  validation {self.validation_loss:.3f}"
+        left = "" if self.seconds_left is None else f"{duration(self.seconds_left)} left  "
+        return f"{left}step {self.step}  loss {self.loss:.3f}{seen}  {self.tokens_per_second:,.0f} tokens/s"
+
 
 class Reporter(Protocol):
     """Listens to a run; nothing that it does can change the run."""
@@ -95,14 +101,14 @@ class LiveBar:
 
     def __init__(self) -> None:
         self._progress = Progress(
-            BarColumn(bar_width=30), TextColumn("{task.description}"), console=Console(stderr=True), transient=True
+            BarColumn(bar_width=7), TextColumn("{task.description}"), console=Console(stderr=True), transient=True
         )
         self._task = self._progress.add_task("starting", total=1.0)
         self._progress.start()
 
     def status(self, status: Status) -> None:
         """Move the bar."""
-        self._progress.update(self._task, description=str(status), completed=status.share or 0.0)
+        self._progress.update(self._task, description=status.short(), completed=status.share or 0.0)
 
     def note(self, text: str) -> None:
         """A line above the bar."""

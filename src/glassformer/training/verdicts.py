@@ -22,10 +22,10 @@ def verdict(evaluations: Sequence[tuple[int, float]], vocab_size: int) -> str:
     worse = [step for step, loss in evaluations if step > best_step and loss > best * (1 + NOISE)]
     if worse and evaluations[-1][1] > best * (1 + NOISE):
         return f"overfitting since step {worse[0]}: kept step {best_step}"
-    if best > 0.98 * math.log(vocab_size):
-        return "not learning: the loss stays near ln V, as if every token were equally likely"
     before = evaluations[max(0, len(evaluations) - 3)][1]
     last_step, last = evaluations[-1]
     if before - last > NOISE * before:
         return f"still improving at step {last_step}: a longer run would do better"
+    if best > 0.98 * math.log(vocab_size):
+        return "not learning: the loss stays near ln V, as if every token were equally likely"
     return f"levelled off: no real gain since step {evaluations[max(0, len(evaluations) - 3)][0]}"

@@ -1,0 +1,31 @@
+"""What a person sees while a model trains."""
+
+from __future__ import annotations
+
+import pytest
+
+from glassformer.training.reporting import PlainLines, Status, duration
+
+
+def status(step: int, **changes: float | None) -> Status:
+    """A moment of a run of 100 steps."""
+    facts: dict[str, float | None] = {"share": step / 100, "loss": 2.34567, "validation_loss": None} | changes
+    return Status(step=step, learning_rate=1e-3, tokens_per_second=123456.7, seconds_left=4000.0, **facts)  # type: ignore[arg-type]
+
+
+def test_a_bar_with_all_its_words_fits_80_columns() -> None:
+    bar, space = 7, 1
+    assert bar + space + len(status(99999, validation_loss=2.3456).short()) <= 80
+
+
+def test_plain_lines_come_at_each_evaluation_and_each_tenth_of_the_run(capsys: pytest.CaptureFixture[str]) -> None:
+    reporter = PlainLines()
+    for step in range(1, 101):
+        reporter.status(status(step, validation_loss=None if step < 55 else 2.0))
+    steps = [int(line.split()[1]) for line in capsys.readouterr().err.splitlines()]
+    assert 55 in steps
+    assert len(steps) == 11
+
+
+def test_durations_read_well() -> None:
+    assert [duration(seconds) for seconds in (0.4, 59.4, 75, 3700)] == ["0s", "59s", "1m 15s", "1h 1m"]
