@@ -162,6 +162,15 @@ class DataConfig(Settings):
     size: Count = Field(20_000, description="documents to make, for a generated corpus")
     seed: Seed = Field(0, description="of the random split and of generated corpora")
 
+    @model_validator(mode="after")
+    def _possible(self) -> Self:
+        if self.max_words is not None and self.max_words < self.min_words:
+            raise impossible(
+                f"max_words = {self.max_words} is less than min_words = {self.min_words}",
+                "Exchange them.",
+            )
+        return self
+
 
 class TrainConfig(Settings):
     """How the model is trained."""
@@ -184,7 +193,7 @@ class TrainConfig(Settings):
     beta1: Probability = Field(0.9, description="of AdamW")
     beta2: Probability = Field(0.99, description="of AdamW")
     epsilon: Rate = Field(1e-8, description="of AdamW")
-    weight_decay: float = Field(0.1, ge=0, le=1e6, description="on matrices; never on biases, norms and learned tables")
+    weight_decay: float = Field(0.1, ge=0, le=1e6, description="on matrices and tables; never on biases and gains")
     clip: float | None = Field(1.0, gt=0, description="largest gradient norm; unset: no clipping")
     schedule: Literal["constant", "linear", "cosine", "wsd", "noam", "plateau"] = Field(
         "cosine", description="how the learning rate goes down after warm-up"
@@ -227,7 +236,11 @@ class SampleConfig(Settings):
     temperature: float = Field(0.8, ge=0, description="0: always the likeliest token")
     top_k: Count | None = Field(None, description="draw from the k likeliest tokens only")
     top_p: float | None = Field(None, gt=0, le=1, description="draw from the likeliest tokens that hold this share")
-    repetition_penalty: float = Field(1.0, ge=1, description="divide the odds of tokens already present (Keskar 2019)")
+    repetition_penalty: float = Field(
+        1.0,
+        ge=1,
+        description="of tokens already present: their logits divided by it, or multiplied if negative (Keskar 2019)",
+    )
     stop: tuple[str, ...] = Field((), description="end when one of these texts appears; it is left out")
     seed: Seed = Field(0, description="of the draw")
 
@@ -267,18 +280,27 @@ class Config(Settings):
     def with_changes(self, changes: Mapping[str, str]) -> Config:
         """A copy with `SECTION.FIELD` -> text changes, as `--set` gives them (`unset`: no value)."""
         values: dict[str, Any] = self.model_dump()
-        for key, text in changes.items():
-            section, dot, field = key.partition(".")
-            if not dot:
-                full = [f"{name}.{key}" for name in values if key in values[name]]
-                remedy = f"Write {' or '.join(full)}." if full else "Write SECTION.FIELD, such as model.layers."
-                raise GlassError(f"the setting {key!r} names no section", remedy)
-            if section not in values:
-                raise GlassError(f"there is no section {section!r} in the setting {key!r}", nearest(section, values))
-            if field not in values[section]:
-                raise GlassError(f"there is no setting {key!r}", nearest(field, values[section]))
-            values[section][field] = _parsed(key, text, Config.model_fields[section].annotation)
+        for section, fields in parse_changes(changes).items():
+            values[section].update(fields)
         return validated(Config, values, "")
+
+
+def parse_changes(changes: Mapping[str, str]) -> dict[str, dict[str, Any]]:
+    """`SECTION.FIELD` -> text as tables of sections; an unknown name is refused with the nearest."""
+    known = Config().model_dump()
+    tables: dict[str, dict[str, Any]] = {}
+    for key, text in changes.items():
+        section, dot, field = key.partition(".")
+        if not dot:
+            full = [f"{name}.{key}" for name in known if key in known[name]]
+            remedy = f"Write {' or '.join(full)}." if full else "Write SECTION.FIELD, such as model.layers."
+            raise GlassError(f"the setting {key!r} names no section", remedy)
+        if section not in known:
+            raise GlassError(f"there is no section {section!r} in the setting {key!r}", nearest(section, known))
+        if field not in known[section]:
+            raise GlassError(f"there is no setting {key!r}", nearest(field, known[section]))
+        tables.setdefault(section, {})[field] = _parsed(key, text, Config.model_fields[section].annotation)
+    return tables
 
 
 def _parsed(key: str, text: str, section: Any) -> Any:

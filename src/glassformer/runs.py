@@ -99,7 +99,8 @@ class Run:
 
     def whole_checkpoints(self) -> list[Path]:
         """All complete checkpoints, oldest first."""
-        return [path for path in sorted(self.checkpoints.glob("step-*[0-9]")) if is_whole(path)]
+        found = sorted(self.checkpoints.glob("step-*[0-9]"), key=lambda path: int(path.name.removeprefix("step-")))
+        return [path for path in found if is_whole(path)]
 
     def point(self, which: Which, checkpoint: Path) -> None:
         """Make `best` or `last` name a checkpoint."""
@@ -108,7 +109,7 @@ class Run:
     def remove_other_checkpoints(self) -> None:
         """Delete the checkpoints that neither `best` nor `last` names, and what a killed save left."""
         kept = {(self.folder / which).read_text(encoding="utf-8").strip() for which in ("best", "last")}
-        for path in self.checkpoints.iterdir():
+        for path in self.checkpoints.glob("step-*"):
             if path.name not in kept:
                 shutil.rmtree(path, ignore_errors=True)
 

@@ -111,7 +111,7 @@ def test_the_metrics_have_the_promised_fields(home: Path) -> None:
 def test_the_run_folder_has_all_that_is_promised(home: Path) -> None:
     run = Run(home / "runs" / "book")
     files = {"config.toml", "manifest.json", "tokenizer.json", "metrics.jsonl", "samples.txt", "loss.svg"}
-    assert {path.name for path in run.folder.iterdir()} == files | {"checkpoints", "best", "last"}
+    assert {path.name for path in run.folder.iterdir()} - {"lock"} == files | {"checkpoints", "best", "last"}
     manifest = run.manifest()
     assert {"glassformer", "python", "packages", "command", "data"} <= manifest.keys()
     assert {"source", "text_hash"} <= manifest["data"].keys()
@@ -198,6 +198,12 @@ def test_train_without_out_names_the_run_after_the_text(tmp_path: Path) -> None:
     assert (tmp_path / "runs" / "proverbs" / "config.toml").is_file()
     assert "runs" in out.splitlines()[-1]
     assert "is ready: glass generate" in out.splitlines()[-1]
+
+
+def test_a_run_shorter_than_its_warm_up_is_told_so(tmp_path: Path) -> None:
+    text_file(tmp_path)
+    done = here("train", "proverbs.txt", *TINY, "--steps", "2", folder=tmp_path)
+    assert "warm-up takes 4 steps, but the run has 2: only 50% of the learning rate is reached" in done.stderr
 
 
 def test_an_unchanged_text_is_reused_and_an_edited_one_is_encoded_again(tmp_path: Path) -> None:
@@ -386,6 +392,17 @@ def test_evaluate_measures_another_text_whole(home: Path) -> None:
     assert said["baselines"]
     piped = facts("evaluate", "runs/book", "-", folder=home, text="still waters run deep 3\n" * 9)
     assert piped["loss"] == said["loss"]
+
+
+def test_evaluate_on_a_generated_corpus_knows_the_true_entropy(tmp_path: Path) -> None:
+    shown("train", "recall", "--data.size", "300", "--out", "run", *SMALL, "--steps", "2", folder=tmp_path)
+    ladder = {rung["name"]: rung["loss"] for rung in facts("evaluate", "run", "recall", folder=tmp_path)["baselines"]}
+    assert 0 < ladder["true entropy"] < ladder["uniform"]
+
+
+def test_evaluate_claims_no_interval_for_a_single_window(home: Path) -> None:
+    assert facts("evaluate", "runs/book", "-", folder=home, text="still")["loss_ci95"] is None
+    assert "one window: no interval" in shown("evaluate", "runs/book", "-", folder=home, text="still")
 
 
 def test_evaluate_when_the_tokens_and_then_the_text_are_gone(copy: Path) -> None:

@@ -18,6 +18,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "errors": set(),
     "shapes": set(),
     "files": {"errors"},
+    "lock": {"errors"},
     "settings": {"errors"},
     "config": {"errors", "settings"},
     "recipes": {"errors"},
@@ -27,7 +28,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "model": {"errors", "config"},
     "generation": {"errors", "config", "model"},
     "text_model": {"errors", "config", "runs", "tokenizers", "model", "generation"},
-    "training": {"errors", "files", "config", "runs", "tokenizers", "data", "model", "text_model"},
+    "training": {"errors", "files", "lock", "config", "runs", "tokenizers", "data", "model", "text_model"},
     "evaluation": {"errors", "config", "runs", "tokenizers", "data", "model", "text_model", "training"},
 }
 """Room -> rooms it may import from, besides itself. `cli` stands above all of them."""

@@ -283,7 +283,7 @@ def test_without_sentencepiece_the_remedy_is_one_command(monkeypatch: pytest.Mon
     monkeypatch.setitem(sys.modules, "sentencepiece", None)
     with pytest.raises(GlassError) as caught:
         trained("unigram")
-    assert caught.value.remedy == 'pip install "glassformer[tok]"'
+    assert caught.value.remedy == 'pip install -c constraints.txt -e ".[tok]"'
 
 
 @pytest.mark.parametrize("kind", TOKENIZER_KINDS)

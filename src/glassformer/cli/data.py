@@ -13,6 +13,8 @@ import tempfile
 from itertools import islice
 from pathlib import Path
 
+from glassformer.cli.settings import add_setting_flags, changes_from
+from glassformer.cli.train import chosen_settings
 from glassformer.config import Config
 from glassformer.data.corpora import corpus_names, find_corpus
 from glassformer.errors import GlassError, nearest
@@ -24,8 +26,6 @@ SHOWN = 10  # documents
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The arguments of `glass data`."""
-    from glassformer.cli.settings import add_setting_flags
-
     parser.add_argument("action", metavar="ACTION", help="list; show CORPUS; look DATA")
     parser.add_argument("name", nargs="?", metavar="CORPUS|DATA", help="what to show or look at")
     parser.add_argument(
@@ -78,20 +78,20 @@ def _show(arguments: argparse.Namespace) -> int:
 
 def _look(arguments: argparse.Namespace) -> int:
     """Read, split and encode as training would, into a folder that is thrown away, and say what was found."""
-    from glassformer.cli.train import chosen_settings
     from glassformer.data.prepare import prepare
 
     config = chosen_settings(arguments.name, None, None, _changes(arguments))
     with tempfile.TemporaryDirectory(prefix="glass-look-", ignore_cleanup_errors=True) as folder:
         found = prepare(config.data, config.tokenizer, Path(folder))
+        tokens = len(found.train) - found.train.documents  # without the end tokens, which stand for no text
         facts = {
             "source": config.data.source,
             "notes": found.notes,
             "tokenizer": found.tokenizer.description(),
             "training_tokens": len(found.train),
             "validation_tokens": len(found.validation),
-            "tokens_per_character": len(found.train) / max(1, found.train.characters),
-            "tokens_per_byte": len(found.train) / max(1, found.train.bytes),
+            "tokens_per_character": tokens / max(1, found.train.characters),
+            "tokens_per_byte": tokens / max(1, found.train.bytes),
         }
     if arguments.json:
         print(json.dumps(facts, ensure_ascii=False))
@@ -102,7 +102,6 @@ def _look(arguments: argparse.Namespace) -> int:
 
 def _changes(arguments: argparse.Namespace) -> dict[str, str]:
     """The settings that the flags give, with the short ones of this command."""
-    from glassformer.cli.settings import changes_from
 
     if arguments.size is not None and arguments.size < 1:
         raise GlassError(f"--size {arguments.size} asks for nothing", "Give a number of at least 1.")

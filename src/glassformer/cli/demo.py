@@ -35,8 +35,8 @@ def run(arguments: argparse.Namespace) -> int:
     trained = train_run(config, out)
     if trained is None:
         return 130
-    report = evaluate_run(out, note=lambda text: print(text, file=sys.stderr))
-    model = TextModel.load(out)
+    report = evaluate_run(out, device=config.train.device, note=lambda text: print(text, file=sys.stderr))
+    model = TextModel.load(out, device=config.train.device)
     sample = model.generate([""], model.config.sample)[0]
     floor = next(rung.loss for rung in report.baselines if rung.name == "true entropy")
     seconds = time.perf_counter() - started

@@ -14,6 +14,8 @@ import json
 import sys
 from pathlib import Path
 
+from glassformer.cli.settings import add_setting_flags, changes_from
+
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The arguments of `glass evaluate`."""
@@ -21,8 +23,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("data", nargs="?", metavar="DATA", help="another text; measured whole")
     parser.add_argument("--checkpoint", choices=("best", "last"), default="best", help="which weights (default: best)")
     parser.add_argument("--device", default="auto", help="auto, cpu, cuda, cuda:N or mps (default: auto)")
-    parser.add_argument("--precision", choices=("auto", "fp32", "bf16"), default="fp32", help="(default: fp32)")
+    parser.add_argument("--precision", choices=("auto", "fp32", "bf16"), help="(default: as in training)")
     parser.add_argument("--seed", type=int, metavar="N", help="of the sample for the copy meter (default: the run's)")
+    add_setting_flags(parser, ("data",))
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -37,6 +40,7 @@ def run(arguments: argparse.Namespace) -> int:
         arguments.precision,
         note=lambda text: print(text, file=sys.stderr),
         seed=arguments.seed,
+        changes=changes_from(arguments),
     )
     print(json.dumps(report.facts(), ensure_ascii=False) if arguments.json else report.table())
     return 0

@@ -43,7 +43,7 @@ class Parser(argparse.ArgumentParser):
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run one command and return its exit code: 0 done, 1 a check failed, 2 a mistake to put right, 130 stopped."""
+    """Run one command and return its exit code: 0 done, 1 a fault of ours, 2 a mistake to put right, 130 stopped."""
     words = list(sys.argv[1:] if arguments is None else arguments)
     if not words or words[0] in ("-h", "--help", "help"):
         print(overview())

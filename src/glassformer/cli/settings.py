@@ -6,7 +6,7 @@ import argparse
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from glassformer.config import Config
+from glassformer.config import Config, parse_changes
 from glassformer.errors import GlassError
 from glassformer.settings import UNSET, Settings
 
@@ -64,8 +64,6 @@ def changes_from(arguments: argparse.Namespace) -> dict[str, str]:
     given = {key: value for key, value in vars(arguments).items() if "." in key and value is not None}
     changes |= {key: value for key, value in given.items() if not key.startswith("short.")}
     changes |= {SHORT[key[6:]]: value for key, value in given.items() if key.startswith("short.")}
-    if "train.minutes" in changes and "train.steps" not in changes:
-        changes["train.steps"] = UNSET  # a run that is given minutes uses them all
     return changes
 
 
@@ -81,8 +79,18 @@ def settings_of(
                     f"{section!r} in {where or 'the settings'} stands outside all sections",
                     f"Write it under one of [{'], ['.join(Config.model_fields)}].",
                 )
-            merged.setdefault(section, {}).update(values)
-    return Config.from_dict(merged, where).with_changes(changes)
+            _overlay(merged, section, values)
+    for section, values in parse_changes(changes).items():
+        _overlay(merged, section, values)
+    return Config.from_dict(merged, where)
+
+
+def _overlay(merged: dict[str, dict[str, Any]], section: str, values: Mapping[str, Any]) -> None:
+    """Later values over earlier ones. Minutes without steps take the place of earlier steps: a run uses them all."""
+    own = merged.setdefault(section, {})
+    if section == "train" and values.get("minutes", UNSET) != UNSET and "steps" not in values:
+        own["steps"] = UNSET
+    own.update(values)
 
 
 def _section(name: str) -> type[Settings]:

@@ -5,7 +5,9 @@ DATA is a text file, a folder, .gz, CSV/TSV/JSONL, - for standard input, or the 
 
   glass train book.txt --out runs/book
   glass train book.txt --out runs/book2 --recipe shakespeare-nano --minutes 5
-  glass train --resume --out runs/book
+  glass train --resume --out runs/book --steps 4000
+
+A resumed run keeps its settings; --steps, --minutes and the other limits can change, and count from the run's start.
 """
 
 from __future__ import annotations
@@ -100,7 +102,10 @@ def _until_the_end(trainer: Trainer) -> Outcome | None:
     """Train until the end, or until Ctrl-C or a polite kill, after which all is saved."""
 
     def stop(number: int, frame: object) -> None:
+        if trainer.stop_requested:
+            raise KeyboardInterrupt  # the second time: at once, with what was saved
         trainer.stop_requested = True
+        print("stopping after this step; once more stops at once", file=sys.stderr)
 
     before = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
@@ -129,7 +134,7 @@ def _print_outcome(out: Path, outcome: Outcome | None, as_json: bool) -> int:
         return 0
     print(f"{outcome.verdict}; training ended because {outcome.reason}")
     print(
-        f"step {outcome.step}: validation loss {validation.loss:.4f} ± {validation.ci95:.4f} nats per token over all "
+        f"step {outcome.step}: validation loss {validation.loss:.4f} {validation.margin} nats per token over all "
         f"{validation.tokens:,} tokens, perplexity {validation.perplexity:.2f}, "
         f"{outcome.bits_per_byte:.3f} bits per byte"
     )

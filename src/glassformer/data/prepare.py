@@ -86,7 +86,7 @@ def open_prepared(folder: Path) -> Prepared:
     Raises:
         DamagedStoreError: something in the folder is missing, cut short or altered.
     """
-    return _open(folder, reused=True)
+    return _checked(folder)
 
 
 def _key(source: Source, data: DataConfig, tokenizer: TokenizerConfig) -> str:
@@ -104,12 +104,17 @@ def _reusable(folder: Path) -> Prepared | None:
     if not folder.exists():
         return None
     try:
-        found = _open(folder, reused=True)
-        for store in (found.train, found.validation):
-            if store.tokens.nbytes <= CHECKED_IN_FULL:
-                store.verify()
+        return _checked(folder)
     except DamagedStoreError:
         return None
+
+
+def _checked(folder: Path) -> Prepared:
+    """What lies in the folder, its bytes compared with their sums unless they are very many."""
+    found = _open(folder, reused=True)
+    for store in (found.train, found.validation):
+        if store.tokens.nbytes <= CHECKED_IN_FULL:
+            store.verify()
     return found
 
 

@@ -101,6 +101,8 @@ def _distinct(codes: Integers) -> tuple[Integers, Ranks, Integers]:
 
 def _find(keys: Integers, contexts: Integers, tokens: NDArray[np.integer], vocab_size: int) -> Integers:
     """The rank of each (context, token), or -1 where it was never seen."""
+    if not len(keys):
+        return np.full(len(tokens), -1, dtype=np.int64)
     wanted = contexts * vocab_size + tokens
     places = np.minimum(np.searchsorted(keys, wanted), len(keys) - 1)
     return np.where((contexts >= 0) & (keys[places] == wanted), places, -1)

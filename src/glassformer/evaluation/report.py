@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
-from glassformer.config import Config, SampleConfig
+from glassformer.config import Config, DataConfig, SampleConfig
 from glassformer.data.batches import validation_rows
 from glassformer.data.corpora import CORPORA
 from glassformer.data.store import TokenStore
@@ -68,7 +69,7 @@ class Report:
         """For people."""
         lines = [
             f"on {self.text}: {self.estimate.tokens:,} tokens",
-            f"loss {self.loss:.4f} ± {self.estimate.ci95:.4f} nats per token (95 %), "
+            f"loss {self.loss:.4f} {self.estimate.margin} nats per token (95 %), "
             f"perplexity {self.estimate.perplexity:.2f}, {self.bits_per_byte:.4f} bits per byte",
         ]
         if self.sliding is not None:
@@ -92,8 +93,9 @@ def evaluate_run(
     source: str | None = None,
     which: Which = "best",
     device: str = "auto",
-    precision: str = "fp32",
+    precision: str | None = None,
     seed: int | None = None,
+    changes: Mapping[str, str] = MappingProxyType({}),
     note: Callable[[str], None] = lambda text: None,
 ) -> Report:
     """Measure a run on its own validation split, or on another text.
@@ -102,28 +104,32 @@ def evaluate_run(
         folder: of the run.
         source: a file, folder, corpus …, measured whole; None: the run's validation split.
         which: the checkpoint.
-        device, precision: where and how to compute.
+        device: where to compute.
+        precision: of matrix products; None: as in training, so that the figures are the same.
+        changes: settings of `data` for reading `source`, as text; the run's own apply only to its own text.
         seed: of the sample that the copy meter looks at; None: the run's own.
         note: is told what a person should know.
 
     Raises:
         GlassError: there is no such run, or its text is gone.
     """
-    model = TextModel.load(folder, which, device, precision)
+    model = TextModel.load(folder, which, device)
     config = model.config
+    precision = precision or config.train.precision
     settings = config.sample if seed is None else config.sample.replace(seed=seed)
-    own = None if source is not None else encoded_text(open_run(folder), config, note)
-    if own is not None:
+    if source is None:
+        own = encoded_text(open_run(folder), config, note)
         corpus = config.data.source if config.data.source in CORPORA else None
         return _report(model, "the validation split", own.train, own.validation, corpus, precision, settings)
     with tempfile.TemporaryDirectory(prefix="glass-evaluate-", ignore_cleanup_errors=True) as temporary:
-        data = config.data.replace(source=source, size=min(config.data.size, 1000), seed=config.data.seed + 1)
+        data = _reading(config.data, source, changes)
         store, notes = encode_whole(data, model.tokenizer, Path(temporary))
         for text in notes:
             note(text)
         if len(store) < 2:
             raise GlassError(f"{source} has {len(store)} tokens", "Give a longer text.")
-        report = _report(model, str(source), _training_text(folder, config), store, None, precision, settings)
+        corpus = source if source in CORPORA else None
+        report = _report(model, str(source), _training_text(folder, config), store, corpus, precision, settings)
         del store  # Windows cannot delete a file that is mapped
         return report
 
@@ -149,8 +155,14 @@ def _report(
     if train is not None:
         ladder = baselines(train, store, model.tokenizer, corpus, config.data.windows)
         overlap = longest_overlap(sample.text, train.iter_text(model.tokenizer))
-    bits = estimate.bits_per_byte(len(store), store.bytes)
+    bits = estimate.bits_per_byte(store.bytes)
     return Report(text, estimate, bits, sliding, ladder, overlap, sample.text)
+
+
+def _reading(own: DataConfig, source: str, changes: Mapping[str, str]) -> DataConfig:
+    """How another text is read: its rows are cut as in training; what its file looks like is its own affair."""
+    fresh = DataConfig(source=source, windows=own.windows, document=own.document, seed=own.seed + 1, size=1000)
+    return Config(data=fresh).with_changes(changes).data
 
 
 def _training_text(folder: Path, config: Config) -> TokenStore | None:

@@ -82,7 +82,8 @@ class Attention(nn.Module):
         k = self.key(source).unflatten(-1, (self.kv_heads, -1)).transpose(1, 2)  # (B, G, S, K)
         v = self.value(source).unflatten(-1, (self.kv_heads, -1)).transpose(1, 2)  # (B, G, S, K)
         if self.query_norm is not None and self.key_norm is not None:
-            q, k = self.query_norm(q), self.key_norm(k)  # (B, H, T, K), (B, G, S, K)
+            gain = self.query_norm.weight.dtype  # norms keep their precision under autocast
+            q, k = self.query_norm(q.to(gain)).to(v.dtype), self.key_norm(k.to(gain)).to(v.dtype)  # (B, H, T, K)
         if rotation is not None:
             q, k = rotate(q, rotation), rotate(k, rotation)  # (B, H, T, K), (B, G, S, K)
         if cache is not None:

@@ -30,8 +30,7 @@ class Decoder(nn.Module):
 
     def __init__(self, config: ModelConfig, vocab_size: int) -> None:
         super().__init__()
-        self.config, self.vocab_size = config, vocab_size
-        self.embedding = Embedding(config, vocab_size)
+        self.config, self.vocab_size, self.embedding = config, vocab_size, Embedding(config, vocab_size)
         self.stack = Stack(config, causal=True)
         self.head = Head(config, vocab_size)
 
@@ -48,8 +47,7 @@ class Encoder(nn.Module):
 
     def __init__(self, config: ModelConfig, vocab_size: int) -> None:
         super().__init__()
-        self.config, self.vocab_size = config, vocab_size
-        self.embedding = Embedding(config, vocab_size)
+        self.config, self.vocab_size, self.embedding = config, vocab_size, Embedding(config, vocab_size)
         self.stack = Stack(config, causal=False)
         self.head = Head(config, vocab_size)
 
@@ -63,8 +61,7 @@ class EncoderDecoder(nn.Module):
 
     def __init__(self, config: ModelConfig, vocab_size: int) -> None:
         super().__init__()
-        self.config, self.vocab_size = config, vocab_size
-        self.embedding = Embedding(config, vocab_size)
+        self.config, self.vocab_size, self.embedding = config, vocab_size, Embedding(config, vocab_size)
         self.encoder, self.decoder = Stack(config, causal=False), Stack(config, causal=True, cross=True)
         self.head = Head(config, vocab_size)
 

@@ -3,7 +3,7 @@
 * added to the embedding: `LearnedPositions`, `SinusoidalPositions`
 * turning queries and keys: `RotaryPositions`
 * added to the attention scores: `AlibiPositions`, `RelativePositions`
-* and none: a causal decoder of two layers or more still learns order (Haviv et al. 2022).
+* none: a causal decoder of two layers or more still learns order (Haviv et al. 2022).
 """
 
 from __future__ import annotations
@@ -126,7 +126,7 @@ class RelativePositions(nn.Module):
         back = back.clamp(min=0)
         exact = buckets // 2
         far = torch.log(back.clamp(min=1).float() / exact) / math.log(self.max_distance / exact)
-        far_bucket = (exact + far * (buckets - exact)).long().clamp(max=buckets - 1)
+        far_bucket = (exact + far * (buckets - exact)).long().clamp(max=buckets - 1)  # (B, T, S)
         return offset + torch.where(back < exact, back, far_bucket)
 
 

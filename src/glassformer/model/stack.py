@@ -30,7 +30,7 @@ class Embedding(nn.Module):
         """Ids (B, T) and their places (B or 1, T) -> vectors (B, T, D)."""
         x = self.tokens(tokens) * self.scale  # (B, T, D)
         if self.positions is not None:
-            x = x + self.positions(positions)  # (B, T, D)
+            x = x + self.positions(positions).to(x.dtype)  # (B, T, D)
         return self.dropout(x)
 
 

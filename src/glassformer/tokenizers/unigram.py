@@ -35,7 +35,7 @@ def train_unigram(config: TokenizerConfig, sample: Iterable[str]) -> layout.Json
         import sentencepiece
     except ImportError:
         raise GlassError(
-            "training a unigram tokenizer needs the package sentencepiece", 'pip install "glassformer[tok]"'
+            "training a unigram tokenizer needs the package sentencepiece", 'pip install -c constraints.txt -e ".[tok]"'
         ) from None
     lines = list(_lines(sample))
     if not lines:

@@ -57,13 +57,18 @@ def save_checkpoint(run: Run, model: nn.Module, optimizers: list[Optimizer], sta
         text = json.dumps({"progress": asdict(state), "optimizer": numbers}, indent=1)
         (folder / "state.json").write_text(text, encoding="utf-8")
 
-    final = run.checkpoints / f"step-{state.step:06d}"
+    final = run.checkpoints / step_name(state.step)
     write_folder(final, fill)
     if state.best_step == state.step:
         run.point("best", final)
     run.point("last", final)
     run.remove_other_checkpoints()
     return final
+
+
+def step_name(step: int) -> str:
+    """The name of a step's checkpoint folder."""
+    return f"step-{step:06d}"
 
 
 def load_checkpoint(folder: Path, model: nn.Module, optimizers: list[Optimizer]) -> TrainState:
@@ -110,7 +115,9 @@ def _unflatten(optimizers: list[Optimizer], tensors: dict[str, Tensor], numbers:
         for key, value in {**tensors, **numbers}.items():
             owner, parameter, name = key.split(".", 2)
             if int(owner) == i:
-                state.setdefault(int(parameter), {})[name] = value
+                # Read tensors are views of the file; the optimizer must not keep it open.
+                copy = value.clone() if isinstance(value, Tensor) else value
+                state.setdefault(int(parameter), {})[name] = copy
         whole["state"] = state
         optimizer.load_state_dict(whole)
 

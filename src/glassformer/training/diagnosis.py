@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import torch
 from torch import Tensor, nn
 from torch.utils.hooks import RemovableHandle
@@ -9,8 +11,8 @@ from torch.utils.hooks import RemovableHandle
 from glassformer.data.batches import Batch
 
 
-def first_bad_tensor(model: nn.Module, batch: Batch) -> str:
-    """Names the first non-finite tensor of a forward pass: a weight, a layer's output, or a gradient.
+def first_bad_tensor(model: nn.Module, batches: Iterable[Batch]) -> str:
+    """Names the first non-finite tensor of a step: a weight, a layer's output, or a gradient.
 
     Weights are looked at first, since a bad weight is the cause of all that follows; then outputs in the order
     they are made; then gradients.
@@ -25,14 +27,14 @@ def first_bad_tensor(model: nn.Module, batch: Batch) -> str:
             handles.append(module.register_forward_hook(_noting(name, bad)))
     try:
         with torch.no_grad():
-            logits = model(batch.inputs, batch.real)
+            for batch in batches:
+                if not bad and not _finite(model(batch.inputs, batch.real)):
+                    bad.append("the head")
     finally:
         for handle in handles:
             handle.remove()
     if bad:
         return f"the output of {bad[0]}"
-    if not _finite(logits):
-        return "the logits"
     for name, parameter in model.named_parameters():
         if parameter.grad is not None and not _finite(parameter.grad):
             return f"the gradient of {name}"

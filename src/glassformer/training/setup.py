@@ -17,6 +17,7 @@ from glassformer.files import write_text
 from glassformer.model.build import build_model
 from glassformer.model.device import choose_device
 from glassformer.runs import Run, create_run, list_runs, open_run, refuse_existing
+from glassformer.tokenizers import Tokenizer
 from glassformer.training.reporting import Reporter
 from glassformer.training.trainer import Trainer
 
@@ -53,6 +54,9 @@ def new_training(config: Config, folder: Path, reporter: Reporter) -> Trainer:
     for note in data.notes:
         reporter.note(note)
     _refuse_short_text(data, config)
+    if config.train.steps is not None and config.train.steps < config.train.warmup:
+        peak = f"only {config.train.steps / config.train.warmup:.0%} of the learning rate is reached"
+        reporter.note(f"warm-up takes {config.train.warmup} steps, but the run has {config.train.steps}: {peak}")
     model = build_model(config.model, data.tokenizer.vocab_size, config.train.seed)
     facts = {"data": {"source": config.data.source, "text_hash": data.text_hash, "tokens": str(data.folder.resolve())}}
     run = create_run(folder, config, facts)
@@ -118,6 +122,11 @@ def encoded_text(run: Run, config: Config, note: Callable[[str], None]) -> Prepa
             ) from None
         note(f"{problem}: reading {config.data.source} again")
     data = prepare(config.data, config.tokenizer, token_cache(run.folder), note)
+    if data.tokenizer.digest != Tokenizer.load(run.tokenizer_file).digest:
+        raise GlassError(
+            f"training the tokenizer again did not give that of {run.folder}: another version of a library does it now",
+            "Install the versions that the run's manifest.json names, or give evaluate a text of its own.",
+        )
     if data.text_hash != facts["text_hash"]:
         raise GlassError(
             f"{config.data.source} is not the text that {run.folder} began with: its hash differs",

@@ -16,12 +16,13 @@ from glassformer.data.batches import Batch, training_rows, validation_rows
 from glassformer.data.prepare import Prepared
 from glassformer.errors import GlassError
 from glassformer.files import clear_disk_errors, write_text
+from glassformer.lock import only_one
 from glassformer.model.device import autocast, choose_device, choose_precision, synchronize
 from glassformer.model.families import Model
 from glassformer.model.weights import load_weights
 from glassformer.runs import Run
 from glassformer.text_model import TextModel
-from glassformer.training.checkpoint import TrainState, load_checkpoint, save_checkpoint, seed_step
+from glassformer.training.checkpoint import TrainState, load_checkpoint, save_checkpoint, seed_step, step_name
 from glassformer.training.diagnosis import first_bad_tensor
 from glassformer.training.loss_plot import loss_svg
 from glassformer.training.objectives import LOGITS_AT_ONCE, next_token_logits, summed_loss
@@ -30,6 +31,9 @@ from glassformer.training.reporting import Reporter, Status
 from glassformer.training.schedules import rate_factor
 from glassformer.training.validation import LossEstimate, validation_loss
 from glassformer.training.verdicts import verdict
+
+SAMPLE = "--- step "
+"""Begins each entry of `samples.txt`."""
 
 
 @dataclass(frozen=True)
@@ -89,35 +93,61 @@ class Trainer:
         if not whole:
             return  # it was stopped before the first one: begin at step 0, as it would have
         self.state = load_checkpoint(whole[-1], self.model, self.optimizers)
+        best = self.run.checkpoints / step_name(self.state.best_step)
+        if best not in whole:
+            self.reporter.note(f"{best} is lost: the best from here on is kept")
+            best, self.state.best_step, self.state.best_loss = whole[-1], self.state.step, None
         self.run.point("last", whole[-1])
-        if self.state.best_step == self.state.step:
-            self.run.point("best", whole[-1])
-        lines = self.run.metrics_file.read_text(encoding="utf-8").splitlines() if self.run.metrics_file.exists() else []
-        kept = [line for line in lines if _step_of(line) <= self.state.step]
-        write_text(self.run.metrics_file, "".join(line + "\n" for line in kept))
-        self._curve = [(record["step"], record["loss"]) for record in map(json.loads, kept)]
+        self.run.point("best", best)
+
+    def _forget_later_steps(self) -> None:
+        """Take out of the logs what a killed process wrote after the checkpoint that is gone on from."""
+        if self.run.metrics_file.exists():
+            lines = self.run.metrics_file.read_text(encoding="utf-8").splitlines()
+            kept = [line for line in lines if _step_of(line) <= self.state.step]
+            write_text(self.run.metrics_file, "".join(line + "\n" for line in kept))
+            self._curve = [(record["step"], record["loss"]) for record in map(json.loads, kept)]
+        if self.run.samples_file.exists():
+            before, *samples = self.run.samples_file.read_text(encoding="utf-8").split(SAMPLE)
+            early = [sample for sample in samples if int(sample.split("\n")[0]) <= self.state.step]
+            write_text(self.run.samples_file, SAMPLE.join([before, *early]))
 
     def train(self) -> Outcome | None:
         """Train until something ends the run, then measure the best checkpoint on the whole validation split.
 
         Returns None, with everything saved, if `stop_requested` was set meanwhile.
         """
-        if self.state.step == 0 and not self.run.whole_checkpoints():
-            save_checkpoint(self.run, self.model, self.optimizers, self.state)
-        reason = self._reason_to_stop()
-        every = self.config.train
-        while reason is None:
-            record = self._step()
-            step, reason = self.state.step, self._reason_to_stop()
-            improved = False
-            if step % every.evaluate_every == 0 or (reason is not None and not self.stop_requested):
-                improved = self._evaluate(record)
-                reason = reason or self._reason_to_stop()  # an evaluation may be the reason
-            if "validation_loss" in record or step % every.log_every == 0:
-                self._log(record)
-            if improved or reason is not None or step % every.save_every == 0:
+        with only_one(self.run.folder):
+            self._forget_later_steps()
+            if self.state.step == 0 and not self.run.whole_checkpoints():
                 save_checkpoint(self.run, self.model, self.optimizers, self.state)
-        return None if self.stop_requested else self._finish(reason)
+            reason = self._reason_to_stop()
+            while reason is None:
+                reason = self._step_and_look()
+            if self.stop_requested:
+                return None
+            if not self._evaluated():  # a stop, or a limit that was lowered, came before this step was measured
+                self._evaluate({})
+                save_checkpoint(self.run, self.model, self.optimizers, self.state)
+            return self._finish(reason)
+
+    def _step_and_look(self) -> str | None:
+        """One step, and the evaluation, log and checkpoint that are due after it; returns the reason to stop."""
+        record, every = self._step(), self.config.train
+        step, reason, improved = self.state.step, self._reason_to_stop(), False
+        wanted = not self.state.evaluations if self.stop_requested else reason is not None
+        if wanted or step % every.evaluate_every == 0:
+            improved = self._evaluate(record)
+            reason = reason or self._reason_to_stop()  # an evaluation may be the reason
+        if "validation_loss" in record or step % every.log_every == 0:
+            self._log(record)
+        if improved or reason is not None or step % every.save_every == 0:
+            save_checkpoint(self.run, self.model, self.optimizers, self.state)
+        return reason
+
+    def _evaluated(self) -> bool:
+        """Whether the weights of this very step were measured."""
+        return bool(self.state.evaluations) and self.state.evaluations[-1][0] == self.state.step
 
     def _step(self) -> dict[str, Any]:
         """One optimizer step; returns its line for `metrics.jsonl`."""
@@ -131,11 +161,12 @@ class Trainer:
         seed_step(train.seed, state.step)
         factor = rate_factor(train, state.step, self._share() or 0.0, state.plateau.factor)
         set_rate(self.optimizers, factor)
-        loss, targets = self._accumulate(rows)
+        batches = self._batches(rows)
+        loss, targets = self._accumulate(batches)
         gradients = [p.grad for p in self.model.parameters() if p.grad is not None]
         norm = torch.nn.utils.get_total_norm(gradients)
         if not (math.isfinite(loss) and bool(torch.isfinite(norm))):
-            self._stop_before_harm(rows, loss)
+            self._stop_before_harm(batches, loss)
         if train.clip is not None:
             torch.nn.utils.clip_grads_with_norm_(self.model.parameters(), train.clip, norm)
         for optimizer in self.optimizers:
@@ -150,10 +181,13 @@ class Trainer:
             "learning_rate": train.learning_rate * factor, "gradient_norm": float(norm),
         }  # fmt: skip
 
-    def _accumulate(self, rows: list[np.ndarray]) -> tuple[float, int]:
-        """Gradients of the mean loss over all targets of all rows, however they are grouped."""
+    def _batches(self, rows: list[np.ndarray]) -> list[Batch]:
+        """The step's rows in groups for one forward pass each."""
         size = self.config.train.micro_batch or self._rows_at_once(rows)
-        batches = [Batch.from_rows(rows[i : i + size]) for i in range(0, len(rows), size)]
+        return [Batch.from_rows(rows[i : i + size]) for i in range(0, len(rows), size)]
+
+    def _accumulate(self, batches: list[Batch]) -> tuple[float, int]:
+        """Gradients of the mean loss over all targets of all rows, however they are grouped."""
         targets = sum(batch.n_targets for batch in batches)
         for optimizer in self.optimizers:
             optimizer.zero_grad(set_to_none=True)
@@ -173,10 +207,11 @@ class Trainer:
             return len(rows)
         return max(1, LOGITS_AT_ONCE // (self.model.vocab_size * max(map(len, rows))))
 
-    def _stop_before_harm(self, rows: list[np.ndarray], loss: float) -> None:
+    def _stop_before_harm(self, batches: list[Batch], loss: float) -> None:
         """A loss or gradient is not finite: nothing is stepped, and the first bad tensor is named."""
         step, kept = self.state.step + 1, self.run.whole_checkpoints()[-1].name
-        culprit = first_bad_tensor(self.model, Batch.from_rows(rows).to(self.device))
+        with autocast(self.device, self.dtype):
+            culprit = first_bad_tensor(self.model, (batch.to(self.device) for batch in batches))
         raise GlassError(
             f"step {step} was not taken: the loss is {loss}, and the first bad tensor is {culprit}",
             f"Checkpoint {kept} is intact. Lower "
@@ -207,7 +242,7 @@ class Trainer:
         speaker = TextModel(self.model, self.data.tokenizer, self.config)
         text = "".join(speaker.stream(self.config.sample.prompt, self.config.sample))
         with clear_disk_errors(self.run.samples_file), self.run.samples_file.open("a", encoding="utf-8") as file:
-            file.write(f"--- step {self.state.step}\n{self.config.sample.prompt}{text}\n")
+            file.write(f"{SAMPLE}{self.state.step}\n{self.config.sample.prompt}{text}\n")
         line = " ".join((self.config.sample.prompt + text).split())
         self.reporter.note(f"step {self.state.step:>6}  writes: {line[:100]}")
 
@@ -256,7 +291,7 @@ class Trainer:
         best = self.run.checkpoint("best")
         load_weights(self.model, best / "model.safetensors")
         estimate = self._measure(None)
-        bits = estimate.bits_per_byte(len(store.tokens), store.bytes)
+        bits = estimate.bits_per_byte(store.bytes)
         judged = verdict(state.evaluations, self.data.tokenizer.vocab_size)
         return Outcome(state.best_step, estimate, bits, reason, judged, self.floor, state.step, state.train_seconds)
 

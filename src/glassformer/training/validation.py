@@ -21,13 +21,13 @@ class LossEstimate:
 
     Attributes:
         loss: nats per token.
-        ci95: half width of its 95 % interval, windows taken as independent clusters of tokens.
+        ci95: half width of its 95 % interval, windows taken as independent clusters of tokens; None of one window.
         tokens: predicted tokens.
         windows: rows they came in.
     """
 
     loss: float
-    ci95: float
+    ci95: float | None
     tokens: int
     windows: int
 
@@ -36,9 +36,14 @@ class LossEstimate:
         """exp(loss)."""
         return math.exp(min(self.loss, 700.0))
 
-    def bits_per_byte(self, tokens: int, size: int) -> float:
-        """The loss in bits per byte of text, for a text of `size` bytes that makes `tokens` tokens."""
-        return self.loss / math.log(2) * tokens / size
+    @property
+    def margin(self) -> str:
+        """The interval in words, to stand after the loss."""
+        return "(one window: no interval)" if self.ci95 is None else f"± {self.ci95:.4f}"
+
+    def bits_per_byte(self, size: int) -> float:
+        """All the nats lost, in bits per byte of a text of `size` bytes."""
+        return self.loss / math.log(2) * self.tokens / size
 
 
 def validation_loss(
@@ -121,5 +126,7 @@ def _estimate(sums: np.ndarray, counts: np.ndarray) -> LossEstimate:
     total, n = counts.sum(), len(counts)
     loss = float(sums.sum() / total)
     spread = sums - loss * counts
-    deviation = math.sqrt(n / max(1, n - 1) * float((spread**2).sum())) / total
+    if n < 2:
+        return LossEstimate(loss, None, int(total), n)
+    deviation = math.sqrt(n / (n - 1) * float((spread**2).sum())) / total
     return LossEstimate(loss, 1.96 * deviation, int(total), n)

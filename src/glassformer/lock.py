@@ -1,0 +1,38 @@
+"""One process at a time in a run folder. The operating system lets go of the lock however the process ends."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from glassformer.errors import GlassError
+
+
+@contextmanager
+def only_one(folder: Path) -> Iterator[None]:
+    """Hold `folder/lock` inside the block.
+
+    Raises:
+        GlassError: another process holds it.
+    """
+    with (folder / "lock").open("a+b") as file:
+        try:
+            _lock(file.fileno())
+        except OSError:
+            raise GlassError(
+                f"another process is training in {folder}", "Wait until it has ended, or stop it with Ctrl-C."
+            ) from None
+        yield
+
+
+def _lock(descriptor: int) -> None:
+    if os.name == "nt":
+        import msvcrt
+
+        msvcrt.locking(descriptor, msvcrt.LK_NBLCK, 1)  # type: ignore[attr-defined,unused-ignore]
+    else:
+        import fcntl
+
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
