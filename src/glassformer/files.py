@@ -7,6 +7,7 @@ import hashlib
 import json
 import os
 import shutil
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -64,7 +65,7 @@ def write_text(path: Path, text: str) -> None:
                 file.write(text)
                 file.flush()
                 os.fsync(file.fileno())
-            partial.replace(path)
+            _replace(partial, path)
         except OSError:
             partial.unlink(missing_ok=True)
             raise
@@ -91,8 +92,8 @@ def write_folder(final: Path, fill: Callable[[Path], None]) -> None:
             sync(partial)
             if final.exists():
                 shutil.rmtree(old, ignore_errors=True)
-                final.replace(old)
-            partial.replace(final)
+                _replace(final, old)
+            _replace(partial, final)
             sync(final.parent)
         except BaseException:
             shutil.rmtree(partial, ignore_errors=True)
@@ -144,3 +145,14 @@ def sync(path: Path) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
+
+
+def _replace(source: Path, target: Path) -> None:
+    """Rename. On Windows another program may hold the target open for a moment, so it is tried for two seconds."""
+    for _ in range(20 if os.name == "nt" else 0):
+        try:
+            source.replace(target)
+            return
+        except PermissionError:
+            time.sleep(0.1)
+    source.replace(target)

@@ -9,7 +9,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 import torch
-from safetensors.torch import load_file, save_file
+from safetensors.torch import load, save
+from torch import Tensor
 
 from glassformer.files import sha256
 from tests.property.trainers import text_file
@@ -124,21 +125,21 @@ def one_byte(data: bytes) -> bytes:
     return data[:-9] + bytes([data[-9] ^ 1]) + data[-8:]
 
 
-def foreign_weights(folder: Path) -> None:
-    """Put the weights of a model of twice the width in place of the run's own, with a manifest to match."""
-    (path,) = (folder / RUN / "checkpoints").glob("*/model.safetensors")
-    wider = {name: torch.zeros([2 * size for size in value.shape]) for name, value in load_file(path).items()}
-    other = folder / "other.safetensors"
-    save_file(wider, other)
-    in_checkpoint("model.safetensors", lambda _: other.read_bytes(), sealed=True)(folder)
-    other.unlink()
+def new_weights(change: Callable[[dict[str, Tensor]], dict[str, Tensor]]) -> SetUp:
+    """Put other weights in place of the run's own, with a manifest to match."""
+    return in_checkpoint("model.safetensors", lambda data: save(change(load(data))), sealed=True)
 
 
-def missing_tensor(folder: Path) -> None:
-    """Take one tensor out of the weights, with a manifest to match."""
-    (path,) = (folder / RUN / "checkpoints").glob("*/model.safetensors")
-    kept = dict(sorted(load_file(path).items())[1:])
-    other = folder / "other.safetensors"
-    save_file(kept, other)
-    in_checkpoint("model.safetensors", lambda _: other.read_bytes(), sealed=True)(folder)
-    other.unlink()
+def twice_as_wide(weights: dict[str, Tensor]) -> dict[str, Tensor]:
+    """Weights of another model."""
+    return {name: torch.zeros([2 * size for size in value.shape]) for name, value in weights.items()}
+
+
+def one_missing(weights: dict[str, Tensor]) -> dict[str, Tensor]:
+    """All but the first."""
+    return dict(sorted(weights.items())[1:])
+
+
+def no_numbers(weights: dict[str, Tensor]) -> dict[str, Tensor]:
+    """Weights after a training that went wrong."""
+    return {name: torch.full_like(value, float("nan")) for name, value in weights.items()}

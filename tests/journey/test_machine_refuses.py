@@ -55,7 +55,7 @@ def no_space() -> Exception:
     return OSError(errno.ENOSPC, "No space left on device")
 
 
-@pytest.mark.parametrize("calls", [*range(0, 24, 3), 31, 40])
+@pytest.mark.parametrize("calls", [*range(14), 18, 24, 31, 40])
 def test_disk_full_at_any_moment_then_the_same_weights(
     calls: int, here: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -110,13 +110,14 @@ def test_disk_full_while_the_text_is_encoded(
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="this system has no device that is always full")
 def test_standard_output_on_a_full_disk(here: Path) -> None:
+    buffered = {key: value for key, value in environment().items() if key != "PYTHONUNBUFFERED"}
     with Path("/dev/full").open("w") as full:
         ended = subprocess.run(
-            [sys.executable, "-m", "glassformer", "count", "tiny"], cwd=here, env=environment(), stdout=full,
+            [sys.executable, "-m", "glassformer", "count", "tiny"], cwd=here, env=buffered, stdout=full,
             stderr=subprocess.PIPE, encoding="utf-8", check=False,
         )  # fmt: skip
     assert ended.returncode == 2
-    assert "the disk is full" in ended.stderr
+    assert "the disk is full: standard output" in ended.stderr
     assert len(ended.stderr.splitlines()) == 2
 
 

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 import torch
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils.flop_counter import FlopCounterMode
 
+from glassformer.cli.main import main
 from glassformer.config import ModelConfig
 from glassformer.model.build import build_model
 from glassformer.model.count import count_model, embedding_rows
@@ -64,3 +67,20 @@ def test_parameters_and_cache_are_those_of_the_model() -> None:
     model = build_model(config, VOCAB)
     assert sum(part.parameters for part in components) == sum(p.numel() for p in model.parameters())
     assert sum(part.cache_bytes for part in components) == 3 * 2 * 2 * 10 * 4
+
+
+@pytest.mark.parametrize(
+    ("words", "vocab_size", "parameters"),
+    [
+        (["shakespeare-nano"], 67, 804_352),
+        (["shakespeare-nano", "--tokenizer.kind", "bytes"], 257, 828_672),
+        (["shakespeare-nano", "--tokenizer.kind", "bpe", "--tokenizer.vocab_size", "500"], 500, 859_776),
+        (["bangla-slm"], 32_100, 41_704_448),
+    ],
+)
+def test_recipes_are_counted_with_the_vocabulary_they_train_with(
+    words: list[str], vocab_size: int, parameters: int, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["count", *words, "--json"]) == 0
+    facts = json.loads(capsys.readouterr().out)
+    assert (facts["vocab_size"], facts["parameters"]) == (vocab_size, parameters)

@@ -17,7 +17,6 @@ import pytest
 
 from glassformer.config import DataConfig, TokenizerConfig
 from glassformer.data import encode
-from glassformer.data.peek import look
 from glassformer.data.prepare import Prepared, open_prepared, prepare
 from glassformer.data.store import DamagedStoreError, StoreWriter, TokenStore
 from glassformer.errors import GlassError
@@ -350,14 +349,6 @@ def test_documents_split_at_random_share_nothing(tmp_path: Path) -> None:
     assert len(train | held) == 40
     assert "160 documents repeat another" in made.notes
     assert not any("also stand" in note for note in made.notes)
-
-
-def test_look_counts_and_keeps_nothing(source: Path, tmp_path: Path) -> None:
-    seen = look(DataConfig(source=str(source), document="line"), tmp_path / "cache")
-    assert (seen.documents, seen.characters) == (300, len(TEXT) - 600)
-    assert seen.beginnings == TEXT.split("\r\n")[:3]
-    assert seen.notes[-1] == "validation: the last documents"
-    assert not (tmp_path / "cache").exists()
 
 
 @pytest.mark.parametrize("content", [TEXT.replace("fox", "fax", 1).encode(), b"\xff", b"shorter"])

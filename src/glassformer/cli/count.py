@@ -13,8 +13,9 @@ from pathlib import Path
 from typing import Any
 
 from glassformer.cli.settings import add_setting_flags, changes_from, settings_of
+from glassformer.config import Config
 from glassformer.errors import GlassError, nearest
-from glassformer.recipes import load_recipe, recipe_names
+from glassformer.recipes import Recipe, load_recipe, recipe_names
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -53,7 +54,7 @@ def run(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def _what(name: str, changes: dict[str, str]) -> tuple[Any, int, dict[str, Any]]:
+def _what(name: str, changes: dict[str, str]) -> tuple[Config, int, dict[str, Any]]:
     """Settings, vocabulary size and published figures of a run or recipe."""
     from glassformer.runs import open_run, runs_near
 
@@ -61,7 +62,7 @@ def _what(name: str, changes: dict[str, str]) -> tuple[Any, int, dict[str, Any]]
         recipe = load_recipe(name)
         config = settings_of([recipe.settings], changes)
         published = {} if changes else recipe.published
-        return config, config.model.vocab_size or config.tokenizer.vocab_size, published
+        return config, _vocabulary(config, recipe), published
     if not Path(name).exists():
         known = [*recipe_names(), *runs_near(Path(name))]
         raise GlassError(f"{name} is neither a run folder nor a recipe", nearest(name, known))
@@ -69,6 +70,16 @@ def _what(name: str, changes: dict[str, str]) -> tuple[Any, int, dict[str, Any]]
 
     found = open_run(Path(name))
     return found.config().with_changes(changes), Tokenizer.load(found.tokenizer_file).vocab_size, {}
+
+
+def _vocabulary(config: Config, recipe: Recipe) -> int:
+    """Tokens to count with, before any text was seen."""
+    if config.model.vocab_size is not None:
+        return config.model.vocab_size
+    if config.tokenizer.kind == "bytes":
+        return 257  # all bytes and the end token
+    same_text = config.tokenizer.kind == recipe.settings.get("tokenizer", {}).get("kind")
+    return recipe.vocabulary if recipe.vocabulary and same_text else config.tokenizer.vocab_size
 
 
 def _row(name: str, parameters: int, mib: float, flops: int, cache: int) -> None:

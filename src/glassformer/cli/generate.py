@@ -42,8 +42,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--checkpoint", choices=("best", "last"), default="best", help="which weights (default: best)")
     parser.add_argument("--device", default="auto", help="auto, cpu, cuda, cuda:N or mps (default: auto)")
     parser.add_argument("--precision", choices=("auto", "fp32", "bf16"), default="fp32", help="(default: fp32)")
-    group = parser.add_argument_group("drawing; unset: as the run's own [sample] settings say")
-    add_section_flags(group, "sample", SampleConfig)
+    group = parser.add_argument_group("drawing; what is not given is as the run's own [sample] settings say")
+    add_section_flags(group, "sample", SampleConfig, leave_out=("prompt",))
 
 
 def run(arguments: argparse.Namespace) -> int:

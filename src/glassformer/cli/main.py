@@ -106,7 +106,7 @@ def _run(name: str, words: Sequence[str]) -> int:
     parser.add_argument("--json", action="store_true", help="one JSON object on standard output")
     parser.add_argument("--debug", action="store_true", help="show where an error came from")
     module.add_arguments(parser)
-    with clear_disk_errors(Path()), clear_memory_errors():  # for refusals that nobody foresaw
+    with clear_disk_errors(Path("standard output")), clear_memory_errors():  # foreseen nowhere else
         code = int(module.run(parser.parse_all(words)) or 0)
         sys.stdout.flush()
     return code

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
 from glassformer.config import Config, parse_changes
@@ -32,17 +32,17 @@ def add_setting_flags(parser: argparse.ArgumentParser, sections: Iterable[str]) 
         add_section_flags(group, section, _section(section), prefix=f"{section}.")
 
 
-def add_section_flags(group: Any, section: str, kind: type[Settings], prefix: str = "") -> None:
-    """Add a flag per field of one section; `--FIELD` alone where `prefix` is empty."""
+def add_section_flags(
+    group: Any, section: str, kind: type[Settings], prefix: str = "", leave_out: Collection[str] = ()
+) -> None:
+    """Add a flag per field of one section; without `prefix`, as `--FIELD`, whose default is the run's own."""
     for name, field in kind.model_fields.items():
-        default = UNSET if field.default is None else field.default
+        if name in leave_out:
+            continue
+        default = f" (default: {UNSET if field.default is None else field.default})" if prefix else ""
         flag = f"--{prefix}{name if prefix else name.replace('_', '-')}"
-        group.add_argument(
-            flag,
-            dest=f"{section}.{name}",
-            metavar="VALUE",
-            help=f"{field.description} (default: {default})".replace("%", "%%"),
-        )
+        text = f"{field.description}{default}".replace("%", "%%")
+        group.add_argument(flag, dest=f"{section}.{name}", metavar="VALUE", help=text)
 
 
 def add_short_flags(parser: argparse.ArgumentParser) -> None:

@@ -22,6 +22,7 @@ from glassformer.evaluation.ngrams import KneserNey
 
 NGRAM_TOKENS = 5_000_000  # counting holds about 40 bytes per token, 200 MB in all
 CHUNK = 1 << 20
+BEFORE = 4  # tokens that a 5-gram looks back on
 DEFLATE_WINDOW = 32 * 1024  # bytes that gzip can look back on (RFC 1951)
 GZIP_TAIL_TOKENS = 32 * 1024  # at least a byte each, nearly always
 
@@ -86,7 +87,7 @@ def baselines(
 
     Args:
         train: what the predictors learn from.
-        validation: what they are measured on; held in memory as 64-bit integers.
+        validation: what they are measured on; memory does not grow with it.
         tokenizer: of both.
         corpus: name of the generated corpus that the text is from, where it is one.
         windows: decides whether the stream's first token is predicted (see the head of this file).
@@ -125,15 +126,19 @@ def _unigram_nats(train: Text, validation: Text, vocab_size: int, first: int) ->
     for start in range(0, len(train.tokens), CHUNK):
         counts += np.bincount(train.tokens[start : start + CHUNK], minlength=vocab_size)
     costs = -np.log(counts / counts.sum())
-    return float(costs[np.asarray(validation.tokens[first:], dtype=np.int64)].sum())
+    tokens = validation.tokens
+    return sum(float(costs[tokens[at : at + CHUNK]].sum()) for at in range(first, len(tokens), CHUNK))
 
 
 def _ngram_nats(counted: NDArray[np.integer[Any]], validation: Text, vocab_size: int, end_id: int, first: int) -> float:
-    model = KneserNey(counted, vocab_size)
-    tokens = np.asarray(validation.tokens, dtype=np.int64)
-    if first == 0:  # as in a row of its own, the first document begins after an end token
-        tokens = np.concatenate([np.array([end_id]), tokens])
-    return float(-np.log(model.probabilities(tokens)[1:]).sum())
+    model, tokens, nats = KneserNey(counted, vocab_size), validation.tokens, 0.0
+    for at in range(first, len(tokens), CHUNK):
+        before = np.asarray(tokens[max(0, at - BEFORE) : at], dtype=np.int64)
+        if at == 0:  # as in a row of its own, the first document begins after an end token
+            before = np.array([end_id])
+        part = np.concatenate([before, np.asarray(tokens[at : at + CHUNK], dtype=np.int64)])
+        nats -= float(np.log(model.probabilities(part)[len(before) :]).sum())
+    return nats
 
 
 def _gzip_nats(train: Text, validation: Text, tokenizer: Decoder) -> float:

@@ -18,6 +18,7 @@ class Recipe:
         name: of the file.
         summary: one line.
         settings: sections of settings; what is missing keeps its default.
+        vocabulary: tokens of the text that the recipe is known for, where the text decides; for `glass count`.
         published: figures that others printed for this model, for `glass count` to compare: a total,
             `parts` by component, and `note`.
     """
@@ -25,6 +26,7 @@ class Recipe:
     name: str
     summary: str
     settings: dict[str, Any]
+    vocabulary: int | None = None
     published: dict[str, Any] = field(default_factory=dict)
 
 
@@ -45,4 +47,4 @@ def load_recipe(name: str) -> Recipe:
     text = resources.files("glassformer.recipes").joinpath(f"{name}.toml").read_text(encoding="utf-8")
     sections = tomllib.loads(text)
     summary, published = sections.pop("summary"), sections.pop("published", {})
-    return Recipe(name, summary, sections, published)
+    return Recipe(name, summary, sections, sections.pop("vocabulary", None), published)
