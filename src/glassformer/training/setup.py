@@ -122,15 +122,15 @@ def encoded_text(run: Run, config: Config, note: Callable[[str], None]) -> Prepa
             ) from None
         note(f"{problem}: reading {config.data.source} again")
     data = prepare(config.data, config.tokenizer, token_cache(run.folder), note)
-    if data.tokenizer.digest != Tokenizer.load(run.tokenizer_file).digest:
-        raise GlassError(
-            f"training the tokenizer again did not give that of {run.folder}: another version of a library does it now",
-            "Install the versions that the run's manifest.json names, or give evaluate a text of its own.",
-        )
     if data.text_hash != facts["text_hash"]:
         raise GlassError(
             f"{config.data.source} is not the text that {run.folder} began with: its hash differs",
             "Restore the text, or start a new run.",
+        )
+    if data.tokenizer.digest != Tokenizer.load(run.tokenizer_file).digest:
+        raise GlassError(
+            f"training the tokenizer again did not give that of {run.folder}: another version of a library does it now",
+            "Install the versions that the run's manifest.json names, or give evaluate a text of its own.",
         )
     return data
 
