@@ -31,6 +31,10 @@ class Parser(argparse.ArgumentParser):
         """Raise instead of printing the usage."""
         raise GlassError(message, f"See {self.prog} --help.")
 
+    def positionals(self) -> list[argparse.Action]:
+        """The arguments that are not options."""
+        return self._get_positional_actions()
+
     def parse_all(self, arguments: Sequence[str]) -> argparse.Namespace:
         """Parse; an unknown option is refused with the nearest one."""
         parsed, rest = self.parse_known_intermixed_args(arguments)
@@ -106,6 +110,8 @@ def _run(name: str, words: Sequence[str]) -> int:
     parser.add_argument("--json", action="store_true", help="one JSON object on standard output")
     parser.add_argument("--debug", action="store_true", help="show where an error came from")
     module.add_arguments(parser)
+    places = [f"[{a.metavar}]" if a.nargs == "?" else str(a.metavar) for a in parser.positionals()]
+    parser.usage = " ".join([parser.prog, *places, "[OPTIONS]"])  # a hundred options would hide what matters
     with clear_disk_errors(Path("standard output")), clear_memory_errors():  # foreseen nowhere else
         code = int(module.run(parser.parse_all(words)) or 0)
         sys.stdout.flush()

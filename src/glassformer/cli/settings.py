@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Collection, Iterable, Mapping
-from typing import Any
+from typing import Any, get_args
 
 from glassformer.config import Config, parse_changes
 from glassformer.errors import GlassError
@@ -39,9 +39,11 @@ def add_section_flags(
     for name, field in kind.model_fields.items():
         if name in leave_out:
             continue
+        choices = [choice for choice in get_args(field.annotation) if isinstance(choice, str)]
+        allowed = f": {', '.join(choices)}" if choices else ""
         default = f" (default: {UNSET if field.default is None else field.default})" if prefix else ""
         flag = f"--{prefix}{name if prefix else name.replace('_', '-')}"
-        text = f"{field.description}{default}".replace("%", "%%")
+        text = f"{field.description}{allowed}{default}".replace("%", "%%")
         group.add_argument(flag, dest=f"{section}.{name}", metavar="VALUE", help=text)
 
 
