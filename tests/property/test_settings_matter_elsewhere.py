@@ -1,0 +1,99 @@
+"""No dead knobs in the other sections either: each setting of tokenizer, data and sample changes what comes out."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from glassformer.config import Config, DataConfig, SampleConfig, TokenizerConfig
+from glassformer.data.batches import training_rows
+from glassformer.data.prepare import prepare
+from glassformer.model.build import build_model
+from glassformer.text_model import TextModel
+from tests.property.trainers import LINES
+
+TOKENIZER: dict[str, tuple[dict[str, Any], Any]] = {
+    "kind": ({}, "characters"),
+    "vocab_size": ({}, 290),
+    "normalization": ({"kind": "characters"}, "nfd"),
+    "lowercase": ({"kind": "characters"}, True),
+    "min_count": ({"kind": "characters"}, 50),
+    "sample_bytes": ({}, 1000),
+    "seed": ({"sample_bytes": 1000}, 1),
+}
+DATA: dict[str, tuple[dict[str, Any], Any]] = {
+    "source": ({}, "other.txt"),
+    "column": ({"source": "table.csv", "column": "a"}, "b"),
+    "encoding": ({"source": "old.txt", "encoding": "windows-1252"}, "utf-8"),
+    "document": ({}, "line"),
+    "min_words": ({"document": "line"}, 9),
+    "max_words": ({"document": "line"}, 9),
+    "split": ({"document": "line"}, "random"),
+    "validation_fraction": ({}, 0.3),
+    "validation_limit": ({}, 50),
+    "windows": ({"document": "line"}, "documents"),
+    "size": ({"source": "addition", "size": 60}, 50),
+    "seed": ({"source": "addition", "size": 60}, 1),
+}
+SAMPLE: dict[str, tuple[dict[str, Any], Any]] = {
+    "tokens": ({}, 7),
+    "temperature": ({}, 5.0),
+    "top_k": ({}, 1),
+    "top_p": ({}, 0.01),
+    "repetition_penalty": ({"temperature": 0}, 5.0),
+    "stop": ({}, ("e", "a", "t")),
+    "seed": ({}, 1),
+}
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    text = "\n".join(f"{LINES[(i * i) % 6].title()} é {i % 9}" for i in range(150)) + "\n"
+    (tmp_path / "book.txt").write_text(text, encoding="utf-8")
+    (tmp_path / "other.txt").write_text(text.upper(), encoding="utf-8")
+    (tmp_path / "old.txt").write_bytes("Größe 10 €\n".encode() * 90)
+    rows = "\n".join(f"{LINES[i % 6]} {i},{LINES[(i + 1) % 6]} {i}" for i in range(60))
+    (tmp_path / "table.csv").write_text(f"a,b\n{rows}\n", encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def outcome(folder: Path, data: dict[str, Any], tokenizer: dict[str, Any]) -> tuple[Any, ...]:
+    """All that preparation decides: both token stores, the tokenizer, and one step's rows."""
+    config = DataConfig(**{"source": "book.txt", **data})
+    found = prepare(config, TokenizerConfig(**{"vocab_size": 300, **tokenizer}), folder / "cache")
+    rows = training_rows(found.train, config, 16, 4, 0, 0, found.tokenizer.end_id)
+    stores = [(np.asarray(s.tokens).tobytes(), s.bytes) for s in (found.train, found.validation)]
+    return (*stores, found.tokenizer.digest, [row.tolist() for row in rows])
+
+
+def test_all_settings_are_tried() -> None:
+    assert set(TOKENIZER) == set(TokenizerConfig.model_fields)
+    assert set(DATA) == set(DataConfig.model_fields)
+    assert set(SAMPLE) | {"prompt"} == set(SampleConfig.model_fields)  # the prompt is what is continued
+
+
+@pytest.mark.parametrize("name", TOKENIZER)
+def test_a_tokenizer_setting_matters(folder: Path, name: str) -> None:
+    base, value = TOKENIZER[name]
+    assert outcome(folder, {}, base) != outcome(folder, {}, {**base, name: value})
+
+
+@pytest.mark.parametrize("name", DATA)
+def test_a_data_setting_matters(folder: Path, name: str) -> None:
+    base, value = DATA[name]
+    assert outcome(folder, base, {"kind": "bytes"}) != outcome(folder, {**base, name: value}, {"kind": "bytes"})
+
+
+@pytest.mark.parametrize("name", SAMPLE)
+def test_a_sample_setting_matters(folder: Path, name: str) -> None:
+    tokenizer = prepare(DataConfig(source="book.txt"), TokenizerConfig(kind="characters"), folder / "cache").tokenizer
+    config = Config.from_dict({"model": {"layers": 1, "width": 16, "heads": 2, "context": 32, "tied": False}})
+    model = TextModel(build_model(config.model, tokenizer.vocab_size), tokenizer, config)
+    base, value = SAMPLE[name]
+    settings = SampleConfig(**{"tokens": 30, "temperature": 1.0, **base})
+    before, after = (model.generate(["the"], each)[0] for each in (settings, settings.replace(**{name: value})))
+    assert (before.text, before.ended) != (after.text, after.ended)
