@@ -274,9 +274,6 @@ def test_streaming_writes_what_json_says(home: Path) -> None:
     assert (
         shown("generate", "runs/book", "-", "--tokens", "40", folder=home, text="still ") == f"still {said['text']}\n"
     )
-    assert shown("generate", "runs/book", "--prompt", "still ", "--tokens", "40", folder=home) == (
-        f"still {said['text']}\n"
-    )
 
 
 def test_samples_have_seeds_one_after_another(home: Path) -> None:
