@@ -3,6 +3,7 @@
 ::
 
     config.toml  manifest.json  tokenizer.json  metrics.jsonl  samples.txt  loss.svg
+    lock  held by the process that trains
     checkpoints/step-000850/{model,optimizer}.safetensors, state.json, manifest.json
     best  last      one line each: the name of a checkpoint
 """
