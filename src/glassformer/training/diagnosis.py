@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 import torch
 from torch import Tensor, nn
@@ -41,7 +41,9 @@ def first_bad_tensor(model: nn.Module, batches: Iterable[Batch]) -> str:
     return "the loss"
 
 
-def _noting(name: str, bad: list[str]):  # type: ignore[no-untyped-def]
+def _noting(name: str, bad: list[str]) -> Callable[[nn.Module, object, object], None]:
+    """A hook that adds the name to `bad` when the module's output is not finite."""
+
     def hook(module: nn.Module, inputs: object, output: object) -> None:
         if isinstance(output, Tensor) and not _finite(output):
             bad.append(name)

@@ -109,7 +109,7 @@ class Trainer:
             self._curve = [(record["step"], record["loss"]) for record in map(json.loads, kept)]
         if self.run.samples_file.exists():
             before, *samples = self.run.samples_file.read_text(encoding="utf-8").split(SAMPLE)
-            early = [sample for sample in samples if int(sample.split("\n")[0]) <= self.state.step]
+            early = [sample for sample in samples if _sample_step(sample) <= self.state.step]
             write_text(self.run.samples_file, SAMPLE.join([before, *early]))
 
     def train(self) -> Outcome | None:
@@ -294,6 +294,12 @@ class Trainer:
         bits = estimate.bits_per_byte(store.bytes)
         judged = verdict(state.evaluations, self.data.tokenizer.vocab_size)
         return Outcome(state.best_step, estimate, bits, reason, judged, self.floor, state.step, state.train_seconds)
+
+
+def _sample_step(sample: str) -> float:
+    """The step of an entry of samples; one that a kill cut short belongs to no step."""
+    number = sample.partition("\n")[0]
+    return int(number) if number.isdecimal() else math.inf
 
 
 def _step_of(line: str) -> float:
