@@ -34,9 +34,9 @@ REMEDIES = {
 
 
 class Settings(BaseModel):
-    """What all sections share: frozen, no unknown keys, no silent conversion of text to numbers."""
+    """What all sections share: frozen, no unknown keys, no infinite numbers."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=False, allow_inf_nan=False)
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
     @model_validator(mode="before")
     @classmethod
