@@ -198,7 +198,7 @@ class TrainConfig(Settings):
     schedule: Literal["constant", "linear", "cosine", "wsd", "noam", "plateau"] = Field(
         "cosine", description="how the learning rate goes down after warm-up"
     )
-    warmup: int = Field(100, ge=0, description="steps of linear warm-up")
+    warmup: int = Field(100, ge=0, description="steps of linear warm-up; at most a tenth of the run")
     final_rate: float = Field(0.1, ge=0, le=1, description="linear, cosine, wsd: last rate as a share of the peak")
     decay_share: float = Field(0.2, gt=0, le=1, description="wsd: share of the run that is decay")
     plateau_factor: float = Field(0.5, gt=0, lt=1, description="plateau: what the rate is multiplied by")

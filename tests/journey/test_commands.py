@@ -200,12 +200,6 @@ def test_train_without_out_names_the_run_after_the_text(tmp_path: Path) -> None:
     assert "is ready: glass generate" in out.splitlines()[-1]
 
 
-def test_a_run_shorter_than_its_warm_up_is_told_so(tmp_path: Path) -> None:
-    text_file(tmp_path)
-    done = here("train", "proverbs.txt", *TINY, "--steps", "2", folder=tmp_path)
-    assert "warm-up takes 4 steps, but the run has 2: only 50% of the learning rate is reached" in done.stderr
-
-
 def test_an_unchanged_text_is_reused_and_an_edited_one_is_encoded_again(tmp_path: Path) -> None:
     path = text_file(tmp_path)
     said, hashes = [], []

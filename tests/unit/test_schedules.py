@@ -24,6 +24,12 @@ def test_warm_up_is_linear_and_reaches_the_peak() -> None:
     assert set(found[10:]) == {1.0}
 
 
+def test_warm_up_takes_at_most_a_tenth_of_a_short_run() -> None:
+    found = factors(50, schedule="constant", warmup=100)
+    assert found[5:] == pytest.approx([1.0] * 46)
+    assert 0 < found[0] < found[2] < found[4] < 1
+
+
 @pytest.mark.parametrize("schedule", ["linear", "cosine", "wsd"])
 def test_the_last_rate_is_the_stated_share(schedule: str) -> None:
     found = factors(100, schedule=schedule, warmup=0, final_rate=0.1)

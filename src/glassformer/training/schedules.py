@@ -7,6 +7,9 @@ from dataclasses import dataclass, replace
 
 from glassformer.config import TrainConfig
 
+LONGEST_WARMUP = 0.1
+"""Share of a run that warm-up may take: a short run must not end before its rate is up."""
+
 
 def rate_factor(config: TrainConfig, step: int, progress: float, plateau: float = 1.0) -> float:
     """The factor on the peak learning rate for one step.
@@ -20,7 +23,8 @@ def rate_factor(config: TrainConfig, step: int, progress: float, plateau: float 
     if config.schedule == "noam":  # Vaswani et al. 2017, equation 3, scaled so that its highest value is the peak
         s = step + 1
         return min(s / config.warmup, math.sqrt(config.warmup / s))
-    return min(1.0, (step + 1) / max(1, config.warmup)) * _decay(config, progress, plateau)
+    warm = max((step + 1) / max(1, config.warmup), progress / LONGEST_WARMUP)
+    return min(1.0, warm) * _decay(config, progress, plateau)
 
 
 def _decay(config: TrainConfig, progress: float, plateau: float) -> float:

@@ -54,9 +54,6 @@ def new_training(config: Config, folder: Path, reporter: Reporter) -> Trainer:
     for note in data.notes:
         reporter.note(note)
     _refuse_short_text(data, config)
-    if config.train.steps is not None and config.train.steps < config.train.warmup:
-        peak = f"only {config.train.steps / config.train.warmup:.0%} of the learning rate is reached"
-        reporter.note(f"warm-up takes {config.train.warmup} steps, but the run has {config.train.steps}: {peak}")
     model = build_model(config.model, data.tokenizer.vocab_size, config.train.seed)
     facts = {"data": {"source": config.data.source, "text_hash": data.text_hash, "tokens": str(data.folder.resolve())}}
     run = create_run(folder, config, facts)
