@@ -140,11 +140,3 @@ def test_stories_are_stories() -> None:
         assert wished is not None
         assert story.count(wished[1]) == 2, story
     assert 150 <= len(words) <= 255
-
-
-def test_mean_words_is_the_mean() -> None:
-    stories = Stories()
-    counts = [len(story.split()) for story in stories.documents(2000, seed=4)]
-    mean = sum(counts) / len(counts)
-    spread = math.sqrt(sum((count - mean) ** 2 for count in counts) / len(counts))
-    assert abs(stories.mean_words() - mean) < 4 * spread / math.sqrt(len(counts))

@@ -69,8 +69,8 @@ def _show(arguments: argparse.Namespace) -> int:
     data = Config().with_changes({"data.size": str(SHOWN), **_changes(arguments)}).data
     documents = list(islice(corpus.documents(data.size, data.seed), data.size))
     if arguments.json:
-        facts = {"corpus": corpus.name, "entropy_per_document": corpus.entropy(), "documents": documents}
-        print(json.dumps(facts, ensure_ascii=False))
+        exact = {"entropy_per_document": corpus.entropy(), "characters_per_document": corpus.mean_characters()}
+        print(json.dumps({"corpus": corpus.name, **exact, "documents": documents}, ensure_ascii=False))
         return 0
     print("\n".join(documents))
     return 0

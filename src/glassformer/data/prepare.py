@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 import shutil
 import tempfile
 import time
@@ -258,7 +257,7 @@ def _open(folder: Path, reused: bool) -> Prepared:
             text_hash, digest, notes = facts["text_hash"], facts["tokenizer"], list(facts["notes"])
             version = facts["version"]
         except FileNotFoundError as error:
-            raise _damaged(folder, f"{os.path.basename(error.filename)} is missing") from None  # noqa: PTH119
+            raise _damaged(folder, f"{Path(error.filename).name} is missing") from None
         except (ValueError, KeyError, TypeError):
             raise _damaged(folder, f"{path.name} is not usable") from None
         train, validation = TokenStore.open(folder / "train"), TokenStore.open(folder / "validation")

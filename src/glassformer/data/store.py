@@ -38,7 +38,7 @@ class TokenStore:
     """One side's tokens. Reading maps the files; memory does not grow with them.
 
     Attributes:
-        tokens: (n_tokens,) all ids, document after document.
+        tokens: (length,) all ids, document after document, end tokens included.
         document_ends: (documents,) position after each document's end token.
         characters, bytes: of the text that was encoded (bytes in UTF-8; document separators are not counted).
         unknown: how many of the tokens are the unknown token.
@@ -80,11 +80,6 @@ class TokenStore:
             raise _damaged(prefix, f"its header is not usable ({error!r})") from None
 
     def __len__(self) -> int:
-        return len(self.tokens)
-
-    @property
-    def n_tokens(self) -> int:
-        """All tokens, end tokens included."""
         return len(self.tokens)
 
     @property

@@ -126,10 +126,6 @@ class Stories:
         """By the grammar's closed form."""
         return story_grammar().mean(len)
 
-    def mean_words(self) -> float:
-        """Exact mean number of words (parts between spaces) of a story."""
-        return 1 + story_grammar().mean(lambda text: text.count(" "))
-
 
 @cache
 def story_grammar() -> Grammar:
