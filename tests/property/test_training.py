@@ -12,7 +12,10 @@ import torch
 
 from glassformer.config import TrainConfig
 from glassformer.errors import GlassError
-from glassformer.training.checkpoint import save_checkpoint
+from glassformer.files import write_folder
+from glassformer.lock import only_one
+from glassformer.runs import Run
+from glassformer.training.checkpoint import save_checkpoint, step_name
 from glassformer.training.trainer import Trainer
 from tests.property.trainers import last_weights, resumed, same, small_trainer, weights
 
@@ -221,3 +224,50 @@ def test_random_tokens_cannot_be_learnt(tmp_path: Path) -> None:
     losses = [json.loads(line)["loss"] for line in trainer.run.metrics_file.read_text(encoding="utf-8").splitlines()]
     assert len(losses) == 300
     assert min(losses) >= floor
+
+
+def stop_after(trainer: Trainer, step: int) -> None:
+    """Train, with a polite stop during that step."""
+    take_step = trainer._step
+
+    def watched() -> dict[str, Any]:
+        trainer.stop_requested = trainer.state.step == step - 1
+        return take_step()
+
+    trainer._step = watched  # type: ignore[method-assign]
+    assert trainer.train() is None
+    assert trainer.state.step == step
+
+
+def test_only_one_process_trains_in_a_run(tmp_path: Path) -> None:
+    trainer = small_trainer(tmp_path)
+    with only_one(trainer.run.folder), pytest.raises(GlassError, match="another process is training"):
+        trainer.train()
+    assert trainer.train() is not None
+
+
+def test_a_lost_best_checkpoint_does_not_stop_a_resumed_run(tmp_path: Path) -> None:
+    trainer = small_trainer(tmp_path)
+    stop_after(trainer, 9)
+    best = trainer.run.checkpoint("best")
+    assert (best.name, trainer.run.checkpoint("last").name) == ("step-000006", "step-000009")
+    (best / "model.safetensors").write_bytes(b"cut short")
+    outcome = resumed(tmp_path).train()
+    assert outcome is not None
+    assert outcome.step >= 9
+    assert trainer.run.checkpoint("best").name == f"step-{outcome.step:06d}"
+
+
+def test_the_newest_checkpoint_is_the_one_of_the_highest_step(tmp_path: Path) -> None:
+    run = Run(tmp_path)
+    for step in (999_000, 1_200_000):
+        write_folder(run.checkpoints / step_name(step), lambda folder: (folder / "file").write_bytes(b"whole") and None)
+    assert [path.name for path in run.whole_checkpoints()] == ["step-999000", "step-1200000"]
+
+
+def test_a_limit_lowered_below_the_steps_done_still_measures_the_last_weights(tmp_path: Path) -> None:
+    trainer = small_trainer(tmp_path, train__steps=100, train__evaluate_every=1000)
+    stop_after(trainer, 9)
+    outcome = resumed(tmp_path, **{"train.steps": "5"}).train()
+    assert outcome is not None
+    assert (outcome.step, outcome.last_step) == (9, 9)
