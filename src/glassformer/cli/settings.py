@@ -11,6 +11,7 @@ from glassformer.errors import GlassError
 from glassformer.settings import UNSET, Settings
 
 SHORT = {
+    "task": "train.task",
     "steps": "train.steps",
     "minutes": "train.minutes",
     "until-loss": "train.until_loss",
