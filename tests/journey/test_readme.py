@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from glassformer.data.corpora import find_corpus
+from glassformer.data.corpora import find_text_corpus
 from tests.journey.commands import environment
 
 README = Path(__file__).parents[2] / "README.md"
@@ -42,7 +42,7 @@ def commands() -> list[str]:
 def newcomer(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with a book in it, and a folder of programs with `glass`, whether or not one is on the PATH."""
     folder = tmp_path_factory.mktemp("newcomer")
-    book = "\n".join(find_corpus("stories").documents(300, seed=1)) + "\n"
+    book = "\n".join(find_text_corpus("stories").documents(300, seed=1)) + "\n"
     (folder / "book.txt").write_text(book.replace("Once upon a time", "It was long ago"), encoding="utf-8")
     programs = folder / "programs"
     programs.mkdir()

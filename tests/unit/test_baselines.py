@@ -16,7 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from glassformer.data.corpora import find_corpus
+from glassformer.data.corpora import find_text_corpus
 from glassformer.evaluation.baselines import Baseline, baselines
 from glassformer.evaluation.ngrams import KneserNey
 
@@ -162,7 +162,7 @@ def test_gzip_in_small_groups_of_documents(monkeypatch: pytest.MonkeyPatch) -> N
 
 
 def test_true_entropy_is_that_of_the_documents_themselves() -> None:
-    corpus = find_corpus("sort")
+    corpus = find_text_corpus("sort")
     tokenizer = Characters("0123456789=")
     texts = list(corpus.documents(4000, seed=1))
     train, validation = store(texts[:3600], tokenizer), store(texts[3600:], tokenizer)
@@ -177,12 +177,12 @@ def test_true_entropy_where_documents_do_not_read_back() -> None:
     tokenizer = Characters("0123456789=x")
     validation = store(["12=12", "x"], tokenizer)
     truth = baselines(validation, validation, tokenizer, "sort", windows="documents")[-1]
-    assert truth.loss == pytest.approx(2 * (find_corpus("sort").entropy() or 0) / 8)
+    assert truth.loss == pytest.approx(2 * (find_text_corpus("sort").entropy() or 0) / 8)
     assert "entropy of sort" in truth.note
 
 
 def test_nothing_beats_uniform_tokens() -> None:
-    corpus = find_corpus("random")
+    corpus = find_text_corpus("random")
     texts = list(corpus.documents(30, seed=1))
     tokenizer = Characters("".join(sorted(set("".join(texts)))))
     ladder = by_name(baselines(store(texts[:25], tokenizer), store(texts[25:], tokenizer), tokenizer, "random"))

@@ -8,7 +8,14 @@ import re
 import pytest
 
 from glassformer.config import Config
-from glassformer.data.corpora import CORPORA, corpus_names, find_corpus
+from glassformer.data.corpora import (
+    CORPORA,
+    corpus_names,
+    find_corpus,
+    find_labelled_corpus,
+    find_pair_corpus,
+    find_text_corpus,
+)
 from glassformer.data.corpora.noise import SYMBOLS, UniformSymbols
 from glassformer.data.corpora.stories import GIRLS, NAMES, Stories
 from glassformer.errors import GlassError
@@ -42,8 +49,8 @@ def test_an_unknown_name_is_refused_with_the_nearest() -> None:
 
 @pytest.mark.parametrize("name", NAMES_OF_CORPORA)
 def test_recommended_settings_are_settings_and_rows_hold_a_document(name: str) -> None:
-    corpus = find_corpus(name)
-    config = Config().with_changes(corpus.recommended)
+    corpus = find_text_corpus(name)
+    config = Config().with_changes(corpus.recommended("lm"))
     assert config.tokenizer.kind in ("characters", "words")
     if config.data.windows == "documents":
         pattern = r" ?\w+|\s|[^\w\s]" if config.tokenizer.kind == "words" else r"[\s\S]"
@@ -53,7 +60,7 @@ def test_recommended_settings_are_settings_and_rows_hold_a_document(name: str) -
 
 @pytest.mark.parametrize("name", NAMES_OF_CORPORA)
 def test_document_i_depends_on_seed_and_i_alone(name: str) -> None:
-    corpus = find_corpus(name)
+    corpus = find_text_corpus(name)
     few, many = list(corpus.documents(5, seed=11)), list(corpus.documents(40, seed=11))
     assert few == many[:5]
     assert len(set(many)) > 20
@@ -64,12 +71,12 @@ def test_document_i_depends_on_seed_and_i_alone(name: str) -> None:
 
 @pytest.mark.parametrize("name", NAMES_OF_CORPORA)
 def test_a_seed_gives_the_same_text_for_ever(name: str) -> None:
-    assert next(find_corpus(name).documents(1, seed=7)).startswith(FIRST[name])
+    assert next(find_text_corpus(name).documents(1, seed=7)).startswith(FIRST[name])
 
 
 @pytest.mark.parametrize("name", NAMES_OF_CORPORA)
 def test_own_documents_are_possible_and_spoilt_ones_are_not(name: str) -> None:
-    corpus = find_corpus(name)
+    corpus = find_text_corpus(name)
     for text in corpus.documents(30, seed=5):
         chance = corpus.log_probability(text)
         assert chance is not None
@@ -100,16 +107,16 @@ def test_own_documents_are_possible_and_spoilt_ones_are_not(name: str) -> None:
     ],
 )
 def test_wrong_answers_have_no_probability(name: str, wrong: str) -> None:
-    assert find_corpus(name).log_probability(wrong) == -math.inf
+    assert find_text_corpus(name).log_probability(wrong) == -math.inf
 
 
 def test_small_lines_by_hand() -> None:
-    assert find_corpus("copy").log_probability("ab=ab") == pytest.approx(-math.log(12 * 26**2))
-    assert find_corpus("reverse").log_probability("ab=ba") == pytest.approx(-math.log(12 * 26**2))
-    assert find_corpus("sort").log_probability("310=013") == pytest.approx(-math.log(12 * 10**3))
-    assert find_corpus("addition").log_probability("0+99=99") == pytest.approx(-math.log(3 * 10 * 3 * 90))
-    assert find_corpus("recall").log_probability("AbCd|CdAb") == pytest.approx(-math.log(7 * 26 * 25 * 26**2 * 2))
-    assert find_corpus("repeats").log_probability("abcdefgh" * 4) == pytest.approx(-math.log(17 * 64**8))
+    assert find_text_corpus("copy").log_probability("ab=ab") == pytest.approx(-math.log(12 * 26**2))
+    assert find_text_corpus("reverse").log_probability("ab=ba") == pytest.approx(-math.log(12 * 26**2))
+    assert find_text_corpus("sort").log_probability("310=013") == pytest.approx(-math.log(12 * 10**3))
+    assert find_text_corpus("addition").log_probability("0+99=99") == pytest.approx(-math.log(3 * 10 * 3 * 90))
+    assert find_text_corpus("recall").log_probability("AbCd|CdAb") == pytest.approx(-math.log(7 * 26 * 25 * 26**2 * 2))
+    assert find_text_corpus("repeats").log_probability("abcdefgh" * 4) == pytest.approx(-math.log(17 * 64**8))
 
 
 def test_random_symbols_are_uniform() -> None:
@@ -140,3 +147,40 @@ def test_stories_are_stories() -> None:
         assert wished is not None
         assert story.count(wished[1]) == 2, story
     assert 150 <= len(words) <= 255
+
+
+@pytest.mark.parametrize(
+    ("name", "source", "target"),
+    [
+        ("copy", "hqz", "hqz"),
+        ("reverse", "hqz", "zqh"),
+        ("reverse", "abcdefghijklmn", "nmlkjihgfedcba"),
+        ("sort", "5302", "0235"),
+        ("sort", "a1", None),
+        ("copy", "", None),
+        ("reverse", "a b", None),
+    ],
+)
+def test_answers_of_string_pairs(name: str, source: str, target: str | None) -> None:
+    assert find_pair_corpus(name).answer(source) == target
+
+
+@pytest.mark.parametrize("name", ["copy", "reverse", "sort"])
+def test_string_pairs(name: str) -> None:
+    corpus = find_pair_corpus(name)
+    pairs = list(corpus.pairs(2000, seed=4))
+    assert pairs[:7] == list(corpus.pairs(7, seed=4))
+    assert {len(source) for source, _ in pairs} == set(range(1, 11))
+    assert all(corpus.answer(source) == target for source, target in pairs)
+    assert Config().with_changes(corpus.recommended("translate")).model.context == 12
+    assert "translate" in corpus.tasks
+    assert corpus.tasks[0] == "lm"
+
+
+def test_a_corpus_without_what_is_asked_for_names_those_with_it() -> None:
+    with pytest.raises(GlassError) as caught:
+        find_pair_corpus("stories")
+    assert caught.value.problem == "the corpus stories has no pairs of source and target"
+    assert {"copy", "reverse", "sort"} <= set(re.findall(r"[\w-]+", caught.value.remedy))
+    with pytest.raises(GlassError, match="has no labels"):
+        find_labelled_corpus("copy")

@@ -10,13 +10,23 @@ from __future__ import annotations
 import argparse
 import json
 import tempfile
+from dataclasses import asdict
 from itertools import islice
 from pathlib import Path
+from typing import Any
 
 from glassformer.cli.settings import add_setting_flags, changes_from
 from glassformer.cli.train import chosen_settings
 from glassformer.config import Config
-from glassformer.data.corpora import corpus_names, find_corpus
+from glassformer.data.corpora import (
+    Corpus,
+    Generated,
+    LabelledCorpus,
+    MinimalPairCorpus,
+    PairCorpus,
+    corpus_names,
+    find_corpus,
+)
 from glassformer.errors import GlassError, nearest
 from glassformer.recipes import load_recipe, recipe_names
 
@@ -32,7 +42,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--size",
         type=int,
         metavar="N",
-        help=f"documents to make of a corpus (default: show {SHOWN}, look as data.size)",
+        help=f"documents, pairs or texts to make of a corpus (default: show {SHOWN}, look as data.size)",
     )
     parser.add_argument("--seed", type=int, metavar="N", help="of a corpus (sets data.seed)")
     add_setting_flags(parser, ("data", "tokenizer"))
@@ -52,28 +62,57 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _list(as_json: bool) -> int:
-    corpora = {name: find_corpus(name).summary for name in corpus_names()}
+    corpora = {name: find_corpus(name) for name in corpus_names()}
     recipes = {name: load_recipe(name).summary for name in recipe_names()}
     if as_json:
-        print(json.dumps({"corpora": corpora, "recipes": recipes}, ensure_ascii=False))
+        told = {name: {"summary": corpus.summary, "tasks": corpus.tasks} for name, corpus in corpora.items()}
+        print(json.dumps({"corpora": told, "recipes": recipes}, ensure_ascii=False))
         return 0
-    for title, entries in (("Generated corpora (glass train NAME):", corpora), ("Recipes (--recipe NAME):", recipes)):
-        print(title)
+    shown = {name: f"{corpus.summary} [{', '.join(corpus.tasks)}]" for name, corpus in corpora.items()}
+    title = "Generated corpora (glass train NAME), with the tasks they serve (--task):"
+    for heading, entries in ((title, shown), ("Recipes (--recipe NAME):", recipes)):
+        print(heading)
         for name, summary in entries.items():
             print(f"  {name:<18} {summary}")
     return 0
 
 
 def _show(arguments: argparse.Namespace) -> int:
+    """Print what the corpus makes; `--json` has all of it, plain text what its first task is trained on."""
     corpus = find_corpus(arguments.name)
     data = Config().with_changes({"data.size": str(SHOWN), **_changes(arguments)}).data
-    documents = list(islice(corpus.documents(data.size, data.seed), data.size))
+    kinds = _made(corpus, data.size, data.seed)
     if arguments.json:
-        exact = {"entropy_per_document": corpus.entropy(), "characters_per_document": corpus.mean_characters()}
-        print(json.dumps({"corpus": corpus.name, **exact, "documents": documents}, ensure_ascii=False))
+        facts: dict[str, object] = {"corpus": corpus.name, "tasks": corpus.tasks}
+        if isinstance(corpus, Corpus):
+            facts |= {"entropy_per_document": corpus.entropy(), "characters_per_document": corpus.mean_characters()}
+        if isinstance(corpus, LabelledCorpus):
+            facts["bayes_error"] = corpus.bayes_error()
+        print(json.dumps(facts | kinds, ensure_ascii=False))
         return 0
-    print("\n".join(documents))
+    first = next(iter(kinds.values()))
+    print("\n".join(line if isinstance(line, str) else "\t".join(line.values()) for line in first))
+    if "minimal_pairs" in kinds:
+        print("\nMinimal pairs of combinations that no document has (right, wrong):")
+        for pair in kinds["minimal_pairs"]:
+            print(f"{pair['good']}\t{pair['bad']}")
     return 0
+
+
+def _made(corpus: Generated, size: int, seed: int) -> dict[str, list[Any]]:
+    """Everything that a corpus makes, by kind: documents, pairs, labelled texts, minimal pairs."""
+    kinds: dict[str, list[Any]] = {}
+    if isinstance(corpus, Corpus):
+        kinds["documents"] = list(islice(corpus.documents(size, seed), size))
+    if isinstance(corpus, PairCorpus):
+        pairs = islice(corpus.pairs(size, seed), size)
+        kinds["pairs"] = [{"source": source, "target": target} for source, target in pairs]
+    if isinstance(corpus, LabelledCorpus):
+        texts = islice(corpus.labelled(size, seed), size)
+        kinds["labelled"] = [{"label": label, "text": text} for text, label in texts]
+    if isinstance(corpus, MinimalPairCorpus):
+        kinds["minimal_pairs"] = [asdict(pair) for pair in islice(corpus.minimal_pairs(size, seed), size)]
+    return kinds
 
 
 def _look(arguments: argparse.Namespace) -> int:

@@ -63,7 +63,7 @@ def chosen_settings(data: str | None, recipe: str | None, file: Path | None, cha
     where = "" if file is None else str(file)
     source = settings_of(layers, changes, where).data.source
     if source in CORPORA:
-        layers.insert(0, _nested(CORPORA[source].recommended))
+        layers.insert(0, _nested(CORPORA[source].recommended("lm")))
     return settings_of(layers, changes, where)
 
 

@@ -84,9 +84,9 @@ def pieces(source: Source, data: DataConfig, left_out: Counter[str]) -> Iterator
 
 def _split_texts(source: Source, data: DataConfig, left_out: Counter[str]) -> Iterator[Iterator[tuple[str, bool]]]:
     if source.corpus is not None:
-        from glassformer.data.corpora import find_corpus
+        from glassformer.data.corpora import find_text_corpus
 
-        yield ((text, True) for text in find_corpus(source.corpus).documents(data.size, data.seed))
+        yield ((text, True) for text in find_text_corpus(source.corpus).documents(data.size, data.seed))
     for file in source.files:
         if file.format != "text":
             yield ((text, True) for text in file.rows(left_out))

@@ -117,14 +117,14 @@ def open_source(data: DataConfig, cache: Path) -> Iterator[Source]:
 
 
 def _generated(data: DataConfig, located: Located) -> Source:
-    from glassformer.data.corpora import find_corpus
+    from glassformer.data.corpora import find_text_corpus
 
     name = located.corpus
     assert name is not None
     if data.column is not None:
         raise GlassError(f"the generated corpus {name} has no columns", "Leave data.column unset.")
     # The first documents stand for the generator itself: a change in it changes them.
-    documents = islice(find_corpus(name).documents(data.size, data.seed), 50)
+    documents = islice(find_text_corpus(name).documents(data.size, data.seed), 50)
     digest = hashlib.sha256("\0".join([name, str(data.size), str(data.seed), *documents]).encode("utf-8"))
     notes = [*located.notes, f"{name}: generated corpus, {data.size:,} documents, seed {data.seed}"]
     return Source(name, (), name, digest.hexdigest(), tuple(notes))

@@ -3,19 +3,42 @@
 from __future__ import annotations
 
 from types import MappingProxyType
+from typing import TypeVar
 
 from glassformer.data.corpora.addition import Addition
-from glassformer.data.corpora.corpus import Corpus
+from glassformer.data.corpora.corpus import (
+    Corpus,
+    Generated,
+    LabelledCorpus,
+    MinimalPair,
+    MinimalPairCorpus,
+    PairCorpus,
+)
 from glassformer.data.corpora.noise import Repeats, UniformSymbols
 from glassformer.data.corpora.recall import Recall
 from glassformer.data.corpora.stories import Stories
 from glassformer.data.corpora.strings import COPY, REVERSE, SORT
 from glassformer.errors import GlassError, nearest
 
-_ALL: tuple[Corpus, ...] = (Stories(), Repeats(), Recall(), COPY, REVERSE, SORT, Addition(), UniformSymbols())
+_ALL: tuple[Generated, ...] = (Stories(), Repeats(), Recall(), COPY, REVERSE, SORT, Addition(), UniformSymbols())
 CORPORA = MappingProxyType({corpus.name: corpus for corpus in _ALL})
+Kind = TypeVar("Kind")
 
-__all__ = ["CORPORA", "Corpus", "corpus_names", "find_corpus"]
+__all__ = [
+    "CORPORA",
+    "Corpus",
+    "Generated",
+    "LabelledCorpus",
+    "MinimalPair",
+    "MinimalPairCorpus",
+    "PairCorpus",
+    "corpus_names",
+    "find_corpus",
+    "find_labelled_corpus",
+    "find_minimal_pair_corpus",
+    "find_pair_corpus",
+    "find_text_corpus",
+]
 
 
 def corpus_names() -> list[str]:
@@ -23,8 +46,8 @@ def corpus_names() -> list[str]:
     return list(CORPORA)
 
 
-def find_corpus(name: str) -> Corpus:
-    """The corpus of this name.
+def find_corpus(name: str) -> Generated:
+    """The corpus of this name, whatever it is for.
 
     Raises:
         GlassError: there is none.
@@ -32,3 +55,47 @@ def find_corpus(name: str) -> Corpus:
     if name not in CORPORA:
         raise GlassError(f"there is no generated corpus {name!r}", nearest(name, CORPORA))
     return CORPORA[name]
+
+
+def find_text_corpus(name: str) -> Corpus:
+    """The corpus of this name, which has documents.
+
+    Raises:
+        GlassError: there is none, or it has no documents; the remedy names those that have.
+    """
+    return _find(name, Corpus, "documents")  # type: ignore[type-abstract]
+
+
+def find_pair_corpus(name: str) -> PairCorpus:
+    """The corpus of this name, which has pairs of source and target.
+
+    Raises:
+        GlassError: there is none, or it has no pairs; the remedy names those that have.
+    """
+    return _find(name, PairCorpus, "pairs of source and target")  # type: ignore[type-abstract]
+
+
+def find_labelled_corpus(name: str) -> LabelledCorpus:
+    """The corpus of this name, which has labelled texts.
+
+    Raises:
+        GlassError: there is none, or it has no labels; the remedy names those that have.
+    """
+    return _find(name, LabelledCorpus, "labels")  # type: ignore[type-abstract]
+
+
+def find_minimal_pair_corpus(name: str) -> MinimalPairCorpus:
+    """The corpus of this name, which has minimal pairs.
+
+    Raises:
+        GlassError: there is none, or it has no minimal pairs; the remedy names those that have.
+    """
+    return _find(name, MinimalPairCorpus, "minimal pairs")  # type: ignore[type-abstract]
+
+
+def _find(name: str, kind: type[Kind], what: str) -> Kind:
+    corpus = find_corpus(name)
+    if isinstance(corpus, kind):
+        return corpus
+    able = ", ".join(other for other, found in CORPORA.items() if isinstance(found, kind))
+    raise GlassError(f"the corpus {name} has no {what}", f"Corpora with {what}: {able}.")

@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from glassformer.data.corpora.corpus import below, generator
+from glassformer.data.corpora.corpus import TEXT_TASKS, below, generator
 
 LINE = re.compile(r"(0|[1-9][0-9]*)\+(0|[1-9][0-9]*)=(0|[1-9][0-9]*)")
 
@@ -23,9 +23,9 @@ class Addition:
     digits: int = 3
     name: str = "addition"
     summary: str = "sums of two numbers of up to three digits: 12+345=357"
+    tasks: tuple[str, ...] = TEXT_TASKS
 
-    @property
-    def recommended(self) -> Mapping[str, str]:
+    def recommended(self, task: str) -> Mapping[str, str]:
         """Characters as tokens, one line per row."""
         return {
             "tokenizer.kind": "characters",

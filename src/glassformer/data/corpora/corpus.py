@@ -1,18 +1,22 @@
-"""What every generated corpus offers: documents, and the exact probability of each."""
+"""What generated corpora offer: documents with exact probabilities, pairs, labelled texts, minimal pairs."""
 
 from __future__ import annotations
 
 import random
 from collections.abc import Iterator, Mapping
-from typing import Protocol
+from dataclasses import dataclass
+from typing import Protocol, runtime_checkable
+
+TEXT_TASKS = ("lm", "masked")
+"""What a corpus of documents serves: to be continued, and to have gaps filled in."""
 
 
-class Corpus(Protocol):
-    """A source of text that is made, not read, so that what a model can at best reach is known.
+@runtime_checkable
+class Generated(Protocol):
+    """What every generated corpus offers, whatever it is for.
 
-    Document `i` is a pure function of `(seed, i)`: asking for more documents never changes the first ones. All
-    logarithms are natural; a document's end is part of what is counted (a reader who does not know the length has
-    to guess it).
+    Item `i` (document, pair, labelled text) is a pure function of `(seed, i)`: asking for more never changes the
+    first ones. None has a line break or a tab inside.
     """
 
     @property
@@ -24,11 +28,23 @@ class Corpus(Protocol):
         """One line that says what it holds."""
 
     @property
-    def recommended(self) -> Mapping[str, str]:
-        """Settings that suit it, as `Config.with_changes` takes them."""
+    def tasks(self) -> tuple[str, ...]:
+        """Of "lm", "masked", "classify", "translate", "summarize"; the first is what is trained unless asked."""
+
+    def recommended(self, task: str) -> Mapping[str, str]:
+        """Settings that suit it for this task, as `Config.with_changes` takes them."""
+
+
+@runtime_checkable
+class Corpus(Generated, Protocol):
+    """A source of text that is made, not read, so that what a model can at best reach is known.
+
+    All logarithms are natural; a document's end is part of what is counted (a reader who does not know the length has
+    to guess it).
+    """
 
     def documents(self, size: int, seed: int) -> Iterator[str]:
-        """The first `size` documents for this seed; none has a line break inside."""
+        """The first `size` documents for this seed."""
 
     def entropy(self) -> float | None:
         """Exact mean of -log p(document), in nats per document; None where it is not known."""
@@ -38,6 +54,60 @@ class Corpus(Protocol):
 
     def mean_characters(self) -> float | None:
         """Exact mean length of a document, in characters; None where it is not known."""
+
+
+@runtime_checkable
+class PairCorpus(Generated, Protocol):
+    """Sources, each with its one right target: to translate, or to summarise."""
+
+    def pairs(self, size: int, seed: int) -> Iterator[tuple[str, str]]:
+        """The first `size` pairs (source, target) for this seed."""
+
+    def answer(self, source: str) -> str | None:
+        """The one right target; None where this corpus has no such source."""
+
+
+@runtime_checkable
+class LabelledCorpus(Generated, Protocol):
+    """Texts with a label drawn first, so that the best possible classifier is known."""
+
+    def labelled(self, size: int, seed: int) -> Iterator[tuple[str, str]]:
+        """The first `size` pairs (text, label) for this seed."""
+
+    def posterior(self, text: str) -> Mapping[str, float]:
+        """Exact p(label | text), for every label.
+
+        Raises:
+            GlassError: the corpus never makes this text.
+        """
+
+    def bayes_error(self) -> float:
+        """Exact share of texts that the best possible classifier gets wrong."""
+
+
+@dataclass(frozen=True)
+class MinimalPair:
+    """Two texts with equally many words, of which a model that knows the rule finds `good` more likely."""
+
+    good: str
+    bad: str
+    scored_from: int
+    """Tokens count from this character on, in either text (0: all of them); at or before the first difference, or,
+    for partial scoring, behind a difference whose length is the same."""
+    cell: str
+    """Number of the subject and of the last noun before the verb: SS, SP, PS or PP; which noun, in `coreference`."""
+    attractors: int
+    """Nouns between subject and verb whose number is not the subject's."""
+    twin: int
+    """Pairs of the same number belong together."""
+
+
+@runtime_checkable
+class MinimalPairCorpus(Corpus, Protocol):
+    """Documents to train on, and pairs that ask whether a rule was learnt, with combinations never trained on."""
+
+    def minimal_pairs(self, size: int, seed: int) -> Iterator[MinimalPair]:
+        """The first `size` pairs for this seed."""
 
 
 def generator(seed: int, index: int) -> random.Random:

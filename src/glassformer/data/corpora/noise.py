@@ -11,7 +11,7 @@ import string
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from glassformer.data.corpora.corpus import below, generator, letters
+from glassformer.data.corpora.corpus import TEXT_TASKS, below, generator, letters
 
 SYMBOLS = string.ascii_uppercase + string.ascii_lowercase + string.digits + "+-"
 
@@ -23,9 +23,9 @@ class UniformSymbols:
     length: int = 1000
     name: str = "random"
     summary: str = "uniform random characters of 64: nothing can beat ln 64 nats each"
+    tasks: tuple[str, ...] = TEXT_TASKS
 
-    @property
-    def recommended(self) -> Mapping[str, str]:
+    def recommended(self, task: str) -> Mapping[str, str]:
         """Characters as tokens, cut anywhere: inside a row, the end of a document cannot be foreseen."""
         return {"tokenizer.kind": "characters", "data.windows": "stream", "data.size": "4000"}
 
@@ -56,9 +56,9 @@ class Repeats:
     copies: int = 4
     name: str = "repeats"
     summary: str = "random characters, the same again and again: what an induction head is for"
+    tasks: tuple[str, ...] = TEXT_TASKS
 
-    @property
-    def recommended(self) -> Mapping[str, str]:
+    def recommended(self, task: str) -> Mapping[str, str]:
         """Characters as tokens, one document per row."""
         return {
             "tokenizer.kind": "characters",

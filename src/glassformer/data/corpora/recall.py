@@ -12,7 +12,7 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from glassformer.data.corpora.corpus import below, generator
+from glassformer.data.corpora.corpus import TEXT_TASKS, below, generator
 from glassformer.data.corpora.strings import ALPHABET
 
 KEYS = ALPHABET.upper()
@@ -27,9 +27,9 @@ class Recall:
     most: int = 8
     name: str = "recall"
     summary: str = "key-value pairs, then each key again with its value: KaRzQa|RzQaKa"
+    tasks: tuple[str, ...] = TEXT_TASKS
 
-    @property
-    def recommended(self) -> Mapping[str, str]:
+    def recommended(self, task: str) -> Mapping[str, str]:
         """Characters as tokens, one line per row."""
         return {
             "tokenizer.kind": "characters",

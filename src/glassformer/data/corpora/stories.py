@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 
-from glassformer.data.corpora.corpus import generator
+from glassformer.data.corpora.corpus import TEXT_TASKS, generator
 from glassformer.data.corpora.grammar import Grammar, Slot, Word, free, other_than, sentence
 
 NAMES = "Mia Leo Nora Tom Ella Sam Lily Max Ruby Finn Zoe Ben"
@@ -103,9 +103,9 @@ class Stories:
 
     name: str = "stories"
     summary: str = "small English stories; names and things come back later; true entropy known exactly"
+    tasks: tuple[str, ...] = TEXT_TASKS
 
-    @property
-    def recommended(self) -> Mapping[str, str]:
+    def recommended(self, task: str) -> Mapping[str, str]:
         """Words as tokens, one story per row."""
         return {"tokenizer.kind": "words", "data.windows": "documents", "model.context": "128"}
 

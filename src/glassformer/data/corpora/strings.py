@@ -10,7 +10,7 @@ import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
-from glassformer.data.corpora.corpus import below, generator, letters
+from glassformer.data.corpora.corpus import TEXT_TASKS, below, generator, letters
 
 ALPHABET = "abcdefghijklmnopqrstuvwxyz"
 DIGITS = "0123456789"
@@ -23,32 +23,44 @@ class StringTask:
     Args:
         name: of the corpus.
         summary: one line.
-        answer: what stands after "=", from what stands before it.
+        change: what stands after "=", from what stands before it.
         alphabet: the characters of the input.
-        longest: inputs have 1 to this many characters.
+        longest: inputs in documents have 1 to this many characters.
+        longest_source: inputs in pairs have 1 to this many.
     """
 
     name: str
     summary: str
-    answer: Callable[[str], str]
+    change: Callable[[str], str]
     alphabet: str = ALPHABET
     longest: int = 12
+    longest_source: int = 10
+    tasks: tuple[str, ...] = (*TEXT_TASKS, "translate")
 
-    @property
-    def recommended(self) -> Mapping[str, str]:
-        """Characters as tokens, one line per row."""
-        return {
-            "tokenizer.kind": "characters",
-            "data.windows": "documents",
-            "model.context": str(2 * self.longest + 2),
-        }
+    def recommended(self, task: str) -> Mapping[str, str]:
+        """Characters as tokens, one line or pair per row."""
+        settings = {"tokenizer.kind": "characters"}
+        if task == "translate":
+            return settings | {"model.context": str(self.longest_source + 2)}
+        return settings | {"data.windows": "documents", "model.context": str(2 * self.longest + 2)}
 
     def documents(self, size: int, seed: int) -> Iterator[str]:
         """One line per document."""
         for index in range(size):
             numbers = generator(seed, index)
             given = letters(numbers, self.alphabet, 1 + below(numbers, self.longest))
-            yield f"{given}={self.answer(given)}"
+            yield f"{given}={self.change(given)}"
+
+    def pairs(self, size: int, seed: int) -> Iterator[tuple[str, str]]:
+        """What stands before "=", and what stands after it."""
+        for index in range(size):
+            numbers = generator(seed, index)
+            given = letters(numbers, self.alphabet, 1 + below(numbers, self.longest_source))
+            yield given, self.change(given)
+
+    def answer(self, source: str) -> str | None:
+        """What stands after "="; also for longer sources than `pairs` makes, to test a model beyond its training."""
+        return self.change(source) if source and set(source) <= set(self.alphabet) else None
 
     def entropy(self) -> float:
         """That of the length, and of the input's characters."""
@@ -58,7 +70,7 @@ class StringTask:
         """Minus infinity where the answer is wrong."""
         given, equals, answer = document.partition("=")
         right = equals and 1 <= len(given) <= self.longest and set(given) <= set(self.alphabet)
-        if not right or answer != self.answer(given):
+        if not right or answer != self.change(given):
             return -math.inf
         return -math.log(self.longest) - len(given) * math.log(len(self.alphabet))
 

@@ -9,7 +9,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from glassformer.data.corpora import find_corpus
+from glassformer.data.corpora import find_text_corpus
 
 
 class Documents(Protocol):
@@ -36,7 +36,7 @@ def true_nats(documents: Documents, tokenizer: Decoder, corpus: str) -> tuple[fl
 
     Where the tokenizer does not give the documents back, their expected value. None where the corpus does not know.
     """
-    source = find_corpus(corpus)
+    source = find_text_corpus(corpus)
     start, nats = 0, 0.0
     ends = np.asarray(documents.document_ends).tolist()
     for end in ends:
