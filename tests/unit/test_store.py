@@ -127,6 +127,18 @@ def test_text_without_any_safe_cut_is_cut_and_said(tmp_path: Path, monkeypatch: 
     assert "cuts in very long words" in made.notes[-1]
 
 
+def test_a_mask_token_makes_another_folder_with_the_same_ids(source: Path, tmp_path: Path) -> None:
+    data = DataConfig(source=str(source))
+    plain = prepare(data, CHARACTERS, tmp_path / "cache")
+    masked = prepare(data, CHARACTERS, tmp_path / "cache", mask=True)
+    assert plain.folder != masked.folder
+    assert masked.tokenizer.mask_id == plain.tokenizer.vocab_size
+    assert open_prepared(masked.folder).tokenizer.mask_id == masked.tokenizer.mask_id
+    assert masked.train.tokens.tolist() == plain.train.tokens.tolist()
+    assert prepare(data, CHARACTERS, tmp_path / "cache").tokenizer.mask_id is None
+    assert prepare(data, CHARACTERS, tmp_path / "cache", mask=True).reused
+
+
 def test_reused_until_something_changes(source: Path, tmp_path: Path) -> None:
     cache = tmp_path / "cache"
     base = DataConfig(source=str(source), document="line")

@@ -192,6 +192,32 @@ def test_one_file_that_hugging_face_reads_too(kind: str, of_kind: Callable[[str]
     assert theirs.decode(theirs.encode(TEXT).ids) == ours
 
 
+@pytest.mark.parametrize("kind", TOKENIZER_KINDS)
+def test_a_mask_token_comes_last_and_changes_no_other(
+    kind: str, of_kind: Callable[[str], Tokenizer], tmp_path: Path
+) -> None:
+    plain, text = of_kind(kind), TEXT + "a <|mask|> b<|end|>"
+    config = TokenizerConfig(kind=kind, vocab_size=SIZES.get(kind, 500))
+    masked = train_tokenizer(config, [TEXT], mask=True)
+    masked.save(tmp_path / "tokenizer.json")
+    for tokenizer in (masked, Tokenizer.load(tmp_path / "tokenizer.json")):
+        mask = tokenizer.mask_id
+        assert mask == plain.vocab_size == tokenizer.vocab_size - 1
+        assert (tokenizer.end_id, tokenizer.unknown_id) == (plain.end_id, plain.unknown_id)
+        ids = tokenizer.encode(text)
+        assert ids == plain.encode(text)
+        assert mask not in ids
+        assert tokenizer.decode([mask, *ids[:9], mask, *ids[9:]]) == plain.decode(ids)
+        assert (tokenizer.token_text(mask), tokenizer.token_bytes(mask)) == ("<|mask|>", b"")
+    assert plain.mask_id is None
+    assert masked.digest != plain.digest
+    theirs = tokenizers.Tokenizer.from_file(str(tmp_path / "tokenizer.json"))
+    assert (theirs.token_to_id("<|mask|>"), theirs.get_vocab_size()) == (masked.mask_id, masked.vocab_size)
+    assert theirs.decode([masked.mask_id]) == ""
+    with pytest.raises(GlassError, match="outside the vocabulary"):
+        masked.decode([masked.vocab_size])
+
+
 def test_damaged_and_foreign_files_are_refused(of_kind: Callable[[str], Tokenizer], tmp_path: Path) -> None:
     path = tmp_path / "tokenizer.json"
     of_kind("bpe").save(path)

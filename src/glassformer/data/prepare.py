@@ -58,24 +58,29 @@ def _silent(message: str) -> None:
 
 
 def prepare(
-    data: DataConfig, tokenizer: TokenizerConfig, cache: Path, progress: Callable[[str], None] = _silent
+    data: DataConfig,
+    tokenizer: TokenizerConfig,
+    cache: Path,
+    progress: Callable[[str], None] = _silent,
+    mask: bool = False,
 ) -> Prepared:
     """Read, split, train the tokenizer, encode; or reuse what an earlier call made of the same text and settings.
 
     Args:
         cache: a folder for results; each lies in a subfolder named by a hash of the text and the settings.
         progress: told in words how far the work is.
+        mask: the tokenizer shall have a mask token, for the task "masked".
 
     Raises:
         GlassError: the source cannot be read or split, the disk is full, no permission; nothing half-made is left.
     """
     with no_empty_folders(cache), open_source(data, cache) as source:
-        key = _key(source, data, tokenizer)
+        key = _key(source, data, tokenizer, mask)
         folder = cache / key[:32]
         if found := _reusable(folder):
             return found
         with _building(cache, folder) as temporary:
-            _make(source, data, tokenizer, temporary, progress)
+            _make(source, data, tokenizer, mask, temporary, progress)
     return _open(folder, reused=False)
 
 
@@ -88,7 +93,7 @@ def open_prepared(folder: Path) -> Prepared:
     return _checked(folder)
 
 
-def _key(source: Source, data: DataConfig, tokenizer: TokenizerConfig) -> str:
+def _key(source: Source, data: DataConfig, tokenizer: TokenizerConfig, mask: bool) -> str:
     """A hash of everything that the result depends on. `windows` matters only when rows are cut, later."""
     matters: dict[str, Any] = data.model_dump(
         include={"column", "encoding", "document", "min_words", "max_words", "split", "validation_fraction"}
@@ -96,6 +101,8 @@ def _key(source: Source, data: DataConfig, tokenizer: TokenizerConfig) -> str:
     matters["validation_limit"] = data.validation_limit
     matters["seed"] = data.seed if data.split == "random" else None
     everything = {"version": VERSION, "source": source.digest, "data": matters, "tokenizer": tokenizer.model_dump()}
+    if mask:
+        everything["mask"] = True
     return hashlib.sha256(json.dumps(everything, sort_keys=True).encode("utf-8")).hexdigest()
 
 
@@ -188,13 +195,18 @@ def sides(source: Source, data: DataConfig, found: Survey, split: Split) -> Iter
 
 
 def _make(
-    source: Source, data: DataConfig, config: TokenizerConfig, folder: Path, progress: Callable[[str], None]
+    source: Source,
+    data: DataConfig,
+    config: TokenizerConfig,
+    mask: bool,
+    folder: Path,
+    progress: Callable[[str], None],
 ) -> None:
     progress("counting documents")
     found = survey(source, data)
     split = plan_split(found, data)
     progress(f"training the tokenizer ({config.kind})")
-    tokenizer = train_tokenizer(config, TrainingTexts(source, data, found, split))
+    tokenizer = train_tokenizer(config, TrainingTexts(source, data, found, split), mask)
     tokenizer.save(folder / "tokenizer.json")
     writers = {side: StoreWriter(folder / side, tokenizer) for side in SIDES}
     encoder = Encoder(tokenizer, writers, Meter("encoding", found.characters, progress))

@@ -28,6 +28,7 @@ from glassformer.config import TokenizerConfig
 FORMAT = 1
 FACTS = "glassformer"
 END = "<|end|>"
+MASK = "<|mask|>"
 UNKNOWN = "<|unknown|>"
 REPLACEMENT = "\ufffd"  # what stands for an unknown symbol in decoded text
 LONGEST_WORD = 64  # characters: a longer run would only burden the trainers
@@ -103,9 +104,11 @@ def word_level(symbols: list[str]) -> Json:
     return {"type": "WordLevel", "vocab": vocab, "unk_token": UNKNOWN}
 
 
-def document(config: TokenizerConfig, model: Json, tokens: int) -> Json:
-    """The whole file. The end token takes the id after the model's `tokens`."""
-    end = {"id": tokens, "content": END, "single_word": False, "lstrip": False, "rstrip": False}
+def document(config: TokenizerConfig, model: Json, tokens: int, mask: bool = False) -> Json:
+    """The whole file. The end token takes the id after the model's `tokens`, the mask token the one after that."""
+    added = [_special(tokens, END)]
+    if mask:
+        added.append(_special(tokens + 1, MASK))
     facts: Json = {
         "format": FORMAT,
         "kind": config.kind,
@@ -116,7 +119,7 @@ def document(config: TokenizerConfig, model: Json, tokens: int) -> Json:
         "version": "1.0",
         "truncation": None,
         "padding": None,
-        "added_tokens": [{**end, "normalized": False, "special": True}],
+        "added_tokens": added,
         "normalizer": normalizer(config.kind, config.normalization, config.lowercase),
         "pre_tokenizer": pre_tokenizer(config.kind),
         "post_processor": None,
@@ -125,6 +128,11 @@ def document(config: TokenizerConfig, model: Json, tokens: int) -> Json:
     }
     facts["sha256"] = checksum(whole)
     return whole
+
+
+def _special(id: int, content: str) -> Json:
+    plain = {"single_word": False, "lstrip": False, "rstrip": False, "normalized": False}
+    return {"id": id, "content": content, **plain, "special": True}
 
 
 def checksum(whole: Json) -> str:

@@ -66,6 +66,8 @@ class Tokenizer:
         kind: the scheme (`config.TOKENIZER_KINDS`).
         vocab_size: number of tokens, special ones included; ids are 0 to vocab_size - 1.
         end_id: ends a document, and stands before a document's first token. No text encodes to it.
+        mask_id: stands for a token that is hidden and to be filled in; None where the tokenizer has none. No text
+            encodes to it.
         unknown_id: stands for a symbol that the vocabulary lacks; None where every text can be written.
         exact: True where `decode(encode(text)) == text` for every Unicode text. Elsewhere the round trip is exact for
             text of known symbols (characters, graphemes, words), or spaces change (wordpiece: one space between
@@ -88,9 +90,10 @@ class Tokenizer:
         self._hf.encode_special_tokens = True  # text that spells a special token stays text
         tokens = layout.tokens(plain)
         self.end_id = len(tokens)
-        self.vocab_size = self.end_id + 1
+        self.mask_id = self.end_id + 1 if len(document["added_tokens"]) > 1 else None
+        self.vocab_size = self.end_id + len(document["added_tokens"])
         self.unknown_id = self.end_id - 1 if tokens[-1] == layout.UNKNOWN else None
-        self._bytes = [*layout.token_bytes(self.kind, tokens), b""]
+        self._bytes = [*layout.token_bytes(self.kind, tokens), *[b""] * len(document["added_tokens"])]
         self._changes_text = self._hf.normalizer is not None
         self.exact = not self._changes_text and self.kind in ("bytes", "bpe", "unigram")
         self._lookup: _Lookup | None = None
@@ -168,7 +171,7 @@ class Tokenizer:
             )
 
     def token_bytes(self, id: int) -> bytes:
-        """The bytes one token stands for; none for the end token, U+FFFD's for the unknown one.
+        """The bytes one token stands for; none for the end and mask tokens, U+FFFD's for the unknown one.
 
         `decode` joins them and reads them as UTF-8. WordPiece: a token that starts a word carries the space before
         it, and `decode` drops the first token's. All other schemes: plain joining, nothing added or dropped.
@@ -179,7 +182,7 @@ class Tokenizer:
     def token_text(self, id: int) -> str:
         r"""A printable form of one token: part of a character as `\xe0`, a newline as `\n`, special ones by name."""
         self._check(id)
-        if id in (self.end_id, self.unknown_id):
+        if id in (self.end_id, self.mask_id, self.unknown_id):
             return str(self._hf.id_to_token(id))
         return self._bytes[id].decode("utf-8", "backslashreplace").translate(CONTROL)
 

@@ -21,12 +21,12 @@ Json = layout.Json
 UNIGRAM_SHARE = 3  # its trainer needs about three times the memory of the others for the same text
 
 
-def train_tokenizer(config: TokenizerConfig, texts: Iterable[str]) -> Tokenizer:
+def train_tokenizer(config: TokenizerConfig, texts: Iterable[str], mask: bool = False) -> Tokenizer:
     """Train on the texts, read once, in order, one at a time.
 
     Characters are counted over the whole text. The other schemes see at most `config.sample_bytes` of it, drawn
     evenly (`sample.draw`): all of it where it is shorter. Unigram sees a third of that, for its trainer's sake. Bytes
-    need no training.
+    need no training. With `mask` it has one token more, `Tokenizer.mask_id`; all others are the same as without.
 
     Raises:
         GlassError: there is no text, `vocab_size` is too small for the scheme, a text is not valid Unicode, or the
@@ -34,10 +34,10 @@ def train_tokenizer(config: TokenizerConfig, texts: Iterable[str]) -> Tokenizer:
     """
     if config.kind == "bytes":
         _first(texts)
-        return _made(config, _bytes_model())
+        return _made(config, _bytes_model(), mask)
     if config.kind == "characters":
         counts = _count_characters(config, texts)
-        return _made(config, _symbols_model(config, counts))
+        return _made(config, _symbols_model(config, counts), mask)
     share = UNIGRAM_SHARE if config.kind == "unigram" else 1
     sample = draw(texts, config.sample_bytes // share, config.seed)
     if not sample:
@@ -49,11 +49,11 @@ def train_tokenizer(config: TokenizerConfig, texts: Iterable[str]) -> Tokenizer:
         "wordpiece": _wordpiece,
         "unigram": _unigram,
     }
-    return _made(config, by_kind[config.kind](config, sample))
+    return _made(config, by_kind[config.kind](config, sample), mask)
 
 
-def _made(config: TokenizerConfig, model: Json) -> Tokenizer:
-    return Tokenizer(layout.document(config, model, tokens=len(model["vocab"])))
+def _made(config: TokenizerConfig, model: Json, mask: bool) -> Tokenizer:
+    return Tokenizer(layout.document(config, model, len(model["vocab"]), mask))
 
 
 def _first(texts: Iterable[str]) -> str:
