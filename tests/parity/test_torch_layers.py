@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from glassformer.config import ModelConfig
 from glassformer.model.attention import Attention
 from glassformer.model.block import Block, View
-from glassformer.model.masks import memory_mask, self_mask
+from glassformer.model.masks import Mask, self_mask
 
 HEADS, WIDTH, HIDDEN = 3, 21, 37
 LIMIT = 1e-5
@@ -124,7 +124,8 @@ def test_a_block_with_a_memory_is_a_transformer_decoder_layer(order: str, activa
     (x, same_x), (memory, same_memory) = twice(3, 7, WIDTH, seed=1), twice(3, 11, WIDTH, seed=2)
     real, real_memory, places = ragged(7, padding), ragged(11, padding), torch.arange(7)[None]
     mask = self_mask(places, places, real if padding else None, causal=True, window=None)
-    ours = block(x, View(mask, memory=memory, memory_mask=memory_mask(real_memory if padding else None)))
+    seen = Mask.of(real_memory[:, None, None, :]) if padding else Mask()
+    ours = block(x, View(mask, memory=memory, memory_mask=seen))
     hidden = torch.ones(7, 7, dtype=torch.bool).triu(1)
     theirs = layer(
         same_x, same_memory, tgt_mask=hidden,

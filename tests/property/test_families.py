@@ -120,8 +120,8 @@ def test_source_and_target_padding_and_batch_mates_change_nothing(positions: str
     outputs = []
     for filler in (0, 9):
         source, real_source = padded(sources, 13, side, filler)
-        target, real_target = padded(targets, 17, side, filler)
-        outputs.append(model(source, target, real_source, real_target)[real_target])
+        target, real_target = padded(targets, 17, "right", filler)
+        outputs.append(model(source, target, real_source)[real_target])
     assert torch.equal(outputs[0], outputs[1])
     alone = torch.cat([model(source, target)[0] for source, target in zip(sources, targets, strict=True)])
     assert alone.std() > 0.3

@@ -76,17 +76,34 @@ class Attention(nn.Module):
         rotation: Rotation | None = None,
         cache: LayerCache | None = None,
     ) -> Tensor:
-        """(B, T, D) -> (B, T, D); keys and values come from `memory` (B, S, D) where one is given."""
-        source = x if memory is None else memory
-        q = self.query(x).unflatten(-1, (self.heads, -1)).transpose(1, 2)  # (B, H, T, K)
-        k = self.key(source).unflatten(-1, (self.kv_heads, -1)).transpose(1, 2)  # (B, G, S, K)
-        v = self.value(source).unflatten(-1, (self.kv_heads, -1)).transpose(1, 2)  # (B, G, S, K)
-        if self.query_norm is not None and self.key_norm is not None:
-            gain = self.query_norm.weight.dtype  # norms keep their precision under autocast
-            q, k = self.query_norm(q.to(gain)).to(v.dtype), self.key_norm(k.to(gain)).to(v.dtype)  # (B, H, T, K)
+        """(B, T, D) -> (B, T, D); keys and values come from `memory` (B, S, D) where one is given.
+
+        Several rows may share a source, as the hypotheses of a beam do: then `memory` has one row for each B/n rows.
+        """
+        q = self._heads(self.query(x), self.heads, self.query_norm)  # (B, H, T, K)
+        if memory is not None and cache is not None and cache.memory is not None:
+            k, v = cache.memory  # (B, G, S, K) each
+        else:
+            source = x if memory is None else memory
+            k = self._heads(self.key(source), self.kv_heads, self.key_norm)  # (B, G, S, K)
+            v = self._heads(self.value(source), self.kv_heads, None)  # (B, G, S, K)
         if rotation is not None:
             q, k = rotate(q, rotation), rotate(k, rotation)  # (B, H, T, K), (B, G, S, K)
-        if cache is not None:
+        if cache is not None and memory is None:
             k, v = cache.append(k, v)  # (B, G, cached + T, K)
+        elif cache is not None:
+            cache.memory = (k, v)
+        rows, T = q.shape[0], q.shape[2]
+        if rows != k.shape[0]:  # the rows of one source ask it together, as if they were one longer row
+            q = q.unflatten(0, (k.shape[0], -1)).transpose(1, 2).flatten(2, 3)  # (sources, H, n T, K)
         mixed, _ = attend(q, k, v, mask, self.dropout if self.training else 0.0)  # (B, H, T, K)
+        if rows != k.shape[0]:
+            mixed = mixed.unflatten(2, (-1, T)).transpose(1, 2).flatten(0, 1)  # (B, H, T, K)
         return self.output(mixed.transpose(1, 2).flatten(2))  # (B, T, D)
+
+    def _heads(self, x: Tensor, heads: int, norm: nn.RMSNorm | None) -> Tensor:
+        """(B, T, heads K) -> (B, heads, T, K), each head normalised where there is a norm."""
+        x = x.unflatten(-1, (heads, -1)).transpose(1, 2)  # (B, heads, T, K)
+        if norm is not None:  # norms keep their precision under autocast
+            x = norm(x.to(norm.weight.dtype)).to(x.dtype)  # (B, heads, T, K)
+        return x

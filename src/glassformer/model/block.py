@@ -17,19 +17,12 @@ from glassformer.model.positions import Rotation
 
 @dataclass(frozen=True)
 class View:
-    """What one forward pass lets its blocks see: the same for every layer.
+    """What one forward pass lets its blocks see: the same for every layer."""
 
-    Attributes:
-        mask: of self-attention.
-        rotation: of queries and keys in self-attention, or None.
-        memory: (B, S, D) what cross-attention looks at, or None.
-        memory_mask: of cross-attention.
-    """
-
-    mask: Mask
-    rotation: Rotation | None = None
-    memory: Tensor | None = None
-    memory_mask: Mask = field(default_factory=Mask)
+    mask: Mask  # of self-attention
+    rotation: Rotation | None = None  # of queries and keys in self-attention
+    memory: Tensor | None = None  # (B, S, D) what cross-attention looks at
+    memory_mask: Mask = field(default_factory=Mask)  # of cross-attention
 
 
 class Block(nn.Module):
@@ -50,14 +43,15 @@ class Block(nn.Module):
     def forward(self, x: Tensor, view: View, cache: LayerCache | None = None) -> Tensor:
         """(B, T, D) -> (B, T, D)."""
         if self.pre:
-            x = x + self.dropout(self._look_at_itself(self.attention_norm(x), view, cache))  # (B, T, D)
+            seen = self.attention(self.attention_norm(x), view.mask, None, view.rotation, cache)  # (B, T, D)
+            x = x + self.dropout(seen)  # (B, T, D)
             if self.cross is not None and self.cross_norm is not None:
-                x = x + self.dropout(self.cross(self.cross_norm(x), view.memory_mask, view.memory))  # (B, T, D)
+                seen = self.cross(self.cross_norm(x), view.memory_mask, view.memory, None, cache)  # (B, T, D)
+                x = x + self.dropout(seen)  # (B, T, D)
             return x + self.dropout(self.feedforward(self.feedforward_norm(x)))  # (B, T, D)
-        x = self.attention_norm(x + self.dropout(self._look_at_itself(x, view, cache)))  # (B, T, D)
+        seen = self.attention(x, view.mask, None, view.rotation, cache)  # (B, T, D)
+        x = self.attention_norm(x + self.dropout(seen))  # (B, T, D)
         if self.cross is not None and self.cross_norm is not None:
-            x = self.cross_norm(x + self.dropout(self.cross(x, view.memory_mask, view.memory)))  # (B, T, D)
+            seen = self.cross(x, view.memory_mask, view.memory, None, cache)  # (B, T, D)
+            x = self.cross_norm(x + self.dropout(seen))  # (B, T, D)
         return self.feedforward_norm(x + self.dropout(self.feedforward(x)))  # (B, T, D)
-
-    def _look_at_itself(self, x: Tensor, view: View, cache: LayerCache | None) -> Tensor:
-        return self.attention(x, view.mask, rotation=view.rotation, cache=cache)  # (B, T, D)

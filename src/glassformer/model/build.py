@@ -10,33 +10,54 @@ from torch import nn
 from glassformer.config import ModelConfig
 from glassformer.errors import GlassError
 from glassformer.model.attention import Attention
-from glassformer.model.families import Decoder, Encoder, EncoderDecoder, Model
+from glassformer.model.families import Classifier, Decoder, Encoder, EncoderDecoder, Model
 from glassformer.model.feedforward import FeedForward
 
 
-def build_model(config: ModelConfig, vocab_size: int | None = None, seed: int = 0) -> Model:
-    """A freshly initialised model; the weights are a function of config, vocab_size and seed alone.
+def build_model(
+    config: ModelConfig,
+    vocab_size: int | None = None,
+    seed: int = 0,
+    source_vocab_size: int | None = None,
+    classes: int | None = None,
+) -> Model:
+    """A freshly initialised model; the weights are a function of the arguments alone.
 
     Args:
         config: the shape.
         vocab_size: V; not needed when `config.vocab_size` says it.
         seed: of the initial weights.
+        source_vocab_size: of an encoder-decoder with two vocabularies; or `config.source_vocab_size`.
+        classes: an encoder with classes is a `Classifier`; or `config.classes`.
 
     Raises:
-        GlassError: the two sizes differ, or neither is given.
+        GlassError: a size differs from the one in `config`, or V is given in neither.
     """
-    size = vocab_size or config.vocab_size
-    if size is None:
+    V = _agreed("vocab_size", config.vocab_size, vocab_size, "the tokenizer has {} tokens")
+    S = _agreed(
+        "source_vocab_size", config.source_vocab_size, source_vocab_size, "the source's tokenizer has {} tokens"
+    )
+    C = _agreed("classes", config.classes, classes, "the data has {} labels")
+    if V is None:
         raise GlassError("the model's vocabulary size is not known", "Set model.vocab_size, or give a tokenizer.")
-    if config.vocab_size is not None and config.vocab_size != size:
-        raise GlassError(
-            f"model.vocab_size is {config.vocab_size}, but the tokenizer has {size} tokens",
-            f"Set model.vocab_size = {size}, or leave it unset.",
-        )
-    kinds: dict[str, type[Model]] = {"decoder": Decoder, "encoder": Encoder, "encoder-decoder": EncoderDecoder}
-    model = kinds[config.family](config, size)
+    model: Model
+    if config.family == "encoder-decoder":
+        model = EncoderDecoder(config, V, S)
+    elif config.family == "encoder":
+        model = Encoder(config, V) if C is None else Classifier(config, V, C)
+    else:
+        model = Decoder(config, V)
     initialize(model, config, seed)
     return model
+
+
+def _agreed(name: str, wanted: int | None, found: int | None, words: str) -> int | None:
+    """The one size that settings and data agree on."""
+    if wanted is not None and found is not None and wanted != found:
+        raise GlassError(
+            f"model.{name} is {wanted}, but {words.format(found)}", f"Set model.{name} = {found}, or leave it unset."
+        )
+    return wanted or found
 
 
 def initialize(model: nn.Module, config: ModelConfig, seed: int) -> None:
@@ -53,9 +74,7 @@ def initialize(model: nn.Module, config: ModelConfig, seed: int) -> None:
         for module in model.modules()
         if isinstance(module, Attention | FeedForward)
     }
-    embedding_std = 1 / math.sqrt(config.width)
-    if config.tied:
-        embedding_std = tied_std(model.get_parameter("embedding.tokens.weight").shape[0], config.width)
+    tied = config.tied and not isinstance(model, Classifier)
     for name, module in model.named_modules():
         if isinstance(module, nn.Linear):
             shrink = math.sqrt(parts) if id(module) in writers else 1.0
@@ -63,8 +82,12 @@ def initialize(model: nn.Module, config: ModelConfig, seed: int) -> None:
             if module.bias is not None:
                 nn.init.zeros_(module.bias)
         elif isinstance(module, nn.Embedding):
-            relative = name.endswith("score_positions.table")
-            _normal(module.weight, 0.02 if relative else embedding_std, generator)
+            std = 1 / math.sqrt(config.width)
+            if name.endswith("score_positions.table"):
+                std = 0.02
+            elif tied and name.startswith("embedding."):
+                std = tied_std(model.get_parameter("embedding.tokens.weight").shape[0], config.width)
+            _normal(module.weight, std, generator)
     head = getattr(model, "head", None)
     if head is not None and head.weight is not None:
         _normal(head.weight, 0.1 / math.sqrt(config.width), generator)

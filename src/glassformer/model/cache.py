@@ -10,11 +10,12 @@ from glassformer.errors import GlassError
 
 
 class LayerCache:
-    """Keys and values of one layer, (B, G, capacity, K) each, filled from the left."""
+    """Keys and values of one layer: of the tokens so far, filled from the left, and of the memory, made once."""
 
     def __init__(self, shape: tuple[int, int, int, int], device: torch.device, dtype: torch.dtype) -> None:
         self.keys = torch.zeros(shape, device=device, dtype=dtype)  # (B, G, capacity, K)
         self.values = torch.zeros(shape, device=device, dtype=dtype)  # (B, G, capacity, K)
+        self.memory: tuple[Tensor, Tensor] | None = None  # (sources, G, S, K) each
         self.length = 0
 
     def append(self, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
@@ -27,22 +28,10 @@ class LayerCache:
 
 
 class Cache:
-    """One cache per layer, and which of the cached places hold real tokens.
-
-    Args:
-        config: of the model that will fill it.
-        batch: rows.
-        capacity: most tokens per row, padding included.
-        device, dtype: where and how keys and values are kept.
-    """
+    """One cache per layer for `batch` rows of up to `capacity` tokens, padding included; and which places are real."""
 
     def __init__(
-        self,
-        config: ModelConfig,
-        batch: int,
-        capacity: int,
-        device: torch.device,
-        dtype: torch.dtype = torch.float32,
+        self, config: ModelConfig, batch: int, capacity: int, device: torch.device, dtype: torch.dtype
     ) -> None:
         shape = (batch, config.G, capacity, config.K)
         self.layers = [LayerCache(shape, device, dtype) for _ in range(config.layers)]
@@ -52,18 +41,11 @@ class Cache:
         self.length = 0
         self.padded = False
 
-    def counts(self) -> Tensor:
-        """Real tokens cached in each row, (B, 1)."""
-        return self.real[:, : self.length].sum(dim=1, keepdim=True)
-
     def extend(self, positions: Tensor, real: Tensor | None) -> tuple[Tensor, Tensor | None]:
         """Note the places of the next tokens, (B, T); return those of all keys, (B, S), and which are real."""
         end = self.length + positions.shape[1]
         if end > self.capacity:
-            raise GlassError(
-                f"the cache holds {self.capacity} tokens and was given {end}",
-                "Make a larger cache, or start it anew.",
-            )
+            raise GlassError(f"the cache holds {self.capacity} tokens and was given {end}", "Make a larger cache.")
         self.positions[:, self.length : end] = positions
         self.real[:, self.length : end] = True if real is None else real
         self.padded = self.padded or real is not None

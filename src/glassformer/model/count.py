@@ -9,10 +9,12 @@ from torch import nn
 
 from glassformer.config import ModelConfig
 from glassformer.model.build import build_model
-from glassformer.model.families import Model
+from glassformer.model.families import Classifier, EncoderDecoder, Model
 
 MIB = 1 << 20
 PARTS = {
+    "source_embedding.tokens": "source embedding",
+    "source_embedding.positions": "source positions",
     "embedding.tokens": "token embedding",
     "embedding.positions": "position embedding",
     "score_positions": "relative positions",
@@ -47,7 +49,12 @@ class Component:
         return 4 * self.parameters
 
 
-def count_model(config: ModelConfig, vocab_size: int | None = None) -> list[Component]:
+def count_model(
+    config: ModelConfig,
+    vocab_size: int | None = None,
+    source_vocab_size: int | None = None,
+    classes: int | None = None,
+) -> list[Component]:
     """All components of the model that these settings build, counted on the model itself.
 
     The arithmetic is that of matrix products, which is nearly all: 2 per weight and token, and in attention
@@ -55,12 +62,12 @@ def count_model(config: ModelConfig, vocab_size: int | None = None) -> list[Comp
     For an encoder-decoder it is that of one source and one target token, with a source as long as the context.
     """
     with torch.device("meta"):
-        model = build_model(config, vocab_size)
+        model = build_model(config, vocab_size, source_vocab_size=source_vocab_size, classes=classes)
     parameters: dict[str, int] = {}
     for name, parameter in model.named_parameters():
         part = next(part for key, part in PARTS.items() if key in f".{name}")
         parameters[part] = parameters.get(part, 0) + parameter.numel()
-    if config.tied:
+    if config.tied and not isinstance(model, Classifier):
         parameters.setdefault("output head", 0)
     flops = _flops(model, config)
     return [
@@ -82,12 +89,14 @@ def _flops(model: Model, config: ModelConfig) -> dict[str, int]:
             part = next(part for key, part in PARTS.items() if key in f".{name}")
             flops[part] = flops.get(part, 0) + 2 * module.weight.numel()
     seen = min(config.context, config.window or config.context)
-    scores = 4 * config.heads * config.K * config.layers
-    stacks = 2 if config.family == "encoder-decoder" else 1
-    flops["self-attention"] += stacks * scores * seen
-    if "cross-attention" in flops:
-        flops["cross-attention"] += scores * config.context
-    flops["output head"] = 2 * model.vocab_size * config.width
+    scores = 4 * config.heads * config.K
+    layers = config.layers
+    if isinstance(model, EncoderDecoder):
+        layers += config.encoder_layers or config.layers
+        flops["cross-attention"] += scores * config.layers * config.context
+    flops["self-attention"] += scores * layers * seen
+    if not isinstance(model, Classifier):
+        flops["output head"] = 2 * model.vocab_size * config.width
     return flops
 
 

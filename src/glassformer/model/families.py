@@ -56,26 +56,54 @@ class Encoder(nn.Module):
         return self.head(self.stack(tokens, self.embedding, real), self.embedding)  # (B, T, V)
 
 
-class EncoderDecoder(nn.Module):
-    """A source is read whole, a target is written token by token (Vaswani et al. 2017). One shared vocabulary."""
+class Classifier(nn.Module):
+    """An encoder that names the class of the whole text, from the mean of its vectors or from the first one."""
 
-    def __init__(self, config: ModelConfig, vocab_size: int) -> None:
+    def __init__(self, config: ModelConfig, vocab_size: int, classes: int) -> None:
         super().__init__()
         self.config, self.vocab_size, self.embedding = config, vocab_size, Embedding(config, vocab_size)
-        self.encoder, self.decoder = Stack(config, causal=False), Stack(config, causal=True, cross=True)
+        self.stack = Stack(config, causal=False)
+        self.dropout = nn.Dropout(config.dropout_residual)
+        self.head = nn.Linear(config.width, classes)
+
+    def forward(self, tokens: Tensor, real: Tensor | None = None) -> Tensor:
+        """Ids (B, T) -> class scores (B, C)."""
+        x = self.stack(tokens, self.embedding, real)  # (B, T, D)
+        real = torch.ones_like(tokens, dtype=torch.bool) if real is None else real  # (B, T)
+        if self.config.pooling == "first":
+            pooled = x[torch.arange(len(x)), real.long().argmax(dim=1)]  # (B, D)
+        else:
+            pooled = (x * real[..., None]).sum(dim=1) / real.sum(dim=1, keepdim=True).clamp(min=1)  # (B, D)
+        return self.head(self.dropout(pooled))  # (B, C)
+
+
+class EncoderDecoder(nn.Module):
+    """A source is read whole, a target is written token by token (Vaswani et al. 2017)."""
+
+    def __init__(self, config: ModelConfig, vocab_size: int, source_vocab_size: int | None = None) -> None:
+        super().__init__()
+        self.config, self.vocab_size, self.embedding = config, vocab_size, Embedding(config, vocab_size)
+        own = None if config.shared_embedding else Embedding(config, source_vocab_size or vocab_size)
+        self.source_embedding = own
+        self.encoder = Stack(config, causal=False, layers=config.encoder_layers)
+        self.decoder = Stack(config, causal=True, cross=True)
         self.head = Head(config, vocab_size)
 
-    def forward(
-        self,
-        source: Tensor,
-        target: Tensor,
-        real_source: Tensor | None = None,
-        real_target: Tensor | None = None,
-    ) -> Tensor:
-        """Source ids (B, S) and target ids (B, T) -> logits (B, T, V) of the target's next tokens."""
-        memory = self.encoder(source, self.embedding, real_source)  # (B, S, D)
-        x = self.decoder(target, self.embedding, real_target, memory, real_source)  # (B, T, D)
+    def encode(self, source: Tensor, real_source: Tensor | None = None) -> Tensor:
+        """Source ids (B, S) -> the memory (B, S, D) that the decoder looks at."""
+        return self.encoder(source, self.source_embedding or self.embedding, real_source)  # (B, S, D)
+
+    def decode(self, target: Tensor, memory: Tensor, real: Tensor | None = None, cache: Cache | None = None) -> Tensor:
+        """Target ids (B, T), the memory and which of its places are real, (B, S) -> logits (B, T, V).
+
+        A target's padding stands last, where no real token of it looks, so it needs no mask.
+        """
+        x = self.decoder(target, self.embedding, None, memory, real, cache)  # (B, T, D)
         return self.head(x, self.embedding)  # (B, T, V)
 
+    def forward(self, source: Tensor, target: Tensor, real_source: Tensor | None = None) -> Tensor:
+        """Source ids (B, S) and target ids (B, T) -> logits (B, T, V) of the target's next tokens."""
+        return self.decode(target, self.encode(source, real_source), real_source)  # (B, T, V)
 
-Model = Decoder | Encoder | EncoderDecoder
+
+Model = Decoder | Encoder | Classifier | EncoderDecoder

@@ -11,19 +11,12 @@ from torch import Tensor
 
 @dataclass(frozen=True)
 class Mask:
-    """Which keys each query may see, and how much the places favour each.
+    """Which keys each query may see, and how much the places favour each."""
 
-    Attributes:
-        allowed: (B or 1, 1, T, S) bool, True where the query may look; None: everywhere that `triangle` leaves open.
-        triangle: the plain causal triangle with T = S; the fused kernel then needs no tensor at all.
-        dead: (B or 1, 1, T, 1) bool, True for queries that may see nothing (padding); None: there are none.
-        bias: (B or 1, H, T, S) added to the scores, -inf where not allowed; None: nothing to add.
-    """
-
-    allowed: Tensor | None = None
-    triangle: bool = False
-    dead: Tensor | None = None
-    bias: Tensor | None = None
+    allowed: Tensor | None = None  # (B or 1, 1, T, S) bool; None: everything that `triangle` leaves open
+    triangle: bool = False  # the plain causal triangle with T = S: the fused kernel then needs no tensor
+    dead: Tensor | None = None  # (B or 1, 1, T, 1) bool, True for queries that may see nothing (padding)
+    bias: Tensor | None = None  # (B or 1, H, T, S) added to the scores, -inf where not allowed
 
     @classmethod
     def of(cls, allowed: Tensor) -> Mask:
@@ -72,8 +65,3 @@ def self_mask(
     if real_keys is None:
         return Mask(allowed=allowed)  # a token always sees itself: no row is dead
     return Mask.of(allowed & real_keys[:, None, None, :])
-
-
-def memory_mask(real_memory: Tensor | None) -> Mask:
-    """The mask of cross-attention: every real token of the source, (B, S)."""
-    return Mask() if real_memory is None else Mask.of(real_memory[:, None, None, :])

@@ -11,7 +11,7 @@ from glassformer.config import ModelConfig
 from glassformer.errors import GlassError
 from glassformer.model.block import Block, View
 from glassformer.model.cache import Cache
-from glassformer.model.masks import memory_mask, self_mask, token_positions
+from glassformer.model.masks import Mask, self_mask, token_positions
 from glassformer.model.normalization import make_norm
 from glassformer.model.positions import RotaryPositions, added_positions, score_positions
 
@@ -41,14 +41,15 @@ class Stack(nn.Module):
         config: of the model.
         causal: a decoder's stack; an encoder's looks both ways.
         cross: with cross-attention to a memory.
+        layers: L; None: `config.layers`.
     """
 
-    def __init__(self, config: ModelConfig, causal: bool, cross: bool = False) -> None:
+    def __init__(self, config: ModelConfig, causal: bool, cross: bool = False, layers: int | None = None) -> None:
         super().__init__()
         self.causal, self.window, self.context = causal, config.window, config.context
         self.rotary = RotaryPositions(config.K, config.rotary_base) if config.positions == "rotary" else None
         self.score_positions = score_positions(config, causal)
-        self.blocks = nn.ModuleList(Block(config, cross) for _ in range(config.layers))
+        self.blocks = nn.ModuleList(Block(config, cross) for _ in range(layers or config.layers))
         self.norm = make_norm(config) if config.norm_order == "pre" else nn.Identity()
 
     def forward(
@@ -63,28 +64,22 @@ class Stack(nn.Module):
         """Ids (B, T) -> vectors (B, T, D).
 
         Args:
-            tokens: (B, T).
-            embedding: turns them into vectors.
+            tokens, embedding: what turns into vectors, and what turns it into them.
             real: (B, T) bool, False at padding, on either side; None: all real. Places count real tokens only.
-            memory: (B, S, D) for cross-attention.
-            real_memory: (B, S) bool.
+            memory, real_memory: (B, S, D) for cross-attention, and (B, S) bool.
             cache: holds the tokens before these; it is filled with these.
         """
         if tokens.shape[1] > self.context:
             raise GlassError(
-                f"{tokens.shape[1]} tokens were given to a model with a context of {self.context}",
-                "Cut the text, or train with a larger model.context.",
+                f"{tokens.shape[1]} tokens were given to a model with a context of {self.context}", "Cut the text."
             )
         positions, key_positions, real_keys = self._places(tokens, real, cache)  # (B, T), (B, S), (B, S)
         mask = self_mask(positions, key_positions, real_keys, self.causal, self.window)  # (B, 1, T, S)
         if self.score_positions is not None:
             mask = mask.with_bias(self.score_positions(positions, key_positions))  # (B, H, T, S)
-        view = View(
-            mask=mask,
-            rotation=self.rotary(positions) if self.rotary is not None else None,
-            memory=memory,
-            memory_mask=memory_mask(real_memory),
-        )
+        rotation = self.rotary(positions) if self.rotary is not None else None
+        seen = Mask() if real_memory is None else Mask.of(real_memory[:, None, None, :])  # (B, 1, 1, S)
+        view = View(mask, rotation, memory, seen)
         x = embedding(tokens, positions)  # (B, T, D)
         for index, block in enumerate(self.blocks):
             x = block(x, view, cache.layers[index] if cache is not None else None)  # (B, T, D)
@@ -93,12 +88,10 @@ class Stack(nn.Module):
     def _places(self, tokens: Tensor, real: Tensor | None, cache: Cache | None) -> tuple[Tensor, Tensor, Tensor | None]:
         """Places of queries and keys, and which keys are real."""
         if cache is None:
-            if real is None:
-                positions = torch.arange(tokens.shape[1], device=tokens.device)[None]  # (1, T)
-            else:
-                positions = token_positions(real)  # (B, T)
+            positions = torch.arange(tokens.shape[1], device=tokens.device)[None]  # (1, T)
+            positions = positions if real is None else token_positions(real)  # (B or 1, T)
             return positions, positions, real
         fresh = torch.ones_like(tokens, dtype=torch.bool) if real is None else real  # (B, T)
-        positions = token_positions(fresh, cache.counts())  # (B, T)
+        positions = token_positions(fresh, cache.real[:, : cache.length].sum(dim=1, keepdim=True))  # (B, T)
         key_positions, real_keys = cache.extend(positions, real)  # (B, S), (B, S)
         return positions, key_positions, real_keys
