@@ -56,7 +56,7 @@ def test_cached_logits_equal_uncached(positions: str, heads: str, window: int | 
     if ragged:
         real[0, :6], real[2, :11] = False, False
     expected = model(whole, real if ragged else None)
-    cache = Cache(config, len(whole), 29, whole.device)
+    cache = Cache(config, len(whole), 29, whole.device, torch.float32)
     pieces, start = [], 0
     for length in (13, 1, 1, 3, 1, 4):  # a prompt, single tokens, and pieces of several
         part = slice(start, start + length)
@@ -72,7 +72,7 @@ def test_a_cache_that_is_one_place_off_is_seen() -> None:
     """The cached test can fail: places shifted by one change the logits."""
     config = tiny(positions="rotary")
     model, whole = decoder(config), tokens(1, 9)
-    cache = Cache(config, 1, 29, whole.device)
+    cache = Cache(config, 1, 29, whole.device, torch.float32)
     model(whole[:, :8], None, cache)
     cache.real[:, 0] = False
     cache.padded = True
