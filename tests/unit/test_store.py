@@ -306,14 +306,7 @@ def test_result_of_a_faster_process_stays(source: Path, tmp_path: Path, monkeypa
 
     first = prepare(DataConfig(source=str(source)), CHARACTERS, tmp_path / "cache")
     stamp = (first.folder / "prepared.json").stat().st_mtime_ns
-    seen: list[int] = []
-    original = module._reusable
-
-    def late(folder: Path) -> Prepared | None:
-        seen.append(1)
-        return None if len(seen) == 1 else original(folder)
-
-    monkeypatch.setattr(module, "_reusable", late)
+    monkeypatch.setattr(module, "reusable", lambda folder, checked: None)  # nothing there, at the first look
     prepare(DataConfig(source=str(source)), CHARACTERS, tmp_path / "cache")
     assert (first.folder / "prepared.json").stat().st_mtime_ns == stamp
     assert [path.name for path in (tmp_path / "cache").iterdir()] == [first.folder.name]

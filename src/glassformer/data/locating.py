@@ -6,6 +6,8 @@ import difflib
 import os
 import sys
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO
@@ -53,6 +55,17 @@ def locate(source: str, cache: Path) -> Located:
             with path.open("rb") as stream:
                 return _spooled(stream, cache, str(path))
     raise GlassError(f"{source} does not exist", _suggestion(path, corpus_names()))
+
+
+@contextmanager
+def located(source: str, cache: Path) -> Iterator[Located]:
+    """`locate`, with the copy of standard input deleted at the end of the block."""
+    found = locate(source, cache)
+    try:
+        yield found
+    finally:
+        if found.temporary:
+            found.temporary.unlink(missing_ok=True)
 
 
 def _places(corpora: list[str]) -> str:

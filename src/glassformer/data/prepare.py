@@ -4,11 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-import shutil
-import tempfile
-import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,19 +12,17 @@ from typing import Any
 import numpy as np
 
 from glassformer.config import DataConfig, TokenizerConfig
+from glassformer.data.cache import building, check_store, folder_of, reusable
 from glassformer.data.documents import Survey, kept_pieces, survey
 from glassformer.data.encode import Encoder, Meter
 from glassformer.data.reading import Source, open_source
 from glassformer.data.split import Side, SidedPiece, Split, plan_split, sided
 from glassformer.data.store import DamagedStoreError, StoreWriter, TokenStore
-from glassformer.errors import GlassError
-from glassformer.files import clear_disk_errors, no_empty_folders, sync, write_text
+from glassformer.files import clear_disk_errors, no_empty_folders, write_text
 from glassformer.tokenizers import Tokenizer, train_tokenizer
 
 VERSION = 1  # of the whole procedure: a change in what it writes makes older results unusable
 SIDES: tuple[Side, Side] = ("train", "validation")
-ABANDONED = 24 * 3600  # seconds after which an unfinished folder is taken for a killed process's
-CHECKED_IN_FULL = 64_000_000  # bytes up to which a store is read through before it is used again
 
 
 @dataclass(frozen=True)
@@ -75,11 +69,10 @@ def prepare(
         GlassError: the source cannot be read or split, the disk is full, no permission; nothing half-made is left.
     """
     with no_empty_folders(cache), open_source(data, cache) as source:
-        key = _key(source, data, tokenizer, mask)
-        folder = cache / key[:32]
-        if found := _reusable(folder):
+        folder = folder_of(cache, _everything(source, data, tokenizer, mask))
+        if found := reusable(folder, _checked):
             return found
-        with _building(cache, folder) as temporary:
+        with building(cache, folder, _checked) as temporary:
             _make(source, data, tokenizer, mask, temporary, progress)
     return _open(folder, reused=False)
 
@@ -93,8 +86,8 @@ def open_prepared(folder: Path) -> Prepared:
     return _checked(folder)
 
 
-def _key(source: Source, data: DataConfig, tokenizer: TokenizerConfig, mask: bool) -> str:
-    """A hash of everything that the result depends on. `windows` matters only when rows are cut, later."""
+def _everything(source: Source, data: DataConfig, tokenizer: TokenizerConfig, mask: bool) -> dict[str, Any]:
+    """All that the result depends on. `windows` matters only when rows are cut, later."""
     matters: dict[str, Any] = data.model_dump(
         include={"column", "encoding", "document", "min_words", "max_words", "split", "validation_fraction"}
     )
@@ -103,75 +96,15 @@ def _key(source: Source, data: DataConfig, tokenizer: TokenizerConfig, mask: boo
     everything = {"version": VERSION, "source": source.digest, "data": matters, "tokenizer": tokenizer.model_dump()}
     if mask:
         everything["mask"] = True
-    return hashlib.sha256(json.dumps(everything, sort_keys=True).encode("utf-8")).hexdigest()
-
-
-def _reusable(folder: Path) -> Prepared | None:
-    if not folder.exists():
-        return None
-    try:
-        return _checked(folder)
-    except DamagedStoreError:
-        return None
+    return everything
 
 
 def _checked(folder: Path) -> Prepared:
     """What lies in the folder, its bytes compared with their sums unless they are very many."""
     found = _open(folder, reused=True)
     for store in (found.train, found.validation):
-        if store.tokens.nbytes <= CHECKED_IN_FULL:
-            store.verify()
+        check_store(store)
     return found
-
-
-@contextmanager
-def _building(cache: Path, folder: Path) -> Iterator[Path]:
-    """A temporary folder beside `folder` that takes its name when the block ends well, and vanishes otherwise."""
-    temporary: Path | None = None
-    try:
-        with clear_disk_errors(cache):
-            cache.mkdir(parents=True, exist_ok=True)
-            _remove_abandoned(cache)
-            temporary = Path(tempfile.mkdtemp(prefix=f".building-{folder.name[:8]}-", dir=cache))
-            yield temporary
-            sync(temporary)
-            _publish(temporary, folder)
-            sync(cache)
-    finally:
-        if temporary is not None:
-            shutil.rmtree(temporary, ignore_errors=True)
-
-
-def _publish(temporary: Path, folder: Path) -> None:
-    """Rename into place. Where another process was first, its equally good result stays; a damaged one is replaced."""
-    for _ in range(3):
-        try:
-            temporary.rename(folder)
-            return
-        except OSError:
-            if not folder.exists():
-                raise
-        if _reusable(folder):
-            return
-        aside = Path(tempfile.mkdtemp(prefix=".building-damaged-", dir=folder.parent))
-        try:
-            folder.rename(aside / "old")
-        except FileNotFoundError:
-            pass  # another process was moving it too
-        finally:
-            shutil.rmtree(aside, ignore_errors=True)
-    raise GlassError(f"{folder} keeps changing while it is written", "Stop other commands that use it, then try again.")
-
-
-def _remove_abandoned(cache: Path) -> None:
-    """Delete what killed processes left behind; recent folders may belong to one that is at work."""
-    for left in (*cache.glob(".building-*"), *cache.glob("incoming-*")):
-        try:
-            newest = max(path.stat().st_mtime for path in (left, *left.rglob("*")))
-        except OSError:
-            continue
-        if time.time() - newest > ABANDONED:
-            shutil.rmtree(left, ignore_errors=True) if left.is_dir() else left.unlink(missing_ok=True)
 
 
 @dataclass(frozen=True)

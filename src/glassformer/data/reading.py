@@ -6,7 +6,7 @@ import gzip
 import hashlib
 import zlib
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from itertools import islice
@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import Literal
 
 from glassformer.config import DataConfig
-from glassformer.data import tables
+from glassformer.data import columns, tables
 from glassformer.data.encodings import BinaryError, Encoding, Scan, UndecodableError, decode, scan
-from glassformer.data.locating import BLOCK, Located, locate
+from glassformer.data.locating import BLOCK, Located, located
 from glassformer.errors import GlassError
 from glassformer.files import clear_disk_errors
 
@@ -39,7 +39,8 @@ class SourceFile:
     name: str
     format: Literal["text", "csv", "tsv", "jsonl"]
     scan: Scan = field(default_factory=lambda: Scan(Encoding("utf-8"), 0, ""))
-    column: tables.Column | None = None
+    table: tables.Table | None = None
+    chosen: columns.Chosen | None = None
 
     def blocks(self) -> Iterator[bytes]:
         """The bytes, unpacked where the file is gzip (told by its first bytes, whatever its name)."""
@@ -76,11 +77,25 @@ class SourceFile:
         if digest.hexdigest() != self.scan.digest:
             raise changed
 
-    def rows(self, left_out: Counter[str]) -> Iterator[str]:
-        """A table's text, row by row."""
+    def described(self, wanted: Sequence[str], rows: int = tables.SAMPLE_ROWS) -> tables.Table:
+        """What the first rows tell, for a file that is a table (see `tables.describe`)."""
         assert self.format != "text"
-        assert self.column is not None
-        return tables.read_column(self.text(), self.format, self.column, self.name, left_out)
+        return tables.describe(self.text(), self.format, wanted, self.name, rows)
+
+    def cells(self) -> Iterator[list[object]]:
+        """The values of the chosen columns, row by row (see `tables.read_cells`)."""
+        assert self.table is not None
+        assert self.chosen is not None
+        return tables.read_cells(self.text(), self.table, self.chosen.indices)
+
+    def rows(self, left_out: Counter[str]) -> Iterator[str]:
+        """A table's text, row by row; rows without it are counted in `left_out`."""
+        what = "text in " if self.format == "jsonl" else ""
+        for (value,) in self.cells():
+            if isinstance(value, str):
+                yield value
+            else:
+                left_out[f"rows without {what}that column"] += 1
 
 
 @dataclass(frozen=True)
@@ -108,63 +123,73 @@ def open_source(data: DataConfig, cache: Path) -> Iterator[Source]:
     Raises:
         GlassError: missing, empty, binary, in an unknown encoding, or a table whose column is not clear.
     """
-    located = locate(data.source, cache)
-    try:
-        yield _generated(data, located) if located.corpus else _from_files(data, located)
-    finally:
-        if located.temporary:
-            located.temporary.unlink(missing_ok=True)
+    with located(data.source, cache) as found:
+        if found.corpus:
+            yield _generated(data, found)
+        else:
+            source = scan_files(data.source, data.encoding, found, tables_wanted=data.column is not None)
+            ready = tuple(_with_column(file, data) for file in source.files)
+            notes = [file.chosen.note for file in ready[:SHOWN_NAMES] if file.chosen]
+            yield replace(source, files=ready, notes=(*source.notes, *notes))
 
 
-def _generated(data: DataConfig, located: Located) -> Source:
+def _generated(data: DataConfig, found: Located) -> Source:
     from glassformer.data.corpora import find_text_corpus
 
-    name = located.corpus
+    name = found.corpus
     assert name is not None
     if data.column is not None:
         raise GlassError(f"the generated corpus {name} has no columns", "Leave data.column unset.")
     # The first documents stand for the generator itself: a change in it changes them.
     documents = islice(find_text_corpus(name).documents(data.size, data.seed), 50)
     digest = hashlib.sha256("\0".join([name, str(data.size), str(data.seed), *documents]).encode("utf-8"))
-    notes = [*located.notes, f"{name}: generated corpus, {data.size:,} documents, seed {data.seed}"]
+    notes = [*found.notes, f"{name}: generated corpus, {data.size:,} documents, seed {data.seed}"]
     return Source(name, (), name, digest.hexdigest(), tuple(notes))
 
 
-def _from_files(data: DataConfig, located: Located) -> Source:
-    files = [SourceFile(path, name, _format(name)) for path, name in located.files]
-    if located.temporary and data.column is not None:
-        files = [_sniffed(file, data) for file in files]
+def scan_files(what: str, encoding: str, found: Located, tables_wanted: bool) -> Source:
+    """The files that were found as a source: their encodings known, every byte read once, no column chosen yet.
+
+    Args:
+        what: what the person called them.
+        encoding: `data.encoding`.
+        tables_wanted: of a folder, its tables are read; standard input is one.
+
+    Raises:
+        GlassError: empty, binary, in an unknown encoding, or nothing of the kind that is wanted.
+    """
+    files = [SourceFile(path, name, _format(name)) for path, name in found.files]
+    if found.temporary and tables_wanted:
+        files = [_sniffed(file, encoding) for file in files]
     left_out: list[str] = []
-    if located.folder:
-        files = _one_kind(files, data.column is not None, left_out)
+    if found.folder:
+        files = _one_kind(files, tables_wanted, left_out)
     scanned: list[SourceFile] = []
     for file in files:
         try:
-            scanned.append(replace(file, scan=scan(file.blocks, data.encoding, file.name)))
+            scanned.append(replace(file, scan=scan(file.blocks, encoding, file.name)))
         except BinaryError as error:
-            if not located.folder:
+            if not found.folder:
                 raise
             left_out.append(f"{file.name} ({_reason(error)})")
     if not sum(file.scan.size - file.scan.encoding.skip for file in scanned):
         shown = f"; left out: {_listed(left_out)}" if left_out else ""
-        what = located.files[0][1] if located.temporary else data.source
-        raise GlassError(f"{what} holds no text (0 bytes){shown}", "Give a source with some text in it.")
-    ready = [_with_column(file, data) for file in scanned]
-    digest = hashlib.sha256("".join(f"{file.format} {file.scan.digest}\n" for file in ready).encode("utf-8"))
-    notes = [*located.notes, _description(ready)]
+        named = found.files[0][1] if found.temporary else what
+        raise GlassError(f"{named} holds no text (0 bytes){shown}", "Give a source with some text in it.")
+    digest = hashlib.sha256("".join(f"{file.format} {file.scan.digest}\n" for file in scanned).encode("utf-8"))
+    notes = [*found.notes, _description(scanned)]
     if left_out:
-        notes.append(f"left out {len(left_out)} of {len(located.files)} files: {_listed(left_out)}")
-    notes += [file.column.note for file in ready[:SHOWN_NAMES] if file.column]
-    return Source(data.source, tuple(ready), None, digest.hexdigest(), tuple(notes))
+        notes.append(f"left out {len(left_out)} of {len(found.files)} files: {_listed(left_out)}")
+    return Source(what, tuple(scanned), None, digest.hexdigest(), tuple(notes))
 
 
 def _format(name: str) -> Literal["text", "csv", "tsv", "jsonl"]:
     return TABLE_SUFFIXES.get(Path(name.lower().removesuffix(".gz")).suffix, "text")
 
 
-def _sniffed(file: SourceFile, data: DataConfig) -> SourceFile:
+def _sniffed(file: SourceFile, encoding: str) -> SourceFile:
     """Standard input has no name to go by: with a column asked for, its first line tells which table it is."""
-    head = next(replace(file, scan=scan(file.blocks, data.encoding, file.name)).text(), "").lstrip()
+    head = next(replace(file, scan=scan(file.blocks, encoding, file.name)).text(), "").lstrip()
     first = head.partition("\n")[0]
     return replace(file, format="jsonl" if first.startswith("{") else "tsv" if "\t" in first else "csv")
 
@@ -190,7 +215,8 @@ def _with_column(file: SourceFile, data: DataConfig) -> SourceFile:
                 "Leave it unset, or give a file that ends in .csv, .tsv or .jsonl (.gz too).",
             )
         return file
-    return replace(file, column=tables.choose_column(file.text(), file.format, data.column, file.name))
+    table = file.described([data.column] if data.column is not None else [])
+    return replace(file, table=table, chosen=columns.choose_text(table, data.column))
 
 
 def _reason(error: GlassError) -> str:

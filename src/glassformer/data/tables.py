@@ -1,7 +1,7 @@
-"""Rows of CSV, TSV and JSONL text: find the column that holds the text, then give it row by row.
+"""Rows of CSV, TSV and JSONL text, and what the first of them tell of the table.
 
 CSV follows RFC 4180 (with `,` or `;`); TSV is read without quoting, as most TSV files are written; JSONL has one object
-in each line.
+in each line. Which columns are wanted is for `columns` to decide.
 """
 
 from __future__ import annotations
@@ -9,76 +9,94 @@ from __future__ import annotations
 import csv
 import json
 import re
-from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from typing import Literal
 
-from glassformer.errors import GlassError, nearest
+from glassformer.errors import GlassError
 
 Format = Literal["csv", "tsv", "jsonl"]
 FIELD_LIMIT = 64_000_000  # characters in one field; more means a quote that is never closed
 SAMPLE_ROWS = 200
+SAMPLE_CHARACTERS = 400  # of one cell: enough to tell a text from a name
 HEADER_CELL = re.compile(r"[\w][\w \-./()#:]{0,39}")
 
 
 @dataclass(frozen=True)
-class Column:
-    """Where the text is: the key (JSONL) or the index from 0 (CSV, TSV), and whether row 1 is a header."""
+class Table:
+    """What the first rows of a table tell.
 
-    key: str | int
-    header: bool
+    Attributes:
+        delimiter: between cells; none in JSONL.
+        header: row 1 holds the names of the columns.
+        names: the columns: those names, or the keys of JSON objects, or numbers from 1.
+        first: the cells of row 1 (CSV, TSV).
+        columns: the values of each column in the first rows, long ones cut; None where a row has none.
+    """
+
+    name: str
+    format: Format
     delimiter: str
-    note: str
+    header: bool
+    names: tuple[str, ...]
+    first: tuple[str, ...]
+    columns: tuple[tuple[object, ...], ...]
 
 
-def choose_column(chunks: Iterable[str], format: Format, wanted: str | None, name: str) -> Column:
-    """Find the column called `wanted` (or number `wanted`, from 1), or the only one that reads like text.
+def describe(chunks: Iterable[str], format: Format, wanted: Sequence[str], name: str, rows: int = SAMPLE_ROWS) -> Table:
+    """Look at the first `rows` rows. `wanted`: columns asked for; one that stands in row 1 makes that a header.
 
     Raises:
-        GlassError: there is no such column, or several could be meant; it names those there are.
+        GlassError: there are no rows, or they are no table.
     """
-    lines = _lines(chunks, name)
+    lines = text_lines(chunks, name)
     if format == "jsonl":
-        return _json_column(lines, wanted, name)
+        objects = [{k: _cut(v) for k, v in row.items()} for _, row in islice(_json_rows(lines, name), rows)]
+        keys = tuple(dict.fromkeys(key for row in objects for key in row))
+        if not keys:
+            raise GlassError(f"{name} has no rows", "Give a file with at least one JSON object.")
+        values = tuple(tuple(row.get(key) for row in objects) for key in keys)
+        return Table(name, format, "", False, keys, (), values)
     first = next(lines, "")
     delimiter = "\t" if format == "tsv" else (";" if first.count(";") > first.count(",") else ",")
-    rows = list(islice(_rows(_again(first, lines), delimiter, name), SAMPLE_ROWS))
-    if not rows:
+    found = [
+        [cell[:SAMPLE_CHARACTERS] for cell in row] for row in islice(_rows(_again(first, lines), delimiter, name), rows)
+    ]
+    if not found:
         raise GlassError(f"{name} has no rows", "Give a table with at least one row of text.")
-    names = [cell.strip() for cell in rows[0]]
-    named = wanted is not None and wanted in names and not wanted.isdecimal()  # a number may be a value of row 1
-    header = named or _is_header(rows)
-    shown = names if header else [str(number + 1) for number in range(len(names))]
-    if wanted is None:
-        index = _only_text_column(list(map(list, zip(*_padded(rows[header:]), strict=True))), shown, name)
-        return Column(index, header, delimiter, f"{name}: column {shown[index]!r} is read, the only one with text")
-    if wanted in shown:
-        return Column(shown.index(wanted), header, delimiter, f"{name}: column {wanted!r} is read")
-    if wanted.isdecimal() and 1 <= int(wanted) <= len(names):
-        return Column(int(wanted) - 1, header, delimiter, f"{name}: column number {wanted} is read")
-    raise _no_column(wanted, shown, names, header, name)
+    cells = [cell.strip() for cell in found[0]]
+    named = any(one in cells and not one.isdecimal() for one in wanted)  # a number may be a value of row 1
+    header = named or _is_header(found)
+    names = cells if header else [str(number + 1) for number in range(len(cells))]
+    columns = tuple(
+        tuple(row[index] if index < len(row) else None for row in found[header:] if row) for index in range(len(names))
+    )
+    return Table(name, format, delimiter, header, tuple(names), tuple(cells), columns)
 
 
-def read_column(
-    chunks: Iterable[str], format: Format, column: Column, name: str, left_out: Counter[str]
-) -> Iterator[str]:
-    """The text of each row; rows without it are counted in `left_out`."""
-    if format == "jsonl":
-        yield from _json_column_values(chunks, str(column.key), name, left_out)
+def read_cells(chunks: Iterable[str], table: Table, indices: Sequence[int]) -> Iterator[list[object]]:
+    """The values of these columns in each row, None where a row has none; text in CSV and TSV, anything in JSONL.
+
+    Raises:
+        GlassError: a row that is no row of such a table.
+    """
+    lines = text_lines(chunks, table.name)
+    if table.format == "jsonl":
+        keys = [table.names[index] for index in indices]
+        for number, row in _json_rows(lines, table.name):
+            values = [row.get(key) for key in keys]
+            for value in values:
+                if isinstance(value, str) and not value.isascii():
+                    _refuse_lone_surrogates(value, number, table.name)
+            yield values
         return
-    index = int(column.key)
-    for number, row in enumerate(_rows(_lines(chunks, name), column.delimiter, name)):
-        if number == 0 and column.header:
-            continue
-        if len(row) > index:
-            yield row[index]
-        elif row:
-            left_out["rows without that column"] += 1
+    for number, cells in enumerate(_rows(lines, table.delimiter, table.name)):
+        if cells and not (number == 0 and table.header):
+            yield [cells[index] if index < len(cells) else None for index in indices]
 
 
-def _lines(chunks: Iterable[str], name: str) -> Iterator[str]:
+def text_lines(chunks: Iterable[str], name: str) -> Iterator[str]:
     """Lines with their ends kept; only `\\n` ends a line here, so `\\r\\n` inside quotes stays."""
     carry = ""
     for chunk in chunks:
@@ -99,6 +117,12 @@ def _again(first: str, rest: Iterator[str]) -> Iterator[str]:
     yield from rest
 
 
+def _cut(value: object) -> object:
+    if isinstance(value, list | dict):
+        return None
+    return value[:SAMPLE_CHARACTERS] if isinstance(value, str) else value
+
+
 def _rows(lines: Iterator[str], delimiter: str, name: str) -> Iterator[list[str]]:
     csv.field_size_limit(FIELD_LIMIT)
     unquoted = delimiter == "\t"
@@ -112,49 +136,12 @@ def _rows(lines: Iterator[str], delimiter: str, name: str) -> Iterator[list[str]
         ) from None
 
 
-def _padded(rows: list[list[str]]) -> list[list[str]]:
-    width = max((len(row) for row in rows), default=0)
-    return [row + [""] * (width - len(row)) for row in rows if row]
-
-
 def _is_header(rows: list[list[str]]) -> bool:
     """A header's cells are short, distinct names; with one row only, that row is data."""
     cells = [cell.strip() for cell in rows[0]]
     named = all(HEADER_CELL.fullmatch(c) and not c.replace(".", "").isdecimal() and c[-1] not in ".:" for c in cells)
     longest = max((len(cell) for row in rows[1:] for cell in row), default=0)
     return named and len(set(cells)) == len(cells) and len(rows) > 1 and longest > max(map(len, cells))
-
-
-def _only_text_column(columns: list[list[str]], shown: list[str], name: str) -> int:
-    """The index of the one column whose values are mostly several words or long; a single column is always it."""
-    if len(columns) == 1:
-        return 0
-
-    def reads_like_text(cell: str) -> bool:
-        return len(cell.split()) >= 3 or (len(cell) >= 20 and any(c.isalpha() for c in cell) and " " in cell)
-
-    filled = [[cell for cell in column if cell.strip()] for column in columns]
-    shares = [sum(map(reads_like_text, cells)) / len(cells) if cells else 0.0 for cells in filled]
-    plausible = [index for index, share in enumerate(shares) if share >= 0.5]
-    if len(plausible) == 1:
-        return plausible[0]
-    listed = ", ".join(shown)
-    some = (
-        f"columns {', '.join(shown[i] for i in plausible)} all hold text" if plausible else "no column reads like text"
-    )
-    raise GlassError(
-        f"{name} has several columns ({listed}) and {some}", "Say which to read: set data.column to its name."
-    )
-
-
-def _no_column(wanted: str, shown: list[str], cells: list[str], header: bool, name: str) -> GlassError:
-    if header:
-        return GlassError(f"{name} has no column {wanted!r}; it has {', '.join(shown)}", nearest(wanted, shown))
-    first = ", ".join(f"{number + 1}: {cell[:20]!r}" for number, cell in enumerate(cells))
-    return GlassError(
-        f"{name} has no column {wanted!r}; its first row does not look like names ({first})",
-        f"Give a column number from 1 to {len(cells)}.",
-    )
 
 
 def _json_rows(lines: Iterable[str], name: str) -> Iterator[tuple[int, dict[str, object]]]:
@@ -175,31 +162,6 @@ def _json_rows(lines: Iterable[str], name: str) -> Iterator[tuple[int, dict[str,
                 'Write each line as {"text": "..."}.',
             )
         yield number, value
-
-
-def _json_column(lines: Iterable[str], wanted: str | None, name: str) -> Column:
-    rows = [row for _, row in islice(_json_rows(lines, name), SAMPLE_ROWS)]
-    keys = list(dict.fromkeys(key for row in rows for key in row))
-    if not keys:
-        raise GlassError(f"{name} has no rows", "Give a file with at least one JSON object.")
-    if wanted is None:
-        columns = [[v if isinstance(v := row.get(key), str) else "" for row in rows] for key in keys]
-        key = keys[_only_text_column(columns, keys, name)]
-        return Column(key, False, "", f"{name}: column {key!r} is read, the only one with text")
-    if wanted not in keys:
-        raise GlassError(f"{name} has no column {wanted!r}; it has {', '.join(keys)}", nearest(wanted, keys))
-    return Column(wanted, False, "", f"{name}: column {wanted!r} is read")
-
-
-def _json_column_values(chunks: Iterable[str], key: str, name: str, left_out: Counter[str]) -> Iterator[str]:
-    for number, row in _json_rows(_lines(chunks, name), name):
-        value = row.get(key)
-        if not isinstance(value, str):
-            left_out["rows without text in that column"] += 1
-            continue
-        if not value.isascii():
-            _refuse_lone_surrogates(value, number, name)
-        yield value
 
 
 def _refuse_lone_surrogates(value: str, number: int, name: str) -> None:
