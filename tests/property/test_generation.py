@@ -16,6 +16,7 @@ from glassformer.config import ModelConfig, SampleConfig
 from glassformer.errors import GlassError
 from glassformer.generation.context import CachedReader, PlainReader, hop_length, reading, window_start
 from glassformer.generation.decoding import Step, candidates, generate
+from glassformer.generation.rows import kept_slots
 from glassformer.model.families import Decoder
 from tests.property.models import POSITIONS, VOCAB, decoder, tiny, tokens
 
@@ -121,9 +122,10 @@ def test_a_reader_sees_each_row_as_if_alone_whoever_comes_and_goes(
         for count in range(60):
             assert (cached.read(rows) - plain.read(rows)).abs().max() <= 1e-5
             for _, slot in (drop for drop in drops if drop[0] == count and drop[1] < len(rows) > 1):
-                rows[slot] = rows[-1]
-                rows.pop()
-                cached.drop(slot)
+                kept = kept_slots([each == slot for each in range(len(rows))])
+                assert sum(to != origin for to, origin in enumerate(kept)) <= 1
+                rows = [rows[slot] for slot in kept]
+                cached.select(kept)
             for row in rows:
                 row.append(int(torch.randint(0, VOCAB, (), generator=fresh)))
 
@@ -134,7 +136,7 @@ def test_a_row_that_takes_anothers_place_keeps_its_own_window() -> None:
     cached, plain = CachedReader(model, 60), PlainReader(model)
     with reading(model):
         cached.read(rows)
-        cached.drop(0)
+        cached.select([1])
         rows = [[*rows[1], 3]]
         assert (cached.read(rows) - plain.read(rows)).abs().max() <= 1e-5
 

@@ -15,6 +15,7 @@ from typing import Protocol
 import torch
 from torch import Tensor, nn
 
+from glassformer.generation.rows import select
 from glassformer.model.cache import Cache
 from glassformer.model.families import Decoder
 
@@ -40,8 +41,8 @@ class Reader(Protocol):
     def read(self, rows: Sequence[Sequence[int]]) -> Tensor:
         """The next token's logits (rows, V). `rows` are whole: every token from the prompt's first on."""
 
-    def drop(self, slot: int) -> None:
-        """Forget the row at `slot`; the last row takes its place."""
+    def select(self, rows: Sequence[int]) -> None:
+        """Row i becomes what row `rows[i]` was; rows that are not named are forgotten."""
 
 
 class PlainReader:
@@ -54,8 +55,8 @@ class PlainReader:
         """The next token's logits, (rows, V)."""
         return _read_windows(self.model, windows(rows, self.model.config.context), None)
 
-    def drop(self, slot: int) -> None:
-        """Nothing is kept, so nothing is to forget."""
+    def select(self, rows: Sequence[int]) -> None:
+        """Nothing is kept, so nothing is to do."""
 
 
 class CachedReader:
@@ -91,20 +92,11 @@ class CachedReader:
         last = torch.tensor([row[-1:] for row in rows], device=self.cache.real.device)  # (rows, 1)
         return _last_logits(self.model, last, None, self.cache)
 
-    def drop(self, slot: int) -> None:
-        """Forget the row at `slot`; the last row takes its place, so one row is copied and no more."""
-        self.starts[slot] = self.starts[-1]
-        self.starts.pop()
-        cache, last = self.cache, len(self.starts)
-        if cache is None:
-            return
-        cache.real[slot] = cache.real[last]
-        cache.positions[slot] = cache.positions[last]
-        cache.real, cache.positions = cache.real[:last], cache.positions[:last]
-        for layer in cache.layers:
-            layer.keys[slot, :, : cache.length] = layer.keys[last, :, : cache.length]
-            layer.values[slot, :, : cache.length] = layer.values[last, :, : cache.length]
-            layer.keys, layer.values = layer.keys[:last], layer.values[:last]
+    def select(self, rows: Sequence[int]) -> None:
+        """Row i becomes what row `rows[i]` was."""
+        self.starts = [self.starts[row] for row in rows]
+        if self.cache is not None:
+            select(self.cache, rows)
 
     def _new_cache(self, seen: list[Sequence[int]], longest_now: int) -> Cache:
         """Room for the windows and for what is still to come; half a context more where rows hop at different times."""

@@ -12,8 +12,10 @@ from torch import Tensor
 from glassformer.config import SampleConfig
 from glassformer.errors import GlassError
 from glassformer.generation.context import CachedReader, PlainReader, Reader, reading
+from glassformer.generation.rows import kept_slots
 from glassformer.generation.sampling import draw_rows, race_times, ranked, row_probabilities
-from glassformer.model.families import Decoder
+from glassformer.generation.targets import CachedTargetReader, PlainTargetReader, most_tokens
+from glassformer.model.families import Decoder, EncoderDecoder, Model
 
 Ended = Literal["end", "stop", "length"]
 Stop = Callable[[int, list[int]], bool]
@@ -45,6 +47,7 @@ class _Row:
     tokens: list[int]
     prompt_length: int
     random: torch.Generator
+    counted_from: int = 0  # where the tokens begin that the repetition penalty counts
 
     def generated(self) -> list[int]:
         return self.tokens[self.prompt_length :]
@@ -79,14 +82,50 @@ def generate(
     Raises:
         GlassError: a prompt is empty or holds an id outside the vocabulary; the model's logits are not finite.
     """
-    _check(model, prompts, seeds)
+    check_prompts(model, prompts)
+    _check_seeds(len(prompts), "prompts", seeds)
     rows = [
         _Row(index, list(prompt), len(prompt), torch.Generator().manual_seed(seeds[index] if seeds else settings.seed))
         for index, prompt in enumerate(prompts)
     ]
     longest = max((len(prompt) for prompt in prompts), default=0) + settings.tokens
     reader: Reader = CachedReader(model, longest) if cached else PlainReader(model)
-    return _steps(model, rows, reader, settings, end_id, stop)
+    return _steps(model, rows, reader, settings, settings.tokens, end_id, stop)
+
+
+def translate(
+    model: EncoderDecoder,
+    sources: Sequence[Sequence[int]],
+    settings: SampleConfig,
+    end_id: int,
+    stop: Stop | None = None,
+    seeds: Sequence[int] | None = None,
+    cached: bool = True,
+) -> Iterator[Step]:
+    """Write a target for every source: up to `settings.tokens` tokens, and no more than the model's context.
+
+    What holds for `generate` holds here, with the source in the prompt's place. The token that a target begins with
+    is not generated, and the repetition penalty does not count it: it is also the one that ends the target.
+
+    Args:
+        model: its mode and gradients are left as they are; between steps, too.
+        sources: ids as in training, at least one each; lengths may differ.
+        settings, stop, seeds, cached: as in `generate`.
+        end_id: begins and ends a target.
+
+    Raises:
+        GlassError: a source is empty, longer than the context, or holds an id outside the source's vocabulary; the
+            model's logits are not finite.
+    """
+    check_sources(model, sources)
+    _check_seeds(len(sources), "sources", seeds)
+    rows = [
+        _Row(index, [end_id], 1, torch.Generator().manual_seed(seeds[index] if seeds else settings.seed), 1)
+        for index in range(len(sources))
+    ]
+    most = most_tokens(model, settings)
+    reader: Reader = CachedTargetReader(model, sources, most) if cached else PlainTargetReader(model, sources)
+    return _steps(model, rows, reader, settings, most, end_id, stop)
 
 
 def candidates(model: Decoder, prompt: Sequence[int], n: int) -> list[tuple[int, float]]:
@@ -95,25 +134,31 @@ def candidates(model: Decoder, prompt: Sequence[int], n: int) -> list[tuple[int,
     Raises:
         GlassError: as `generate`.
     """
-    _check(model, [prompt], None)
+    check_prompts(model, [prompt])
     with reading(model):
         logits = PlainReader(model).read([prompt])  # (1, V)
-    _check_finite(logits)
+    check_finite(logits)
     return ranked(logits[0], n)
 
 
 def _steps(
-    model: Decoder, rows: list[_Row], reader: Reader, settings: SampleConfig, end_id: int | None, stop: Stop | None
+    model: Model,
+    rows: list[_Row],
+    reader: Reader,
+    settings: SampleConfig,
+    most: int,
+    end_id: int | None,
+    stop: Stop | None,
 ) -> Iterator[Step]:
-    gone: list[int] = []
-    for count in range(1, settings.tokens + 1):
+    kept: list[int] | None = None
+    for count in range(1, most + 1):
         if not rows:
             return
         with reading(model):  # the caller's code, after the yield, runs outside
-            for slot in gone:
-                reader.drop(slot)
+            if kept is not None:
+                reader.select(kept)
             logits = reader.read([row.tokens for row in rows])  # (rows, V)
-        _check_finite(logits)
+        check_finite(logits)
         tokens = _choose(logits, rows, settings)
         ended: dict[int, Ended] = {}
         for row, token in zip(rows, tokens, strict=True):
@@ -122,13 +167,11 @@ def _steps(
                 ended[row.index] = "end"
             elif stop is not None and stop(row.index, row.generated()):
                 ended[row.index] = "stop"
-            elif count == settings.tokens:
+            elif count == most:
                 ended[row.index] = "length"
         indices = tuple(row.index for row in rows)
-        gone = [slot for slot in reversed(range(len(rows))) if rows[slot].index in ended]
-        for slot in gone:  # as `Reader.drop` does
-            rows[slot] = rows[-1]
-            rows.pop()
+        kept = kept_slots([row.index in ended for row in rows]) if ended else None
+        rows = rows if kept is None else [rows[slot] for slot in kept]
         yield Step(indices, tuple(tokens), logits, ended)
 
 
@@ -136,30 +179,53 @@ def _choose(logits: Tensor, rows: list[_Row], settings: SampleConfig) -> list[in
     """One token for each row."""
     if settings.temperature == 0 and settings.repetition_penalty == 1:
         return logits.argmax(dim=-1).tolist()
-    shares = row_probabilities(logits, settings, [row.tokens for row in rows])  # (rows, V)
+    shares = row_probabilities(logits, settings, [row.tokens[row.counted_from :] for row in rows])  # (rows, V)
     if settings.temperature == 0:
         return shares.argmax(dim=-1).tolist()
     times = torch.stack([race_times(shares.shape[-1], row.random) for row in rows])  # (rows, V)
     return draw_rows(shares, times)
 
 
-def _check(model: Decoder, prompts: Sequence[Sequence[int]], seeds: Sequence[int] | None) -> None:
-    for index, prompt in enumerate(prompts):
-        if not prompt:
-            raise GlassError(f"prompt {index} is empty", "Give at least one token, such as the end token.")
-        outside = next((token for token in prompt if not 0 <= token < model.vocab_size), None)
-        if outside is not None:
+def check_prompts(model: Decoder, prompts: Sequence[Sequence[int]]) -> None:
+    """Refuse prompts that a decoder cannot continue."""
+    _check_ids("prompt", prompts, model.vocab_size)
+
+
+def check_sources(model: EncoderDecoder, sources: Sequence[Sequence[int]]) -> None:
+    """Refuse sources that an encoder cannot read."""
+    embedding = model.embedding if model.source_embedding is None else model.source_embedding
+    _check_ids("source", sources, embedding.tokens.num_embeddings)
+    for index, source in enumerate(sources):
+        if len(source) > model.config.context:
             raise GlassError(
-                f"prompt {index} holds the token {outside}, outside the vocabulary",
-                f"Ids of this model go from 0 to {model.vocab_size - 1}.",
+                f"source {index} has {len(source)} tokens, and the model reads at most {model.config.context}",
+                "Cut the source, or train a model with a larger model.context.",
             )
-    if seeds is not None and len(seeds) != len(prompts):
-        raise GlassError(f"{len(seeds)} seeds were given for {len(prompts)} prompts", "Give one seed for each prompt.")
 
 
-def _check_finite(logits: Tensor) -> None:
+def check_finite(logits: Tensor) -> None:
+    """Refuse to go on with what damaged weights give; any shape."""
     if not bool(torch.isfinite(logits).all()):
         raise GlassError(
             "the model's logits are not finite numbers",
             "The weights are damaged: take an earlier checkpoint, or train again with a lower learning rate.",
+        )
+
+
+def _check_ids(name: str, rows: Sequence[Sequence[int]], vocab_size: int) -> None:
+    for index, row in enumerate(rows):
+        if not row:
+            raise GlassError(f"{name} {index} is empty", "Give at least one token, such as the end token.")
+        outside = next((token for token in row if not 0 <= token < vocab_size), None)
+        if outside is not None:
+            raise GlassError(
+                f"{name} {index} holds the token {outside}, outside the vocabulary",
+                f"Ids of this model go from 0 to {vocab_size - 1}.",
+            )
+
+
+def _check_seeds(count: int, names: str, seeds: Sequence[int] | None) -> None:
+    if seeds is not None and len(seeds) != count:
+        raise GlassError(
+            f"{len(seeds)} seeds were given for {count} {names}", f"Give one seed for each of the {names}."
         )

@@ -1,0 +1,96 @@
+"""Two ways to read what an encoder-decoder has written so far of its targets: with a cache, and anew each time.
+
+A target begins with the token that also ends it, and has no padding: all rows are equally long. Several rows may share
+a source, as the hypotheses of a beam do: they stand side by side, and every source has the same number of them.
+
+**The context limit.** The decoder reads at most C tokens, C the model's context, the first one included; having read
+C, it can write one more. So a target ends after C written tokens at the latest: see `most_tokens`. Nothing hops here:
+a target whose beginning is forgotten would no longer say which part of the source is translated already.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from glassformer.config import SampleConfig
+from glassformer.generation.rows import select, sources_of
+from glassformer.model.cache import Cache
+from glassformer.model.families import EncoderDecoder
+
+
+def most_tokens(model: EncoderDecoder, settings: SampleConfig) -> int:
+    """How many tokens are written at most: `settings.tokens`, and never more than the model's context."""
+    return min(settings.tokens, model.config.context)
+
+
+class PlainTargetReader:
+    """Reads sources and targets anew for every token: slow, and what `CachedTargetReader` must agree with."""
+
+    def __init__(self, model: EncoderDecoder, sources: Sequence[Sequence[int]]) -> None:
+        self.model, self.sources, self.per_source = model, list(sources), 1
+
+    def read(self, rows: Sequence[Sequence[int]]) -> Tensor:
+        """The next token's logits, (rows, V)."""
+        self.per_source = len(rows) // len(self.sources)
+        source, real = padded(self.sources, _device(self.model))
+        target = torch.tensor(rows, device=source.device)  # (rows, T)
+        return self.model.decode(target, self.model.encode(source, real), real)[:, -1]  # (rows, V)
+
+    def select(self, rows: Sequence[int]) -> None:
+        """Row i becomes what row `rows[i]` was."""
+        self.sources = [self.sources[source] for source in sources_of(rows, self.per_source)]
+
+
+class CachedTargetReader:
+    """Encodes the sources once, and reads each target token once.
+
+    Args:
+        model: any encoder-decoder.
+        sources: one for each row of the first read.
+        longest: tokens that are written at most.
+    """
+
+    def __init__(self, model: EncoderDecoder, sources: Sequence[Sequence[int]], longest: int) -> None:
+        self.model, self.longest = model, longest
+        self.sources: Sequence[Sequence[int]] = sources
+        self.cache: Cache | None = None
+        self.memory: Tensor | None = None
+        self.real: Tensor | None = None
+
+    def read(self, rows: Sequence[Sequence[int]]) -> Tensor:
+        """The next token's logits, (rows, V)."""
+        if self.memory is None or self.cache is None:
+            weight = self.model.embedding.tokens.weight
+            source, self.real = padded(self.sources, weight.device)
+            self.memory = self.model.encode(source, self.real)  # (sources, S, D)
+            self.cache = Cache(self.model.config, len(rows), self.longest, weight.device, weight.dtype)
+        last = torch.tensor([row[-1:] for row in rows], device=self.memory.device)  # (rows, 1)
+        return self.model.decode(last, self.memory, self.real, self.cache)[:, 0]  # (rows, V)
+
+    def select(self, rows: Sequence[int]) -> None:
+        """Row i becomes what row `rows[i]` was; a source without rows is forgotten."""
+        if self.memory is None or self.cache is None:
+            raise AssertionError("nothing was read yet")
+        per_source = self.cache.real.shape[0] // self.memory.shape[0]
+        sources = sources_of(rows, per_source)
+        select(self.cache, rows)
+        if sources != list(range(self.memory.shape[0])):
+            self.memory = self.memory[sources]  # (sources, S, D)
+            self.real = self.real[sources] if self.real is not None else None  # (sources, S)
+
+
+def padded(rows: Sequence[Sequence[int]], device: torch.device) -> tuple[Tensor, Tensor | None]:
+    """Ids (B, S), padded on the right, and which are real, (B, S); None where all are."""
+    lengths = [len(row) for row in rows]
+    width = max(lengths)
+    ids = torch.tensor([[*row, *[0] * (width - len(row))] for row in rows], device=device)  # (B, S)
+    if min(lengths) == width:
+        return ids, None
+    return ids, torch.arange(width, device=device) < torch.tensor(lengths, device=device)[:, None]
+
+
+def _device(model: EncoderDecoder) -> torch.device:
+    return model.embedding.tokens.weight.device

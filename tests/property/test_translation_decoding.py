@@ -1,0 +1,221 @@
+"""What must hold while targets grow: cached = uncached, and a target depends on its own source and on nothing else."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor
+
+from glassformer.config import SampleConfig
+from glassformer.errors import GlassError
+from glassformer.generation.context import reading
+from glassformer.generation.decoding import Step, translate
+from glassformer.generation.rows import sources_of
+from glassformer.generation.targets import CachedTargetReader, PlainTargetReader
+from glassformer.model.build import build_model
+from glassformer.model.families import EncoderDecoder
+from tests.property.models import POSITIONS, VOCAB, encoder_decoder, tiny, tokens
+
+END = 5
+GREEDY = SampleConfig(temperature=0, tokens=100)
+SAMPLED = SampleConfig(temperature=1.0, top_k=20, top_p=0.95, repetition_penalty=1.1, tokens=23, seed=7)
+RAGGED = (3, 29, 1, 17, 11)
+SHAPES = [  # every position kind, and of the other settings every one at least twice
+    (positions, heads, window, shared, order)
+    for i, positions in enumerate(POSITIONS)
+    for heads, window, shared, order in [
+        ((6, 2, 1)[i % 3], (None, 5)[i % 2], bool(i % 2), "pre"),
+        ((1, 6, 2)[i % 3], (5, None)[i % 2], bool(i % 2), "post"),
+        ((2, 1, 6)[i % 3], None, not i % 2, ("post", "pre")[i % 2]),
+    ]
+]
+
+
+def small(end: float = 0.5, **changes: Any) -> EncoderDecoder:
+    """Its own output matrix, and an embedding larger than the waves, keep greedy targets from repeating one token.
+
+    `end` is the bias of the end token's logit.
+    """
+    model = encoder_decoder(**{"layers": 2, "tied": False, "head_bias": True, "embedding_scale": True, **changes})
+    assert model.head.bias is not None
+    model.head.bias[END] = end
+    return model
+
+
+def sources(lengths: Iterable[int]) -> list[list[int]]:
+    return [tokens(1, length, seed=length)[0].tolist() for length in lengths]
+
+
+def written(count: int, steps: Sequence[Step]) -> list[list[int]]:
+    """What each target became, without the token that it begins with."""
+    rows: list[list[int]] = [[] for _ in range(count)]
+    for step in steps:
+        for row, token in zip(step.rows, step.tokens, strict=True):
+            rows[row].append(token)
+    return rows
+
+
+def logits_by_row(steps: Sequence[Step]) -> dict[int, Tensor]:
+    result: dict[int, list[Tensor]] = defaultdict(list)
+    for step in steps:
+        for row, logits in zip(step.rows, step.logits, strict=True):
+            result[row].append(logits)
+    return {row: torch.stack(each) for row, each in result.items()}
+
+
+@pytest.mark.parametrize(("positions", "heads", "window", "shared", "order"), SHAPES)
+def test_cached_equals_one_forward_pass_over_the_whole_target(
+    positions: str, heads: int, window: int | None, shared: bool, order: str
+) -> None:
+    """Every logit of a ragged batch up to the context limit, and with it every token of greedy decoding."""
+    model = small(-9.0, positions=positions, kv_heads=heads, window=window, shared_embedding=shared, norm_order=order)
+    given_ = sources(RAGGED)
+    steps = list(translate(model, given_, GREEDY, END))
+    rows, cached = written(len(given_), steps), logits_by_row(steps)
+    assert len(steps) == model.config.context == 29
+    for index, (source, row) in enumerate(zip(given_, rows, strict=True)):
+        expected = model(torch.tensor([source]), torch.tensor([[END, *row[:-1]]]))[0]  # (T, V)
+        assert expected[:, END + 1 :].std() > 0.3
+        assert (cached[index] - expected).abs().max() <= 1e-5
+        assert row == expected.argmax(dim=-1).tolist()
+    assert len({tuple(row) for row in rows}) > 1  # the source matters
+    plain = list(translate(model, given_, GREEDY, END, cached=False))
+    assert written(len(given_), plain) == rows
+    assert [step.ended for step in plain] == [step.ended for step in steps]
+
+
+@pytest.mark.parametrize("positions", POSITIONS)
+def test_a_target_depends_on_its_own_source_and_seed_alone(positions: str) -> None:
+    """Alone, in any batch, at any place in it, with mates that end early or late: the same tokens."""
+    model, given_, seeds = small(positions=positions, kv_heads=2), sources((8, 29, 1, 13, 8)), [1, 2, 3, 4, 5]
+    alone = [
+        written(1, list(translate(model, [source], SAMPLED, END, seeds=[seed])))[0]
+        for source, seed in zip(given_, seeds, strict=True)
+    ]
+    assert len({len(row) for row in alone}) > 1  # some end early
+    for order in ([0, 1, 2, 3, 4], [4, 2, 0, 3, 1], [3, 0]):
+        mixed = [given_[i] for i in order]
+        for cached in (True, False):
+            steps = translate(model, mixed, SAMPLED, END, seeds=[seeds[i] for i in order], cached=cached)
+            assert written(len(order), list(steps)) == [alone[i] for i in order]
+
+
+@settings(max_examples=20, deadline=None)
+@given(data=st.data(), positions=st.sampled_from(POSITIONS), per_source=st.integers(1, 4))
+def test_a_reader_sees_each_row_as_if_alone_whatever_is_selected(
+    data: st.DataObject, positions: str, per_source: int
+) -> None:
+    """Sources leave and change places; rows become several, are exchanged, and take each other's place."""
+    model = small(positions=positions, kv_heads=3, shared_embedding=False, source_vocab_size=37)
+    given_ = sources(data.draw(st.lists(st.integers(1, 29), min_size=1, max_size=4)))
+    rows, held = [[END] for _ in given_], 1
+    cached, plain = CachedTargetReader(model, given_, 12), PlainTargetReader(model, given_)
+    fresh = torch.Generator().manual_seed(5)
+    with reading(model):
+        for _ in range(12):
+            assert (cached.read(rows) - plain.read(rows)).abs().max() <= 1e-5
+            stay = data.draw(st.lists(st.integers(0, len(rows) // held - 1), min_size=1, max_size=4, unique=True))
+            chosen = [s * held + data.draw(st.integers(0, held - 1)) for s in stay for _ in range(per_source)]
+            rows = [[*rows[row], int(torch.randint(0, VOCAB, (), generator=fresh))] for row in chosen]
+            cached.select(chosen)
+            plain.select(chosen)
+            held = per_source
+
+
+@settings(max_examples=50, deadline=None)
+@given(stay=st.lists(st.integers(0, 9), min_size=1, unique=True), per_source=st.integers(1, 5), data=st.data())
+def test_sources_of_rows(stay: list[int], per_source: int, data: st.DataObject) -> None:
+    rows = [s * per_source + data.draw(st.integers(0, per_source - 1)) for s in stay for _ in range(3)]
+    assert sources_of(rows, per_source) == stay
+
+
+def test_targets_end_by_end_token_stop_and_length() -> None:
+    model, given_ = small(0.0, positions="sinusoidal", kv_heads=2), sources(RAGGED)
+    seen: list[tuple[int, list[int]]] = []
+
+    def stop(row: int, new: list[int]) -> bool:
+        seen.append((row, new))
+        return row == 1 and len(new) == 3
+
+    free = written(5, list(translate(model, given_, SAMPLED, END, seeds=[1, 2, 3, 4, 5])))
+    steps = list(translate(model, given_, SAMPLED, END, stop, seeds=[1, 2, 3, 4, 5]))
+    rows = written(5, steps)
+    reasons = {row: reason for step in steps for row, reason in step.ended.items()}
+    assert rows[1] == free[1][:3]
+    assert reasons[1] == "stop"
+    assert set(reasons.values()) == {"end", "stop", "length"}
+    for index in (0, 2, 3, 4):
+        assert rows[index] == free[index]
+        assert reasons[index] == ("end" if free[index][-1] == END else "length")
+        assert END not in rows[index][:-1]
+        assert len(rows[index]) == SAMPLED.tokens or reasons[index] == "end"
+    assert all(new == free[row][: len(new)] for row, new in seen)  # what was generated, without the first token
+
+
+@pytest.mark.parametrize("tokens_", [1, 2, 28, 29, 30, 1000])
+def test_no_more_is_written_than_the_context_and_the_settings_allow(tokens_: int) -> None:
+    model = small(-100.0, positions="learned")
+    steps = list(translate(model, sources((4,)), SampleConfig(temperature=0, tokens=tokens_), END))
+    assert len(steps) == min(tokens_, 29)
+    assert steps[-1].ended == {0: "length"}
+
+
+def test_the_repetition_penalty_does_not_count_the_token_that_a_target_begins_with() -> None:
+    """That token also ends the target: counted, it would make every target longer."""
+    model = small(20.0)
+    [step] = list(translate(model, sources((4,)), SampleConfig(temperature=0, repetition_penalty=100, tokens=9), END))
+    assert step.tokens == (END,)
+
+
+def test_the_model_keeps_its_mode_the_caller_its_gradients_and_its_random_numbers() -> None:
+    model, given_ = small(dropout_attention=0.5, dropout_residual=0.5, dropout_embedding=0.5), sources((6, 2))
+    quiet = written(2, list(translate(model, given_, SAMPLED, END)))
+    model.train()
+    model.decoder.blocks[1].eval()
+    modes, random = [part.training for part in model.modules()], torch.get_rng_state()
+    assert written(2, list(translate(model, given_, SAMPLED, END))) == quiet
+    stream = translate(model, given_, SAMPLED, END)
+    next(stream)
+    assert [part.training for part in model.modules()] == modes
+    assert not torch.is_inference_mode_enabled()
+    assert torch.is_grad_enabled()
+    assert torch.equal(torch.get_rng_state(), random)
+    stream.close()  # type: ignore[attr-defined]
+    model.embedding.tokens.weight.fill_(torch.nan)
+    with pytest.raises(GlassError, match="not finite"):
+        list(translate(model, given_, SAMPLED, END))
+    assert [part.training for part in model.modules()] == modes
+
+
+@pytest.mark.parametrize(
+    ("given_", "seeds", "message"),
+    [
+        ([[1], []], None, "source 1 is empty"),
+        ([[37]], None, "source 0 holds the token 37"),
+        ([[1] * 30], None, "source 0 has 30 tokens, and the model reads at most 29"),
+        ([[1]], [1, 2], "2 seeds"),
+    ],
+)
+def test_impossible_sources_are_refused_at_once(given_: Any, seeds: Any, message: str) -> None:
+    model = small(shared_embedding=False, source_vocab_size=37)
+    list(translate(model, [[36]], GREEDY, END))  # the source's vocabulary counts
+    with pytest.raises(GlassError, match=message):
+        translate(model, given_, GREEDY, END, seeds=seeds)
+
+
+def test_no_sources_no_steps() -> None:
+    assert list(translate(small(), [], GREEDY, END)) == []
+
+
+@pytest.mark.parametrize("positions", POSITIONS)
+def test_a_bfloat16_model_translates(positions: str) -> None:
+    shape = tiny(family="encoder-decoder", positions=positions, qk_norm=True)
+    model = build_model(shape, VOCAB).to(torch.bfloat16)
+    assert isinstance(model, EncoderDecoder)
+    assert len(list(translate(model, [[1, 2], [3]], SampleConfig(tokens=7), end_id=0))) <= 7
