@@ -1,15 +1,21 @@
-"""A text that is only measured, never learnt from: encoded whole with a tokenizer that exists already."""
+"""Data that is only measured, never learnt from: encoded whole with tokenizers that exist already."""
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
 
-from glassformer.config import DataConfig
+from glassformer.config import PAIRS, DataConfig, Task
 from glassformer.data.documents import kept_pieces, survey
 from glassformer.data.encode import Encoder
+from glassformer.data.example_notes import tally_notes, unseen_notes
+from glassformer.data.example_source import Tally, open_examples
+from glassformer.data.examples import ExampleStore, ExampleWriter
 from glassformer.data.reading import open_source
 from glassformer.data.split import SidedPiece
 from glassformer.data.store import StoreWriter, TokenStore
+from glassformer.errors import GlassError, nearest
 from glassformer.tokenizers import Tokenizer
 
 
@@ -31,3 +37,46 @@ def encode_whole(data: DataConfig, tokenizer: Tokenizer, folder: Path) -> tuple[
         finally:
             writer.abandon()
         return TokenStore.open(folder / "text"), list(source.notes)
+
+
+def encode_examples(
+    task: Task, data: DataConfig, tokenizers: tuple[Tokenizer, Tokenizer], labels: Sequence[str], folder: Path
+) -> tuple[ExampleStore, list[str]]:
+    """All examples of `data.source` as one store in `folder`, and what a person should know of the reading.
+
+    Args:
+        tokenizers: of the sources and of the targets (labelled texts: twice that of the texts).
+        labels: those that were learnt, in the order of their indices; examples with another one are left out.
+
+    Raises:
+        GlassError: the source cannot be read, or holds no example that can be used.
+    """
+    known = {name: index for index, name in enumerate(labels)} if task not in PAIRS else None
+    tally, unseen = Tally(), Counter[str]()
+    with open_examples(task, data, folder) as source:
+        writer = ExampleWriter(folder / "examples", tokenizers, known)
+        try:
+            for text, answer in source.examples(tally):
+                if known is not None and answer not in known:
+                    unseen[answer] += 1
+                else:
+                    writer.add(text, answer)
+            kind = "pairs" if known is None else "labelled texts"
+            notes = [*source.notes, f"{len(writer):,} {kind}", *tally_notes(tally), *unseen_notes(unseen, labels)]
+            if not len(writer):
+                raise _nothing(source.name, tally, unseen, labels)
+            writer.close()
+        finally:
+            writer.abandon()
+    return ExampleStore.open(folder / "examples"), notes
+
+
+def _nothing(name: str, tally: Tally, unseen: Counter[str], labels: Sequence[str]) -> GlassError:
+    if unseen:
+        label = unseen.most_common(1)[0][0]
+        return GlassError(f"no label of {name} was learnt: its most frequent one is {label!r}", nearest(label, labels))
+    reasons = ", ".join(f"{count:,} {reason}" for reason, count in sorted(tally.left_out.items()))
+    return GlassError(
+        f"{name} holds no usable example" + (f": left out {reasons}" if reasons else ""),
+        "Give a text, and its target or label, in each row.",
+    )

@@ -1,0 +1,127 @@
+"""What a person should know of their examples, in words and numbers."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from glassformer.config import PAIRS
+from glassformer.data.example_source import ExampleSource, Tally
+from glassformer.data.example_split import ExampleSurvey, Side
+from glassformer.data.examples import ExampleWriter
+from glassformer.errors import nearest
+from glassformer.tokenizers import Tokenizer
+
+SHOWN_LABELS = 12
+NUMBER = re.compile(r"[+-]?\d+(\.\d*)?")
+
+
+def source_notes(source: ExampleSource, found: ExampleSurvey, labels: Mapping[str, int] | None) -> list[str]:
+    """How the source was read, how many examples it has, and what was left out."""
+    kind = "pairs" if source.task in PAIRS else "labelled texts"
+    characters = f"{int(np.sum(found.characters)):,} characters of {'source' if labels is None else 'text'}"
+    if labels is None:
+        characters += f", {found.answer_characters:,} of target"
+    notes = [*source.notes, f"{len(found):,} {kind}, {characters}", *tally_notes(found.tally)]
+    if labels is not None:
+        counts = np.bincount(np.frombuffer(found.numbers, dtype=np.int32))
+        each = sorted(found.names, key=lambda name: (-counts[found.names[name]], name))
+        notes.append(f"{len(each):,} labels: {listed([f'{name} ({counts[found.names[name]]:,})' for name in each])}")
+    return notes
+
+
+def tally_notes(tally: Tally) -> list[str]:
+    """What was left out, and what was read with a remark."""
+    left_out = [f"left out {count:,} {reason}" for reason, count in sorted(tally.left_out.items())]
+    return left_out + [f"{count:,} {remark}" for remark, count in sorted(tally.remarks.items()) if count]
+
+
+def listed(names: list[str]) -> str:
+    """The first names, and how many more there are."""
+    more = f" and {len(names) - SHOWN_LABELS:,} more" if len(names) > SHOWN_LABELS else ""
+    return ", ".join(names[:SHOWN_LABELS]) + more
+
+
+def split_note(source: ExampleSource, own: ExampleSource | None, train: int, validation: int) -> str:
+    """How the validation part was chosen, and how large it is."""
+    kind = "pairs" if source.task in PAIRS else "texts"
+    if own is not None:
+        return f"validation: {own.name} ({validation:,} {kind}); all of {source.name} is learnt from ({train:,} {kind})"
+    how = "the last ones"
+    if source.data.split == "random":
+        drawn = "equal sources together" if source.task in PAIRS else "the same share of each label"
+        how = f"drawn at random, {drawn}, seed {source.data.seed}"
+    share = validation / max(1, train + validation)
+    return f"validation: {validation:,} of {train + validation:,} {kind} ({share:.1%}), {how}"
+
+
+def example_notes(found: ExampleSurvey, held: Side, labels: Mapping[str, int] | None) -> list[str]:
+    """What is odd about the labels."""
+    if labels is None:
+        return []
+    notes = []
+    if all(map(NUMBER.fullmatch, found.names)):
+        notes.append("the labels look like numbers: each is a name (1, 01 and 1.0 would be three)")
+    numbers = np.frombuffer(found.numbers, dtype=np.int32)
+    counts = np.bincount(numbers)
+    if once := sorted(name for name, number in found.names.items() if counts[number] == 1):
+        notes.append(f"{len(once):,} labels are seen once only: {listed(once)}")
+    if unseen := sorted(set(found.names) - set(labels)):
+        lost = int(np.isin(numbers[held], [found.names[name] for name in unseen]).sum())
+        notes.append(
+            f"left out {lost:,} validation examples whose label is not in the training part: {listed(unseen)}; "
+            "data.split = random keeps some of each"
+        )
+    return notes
+
+
+def unseen_notes(unseen: Mapping[str, int], labels: Sequence[str]) -> list[str]:
+    """Which labels were never learnt, with how many examples each, and the known one that is nearest."""
+    if not unseen:
+        return []
+    most = sorted(unseen, key=lambda name: (-unseen[name], name))
+    shown = listed([f"{name} ({unseen[name]:,})" for name in most])
+    count = sum(unseen.values())
+    return [f"left out {count:,} texts whose label was never learnt: {shown}. {nearest(most[0], labels)}"]
+
+
+def overlap_notes(found: ExampleSurvey, own: ExampleSurvey | None, held: Side, pairs: bool) -> list[str]:
+    """Which examples repeat, which sources have several answers, and what stands on both sides of the split."""
+    sources, both = found.marks("sources"), found.marks("pairs")
+    kind, text, answers = ("pairs", "sources", "targets") if pairs else ("examples", "texts", "labels")
+    notes = []
+    distinct, first = np.unique(both, return_index=True)
+    if repeated := len(both) - len(distinct):
+        notes.append(f"{repeated:,} {kind} repeat another")
+    if several := int((np.unique(sources[first], return_counts=True)[1] > 1).sum()):
+        notes.append(f"{several:,} {text} have several {answers}")
+    train = ~held
+    held_sources, held_both = (own.marks("sources"), own.marks("pairs")) if own else (sources[held], both[held])
+    seen = int(np.isin(held_both, both[train]).sum())
+    known = int(np.isin(held_sources, sources[train]).sum()) - seen
+    apart = "" if own else "; data.split = random keeps them apart"
+    if seen:
+        notes.append(f"{seen:,} of {len(held_both):,} validation {kind} also stand in the training part{apart}")
+    if known > 0:
+        notes.append(f"{known:,} more validation {text} stand in the training part, with other {answers}{apart}")
+    return notes
+
+
+def token_notes(train: ExampleWriter, validation: ExampleWriter, tokenizers: tuple[Tokenizer, Tokenizer]) -> list[str]:
+    """The tokenizers, and how many tokens each side has."""
+    source, target = tokenizers
+    notes = [source.description()] if source is target else [f"source: {source.description()}"]
+    if source is not target:
+        notes.append(f"target: {target.description()}")
+    for name, writer in (("train", train), ("validation", validation)):
+        stores = [("source ", writer.sources), ("target ", writer.targets)]
+        told = ", ".join(
+            f"{store.tokens - store.documents:,} {which if writer.targets else ''}tokens"
+            for which, store in stores
+            if store
+        )
+        unknown = source.unknown_id is not None or target.unknown_id is not None
+        notes.append(f"{name}: {told}" + (f", {writer.unknown_share:.3%} unknown" if unknown else ""))
+    return notes
