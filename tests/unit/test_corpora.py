@@ -20,7 +20,7 @@ from glassformer.data.corpora.noise import SYMBOLS, UniformSymbols
 from glassformer.data.corpora.stories import GIRLS, NAMES, Stories
 from glassformer.errors import GlassError
 
-NAMES_OF_CORPORA = ["stories", "repeats", "recall", "copy", "reverse", "sort", "addition", "random"]
+NAMES_OF_CORPORA = ["stories", "repeats", "recall", "copy", "reverse", "sort", "addition", "random"]  # of documents
 
 # Document 0 of seed 7: what a seed gives must not change from one version, or machine, to the next.
 FIRST = {
@@ -36,7 +36,11 @@ FIRST = {
 
 
 def test_the_table_has_every_corpus() -> None:
-    assert corpus_names() == NAMES_OF_CORPORA
+    assert corpus_names() == list(CORPORA)
+    assert [name for name, corpus in CORPORA.items() if "lm" in corpus.tasks] == NAMES_OF_CORPORA
+    assert all(
+        set(corpus.tasks) <= {"lm", "masked", "classify", "translate", "summarize"} for corpus in CORPORA.values()
+    )
     assert all(name == corpus.name for name, corpus in CORPORA.items())
     assert all(corpus.summary and "\n" not in corpus.summary for corpus in CORPORA.values())
 

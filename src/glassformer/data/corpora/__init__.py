@@ -18,9 +18,20 @@ from glassformer.data.corpora.noise import Repeats, UniformSymbols
 from glassformer.data.corpora.recall import Recall
 from glassformer.data.corpora.stories import Stories
 from glassformer.data.corpora.strings import COPY, REVERSE, SORT
+from glassformer.data.corpora.translation.corpus import TRANSLATIONS
 from glassformer.errors import GlassError, nearest
 
-_ALL: tuple[Generated, ...] = (Stories(), Repeats(), Recall(), COPY, REVERSE, SORT, Addition(), UniformSymbols())
+_ALL: tuple[Generated, ...] = (
+    Stories(),
+    Repeats(),
+    Recall(),
+    COPY,
+    REVERSE,
+    SORT,
+    Addition(),
+    UniformSymbols(),
+    *TRANSLATIONS,
+)
 CORPORA = MappingProxyType({corpus.name: corpus for corpus in _ALL})
 Kind = TypeVar("Kind")
 

@@ -1,0 +1,1 @@
+"""`translation`: English, French and Bangla sentences from one synchronous grammar."""
