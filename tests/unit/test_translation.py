@@ -13,6 +13,8 @@ from glassformer.data.corpora import find_pair_corpus
 from glassformer.data.corpora.synchronous import Rules, SynchronousGrammar
 from glassformer.data.corpora.translation.clauses import LANGUAGES, translation_grammar
 from glassformer.data.corpora.translation.corpus import TRANSLATIONS, draw, readings
+from glassformer.data.corpora.translation.lexicon import VERBS
+from glassformer.data.corpora.translation.phrases import verb_forms
 from glassformer.data.corpora.translation.spelling import write
 
 NAMES = ["translation", "translation-fr-en", "translation-en-bn", "translation-bn-en"]
@@ -262,7 +264,7 @@ def test_french_noun_phrases_agree_by_an_independent_table() -> None:
 
 
 def test_pronouns_and_their_verbs_agree() -> None:
-    """English and French pronouns name the same person; French plural verbs end in -nt, singular ones (but revient) do not."""
+    """English and French pronouns name the same one; a French verb ends in -nt (as does revient) in the plural only."""
     pairs = {"he": "il", "she": "elle", "it": "il elle", "they": "ils elles"}
     seen: Counter[str] = Counter()
     for english, french in find_pair_corpus("translation").pairs(4000, seed=7):
@@ -276,6 +278,29 @@ def test_pronouns_and_their_verbs_agree() -> None:
         assert not re.search(r"\bthey (is|was|does|\w+[^s]s)\b", english), english
         assert not re.search(r"\b(he|she|it) (are|were|do|see|look|find|cry|fall)\b", english), english
     assert min(seen[pronoun] for pronoun in pairs) > 200
+
+
+@pytest.mark.parametrize(
+    ("english", "present", "perfect", "future"),
+    [
+        ("see", "voient", "ont vu", "verront"),
+        ("look for", "cherchent", "ont cherché", "chercheront"),
+        ("call", "appellent", "ont appelé", "appelleront"),
+        ("follow", "suivent", "ont suivi", "suivront"),
+        ("buy", "achètent", "ont acheté", "achèteront"),
+        ("sell", "vendent", "ont vendu", "vendront"),
+        ("clean", "nettoient", "ont nettoyé", "nettoieront"),
+        ("leave", "partent", "sont parties", "partiront"),
+        ("return", "reviennent", "sont revenues", "reviendront"),
+        ("sleep", "dorment", "ont dormi", "dormiront"),
+        ("laugh", "rient", "ont ri", "riront"),
+    ],
+)
+def test_irregular_french_verbs(english: str, present: str, perfect: str, future: str) -> None:
+    verb = next(verb for verb in VERBS if verb.english[0] == english)
+    feminine_plural = 3 if verb.etre else 0
+    forms = [verb_forms(verb, "pl", tense, "yes", feminine_plural)[1] for tense in ("present", "past", "future")]
+    assert forms == [present, perfect, future]
 
 
 def test_spelling() -> None:
