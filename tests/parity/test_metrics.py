@@ -3,15 +3,22 @@
 from __future__ import annotations
 
 import gzip
+import json
+import math
 import random
+import subprocess
+import sys
 from pathlib import Path
+from statistics import NormalDist
 from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from glassformer.evaluation.resampling import bootstrap_interval, paired_bootstrap
 from glassformer.evaluation.rouge import mean_rouge, rouge, words
+from glassformer.evaluation.translation import sentence_statistics, translation_scores
 
 ROUGE = ("rouge1", "rouge2", "rougeL")
 ASCII = st.text(st.characters(max_codepoint=127), max_size=60)
@@ -71,3 +78,89 @@ def test_rouge_in_bangla_is_rouge_scores_with_our_words() -> None:
     assert scorer.RougeScorer(["rouge1"]).score(reference, reference)["rouge1"].fmeasure == 0.0
     assert_rouge_agrees(scorer.RougeScorer(list(ROUGE), tokenizer=Words()), hypothesis, reference)
     assert rouge(hypothesis, reference).rouge1.recall == 3 / 8
+
+
+def spoilt(references: list[str], share: float, seed: int) -> list[str]:
+    """Translations that are right but for some words: dropped, doubled, or swapped with the next."""
+    numbers, out = random.Random(seed), []
+    for reference in references:
+        said: list[str] = []
+        for word in reference.split(" "):
+            draw = numbers.random()
+            if draw >= share:
+                said.append(word)
+            elif draw >= share / 2:
+                said = [*said[:-1], word, *said[-1:]]
+            elif draw >= share / 4:
+                said += [word, word]
+        out.append(" ".join(said) or "…")
+    return out
+
+
+@pytest.mark.parametrize("language", ["German", "Bangla"])
+@pytest.mark.parametrize("lowercase", [False, True])
+def test_bleu_and_chrf_are_sacrebleus_commands(language: str, lowercase: bool, real_text: Path, tmp_path: Path) -> None:
+    """The command that people would run on the files, and the functions that they would call."""
+    sacrebleu = pytest.importorskip("sacrebleu")
+    if language == "German":
+        references = lines(real_text / "multi30k" / "test_2016_flickr.de.gz", 300)
+    else:
+        text = (real_text / "bangla" / "en-bn.tsv").read_text(encoding="utf-8")
+        references = [line.split("\t")[1] for line in text.splitlines()[-300:]]
+    hypotheses = spoilt(references, 0.4, seed=0)
+    hypotheses[:50] = [text.swapcase() for text in hypotheses[:50]]
+    scores = translation_scores(hypotheses, references, lowercase=lowercase)
+    assert scores.tokenize == ("13a" if language == "German" else "intl")
+    assert 10 < scores.bleu < 90
+    for name, texts in (("hypotheses", hypotheses), ("references", references)):
+        (tmp_path / name).write_text("".join(f"{text}\n" for text in texts), encoding="utf-8", newline="\n")
+    command = [sys.executable, "-m", "sacrebleu", "references", "-i", "hypotheses", "-m", "bleu", "chrf"]
+    command += ["--chrf-word-order", "2", "--tokenize", scores.tokenize, "--width", "4"]
+    command += ["--lowercase", "--chrf-lowercase"] if lowercase else []
+    shown = subprocess.run(command, cwd=tmp_path, capture_output=True, check=True).stdout.decode("utf-8")
+    bleu, chrf = json.loads(shown)
+    assert (bleu["score"], chrf["score"]) == (
+        pytest.approx(scores.bleu, abs=1e-4),
+        pytest.approx(scores.chrf, abs=1e-4),
+    )
+    assert (bleu["signature"], chrf["signature"]) == (scores.bleu_signature, scores.chrf_signature)
+    called = sacrebleu.corpus_bleu(hypotheses, [references], tokenize=scores.tokenize, lowercase=lowercase)
+    assert called.score == pytest.approx(scores.bleu, abs=0.01)
+    if not lowercase:
+        called = sacrebleu.corpus_chrf(hypotheses, [references], word_order=2)
+        assert called.score == pytest.approx(scores.chrf, abs=0.01)
+
+
+def their_p(ours: float) -> float:
+    """What sacrebleu's paired bootstrap says where ours says this.
+
+    It takes absolute values before it centres them. With differences that are normal around z standard errors, its p
+    is P(|X| - E|X| > z), where ours is P(|X - z| > z): about half for clear differences, and never above 0.43.
+    """
+    normal = NormalDist()
+    z = normal.inv_cdf(1 - min(ours, 1 - 1e-9) / 2)
+    mean = math.sqrt(2 / math.pi) * math.exp(-z * z / 2) + z * (1 - 2 * normal.cdf(-z))
+    return 1 - normal.cdf(mean) + normal.cdf(-2 * z - mean)
+
+
+@pytest.mark.parametrize(("share", "seed"), [(0.31, 1), (0.34, 1), (0.35, 1), (0.37, 1)])
+def test_the_paired_bootstrap_beside_sacrebleus(share: float, seed: int, real_text: Path) -> None:
+    """From runs that hardly differ to clear differences; the intervals of single runs too."""
+    significance = pytest.importorskip("sacrebleu.significance")
+    metrics = pytest.importorskip("sacrebleu.metrics")
+    references = lines(real_text / "multi30k" / "test_2016_flickr.de.gz", 150)
+    one, two = spoilt(references, 0.3, seed=9), spoilt(references, share, seed)
+    systems = {"bleu": metrics.BLEU(references=[references])}
+    systems["chrf"] = metrics.CHRF(word_order=2, references=[references])
+    test = significance.PairedTest([("one", one), ("two", two)], systems, None, test_type="bs", n_samples=1000)
+    _, results = test()
+    first, second = sentence_statistics(one, references), sentence_statistics(two, references)
+    for name, (theirs, other) in (("bleu", results["BLEU"]), ("chrf", results["chrF2++"])):
+        found = paired_bootstrap(getattr(first, name), getattr(second, name), len(references))
+        assert found.difference == pytest.approx(theirs.score - other.score, abs=1e-3)
+        assert other.p_value == pytest.approx(their_p(found.p), rel=0.15, abs=0.02)
+        low, high = bootstrap_interval(getattr(first, name), len(references))
+        assert ((low + high) / 2, (high - low) / 2) == (
+            pytest.approx(theirs.mean, abs=0.5),
+            pytest.approx(theirs.ci, rel=0.15),
+        )

@@ -1,0 +1,212 @@
+"""BLEU and chrF++ through sacrebleu, with its signatures, and the share of translations that are exactly right.
+
+sacrebleu is the extra `metrics`. The scores are its corpus scores, one reference each; nothing of them is computed
+here. For intervals and paired tests, `sentence_statistics` keeps what each sentence adds to the sums that those scores
+are made of, so that a thousand resamples take a fraction of a second.
+"""
+
+from __future__ import annotations
+
+import unicodedata
+from collections.abc import Sequence
+from dataclasses import dataclass
+from types import ModuleType
+
+import numpy as np
+import regex
+from numpy.typing import NDArray
+
+from glassformer.errors import GlassError, nearest
+from glassformer.evaluation.resampling import Indices
+from glassformer.evaluation.rouge import UNSPACED
+
+TOKENIZATIONS = ("13a", "intl", "zh", "char", "none")
+"""Those of sacrebleu's tokenisers of words for BLEU that need no further package and no download."""
+
+WORD_ORDER = 2  # chrF++: characters up to 6-grams, and words up to 2-grams (Popović 2017)
+ORDERS = 4  # of BLEU
+
+ASCII_PUNCTUATED = ("Latin", "Cyrillic", "Greek", "Georgian", "Hebrew")
+
+
+@dataclass(frozen=True)
+class TranslationScores:
+    """How good translations are.
+
+    Attributes:
+        bleu: 0 to 100 (Papineni et al. 2002; Post 2018); 0 where no translation has four words.
+        bleu_signature: how it was computed, to stand beside it wherever it is reported.
+        chrf: chrF++, 0 to 100.
+        chrf_signature: the same for chrF++.
+        exact: share of translations that equal their reference, 0 to 1.
+        sentences: how many there are.
+        tokenize: how BLEU was given its words.
+    """
+
+    bleu: float
+    bleu_signature: str
+    chrf: float
+    chrf_signature: str
+    exact: float
+    sentences: int
+    tokenize: str
+
+
+@dataclass(frozen=True, eq=False)
+class SentenceStatistics:
+    """What each of N sentences adds to corpus scores; its methods are statistics for `resampling`.
+
+    Attributes:
+        bleu_counts: (N, 10): words of translation and reference; 1- to 4-grams that are right; all 1- to 4-grams.
+        chrf_counts: (N, 24): for each order of n-gram, those in the translation, in the reference, and in both.
+        right: (N,) 1 where the translation equals its reference, otherwise 0.
+    """
+
+    bleu_counts: NDArray[np.int64]
+    chrf_counts: NDArray[np.int64]
+    right: NDArray[np.float64]
+
+    def __len__(self) -> int:
+        return len(self.right)
+
+    def bleu(self, sentences: Indices) -> float:
+        """BLEU of these sentences, as often as each is named."""
+        counts = self.bleu_counts[sentences].sum(axis=0).tolist()
+        matched, all_of_them = counts[2 : 2 + ORDERS], counts[2 + ORDERS :]
+        return float(_metrics().BLEU.compute_bleu(matched, all_of_them, *counts[:2], smooth_method="exp").score)
+
+    def chrf(self, sentences: Indices) -> float:
+        """chrF++ of these sentences, as often as each is named."""
+        counts = self.chrf_counts[sentences].sum(axis=0).tolist()
+        return float(_metrics().CHRF(word_order=WORD_ORDER)._compute_score_from_stats(counts).score)
+
+    def exact(self, sentences: Indices) -> float:
+        """Share of these that are exactly right."""
+        return float(self.right[sentences].mean())
+
+
+def suitable_tokenization(references: Sequence[str]) -> str:
+    """Which of sacrebleu's tokenisers suits the script that most letters of the references belong to.
+
+    - Latin, Cyrillic, Greek, Georgian, Hebrew: `13a`, sacrebleu's default, with which most scores are published. It
+      knows the punctuation of ASCII only.
+    - Scripts with punctuation of their own (Bangla, Devanagari and their danda, Arabic, Armenian, Ethiopic …): `intl`,
+      which separates everything that Unicode calls punctuation; `13a` would leave the danda glued to the last word.
+    - Korean: `intl` too. Its words have spaces between them; the usual `ko-mecab` needs a dictionary.
+    - Chinese: `zh`, each ideograph a word.
+    - Japanese: `char`, since `ja-mecab` needs a dictionary; kana tell it from Chinese. Also Thai, Lao, Khmer, Burmese
+      and others that put no spaces between words.
+
+    Text without letters gets `13a`.
+    """
+    text = "\n".join(references)
+    kana, han = _letters(text, ("Hiragana", "Katakana")), _letters(text, ("Han", "Bopomofo"))
+    unspaced = _letters(text, UNSPACED) - kana - han
+    ascii_punctuated = _letters(text, ASCII_PUNCTUATED)
+    others = len(regex.findall(r"\p{L}", text)) - kana - han - unspaced - ascii_punctuated
+    by_letters = {
+        "13a": ascii_punctuated,
+        "intl": others,
+        # A Japanese text is about half kana; a Chinese one may quote some.
+        "char" if kana > (kana + han) / 10 else "zh": kana + han,
+    }
+    by_letters["char"] = max(by_letters.get("char", 0), unspaced)
+    return max(by_letters, key=by_letters.__getitem__)
+
+
+def translation_scores(
+    hypotheses: Sequence[str], references: Sequence[str], tokenize: str | None = None, lowercase: bool = False
+) -> TranslationScores:
+    """BLEU, chrF++ and exact matches of translations, one reference each.
+
+    Args:
+        hypotheses: translations, not tokenised.
+        references: in the same order.
+        tokenize: one of TOKENIZATIONS, for BLEU; None: by the script of the references.
+        lowercase: compare without regard to case.
+
+    Raises:
+        GlassError: sacrebleu is not installed; no sentences, or not as many of both; an unknown `tokenize`.
+    """
+    metrics = _metrics()
+    tokenize = _checked(hypotheses, references, tokenize)
+    # Without `force`, sacrebleu warns of sentences that end in " .", as those of generated corpora may.
+    bleu = metrics.BLEU(tokenize=tokenize, lowercase=lowercase, force=True)
+    chrf = metrics.CHRF(word_order=WORD_ORDER, lowercase=lowercase)
+    bleu_score = float(bleu.corpus_score(list(hypotheses), [list(references)]).score)
+    chrf_score = float(chrf.corpus_score(list(hypotheses), [list(references)]).score)
+    return TranslationScores(
+        bleu=bleu_score,
+        bleu_signature=str(bleu.get_signature()),
+        chrf=chrf_score,
+        chrf_signature=str(chrf.get_signature()),
+        exact=float(_right(hypotheses, references, lowercase).mean()),
+        sentences=len(references),
+        tokenize=tokenize,
+    )
+
+
+def sentence_statistics(
+    hypotheses: Sequence[str], references: Sequence[str], tokenize: str | None = None, lowercase: bool = False
+) -> SentenceStatistics:
+    """What each sentence adds to the scores; the same arguments as for `translation_scores`.
+
+    Raises:
+        GlassError: as for `translation_scores`.
+    """
+    metrics = _metrics()
+    tokenize = _checked(hypotheses, references, tokenize)
+    # The effective order changes the score of a sentence, which is not used, and not its counts.
+    bleu = metrics.BLEU(tokenize=tokenize, lowercase=lowercase, effective_order=True)
+    chrf = metrics.CHRF(word_order=WORD_ORDER, lowercase=lowercase)
+    bleu_rows = []
+    for hypothesis, reference in zip(hypotheses, references, strict=True):
+        found = bleu.sentence_score(hypothesis, [reference])
+        bleu_rows.append([found.sys_len, found.ref_len, *found.counts, *found.totals])
+    # For chrF the library has no public way to them; a test holds their sums against its public corpus score.
+    chrf_rows = chrf._extract_corpus_statistics(list(hypotheses), [list(references)])
+    return SentenceStatistics(
+        bleu_counts=np.array(bleu_rows, dtype=np.int64),
+        chrf_counts=np.array(chrf_rows, dtype=np.int64),
+        right=_right(hypotheses, references, lowercase),
+    )
+
+
+def _metrics() -> ModuleType:
+    try:
+        import sacrebleu.metrics
+    except ImportError:
+        raise GlassError(
+            "BLEU and chrF++ need the package sacrebleu", 'pip install -c constraints.txt -e ".[metrics]"'
+        ) from None
+    return sacrebleu.metrics
+
+
+def _checked(hypotheses: Sequence[str], references: Sequence[str], tokenize: str | None) -> str:
+    """How BLEU gets its words, after a look at the arguments."""
+    if len(hypotheses) != len(references):
+        raise GlassError(
+            f"there are {len(hypotheses):,} translations, but {len(references):,} references",
+            "Give one reference for each translation.",
+        )
+    if not references:
+        raise GlassError("there are no translations to score", "Measure on a file that is not empty.")
+    if tokenize is None:
+        return suitable_tokenization(references)
+    if tokenize not in TOKENIZATIONS:
+        raise GlassError(f"there is no tokenisation {tokenize!r} for BLEU", nearest(tokenize, TOKENIZATIONS))
+    return tokenize
+
+
+def _right(hypotheses: Sequence[str], references: Sequence[str], lowercase: bool) -> NDArray[np.float64]:
+    """Equal after NFC, without outer whitespace."""
+
+    def plain(text: str) -> str:
+        return unicodedata.normalize("NFC", text.lower() if lowercase else text).strip()
+
+    return np.array([plain(h) == plain(r) for h, r in zip(hypotheses, references, strict=True)], dtype=np.float64)
+
+
+def _letters(text: str, scripts: Sequence[str]) -> int:
+    among = "".join(rf"\p{{{script}}}" for script in scripts)
+    return len(regex.findall(rf"(?V1)[[{among}]&&\p{{L}}]", text))
