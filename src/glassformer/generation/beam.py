@@ -1,0 +1,242 @@
+"""Beam search: the likeliest texts, not one drawn text; for decoders and for encoder-decoders.
+
+With b beams, n the tokens of a hypothesis, log p the sum of their logarithmic probabilities:
+
+* **Score.** log p / ((5 + n) / 6)^alpha, alpha the length penalty (Wu et al. 2016, section 7, equation 14). An end
+  token counts as a token. Alpha 0 compares log p itself, which favours short texts.
+* **A step** looks at the 2 b likeliest continuations of all running hypotheses of one source, over the whole
+  vocabulary. At most b of them end (one for each running hypothesis), so b that go on are among them, if there are as
+  many. The b likeliest that go on are kept running. They all have one length, so log p ranks them as scores would.
+* **The pool.** A hypothesis that ends enters its source's pool if it is among the b likeliest continuations: one that
+  only the lower half holds would push out nothing that is worth keeping, and with b = 1 the search is then greedy. The
+  pool keeps the b with the best scores; of equal ones, those that came first.
+* **The end.** A source is done when its pool is full, and no running hypothesis has, at its present length, a better
+  score than the pool's worst. With alpha = 0 none can become better; with more, a longer text could in theory still
+  overtake, which is not waited for. When no more tokens may be written, what still runs enters the pool as it is.
+* **Ties** go to the hypothesis in the lower row, then to the lower token id.
+
+Rows of one source stand side by side; all sources have the same number of them at any time, because all began at once
+and grow alike, and a source that is done leaves with all its rows.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import torch
+from torch import Tensor
+
+from glassformer.config import SampleConfig
+from glassformer.generation.context import CachedReader, PlainReader, Reader, reading
+from glassformer.generation.decoding import Ended, check_finite, check_prompts, check_sources
+from glassformer.generation.rows import kept_slots
+from glassformer.generation.targets import CachedTargetReader, PlainTargetReader, most_tokens
+from glassformer.model.families import Decoder, EncoderDecoder, Model
+
+
+@dataclass(frozen=True)
+class Hypothesis:
+    """One text that the search found.
+
+    Attributes:
+        tokens: what was generated; the end token included, if it came.
+        log_probability: the sum of the natural logarithms of all generated tokens' probabilities. Each is computed in
+            float32 (in float64 where the model is), the sum in float64.
+        score: what hypotheses are ranked by: see the module.
+        ended: "end" the end token came; "length" all tokens that may be written are there.
+    """
+
+    tokens: tuple[int, ...]
+    log_probability: float
+    score: float
+    ended: Ended
+
+
+def beam_search(
+    model: Decoder,
+    prompts: Sequence[Sequence[int]],
+    settings: SampleConfig,
+    end_id: int | None = None,
+    cached: bool = True,
+) -> list[list[Hypothesis]]:
+    """The likeliest continuations of each prompt, up to `settings.beams` of them, best first.
+
+    Nothing is random. What comes for a prompt depends on the weights, the prompt and the settings; not on the other
+    prompts or on `cached`, but for float rounding where two hypotheses are level to about 1e-6. Past the context
+    limit, see `generation.context`; the hypotheses of one prompt have one length, so their windows move together.
+
+    Args:
+        model: its mode and gradients are left as they are.
+        prompts: token ids, at least one each; lengths may differ.
+        settings: `tokens`, `beams` and `length_penalty` are read; nothing is drawn, so the others have no meaning.
+        end_id: ends a hypothesis; None: no token does, and all have `settings.tokens` tokens.
+        cached: False reads everything anew for each token: slow, for checking.
+
+    Raises:
+        GlassError: a prompt is empty or holds an id outside the vocabulary; the model's logits are not finite.
+    """
+    check_prompts(model, prompts)
+    longest = max((len(prompt) for prompt in prompts), default=0) + settings.tokens
+    reader: Reader = CachedReader(model, longest) if cached else PlainReader(model)
+    return _search(model, prompts, reader, settings, settings.tokens, end_id)
+
+
+def beam_translate(
+    model: EncoderDecoder,
+    sources: Sequence[Sequence[int]],
+    settings: SampleConfig,
+    end_id: int,
+    cached: bool = True,
+) -> list[list[Hypothesis]]:
+    """The likeliest targets of each source, up to `settings.beams` of them, best first.
+
+    What holds for `beam_search` holds here. A target begins with the end token, which is not generated; it has up to
+    `settings.tokens` tokens, and no more than the model's context.
+
+    Args:
+        model: its mode and gradients are left as they are.
+        sources: ids as in training, at least one each; lengths may differ.
+        settings, cached: as in `beam_search`.
+        end_id: begins and ends a target.
+
+    Raises:
+        GlassError: a source is empty, longer than the context, or holds an id outside the source's vocabulary; the
+            model's logits are not finite.
+    """
+    check_sources(model, sources)
+    most = most_tokens(model, settings)
+    reader: Reader = CachedTargetReader(model, sources, most) if cached else PlainTargetReader(model, sources)
+    return _search(model, [[end_id]] * len(sources), reader, settings, most, end_id)
+
+
+@dataclass
+class _Beam:
+    """The search for one source."""
+
+    index: int
+    start: int  # tokens that a row had before the search
+    rows: list[list[int]]  # of running hypotheses, from the first token on
+    sums: list[float]  # the log-probability of each
+    pool: list[Hypothesis] = field(default_factory=list)  # best first
+
+    def finish(self, row: list[int], log_probability: float, ended: Ended, settings: SampleConfig) -> None:
+        """Into the pool, if there is room or a worse one."""
+        tokens = tuple(row[self.start :])
+        score = log_probability / penalty(len(tokens), settings)
+        place = bisect_right(self.pool, -score, key=lambda each: -each.score)  # after equals
+        self.pool.insert(place, Hypothesis(tokens, log_probability, score, ended))
+        del self.pool[settings.beams :]
+
+    def done(self, settings: SampleConfig) -> bool:
+        """Nothing runs, or nothing that runs is better than the worst of a full pool."""
+        if not self.rows:
+            return True
+        best = max(self.sums) / penalty(len(self.rows[0]) - self.start, settings)
+        return len(self.pool) == settings.beams and best <= self.pool[-1].score
+
+
+@dataclass(frozen=True)
+class _Child:
+    """A running hypothesis with one more token."""
+
+    parent: int  # its row in its beam
+    token: int
+    log_probability: float
+
+
+def penalty(tokens: int, settings: SampleConfig) -> float:
+    """What the log-probability of so many tokens is divided by: Wu et al. 2016, equation 14."""
+    return ((5 + tokens) / 6) ** settings.length_penalty
+
+
+def _search(
+    model: Model,
+    starts: Sequence[Sequence[int]],
+    reader: Reader,
+    settings: SampleConfig,
+    most: int,
+    end_id: int | None,
+) -> list[list[Hypothesis]]:
+    beams = [_Beam(index, len(start), [list(start)], [0.0]) for index, start in enumerate(starts)]
+    pools = [beam.pool for beam in beams]
+    for count in range(1, most + 1):
+        if not beams:
+            break
+        with reading(model):
+            logits = reader.read([row for beam in beams for row in beam.rows])  # (rows, V)
+            found = _candidates(logits, beams, 2 * settings.beams)
+        before = len(beams[0].rows)
+        parents = [_grow(beam, each, settings, end_id) for beam, each in zip(beams, found, strict=True)]
+        kept = kept_slots([beam.done(settings) for beam in beams])
+        rows = [slot * before + parent for slot in kept for parent in parents[slot]]
+        if rows and count < most and rows != list(range(len(beams) * before)):
+            with reading(model):
+                reader.select(rows)
+        beams = [beams[slot] for slot in kept]
+    for beam in beams:
+        for row, log_probability in zip(beam.rows, beam.sums, strict=True):
+            beam.finish(row, log_probability, "length", settings)
+    return pools
+
+
+def _candidates(logits: Tensor, beams: Sequence[_Beam], n: int) -> list[list[_Child]]:
+    """The n likeliest continuations of each beam, likeliest first: logits (rows, V).
+
+    First the n likeliest of each row, in the order of their logits, then the n likeliest of those: what greedy decoding
+    finds likeliest is then likeliest here, too, whatever rounding does to the sums.
+    """
+    logits = logits.to(torch.promote_types(logits.dtype, torch.float32))  # (rows, V)
+    ids = likeliest(logits, n)  # (rows, k), k = min(n, V)
+    shares = logits.log_softmax(dim=-1).gather(1, ids)  # (rows, k)
+    check_finite(shares)
+    sums = torch.tensor([total for beam in beams for total in beam.sums], dtype=torch.float64)  # (rows)
+    totals = (sums[:, None] + shares.to("cpu").to(torch.float64)).reshape(len(beams), -1)  # (beams, rows of each k)
+    totals, order = totals.sort(dim=-1, descending=True, stable=True)
+    totals, order = totals[:, :n], order[:, :n]  # (beams, n)
+    tokens = ids.to("cpu").reshape(len(beams), -1).gather(1, order)  # (beams, n)
+    parents = order // ids.shape[1]  # (beams, n)
+    return [
+        [_Child(*child) for child in zip(*each, strict=True)]
+        for each in zip(parents.tolist(), tokens.tolist(), totals.tolist(), strict=True)
+    ]
+
+
+def likeliest(logits: Tensor, n: int) -> Tensor:
+    """The ids of the n highest logits of each row, highest first, of equals the lower id: (B, V) -> (B, min(n, V))."""
+    if n >= logits.shape[-1]:
+        return logits.sort(dim=-1, descending=True, stable=True).indices  # (B, V)
+    values, ids = logits.topk(n + 1, dim=-1)  # (B, n + 1); equals come in any order
+    level = values[:, n - 1] == values[:, n]  # (B): of several equals, only some have a place
+    ids, order = ids[:, :n].sort(dim=-1)  # (B, n)
+    order = values.gather(1, order).sort(dim=-1, descending=True, stable=True).indices  # (B, n)
+    ids = ids.gather(1, order)  # (B, n)
+    if bool(level.any()):
+        ids[level] = logits[level].sort(dim=-1, descending=True, stable=True).indices[:, :n]
+    return ids
+
+
+def _grow(beam: _Beam, found: list[_Child], settings: SampleConfig, end_id: int | None) -> list[int]:
+    """Let the beam go on with the best of what was found; the parents of its new rows."""
+    for child in found[: settings.beams]:
+        if child.token == end_id:
+            beam.finish([*beam.rows[child.parent], child.token], child.log_probability, "end", settings)
+    running = [child for child in found if child.token != end_id][: settings.beams]
+    running = _in_place(running, len(beam.rows))
+    beam.rows = [[*beam.rows[child.parent], child.token] for child in running]
+    beam.sums = [child.log_probability for child in running]
+    return [child.parent for child in running]
+
+
+def _in_place(children: list[_Child], rows: int) -> list[_Child]:
+    """The same children, each parent's first one in its parent's row: then it need not be copied."""
+    if len(children) < rows:
+        return children
+    placed: dict[int, _Child] = {}
+    others: list[_Child] = []
+    for child in children:
+        if placed.setdefault(child.parent, child) is not child:
+            others.append(child)
+    rest = iter(others)
+    return [placed[row] if row in placed else next(rest) for row in range(len(children))]
