@@ -3,6 +3,8 @@
 ::
 
     config.toml  manifest.json  tokenizer.json  metrics.jsonl  samples.txt  loss.svg
+    source_tokenizer.json  where source and target have a vocabulary each
+    labels.json  names of a classifier's labels
     lock  held by the process that trains
     checkpoints/step-000850/{model,optimizer}.safetensors, state.json, manifest.json
     best  last      one line each: the name of a checkpoint
@@ -14,6 +16,7 @@ import json
 import platform
 import shutil
 import sys
+from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
@@ -37,6 +40,27 @@ class Run:
     def tokenizer_file(self) -> Path:
         """The tokenizer, so that the run needs nothing else to speak."""
         return self.folder / "tokenizer.json"
+
+    @property
+    def source_tokenizer_file(self) -> Path:
+        """The tokenizer of the source, where it has a vocabulary of its own."""
+        return self.folder / "source_tokenizer.json"
+
+    def labels(self) -> tuple[str, ...]:
+        """The names of a classifier's labels, in the order of its scores; of other runs none.
+
+        Raises:
+            GlassError: the file is damaged.
+        """
+        path = self.folder / "labels.json"
+        try:
+            return tuple(map(str, json.loads(path.read_text(encoding="utf-8")))) if path.exists() else ()
+        except (ValueError, TypeError):
+            raise GlassError(f"{path} is damaged", "Copy it from where the run was made.") from None
+
+    def save_labels(self, names: Sequence[str]) -> None:
+        """Write what `labels` reads."""
+        write_text(self.folder / "labels.json", json.dumps(names, ensure_ascii=False) + "\n")
 
     @property
     def metrics_file(self) -> Path:

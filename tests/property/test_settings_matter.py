@@ -14,8 +14,11 @@ from tests.property.models import VOCAB, tiny, tokens
 CHANGES: dict[str, tuple[dict[str, Any], Any]] = {
     "family": ({}, "encoder"),
     "vocab_size": ({}, VOCAB),
+    "source_vocab_size": ({"family": "encoder-decoder", "shared_embedding": False}, 37),
+    "classes": ({"family": "encoder"}, 5),
     "context": ({}, 31),
     "layers": ({}, 2),
+    "encoder_layers": ({"family": "encoder-decoder"}, 2),
     "width": ({}, 24),
     "heads": ({}, 5),
     "kv_heads": ({}, 3),
@@ -32,6 +35,8 @@ CHANGES: dict[str, tuple[dict[str, Any], Any]] = {
     "norm_bias": ({}, True),
     "head_bias": ({}, True),
     "tied": ({}, False),
+    "shared_embedding": ({"family": "encoder-decoder"}, False),
+    "pooling": ({"family": "encoder", "classes": 5}, "first"),
     "embedding_scale": ({}, True),
     "dropout_embedding": ({}, 0.5),
     "dropout_attention": ({}, 0.5),
@@ -50,7 +55,8 @@ def logits(config: ModelConfig) -> torch.Tensor:
         for parameter in model.parameters():
             parameter.add_(torch.randn(parameter.shape, generator=generator) * 0.2)
     torch.manual_seed(0)
-    result: torch.Tensor = model(tokens(2, 23))
+    both = (tokens(2, 19, seed=3), tokens(2, 23)) if config.family == "encoder-decoder" else (tokens(2, 23),)
+    result: torch.Tensor = model(*both)
     return result
 
 
@@ -58,13 +64,15 @@ def test_all_settings_are_tried() -> None:
     assert set(CHANGES) == set(ModelConfig.model_fields)
 
 
-@pytest.mark.parametrize("name", [name for name in CHANGES if name not in ("vocab_size", "context")])
+@pytest.mark.parametrize("name", [name for name in CHANGES if name not in ("vocab_size", "source_vocab_size", "context")])
 def test_the_setting_changes_the_output(name: str) -> None:
     base, value = CHANGES[name]
     before, after = logits(tiny(**base)), logits(tiny(**{**base, name: value}))
-    assert not torch.allclose(before, after)
+    assert before.shape != after.shape or not torch.allclose(before, after)
 
 
 def test_context_and_vocabulary_set_shapes_and_limits() -> None:
     assert build_model(tiny(context=31), VOCAB).state_dict()["embedding.positions.table.weight"].shape[0] == 31
     assert build_model(tiny(vocab_size=43)).state_dict()["embedding.tokens.weight"].shape[0] == 43
+    two = tiny(family="encoder-decoder", shared_embedding=False, source_vocab_size=37, vocab_size=43)
+    assert build_model(two).state_dict()["source_embedding.tokens.weight"].shape[0] == 37

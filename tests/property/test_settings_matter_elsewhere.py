@@ -10,9 +10,11 @@ import pytest
 
 from glassformer.config import Config, DataConfig, SampleConfig, TokenizerConfig
 from glassformer.data.batches import training_rows
+from glassformer.data.examples import PreparedExamples
 from glassformer.data.prepare import prepare
 from glassformer.model.build import build_model
 from glassformer.text_model import TextModel
+from glassformer.training.setup import make_task, prepare_for
 from tests.property.trainers import LINES
 
 TOKENIZER: dict[str, tuple[dict[str, Any], Any]] = {
@@ -38,8 +40,22 @@ DATA: dict[str, tuple[dict[str, Any], Any]] = {
     "size": ({"source": "addition", "size": 60}, 50),
     "seed": ({"source": "addition", "size": 60}, 1),
 }
+EXAMPLES: dict[str, tuple[str, dict[str, Any], Any]] = {
+    "target": ("translate", {"source": "book.txt", "target": "other.txt"}, "book.txt"),
+    "target_column": ("translate", {"source": "three.tsv", "column": "1", "target_column": "2"}, "3"),
+    "label_column": ("classify", {"source": "three.tsv", "column": "1", "label_column": "2"}, "3"),
+    "validation": ("translate", {"source": "three.tsv", "column": "1", "target_column": "2"}, "four.tsv"),
+    "validation_target": (
+        "translate",
+        {"source": "book.txt", "target": "other.txt", "validation": "book.txt", "validation_target": "other.txt"},
+        "book.txt",
+    ),
+    "too_long": ("translate", {"source": "book.txt", "target": "other.txt"}, "leave_out"),
+}
 SAMPLE: dict[str, tuple[dict[str, Any], Any]] = {
     "tokens": ({}, 7),
+    "beams": ({}, 3),
+    "length_penalty": ({"beams": 3, "tokens": 9}, 3.0),
     "temperature": ({}, 5.0),
     "top_k": ({}, 1),
     "top_p": ({}, 0.01),
@@ -57,6 +73,9 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (tmp_path / "old.txt").write_bytes("Größe 10 €\n".encode() * 90)
     rows = "\n".join(f"{LINES[i % 6]} {i},{LINES[(i + 1) % 6]} {i}" for i in range(60))
     (tmp_path / "table.csv").write_text(f"a,b\n{rows}\n", encoding="utf-8")
+    for name, rows in (("three", range(60)), ("four", range(60, 99))):
+        table = "\n".join(f"{LINES[i % 6]} {i}\t{'ab'[i % 2]}\t{'xyz'[i % 3]}" for i in rows)
+        (tmp_path / f"{name}.tsv").write_text(table + "\n", encoding="utf-8")
     monkeypatch.chdir(tmp_path)
     return tmp_path
 
@@ -71,8 +90,8 @@ def outcome(folder: Path, data: dict[str, Any], tokenizer: dict[str, Any]) -> tu
 
 
 def test_all_settings_are_tried() -> None:
-    assert set(TOKENIZER) == set(TokenizerConfig.model_fields)
-    assert set(DATA) == set(DataConfig.model_fields)
+    assert set(TOKENIZER) | {"joint"} == set(TokenizerConfig.model_fields)
+    assert set(DATA) | set(EXAMPLES) == set(DataConfig.model_fields)
     assert set(SAMPLE) | {"prompt"} == set(SampleConfig.model_fields)  # the prompt is what is continued
 
 
@@ -88,6 +107,37 @@ def test_a_data_setting_matters(folder: Path, name: str) -> None:
     assert outcome(folder, base, {"kind": "bytes"}) != outcome(folder, {**base, name: value}, {"kind": "bytes"})
 
 
+def examples(folder: Path, task: str, data: dict[str, Any], joint: bool = True) -> tuple[Any, ...]:
+    """All that is decided of examples: the tokenizers, the texts of both sides, and one step's rows."""
+    config = Config.from_dict(
+        {
+            "train": {"task": task, "batch": 40},
+            "data": {"split": "random", **data},
+            "model": {"context": 44, "shared_embedding": joint},
+            "tokenizer": {"kind": "characters", "joint": joint},
+        }
+    )
+    found = prepare_for(config, folder / "cache", lambda text: None)
+    assert isinstance(found, PreparedExamples)
+    rows = make_task(config, found).rows(0)
+    ids = [getattr(row, "target", getattr(row, "tokens", None)).tolist() for row in rows]
+    texts = [list(store.texts()) for store in (found.train, found.validation)]
+    return found.tokenizer.digest, found.source_tokenizer.digest, found.labels, texts, ids
+
+
+@pytest.mark.parametrize("name", EXAMPLES)
+def test_a_setting_of_examples_matters(folder: Path, name: str) -> None:
+    task, base, value = EXAMPLES[name]
+    assert examples(folder, task, base) != examples(folder, task, {**base, name: value})
+
+
+def test_a_joint_vocabulary_is_one_for_both_sides(folder: Path) -> None:
+    base = EXAMPLES["target_column"][1]
+    joint, apart = examples(folder, "translate", base), examples(folder, "translate", base, joint=False)
+    assert joint[0] == joint[1]
+    assert joint[0] != apart[0] != apart[1]
+
+
 @pytest.mark.parametrize("name", SAMPLE)
 def test_a_sample_setting_matters(folder: Path, name: str) -> None:
     tokenizer = prepare(DataConfig(source="book.txt"), TokenizerConfig(kind="characters"), folder / "cache").tokenizer
@@ -96,4 +146,4 @@ def test_a_sample_setting_matters(folder: Path, name: str) -> None:
     base, value = SAMPLE[name]
     settings = SampleConfig(**{"tokens": 30, "temperature": 1.0, **base})
     before, after = (model.generate(["the"], each)[0] for each in (settings, settings.replace(**{name: value})))
-    assert (before.text, before.ended) != (after.text, after.ended)
+    assert (before.text, before.ended, before.score) != (after.text, after.ended, after.score)

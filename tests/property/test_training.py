@@ -31,7 +31,7 @@ def test_gradients_do_not_depend_on_how_ragged_rows_are_grouped(tmp_path: Path, 
     parts = small_trainer(tmp_path, "parts", train__micro_batch=micro, **options)
     for trainer in (whole, parts):
         trainer.model.train()
-    data = whole.data
+    data = whole.task
     rows = [
         data.train.tokens[start : start + length + 1]
         for start, length in zip(range(0, 70, 10), range(2, 9), strict=True)
@@ -153,7 +153,7 @@ def test_best_is_kept_measured_and_named(tmp_path: Path) -> None:
     best_step, best = min(trainer.state.evaluations, key=lambda pair: pair[1])
     assert outcome.step == best_step
     assert outcome.validation.loss == pytest.approx(best, abs=1e-6)
-    assert outcome.validation.tokens == len(trainer.data.validation.tokens) - 1
+    assert outcome.validation.tokens == len(trainer.task.validation.tokens) - 1
     assert trainer.run.checkpoint("best").name == f"step-{best_step:06d}"
     assert trainer.run.checkpoint("last").name == "step-000060"
     assert {path.name for path in trainer.run.checkpoints.iterdir()} == {f"step-{best_step:06d}", "step-000060"}
@@ -165,7 +165,7 @@ MATTERS: dict[str, Any] = {
     "seed": 5, "batch": 4, "micro_batch": 2, "optimizer": "muon", "learning_rate": 2e-3, "muon_learning_rate": 0.1,
     "muon_momentum": 0.5, "beta1": 0.5, "beta2": 0.5, "epsilon": 1e-2, "weight_decay": 0.5, "clip": 0.01,
     "schedule": "constant", "warmup": 9, "final_rate": 0.5, "decay_share": 0.9, "plateau_factor": 0.9,
-    "plateau_patience": 0, "precision": "bf16", "steps": 25,
+    "plateau_patience": 0, "precision": "bf16", "steps": 25, "label_smoothing": 0.1,
 }  # fmt: skip
 NEEDS: dict[str, dict[str, Any]] = {
     "muon_learning_rate": {"train__optimizer": "muon"}, "muon_momentum": {"train__optimizer": "muon"},
@@ -178,7 +178,7 @@ NEEDS: dict[str, dict[str, Any]] = {
 }  # fmt: skip
 SEEN_ELSEWHERE = {
     "device", "threads", "minutes", "until_loss", "patience", "evaluate_every", "evaluate_tokens",
-    "save_every", "log_every",
+    "save_every", "log_every", "task", "batch_tokens", "mask_share",
 }  # fmt: skip
 
 
@@ -209,7 +209,7 @@ def test_cadence_settings_change_what_is_written(tmp_path: Path) -> None:
 
 def test_random_tokens_cannot_be_learnt(tmp_path: Path) -> None:
     """A model that beats ln V on uniform tokens has seen its answers."""
-    from glassformer.cli.train import chosen_settings
+    from glassformer.cli.choosing import chosen_settings, named_source
     from glassformer.training.reporting import Silent
     from glassformer.training.setup import new_training
 
@@ -218,9 +218,9 @@ def test_random_tokens_cannot_be_learnt(tmp_path: Path) -> None:
         "model.heads": "2", "train.log_every": "1", "train.evaluate_every": "300", "train.threads": "1",
         "train.learning_rate": "3e-3",
     }  # fmt: skip
-    trainer = new_training(chosen_settings("random", None, None, changes), tmp_path / "run", Silent())
+    trainer = new_training(chosen_settings(None, None, {**changes, **named_source("random")}), tmp_path / "run", Silent())
     trainer.train()
-    floor = 0.98 * math.log(trainer.data.tokenizer.vocab_size)
+    floor = 0.98 * math.log(trainer.task.tokenizer.vocab_size)
     losses = [json.loads(line)["loss"] for line in trainer.run.metrics_file.read_text(encoding="utf-8").splitlines()]
     assert len(losses) == 300
     assert min(losses) >= floor

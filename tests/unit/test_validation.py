@@ -70,7 +70,7 @@ def test_the_loss_is_the_mean_over_all_tokens_one_by_one() -> None:
 @given(lengths=st.lists(st.integers(2, CONTEXT + 1), min_size=1, max_size=9), at_once=st.integers(1, 60))
 def test_the_loss_is_the_same_for_every_grouping(lengths: list[int], at_once: int) -> None:
     model, rows = decoder(tiny(context=CONTEXT, layers=1)), rows_of(lengths)
-    alone, grouped = (validation_loss(model, rows, CPU, tokens_at_once=n) for n in (1, at_once))
+    alone, grouped = (validation_loss(model, rows, CPU, most_tokens=n) for n in (1, at_once))
     assert (grouped.tokens, grouped.windows) == (alone.tokens, alone.windows)
     assert grouped.loss == pytest.approx(alone.loss, abs=1e-6)
     assert grouped.ci95 == pytest.approx(alone.ci95, abs=1e-6)
@@ -78,7 +78,7 @@ def test_the_loss_is_the_same_for_every_grouping(lengths: list[int], at_once: in
 
 def test_no_forward_pass_takes_more_tokens_than_allowed() -> None:
     model = Recorder(VOCAB)
-    validation_loss(model, rows_of([2, 12, 3, 12, 12, 7, 2, 2]), CPU, tokens_at_once=36)
+    validation_loss(model, rows_of([2, 12, 3, 12, 12, 7, 2, 2]), CPU, most_tokens=36)
     assert max(model.sizes) <= 36
     assert len(model.sizes) < 8
 

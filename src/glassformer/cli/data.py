@@ -15,8 +15,8 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
+from glassformer.cli.choosing import chosen_settings, named_source
 from glassformer.cli.settings import add_setting_flags, changes_from
-from glassformer.cli.train import chosen_settings
 from glassformer.config import Config
 from glassformer.data.corpora import (
     Corpus,
@@ -119,7 +119,7 @@ def _look(arguments: argparse.Namespace) -> int:
     """Read, split and encode as training would, into a folder that is thrown away, and say what was found."""
     from glassformer.data.prepare import prepare
 
-    config = chosen_settings(arguments.name, None, None, _changes(arguments))
+    config = chosen_settings(None, None, {**_changes(arguments), **named_source(arguments.name)})
     with tempfile.TemporaryDirectory(prefix="glass-look-", ignore_cleanup_errors=True) as folder:
         found = prepare(config.data, config.tokenizer, Path(folder))
         tokens = len(found.train) - found.train.documents  # without the end tokens, which stand for no text

@@ -13,8 +13,9 @@ from collections.abc import Iterator
 from itertools import count
 from pathlib import Path
 
+from glassformer.cli.choosing import chosen_settings
 from glassformer.cli.settings import add_short_flags, changes_from
-from glassformer.cli.train import chosen_settings, train_run
+from glassformer.cli.train import train_run
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -29,7 +30,7 @@ def run(arguments: argparse.Namespace) -> int:
     from glassformer.text_model import TextModel
 
     started = time.perf_counter()
-    config = chosen_settings(None, "tiny", None, changes_from(arguments))
+    config = chosen_settings("tiny", None, changes_from(arguments))
     out = arguments.out or next(path for path in _names() if not path.exists())
     print(f"Training a {config.model.layers}-layer transformer on generated stories, into {out}", file=sys.stderr)
     trained = train_run(config, out)

@@ -1,9 +1,13 @@
-"""Continue a text with a trained model.
+"""Continue a text with a trained model; translate or summarize it, if the model learnt that.
 
   glass generate runs/book "Once upon a time"
   glass generate runs/book "Once upon a time" --tokens 400 --temperature 0.7 --top-p 0.95
   glass generate runs/book "Once upon a" --top 10
   glass generate runs/book --input prompts.txt
+  glass generate runs/en-de "A man is sleeping." --beams 4 --samples 3
+
+With --beams, beam search looks for the likeliest text, and --samples shows the best few. Runs that translate or
+summarize do so with 4 beams where nothing else is said; --beams 1 writes one token after the other.
 
 The context is the model's memory. When a text grows past it, the model goes on from the text's newest part: at each
 such point it forgets the oldest half of the context, and counts places anew.
@@ -12,7 +16,6 @@ such point it forgets the oldest half of the context, and counts places anew.
 from __future__ import annotations
 
 import argparse
-import io
 import json
 import sys
 import time
@@ -21,22 +24,29 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from glassformer.cli.settings import add_section_flags
+from glassformer.cli.texts import lines_of, say_unread, standard_input
 from glassformer.config import Config, SampleConfig
-from glassformer.errors import GlassError, nearest_file
+from glassformer.errors import GlassError
 
 if TYPE_CHECKING:
-    from glassformer.text_model import TextModel
+    from glassformer.text_model import TextModel, Translator
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The arguments of `glass generate`."""
     parser.add_argument("run", type=Path, metavar="RUN", help="a run folder")
-    parser.add_argument("prompt", nargs="?", metavar="PROMPT", help="the text to continue; - reads standard input")
+    parser.add_argument(
+        "prompt", nargs="?", metavar="PROMPT", help="the text to continue or translate; - reads standard input"
+    )
     parser.add_argument(
         "--input", type=Path, metavar="FILE", help="a prompt per line; each text is written as one line"
     )
     parser.add_argument(
-        "--samples", type=int, default=1, metavar="N", help="of each prompt, with seeds seed, seed + 1, …"
+        "--samples",
+        type=int,
+        default=1,
+        metavar="N",
+        help="of each prompt, with seeds seed, seed + 1, …; of beam search the best",
     )
     parser.add_argument("--top", type=int, nargs="?", const=10, metavar="N", help="rank the next token's candidates")
     parser.add_argument("--checkpoint", choices=("best", "last"), default="best", help="which weights (default: best)")
@@ -48,24 +58,34 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Generate, rank, or work through a file of prompts."""
-    from glassformer.text_model import TextModel
+    from glassformer.text_model import TextModel, Translator, load_text_model
 
     if arguments.samples < 1 or (arguments.top is not None and arguments.top < 1):
         wrong = f"--samples {arguments.samples}" if arguments.samples < 1 else f"--top {arguments.top}"
         raise GlassError(f"{wrong} asks for nothing", "Give a number of at least 1.")
     given = {key: value for key, value in vars(arguments).items() if key.startswith("sample.") and value is not None}
-    model = TextModel.load(arguments.run, arguments.checkpoint, arguments.device, arguments.precision)
+    model = load_text_model(arguments.run, arguments.checkpoint, arguments.device, arguments.precision)
+    if not isinstance(model, TextModel | Translator):
+        command = "classify" if model.config.train.task == "classify" else "fill"
+        raise GlassError(
+            f"{arguments.run} learnt train.task = {model.config.train.task}: it writes no text",
+            f"Use glass {command} {arguments.run} TEXT",
+        )
     config = model.config.with_changes({**given, **_stops(given)})
+    if 1 < config.sample.beams < arguments.samples:
+        raise GlassError(
+            f"--samples {arguments.samples} asks for more texts than there are beams ({config.sample.beams})",
+            f"Give --beams {arguments.samples}, or --beams 1 to draw.",
+        )
     prompts = _prompts(arguments, config)
-    for prompt in prompts:
-        _warn_of_unknown(model, prompt)
+    _warn(model, prompts)
     if arguments.top is not None:
         return _rank(model, prompts[0], arguments.top, arguments.json)
     if arguments.json or arguments.input or arguments.samples > 1:
         return _write_whole(model, prompts, config, arguments)
-    pieces = model.stream(prompts[0], config.sample)
+    pieces, shown = model.stream(prompts[0], config.sample), prompts[0] if isinstance(model, TextModel) else ""
     first = next(pieces, "")  # an error comes before anything is printed
-    print(prompts[0] + first, end="", flush=True)
+    print(shown + first, end="", flush=True)
     for piece in pieces:
         print(piece, end="", flush=True)
     print()
@@ -81,37 +101,27 @@ def _stops(given: dict[str, str]) -> dict[str, str]:
 def _prompts(arguments: argparse.Namespace, config: Config) -> list[str]:
     if arguments.input is None:
         if arguments.prompt == "-":
-            return [_utf8(sys.stdin.buffer.read(), "standard input")]
+            return [standard_input()]
         return [config.sample.prompt if arguments.prompt is None else arguments.prompt]
     if arguments.prompt is not None or arguments.top is not None:
         raise GlassError("--input was given with a PROMPT or --top", "Give one or the other.")
-    path: Path = arguments.input
-    try:
-        text = _utf8(path.read_bytes(), str(path))
-    except FileNotFoundError:
-        raise GlassError(f"{path} does not exist", nearest_file(path, "Give a file with a prompt per line.")) from None
-    except OSError as error:
-        raise GlassError(f"{path} cannot be read: {error.strerror}", "Give a file with a prompt per line.") from None
-    if not text:
-        raise GlassError(f"{path} is empty", "Write a prompt per line into it.")
-    return [line.rstrip("\n") for line in io.StringIO(text, newline=None)]  # str.splitlines knows lines editors do not
+    return lines_of(arguments.input)
 
 
-def _utf8(data: bytes, name: str) -> str:
-    try:
-        return data.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        raise GlassError(f"{name} is not UTF-8 at byte {error.start}", "Save it as UTF-8.") from None
+def _warn(model: TextModel | Translator, prompts: list[str]) -> None:
+    """Say what the model cannot read of the prompts."""
+    from glassformer.text_model import Translator, unknown_symbols
 
-
-def _warn_of_unknown(model: TextModel, prompt: str) -> None:
-    unknown = model.unknown_characters(prompt)
+    tokenizer = model.source_tokenizer if isinstance(model, Translator) else model.tokenizer
+    unknown = sorted({symbol for prompt in prompts for symbol in unknown_symbols(tokenizer, prompt)})
     if unknown:
-        shown = " ".join(sorted(set(unknown))[:20])
+        shown = " ".join(unknown[:20])
         print(f"the model never saw these characters and reads each as unknown: {shown}", file=sys.stderr)
+    if isinstance(model, Translator):
+        say_unread([model.unread_tokens(prompt) for prompt in prompts], "sources", model.config.model.context)
 
 
-def _rank(model: TextModel, prompt: str, count: int, as_json: bool) -> int:
+def _rank(model: TextModel | Translator, prompt: str, count: int, as_json: bool) -> int:
     candidates = model.candidates(prompt, count)
     if as_json:
         rows = [{"token": id, "text": text, "probability": p} for id, text, p in candidates]
@@ -125,24 +135,36 @@ def _rank(model: TextModel, prompt: str, count: int, as_json: bool) -> int:
     return 0
 
 
-def _write_whole(model: TextModel, prompts: list[str], config: Config, arguments: argparse.Namespace) -> int:
-    started, samples = time.perf_counter(), arguments.samples
-    last = config.sample.replace(seed=config.sample.seed + samples - 1)  # refused if it is too large
-    seeds = range(config.sample.seed, last.seed + 1)
-    every = [(prompt, seed) for prompt in prompts for seed in seeds]
-    written = model.generate([prompt for prompt, _ in every], config.sample, [seed for _, seed in every])
-    results: list[dict[str, Any]] = [
-        {**asdict(sample), "seed": seed} for sample, (_, seed) in zip(written, every, strict=True)
-    ]
+def _write_whole(
+    model: TextModel | Translator, prompts: list[str], config: Config, arguments: argparse.Namespace
+) -> int:
+    started = time.perf_counter()
+    results = _written(model, prompts, config.sample, arguments.samples)
     seconds = time.perf_counter() - started
     if arguments.json:
         tokens = sum(result["tokens"] for result in results)
         facts = {"tokens": tokens, "tokens_per_second": tokens / seconds, "samples": results}
         print(json.dumps({"text": results[0]["text"], **facts}, ensure_ascii=False))
         return 0
+    continues = config.train.task == "lm"
     for result in results:
-        text = result["prompt"] + result["text"]
+        text = (result["prompt"] if continues else "") + result["text"]
         print(" ".join(text.splitlines()) if arguments.input else text)
         if not arguments.input:
-            print(f"--- seed {result['seed']}, {result['tokens']} tokens, ended by {result['ended']}")
+            how = f"seed {result['seed']}" if result["score"] is None else f"score {result['score']:.4f}"
+            print(f"--- {how}, {result['tokens']} tokens, ended by {result['ended']}")
     return 0
+
+
+def _written(
+    model: TextModel | Translator, prompts: list[str], settings: SampleConfig, samples: int
+) -> list[dict[str, Any]]:
+    """So many texts for each prompt: the best of beam search, or drawn with as many seeds."""
+    if settings.beams > 1:
+        return [
+            {**asdict(sample), "seed": None} for found in model.best(prompts, settings) for sample in found[:samples]
+        ]
+    last = settings.replace(seed=settings.seed + samples - 1)  # refused if it is too large
+    every = [(prompt, seed) for prompt in prompts for seed in range(settings.seed, last.seed + 1)]
+    written = model.generate([prompt for prompt, _ in every], settings, [seed for _, seed in every])
+    return [{**asdict(sample), "seed": seed} for sample, (_, seed) in zip(written, every, strict=True)]

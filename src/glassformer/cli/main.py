@@ -16,8 +16,10 @@ from glassformer.errors import GlassError, clear_memory_errors, nearest
 COMMANDS = {
     "demo": "train a tiny model on generated stories and show what it writes; under 3 minutes, no download",
     "train": "train a model on your own text",
-    "generate": "continue a text with a trained model",
-    "evaluate": "loss with its interval, perplexity, bits per byte, and the baselines on the same text",
+    "generate": "continue, translate or summarize a text with a trained model",
+    "classify": "name the label of a text with a trained classifier",
+    "fill": "fill in the [MASK]s of a text with a trained encoder",
+    "evaluate": "how good a run is: loss, BLEU, ROUGE or accuracy by its task, with intervals and baselines",
     "count": "parameters, bytes, arithmetic and cache of a run or recipe, by component",
     "data": "list the generated corpora and recipes, print a corpus, look at a text",
 }

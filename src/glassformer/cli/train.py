@@ -1,9 +1,13 @@
 """Train a model on your own text.
 
-DATA is a text file, a folder, .gz, CSV/TSV/JSONL, - for standard input, or the name of a generated corpus
-(glass data list). Without DATA, the recipe's own text is used, or the generated stories.
+DATA is a text file, a folder, .gz, CSV/TSV/JSONL, two parallel files, - for standard input, or the name of a generated
+corpus (glass data list). Without DATA, the recipe's own text is used, or the generated stories.
 
   glass train book.txt --out runs/book
+  glass train book.txt --task masked --out runs/fill
+  glass train mails.csv --task classify --out runs/mails
+  glass train text.en text.de --task translate --out runs/en-de
+  glass train articles.jsonl --task summarize --out runs/short
   glass train book.txt --out runs/book2 --recipe shakespeare-nano --minutes 5
   glass train --resume --out runs/book --steps 4000
 
@@ -16,24 +20,33 @@ import argparse
 import json
 import signal
 import sys
-from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from glassformer.cli.settings import add_setting_flags, add_short_flags, changes_from, settings_of
-from glassformer.config import Config
-from glassformer.data.corpora import CORPORA
+from glassformer.cli.choosing import chosen_settings, named_source
+from glassformer.cli.settings import add_setting_flags, add_short_flags, changes_from
+from glassformer.config import Config, Task
 from glassformer.errors import GlassError
-from glassformer.recipes import load_recipe, recipe_names
-from glassformer.settings import read_toml
+from glassformer.recipes import recipe_names
 
 if TYPE_CHECKING:
     from glassformer.training.trainer import Outcome, Trainer
 
 
+USES = {
+    "lm": "generate {} PROMPT",
+    "masked": "fill {} TEXT-WITH-[MASK]",
+    "classify": "classify {} TEXT",
+    "translate": "generate {} SOURCE",
+    "summarize": "generate {} SOURCE",
+}
+"""What to do with a run of each task."""
+
+
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The arguments of `glass train`."""
     parser.add_argument("data", nargs="?", metavar="DATA", help="what to learn from")
+    parser.add_argument("target", nargs="?", metavar="TARGET", help="of two parallel files the second (data.target)")
     parser.add_argument("--out", type=Path, metavar="RUN", help="the run folder (default: runs/NAME-OF-DATA)")
     parser.add_argument("--recipe", metavar="NAME", help=f"named settings: {', '.join(recipe_names())}")
     parser.add_argument("--config", type=Path, metavar="FILE", help="settings from a TOML file, over the recipe's")
@@ -49,22 +62,10 @@ def run(arguments: argparse.Namespace) -> int:
     changes = changes_from(arguments)
     if arguments.resume:
         return _resume(arguments, changes)
-    config = chosen_settings(arguments.data, arguments.recipe, arguments.config, changes)
+    changes |= named_source(arguments.data, arguments.target)
+    config = chosen_settings(arguments.recipe, arguments.config, changes)
     out = arguments.out or Path("runs") / _run_name(config.data.source)
-    return _print_outcome(out, train_run(config, out), arguments.json)
-
-
-def chosen_settings(data: str | None, recipe: str | None, file: Path | None, changes: dict[str, str]) -> Config:
-    """Defaults, then what suits the corpus, then recipe, file and flags, each over the ones before."""
-    layers: list[dict[str, Any]] = [load_recipe(recipe).settings] if recipe else []
-    layers += [read_toml(file)] if file else []
-    if data is not None:
-        changes = {**changes, "data.source": json.dumps(data, ensure_ascii=False)}
-    where = "" if file is None else str(file)
-    source = settings_of(layers, changes, where).data.source
-    if source in CORPORA:
-        layers.insert(0, _nested(CORPORA[source].recommended("lm")))
-    return settings_of(layers, changes, where)
+    return _print_outcome(out, config.train.task, train_run(config, out), arguments.json)
 
 
 def train_run(config: Config, out: Path) -> Outcome | None:
@@ -83,7 +84,7 @@ def _resume(arguments: argparse.Namespace, changes: dict[str, str]) -> int:
     from glassformer.training.reporting import choose_reporter
     from glassformer.training.setup import newest_run, resume_training
 
-    for name in ("data", "recipe", "config"):
+    for name in ("data", "target", "recipe", "config"):
         if getattr(arguments, name) is not None:
             raise GlassError(
                 f"--resume was given with {name} = {getattr(arguments, name)}",
@@ -92,10 +93,11 @@ def _resume(arguments: argparse.Namespace, changes: dict[str, str]) -> int:
     out = arguments.out or newest_run(Path("runs"))
     reporter = choose_reporter()
     try:
-        outcome = _until_the_end(resume_training(out, changes, reporter))
+        trainer = resume_training(out, changes, reporter)
+        outcome = _until_the_end(trainer)
     finally:
         reporter.close()
-    return _print_outcome(out, outcome, arguments.json)
+    return _print_outcome(out, trainer.config.train.task, outcome, arguments.json)
 
 
 def _until_the_end(trainer: Trainer) -> Outcome | None:
@@ -119,7 +121,7 @@ def _until_the_end(trainer: Trainer) -> Outcome | None:
     return outcome
 
 
-def _print_outcome(out: Path, outcome: Outcome | None, as_json: bool) -> int:
+def _print_outcome(out: Path, task: Task, outcome: Outcome | None, as_json: bool) -> int:
     if outcome is None:
         return 130
     validation = outcome.validation
@@ -133,26 +135,17 @@ def _print_outcome(out: Path, outcome: Outcome | None, as_json: bool) -> int:
         print(json.dumps(facts))
         return 0
     print(f"{outcome.verdict}; training ended because {outcome.reason}")
+    bits = "" if outcome.bits_per_byte is None else f", {outcome.bits_per_byte:.3f} bits per byte"
     print(
-        f"step {outcome.step}: validation loss {validation.loss:.4f} {validation.margin} nats per token over all "
-        f"{validation.tokens:,} tokens, perplexity {validation.perplexity:.2f}, "
-        f"{outcome.bits_per_byte:.3f} bits per byte"
+        f"step {outcome.step}: validation loss {validation.loss:.4f} {validation.margin} nats per {outcome.unit} over "
+        f"all {validation.tokens:,}, perplexity {validation.perplexity:.2f}{bits}"
     )
     if outcome.floor is not None:
         ratio = validation.loss / outcome.floor
         print(f"this is {ratio:.3f} times the true entropy of the text, {outcome.floor:.4f}: no model can do better")
-    print(f"{out} is ready: glass generate {out} PROMPT")
+    print(f"{out} is ready: glass {USES[task].format(out)}")
     return 0
 
 
 def _run_name(source: str) -> str:
     return "text" if source == "-" else Path(source).name.split(".")[0] or "text"
-
-
-def _nested(flat: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
-    """`{"data.windows": "documents"}` -> `{"data": {"windows": "documents"}}`."""
-    nested: dict[str, dict[str, Any]] = {}
-    for key, value in flat.items():
-        section, _, field = key.partition(".")
-        nested.setdefault(section, {})[field] = value
-    return nested

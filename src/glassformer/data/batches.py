@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
@@ -11,25 +11,26 @@ import numpy.typing as npt
 
 from glassformer.config import DataConfig
 from glassformer.data.pieces import shuffled
+from glassformer.data.rows import Labelled, Masked, Pair, Row
 from glassformer.data.store import TokenStore
 from glassformer.errors import GlassError
 
 if TYPE_CHECKING:
     import torch
 
-Row = npt.NDArray[np.integer[Any]]
-
 
 @dataclass(frozen=True)
 class Batch:
-    """What one forward pass sees. Row r of `targets` is row r of `inputs` one token later.
+    """What one forward pass sees. In running text, row r of `targets` is row r of `inputs` one token later.
 
     Attributes:
         inputs: (B, T) int64 ids; padding stands after the real tokens, as id 0.
-        targets: (B, T) int64 ids to predict.
+        targets: (B, T) int64 ids to predict; (B, 1) one label for each row.
         real: (B, T) bool, False on padding.
-        loss_mask: (B, T) bool, True where the prediction counts.
+        loss_mask: as `targets`, bool, True where the prediction counts.
         n_targets: how many count.
+        source: (B, S) int64 ids that an encoder reads; None without one.
+        real_source: (B, S) bool.
     """
 
     inputs: torch.Tensor
@@ -37,6 +38,8 @@ class Batch:
     real: torch.Tensor
     loss_mask: torch.Tensor
     n_targets: int
+    source: torch.Tensor | None = None
+    real_source: torch.Tensor | None = None
 
     @classmethod
     def from_rows(cls, rows: Sequence[Row]) -> Batch:
@@ -45,20 +48,36 @@ class Batch:
         Raises:
             ValueError: no rows, or a row too short to predict anything.
         """
-        import torch
-
         if not rows or min(map(len, rows)) < 2:
             raise ValueError("a batch needs rows of at least 2 ids")
-        longest = max(map(len, rows))
-        ids = np.zeros((len(rows), longest), dtype=np.int64)  # (B, T+1)
-        real = np.zeros((len(rows), longest), dtype=np.bool_)
-        for number, row in enumerate(rows):
-            ids[number, : len(row)] = row
-            real[number, : len(row)] = True
-        inputs, targets = torch.from_numpy(ids[:, :-1].copy()), torch.from_numpy(ids[:, 1:].copy())  # (B, T)
         # A row's last token is predicted and never fed: both masks are those of the targets.
-        mask = torch.from_numpy(real[:, 1:].copy())  # (B, T)
-        return cls(inputs.masked_fill(~mask, 0), targets, mask, mask.clone(), int(real[:, 1:].sum()))
+        inputs, real = padded([row[:-1] for row in rows])  # (B, T)
+        targets, _ = padded([row[1:] for row in rows])  # (B, T)
+        return cls(inputs, targets, real, real.clone(), int(real.sum()))
+
+    @classmethod
+    def from_pairs(cls, rows: Sequence[Pair]) -> Batch:
+        """A source to read, and a target to write after it: teacher forcing, each token from the true ones before."""
+        batch = cls.from_rows([row.target for row in rows])
+        source, real_source = padded([row.source for row in rows])  # (B, S)
+        return replace(batch, source=source, real_source=real_source)
+
+    @classmethod
+    def from_labelled(cls, rows: Sequence[Labelled]) -> Batch:
+        """A text to read, and its label to name."""
+        import torch
+
+        inputs, real = padded([row.tokens for row in rows])  # (B, T)
+        targets = torch.tensor([[row.label] for row in rows])  # (B, 1)
+        return cls(inputs, targets, real, torch.ones_like(targets, dtype=torch.bool), len(rows))
+
+    @classmethod
+    def from_masked(cls, rows: Sequence[Masked]) -> Batch:
+        """A text with holes, and what stood there; nothing is shifted, for each token sees both sides."""
+        inputs, real = padded([row.inputs for row in rows])  # (B, T)
+        targets, _ = padded([row.targets for row in rows])  # (B, T)
+        chosen = padded([row.chosen for row in rows])[0].bool()  # (B, T)
+        return cls(inputs, targets, real, chosen, int(chosen.sum()))
 
     def to(self, device: torch.device | str) -> Batch:
         """The same batch on `device`."""
@@ -68,7 +87,21 @@ class Batch:
             real=self.real.to(device),
             loss_mask=self.loss_mask.to(device),
             n_targets=self.n_targets,
+            source=None if self.source is None else self.source.to(device),
+            real_source=None if self.real_source is None else self.real_source.to(device),
         )
+
+
+def padded(rows: Sequence[npt.NDArray[Any]]) -> tuple[torch.Tensor, torch.Tensor]:
+    """Rows of any lengths as one (B, T) of int64, zeros after each row's end, and (B, T) bool: what is real."""
+    import torch
+
+    ids = np.zeros((len(rows), max(map(len, rows))), dtype=np.int64)  # (B, T)
+    real = np.zeros(ids.shape, dtype=np.bool_)  # (B, T)
+    for number, row in enumerate(rows):
+        ids[number, : len(row)] = row
+        real[number, : len(row)] = True
+    return torch.from_numpy(ids), torch.from_numpy(real)
 
 
 def training_rows(

@@ -9,9 +9,11 @@ from torch import Tensor, nn
 from torch.utils.hooks import RemovableHandle
 
 from glassformer.data.batches import Batch
+from glassformer.model.families import Model
+from glassformer.training.objectives import logits_of
 
 
-def first_bad_tensor(model: nn.Module, batches: Iterable[Batch]) -> str:
+def first_bad_tensor(model: Model, batches: Iterable[Batch]) -> str:
     """Names the first non-finite tensor of a step: a weight, a layer's output, or a gradient.
 
     Weights are looked at first, since a bad weight is the cause of all that follows; then outputs in the order
@@ -28,7 +30,7 @@ def first_bad_tensor(model: nn.Module, batches: Iterable[Batch]) -> str:
     try:
         with torch.no_grad():
             for batch in batches:
-                if not bad and not _finite(model(batch.inputs, batch.real)):
+                if not bad and not _finite(logits_of(model, batch)):
                     bad.append("the head")
     finally:
         for handle in handles:

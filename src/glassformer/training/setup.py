@@ -2,23 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import torch
 
-from glassformer.config import Config
+from glassformer.config import EXAMPLES, PAIRS, Config
 from glassformer.data.corpora import CORPORA
 from glassformer.data.corpora.truth import true_nats
+from glassformer.data.examples import PreparedExamples
 from glassformer.data.prepare import Prepared, open_prepared, prepare
+from glassformer.data.prepare_examples import open_prepared_examples, prepare_examples
 from glassformer.data.store import DamagedStoreError
 from glassformer.errors import GlassError
 from glassformer.files import write_text
 from glassformer.model.build import build_model
 from glassformer.model.device import choose_device
+from glassformer.model.families import Model
 from glassformer.runs import Run, create_run, list_runs, open_run, refuse_existing
 from glassformer.tokenizers import Tokenizer
+from glassformer.training.example_tasks import ClassTask, PairTask, length_notes
 from glassformer.training.reporting import Reporter
+from glassformer.training.tasks import LanguageTask, MaskedTask, Task
 from glassformer.training.trainer import Trainer
 
 LIMITS = (
@@ -44,21 +49,32 @@ def new_training(config: Config, folder: Path, reporter: Reporter) -> Trainer:
         reporter: is told what happens.
     """
     refuse_existing(folder)
-    if config.model.family != "decoder":
-        raise GlassError(
-            f"model.family = {config.model.family} cannot be trained as a language model", "Set model.family = decoder."
-        )
     choose_device(config.train.device)
     _set_threads(config)
-    data = prepare(config.data, config.tokenizer, token_cache(folder), reporter.note)
-    for note in data.notes:
+    data = prepare_for(config, token_cache(folder), reporter.note)
+    for note in (*data.notes, *_fit(data, config)):
         reporter.note(note)
-    _refuse_short_text(data, config)
-    model = build_model(config.model, data.tokenizer.vocab_size, config.train.seed)
+    model = _model(config, data)
     facts = {"data": {"source": config.data.source, "text_hash": data.text_hash, "tokens": str(data.folder.resolve())}}
     run = create_run(folder, config, facts)
-    data.tokenizer.save(run.tokenizer_file)
-    return Trainer(run, config, model, data, reporter, _floor(config, data))
+    _save_vocabulary(run, data)
+    return Trainer(run, config, model, make_task(config, data), reporter, _floor(config, data))
+
+
+def prepare_for(config: Config, cache: Path, note: Callable[[str], None]) -> Prepared | PreparedExamples:
+    """The text that a run learns from, read, split and encoded as its task needs it."""
+    task = config.train.task
+    if task in EXAMPLES:
+        return prepare_examples(task, config.data, config.tokenizer, cache, note)
+    return prepare(config.data, config.tokenizer, cache, note, mask=task == "masked")
+
+
+def make_task(config: Config, data: Prepared | PreparedExamples) -> Task:
+    """What is learnt from a prepared text."""
+    if isinstance(data, PreparedExamples):
+        return PairTask(config, data) if config.train.task in PAIRS else ClassTask(config, data)
+    kind = MaskedTask if config.train.task == "masked" else LanguageTask
+    return kind(config, data.tokenizer, data.train, data.validation)
 
 
 def resume_training(folder: Path, changes: dict[str, str], reporter: Reporter) -> Trainer:
@@ -80,11 +96,9 @@ def resume_training(folder: Path, changes: dict[str, str], reporter: Reporter) -
     config = config.with_changes(changes)
     _set_threads(config)
     data = encoded_text(run, config, reporter.note)
-    model = build_model(config.model, data.tokenizer.vocab_size, config.train.seed)
-    trainer = Trainer(run, config, model, data, reporter, _floor(config, data))
+    trainer = Trainer(run, config, _model(config, data), make_task(config, data), reporter, _floor(config, data))
     trainer.resume()
-    if not run.tokenizer_file.exists():  # the run was killed before it was written
-        data.tokenizer.save(run.tokenizer_file)
+    _save_vocabulary(run, data)  # the run may have been killed before it was written
     if changes:
         write_text(run.folder / "config.toml", config.to_toml())
     reporter.note(f"going on with {folder} after step {trainer.state.step}")
@@ -104,12 +118,12 @@ def newest_run(parent: Path) -> Path:
     return runs[-1].folder
 
 
-def encoded_text(run: Run, config: Config, note: Callable[[str], None]) -> Prepared:
+def encoded_text(run: Run, config: Config, note: Callable[[str], None]) -> Prepared | PreparedExamples:
     """The encoded text that the run began with; encoded again if it is gone, refused if it is another text now."""
     facts = run.manifest()["data"]
     stored = Path(facts["tokens"])
     try:
-        return open_prepared(stored)
+        return open_prepared_examples(stored) if config.train.task in EXAMPLES else open_prepared(stored)
     except DamagedStoreError as error:
         problem = error.problem if stored.is_dir() else f"{stored} is gone"
         if config.data.source not in CORPORA and not Path(config.data.source).expanduser().exists():
@@ -118,7 +132,7 @@ def encoded_text(run: Run, config: Config, note: Callable[[str], None]) -> Prepa
                 "Put it back where it was, or run the command in the folder where the run began.",
             ) from None
         note(f"{problem}: reading {config.data.source} again")
-    data = prepare(config.data, config.tokenizer, token_cache(run.folder), note)
+    data = prepare_for(config, token_cache(run.folder), note)
     if data.text_hash != facts["text_hash"]:
         raise GlassError(
             f"{config.data.source} is not the text that {run.folder} began with: its hash differs",
@@ -132,8 +146,31 @@ def encoded_text(run: Run, config: Config, note: Callable[[str], None]) -> Prepa
     return data
 
 
-def _refuse_short_text(data: Prepared, config: Config) -> None:
-    """Say in numbers when a text cannot fill one window, before anything is written."""
+def _model(config: Config, data: Prepared | PreparedExamples) -> Model:
+    """Freshly initialised, with as many tokens and classes as the text has."""
+    source = data.source_tokenizer.vocab_size if isinstance(data, PreparedExamples) else None
+    classes = len(data.labels) if isinstance(data, PreparedExamples) and data.labels else None
+    if config.model.shared_embedding:
+        source = None
+    return build_model(config.model, data.tokenizer.vocab_size, config.train.seed, source, classes)
+
+
+def _save_vocabulary(run: Run, data: Prepared | PreparedExamples) -> None:
+    """What the run needs to read and write without its text: tokenizers and the names of labels."""
+    data.tokenizer.save(run.tokenizer_file)
+    if isinstance(data, PreparedExamples):
+        if data.source_tokenizer is not data.tokenizer:
+            data.source_tokenizer.save(run.source_tokenizer_file)
+        if data.labels:
+            run.save_labels(data.labels)
+
+
+def _fit(data: Prepared | PreparedExamples, config: Config) -> Iterator[str]:
+    """Refuse, in numbers, a text that cannot fill one window, before anything is written; say which are too long."""
+    if isinstance(data, PreparedExamples):
+        yield from length_notes(data.train, config, "training")
+        yield from length_notes(data.validation, config, "validation")
+        return
     tokens = len(data.train.tokens)
     if config.data.windows == "stream" and tokens <= config.model.context:
         raise GlassError(
@@ -142,9 +179,9 @@ def _refuse_short_text(data: Prepared, config: Config) -> None:
         )
 
 
-def _floor(config: Config, data: Prepared) -> float | None:
+def _floor(config: Config, data: Prepared | PreparedExamples) -> float | None:
     """The true entropy of the validation part in nats per predicted token, where the text is generated."""
-    if config.data.source not in CORPORA:
+    if config.data.source not in CORPORA or config.train.task != "lm" or isinstance(data, PreparedExamples):
         return None
     truth = true_nats(data.validation, data.tokenizer, config.data.source)
     predicted = len(data.validation) - (config.data.windows == "stream")

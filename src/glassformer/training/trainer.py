@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,8 +13,7 @@ import numpy as np
 import torch
 
 from glassformer.config import Config
-from glassformer.data.batches import Batch, training_rows, validation_rows
-from glassformer.data.prepare import Prepared
+from glassformer.data.batches import Batch
 from glassformer.errors import GlassError
 from glassformer.files import clear_disk_errors, write_text
 from glassformer.lock import only_one
@@ -21,19 +21,21 @@ from glassformer.model.device import autocast, choose_device, choose_precision, 
 from glassformer.model.families import Model
 from glassformer.model.weights import load_weights
 from glassformer.runs import Run
-from glassformer.text_model import TextModel
 from glassformer.training.checkpoint import TrainState, load_checkpoint, save_checkpoint, seed_step, step_name
 from glassformer.training.diagnosis import first_bad_tensor
 from glassformer.training.loss_plot import loss_svg
-from glassformer.training.objectives import LOGITS_AT_ONCE, next_token_logits, summed_loss
+from glassformer.training.objectives import logits_of, summed_loss, tokens_at_once
 from glassformer.training.optimizers import make_optimizers, set_rate
 from glassformer.training.reporting import Reporter, Status
 from glassformer.training.schedules import rate_factor
+from glassformer.training.tasks import Task
 from glassformer.training.validation import LossEstimate, validation_loss
 from glassformer.training.verdicts import verdict
 
 SAMPLE = "--- step "
 """Begins each entry of `samples.txt`."""
+WATCHED_EVALUATIONS = 3
+"""So many first evaluations look for what may be wrong with the data."""
 
 
 @dataclass(frozen=True)
@@ -43,7 +45,8 @@ class Outcome:
     Attributes:
         step: the step that was kept: the best on validation.
         validation: its loss over the whole validation split.
-        bits_per_byte: the same in bits per byte of text.
+        bits_per_byte: the same in bits per byte of text; None where that has no meaning.
+        unit: what the loss is the mean over.
         reason: why training stopped.
         verdict: what the curve says.
         floor: the true entropy of that text in nats per token, where it is known.
@@ -53,7 +56,8 @@ class Outcome:
 
     step: int
     validation: LossEstimate
-    bits_per_byte: float
+    bits_per_byte: float | None
+    unit: str
     reason: str
     verdict: str
     floor: float | None
@@ -68,15 +72,15 @@ class Trainer:
         run: where everything is written.
         config: all settings.
         model: freshly built; `resume` fills it.
-        data: the token stores and the tokenizer.
+        task: what is learnt, from which text.
         reporter: is told what happens.
         floor: the text's true entropy in nats per token, where it is known; drawn into the picture.
     """
 
     def __init__(
-        self, run: Run, config: Config, model: Model, data: Prepared, reporter: Reporter, floor: float | None = None
+        self, run: Run, config: Config, model: Model, task: Task, reporter: Reporter, floor: float | None = None
     ) -> None:
-        self.run, self.config, self.data, self.reporter, self.floor = run, config, data, reporter, floor
+        self.run, self.config, self.task, self.reporter, self.floor = run, config, task, reporter, floor
         self.device = choose_device(config.train.device)
         self.dtype = choose_precision(config.train.precision, self.device)
         self.model = model.to(self.device)
@@ -154,10 +158,7 @@ class Trainer:
         train, state = self.config.train, self.state
         started = time.perf_counter()
         self.model.train()
-        rows = training_rows(
-            self.data.train, self.config.data, self.config.model.context, train.batch, train.seed, state.step,
-            self.data.tokenizer.end_id,
-        )  # fmt: skip
+        rows = self.task.rows(state.step)
         seed_step(train.seed, state.step)
         factor = rate_factor(train, state.step, self._share() or 0.0, state.plateau.factor)
         set_rate(self.optimizers, factor)
@@ -181,31 +182,31 @@ class Trainer:
             "learning_rate": train.learning_rate * factor, "gradient_norm": float(norm),
         }  # fmt: skip
 
-    def _batches(self, rows: list[np.ndarray]) -> list[Batch]:
+    def _batches(self, rows: Sequence[Any]) -> list[Batch]:
         """The step's rows in groups for one forward pass each."""
         size = self.config.train.micro_batch or self._rows_at_once(rows)
-        return [Batch.from_rows(rows[i : i + size]) for i in range(0, len(rows), size)]
+        return [self.task.collate(rows[i : i + size]) for i in range(0, len(rows), size)]
 
     def _accumulate(self, batches: list[Batch]) -> tuple[float, int]:
         """Gradients of the mean loss over all targets of all rows, however they are grouped."""
-        targets = sum(batch.n_targets for batch in batches)
+        targets = max(1, sum(batch.n_targets for batch in batches))
         for optimizer in self.optimizers:
             optimizer.zero_grad(set_to_none=True)
         total = torch.zeros((), device=self.device)
         for batch in batches:
             moved = batch.to(self.device)
             with autocast(self.device, self.dtype):
-                logits = next_token_logits(self.model, moved)  # (B, T, V)
-            loss = summed_loss(logits, moved) / targets
+                logits = logits_of(self.model, moved)  # (B, T, V)
+            loss = summed_loss(logits, moved, self.config.train.label_smoothing) / targets
             loss.backward()
             total += loss.detach()
         return float(total), targets
 
-    def _rows_at_once(self, rows: list[np.ndarray]) -> int:
+    def _rows_at_once(self, rows: Sequence[Any]) -> int:
         """All rows, or on a CPU as many as keep memory in bounds, which costs no speed there."""
         if self.device.type != "cpu":
             return len(rows)
-        return max(1, LOGITS_AT_ONCE // (self.model.vocab_size * max(map(len, rows))))
+        return max(1, tokens_at_once(self.model) // max(map(len, rows)))
 
     def _stop_before_harm(self, batches: list[Batch], loss: float) -> None:
         """A loss or gradient is not finite: nothing is stepped, and the first bad tensor is named."""
@@ -231,20 +232,27 @@ class Trainer:
         else:
             state.waited += 1
         self._sample()
+        self._watch()
         return improved
 
     def _measure(self, limit: int | None) -> LossEstimate:
-        config, store = self.config, self.data.validation
-        rows = validation_rows(store, config.data, config.model.context, self.data.tokenizer.end_id, limit)
-        return validation_loss(self.model, rows, self.device, self.dtype)
+        return self._loss_of(self.task.held_out(limit))
+
+    def _loss_of(self, rows: Sequence[Any]) -> LossEstimate:
+        return validation_loss(self.model, rows, self.device, self.dtype, collate=self.task.collate)
 
     def _sample(self) -> None:
-        speaker = TextModel(self.model, self.data.tokenizer, self.config)
-        text = "".join(speaker.stream(self.config.sample.prompt, self.config.sample))
+        prompt, text = self.task.sample(self.model)
+        parted = f"{prompt}{text}" if self.config.train.task == "lm" else f"{prompt}\n=> {text}"
         with clear_disk_errors(self.run.samples_file), self.run.samples_file.open("a", encoding="utf-8") as file:
-            file.write(f"{SAMPLE}{self.state.step}\n{self.config.sample.prompt}{text}\n")
-        line = " ".join((self.config.sample.prompt + text).split())
-        self.reporter.note(f"step {self.state.step:>6}  writes: {line[:100]}")
+            file.write(f"{SAMPLE}{self.state.step}\n{parted}\n")
+        self.reporter.note(f"step {self.state.step:>6}  writes: {' '.join(parted.split())[:160]}")
+
+    def _watch(self) -> None:
+        """During the first evaluations, say what a person should know early."""
+        if len(self.state.evaluations) <= WATCHED_EVALUATIONS:
+            for concern in self.task.concerns(self.model, lambda rows: self._loss_of(rows).loss):
+                self.reporter.note(f"step {self.state.step:>6}  {concern}")
 
     def _log(self, record: dict[str, Any]) -> None:
         record["loss"] = float(np.mean(self.state.recent_losses))
@@ -287,13 +295,15 @@ class Trainer:
         return None
 
     def _finish(self, reason: str) -> Outcome:
-        state, store = self.state, self.data.validation
+        state, size = self.state, self.task.validation_bytes
         best = self.run.checkpoint("best")
         load_weights(self.model, best / "model.safetensors")
         estimate = self._measure(None)
-        bits = estimate.bits_per_byte(store.bytes)
-        judged = verdict(state.evaluations, self.data.tokenizer.vocab_size)
-        return Outcome(state.best_step, estimate, bits, reason, judged, self.floor, state.step, state.train_seconds)
+        judged = verdict(state.evaluations, self.task.choices)
+        return Outcome(
+            state.best_step, estimate, estimate.bits_per_byte(size) if size else None, self.task.unit, reason, judged,
+            self.floor, state.step, state.train_seconds,
+        )  # fmt: skip
 
 
 def _sample_step(sample: str) -> float:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
@@ -12,7 +13,7 @@ import torch
 from glassformer.data.batches import Batch
 from glassformer.model.device import autocast
 from glassformer.model.families import Model
-from glassformer.training.objectives import LOGITS_AT_ONCE, next_token_logits, token_losses
+from glassformer.training.objectives import logits_of, token_losses, tokens_at_once
 
 
 @dataclass(frozen=True)
@@ -48,22 +49,24 @@ class LossEstimate:
 
 def validation_loss(
     model: Model,
-    rows: Sequence[np.ndarray],
+    rows: Sequence[Any],
     device: torch.device,
     dtype: torch.dtype = torch.float32,
     skip: int = 0,
-    tokens_at_once: int = 8192,
+    most_tokens: int = 8192,
+    collate: Callable[[Sequence[Any]], Batch] = Batch.from_rows,
 ) -> LossEstimate:
-    """The mean loss over rows of T+1 ids; the same number whatever their grouping, to rounding.
+    """The mean loss over rows; the same number whatever their grouping, to rounding.
 
     The model's mode is put back afterwards and no random number is drawn. Memory does not grow with the rows.
 
     Args:
-        model: maps ids (B, T) to logits (B, T, V).
-        rows: ids; each but the first of a row is predicted from those before it.
+        model: of any family.
+        rows: what `collate` makes batches of; without it T+1 ids each, of which all but the first are predicted.
         device, dtype: where the model is, and the precision of its products.
         skip: the first so many targets of every row but the first are not counted.
-        tokens_at_once: most ids per forward pass; fewer where the vocabulary is large.
+        most_tokens: per forward pass; fewer where the vocabulary is large.
+        collate: of the task.
     """
     was_training = model.training
     model.eval()
@@ -71,10 +74,10 @@ def validation_loss(
     sums, counts, done = np.zeros(len(rows)), np.zeros(len(rows)), 0
     try:
         with torch.inference_mode(), autocast(device, dtype):
-            for group in _groups(rows, min(tokens_at_once, LOGITS_AT_ONCE // model.vocab_size)):
-                batch = Batch.from_rows(group).to(device)
+            for group in groups(rows, min(most_tokens, tokens_at_once(model))):
+                batch = collate(group).to(device)
                 batch.loss_mask[0 if done else 1 :, :skip] = False
-                losses = token_losses(next_token_logits(model, batch), batch)  # (B, T)
+                losses = token_losses(logits_of(model, batch), batch)  # (B, T)
                 part = slice(done, done + len(group))
                 sums[part] = losses.cpu().double().sum(dim=1).numpy()
                 counts[part] = batch.loss_mask.sum(dim=1).cpu().numpy()
@@ -107,12 +110,12 @@ class _Overlapping(Sequence[np.ndarray]):
         return self.tokens[index * self.stride : index * self.stride + self.context + 1]
 
 
-def _groups(rows: Sequence[np.ndarray], tokens_at_once: int) -> Iterator[list[np.ndarray]]:
+def groups(rows: Sequence[Any], most_tokens: int) -> Iterator[list[Any]]:
     """Rows in order, in groups of at most so many tokens, padding included."""
-    group: list[np.ndarray] = []
+    group: list[Any] = []
     width = 0
     for row in rows:
-        if group and max(width, len(row)) * (len(group) + 1) > tokens_at_once:
+        if group and max(width, len(row)) * (len(group) + 1) > most_tokens:
             yield group
             group, width = [], 0
         group.append(row)
@@ -123,7 +126,7 @@ def _groups(rows: Sequence[np.ndarray], tokens_at_once: int) -> Iterator[list[np
 
 def _estimate(sums: np.ndarray, counts: np.ndarray) -> LossEstimate:
     """Ratio of sums, with the linearised variance of a ratio over clusters (Cochran 1977, section 6.4)."""
-    total, n = counts.sum(), len(counts)
+    total, n = max(1, counts.sum()), len(counts)
     loss = float(sums.sum() / total)
     spread = sums - loss * counts
     if n < 2:

@@ -1,0 +1,61 @@
+"""Which settings a run gets: from the corpus, the recipe, a file and flags, each over the ones before."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from glassformer.cli.settings import settings_of
+from glassformer.config import FAMILIES, Config, DataConfig, parse_changes
+from glassformer.data.corpora import CORPORA
+from glassformer.errors import GlassError
+from glassformer.recipes import load_recipe
+from glassformer.settings import read_toml
+
+
+def named_source(data: str | None, target: str | None = None) -> dict[str, str]:
+    """DATA and TARGET of a command line as changes of settings."""
+    named = {"data.source": data, "data.target": target}
+    return {key: json.dumps(name, ensure_ascii=False) for key, name in named.items() if name is not None}
+
+
+def chosen_settings(recipe: str | None, file: Path | None, changes: dict[str, str]) -> Config:
+    """Defaults, then what suits the corpus and the task, then recipe, file and flags.
+
+    Raises:
+        GlassError: a setting is not allowed, or the corpus does not serve the task.
+    """
+    layers: list[Mapping[str, Any]] = [load_recipe(recipe).settings] if recipe else []
+    layers += [read_toml(file)] if file else []
+    said: list[Mapping[str, Any]] = [*layers, parse_changes(changes)]
+    source = _last(said, "data", "source", DataConfig().source)
+    if source in CORPORA:
+        corpus = CORPORA[source]
+        task = _last(said, "train", "task", corpus.tasks[0])
+        if task not in corpus.tasks and task in FAMILIES:
+            raise GlassError(
+                f"the corpus {source} is not made for train.task = {task}", f"It serves {', '.join(corpus.tasks)}."
+            )
+        own = corpus.recommended(task) if task in FAMILIES else {}
+        layers.insert(0, _nested({"train.task": task, **own}))
+    return settings_of(layers, changes, "" if file is None else str(file))
+
+
+def _last(layers: Iterable[Mapping[str, Any]], section: str, field: str, otherwise: Any) -> Any:
+    """What the last layer that speaks of a setting says."""
+    for layer in layers:
+        values = layer.get(section)
+        if isinstance(values, Mapping) and field in values:
+            otherwise = values[field]
+    return otherwise
+
+
+def _nested(flat: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+    """`{"data.windows": "documents"}` -> `{"data": {"windows": "documents"}}`."""
+    nested: dict[str, dict[str, Any]] = {}
+    for key, value in flat.items():
+        section, _, field = key.partition(".")
+        nested.setdefault(section, {})[field] = value
+    return nested

@@ -1,0 +1,53 @@
+"""Name the label of a text with a classifier that glass train --task classify made.
+
+glass classify runs/mails "Your parcel has arrived"
+glass classify runs/mails --input mails.txt --json
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from dataclasses import asdict
+from pathlib import Path
+
+from glassformer.cli.texts import lines_of, say_unread, standard_input
+from glassformer.errors import GlassError
+
+SHOWN = 5  # labels with their probabilities
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The arguments of `glass classify`."""
+    parser.add_argument("run", type=Path, metavar="RUN", help="a run folder")
+    parser.add_argument("text", nargs="*", metavar="TEXT", help="texts to label; - reads one from standard input")
+    parser.add_argument("--input", type=Path, metavar="FILE", help="a text per line")
+    parser.add_argument("--checkpoint", choices=("best", "last"), default="best", help="which weights (default: best)")
+    parser.add_argument("--device", default="auto", help="auto, cpu, cuda, cuda:N or mps (default: auto)")
+    parser.add_argument("--precision", choices=("auto", "fp32", "bf16"), default="fp32", help="(default: fp32)")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Label every text: a line each, the label first."""
+    from glassformer.text_model import TextClassifier, load_text_model
+    from glassformer.text_model.loading import wrong_task
+
+    if bool(arguments.text) == (arguments.input is not None):
+        raise GlassError("glass classify needs texts, as arguments or as a file", "Give TEXT, or --input FILE.")
+    model = load_text_model(arguments.run, arguments.checkpoint, arguments.device, arguments.precision)
+    if not isinstance(model, TextClassifier):
+        raise wrong_task(model.config.train.task, "classify", "Give a run of --task classify.")
+    texts = lines_of(arguments.input, "text") if arguments.input else arguments.text
+    texts = [standard_input() if text == "-" and not arguments.input else text for text in texts]
+    say_unread([model.unread_tokens(text) for text in texts], "texts", model.config.model.context)
+    found = model.classify(texts)
+    if arguments.json:
+        print(json.dumps({"labels": list(model.labels), "texts": [asdict(each) for each in found]}, ensure_ascii=False))
+        return 0
+    for each in found:
+        if len(found) > 1:
+            print(f"{each.label}\t{each.probability:.4f}\t{' '.join(each.text.split())[:100]}")
+            continue
+        for label, share in list(each.probabilities.items())[:SHOWN]:
+            print(f"{share:>8.2%}  {label}")
+    return 0

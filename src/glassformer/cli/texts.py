@@ -1,0 +1,51 @@
+"""The texts that a command works on: its arguments, standard input, or the lines of a file."""
+
+from __future__ import annotations
+
+import io
+import sys
+from pathlib import Path
+
+from glassformer.errors import GlassError, nearest_file
+
+
+def lines_of(path: Path, what: str = "prompt") -> list[str]:
+    """The lines of a file, each one text.
+
+    Raises:
+        GlassError: there is no such file, it is empty, or not UTF-8.
+    """
+    try:
+        text = as_utf8(path.read_bytes(), str(path))
+    except FileNotFoundError:
+        raise GlassError(f"{path} does not exist", nearest_file(path, f"Give a file with a {what} per line.")) from None
+    except OSError as error:
+        raise GlassError(f"{path} cannot be read: {error.strerror}", f"Give a file with a {what} per line.") from None
+    if not text:
+        raise GlassError(f"{path} is empty", f"Write a {what} per line into it.")
+    return [line.rstrip("\n") for line in io.StringIO(text, newline=None)]  # str.splitlines knows lines editors do not
+
+
+def standard_input() -> str:
+    """All of standard input, as one text."""
+    return as_utf8(sys.stdin.buffer.read(), "standard input")
+
+
+def as_utf8(data: bytes, name: str) -> str:
+    """Bytes as text; a mark of UTF-8 at the start is left out."""
+    try:
+        return data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise GlassError(f"{name} is not UTF-8 at byte {error.start}", "Save it as UTF-8.") from None
+
+
+def say_unread(unread: list[int], what: str, context: int) -> None:
+    """Tell a person which texts were longer than the model reads."""
+    cut = [number for number in unread if number]
+    if cut:
+        most = f", {max(cut):,} tokens of the longest" if len(unread) > 1 else f", its last {cut[0]:,} tokens"
+        print(
+            f"{len(cut):,} of {len(unread):,} {what} are longer than the model reads (model.context = {context}): "
+            f"the end was left out{most}",
+            file=sys.stderr,
+        )

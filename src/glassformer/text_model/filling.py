@@ -1,0 +1,107 @@
+"""`MaskFiller`: a text with holes goes in, what may stand in them comes out."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+
+from glassformer.config import Config
+from glassformer.errors import GlassError
+from glassformer.generation.context import reading
+from glassformer.generation.sampling import ranked
+from glassformer.model.families import Encoder, Model
+from glassformer.text_model.loading import refuse_mismatch, wrong_task
+from glassformer.tokenizers import Tokenizer
+
+SPACE_BELONGS_TO_WORD = ("words", "bpe", "unigram")
+"""Schemes whose tokens carry the space before them: a hole after a space stands for both."""
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """What may stand in a hole: a token, its text, and its probability over the whole vocabulary."""
+
+    token: int
+    text: str
+    probability: float
+
+
+class MaskFiller:
+    """Fills each `[MASK]` of a text with one token.
+
+    Args:
+        model: an encoder.
+        tokenizer: the one that the model was trained with.
+        config: of the run.
+
+    Raises:
+        GlassError: the model is of another family, or has another number of tokens than the tokenizer.
+    """
+
+    MASK = "[MASK]"
+
+    def __init__(self, model: Model, tokenizer: Tokenizer, config: Config) -> None:
+        if not isinstance(model, Encoder) or tokenizer.mask_id is None:
+            raise wrong_task(config.train.task, "masked", "Give a run of --task masked.")
+        refuse_mismatch(model, tokenizer)
+        self.model, self.tokenizer, self.mask_id, self.config = model, tokenizer, tokenizer.mask_id, config
+
+    def parts(self, text: str) -> list[str]:
+        """What stands around the holes; a space that would belong to the missing token is left out.
+
+        Raises:
+            GlassError: there is no hole.
+        """
+        *before, last = text.split(self.MASK)
+        if not before:
+            raise GlassError(f"there is no {self.MASK} in {text[:60]!r}", "Write it where a token is to be filled in.")
+        if self.tokenizer.kind in SPACE_BELONGS_TO_WORD:
+            before = [part.removesuffix(" ") for part in before]
+        return [*before, last]
+
+    def ids(self, text: str) -> list[int]:
+        """The text's tokens, the mask token in each hole; after an end token where rows in training began with it.
+
+        Raises:
+            GlassError: there is no hole, or the text is longer than the context.
+        """
+        first, *rest = self.parts(text)
+        ids = [self.tokenizer.end_id] if self.config.data.windows == "documents" else []
+        ids += self.tokenizer.encode(first)
+        for part in rest:
+            ids += [self.mask_id, *self.tokenizer.encode(part)]
+        if len(ids) > self.config.model.context:
+            raise GlassError(
+                f"the text has {len(ids):,} tokens, the model reads {self.config.model.context:,}",
+                "Give a shorter one.",
+            )
+        return ids
+
+    def fill(self, text: str, n: int = 5) -> list[list[Candidate]]:
+        """The n likeliest tokens for each hole, each hole filled with the others still open.
+
+        Raises:
+            GlassError: as `ids`.
+        """
+        return [
+            [Candidate(token, self.tokenizer.decode([token]), probability) for token, probability in ranking]
+            for _, ranking in self._rankings(self.ids(text), n)
+        ]
+
+    def filled(self, text: str) -> str:
+        """The text with the likeliest token in each hole."""
+        ids = self.ids(text)
+        for place, ranking in self._rankings(ids, 1):
+            ids[place] = ranking[0][0]
+        return self.tokenizer.decode(ids)
+
+    def _rankings(self, ids: list[int], n: int) -> list[tuple[int, list[tuple[int, float]]]]:
+        """For each hole its place, and the n likeliest tokens; special tokens are no candidates."""
+        device = self.model.embedding.tokens.weight.device
+        with reading(self.model):
+            logits = self.model(torch.tensor([ids], device=device))[0]  # (T, V)
+        special = torch.arange(logits.shape[1], device=device) >= self.tokenizer.end_id  # (V)
+        logits = logits.masked_fill(special, -torch.inf)  # (T, V)
+        holes = [place for place, token in enumerate(ids) if token == self.mask_id]
+        return [(place, ranked(logits[place], n)) for place in holes]

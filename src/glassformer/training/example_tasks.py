@@ -1,0 +1,232 @@
+"""Tasks that learn from examples with an answer each: a text for a text, a label for a text."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from glassformer.config import Config
+from glassformer.data.batches import Batch
+from glassformer.data.buckets import AnyLength, LikeLength
+from glassformer.data.examples import ExampleStore, PreparedExamples
+from glassformer.data.rows import Labelled, Pair, Row
+from glassformer.errors import GlassError
+from glassformer.model.families import Model
+from glassformer.training.tasks import Mapped
+
+WATCHED = 200
+"""Examples on which it is seen whether the source is used."""
+IGNORED = 0.02
+"""A loss that grows by less than this share when sources are exchanged is that of a model that ignores them."""
+UNKNOWN = 0.05
+"""Share of unknown tokens above which a person is told."""
+
+
+@dataclass(frozen=True)
+class PairTask:
+    """Write the target of a source."""
+
+    config: Config
+    data: PreparedExamples
+    unit: str = "token"
+
+    @property
+    def choices(self) -> int:
+        """V of the target."""
+        return self.data.tokenizer.vocab_size
+
+    @property
+    def validation_bytes(self) -> int:
+        """Of all targets of the split."""
+        return self.data.validation.target_bytes
+
+    @cached_property
+    def _train(self) -> Sequence[Pair]:
+        return self._usable(self.data.train)
+
+    @cached_property
+    def _order(self) -> AnyLength | LikeLength:
+        return _order(self.config, len(self._train), lambda: pair_lengths(self.data.train, self.config))
+
+    def rows(self, step: int) -> list[Pair]:
+        """Any pairs, or pairs of like length."""
+        return [self._train[index] for index in self._order.step(step)]
+
+    def held_out(self, limit: int | None) -> Sequence[Pair]:
+        """Pairs of the validation part, shortest first, so that little is padding."""
+        store = self.data.validation
+        return _evenly(self._usable(store), limit, store.target_lengths + 1)
+
+    def _usable(self, store: ExampleStore) -> Sequence[Pair]:
+        return pair_rows(store, self.data, self.config)
+
+    def collate(self, rows: Sequence[Pair]) -> Batch:
+        """Teacher forcing."""
+        return Batch.from_pairs(rows)
+
+    def sample(self, model: Model) -> tuple[str, str]:
+        """The prompt, or else the first source of the validation part, and what is written for it."""
+        from glassformer.text_model import Translator
+
+        prompt = self.config.sample.prompt or next(self.data.validation.texts())[0]
+        writer = Translator(model, self.data.source_tokenizer, self.data.tokenizer, self.config)
+        return prompt, writer.generate([prompt], self.config.sample)[0].text
+
+    def concerns(self, model: Model, loss: Callable[[Sequence[Any]], float]) -> Iterator[str]:
+        """Says so if the source makes no difference, or if too much of the text is unknown."""
+        rows = self.held_out(None)
+        step = max(1, len(rows) // WATCHED)
+        watched = [rows[index] for index in range(0, len(rows), step)][:WATCHED]
+        exchanged = [
+            Pair(other.source, row.target)
+            for row, other in zip(watched, watched[len(watched) // 2 :] + watched[: len(watched) // 2], strict=True)
+        ]
+        own, others = loss(watched), loss(exchanged)
+        if len(watched) > 1 and others - own < IGNORED * own:
+            yield (
+                f"the decoder ignores its source so far: with other sources the loss is {others:.4f}, "
+                f"with the right ones {own:.4f}"
+            )
+        yield from unknown_concern(self.data)
+
+
+@dataclass(frozen=True)
+class ClassTask:
+    """Name the label of a text."""
+
+    config: Config
+    data: PreparedExamples
+    unit: str = "example"
+    validation_bytes: None = None
+
+    @property
+    def choices(self) -> int:
+        """Labels."""
+        return len(self.data.labels)
+
+    @cached_property
+    def _train(self) -> Sequence[Labelled]:
+        return labelled_rows(self.data.train, self.data, self.config)
+
+    @cached_property
+    def _order(self) -> AnyLength | LikeLength:
+        lengths = self.data.train.source_lengths
+        return _order(self.config, len(self._train), lambda: (lengths + 1)[_kept(lengths, self.config)][:, None])
+
+    def rows(self, step: int) -> list[Labelled]:
+        """Any texts, or texts of like length."""
+        return [self._train[index] for index in self._order.step(step)]
+
+    def held_out(self, limit: int | None) -> Sequence[Labelled]:
+        """Texts of the validation part."""
+        store = self.data.validation
+        return _evenly(labelled_rows(store, self.data, self.config), limit, store.source_lengths + 1)
+
+    def collate(self, rows: Sequence[Labelled]) -> Batch:
+        """A label each."""
+        return Batch.from_labelled(rows)
+
+    def sample(self, model: Model) -> tuple[str, str]:
+        """The prompt, or else the first text of the validation part, and the likeliest label."""
+        from glassformer.text_model import TextClassifier
+
+        prompt = self.config.sample.prompt or next(self.data.validation.texts())[0]
+        found = TextClassifier(model, self.data.tokenizer, self.data.labels, self.config).classify([prompt])[0]
+        return prompt, f"{found.label} ({found.probability:.1%})"
+
+    def concerns(self, model: Model, loss: Callable[[Sequence[Any]], float]) -> Iterator[str]:
+        """Says so if too much of the text is unknown."""
+        yield from unknown_concern(self.data)
+
+
+def pair_rows(store: ExampleStore, data: PreparedExamples, config: Config) -> Sequence[Pair]:
+    """The pairs of a store as rows: those that fit the context, those cut to fit it, or an error, as settings say."""
+    context, end, source_end = config.model.context, data.tokenizer.end_id, data.source_tokenizer.end_id
+    longest = np.maximum(store.source_lengths, store.target_lengths)
+    kept = np.flatnonzero(_kept(longest, config))
+
+    def make(number: int) -> Pair:
+        index = int(kept[number])
+        source, target = store.source(index)[: context - 1], store.target(index)
+        ends = [end] if len(target) < context else []  # a target that is cut has no end
+        return Pair(_ids(source, [source_end]), _ids([end], target[:context], ends))
+
+    return Mapped(range(len(kept)), make)
+
+
+def pair_lengths(store: ExampleStore, config: Config) -> npt.NDArray[np.int64]:
+    """(N, 2): tokens that each row of `pair_rows` makes the encoder and the decoder read."""
+    both = np.stack([store.source_lengths + 1, store.target_lengths + 1], axis=1)
+    longest = np.maximum(store.source_lengths, store.target_lengths)
+    return np.minimum(both, config.model.context)[_kept(longest, config)]
+
+
+def labelled_rows(store: ExampleStore, data: PreparedExamples, config: Config) -> Sequence[Labelled]:
+    """The texts of a store as rows, each after an end token, which stands for the whole text."""
+    assert store.labels is not None
+    labels, kept = store.labels, np.flatnonzero(_kept(store.source_lengths, config))
+
+    def make(number: int) -> Labelled:
+        index = int(kept[number])
+        return Labelled(
+            _ids([data.tokenizer.end_id], store.source(index)[: config.model.context - 1]), int(labels[index])
+        )
+
+    return Mapped(range(len(kept)), make)
+
+
+def length_notes(store: ExampleStore, config: Config, side: str) -> Iterator[str]:
+    """What becomes of texts that are longer than the context, with how many they are.
+
+    Raises:
+        GlassError: there are such texts, and the settings refuse them; or none is left.
+    """
+    lengths = [store.source_lengths] + ([] if store.targets is None else [store.target_lengths])
+    long = int((np.max(lengths, axis=0) > config.model.context - 1).sum())
+    if not long:
+        return
+    longest = int(np.max(lengths)) + 1
+    problem = f"{side}: {long:,} of {len(store):,} examples are longer than model.context = {config.model.context}"
+    if config.data.too_long == "refuse" or (config.data.too_long == "leave_out" and long == len(store)):
+        raise GlassError(problem, f"Set model.context = {longest}, or data.too_long = cut.")
+    what = "cut" if config.data.too_long == "cut" else "left out"
+    yield f"{problem} (the longest has {longest:,} tokens): {what}"
+
+
+def unknown_concern(data: PreparedExamples) -> Iterator[str]:
+    """Says so if the vocabulary lacks too much of the text."""
+    if data.unknown_share > UNKNOWN:
+        yield (
+            f"{data.unknown_share:.1%} of the tokens are unknown: "
+            "a larger tokenizer.vocab_size, or tokenizer.kind = bpe, would let the model read them"
+        )
+
+
+def _kept(lengths: npt.NDArray[np.int64], config: Config) -> npt.NDArray[np.bool_]:
+    """Which examples become rows: all, or those that fit whole."""
+    if config.data.too_long == "leave_out":
+        return lengths <= config.model.context - 1
+    return np.ones(len(lengths), dtype=np.bool_)
+
+
+def _order(config: Config, examples: int, lengths: Callable[[], npt.NDArray[np.int64]]) -> AnyLength | LikeLength:
+    train = config.train
+    if train.batch_tokens is None:
+        return AnyLength(examples, train.batch, train.seed)
+    return LikeLength(lengths(), train.batch_tokens, train.seed)
+
+
+def _evenly(rows: Sequence[Any], limit: int | None, lengths: npt.NDArray[np.int64]) -> Sequence[Any]:
+    """All rows, or evenly drawn ones of about `limit` tokens."""
+    tokens = int(lengths.sum())
+    wanted = len(rows) if limit is None else max(1, min(len(rows), len(rows) * limit // max(1, tokens)))
+    return Mapped(range(wanted), lambda number: rows[number * len(rows) // wanted])
+
+
+def _ids(*parts: Any) -> Row:
+    return np.concatenate([np.asarray(part, dtype=np.int64) for part in parts])
