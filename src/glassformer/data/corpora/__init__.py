@@ -18,6 +18,7 @@ from glassformer.data.corpora.noise import Repeats, UniformSymbols
 from glassformer.data.corpora.recall import Recall
 from glassformer.data.corpora.stories import Stories
 from glassformer.data.corpora.strings import COPY, REVERSE, SORT
+from glassformer.data.corpora.topics import Topics
 from glassformer.data.corpora.translation.corpus import TRANSLATIONS
 from glassformer.errors import GlassError, nearest
 
@@ -31,6 +32,7 @@ _ALL: tuple[Generated, ...] = (
     Addition(),
     UniformSymbols(),
     *TRANSLATIONS,
+    Topics(),
 )
 CORPORA = MappingProxyType({corpus.name: corpus for corpus in _ALL})
 Kind = TypeVar("Kind")
