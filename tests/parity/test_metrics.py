@@ -12,10 +12,12 @@ from pathlib import Path
 from statistics import NormalDist
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from glassformer.evaluation.classification import classification_scores
 from glassformer.evaluation.resampling import bootstrap_interval, paired_bootstrap
 from glassformer.evaluation.rouge import mean_rouge, rouge, words
 from glassformer.evaluation.translation import sentence_statistics, translation_scores
@@ -164,3 +166,31 @@ def test_the_paired_bootstrap_beside_sacrebleus(share: float, seed: int, real_te
             pytest.approx(theirs.mean, abs=0.5),
             pytest.approx(theirs.ci, rel=0.15),
         )
+
+
+@given(
+    st.integers(2, 7).flatmap(
+        lambda labels: st.tuples(st.just(labels), st.lists(st.integers(0, labels - 1), min_size=1, max_size=40))
+    ),
+    st.integers(0, 2**32 - 1),
+    st.sampled_from([0.05, 0.5, 5.0]),
+)
+@settings(max_examples=60, deadline=None)
+def test_classification_is_scikit_learns(drawn: tuple[int, list[int]], seed: int, sharpness: float) -> None:
+    """Also where labels are never true, never predicted, or neither."""
+    metrics = pytest.importorskip("sklearn.metrics")
+    labels, truth = drawn
+    numbers = np.random.default_rng(seed)
+    chances = numbers.dirichlet(np.full(labels, sharpness), size=len(truth))
+    predicted = chances.argmax(axis=1)
+    scores = classification_scores(truth, chances, [f"label {i}" for i in range(labels)])
+    everything = list(range(labels))
+    assert scores.accuracy == pytest.approx(metrics.accuracy_score(truth, predicted))
+    assert scores.macro_f1 == pytest.approx(metrics.f1_score(truth, predicted, average="macro", zero_division=0))
+    assert scores.confusion.tolist() == metrics.confusion_matrix(truth, predicted, labels=everything).tolist()
+    theirs = metrics.precision_recall_fscore_support(truth, predicted, labels=everything, zero_division=0)
+    ours = [(label.precision, label.recall, label.f1, label.support) for label in scores.classes]
+    np.testing.assert_allclose(np.array(ours).T, np.array(theirs, dtype=float), atol=1e-12)
+    assert scores.log_loss == pytest.approx(metrics.log_loss(truth, chances, labels=everything))
+    brier = metrics.brier_score_loss(np.eye(labels)[truth], chances, scale_by_half=False)
+    assert scores.brier == pytest.approx(brier)
