@@ -11,6 +11,22 @@ from glassformer.errors import GlassError, nearest
 SOURCE_NAMES = frozenset(("source", "src", "input", "question", "document", "article", "text", "story"))
 TARGET_NAMES = frozenset(("target", "tgt", "output", "answer", "summary", "translation", "highlights", "title"))
 LABEL_NAMES = frozenset(("label", "labels", "class", "category", "target", "topic", "sentiment", "intent", "y"))
+OTHER_NAMES = frozenset((
+    "id", "index", "no", "date", "sentence", "sentence1", "sentence2", "review", "comment", "message", "body",
+    "content", "description", "headline", "name", "english", "french", "german", "spanish", "italian",
+    "portuguese", "dutch", "russian", "polish", "turkish", "arabic", "hindi", "bangla", "bengali", "urdu",
+    "tamil", "chinese", "japanese", "korean", "vietnamese", "indonesian",
+))  # fmt: skip
+LANGUAGES = frozenset((
+    "af", "am", "ar", "as", "az", "be", "bg", "bn", "bs", "ca", "cs", "cy", "da", "de", "el", "en", "eo", "es",
+    "et", "eu", "fa", "fi", "fr", "ga", "gl", "gu", "ha", "he", "hi", "hr", "hu", "hy", "id", "ig", "is", "it",
+    "ja", "ka", "kk", "km", "kn", "ko", "ky", "lo", "lt", "lv", "mk", "ml", "mn", "mr", "ms", "mt", "my", "nb",
+    "ne", "nl", "nn", "no", "or", "pa", "pl", "ps", "pt", "ro", "ru", "sd", "si", "sk", "sl", "so", "sq", "sr",
+    "sv", "sw", "ta", "te", "tg", "th", "tl", "tr", "uk", "ur", "uz", "vi", "xh", "yo", "zh", "zu", "ben",
+    "deu", "eng", "fra", "hin", "ita", "jpn", "nld", "por", "rus", "spa", "zho",
+))  # fmt: skip
+MOST_WORDS = 3  # in the name of a column
+FEW = 20  # rows from which on values that repeat say something
 LONGEST_LABEL = 40  # characters, where nobody says which column it is
 
 
@@ -100,6 +116,24 @@ def choose_labelled(table: Table, label: str | None, text: str | None) -> Chosen
     return Chosen((found, *texts), note + _said(table))
 
 
+def holds_names(rows: list[list[str]]) -> bool:
+    """Whether row 1, which looks like a header, is one: a row of short texts looks the same, and would be lost.
+
+    It is where a cell is a usual name, or where a column has a few values again and again, and row 1 another one.
+    """
+    if any(len(cell.split()) > MOST_WORDS for cell in rows[0]):
+        return False
+    columns = [[row[index] for row in rows[1:] if index < len(row)] for index in range(len(rows[0]))]
+    if any(values.count(cell) > 1 for cell, values in zip(rows[0], columns, strict=True)):
+        return False
+    usual = SOURCE_NAMES | TARGET_NAMES | LABEL_NAMES | OTHER_NAMES
+    for cell in (cell.strip() for cell in rows[0]):
+        if cell.lower() in usual or (cell in (cell.lower(), cell.upper()) and cell.lower() in LANGUAGES):
+            return True
+    counted = [(cell, len(values), set(values)) for cell, values in zip(rows[0], columns, strict=True)]
+    return any(cell not in few and count >= FEW and len(few) <= count // 4 for cell, count, few in counted)
+
+
 def label_text(value: object) -> str | None:
     """A label as text: numbers, true and false as JSON writes them; None for null, lists and objects."""
     if isinstance(value, bool | int | float):
@@ -181,6 +215,7 @@ def _label(table: Table, texts: list[int]) -> int:
         if index not in texts and count and count <= few and max(map(len, labels)) <= LONGEST_LABEL:
             distinct[index] = count
     several = [index for index, count in distinct.items() if count > 1] or list(distinct)
+    several = [index for index in several if _share_of_text(table, index) < 0.5] or several
     by_name = [index for index in several if _means(table, index, LABEL_NAMES)]
     for choice in (several, by_name):
         if len(choice) == 1:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import re
 from collections.abc import Mapping, Sequence
 
@@ -11,7 +12,6 @@ from glassformer.config import PAIRS
 from glassformer.data.example_source import ExampleSource, Tally
 from glassformer.data.example_split import ExampleSurvey, Side
 from glassformer.data.examples import ExampleWriter
-from glassformer.errors import nearest
 from glassformer.tokenizers import Tokenizer
 
 SHOWN_LABELS = 12
@@ -57,7 +57,7 @@ def split_note(source: ExampleSource, own: ExampleSource | None, train: int, val
     return f"validation: {validation:,} of {train + validation:,} {kind} ({share:.1%}), {how}"
 
 
-def example_notes(found: ExampleSurvey, held: Side, labels: Mapping[str, int] | None) -> list[str]:
+def label_notes(found: ExampleSurvey, own: ExampleSurvey | None, labels: Mapping[str, int] | None) -> list[str]:
     """What is odd about the labels."""
     if labels is None:
         return []
@@ -68,12 +68,13 @@ def example_notes(found: ExampleSurvey, held: Side, labels: Mapping[str, int] | 
     counts = np.bincount(numbers)
     if once := sorted(name for name, number in found.names.items() if counts[number] == 1):
         notes.append(f"{len(once):,} labels are seen once only: {listed(once)}")
-    if unseen := sorted(set(found.names) - set(labels)):
-        lost = int(np.isin(numbers[held], [found.names[name] for name in unseen]).sum())
-        notes.append(
-            f"left out {lost:,} validation examples whose label is not in the training part: {listed(unseen)}; "
-            "data.split = random keeps some of each"
-        )
+    unseen = {name: int(counts[number]) for name, number in found.names.items() if name not in labels}
+    if unseen:  # of a tail split
+        notes += [*unseen_notes(unseen, list(labels)), "data.split = random keeps some of each label in both parts"]
+    if own is not None:
+        own_counts = np.bincount(np.frombuffer(own.numbers, dtype=np.int32))
+        unseen = {name: int(own_counts[number]) for name, number in own.names.items() if name not in labels}
+        notes += unseen_notes(unseen, list(labels))
     return notes
 
 
@@ -84,7 +85,9 @@ def unseen_notes(unseen: Mapping[str, int], labels: Sequence[str]) -> list[str]:
     most = sorted(unseen, key=lambda name: (-unseen[name], name))
     shown = listed([f"{name} ({unseen[name]:,})" for name in most])
     count = sum(unseen.values())
-    return [f"left out {count:,} texts whose label was never learnt: {shown}. {nearest(most[0], labels)}"]
+    close = difflib.get_close_matches(most[0], labels, n=1, cutoff=0.6)
+    known = f"nearest to {most[0]} is {close[0]}" if close else f"known are {listed(list(labels))}"
+    return [f"left out {count:,} texts whose label was never learnt: {shown}; {known}"]
 
 
 def overlap_notes(found: ExampleSurvey, own: ExampleSurvey | None, held: Side, pairs: bool) -> list[str]:

@@ -11,14 +11,18 @@ from itertools import islice, zip_longest
 from pathlib import Path
 
 from glassformer.config import PAIRS, DataConfig, Task
-from glassformer.data.columns import Chosen, choose_labelled, choose_pair, label_text
+from glassformer.data.columns import choose_labelled, choose_pair, holds_names, label_text
 from glassformer.data.locating import Located, located
-from glassformer.data.reading import SHOWN_NAMES, Source, SourceFile, scan_files
-from glassformer.data.tables import SAMPLE_ROWS, read_cells, text_lines
+from glassformer.data.reading import SHOWN_NAMES, Source, SourceFile, format_of, scan_files
+from glassformer.data.tables import describe, read_cells, text_lines
 from glassformer.errors import GlassError
 
-LABEL_ROWS = 2000  # looked at to find the column of the label: files are often sorted by it
+LOOKED_AT = 2000  # rows, to find the column of the label: files are often sorted by it
 SHOWN_CHARACTERS = 40  # of a line, in an error
+_REMEDIES = {
+    True: "Give the file with its targets in data.target, or a table (.csv, .tsv, .jsonl) that has both.",
+    False: "Give a table (.csv, .tsv, .jsonl) with a column for the label, or a folder with one folder per label.",
+}
 
 
 @dataclass
@@ -27,6 +31,14 @@ class Tally:
 
     left_out: Counter[str] = field(default_factory=Counter)
     remarks: Counter[str] = field(default_factory=Counter)
+
+    def nothing(self, name: str) -> GlassError:
+        """The error where no example of the source called `name` was left."""
+        reasons = ", ".join(f"{count:,} {reason}" for reason, count in sorted(self.left_out.items()))
+        return GlassError(
+            f"{name} holds no example that can be used" + (f": left out {reasons}" if reasons else ""),
+            "Give a text, and its target or label, in each row.",
+        )
 
 
 @dataclass(frozen=True)
@@ -224,7 +236,14 @@ def _parallel(task: Task, data: DataConfig, wanted: list[tuple[str, Located]]) -
 
 
 def _from_tables(task: Task, data: DataConfig, what: str, found: Located) -> ExampleSource:
-    by_folder = task not in PAIRS and found.folder and data.label_column is None and _one_folder_per_label(found)
+    has_tables = any(format_of(name) != "text" for _, name in found.files)
+    by_folder = task not in PAIRS and found.folder and not has_tables and all("/" in name for _, name in found.files)
+    if found.folder and not has_tables and not by_folder:
+        raise GlassError(f"the folder {what} holds no table (.csv, .tsv, .jsonl)", _REMEDIES[task in PAIRS])
+    if by_folder and (data.column, data.label_column) != (None, None):
+        raise GlassError(
+            f"the folder {what} holds no table, and data.column or data.label_column is set", "Leave them out."
+        )
     source = scan_files(what, data.encoding, found, tables_wanted=not by_folder)
     if by_folder:
         notes = (*source.notes, "label: the folder that a file lies in; text: the whole file")
@@ -234,12 +253,6 @@ def _from_tables(task: Task, data: DataConfig, what: str, found: Located) -> Exa
     return ExampleSource(task, data, source.name, files, False, None, source.digest, (*source.notes, *chosen))
 
 
-def _one_folder_per_label(found: Located) -> bool:
-    """Whether every file lies in a folder of the folder, and none is a table."""
-    suffixes = (".csv", ".tsv", ".tab", ".jsonl", ".ndjson")
-    return all("/" in name and not name.lower().removesuffix(".gz").endswith(suffixes) for _, name in found.files)
-
-
 def _table(task: Task, file: SourceFile) -> SourceFile:
     """The file as a table; one whose name does not say so is TSV if its first line has a tab."""
     if file.format != "text":
@@ -247,22 +260,15 @@ def _table(task: Task, file: SourceFile) -> SourceFile:
     first = next(text_lines(file.text(), file.name), "")
     if "\t" in first:
         return replace(file, format="tsv")
-    remedy = (
-        "Give the file with its targets in data.target, or a table (.csv, .tsv, .jsonl) that has both."
-        if task in PAIRS
-        else "Give a table (.csv, .tsv, .jsonl) with a column for the label, or a folder with one folder per label."
-    )
-    raise GlassError(f"{file.name} is plain text: it holds no {'targets' if task in PAIRS else 'labels'}", remedy)
+    what = "targets" if task in PAIRS else "labels"
+    raise GlassError(f"{file.name} is plain text: it holds no {what}", _REMEDIES[task in PAIRS])
 
 
 def _with_columns(task: Task, data: DataConfig, file: SourceFile) -> SourceFile:
+    assert file.format != "text"
+    texts = [part.strip() for part in data.column.split(",")] if data.column is not None else []
+    asked = [name for name in (data.column, *texts, data.target_column, data.label_column) if name is not None]
+    table = describe(file.text(), file.format, asked, file.name, LOOKED_AT, holds_names)
     if task in PAIRS:
-        asked = [name for name in (data.column, data.target_column) if name is not None]
-        table = file.described(asked)
-        chosen: Chosen = choose_pair(table, data.column, data.target_column)
-    else:
-        texts = [part.strip() for part in data.column.split(",")] if data.column is not None else []
-        asked = [name for name in (data.label_column, data.column, *texts) if name is not None]
-        table = file.described(asked, SAMPLE_ROWS if data.label_column is not None else LABEL_ROWS)
-        chosen = choose_labelled(table, data.label_column, data.column)
-    return replace(file, table=table, chosen=chosen)
+        return replace(file, table=table, chosen=choose_pair(table, data.column, data.target_column))
+    return replace(file, table=table, chosen=choose_labelled(table, data.label_column, data.column))

@@ -72,11 +72,7 @@ def survey_examples(source: ExampleSource, data: DataConfig, labelled: bool) -> 
         else:
             found.answer_characters += len(answer)
     if not len(found):
-        reasons = ", ".join(f"{count:,} {reason}" for reason, count in sorted(found.tally.left_out.items()))
-        raise GlassError(
-            f"{source.name} holds no usable example" + (f": left out {reasons}" if reasons else ""),
-            "Give a label and a text in each row." if labelled else "Give a text on both sides of each pair.",
-        )
+        raise found.tally.nothing(source.name)
     return found
 
 

@@ -22,7 +22,7 @@ import numpy.typing as npt
 
 from glassformer.data.encode import BATCH, BATCH_TEXTS
 from glassformer.data.store import DamagedStoreError, Ids, StoreWriter, TokenStore
-from glassformer.files import clear_disk_errors, sync
+from glassformer.files import clear_disk_errors, sha256, sync
 from glassformer.tokenizers import Tokenizer
 
 
@@ -146,7 +146,7 @@ class ExampleWriter:
 
     def __init__(self, prefix: Path, tokenizers: tuple[Tokenizer, Tokenizer], labels: Mapping[str, int] | None) -> None:
         self.prefix, self.tokenizers, self.labels = prefix, tokenizers, labels
-        self.sums: dict[str, str] = {}
+        self.sums: dict[str, tuple[int, str]] = {}
         self._open = ExitStack()
         self.sources = self._store("sources", tokenizers[0])
         self.targets = self._store("targets", tokenizers[1]) if labels is None else None
@@ -198,12 +198,12 @@ class ExampleWriter:
         self._open.close()
 
     def close(self) -> None:
-        """Flush everything to the disk; `sums` then has the sha256 of the files that are no token stores."""
+        """Flush everything to the disk; `sums` then has the size and sha256 of the files that are no stores."""
         self._flush()
         texts, labels = part(self.prefix, "texts.jsonl"), part(self.prefix, "labels.npy")
         self._texts.close()
         sync(texts)
-        self.sums = {texts.name: self._texts_sum.hexdigest()}
+        self.sums = {texts.name: (texts.stat().st_size, self._texts_sum.hexdigest())}
         self.sources.close()
         if self.targets is not None:
             self.targets.close()
@@ -211,8 +211,7 @@ class ExampleWriter:
             with labels.open("wb") as file:
                 np.save(file, np.array(self._indices, dtype="<i4"), allow_pickle=False)
             sync(labels)
-            with labels.open("rb") as file:
-                self.sums[labels.name] = hashlib.file_digest(file, "sha256").hexdigest()
+            self.sums[labels.name] = (labels.stat().st_size, sha256(labels))
 
 
 def part(prefix: Path, name: str) -> Path:

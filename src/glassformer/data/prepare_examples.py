@@ -16,7 +16,7 @@ import numpy as np
 from glassformer.config import PAIRS, DataConfig, Task, TokenizerConfig
 from glassformer.data.cache import CHECKED_IN_FULL, building, check_store, folder_of, reusable
 from glassformer.data.encode import Meter
-from glassformer.data.example_notes import example_notes, overlap_notes, source_notes, split_note, token_notes
+from glassformer.data.example_notes import label_notes, overlap_notes, source_notes, split_note, token_notes
 from glassformer.data.example_source import ExampleSource, Tally, open_examples
 from glassformer.data.example_split import ExampleSurvey, Side, hold_out, refuse_useless_labels, survey_examples
 from glassformer.data.examples import ExampleStore, ExampleWriter, PreparedExamples, damaged
@@ -74,10 +74,12 @@ def open_prepared_examples(folder: Path) -> PreparedExamples:
         for store in (side.sources, side.targets):
             if store is not None:
                 check_store(store)
-    for name, digest in sums.items():
+    for name, (size, digest) in sums.items():
         path = folder / name
-        if not path.is_file() or (path.stat().st_size <= CHECKED_IN_FULL and sha256(path) != digest):
-            raise damaged(folder, f"{name} is missing or was altered")
+        if not path.is_file() or path.stat().st_size != size:
+            raise damaged(folder, f"{name} is missing or cut short")
+        if size <= CHECKED_IN_FULL and sha256(path) != digest:
+            raise damaged(folder, f"{name} was altered")
     return found
 
 
@@ -120,9 +122,11 @@ class Plan:
 
     def all(self) -> Iterator[tuple[Which, Example]]:
         """Both sides, each in the order of its source; validation examples with a label never seen are left out."""
-        for example, held in zip(self.source.examples(Tally()), self.held, strict=True):
-            if not held or self.known(example):
-                yield "validation" if held else "train", example
+        for number, example in enumerate(self.source.examples(Tally())):
+            if number >= len(self.held):
+                raise GlassError(f"{self.source.name} changed while it was read", "Run the same command again.")
+            if not self.held[number] or self.known(example):
+                yield "validation" if self.held[number] else "train", example
         if self.own is not None:
             yield from (("validation", example) for example in self.own.examples(Tally()) if self.known(example))
 
@@ -196,7 +200,7 @@ def _make(
         *source_notes(source, plan.found, plan.labels),
         *(source_notes(own, plan.own_found, plan.labels) if own and plan.own_found else ()),
         split_note(source, own, len(train), len(validation)),
-        *example_notes(plan.found, plan.held, plan.labels),
+        *label_notes(plan.found, plan.own_found, plan.labels),
         *overlap_notes(plan.found, plan.own_found, plan.held, plan.labels is None),
         *token_notes(train, validation, tokenizers),
     ]
@@ -222,7 +226,7 @@ def _written(plan: Plan, tokenizers: Tokenizers, folder: Path, meter: Meter) -> 
         done = 0
         for side, (source, target) in plan.all():
             writers[side].add(source, target)
-            done += len(source) + len(target)
+            done += len(source) + (len(target) if plan.labels is None else 0)
             meter(done)
         if not len(writers["validation"]):
             raise GlassError(

@@ -6,7 +6,7 @@ import gzip
 import hashlib
 import zlib
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from itertools import islice
@@ -77,11 +77,6 @@ class SourceFile:
         if digest.hexdigest() != self.scan.digest:
             raise changed
 
-    def described(self, wanted: Sequence[str], rows: int = tables.SAMPLE_ROWS) -> tables.Table:
-        """What the first rows tell, for a file that is a table (see `tables.describe`)."""
-        assert self.format != "text"
-        return tables.describe(self.text(), self.format, wanted, self.name, rows)
-
     def cells(self) -> Iterator[list[object]]:
         """The values of the chosen columns, row by row (see `tables.read_cells`)."""
         assert self.table is not None
@@ -121,8 +116,15 @@ def open_source(data: DataConfig, cache: Path) -> Iterator[Source]:
     `cache` is the folder in which standard input is kept until the block ends.
 
     Raises:
-        GlassError: missing, empty, binary, in an unknown encoding, or a table whose column is not clear.
+        GlassError: missing, empty, binary, in an unknown encoding, a table whose column is not clear, or a setting for
+            pairs or labelled texts.
     """
+    for name in ("target", "target_column", "label_column"):
+        if getattr(data, name) is not None:
+            raise GlassError(
+                f"data.{name} was given, and running text is to be read",
+                "Say what to learn: set train.task to translate, summarize or classify; or leave it out.",
+            )
     with located(data.source, cache) as found:
         if found.corpus:
             yield _generated(data, found)
@@ -158,7 +160,7 @@ def scan_files(what: str, encoding: str, found: Located, tables_wanted: bool) ->
     Raises:
         GlassError: empty, binary, in an unknown encoding, or nothing of the kind that is wanted.
     """
-    files = [SourceFile(path, name, _format(name)) for path, name in found.files]
+    files = [SourceFile(path, name, format_of(name)) for path, name in found.files]
     if found.temporary and tables_wanted:
         files = [_sniffed(file, encoding) for file in files]
     left_out: list[str] = []
@@ -183,7 +185,8 @@ def scan_files(what: str, encoding: str, found: Located, tables_wanted: bool) ->
     return Source(what, tuple(scanned), None, digest.hexdigest(), tuple(notes))
 
 
-def _format(name: str) -> Literal["text", "csv", "tsv", "jsonl"]:
+def format_of(name: str) -> Literal["text", "csv", "tsv", "jsonl"]:
+    """What a file of this name is; anything that is no table is plain text."""
     return TABLE_SUFFIXES.get(Path(name.lower().removesuffix(".gz")).suffix, "text")
 
 
@@ -215,7 +218,8 @@ def _with_column(file: SourceFile, data: DataConfig) -> SourceFile:
                 "Leave it unset, or give a file that ends in .csv, .tsv or .jsonl (.gz too).",
             )
         return file
-    table = file.described([data.column] if data.column is not None else [])
+    wanted = [data.column] if data.column is not None else []
+    table = tables.describe(file.text(), file.format, wanted, file.name)
     return replace(file, table=table, chosen=columns.choose_text(table, data.column))
 
 

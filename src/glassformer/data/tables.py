@@ -9,7 +9,7 @@ from __future__ import annotations
 import csv
 import json
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from typing import Literal
@@ -44,8 +44,20 @@ class Table:
     columns: tuple[tuple[object, ...], ...]
 
 
-def describe(chunks: Iterable[str], format: Format, wanted: Sequence[str], name: str, rows: int = SAMPLE_ROWS) -> Table:
-    """Look at the first `rows` rows. `wanted`: columns asked for; one that stands in row 1 makes that a header.
+def describe(
+    chunks: Iterable[str],
+    format: Format,
+    wanted: Sequence[str],
+    name: str,
+    rows: int = SAMPLE_ROWS,
+    holds_names: Callable[[list[list[str]]], bool] = lambda rows: True,
+) -> Table:
+    """Look at the first rows.
+
+    Args:
+        wanted: columns asked for; one that stands in row 1 makes that a header.
+        rows: how many to look at.
+        holds_names: asked about these rows, where the first looks like a header: whether it is one.
 
     Raises:
         GlassError: there are no rows, or they are no table.
@@ -67,7 +79,7 @@ def describe(chunks: Iterable[str], format: Format, wanted: Sequence[str], name:
         raise GlassError(f"{name} has no rows", "Give a table with at least one row of text.")
     cells = [cell.strip() for cell in found[0]]
     named = any(one in cells and not one.isdecimal() for one in wanted)  # a number may be a value of row 1
-    header = named or _is_header(found)
+    header = named or (_is_header(found) and holds_names(found))
     names = cells if header else [str(number + 1) for number in range(len(cells))]
     columns = tuple(
         tuple(row[index] if index < len(row) else None for row in found[header:] if row) for index in range(len(names))

@@ -64,19 +64,13 @@ def encode_examples(
             kind = "pairs" if known is None else "labelled texts"
             notes = [*source.notes, f"{len(writer):,} {kind}", *tally_notes(tally), *unseen_notes(unseen, labels)]
             if not len(writer):
-                raise _nothing(source.name, tally, unseen, labels)
+                raise _never_learnt(source.name, unseen, labels) if unseen else tally.nothing(source.name)
             writer.close()
         finally:
             writer.abandon()
     return ExampleStore.open(folder / "examples"), notes
 
 
-def _nothing(name: str, tally: Tally, unseen: Counter[str], labels: Sequence[str]) -> GlassError:
-    if unseen:
-        label = unseen.most_common(1)[0][0]
-        return GlassError(f"no label of {name} was learnt: its most frequent one is {label!r}", nearest(label, labels))
-    reasons = ", ".join(f"{count:,} {reason}" for reason, count in sorted(tally.left_out.items()))
-    return GlassError(
-        f"{name} holds no usable example" + (f": left out {reasons}" if reasons else ""),
-        "Give a text, and its target or label, in each row.",
-    )
+def _never_learnt(name: str, unseen: Counter[str], labels: Sequence[str]) -> GlassError:
+    label = unseen.most_common(1)[0][0]
+    return GlassError(f"no label of {name} was learnt: its most frequent one is {label!r}", nearest(label, labels))
