@@ -1,0 +1,201 @@
+"""Prepared examples: tokenizers of the training part, the same bytes again, whole or absent, measured elsewhere."""
+
+from __future__ import annotations
+
+import tracemalloc
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from glassformer.config import DataConfig, Task, TokenizerConfig
+from glassformer.data.example_split import ExampleSurvey, hold_out
+from glassformer.data.examples import ExampleStore
+from glassformer.data.prepare_examples import open_prepared_examples
+from glassformer.data.store import DamagedStoreError, StoreWriter
+from glassformer.data.whole import encode_examples
+from glassformer.errors import GlassError
+from tests.unit.example_files import (
+    BYTES,
+    CHARACTERS,
+    LABELLED,
+    PAIRS,
+    SPAM,
+    Write,
+    lines,
+    made,
+    notes,
+    tsv,
+    writer,
+)
+
+
+@pytest.fixture
+def write(tmp_path: Path) -> Write:
+    return writer(tmp_path)
+
+
+# Tokenizers
+
+
+def test_tokenizers_see_the_training_part_only(write: Write, tmp_path: Path) -> None:
+    rows = [*(("aa bb", "cc dd") for _ in range(9)), ("xyz", "uvw")]
+    source = write("t.tsv", tsv(rows))
+    joint = made(tmp_path, "translate", CHARACTERS, source=source, split="tail")
+    assert joint.tokenizer is joint.source_tokenizer
+    assert joint.tokenizer.vocab_size == len("abcd ") + 2
+    assert joint.validation.sources.unknown == 3
+    assert joint.unknown_share == 0
+    assert "100.000% unknown" in notes(joint)
+    separate = made(tmp_path, "translate", CHARACTERS.replace(joint=False), source=source, split="tail")
+    assert separate.source_tokenizer.decode(separate.source_tokenizer.encode("abc")) == "ab\ufffd"
+    assert separate.tokenizer.decode(separate.tokenizer.encode("bcd")) == "\ufffdcd"
+    assert separate.validation.targets is not None
+    assert separate.validation.targets.tokenizer_digest == separate.tokenizer.digest
+    assert (separate.folder / "source_tokenizer.json").is_file()
+    again = open_prepared_examples(separate.folder)
+    assert again.source_tokenizer.digest == separate.source_tokenizer.digest != again.tokenizer.digest
+
+
+def test_the_unknown_share_is_that_of_the_training_part(write: Write, tmp_path: Path) -> None:
+    config = TokenizerConfig(kind="characters", min_count=2)
+    found = made(tmp_path, "translate", config, source=write("t.tsv", "aaz\tbbb\naaa\tbbb\naaa\tbby\n"), split="tail")
+    assert found.unknown_share == pytest.approx(1 / 12)
+    labelled = write("l.tsv", "one\taaz\ntwo\taaa\none\taaa\ntwo\taab\n")
+    found = made(tmp_path, "classify", config, source=labelled, split="tail", label_column="1", column="2")
+    assert found.unknown_share == pytest.approx(1 / 9)
+
+
+# The cache
+
+
+def test_reused_until_something_changes(write: Write, tmp_path: Path) -> None:
+    table = write("t.tsv", tsv(PAIRS))
+    own = write("v.tsv", tsv(PAIRS[:3]))
+    base: dict[str, Any] = {"source": table, "split": "random"}
+    first = made(tmp_path, "translate", **base)
+    again = made(tmp_path, "translate", **base)
+    assert (first.reused, again.reused, again.folder) == (False, True, first.folder)
+    assert again.notes == first.notes
+    assert list(again.validation.texts()) == list(first.validation.texts())
+    assert made(tmp_path, "translate", **base, too_long="refuse").reused
+    folders = {first.folder}
+    for changes in (
+        {"column": "2"}, {"min_words": 1}, {"max_words": 9}, {"split": "tail"}, {"validation_fraction": 0.2},
+        {"validation_limit": 9}, {"seed": 2}, {"validation": own}, {"encoding": "utf-8"}, {"target_column": "1"},
+    ):  # fmt: skip
+        folders.add(made(tmp_path, "translate", **(base | changes)).folder)
+    folders.add(made(tmp_path, "translate", CHARACTERS, **base).folder)
+    folders.add(made(tmp_path, "translate", BYTES.replace(joint=False), **base).folder)
+    folders.add(made(tmp_path, "summarize", **base).folder)
+    assert len(folders) == 14
+    write("t.tsv", tsv([*PAIRS, ("one", "more")]))
+    assert not made(tmp_path, "translate", **base).reused
+
+
+def test_the_same_data_gives_the_same_bytes(write: Write, tmp_path: Path) -> None:
+    source = write("t.tsv", LABELLED)
+    config = TokenizerConfig(kind="bpe", vocab_size=300)
+    folders = [made(tmp_path / name, "classify", config, source=source).folder for name in "ab"]
+    contents = [{path.name: path.read_bytes() for path in folder.iterdir()} for folder in folders]
+    assert contents[0] == contents[1]
+    assert set(contents[0]) >= {"train.labels.npy", "train.texts.jsonl", "train.sources.ds", "tokenizer.json"}
+
+
+@pytest.mark.parametrize("task", ["translate", "classify"])
+def test_damage_is_found_and_mended(task: Task, write: Write, tmp_path: Path) -> None:
+    rows = PAIRS if task == "translate" else [(label, text) for text, label in SPAM]
+    source = write("t.tsv", tsv(rows))
+    folder = made(tmp_path, task, source=source).folder
+    whole = {path.name: path.read_bytes() for path in folder.iterdir()}
+    for name, content in whole.items():
+        altered = bytes([content[0], content[1] ^ 1]) + content[2:]
+        for broken in (None, content[: len(content) // 2], altered):
+            if broken is None:
+                (folder / name).unlink()
+            else:
+                (folder / name).write_bytes(broken)
+            with pytest.raises(DamagedStoreError):
+                open_prepared_examples(folder)
+            assert not made(tmp_path, task, source=source).reused
+            assert (folder / name).read_bytes() == content
+    (folder / "train.sources.json").write_bytes(whole["validation.sources.json"])
+    with pytest.raises(DamagedStoreError):
+        open_prepared_examples(folder)
+
+
+def test_nothing_half_made_is_left(write: Write, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    source = write("t.tsv", tsv(PAIRS))
+
+    def full(*arguments: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(StoreWriter, "add", full)
+        with pytest.raises(GlassError, match="the disk is full"):
+            made(tmp_path, "translate", source=source)
+        assert not (tmp_path / "cache").exists()
+    assert not made(tmp_path, "translate", source=source).reused
+
+
+def test_a_file_that_changes_meanwhile_is_said(write: Write, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    source = write("t.tsv", tsv(PAIRS))
+    for rows in ([*PAIRS, ("and", "more")], PAIRS[:-1], [*PAIRS[:-1], ("other", "words")]):
+        write("t.tsv", tsv(PAIRS))
+
+        def changing(found: ExampleSurvey, data: DataConfig, rows: Any = rows) -> Any:
+            write("t.tsv", tsv(rows))
+            return hold_out(found, data)
+
+        with monkeypatch.context() as patched:
+            patched.setattr("glassformer.data.prepare_examples.hold_out", changing)
+            with pytest.raises(GlassError, match="changed while it was read"):
+                made(tmp_path, "translate", source=source)
+
+
+def test_memory_does_not_grow_with_the_texts(write: Write, tmp_path: Path) -> None:
+    peaks = []
+    for count in (5_000, 25_000):
+        source = write("t.tsv", lines(f"{n} {'a' * 150}\t{n} {'b' * 150}" for n in range(count)))
+        tracemalloc.start()
+        made(tmp_path, "translate", source=source)
+        peaks.append(tracemalloc.get_traced_memory()[1])
+        tracemalloc.stop()
+    assert peaks[1] - peaks[0] < 20_000 * 120  # bytes: of marks and their sorting, where an example has some 700
+
+
+# Data that is only measured
+
+
+def test_examples_to_be_measured(write: Write, tmp_path: Path) -> None:
+    found = made(tmp_path, "translate", CHARACTERS.replace(joint=False), source=write("t.tsv", tsv(PAIRS)))
+    tokenizers = (found.source_tokenizer, found.tokenizer)
+    data = DataConfig(source=write("v.tsv", tsv([*PAIRS[:5], ("", "x")])))
+    store, told = encode_examples("translate", data, tokenizers, (), tmp_path)
+    assert list(store.texts()) == PAIRS[:5]
+    assert found.tokenizer.decode(store.target(4)) == PAIRS[4][1]
+    assert "5 pairs" in told
+    assert "left out 1 pairs with an empty source" in told
+    with pytest.raises(GlassError, match="holds no example that can be used: left out 1 pairs with an empty source"):
+        encode_examples("translate", DataConfig(source=write("e.tsv", "\tx\n")), tokenizers, (), tmp_path)
+
+
+def test_labels_that_were_never_learnt(write: Write, tmp_path: Path) -> None:
+    found = made(tmp_path, "classify", source=write("t.tsv", LABELLED))
+    tokenizers = (found.tokenizer, found.tokenizer)
+    rows = [("spam", "one two three"), ("spams", "four five six"), ("spams", "a b c"), ("ham", "x y z")]
+    data = DataConfig(source=write("v.tsv", tsv(rows)), label_column="1", column="2")
+    store, told = encode_examples("classify", data, tokenizers, found.labels, tmp_path)
+    assert list(store.texts()) == [("one two three", "spam"), ("x y z", "ham")]
+    assert store.labels is not None
+    assert store.labels.tolist() == [1, 0]
+    assert "left out 2 texts whose label was never learnt: spams (2); nearest to spams is spam" in told
+    write("v.tsv", tsv([("Ham", "x y z"), ("hem", "x y"), ("hem", "z z")]))
+    with pytest.raises(GlassError, match=r"most frequent one is 'hem'\nDid you mean ham"):
+        encode_examples("classify", data, tokenizers, found.labels, tmp_path)
+
+
+def test_a_store_without_texts_says_so(write: Write, tmp_path: Path) -> None:
+    found = made(tmp_path, "translate", source=write("t.tsv", tsv(PAIRS)))
+    with pytest.raises(ValueError, match="without its texts"):
+        next(ExampleStore(found.train.sources, found.train.targets, None).texts())

@@ -1,0 +1,322 @@
+"""Examples as people have them, with their faults: refused in two lines, or left out and counted; and the split."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from glassformer.config import DataConfig, Task
+from glassformer.data.example_split import ExampleSurvey, hold_out
+from glassformer.data.reading import open_source
+from glassformer.errors import GlassError
+from tests.unit.example_files import (
+    LABELLED,
+    PAIRS,
+    SPAM,
+    Write,
+    jsonl,
+    lines,
+    made,
+    notes,
+    texts,
+    tsv,
+    writer,
+)
+
+
+@pytest.fixture
+def write(tmp_path: Path) -> Write:
+    return writer(tmp_path)
+
+
+# What is refused, in two lines
+
+
+FILES: dict[str, str] = {
+    "3.txt": "x\ny\nz\n",
+    "1.txt": "x\n",
+    "more.txt": "x\nand so on\n\n",
+    "empty.txt": "",
+    "same.txt": "x\nx\nx\n",
+    "gaps.txt": "x\n\n \n",
+    "folder/1.txt": "x\n",
+    "pairs.tsv": tsv(PAIRS),
+    "pairs.csv": "english,french\n" + lines(map(",".join, PAIRS)),
+    "two.jsonl": jsonl([{"en": "x", "fr": "y"}]),
+    "three.jsonl": jsonl([{"en": "x", "fr": "y", "de": "z"}]),
+    "one.csv": "x y z\nx y z\n",
+    "bad.jsonl": '{"a": 1}\nno\n',
+    "spam.tsv": LABELLED,
+    "only.tsv": tsv(("spam", text) for text, _ in SPAM),
+    "ids.tsv": tsv((f"id{n}", text) for n, (text, _) in enumerate(SPAM)),
+    "two.tsv": tsv((label, label[0], text) for text, label in SPAM),
+    "mail.csv": "label,title,body\n" + lines(f"{label},one two three,{text}" for text, label in SPAM),
+    "short.csv": "a,x,y\nb,x,y\na,x,y\nb,z,z\na,x,y\n",
+    "news.tsv": LABELLED + "news\tof today\n",
+    "same.tsv": "x\tone and two\nx\tone and two\ny\tthree and four\ny\tthree and four\n",
+}
+REFUSED: list[tuple[Task, str, str, str]] = [  # task, settings, what the problem and the remedy must say
+    ("translate", "source=3.txt target=1.txt", "3.txt has 3 lines, 1.txt 1", "1.txt ends before line 2 of 3.txt .'y'."),
+    (
+        "translate",
+        "source=1.txt target=more.txt",
+        "1 lines, more.txt 3",
+        "ends before line 2 of more.txt .'and so",
+    ),
+    ("translate", "source=1.txt target=empty.txt", "empty.txt holds no text .0 bytes.", "some text"),
+    ("translate", "source=1.txt target=4.txt", "4.txt does not exist", "Did you mean .*3.txt"),
+    ("translate", "source=3.txt", "3.txt is plain text: it holds no targets", "data.target, or a table"),
+    ("classify", "source=3.txt", "3.txt is plain text: it holds no labels", "column for the label"),
+    ("translate", "source=pairs.tsv target=1.txt", "pairs.tsv is a table", "Leave data.target out"),
+    ("translate", "source=folder target=1.txt", "folder is a folder", "file of lines"),
+    ("translate", "source=folder", "the folder .*folder holds no table", "data.target"),
+    ("classify", "source=folder", "the folder .*folder holds no table", "one folder per label"),
+    ("translate", "source=3.txt target=3.txt column=1", "data.column does not go with data.target", "Leave one"),
+    ("translate", "source=pairs.tsv label_column=1", "label_column does not go with train.task = translate", "Leave"),
+    ("classify", "source=spam.tsv target_column=1", "target_column does not go with train.task = classify", "Leave"),
+    ("translate", "source=reverse column=1", "data.column does not go with the generated corpus reverse", "Leave it"),
+    ("translate", "source=stories", "stories has no pairs", "reverse"),
+    ("classify", "source=reverse", "reverse has no labels", "Corpora with labels"),
+    ("translate", "source=pairs.csv column=englisch", "no column 'englisch'; it has english, french", "mean english"),
+    ("translate", "source=pairs.tsv column=3", "no column '3'", "number from 1 to 2"),
+    ("translate", "source=two.jsonl target_column=frr", "no column 'frr'; it has en, fr", "Did you mean fr"),
+    ("translate", "source=pairs.tsv column=1 target_column=1", "are the same column", "Choose two of: 1, 2"),
+    ("translate", "source=three.jsonl", "has the columns en, fr, de: which are source", "data.target_column"),
+    ("translate", "source=one.csv", "has the columns 1: which", "data.target_column"),
+    ("translate", "source=gaps.txt target=gaps.txt split=tail", "1 example is too few", "data.validation"),
+    ("translate", "source=same.txt target=3.txt", "all 3 examples have the same source", "tail"),
+    ("classify", "source=only.tsv", "all 40 examples of .*only.tsv have the label 'spam'", "two labels"),
+    ("classify", "source=ids.tsv label_column=1", "40 distinct labels in 40 rows", "values repeat"),
+    ("classify", "source=ids.tsv", "none has few short values that repeat", "data.label_column"),
+    ("classify", "source=two.tsv", "has the columns 1, 2, 3: columns 1, 2 could be the label", "data.label_column"),
+    ("classify", "source=spam.tsv column=2 label_column=2", "column '2' of spam.tsv is both", "other columns"),
+    ("classify", "source=spam.tsv column=1,1", "names a column twice", "once"),
+    ("classify", "source=mail.csv column=title,boby", "no column 'boby'", "Did you mean body"),
+    ("classify", "source=mail.csv label_column=labell", "no column 'labell'", "Did you mean label"),
+    ("classify", "source=short.csv label_column=1", "none but the label reads like text", "data.column"),
+    ("classify", "source=spam.tsv split=tail validation_fraction=0.7", "one label only: 'spam'", "split to random"),
+    ("classify", "source=news.tsv split=tail validation_fraction=0.01", "no validation example has a label", "random"),
+    ("classify", "source=same.tsv label_column=1", "each label has one distinct text", "Give more texts"),
+    ("classify", "source=bad.jsonl", "line 2 of bad.jsonl is not JSON", "correct that line"),
+    ("classify", "source=spam.tsv validation=spam.tv", "spam.tv does not exist", "Did you mean .*spam.tsv"),
+]
+
+
+@pytest.mark.parametrize(("task", "given", "problem", "remedy"), REFUSED)
+def test_refused_in_two_clear_lines(task: Task, given: str, problem: str, remedy: str, tmp_path: Path) -> None:
+    write = writer(tmp_path)
+    for name, content in FILES.items():
+        write(name, content)
+    data: dict[str, Any] = dict(part.split("=") for part in given.split())
+    for key in ("source", "target", "validation"):
+        if key in data and (key != "source" or "." in data[key] or data[key] == "folder"):
+            data[key] = str(tmp_path / data[key])
+    with pytest.raises(GlassError) as caught:
+        made(tmp_path, task, **data)
+    assert re.search(problem, caught.value.problem), caught.value.problem
+    assert re.search(remedy, caught.value.remedy), caught.value.remedy
+    assert not (tmp_path / "cache").exists()
+
+
+def test_only_empty_pairs_are_refused_with_their_numbers(write: Write, tmp_path: Path) -> None:
+    source, target = write("a", "x\n\n\n"), write("b", "\ny\n\n")
+    with pytest.raises(GlassError) as caught:
+        made(tmp_path, "translate", source=source, target=target)
+    assert caught.value.problem == (
+        "a, b holds no example that can be used: left out 1 pairs with an empty source, "
+        "1 pairs with an empty target, 1 pairs with both sides empty"
+    )
+
+
+@pytest.mark.parametrize("setting", ["target", "target_column", "label_column"])
+def test_running_text_refuses_what_examples_have(setting: str, write: Write, tmp_path: Path) -> None:
+    data = DataConfig(source=write("a.txt", "some text"), **{setting: "x"})
+    with pytest.raises(GlassError, match=rf"data\.{setting} was given"), open_source(data, tmp_path):
+        pass
+
+
+# What is left out, or only worth knowing, is counted
+
+
+def test_rows_that_cannot_be_used_are_counted(write: Write, tmp_path: Path) -> None:
+    rows = [
+        "a one\tb one",
+        "\tb two",
+        "a three\t",
+        " \t \r",
+        "a five",
+        "a six\tb six\tand more",
+        "",
+        "a seven\tb seven",
+    ]
+    found = made(tmp_path, "translate", source=write("t.tsv", lines(rows)), split="tail")
+    assert texts(found) == [("a one", "b one"), ("a six", "b six"), ("a seven", "b seven")]
+    for note in (
+        "left out 1 pairs with an empty source",
+        "left out 1 pairs with an empty target",
+        "left out 1 pairs with both sides empty",
+        "left out 1 rows with too few fields",
+        "1 rows have more fields than row 1, which are not read",
+    ):
+        assert note in found.notes
+    english, french = write("a", "a one\n\na three\n\n"), write("b", "b one\nb two\nb three\n\n")
+    found = made(tmp_path, "translate", source=english, target=french, split="tail")
+    assert texts(found) == [("a one", "b one"), ("a three", "b three")]
+    assert "left out 1 pairs with both sides empty" in found.notes
+    rows = ["ham\tone text", "\ttwo text", "spam\t ", " ham \tfour text", "spam \tfive text", "spam\tsix text", "only"]
+    found = made(tmp_path, "classify", source=write("l.tsv", lines(rows)), column="2", label_column="1")
+    expected = [("five text", "spam"), ("four text", "ham"), ("one text", "ham"), ("six text", "spam")]
+    assert sorted(texts(found)) == expected
+    for note in (
+        "left out 1 rows without a label",
+        "left out 1 rows with an empty text",
+        "left out 1 rows with too few fields",
+        "2 labels had spaces around them, which are left off",
+    ):
+        assert note in found.notes
+
+
+def test_json_rows_without_text_are_counted(write: Write, tmp_path: Path) -> None:
+    rows = [{"en": "a one", "fr": "b one"}, {"en": "a two"}, {"en": "a", "fr": 3}, {"en": "a four", "fr": "b four"}]
+    found = made(tmp_path, "translate", source=write("t.jsonl", jsonl(rows)), split="tail")
+    assert texts(found) == [("a one", "b one"), ("a four", "b four")]
+    assert "left out 2 rows without text in both columns" in found.notes
+
+
+def test_words_of_the_source_are_limited(write: Write, tmp_path: Path) -> None:
+    rows = [("one", "b"), *PAIRS[:5], ("one two three four five six", "c")]
+    found = made(tmp_path, "translate", source=write("t.tsv", tsv(rows)), min_words=2, max_words=5, split="tail")
+    assert texts(found) == PAIRS[:5]
+    assert "left out 1 examples with fewer than 2 words" in found.notes
+    assert "left out 1 examples with more than 5 words" in found.notes
+
+
+def test_repeats_and_what_stands_on_both_sides(write: Write, tmp_path: Path) -> None:
+    rows = [*PAIRS[:18], PAIRS[0], (PAIRS[1][0], "une autre")]
+    source = write("t.tsv", tsv(rows))
+    told = notes(made(tmp_path, "translate", source=source, split="tail"))
+    assert "1 pairs repeat another" in told
+    assert "1 sources have several targets" in told
+    assert "1 of 2 validation pairs also stand in the training part; data.split = random keeps them apart" in told
+    assert "1 more validation sources stand in the training part, with other targets; data.split = random" in told
+    told = notes(made(tmp_path, "translate", source=source, split="random"))
+    assert "1 pairs repeat another" in told
+    assert "training part" not in told
+    both = [(text, "ham") for text, _ in SPAM[:2]]
+    labelled = write("l.tsv", tsv((label, text) for text, label in [*SPAM, *both, SPAM[3]]))
+    told = notes(made(tmp_path, "classify", source=labelled))
+    assert "1 examples repeat another" in told
+    assert "2 texts have several labels" in told
+
+
+def test_labels_seen_once_are_learnt_and_named(write: Write, tmp_path: Path) -> None:
+    rows = [("rare", "a text of its own"), ("odd", "and one more text"), *((b, a) for a, b in SPAM)]
+    found = made(tmp_path, "classify", source=write("t.tsv", tsv(rows)), validation_fraction=0.5)
+    assert found.labels == ("ham", "odd", "rare", "spam")
+    assert "2 labels are seen once only: odd, rare" in found.notes
+    assert {"odd", "rare"} <= {label for _, label in found.train.texts()}
+
+
+# A validation part of its own
+
+
+def test_validation_of_its_own(write: Write, tmp_path: Path) -> None:
+    source, own = write("t.tsv", tsv(PAIRS[:30])), write("v.tsv", tsv([*PAIRS[30:], PAIRS[0], (PAIRS[1][0], "autre")]))
+    found = made(tmp_path, "translate", source=source, validation=own)
+    assert list(found.train.texts()) == PAIRS[:30]
+    assert list(found.validation.texts())[:10] == PAIRS[30:]
+    told = notes(found)
+    assert "1 of 12 validation pairs also stand in the training part\n" in told
+    assert "1 more validation sources stand in the training part, with other targets\n" in told
+    assert "12 pairs) and" not in told
+    assert "(12 pairs); all of" in told
+    same = notes(made(tmp_path, "translate", source=source, validation=source))
+    assert "30 of 30 validation pairs also stand in the training part" in same
+
+
+def test_labels_that_only_the_validation_part_has(write: Write, tmp_path: Path) -> None:
+    source = write("t.tsv", LABELLED)
+    own = write("v.tsv", tsv([("spam", "win now"), ("Spam", "win more"), ("news", "read this"), ("news", "and that")]))
+    found = made(tmp_path, "classify", source=source, validation=own, label_column="1", column="2")
+    assert found.labels == ("ham", "spam")
+    assert list(found.validation.texts()) == [("win now", "spam")]
+    assert "left out 3 texts whose label was never learnt: news (2), Spam (1); known are ham, spam" in found.notes
+    rows = [*((b, a) for a, b in SPAM), ("spam", "one more of them"), ("news", "of today")]
+    found = made(tmp_path, "classify", source=write("s.tsv", tsv(rows)), split="tail", validation_fraction=0.05)
+    assert list(found.validation.texts()) == [("one more of them", "spam")]
+    assert "left out 1 texts whose label was never learnt: news (1); known are ham, spam" in found.notes
+
+
+# The split
+
+
+def survey_of(examples: Sequence[tuple[int, int]], characters: int = 10) -> ExampleSurvey:
+    """A survey of (source, label) numbers."""
+    found = ExampleSurvey()
+    for source, label in examples:
+        found.sources.append((source * 0x9E3779B97F4A7C15) % (1 << 64))
+        found.characters.append(characters)
+        found.numbers.append(found.names.setdefault(str(label), len(found.names)))
+    return found
+
+
+@settings(max_examples=150, deadline=None)
+@given(
+    examples=st.lists(st.tuples(st.integers(0, 30), st.integers(0, 4)), min_size=2, max_size=80),
+    fraction=st.floats(0.01, 0.99),
+    limit=st.integers(1, 1000),
+    split=st.sampled_from(["tail", "random"]),
+    labelled=st.booleans(),
+)
+def test_every_split_keeps_its_promises(
+    examples: list[tuple[int, int]], fraction: float, limit: int, split: Any, labelled: bool
+) -> None:
+    found = survey_of(examples)
+    if not labelled:
+        found.numbers, found.names = type(found.numbers)("i"), {}
+    data = DataConfig(split=split, validation_fraction=fraction, validation_limit=limit)
+    try:
+        held = hold_out(found, data)
+    except GlassError:
+        assert split == "random"
+        assert len({source for source, _ in examples}) < 2 or labelled
+        return
+    assert 0 < held.sum() < len(examples)
+    assert held.sum() <= max(1, limit // 10) or Counter(s for s, _ in examples).most_common()[-1][1] > 1
+    if split == "tail":
+        assert held.tolist() == sorted(held.tolist())
+        return
+    sides = [{s for (s, _), side in zip(examples, held, strict=True) if side == which} for which in (True, False)]
+    assert not sides[0] & sides[1]
+    if labelled:
+        learnt = {label for (_, label), side in zip(examples, held, strict=True) if not side}
+        assert learnt == {label for _, label in examples}
+
+
+def test_the_share_is_that_of_each_label_and_of_the_whole() -> None:
+    examples = [(n, n % 10 == 0) for n in range(1000)]
+    held = hold_out(survey_of(examples), DataConfig(split="random", validation_fraction=0.25))
+    assert held.sum() == 250
+    assert sum(side for side, (_, label) in zip(held, examples, strict=True) if label) == 25
+    many = survey_of([(n, n // 4) for n in range(400)])  # a tenth of four texts is none: labels take turns
+    assert hold_out(many, DataConfig(split="random")).sum() == 40
+    groups = survey_of([(n // 3, 0) for n in range(300)])
+    assert hold_out(groups, DataConfig(split="random", validation_fraction=0.1)).sum() == 30
+    limited = hold_out(survey_of([(n, 0) for n in range(100)]), DataConfig(split="random", validation_limit=55))
+    assert limited.sum() == 5
+    assert hold_out(survey_of([(n, 0) for n in range(100)]), DataConfig(validation_limit=55)).sum() == 5
+
+
+def test_the_seed_draws_another_part(write: Write, tmp_path: Path) -> None:
+    source = write("t.tsv", tsv(PAIRS))
+    first, second = (set(made(tmp_path, "translate", source=source, seed=n).validation.texts()) for n in (0, 1))
+    assert first != second
+    again = made(tmp_path / "elsewhere", "translate", source=source, seed=0)
+    assert set(again.validation.texts()) == first
