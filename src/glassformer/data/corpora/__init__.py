@@ -6,6 +6,7 @@ from types import MappingProxyType
 from typing import TypeVar
 
 from glassformer.data.corpora.addition import Addition
+from glassformer.data.corpora.agreement.corpus import Agreement
 from glassformer.data.corpora.corpus import (
     Corpus,
     Generated,
@@ -33,6 +34,7 @@ _ALL: tuple[Generated, ...] = (
     UniformSymbols(),
     *TRANSLATIONS,
     Topics(),
+    Agreement(),
 )
 CORPORA = MappingProxyType({corpus.name: corpus for corpus in _ALL})
 Kind = TypeVar("Kind")
