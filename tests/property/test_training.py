@@ -36,9 +36,9 @@ def test_gradients_do_not_depend_on_how_ragged_rows_are_grouped(tmp_path: Path, 
         data.train.tokens[start : start + length + 1]
         for start, length in zip(range(0, 70, 10), range(2, 9), strict=True)
     ]
-    loss, targets = whole._accumulate(whole._batches(rows))
+    loss, targets = whole.stepper.accumulate(whole.stepper.batches(rows))
     assert targets == sum(range(2, 9))
-    loss_in_parts, _ = parts._accumulate(parts._batches(rows))
+    loss_in_parts, _ = parts.stepper.accumulate(parts.stepper.batches(rows))
     assert loss_in_parts == pytest.approx(loss, abs=1e-6)
     ours = gradients(parts)
     for name, gradient in gradients(whole).items():

@@ -10,24 +10,21 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import torch
 
 from glassformer.config import Config
-from glassformer.data.batches import Batch
 from glassformer.errors import GlassError
 from glassformer.files import clear_disk_errors, write_text
 from glassformer.lock import only_one
-from glassformer.model.device import autocast, choose_device, choose_precision, synchronize
+from glassformer.model.device import autocast
 from glassformer.model.families import Model
 from glassformer.model.weights import load_weights
 from glassformer.runs import Run
-from glassformer.training.checkpoint import TrainState, load_checkpoint, save_checkpoint, seed_step, step_name
+from glassformer.training.checkpoint import TrainState, load_checkpoint, save_checkpoint, step_name
 from glassformer.training.diagnosis import first_bad_tensor
 from glassformer.training.loss_plot import loss_svg
-from glassformer.training.objectives import logits_of, summed_loss, tokens_at_once
-from glassformer.training.optimizers import make_optimizers, set_rate
 from glassformer.training.reporting import Reporter, Status
 from glassformer.training.schedules import rate_factor
+from glassformer.training.stepping import Gradients, Stepper
 from glassformer.training.tasks import Task
 from glassformer.training.validation import LossEstimate, validation_loss
 from glassformer.training.verdicts import verdict
@@ -81,10 +78,8 @@ class Trainer:
         self, run: Run, config: Config, model: Model, task: Task, reporter: Reporter, floor: float | None = None
     ) -> None:
         self.run, self.config, self.task, self.reporter, self.floor = run, config, task, reporter, floor
-        self.device = choose_device(config.train.device)
-        self.dtype = choose_precision(config.train.precision, self.device)
-        self.model = model.to(self.device)
-        self.optimizers = make_optimizers(self.model, config.train)
+        self.stepper = Stepper(model, task, config)
+        self.model, self.optimizers = self.stepper.model, self.stepper.optimizers
         self.state = TrainState()
         self.stop_requested = False
         self._curve: list[tuple[int, float]] = []
@@ -157,64 +152,29 @@ class Trainer:
         """One optimizer step; returns its line for `metrics.jsonl`."""
         train, state = self.config.train, self.state
         started = time.perf_counter()
-        self.model.train()
-        rows = self.task.rows(state.step)
-        seed_step(train.seed, state.step)
+        gradients = self.stepper.gradients(state.step)
+        if not gradients.finite:
+            self._stop_before_harm(gradients)
         factor = rate_factor(train, state.step, self._share() or 0.0, state.plateau.factor)
-        set_rate(self.optimizers, factor)
-        batches = self._batches(rows)
-        loss, targets = self._accumulate(batches)
-        gradients = [p.grad for p in self.model.parameters() if p.grad is not None]
-        norm = torch.nn.utils.get_total_norm(gradients)
-        if not (math.isfinite(loss) and bool(torch.isfinite(norm))):
-            self._stop_before_harm(batches, loss)
-        if train.clip is not None:
-            torch.nn.utils.clip_grads_with_norm_(self.model.parameters(), train.clip, norm)
-        for optimizer in self.optimizers:
-            optimizer.step()
-        synchronize(self.device)
+        self.stepper.update(gradients, factor)
         state.step += 1
-        state.tokens += targets
+        state.tokens += gradients.targets
         state.train_seconds += time.perf_counter() - started
-        state.recent_losses.append(loss)
+        state.recent_losses.append(gradients.loss)
         return {
-            "step": state.step, "tokens": state.tokens, "train_seconds": round(state.train_seconds, 4), "loss": loss,
-            "learning_rate": train.learning_rate * factor, "gradient_norm": float(norm),
+            "step": state.step, "tokens": state.tokens, "train_seconds": round(state.train_seconds, 4),
+            "loss": gradients.loss, "learning_rate": train.learning_rate * factor,
+            "gradient_norm": float(gradients.norm),
         }  # fmt: skip
 
-    def _batches(self, rows: Sequence[Any]) -> list[Batch]:
-        """The step's rows in groups for one forward pass each."""
-        size = self.config.train.micro_batch or self._rows_at_once(rows)
-        return [self.task.collate(rows[i : i + size]) for i in range(0, len(rows), size)]
-
-    def _accumulate(self, batches: list[Batch]) -> tuple[float, int]:
-        """Gradients of the mean loss over all targets of all rows, however they are grouped."""
-        targets = max(1, sum(batch.n_targets for batch in batches))
-        for optimizer in self.optimizers:
-            optimizer.zero_grad(set_to_none=True)
-        total = torch.zeros((), device=self.device)
-        for batch in batches:
-            moved = batch.to(self.device)
-            with autocast(self.device, self.dtype):
-                logits = logits_of(self.model, moved)  # (B, T, V)
-            loss = summed_loss(logits, moved, self.config.train.label_smoothing) / targets
-            loss.backward()
-            total += loss.detach()
-        return float(total), targets
-
-    def _rows_at_once(self, rows: Sequence[Any]) -> int:
-        """All rows, or on a CPU as many as keep memory in bounds, which costs no speed there."""
-        if self.device.type != "cpu":
-            return len(rows)
-        return max(1, tokens_at_once(self.model) // max(map(len, rows)))
-
-    def _stop_before_harm(self, batches: list[Batch], loss: float) -> None:
+    def _stop_before_harm(self, gradients: Gradients) -> None:
         """A loss or gradient is not finite: nothing is stepped, and the first bad tensor is named."""
         step, kept = self.state.step + 1, self.run.whole_checkpoints()[-1].name
-        with autocast(self.device, self.dtype):
-            culprit = first_bad_tensor(self.model, (batch.to(self.device) for batch in batches))
+        device, dtype = self.stepper.device, self.stepper.dtype
+        with autocast(device, dtype):
+            culprit = first_bad_tensor(self.model, (batch.to(device) for batch in gradients.batches))
         raise GlassError(
-            f"step {step} was not taken: the loss is {loss}, and the first bad tensor is {culprit}",
+            f"step {step} was not taken: the loss is {gradients.loss}, and the first bad tensor is {culprit}",
             f"Checkpoint {kept} is intact. Lower "
             "train.learning_rate, lengthen train.warmup or set train.clip = 1, and start again.",
         )
@@ -239,7 +199,8 @@ class Trainer:
         return self._loss_of(self.task.held_out(limit))
 
     def _loss_of(self, rows: Sequence[Any]) -> LossEstimate:
-        return validation_loss(self.model, rows, self.device, self.dtype, collate=self.task.collate)
+        device, dtype = self.stepper.device, self.stepper.dtype
+        return validation_loss(self.model, rows, device, dtype, collate=self.task.collate)
 
     def _sample(self) -> None:
         prompt, text = self.task.sample(self.model)
