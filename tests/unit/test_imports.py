@@ -29,7 +29,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "generation": {"errors", "config", "model"},
     "text_model": {"errors", "config", "runs", "tokenizers", "model", "generation"},
     "training": {"errors", "files", "lock", "config", "runs", "tokenizers", "data", "model", "text_model"},
-    "evaluation": {"errors", "config", "runs", "tokenizers", "data", "model", "text_model", "training"},
+    "evaluation": {"errors", "config", "runs", "tokenizers", "data", "model", "generation", "text_model", "training"},
 }
 """Room -> rooms it may import from, besides itself. `cli` stands above all of them."""
 

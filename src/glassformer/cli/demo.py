@@ -26,7 +26,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Train, measure, write a story."""
-    from glassformer.evaluation.report import evaluate_run
+    from glassformer.evaluation.evaluate import Request, evaluate_run
+    from glassformer.evaluation.language import LanguageReport
     from glassformer.text_model import TextModel
 
     started = time.perf_counter()
@@ -36,7 +37,8 @@ def run(arguments: argparse.Namespace) -> int:
     trained = train_run(config, out)
     if trained is None:
         return 130
-    report = evaluate_run(out, device=config.train.device, note=lambda text: print(text, file=sys.stderr))
+    report = evaluate_run(Request(out, device=config.train.device, note=lambda text: print(text, file=sys.stderr)))
+    assert isinstance(report, LanguageReport)
     model = TextModel.load(out, device=config.train.device)
     sample = model.generate([""], model.config.sample)[0]
     floor = next(rung.loss for rung in report.baselines if rung.name == "true entropy")

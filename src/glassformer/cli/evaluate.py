@@ -1,10 +1,14 @@
-"""Measure a run: loss with its 95 % interval, perplexity, bits per byte, and simpler predictors on the same text.
+"""Measure a run by its task, with intervals, and beside simpler predictors.
 
   glass evaluate runs/book
   glass evaluate runs/book another-book.txt
+  glass evaluate runs/en-de test.en test.de
+  glass evaluate runs/mails test.csv --against runs/other
 
-The loss is over the whole validation split (or the whole text given), in windows of the context length that do not
-overlap. A copy meter shows the longest stretch of a fresh sample that stands word for word in the training text.
+Language models: the loss over the whole validation split (or the whole text given), in windows of the context length
+that do not overlap; bits per byte; the longest stretch of a fresh sample that stands word for word in the training
+text. Translations: BLEU and chrF++ by sacrebleu with their signatures; summaries: ROUGE; classifiers: accuracy,
+macro-F1, confusion and calibration. --against tests two runs on the same examples.
 """
 
 from __future__ import annotations
@@ -15,32 +19,44 @@ import sys
 from pathlib import Path
 
 from glassformer.cli.settings import add_setting_flags, changes_from
+from glassformer.errors import GlassError
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The arguments of `glass evaluate`."""
     parser.add_argument("run", type=Path, metavar="RUN", help="a run folder")
     parser.add_argument("data", nargs="?", metavar="DATA", help="another text; measured whole")
+    parser.add_argument("target", nargs="?", metavar="TARGET", help="of two parallel files the second")
+    parser.add_argument("--against", type=Path, metavar="RUN", help="another run, compared by paired tests")
+    parser.add_argument(
+        "--examples", type=int, default=2000, metavar="N", help="texts to write, evenly drawn (default: 2000; 0: all)"
+    )
     parser.add_argument("--checkpoint", choices=("best", "last"), default="best", help="which weights (default: best)")
     parser.add_argument("--device", default="auto", help="auto, cpu, cuda, cuda:N or mps (default: auto)")
     parser.add_argument("--precision", choices=("auto", "fp32", "bf16"), help="(default: as in training)")
     parser.add_argument("--seed", type=int, metavar="N", help="of the sample for the copy meter (default: the run's)")
-    add_setting_flags(parser, ("data",))
+    add_setting_flags(parser, ("data", "sample"))
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Evaluate and print."""
-    from glassformer.evaluation.report import evaluate_run
+    from glassformer.evaluation.evaluate import Request, evaluate_run
 
-    report = evaluate_run(
-        arguments.run,
-        arguments.data,
-        arguments.checkpoint,
-        arguments.device,
-        arguments.precision,
-        note=lambda text: print(text, file=sys.stderr),
+    if arguments.examples < 0:
+        raise GlassError(f"--examples {arguments.examples} is less than none", "Give a number, or 0 for all.")
+    request = Request(
+        folder=arguments.run,
+        source=arguments.data,
+        target=arguments.target,
+        which=arguments.checkpoint,
+        device=arguments.device,
+        precision=arguments.precision,
         seed=arguments.seed,
         changes=changes_from(arguments),
+        examples=arguments.examples or None,
+        against=arguments.against,
+        note=lambda text: print(text, file=sys.stderr),
     )
+    report = evaluate_run(request)
     print(json.dumps(report.facts(), ensure_ascii=False) if arguments.json else report.table())
     return 0

@@ -47,7 +47,7 @@ class PairTask:
 
     @cached_property
     def _train(self) -> Sequence[Pair]:
-        return self._usable(self.data.train)
+        return pair_rows(self.data.train, self.config)
 
     @cached_property
     def _order(self) -> AnyLength | LikeLength:
@@ -60,10 +60,7 @@ class PairTask:
     def held_out(self, limit: int | None) -> Sequence[Pair]:
         """Pairs of the validation part, shortest first, so that little is padding."""
         store = self.data.validation
-        return _evenly(self._usable(store), limit, store.target_lengths + 1)
-
-    def _usable(self, store: ExampleStore) -> Sequence[Pair]:
-        return pair_rows(store, self.data, self.config)
+        return _evenly(pair_rows(store, self.config), limit, store.target_lengths + 1)
 
     def collate(self, rows: Sequence[Pair]) -> Batch:
         """Teacher forcing."""
@@ -111,7 +108,7 @@ class ClassTask:
 
     @cached_property
     def _train(self) -> Sequence[Labelled]:
-        return labelled_rows(self.data.train, self.data, self.config)
+        return labelled_rows(self.data.train, self.config)
 
     @cached_property
     def _order(self) -> AnyLength | LikeLength:
@@ -125,7 +122,7 @@ class ClassTask:
     def held_out(self, limit: int | None) -> Sequence[Labelled]:
         """Texts of the validation part."""
         store = self.data.validation
-        return _evenly(labelled_rows(store, self.data, self.config), limit, store.source_lengths + 1)
+        return _evenly(labelled_rows(store, self.config), limit, store.source_lengths + 1)
 
     def collate(self, rows: Sequence[Labelled]) -> Batch:
         """A label each."""
@@ -144,9 +141,10 @@ class ClassTask:
         yield from unknown_concern(self.data)
 
 
-def pair_rows(store: ExampleStore, data: PreparedExamples, config: Config) -> Sequence[Pair]:
-    """The pairs of a store as rows: those that fit the context, those cut to fit it, or an error, as settings say."""
-    context, end, source_end = config.model.context, data.tokenizer.end_id, data.source_tokenizer.end_id
+def pair_rows(store: ExampleStore, config: Config) -> Sequence[Pair]:
+    """The pairs of a store as rows: all, cut to fit the context, or those that fit it, as the settings say."""
+    assert store.targets is not None
+    context, end, source_end = config.model.context, store.targets.end_id, store.sources.end_id
     longest = np.maximum(store.source_lengths, store.target_lengths)
     kept = np.flatnonzero(_kept(longest, config))
 
@@ -166,7 +164,7 @@ def pair_lengths(store: ExampleStore, config: Config) -> npt.NDArray[np.int64]:
     return np.minimum(both, config.model.context)[_kept(longest, config)]
 
 
-def labelled_rows(store: ExampleStore, data: PreparedExamples, config: Config) -> Sequence[Labelled]:
+def labelled_rows(store: ExampleStore, config: Config) -> Sequence[Labelled]:
     """The texts of a store as rows, each after an end token, which stands for the whole text."""
     assert store.labels is not None
     labels, kept = store.labels, np.flatnonzero(_kept(store.source_lengths, config))
@@ -174,7 +172,7 @@ def labelled_rows(store: ExampleStore, data: PreparedExamples, config: Config) -
     def make(number: int) -> Labelled:
         index = int(kept[number])
         return Labelled(
-            _ids([data.tokenizer.end_id], store.source(index)[: config.model.context - 1]), int(labels[index])
+            _ids([store.sources.end_id], store.source(index)[: config.model.context - 1]), int(labels[index])
         )
 
     return Mapped(range(len(kept)), make)

@@ -2,30 +2,21 @@
 
 from __future__ import annotations
 
-import tempfile
-from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
-from pathlib import Path
-from types import MappingProxyType
 from typing import Any
 
-from glassformer.config import Config, DataConfig, SampleConfig
+from glassformer.config import SampleConfig
 from glassformer.data.batches import validation_rows
-from glassformer.data.corpora import CORPORA
 from glassformer.data.store import TokenStore
-from glassformer.data.whole import encode_whole
-from glassformer.errors import GlassError
 from glassformer.evaluation.baselines import Baseline, baselines
 from glassformer.evaluation.copying import Overlap, longest_overlap
 from glassformer.model.device import choose_precision
-from glassformer.runs import Which, open_run
 from glassformer.text_model import TextModel
-from glassformer.training.setup import encoded_text
 from glassformer.training.validation import LossEstimate, sliding_loss, validation_loss
 
 
 @dataclass(frozen=True)
-class Report:
+class LanguageReport:
     """One evaluation.
 
     Attributes:
@@ -88,61 +79,26 @@ class Report:
         return "\n".join(lines)
 
 
-def evaluate_run(
-    folder: Path,
-    source: str | None = None,
-    which: Which = "best",
-    device: str = "auto",
-    precision: str | None = None,
-    seed: int | None = None,
-    changes: Mapping[str, str] = MappingProxyType({}),
-    note: Callable[[str], None] = lambda text: None,
-) -> Report:
-    """Measure a run on its own validation split, or on another text.
-
-    Args:
-        folder: of the run.
-        source: a file, folder, corpus …, measured whole; None: the run's validation split.
-        which: the checkpoint.
-        device: where to compute.
-        precision: of matrix products; None: as in training, so that the figures are the same.
-        changes: settings of `data` for reading `source`, as text; the run's own apply only to its own text.
-        seed: of the sample that the copy meter looks at; None: the run's own.
-        note: is told what a person should know.
-
-    Raises:
-        GlassError: there is no such run, or its text is gone.
-    """
-    model = TextModel.load(folder, which, device)
-    config = model.config
-    precision = precision or config.train.precision
-    settings = config.sample if seed is None else config.sample.replace(seed=seed)
-    if source is None:
-        own = encoded_text(open_run(folder), config, note)
-        corpus = config.data.source if config.data.source in CORPORA else None
-        return _report(model, "the validation split", own.train, own.validation, corpus, precision, settings)
-    with tempfile.TemporaryDirectory(prefix="glass-evaluate-", ignore_cleanup_errors=True) as temporary:
-        data = _reading(config.data, source, changes)
-        store, notes = encode_whole(data, model.tokenizer, Path(temporary))
-        for text in notes:
-            note(text)
-        if len(store) < 2:
-            raise GlassError(f"{source} has {len(store)} tokens", "Give a longer text.")
-        corpus = source if source in CORPORA else None
-        report = _report(model, str(source), _training_text(folder, config), store, corpus, precision, settings)
-        del store  # Windows cannot delete a file that is mapped
-        return report
-
-
-def _report(
+def language_report(
     model: TextModel,
     text: str,
-    train: TokenStore | None,
     store: TokenStore,
+    train: TokenStore | None,
     corpus: str | None,
     precision: str,
     settings: SampleConfig,
-) -> Report:
+) -> LanguageReport:
+    """Measure a language model on a text.
+
+    Args:
+        model: the run.
+        text: what is measured on, in words.
+        store: its tokens.
+        train: the training part, for baselines and copy meter; None where it is not at hand.
+        corpus: the generated corpus that the text is from, if it is.
+        precision: of matrix products.
+        settings: of the sample that the copy meter looks at.
+    """
     config, device = model.config, next(model.model.parameters()).device
     dtype = choose_precision(precision, device)
     rows = validation_rows(store, config.data, config.model.context, model.tokenizer.end_id)
@@ -156,18 +112,4 @@ def _report(
         ladder = baselines(train, store, model.tokenizer, corpus, config.data.windows)
         overlap = longest_overlap(sample.text, train.iter_text(model.tokenizer))
     bits = estimate.bits_per_byte(store.bytes)
-    return Report(text, estimate, bits, sliding, ladder, overlap, sample.text)
-
-
-def _reading(own: DataConfig, source: str, changes: Mapping[str, str]) -> DataConfig:
-    """How another text is read: its rows are cut as in training; what its file looks like is its own affair."""
-    fresh = DataConfig(source=source, windows=own.windows, document=own.document, seed=own.seed + 1, size=1000)
-    return Config(data=fresh).with_changes(changes).data
-
-
-def _training_text(folder: Path, config: Config) -> TokenStore | None:
-    """The run's training part, for baselines and copy meter; None where it was left behind."""
-    try:
-        return encoded_text(open_run(folder), config, lambda text: None).train
-    except GlassError:
-        return None
+    return LanguageReport(text, estimate, bits, sliding, ladder, overlap, sample.text)

@@ -1,0 +1,155 @@
+"""What `glass evaluate` says of a classifier: how often it is right, on which labels, and how sure it should be."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from itertools import islice
+from typing import Any
+
+import numpy as np
+
+from glassformer.data.corpora import CORPORA, LabelledCorpus
+from glassformer.data.examples import ExampleStore
+from glassformer.evaluation.classification import ClassificationScores, classification_scores, macro_f1_of
+from glassformer.evaluation.measures import Measure, compared, facts_of, mean, whole_set
+from glassformer.evaluation.resampling import PairedTest
+from glassformer.evaluation.rouge import words
+from glassformer.text_model import TextClassifier
+from glassformer.training.validation import LossEstimate
+
+MOST = 200_000
+"""Training texts that a baseline is made from."""
+
+
+@dataclass(frozen=True)
+class LabelReport:
+    """One evaluation.
+
+    Attributes:
+        text: what was measured on, in words.
+        estimate: nats per text.
+        scores: accuracy, F1, confusion, calibration.
+        measures: accuracy and macro-F1 with their intervals.
+        baselines: simpler predictors on the same texts: (name, accuracy, macro-F1, note).
+        against: paired tests with another run, by figure; None without one.
+    """
+
+    text: str
+    estimate: LossEstimate
+    scores: ClassificationScores
+    measures: list[Measure]
+    baselines: list[tuple[str, float, float | None, str]]
+    against: dict[str, PairedTest] | None
+
+    def facts(self) -> dict[str, Any]:
+        """For `--json`."""
+        names = ("name", "accuracy", "macro_f1", "note")
+        return {
+            "loss": self.estimate.loss,
+            "loss_ci95": self.estimate.ci95,
+            "perplexity": self.estimate.perplexity,
+            "bits_per_byte": None,
+            "tokens": self.estimate.tokens,
+            **self.scores.facts(),
+            **facts_of(self.measures),
+            "baselines": [dict(zip(names, row, strict=True)) for row in self.baselines],
+            "against": None if self.against is None else {key: asdict(test) for key, test in self.against.items()},
+        }
+
+    def table(self) -> str:
+        """For people."""
+        scores = self.scores
+        lines = [
+            f"on {self.text}: {scores.examples:,} texts, {scores.right:,} labelled right",
+            f"loss {self.estimate.loss:.4f} {self.estimate.margin} nats per text (95 %)",
+            *(measure.line() for measure in self.measures),
+            f"{'calibration':<16}{scores.calibration_error:>9.4f}   mean gap between confidence and accuracy",
+        ]
+        lines += ["", scores.table(), "", f"{'predictor':<34}{'accuracy':>10}{'macro-F1':>10}"]
+        rows = [*self.baselines, ("this model", scores.accuracy, scores.macro_f1, "")]
+        for name, accuracy, f1, note in sorted(rows, key=lambda row: row[1]):
+            shown = "" if f1 is None else f"{f1:.4f}"
+            lines.append(f"{name:<34}{accuracy:>10.4f}{shown:>10}   {note}".rstrip())
+        if self.against is not None:
+            lines += ["", "this run minus the other, on the same texts:"]
+            lines += [f"{key:<16}{test}" for key, test in self.against.items()]
+        return "\n".join(lines)
+
+
+def label_report(
+    model: TextClassifier,
+    text: str,
+    examples: Sequence[tuple[str, str]],
+    estimate: LossEstimate,
+    train: ExampleStore | None,
+    corpus: str | None,
+    other: TextClassifier | None,
+) -> LabelReport:
+    """Label every text and measure.
+
+    Args:
+        model: the run.
+        text: what is measured on, in words.
+        examples: (text, name of its label).
+        estimate: the loss.
+        train: for baselines; None where it is not at hand.
+        corpus: the generated corpus that the texts are from, if they are.
+        other: a second run to compare with.
+    """
+    texts, truth = [example for example, _ in examples], [label for _, label in examples]
+    scores, measures = _measured(model, texts, truth)
+    against = None
+    if other is not None:
+        against = compared(measures, _measured(other, texts, truth)[1], len(texts))
+    baselines = [] if train is None else _baselines(train, texts, truth, model.labels)
+    generated = CORPORA.get(corpus or "")
+    if isinstance(generated, LabelledCorpus):
+        best = 1 - generated.bayes_error()
+        baselines.append(("best possible on average", best, None, f"1 - the Bayes error of {corpus}"))
+    return LabelReport(text, estimate, scores, measures, baselines, against)
+
+
+def _measured(
+    model: TextClassifier, texts: Sequence[str], truth: Sequence[str]
+) -> tuple[ClassificationScores, list[Measure]]:
+    places = {name: place for place, name in enumerate(model.labels)}
+    numbers, chances = np.array([places[label] for label in truth]), model.probabilities(texts)
+    predicted, n = chances.argmax(axis=1), len(texts)
+    return classification_scores(numbers, chances, model.labels), [
+        mean("accuracy", "accuracy", predicted == numbers),
+        whole_set("macro_f1", "macro-F1", macro_f1_of(numbers, predicted, len(model.labels)), n),
+    ]
+
+
+def _baselines(
+    train: ExampleStore, texts: Sequence[str], truth: Sequence[str], labels: Sequence[str]
+) -> list[tuple[str, float, float | None, str]]:
+    """The most frequent label; and words counted, where scikit-learn is installed."""
+    known = list(islice(train.texts(), MOST))
+    majority = Counter(label for _, label in known).most_common(1)[0][0]
+    rows = [_scored("majority", [majority] * len(truth), truth, labels, f"always {majority}")]
+    try:
+        from sklearn.feature_extraction.text import TfidfVectorizer
+        from sklearn.linear_model import LogisticRegression
+    except ImportError:
+        note = 'for TF-IDF + logistic regression: pip install -c constraints.txt -e ".[sklearn]"'
+        return [(*rows[0][:3], f"{rows[0][3]}; {note}")]
+    counts = TfidfVectorizer(tokenizer=words, token_pattern=None, sublinear_tf=True, ngram_range=(1, 2))
+    linear = LogisticRegression(max_iter=1000, C=10)
+    linear.fit(counts.fit_transform([text for text, _ in known]), [label for _, label in known])
+    predicted = linear.predict(counts.transform(texts)).tolist()
+    return [
+        *rows,
+        _scored("TF-IDF + logistic regression", predicted, truth, labels, "words and pairs of words, C = 10"),
+    ]
+
+
+def _scored(
+    name: str, predicted: Sequence[str], truth: Sequence[str], labels: Sequence[str], note: str
+) -> tuple[str, float, float | None, str]:
+    places = {label: place for place, label in enumerate(labels)}
+    said, are = (np.array([places[label] for label in side]) for side in (predicted, truth))
+    f1 = macro_f1_of(are, said, len(labels))(np.arange(len(are)))
+    return name, float((said == are).mean()), f1, note

@@ -1,0 +1,113 @@
+"""What `glass evaluate` says of an encoder that fills in hidden tokens."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+
+from glassformer.evaluation.measures import Measure, facts_of, whole_set
+from glassformer.evaluation.resampling import Indices
+from glassformer.generation.context import reading
+from glassformer.model.device import autocast
+from glassformer.model.families import Model
+from glassformer.training.objectives import tokens_at_once
+from glassformer.training.tasks import MaskedTask
+from glassformer.training.validation import LossEstimate, groups, validation_loss
+
+
+@dataclass(frozen=True)
+class MaskedReport:
+    """One evaluation.
+
+    Attributes:
+        text: what was measured on, in words.
+        estimate: nats per hidden token.
+        measures: how often the likeliest token is the right one, and the right one is among the five likeliest.
+        baselines: what simpler predictors lose on the same tokens: (name, nats per token, accuracy, note).
+    """
+
+    text: str
+    estimate: LossEstimate
+    measures: list[Measure]
+    baselines: list[tuple[str, float, float, str]]
+
+    def facts(self) -> dict[str, Any]:
+        """For `--json`."""
+        names = ("name", "loss", "accuracy", "note")
+        return {
+            "loss": self.estimate.loss,
+            "loss_ci95": self.estimate.ci95,
+            "perplexity": self.estimate.perplexity,
+            "bits_per_byte": None,
+            "tokens": self.estimate.tokens,
+            **facts_of(self.measures),
+            "baselines": [dict(zip(names, row, strict=True)) for row in self.baselines],
+        }
+
+    def table(self) -> str:
+        """For people."""
+        lines = [
+            f"on {self.text}: {self.estimate.tokens:,} hidden tokens",
+            f"loss {self.estimate.loss:.4f} {self.estimate.margin} nats per hidden token (95 %), "
+            f"perplexity {self.estimate.perplexity:.2f}",
+            *(measure.line() for measure in self.measures),
+            "",
+            f"{'predictor':<14}{'nats/token':>11}{'accuracy':>10}",
+        ]
+        for name, loss, accuracy, note in [
+            *self.baselines,
+            ("this model", self.estimate.loss, self.measures[0].value, ""),
+        ]:
+            lines.append(f"{name:<14}{loss:>11.4f}{accuracy:>10.4f}   {note}".rstrip())
+        return "\n".join(lines)
+
+
+def masked_report(model: Model, task: MaskedTask, text: str, device: torch.device, dtype: torch.dtype) -> MaskedReport:
+    """Hide the same tokens as in training's evaluations, all over the text, and measure what is filled in.
+
+    Args:
+        model: an encoder.
+        task: with the text to measure on as its validation part.
+        text: what is measured on, in words.
+        device, dtype: where the model is, and the precision of its products.
+    """
+    rows = task.held_out(None)
+    estimate = validation_loss(model, rows, device, dtype, collate=task.collate)
+    hits: list[tuple[int, int, int]] = []  # first, among five, hidden: of each row
+    truth: list[np.ndarray] = []
+    with reading(model), autocast(device, dtype):
+        for group in groups(rows, min(8192, tokens_at_once(model))):
+            batch = task.collate(group).to(device)
+            best = model(batch.inputs, batch.real).topk(min(5, task.choices), dim=-1).indices  # (B, T, 5)
+            right = (best == batch.targets[..., None]) & batch.loss_mask[..., None]  # (B, T, 5)
+            first, five, hidden = right[..., 0].sum(1), right.any(-1).sum(1), batch.loss_mask.sum(1)
+            hits += list(zip(first.tolist(), five.tolist(), hidden.tolist(), strict=True))
+            truth.append(batch.targets[batch.loss_mask].cpu().numpy())
+    counts = np.array(hits, dtype=np.float64)  # (rows, 3)
+    measures = [
+        whole_set("accuracy", "accuracy", lambda chosen: _share(counts, 0, chosen), len(counts)),
+        whole_set("accuracy_of_five", "among best five", lambda chosen: _share(counts, 1, chosen), len(counts)),
+    ]
+    return MaskedReport(text, estimate, measures, _baselines(task, np.concatenate(truth)))
+
+
+def _share(counts: np.ndarray, column: int, chosen: Indices) -> float:
+    """Hits per hidden token in the chosen rows."""
+    return float(counts[chosen, column].sum() / max(1, counts[chosen, 2].sum()))
+
+
+def _baselines(task: MaskedTask, truth: np.ndarray) -> list[tuple[str, float, float, str]]:
+    """Every token alike, and by frequency in the training part."""
+    V = task.choices
+    tokens = task.train.tokens
+    counts = np.bincount(tokens[tokens < task.tokenizer.end_id], minlength=V) + 1.0
+    loss = float(-np.log(counts / counts.sum())[truth].mean())
+    accuracy = float((truth == counts.argmax()).mean())
+    return [
+        ("uniform", math.log(V), 1 / V, f"each of {V:,} tokens equally likely"),
+        ("unigram", loss, accuracy, f"token frequencies in {len(tokens):,} training tokens, one added to each count"),
+    ]

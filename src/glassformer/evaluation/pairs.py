@@ -1,0 +1,150 @@
+"""What `glass evaluate` says of a run that translates or summarizes: its loss, and how good its texts are."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from glassformer.data.examples import ExampleStore
+from glassformer.evaluation.measures import Measure, compared, facts_of, mean, whole_set
+from glassformer.evaluation.nearest import Nearest
+from glassformer.evaluation.resampling import PairedTest
+from glassformer.evaluation.rouge import rouge_of_each
+from glassformer.evaluation.translation import sentence_statistics, translation_scores
+from glassformer.text_model import Translator
+from glassformer.training.validation import LossEstimate
+
+SHOWN = 3  # examples
+SCORES = ("bleu", "chrf", "rougeL", "exact_match")
+
+
+@dataclass(frozen=True)
+class PairReport:
+    """One evaluation.
+
+    Attributes:
+        text: what was measured on, in words.
+        estimate: nats per target token, each token after the true ones.
+        bits_per_byte: the same per byte of the targets.
+        examples: sources for which a text was written.
+        measures: figures of those texts.
+        baselines: what comes without a model: name -> figures.
+        samples: (source, reference, what was written) of a few.
+        against: paired tests with another run, by figure; None without one.
+    """
+
+    text: str
+    estimate: LossEstimate
+    bits_per_byte: float
+    examples: int
+    measures: list[Measure]
+    baselines: dict[str, dict[str, float]]
+    samples: list[tuple[str, str, str]]
+    against: dict[str, PairedTest] | None
+
+    def facts(self) -> dict[str, Any]:
+        """For `--json`."""
+        return {
+            "loss": self.estimate.loss,
+            "loss_ci95": self.estimate.ci95,
+            "perplexity": self.estimate.perplexity,
+            "bits_per_byte": self.bits_per_byte,
+            "tokens": self.estimate.tokens,
+            "examples": self.examples,
+            **facts_of(self.measures),
+            "baselines": [{"name": name, **scores} for name, scores in self.baselines.items()],
+            "samples": [dict(zip(("source", "reference", "text"), row, strict=True)) for row in self.samples],
+            "against": None if self.against is None else {key: asdict(test) for key, test in self.against.items()},
+        }
+
+    def table(self) -> str:
+        """For people."""
+        lines = [
+            f"on {self.text}: {self.estimate.windows:,} pairs, {self.estimate.tokens:,} target tokens",
+            f"loss {self.estimate.loss:.4f} {self.estimate.margin} nats per token (95 %), "
+            f"perplexity {self.estimate.perplexity:.2f}, {self.bits_per_byte:.4f} bits per byte",
+            "",
+            f"of {self.examples:,} texts that it wrote:   (95 %)",
+            *(measure.line() for measure in self.measures),
+        ]
+        if self.baselines:
+            lines += ["", f"{'without a model':<28}" + "".join(f"{key:>13}" for key in SCORES)]
+            own = {measure.key: measure.value for measure in self.measures}
+            for name, scores in [*self.baselines.items(), ("this model", own)]:
+                lines.append(f"{name:<28}" + "".join(f"{scores[key]:>13.4f}" for key in SCORES))
+        for source, reference, text in self.samples:
+            lines += ["", f"source     {source}", f"reference  {reference}", f"written    {text}"]
+        if self.against is not None:
+            lines += ["", "this run minus the other, on the same sources:"]
+            lines += [f"{key:<16}{test}" for key, test in self.against.items()]
+        return "\n".join(lines)
+
+
+def pair_measures(hypotheses: Sequence[str], references: Sequence[str]) -> list[Measure]:
+    """BLEU (cased and lower-cased), chrF++, ROUGE-1, 2 and L, and exact matches, each with its interval.
+
+    BLEU and chrF++ go from 0 to 100, as they are published; the others from 0 to 1.
+    """
+    n, scores = len(references), translation_scores(hypotheses, references)
+    lower = translation_scores(hypotheses, references, lowercase=True)
+    sums, lower_sums = (sentence_statistics(hypotheses, references, lowercase=low) for low in (False, True))
+    rouge = rouge_of_each(hypotheses, references)
+    return [
+        whole_set("bleu", "BLEU", sums.bleu, n, scores.bleu_signature),
+        whole_set("bleu_lowercase", "BLEU, any case", lower_sums.bleu, n, lower.bleu_signature),
+        whole_set("chrf", "chrF++", sums.chrf, n, scores.chrf_signature),
+        mean("rouge1", "ROUGE-1", [each.rouge1.f for each in rouge]),
+        mean("rouge2", "ROUGE-2", [each.rouge2.f for each in rouge]),
+        mean("rougeL", "ROUGE-L", [each.rougeL.f for each in rouge]),
+        mean("exact_match", "exact match", sums.right),
+    ]
+
+
+def pair_report(
+    model: Translator,
+    text: str,
+    examples: Sequence[tuple[str, str]],
+    loss: tuple[LossEstimate, float],
+    train: ExampleStore | None,
+    other: Translator | None,
+    note: Callable[[str], None],
+) -> PairReport:
+    """Write a text for every source and measure them all.
+
+    Args:
+        model: the run.
+        text: what is measured on, in words.
+        examples: (source, reference).
+        loss: of all pairs, and the bytes that it is spread over.
+        train: for the baseline that remembers; None where it is not at hand.
+        other: a second run to compare with.
+        note: told how far the work is.
+    """
+    sources, references = [source for source, _ in examples], [reference for _, reference in examples]
+    note(f"writing {len(sources):,} texts")
+    written = _texts(model, sources)
+    measures = pair_measures(written, references)
+    against = None
+    if other is not None:
+        against = compared(measures, pair_measures(_texts(other, sources), references), len(sources))
+    estimate, size = loss
+    samples = list(zip(sources, references, written, strict=True))[:: max(1, len(sources) // SHOWN)][:SHOWN]
+    baselines = {"copy the source": _scores(sources, references)}
+    if train is not None and len(train):
+        nearest = Nearest(train.texts())
+        answers = [nearest.answer(source) for source in sources]
+        baselines["answer of the nearest source"] = _scores(answers, references)
+    bits = estimate.bits_per_byte(int(size))
+    return PairReport(text, estimate, bits, len(sources), measures, baselines, samples, against)
+
+
+def _texts(model: Translator, sources: Sequence[str]) -> list[str]:
+    return [sample.text for sample in model.generate(sources, model.config.sample)]
+
+
+def _scores(hypotheses: Sequence[str], references: Sequence[str]) -> dict[str, float]:
+    """The figures that baselines are compared by."""
+    scores = translation_scores(hypotheses, references)
+    rouge = sum(each.rougeL.f for each in rouge_of_each(hypotheses, references)) / len(references)
+    return {"bleu": scores.bleu, "chrf": scores.chrf, "rougeL": rouge, "exact_match": scores.exact}
