@@ -141,6 +141,12 @@ FORMS: dict[str, tuple[str, str, dict[str, Any], str]] = {
     # name: (file, content, settings, what is said of the columns)
     "no suffix, tabs": ("SMS", LABELLED, {}, "label: column 1, text: column 2"),
     "short first row": ("t.tsv", tsv([("ham", "Ok lar"), *((b, a) for a, b in SPAM)]), {}, "label: column 1"),
+    "a first label that is a usual name": (
+        "t.tsv",
+        tsv([("comment", "Ok lar"), *((b.replace("ham", "comment"), a) for a, b in SPAM), *((b, a) for a, b in SPAM)]),
+        {},
+        "label: column 1, text: column 2",
+    ),
     "header": ("t.csv", "text,label\n" + lines(map(",".join, SPAM)), {}, "label: column label, text: column text"),
     "unusual names": (
         "t.csv",

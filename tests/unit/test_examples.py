@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from array import array
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
@@ -217,9 +218,10 @@ def test_repeats_and_what_stands_on_both_sides(write: Write, tmp_path: Path) -> 
 
 
 def test_labels_seen_once_are_learnt_and_named(write: Write, tmp_path: Path) -> None:
-    rows = [("rare", "a text of its own"), ("odd", "and one more text"), *((b, a) for a, b in SPAM)]
+    twice = [("twice", "text number one"), ("twice", "text number two")]
+    rows = [("rare", "a text of its own"), ("odd", "and one more text"), *twice, *((b, a) for a, b in SPAM)]
     found = made(tmp_path, "classify", source=write("t.tsv", tsv(rows)), validation_fraction=0.5)
-    assert found.labels == ("ham", "odd", "rare", "spam")
+    assert found.labels == ("ham", "odd", "rare", "spam", "twice")
     assert "2 labels are seen once only: odd, rare" in found.notes
     assert {"odd", "rare"} <= {label for _, label in found.train.texts()}
 
@@ -257,7 +259,7 @@ def test_labels_that_only_the_validation_part_has(write: Write, tmp_path: Path) 
 # The split
 
 
-def survey_of(examples: Sequence[tuple[int, int]], characters: int = 10) -> ExampleSurvey:
+def survey_of(examples: Sequence[tuple[int, object]], characters: int = 10) -> ExampleSurvey:
     """A survey of (source, label) numbers."""
     found = ExampleSurvey()
     for source, label in examples:
@@ -298,6 +300,20 @@ def test_every_split_keeps_its_promises(
     if labelled:
         learnt = {label for (_, label), side in zip(examples, held, strict=True) if not side}
         assert learnt == {label for _, label in examples}
+
+
+def test_a_label_comes_back_where_all_its_texts_went_with_rarer_labels() -> None:
+    examples = [(3, "c"), (2, "a"), (1, "d"), (2, "b"), (5, "a"), (2, "b")]  # text 2 has two labels
+    found = survey_of([(0, label) for _, label in examples])
+    found.sources = array("Q", [source for source, _ in examples])
+    held = hold_out(found, DataConfig(split="random", validation_fraction=0.7))
+    assert held.any()
+    assert {label for (_, label), side in zip(examples, held, strict=True) if not side} == set("abcd")
+
+
+def test_never_everything_is_held_out() -> None:
+    held = hold_out(survey_of([(n, 0) for n in range(5)]), DataConfig(split="random", validation_fraction=0.99))
+    assert held.sum() == 4
 
 
 def test_the_share_is_that_of_each_label_and_of_the_whole() -> None:
