@@ -21,7 +21,7 @@ from glassformer.data.corpora.stories import GIRLS, NAMES, Stories
 from glassformer.errors import GlassError
 
 NAMES_OF_CORPORA = ["stories", "repeats", "recall", "copy", "reverse", "sort", "addition", "random",
-                    "agreement"]  # fmt: skip
+                    "agreement", "coreference"]  # fmt: skip
 """Those of documents."""
 
 # Document 0 of seed 7: what a seed gives must not change from one version, or machine, to the next.
@@ -34,6 +34,7 @@ FIRST = {
     "sort": "019=019",
     "addition": "0+9=9",
     "agreement": "Next to the poets, the dancer follows the author and sings.",
+    "coreference": "On Monday the zebra did not cross the river because the zebra",
     "random": "NAJ7BY61bK4L2r9ze3a8bXx3nNx8kNuqAeWjhklft3SU7Sv2LrDydPqgWXxM",
 }
 

@@ -7,6 +7,7 @@ from typing import TypeVar
 
 from glassformer.data.corpora.addition import Addition
 from glassformer.data.corpora.agreement.corpus import Agreement
+from glassformer.data.corpora.coreference import Coreference
 from glassformer.data.corpora.corpus import (
     Corpus,
     Generated,
@@ -35,6 +36,7 @@ _ALL: tuple[Generated, ...] = (
     *TRANSLATIONS,
     Topics(),
     Agreement(),
+    Coreference(),
 )
 CORPORA = MappingProxyType({corpus.name: corpus for corpus in _ALL})
 Kind = TypeVar("Kind")
