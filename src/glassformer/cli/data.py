@@ -3,6 +3,7 @@
 glass data list
 glass data show stories --size 5
 glass data look book.txt
+glass data look mails.csv --task classify
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from typing import Any
 
 from glassformer.cli.choosing import chosen_settings, named_source
 from glassformer.cli.settings import add_setting_flags, changes_from
-from glassformer.config import Config
+from glassformer.config import EXAMPLES, Config
 from glassformer.data.corpora import (
     Corpus,
     Generated,
@@ -38,6 +39,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The arguments of `glass data`."""
     parser.add_argument("action", metavar="ACTION", help="list; show CORPUS; look DATA")
     parser.add_argument("name", nargs="?", metavar="CORPUS|DATA", help="what to show or look at")
+    parser.add_argument("target", nargs="?", metavar="TARGET", help="look: the second of two parallel files")
+    parser.add_argument("--task", metavar="TASK", help="look: what is to be learnt (sets train.task)")
     parser.add_argument(
         "--size",
         type=int,
@@ -52,6 +55,10 @@ def run(arguments: argparse.Namespace) -> int:
     """List, show or look."""
     if arguments.action not in ACTIONS:
         raise GlassError(f"glass data cannot {arguments.action!r}", nearest(arguments.action, ACTIONS))
+    if arguments.action != "look" and (arguments.target, arguments.task) != (None, None):
+        raise GlassError(
+            f"glass data {arguments.action} takes no TARGET and no --task", "They belong to look: leave them out."
+        )
     if arguments.action == "list":
         return _list(arguments.json)
     if arguments.name is None:
@@ -117,26 +124,47 @@ def _made(corpus: Generated, size: int, seed: int) -> dict[str, list[Any]]:
 
 def _look(arguments: argparse.Namespace) -> int:
     """Read, split and encode as training would, into a folder that is thrown away, and say what was found."""
+    changes = _changes(arguments) | named_source(arguments.name, arguments.target)
+    config = chosen_settings(None, None, changes | ({"train.task": arguments.task} if arguments.task else {}))
+    with tempfile.TemporaryDirectory(prefix="glass-look-", ignore_cleanup_errors=True) as folder:
+        facts = (_examples if config.train.task in EXAMPLES else _text)(config, Path(folder))
+    if arguments.json:
+        print(json.dumps({"source": config.data.source, **facts}, ensure_ascii=False))
+    else:
+        print("\n".join(facts["notes"]))
+    return 0
+
+
+def _text(config: Config, folder: Path) -> dict[str, Any]:
     from glassformer.data.prepare import prepare
 
-    config = chosen_settings(None, None, {**_changes(arguments), **named_source(arguments.name)})
-    with tempfile.TemporaryDirectory(prefix="glass-look-", ignore_cleanup_errors=True) as folder:
-        found = prepare(config.data, config.tokenizer, Path(folder))
-        tokens = len(found.train) - found.train.documents  # without the end tokens, which stand for no text
-        facts = {
-            "source": config.data.source,
-            "notes": found.notes,
-            "tokenizer": found.tokenizer.description(),
-            "training_tokens": len(found.train),
-            "validation_tokens": len(found.validation),
-            "tokens_per_character": tokens / max(1, found.train.characters),
-            "tokens_per_byte": tokens / max(1, found.train.bytes),
-        }
-    if arguments.json:
-        print(json.dumps(facts, ensure_ascii=False))
-    else:
-        print("\n".join(found.notes))
-    return 0
+    found = prepare(config.data, config.tokenizer, folder, mask=config.train.task == "masked")
+    tokens = len(found.train) - found.train.documents  # without the end tokens, which stand for no text
+    return {
+        "notes": found.notes,
+        "tokenizer": found.tokenizer.description(),
+        "training_tokens": len(found.train),
+        "validation_tokens": len(found.validation),
+        "tokens_per_character": tokens / max(1, found.train.characters),
+        "tokens_per_byte": tokens / max(1, found.train.bytes),
+    }
+
+
+def _examples(config: Config, folder: Path) -> dict[str, Any]:
+    from glassformer.data.prepare_examples import prepare_examples
+
+    found = prepare_examples(config.train.task, config.data, config.tokenizer, folder)
+    lengths = {"source": found.train.source_lengths, "target": found.train.target_lengths}
+    return {
+        "notes": found.notes,
+        "tokenizer": found.tokenizer.description(),
+        "source_tokenizer": found.source_tokenizer.description(),
+        "labels": found.labels,
+        "training_examples": len(found.train),
+        "validation_examples": len(found.validation),
+        "longest_tokens": {side: int(tokens.max()) for side, tokens in lengths.items() if len(tokens)},
+        "unknown_share": found.unknown_share,
+    }
 
 
 def _changes(arguments: argparse.Namespace) -> dict[str, str]:
