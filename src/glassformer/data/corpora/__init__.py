@@ -20,6 +20,7 @@ from glassformer.data.corpora.noise import Repeats, UniformSymbols
 from glassformer.data.corpora.recall import Recall
 from glassformer.data.corpora.stories import Stories
 from glassformer.data.corpora.strings import COPY, REVERSE, SORT
+from glassformer.data.corpora.summaries import Summaries
 from glassformer.data.corpora.topics import Topics
 from glassformer.data.corpora.translation.corpus import TRANSLATIONS
 from glassformer.errors import GlassError, nearest
@@ -34,6 +35,7 @@ _ALL: tuple[Generated, ...] = (
     Addition(),
     UniformSymbols(),
     *TRANSLATIONS,
+    Summaries(),
     Topics(),
     Agreement(),
     Coreference(),

@@ -104,6 +104,11 @@ def sentence(*wordings: str) -> tuple[Wording, ...]:
     return tuple(Wording(_pieces(wording), 1 / len(wordings)) for wording in wordings)
 
 
+def say(wording: Wording, known: Mapping[str, Word]) -> str:
+    """The wording, with what was drawn for its slots."""
+    return "".join(piece if isinstance(piece, str) else known[piece.slot].form(piece.form) for piece in wording.pieces)
+
+
 def _pieces(wording: str) -> tuple[Piece, ...]:
     pieces: list[Piece] = []
     end = 0
@@ -157,23 +162,29 @@ class Grammar:
 
     def sample(self, numbers: random.Random) -> str:
         """One text; uses `numbers.random` only."""
+        return self.draw(numbers)[0]
+
+    def draw(self, numbers: random.Random) -> tuple[str, Mapping[str, Word]]:
+        """One text, and what was drawn for each slot; uses `numbers.random` only."""
         known: dict[str, Word] = {}
         parts: list[str] = []
         for wordings in self.sentences:
             wording = _draw([(wording, wording.probability) for wording in wordings], numbers)
-            said: list[str] = []
             for piece in wording.pieces:
-                if isinstance(piece, str):
-                    said.append(piece)
-                    continue
-                if piece.slot not in known:
+                if isinstance(piece, Mention) and piece.slot not in known:
                     known[piece.slot] = _draw(self.slots[piece.slot].probabilities(known), numbers)
-                said.append(known[piece.slot].form(piece.form))
-            parts.append("".join(said))
-        return " ".join(parts)
+            parts.append(say(wording, known))
+        return " ".join(parts), known
 
     def derivations(self, text: str) -> list[float]:
         """The log probability of every way to draw `text`; empty for a text outside the grammar."""
+        return [reading.log_probability for reading in self._readings(text)]
+
+    def drawn(self, text: str) -> list[Mapping[str, Word]]:
+        """What was drawn for each slot, for every way to draw `text`."""
+        return [reading.known for reading in self._readings(text)]
+
+    def _readings(self, text: str) -> list[_Reading]:
         readings = [_Reading(0, {}, 0.0)]
         for number, wordings in enumerate(self.sentences):
             gap: tuple[Piece, ...] = (" ",) if number else ()
@@ -183,7 +194,7 @@ class Grammar:
                 for wording in wordings
                 for after in self._read((*gap, *wording.pieces), text, before, math.log(wording.probability))
             ]
-        return [reading.log_probability for reading in readings if reading.position == len(text)]
+        return [reading for reading in readings if reading.position == len(text)]
 
     def _read(self, pieces: tuple[Piece, ...], text: str, before: _Reading, chance: float) -> Iterator[_Reading]:
         """Every way to go on reading `text` with these pieces, which are chosen at the log probability `chance`."""

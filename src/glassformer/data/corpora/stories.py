@@ -130,54 +130,56 @@ class Stories:
 @cache
 def story_grammar() -> Grammar:
     """The grammar behind `stories`, made once when first asked for."""
-    names = _words(NAMES.split(), _pronouns)
-    traits = _words(TRAITS.split(), _with_article)
+    names = words(NAMES.split(), pronouns)
+    traits = words(TRAITS.split(), with_article)
     slots = [
         free("hero", names),
         other_than("friend", "hero", names),
-        free("animal", _words(ANIMALS.split())),
-        free("trade", _words(TRADES.split())),
+        free("animal", words(ANIMALS.split())),
+        free("trade", words(TRADES.split())),
         free("trait", traits),
         other_than("manner", "trait", traits),
-        free("colour", _words(COLOURS.split(), _with_article)),
-        free("thing", _words(THINGS.split())),
-        free("weather", _words(WEATHERS.split(), _with_article)),
-        free("time", _words(TIMES.split())),
-        free("place", _words(PLACES.split())),
-        free("trouble", _words(tuple(TROUBLES))),
-        free("feeling", _words(FEELINGS.split())),
-        free("comfort", _words(COMFORTS)),
+        free("colour", words(COLOURS.split(), with_article)),
+        free("thing", words(THINGS.split())),
+        free("weather", words(WEATHERS.split(), with_article)),
+        free("time", words(TIMES.split())),
+        free("place", words(PLACES.split())),
+        free("trouble", words(tuple(TROUBLES))),
+        free("feeling", words(FEELINGS.split())),
+        free("comfort", words(COMFORTS)),
         Slot(
             "tool",
-            {trouble: _words(tools, _with_article) for trouble, (tools, _) in TROUBLES.items()},
+            {trouble: words(tools, with_article) for trouble, (tools, _) in TROUBLES.items()},
             given="trouble",
         ),
         Slot("rescue", {trouble: [Word(rescue)] for trouble, (_, rescue) in TROUBLES.items()}, given="trouble"),
-        free("spot", _words(SPOTS, _with_capital)),
-        free("giver", _words(GIVERS.split(), _with_article)),
-        free("deed", _words(DEEDS.split())),
-        free("sky", _words(SKIES.split())),
+        free("spot", words(SPOTS, with_capital)),
+        free("giver", words(GIVERS.split(), with_article)),
+        free("deed", words(DEEDS.split())),
+        free("sky", words(SKIES.split())),
     ]
     plot = (OPENING, JOURNEY, TROUBLE, COMFORT, FINDING, GIFT, EVENING)
     return Grammar(slots, [sentence(*wordings) for wordings in plot])
 
 
-def _words(texts: Sequence[str], forms: Callable[[str], dict[str, str]] = lambda text: {}) -> list[Word]:
+def words(texts: Sequence[str], forms: Callable[[str], dict[str, str]] = lambda text: {}) -> list[Word]:
     """Values of a slot: the first in a list is twice as likely as the last, the others in between."""
     last = len(texts) - 1
     return [Word(text, forms(text), weight=2 - place / last) for place, text in enumerate(texts)]
 
 
-def _pronouns(name: str) -> dict[str, str]:
-    return {"he": "she", "him": "her"} if name in GIRLS.split() else {"he": "he", "him": "him"}
+def pronouns(name: str) -> dict[str, str]:
+    return (
+        {"he": "she", "him": "her", "His": "Her"} if name in GIRLS.split() else {"he": "he", "him": "him", "His": "His"}
+    )
 
 
-def _with_article(word: str) -> dict[str, str]:
+def with_article(word: str) -> dict[str, str]:
     """`a`: the article in front, `A`: the same with a capital. The h of "honest" is silent."""
     article = "an" if word[0] in "aeiou" or word == "honest" else "a"
     return {"a": f"{article} {word}", "A": f"{article.capitalize()} {word}"}
 
 
-def _with_capital(phrase: str) -> dict[str, str]:
+def with_capital(phrase: str) -> dict[str, str]:
     """`first`: as a sentence begins."""
     return {"first": phrase[0].upper() + phrase[1:]}

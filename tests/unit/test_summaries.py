@@ -1,0 +1,100 @@
+"""The summaries corpus: gists that follow from their stories alone, and that no single sentence gives."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+
+import pytest
+
+from glassformer.config import Config
+from glassformer.data.corpora import find_pair_corpus
+from glassformer.data.corpora.stories import GIRLS, NAMES, TROUBLES
+from glassformer.data.corpora.summaries import ENDS, USELESS, Summaries, summary_grammars
+from glassformer.evaluation.rouge import mean_rouge
+
+PAIRS = list(Summaries().pairs(1500, seed=3))
+
+STORY = (
+    "Tom was a quiet frog from a small town. His best friend was Mia, an eager sailor. Mia had always wanted a black "
+    "hat, while Tom dreamed of an orange bell. They left for the market early one evening. Alas, they met a locked "
+    "gate. A bottle was all that Tom had, and it was no good. At last they saw a hammer in the grass and opened it. At "
+    "the market an old man gave both of them what they had longed for. Mia hung it on the wall, but Tom hid it under "
+    "the bed."
+)
+GIST = "Tom the frog wanted an orange bell, but they met a locked gate. A hammer helped them, and in the end he hid it under the bed."  # noqa: E501 - one line, as the corpus has it
+
+
+def test_a_gist_by_hand() -> None:
+    assert Summaries().answer(STORY) == GIST
+    other = STORY.replace("Tom", "Zoe").replace("His best", "Her best")
+    assert Summaries().answer(other) == GIST.replace("Tom", "Zoe").replace(" he ", " she ")
+    other = STORY.replace("Mia hung it on the wall, but Tom hid it under the bed.", "Mia hung it on the wall.")
+    assert Summaries().answer(other) is None
+    assert Summaries().answer(STORY.replace("hammer", "candle")) is None  # which lights the way, and opens no gate
+    assert Summaries().answer("") is None
+
+
+def test_a_story_is_read_in_one_way_only_and_gives_its_gist() -> None:
+    for story, gist in PAIRS[:600]:
+        assert Summaries().answer(story) == gist
+        assert sum(len(grammar.drawn(story)) for grammar in summary_grammars().values()) == 1
+
+
+def test_gists_follow_from_the_text_by_an_independent_reading() -> None:
+    tools = {tool: name for name, (found, _) in TROUBLES.items() for tool in found}
+    for story, gist in PAIRS:
+        match = re.match(r"(\w+) was a|.*?(?:named|called) (\w+)\.", story)
+        assert match is not None
+        hero = match[1] or match[2]
+        wish = re.search(
+            rf"\b{hero} (?:had always wanted|dreamed of|wished for) (an? \w+ \w+)|\band {hero} for (an? \w+ \w+)", story
+        )
+        assert wish is not None
+        trouble = next(name for name in TROUBLES if name in story)
+        tool = next(tool for tool in tools if re.search(rf"\b{tool} (?!named)", story) and tools[tool] == trouble)
+        end = next(end for end in ENDS if f"{hero} {end}" in story)
+        he = "she" if hero in GIRLS.split() else "he"
+        assert gist.startswith(f"{hero} the ")
+        assert f"wanted {wish[1] or wish[2]}, but {trouble}. A" in gist
+        assert re.search(rf"An? {tool} helped them, and in the end {he} {end}\.$", gist), (story, gist)
+
+
+def test_every_fact_has_another_beside_it_that_is_not_to_be_told() -> None:
+    first: Counter[bool] = Counter()
+    for story, gist in PAIRS:
+        names = {name for name in NAMES.split() if re.search(rf"\b{name}\b", story)}
+        hero = gist.split()[0]
+        assert len(names) == 2
+        assert not (names - {hero}) & set(gist.replace(",", " ").split())
+        assert not any(re.search(rf"\b{word}\b", gist) for word in USELESS.split())
+        assert sum(end in story for end in ENDS) == 2
+        assert sum(end in gist for end in ENDS) == 1
+        (friend,) = names - {hero}
+        last = story.split(". ")[-1]
+        first[last.index(hero) < last.index(friend)] += 1
+    assert min(first[True], first[False]) > 650  # half and half: where a fact stands does not say whose it is
+
+
+def test_single_sentences_are_poor_summaries() -> None:
+    """By ROUGE-L, against 1 for the truth: the first sentence, the third, which has the wish, and the whole story."""
+    stories, gists = zip(*PAIRS[:300], strict=True)
+    firsts = [story.split(". ")[0] + "." for story in stories]
+    assert mean_rouge(firsts, gists).rougeL.f < 0.3
+    thirds = [" ".join(story.split(". ")[2:3]) + "." for story in stories]
+    assert mean_rouge(thirds, gists).rougeL.f < 0.4
+    assert mean_rouge(stories, gists).rougeL.f < 0.5
+    assert mean_rouge(gists, gists).rougeL.f == pytest.approx(1)
+
+
+def test_lengths_and_repeatability() -> None:
+    corpus = find_pair_corpus("summaries")
+    assert list(corpus.pairs(5, seed=3)) == PAIRS[:5]
+    assert list(corpus.pairs(5, seed=4)) != PAIRS[:5]
+    assert all(40 <= len(story.split()) <= 120 for story, _ in PAIRS)
+    assert all(gist.count(".") == 2 for _, gist in PAIRS)
+    assert not any(mark in text for pair in PAIRS for text in pair for mark in "\n\t")
+    task = {"train.task": "summarize", "model.family": "encoder-decoder"}
+    config = Config().with_changes({**task, **corpus.recommended("summarize")})
+    assert max(len(re.findall(r"\w+|[.,]", story)) for story, _ in PAIRS) < config.model.context
+    assert len(set(PAIRS)) == len(PAIRS)
