@@ -161,20 +161,19 @@ def _search(
 ) -> list[list[Hypothesis]]:
     beams = [_Beam(index, len(start), [list(start)], [0.0]) for index, start in enumerate(starts)]
     pools = [beam.pool for beam in beams]
-    for count in range(1, most + 1):
-        if not beams:
-            break
-        with reading(model):
+    with reading(model):
+        for count in range(1, most + 1):
+            if not beams:
+                break
             logits = reader.read([row for beam in beams for row in beam.rows])  # (rows, V)
             found = _candidates(logits, beams, 2 * settings.beams)
-        before = len(beams[0].rows)
-        parents = [_grow(beam, each, settings, end_id) for beam, each in zip(beams, found, strict=True)]
-        kept = kept_slots([beam.done(settings) for beam in beams])
-        rows = [slot * before + parent for slot in kept for parent in parents[slot]]
-        if rows and count < most and rows != list(range(len(beams) * before)):
-            with reading(model):
+            before = len(beams[0].rows)
+            parents = [_grow(beam, each, settings, end_id) for beam, each in zip(beams, found, strict=True)]
+            kept = kept_slots([beam.done(settings) for beam in beams])
+            rows = [slot * before + parent for slot in kept for parent in parents[slot]]
+            if rows and count < most and rows != list(range(len(beams) * before)):
                 reader.select(rows)
-        beams = [beams[slot] for slot in kept]
+            beams = [beams[slot] for slot in kept]
     for beam in beams:
         for row, log_probability in zip(beam.rows, beam.sums, strict=True):
             beam.finish(row, log_probability, "length", settings)

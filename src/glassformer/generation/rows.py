@@ -71,7 +71,8 @@ class _Moves:
         """The tensor with its rows moved; along `dim`, only the first `filled` places matter."""
         result = tensor
         if self.count > self.old:
-            result = tensor.new_zeros((self.count, *tensor.shape[1:]))
+            result = tensor.new_empty((self.count, *tensor.shape[1:]))
         if len(self.to):
-            result.narrow(dim, 0, filled)[self.to] = tensor.narrow(dim, 0, filled)[self.origin]
+            copies = tensor.narrow(dim, 0, filled).index_select(0, self.origin)
+            result.narrow(dim, 0, filled).index_copy_(0, self.to, copies)
         return result[: self.count]

@@ -1,0 +1,249 @@
+"""Beam search on a translation model, beside Hugging Face `generate`: the same weights, the same sources, in one run.
+
+A model of ours in Marian's shape (post-norm, tied, 3 + 3 layers of width 256 unless told otherwise) with random
+weights, which are copied into a `MarianMTModel`: both must find the same texts, and it is counted how many they do.
+Both get the same batches of sources and take turns. Two kinds of work:
+
+* `fixed`: every text has `--tokens` tokens, as the end token is made impossible in both;
+* `varied`: texts end after lengths that differ from source to source, about as captions in Multi30k do (14 tokens on
+  average, twice as many at most), as weights are set so that the end token becomes certain after a while that depends
+  on the source.
+
+The length penalty is 0, where both definitions of the score are the same. Needs the package `transformers`.
+
+    python benchmarks/beam_search.py --threads 1
+    python benchmarks/beam_search.py --threads 2 --sentences 128 --json beam.json
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import platform
+import random
+import statistics
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from glassformer.config import ModelConfig, SampleConfig
+from glassformer.generation.beam import beam_translate
+from glassformer.model.build import build_model
+from glassformer.model.families import EncoderDecoder
+
+END = 1
+Search = Callable[[list[list[int]]], list[list[int]]]  # sources -> the best text of each, without the end token
+
+
+def our_model(options: argparse.Namespace) -> EncoderDecoder:
+    """Marian's shape; weights far enough from their first values that texts differ from source to source."""
+    shape: dict[str, Any] = {
+        "family": "encoder-decoder", "vocab_size": options.vocabulary, "layers": options.layers, "width": options.width,
+        "heads": options.heads, "hidden": options.hidden, "context": 128, "norm_order": "post", "activation": "relu",
+        "attention_bias": True, "feedforward_bias": True, "norm_bias": True, "head_bias": True, "embedding_scale": True,
+    }  # fmt: skip
+    model = build_model(ModelConfig(**shape))
+    assert isinstance(model, EncoderDecoder)
+    generator = torch.Generator().manual_seed(0)
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.add_(torch.randn(parameter.shape, generator=generator) * 0.02)
+    return model.eval()
+
+
+@torch.no_grad()
+def never_end(model: EncoderDecoder) -> None:
+    """Makes the end token impossible."""
+    assert model.head.bias is not None
+    model.head.bias[END] = -1e4
+
+
+@torch.no_grad()
+def end_after_a_while(model: EncoderDecoder, mean: float, spread: float) -> None:
+    """Makes the end token impossible at first and certain after a number of tokens that the source decides.
+
+    Channel 0 of a target is a clock: only its place writes there, and only the end token's logit reads it. Channel 1 of
+    a source is a number for each token; cross-attention moves the clock by their mean.
+    """
+    tokens, places = model.embedding.tokens.weight, model.embedding.positions.table.weight  # (V, D), (C, D)
+    tokens[:, 0] = 0.0
+    tokens[:, 1] = torch.randn(len(tokens), generator=torch.Generator().manual_seed(0)) / model.embedding.scale
+    tokens[END, 0], tokens[END, 1] = 100.0, 0.0
+    places[:, 0], places[:, 1] = 0.1 * (torch.arange(len(places)) - mean), 0.0
+    places[0, 0] -= 100.0 * model.embedding.scale  # a target begins with the end token
+    for block in [*model.encoder.blocks, *model.decoder.blocks]:
+        for name, part in block.named_modules():
+            if name.endswith((".output", ".down")):
+                part.weight[:2], part.bias[:2] = 0.0, 0.0
+            elif name.endswith("norm"):
+                part.weight[:2], part.bias[:2] = 1.0, 0.0
+    cross = model.decoder.blocks[0].cross
+    cross.value.weight[0], cross.value.bias[0] = 0.0, 0.0
+    cross.value.weight[0, 1], cross.output.weight[0, 0] = 1.0, spread
+
+
+def their_model(ours: EncoderDecoder) -> Any:
+    """The same weights in Hugging Face's Marian."""
+    from transformers import MarianConfig, MarianMTModel
+
+    config, end = ours.config, END
+    theirs = MarianMTModel(
+        MarianConfig(
+            vocab_size=ours.vocab_size, d_model=config.width, encoder_layers=config.layers,
+            decoder_layers=config.layers, encoder_attention_heads=config.heads, decoder_attention_heads=config.heads,
+            encoder_ffn_dim=config.F, decoder_ffn_dim=config.F, activation_function="relu", scale_embedding=True,
+            max_position_embeddings=config.context, pad_token_id=0, eos_token_id=end, decoder_start_token_id=end,
+            forced_eos_token_id=None, tie_word_embeddings=True,
+        )
+    )  # fmt: skip
+    weights: dict[str, Tensor] = {}
+    for stack, part in (("encoder", ours.encoder), ("decoder", ours.decoder)):
+        weights[f"model.{stack}.embed_positions.weight"] = ours.embedding.positions.table.weight
+        for name, tensor in part.state_dict().items():
+            weights[f"model.{stack}.{_their_name(name, stack)}"] = tensor
+    for name in ("model.shared", "model.encoder.embed_tokens", "model.decoder.embed_tokens", "lm_head"):
+        weights[f"{name}.weight"] = ours.embedding.tokens.weight
+    weights["final_logits_bias"] = ours.head.bias[None]
+    theirs.load_state_dict(weights)
+    return theirs.eval()
+
+
+def _their_name(name: str, stack: str) -> str:
+    """Of a weight in a stack."""
+    swaps = {
+        "blocks.": "layers.", "feedforward.up": "fc1", "feedforward.down": "fc2",
+        "feedforward_norm": "final_layer_norm", "attention_norm": "self_attn_layer_norm",
+        "cross_norm": "encoder_attn_layer_norm", "attention.": "self_attn.", "cross.": "encoder_attn.",
+        "query.": "q_proj.", "key.": "k_proj.", "value.": "v_proj.", "output.": "out_proj.",
+    }  # fmt: skip
+    for ours, theirs in swaps.items():
+        name = name.replace(ours, theirs)
+    return name
+
+
+def search_with_ours(model: EncoderDecoder, options: argparse.Namespace) -> Search:
+    """Batches as they come."""
+    settings = SampleConfig(tokens=options.tokens, beams=options.beams, length_penalty=0)
+
+    def search(sources: list[list[int]]) -> list[list[int]]:
+        return [_without_end(found[0].tokens) for found in beam_translate(model, sources, settings, END)]
+
+    return search
+
+
+def search_with_theirs(model: Any, options: argparse.Namespace) -> Search:
+    """Sources padded on the right, with an attention mask where there is padding."""
+
+    def search(sources: list[list[int]]) -> list[list[int]]:
+        width = max(len(source) for source in sources)
+        ids = torch.tensor([source + [0] * (width - len(source)) for source in sources])
+        real = torch.tensor([[1] * len(source) + [0] * (width - len(source)) for source in sources])
+        with torch.inference_mode():
+            found = model.generate(
+                input_ids=ids, attention_mask=real, num_beams=options.beams, max_new_tokens=options.tokens,
+                do_sample=False, length_penalty=0.0, early_stopping=False,
+            )  # fmt: skip
+        return [_without_end(row[1:]) for row in found.tolist()]
+
+    return search
+
+
+def _without_end(tokens: Sequence[int]) -> list[int]:
+    tokens = list(tokens)
+    return tokens[: tokens.index(END)] if END in tokens else tokens
+
+
+def take_turns(
+    searches: dict[str, Search], batches: list[list[list[int]]], repeats: int
+) -> tuple[dict[str, list[float]], dict[str, list[list[int]]]]:
+    """Seconds of every repeat of each, and what each found; the first turn only warms up."""
+    seconds: dict[str, list[float]] = {name: [] for name in searches}
+    texts: dict[str, list[list[int]]] = {}
+    for turn in range(repeats + 1):
+        for name, search in searches.items():
+            start = time.perf_counter()
+            texts[name] = [text for batch in batches for text in search(batch)]
+            if turn:
+                seconds[name].append(time.perf_counter() - start)
+    return seconds, texts
+
+
+def measure(kind: str, batches: list[list[list[int]]], options: argparse.Namespace) -> dict[str, Any]:
+    """One row of the table."""
+    ours = our_model(options)
+    if kind == "fixed":
+        never_end(ours)
+    else:
+        end_after_a_while(ours, options.mean, options.spread)
+    searches = {
+        "ours": search_with_ours(ours, options),
+        "hugging_face": search_with_theirs(their_model(ours), options),
+    }
+    seconds, texts = take_turns(searches, batches, options.repeats)
+    ratios = [theirs / own for own, theirs in zip(seconds["ours"], seconds["hugging_face"], strict=True)]
+    count = len(texts["ours"])
+    return {
+        "work": kind,
+        "sentences": count,
+        "tokens_per_text": round(statistics.mean(len(text) for text in texts["ours"]), 1),
+        "longest_text": max(len(text) for text in texts["ours"]),
+        "equal_texts": sum(one == other for one, other in zip(texts["ours"], texts["hugging_face"], strict=True)),
+        "ours_sentences_per_second": round(count / statistics.median(seconds["ours"]), 2),
+        "hugging_face_sentences_per_second": round(count / statistics.median(seconds["hugging_face"]), 2),
+        "ratio": round(statistics.median(ratios), 2),
+        "ratio_lowest": round(min(ratios), 2),
+        "ratio_highest": round(max(ratios), 2),
+        "seconds": {name: [round(each, 4) for each in times] for name, times in seconds.items()},
+    }
+
+
+def main() -> None:
+    """Measure and print."""
+    options = arguments()
+    torch.set_num_threads(options.threads)
+    draw = random.Random(options.seed)
+    sources = [
+        [*(draw.randrange(2, options.vocabulary) for _ in range(draw.randint(5, 30))), END]
+        for _ in range(options.sentences)
+    ]
+    batches = [sources[start : start + options.batch] for start in range(0, len(sources), options.batch)]
+    rows = [measure(kind, batches, options) for kind in ("fixed", "varied")]
+    print("work     tokens  longest   equal texts   sentences/s: ours, Hugging Face   ratio (spread)")
+    for row in rows:
+        print(
+            f"{row['work']:8} {row['tokens_per_text']:6.1f} {row['longest_text']:8d}"
+            f" {row['equal_texts']:6d} of {row['sentences']:4d} {row['ours_sentences_per_second']:18.2f}"
+            f" {row['hugging_face_sentences_per_second']:13.2f}"
+            f" {row['ratio']:7.2f} ({row['ratio_lowest']:.2f} to {row['ratio_highest']:.2f})"
+        )
+    if options.json is not None:
+        import transformers
+
+        machine = {"machine": platform.machine(), "torch": torch.__version__, "transformers": transformers.__version__}
+        settings = {name: value for name, value in vars(options).items() if name != "json"}
+        text = json.dumps({**machine, "settings": settings, "results": rows}, indent=2)
+        options.json.write_text(text + "\n", encoding="utf-8")
+
+
+def arguments() -> argparse.Namespace:
+    """What to measure."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    for name, value, words in (
+        ("threads", 1, "of PyTorch"), ("repeats", 5, "turns of each"), ("sentences", 32, "sources"),
+        ("batch", 32, "sources at once"), ("beams", 4, "hypotheses of each source"), ("tokens", 32, "most per text"),
+        ("layers", 3, "of encoder and decoder each"), ("width", 256, "D"), ("heads", 4, "H"), ("hidden", 1024, "F"),
+        ("vocabulary", 8000, "V"), ("seed", 0, "of the sources"),
+    ):  # fmt: skip
+        parser.add_argument(f"--{name}", type=int, default=value, help=f"{words}; default {value}")
+    parser.add_argument("--mean", type=float, default=16.0, help="varied: sets the mean length; default 16")
+    parser.add_argument("--spread", type=float, default=35.0, help="varied: sets how lengths differ; default 35")
+    parser.add_argument("--json", type=Path, help="also write everything measured to this file")
+    return parser.parse_args()
+
+
+if __name__ == "__main__":
+    main()
