@@ -139,7 +139,7 @@ THE_SETTINGS = [
       "heads", write("c.toml", "[model]\nhaeds = 2")),
     M("config file without sections", train("proverbs.txt", "--config", "c.toml"), "'heads' in c.toml", "[model]",
       write("c.toml", "heads = 2")),
-    M("encoder as a language model", change("model.family", "encoder"), "encoder & language model", "decoder"),
+    M("encoder as a language model", change("model.family", "encoder"), "encoder & train.task = lm", "decoder"),
     M("vocab_size is not the tokenizer's", change("model.vocab_size", 99), "99 & 37 tokens", "vocab_size = 37",
       made="tokens"),
     M("vocabulary too small", [*change("tokenizer.kind", "bpe"), "--set", "tokenizer.vocab_size=9"],

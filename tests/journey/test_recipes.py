@@ -31,10 +31,10 @@ def test_a_recipe_trains(
     assert facts["loss"] > 0
 
 
-def test_the_model_that_is_only_counted_is_refused_by_train(
+def test_a_recipe_of_translation_needs_pairs(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
     assert main(["train", "stories", "--recipe", "tutorial-d7"]) == 2
-    assert "encoder-decoder cannot be trained as a language model" in capsys.readouterr().err
+    assert "the corpus stories is not made for train.task = translate" in capsys.readouterr().err
     assert not Path("runs").exists()

@@ -60,8 +60,8 @@ READABLE: dict[str, tuple[bytes, dict[str, object], list[str], str]] = {
         ["El niño comió piñones. ¿Qué tal? ¡Olé!"],
         "1252",
     ),
-    "packed.txt.gz": (gzip.compress(BANGLA.encode()), {}, [BANGLA], "UTF-8"),
-    "packed-without-suffix": (gzip.compress(b"surprise"), {}, ["surprise"], "UTF-8"),
+    "packed.txt.gz": (gzip.compress(BANGLA.encode(), mtime=0), {}, [BANGLA], "UTF-8"),
+    "packed-without-suffix": (gzip.compress(b"surprise", mtime=0), {}, ["surprise"], "UTF-8"),
     "old-mac.txt": (b"one\rtwo\r", {"document": "line"}, ["one", "two"], "UTF-8"),
     "lines.txt": (b"a b\r\n\r\n  c\n \nd", {"document": "line"}, ["a b", "  c", "d"], "UTF-8"),
     "odd-lines.txt": ("a\u2028b\x0bc\x85\nd".encode(), {"document": "line"}, ["a\u2028b\x0bc\x85", "d"], "UTF-8"),
@@ -73,10 +73,10 @@ READABLE: dict[str, tuple[bytes, dict[str, object], list[str], str]] = {
         "1 documents with fewer than 2 words",
     ),
     "t.csv": (CSV.encode(), {"column": "text"}, [str(row["text"]) for row in ROWS], "column 'text'"),
-    "auto.csv.gz": (gzip.compress(CSV.encode()), {}, [str(row["text"]) for row in ROWS], "the only one with text"),
+    "auto.csv.gz": (gzip.compress(CSV.encode(), mtime=0), {}, [str(row["text"]) for row in ROWS], "the only one with text"),
     "semicolon.csv": (b"id;text\n1;so much, so far and more\n", {}, ["so much, so far and more"], "'text'"),
     "t.jsonl": (JSONL.encode(), {"column": "text"}, [str(row["text"]) for row in ROWS], "column 'text'"),
-    "auto.jsonl.gz": (gzip.compress(JSONL.encode()), {}, [str(row["text"]) for row in ROWS], "the only one"),
+    "auto.jsonl.gz": (gzip.compress(JSONL.encode(), mtime=0), {}, [str(row["text"]) for row in ROWS], "the only one"),
     "gaps.jsonl": (
         b'{"text": "x y z"}\n\n{"text": null}\n{"other": 1}\n',
         {"column": "text"},
@@ -108,7 +108,7 @@ def test_read_exactly(name: str, tmp_path: Path) -> None:
 REFUSED: dict[str, tuple[bytes, dict[str, object], str, str]] = {
     # file name: (bytes, settings, words of the problem, words of the remedy)
     "empty.txt": (b"", {}, "holds no text (0 bytes)", "Give a source with some text"),
-    "empty.txt.gz": (gzip.compress(b""), {}, "holds no text (0 bytes)", "some text"),
+    "empty.txt.gz": (gzip.compress(b"", mtime=0), {}, "holds no text (0 bytes)", "some text"),
     "only-mark.txt": (b"\xef\xbb\xbf", {}, "holds no text", "some text"),
     "white.txt": (b" \n\t\n", {}, "left out 1 empty documents", "some text"),
     "strict.txt": (
@@ -154,7 +154,7 @@ REFUSED: dict[str, tuple[bytes, dict[str, object], str, str]] = {
     "odd.txt": (b"\xff\xfea\0b", {}, "is not UTF-16 LE: byte 0x62 at offset 4", "Correct that byte"),
     "lone.txt": (b"\xff\xfea\0\0\xd8b\0", {}, "byte 0x00 at offset 4", "Correct that byte"),
     "not-gzip.gz": (b"plain text", {}, "is not gzip", "rename"),
-    "cut.txt.gz": (gzip.compress(BANGLA.encode() * 9)[:-12], {}, "damaged gzip", "again"),
+    "cut.txt.gz": (gzip.compress(BANGLA.encode() * 9, mtime=0)[:-12], {}, "damaged gzip", "again"),
     "missing.csv": (CSV.encode(), {"column": "txet"}, "no column 'txet'; it has id, text", "Did you mean text?"),
     "missing.jsonl": (JSONL.encode(), {"column": "body"}, "no column 'body'; it has id, text", "Choose one of"),
     "headless.csv": (b"Go on.,Ga door.\nRun!,Ren!\n", {"column": "en"}, "1: 'Go on.', 2: 'Ga door.'", "from 1 to 2"),
@@ -203,7 +203,7 @@ def test_folder_is_read_in_order_and_says_what_it_left_out(tmp_path: Path) -> No
     for name, content in {
         "b.txt": b"second",
         "a/z.md": FRENCH.encode("cp1252"),
-        "a/b/c.txt.gz": gzip.compress(b"first"),
+        "a/b/c.txt.gz": gzip.compress(b"first", mtime=0),
         "a.txt": b"after folder a",
         "photo.jpg": b"\xff\xd8\xff\xe0....",
         "weights.bin": b"ab\0cd",
@@ -264,7 +264,7 @@ class FakeInput(io.TextIOWrapper):
         (JSONL.encode(), {"column": "text"}, [str(row["text"]) for row in ROWS]),
         (CSV.encode(), {"column": "text"}, [str(row["text"]) for row in ROWS]),
         (b"en\tde\ngo\tgeh\n", {"column": "de"}, ["geh"]),
-        (gzip.compress(b"packed"), {}, ["packed"]),
+        (gzip.compress(b"packed", mtime=0), {}, ["packed"]),
     ],
 )
 def test_standard_input(
