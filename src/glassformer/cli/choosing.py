@@ -2,17 +2,38 @@
 
 from __future__ import annotations
 
+import argparse
 import json
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from glassformer.cli.settings import settings_of
+from glassformer.cli.settings import add_setting_flags, add_short_flags, changes_from, settings_of
 from glassformer.config import FAMILIES, Config, DataConfig, parse_changes
 from glassformer.data.corpora import CORPORA
 from glassformer.errors import GlassError
-from glassformer.recipes import load_recipe
+from glassformer.recipes import load_recipe, recipe_names
 from glassformer.settings import read_toml
+
+
+def add_run_arguments(parser: argparse.ArgumentParser) -> None:
+    """Everything that says what a new run will be."""
+    parser.add_argument("data", nargs="?", metavar="DATA", help="what to learn from")
+    parser.add_argument("target", nargs="?", metavar="TARGET", help="of two parallel files the second (data.target)")
+    parser.add_argument("--out", type=Path, metavar="RUN", help="the run folder (default: runs/NAME-OF-DATA)")
+    parser.add_argument("--recipe", metavar="NAME", help=f"named settings: {', '.join(recipe_names())}")
+    parser.add_argument("--config", type=Path, metavar="FILE", help="settings from a TOML file, over the recipe's")
+    add_short_flags(parser)
+    add_setting_flags(parser, Config.model_fields)
+
+
+def chosen_run(arguments: argparse.Namespace) -> tuple[Config, Path]:
+    """The settings of a new run, and its folder."""
+    changes = changes_from(arguments) | named_source(arguments.data, arguments.target)
+    config = chosen_settings(arguments.recipe, arguments.config, changes)
+    source = config.data.source
+    name = "text" if source == "-" else Path(source).name.split(".")[0] or "text"
+    return config, arguments.out or Path("runs") / name
 
 
 def named_source(data: str | None, target: str | None = None) -> dict[str, str]:

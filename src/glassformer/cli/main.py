@@ -15,6 +15,7 @@ from glassformer.errors import GlassError, clear_memory_errors, nearest
 
 COMMANDS = {
     "demo": "train a tiny model on generated stories and show what it writes; under 3 minutes, no download",
+    "plan": "before a run: size, steps, time, memory and what to beat, measured on this machine in seconds",
     "train": "train a model on your own text",
     "generate": "continue, translate or summarize a text with a trained model",
     "classify": "name the label of a text with a trained classifier",

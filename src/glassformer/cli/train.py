@@ -23,11 +23,10 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from glassformer.cli.choosing import chosen_settings, named_source
-from glassformer.cli.settings import add_setting_flags, add_short_flags, changes_from
+from glassformer.cli.choosing import add_run_arguments, chosen_run
+from glassformer.cli.settings import changes_from
 from glassformer.config import Config, Task
 from glassformer.errors import GlassError
-from glassformer.recipes import recipe_names
 
 if TYPE_CHECKING:
     from glassformer.training.trainer import Outcome, Trainer
@@ -45,26 +44,17 @@ USES = {
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The arguments of `glass train`."""
-    parser.add_argument("data", nargs="?", metavar="DATA", help="what to learn from")
-    parser.add_argument("target", nargs="?", metavar="TARGET", help="of two parallel files the second (data.target)")
-    parser.add_argument("--out", type=Path, metavar="RUN", help="the run folder (default: runs/NAME-OF-DATA)")
-    parser.add_argument("--recipe", metavar="NAME", help=f"named settings: {', '.join(recipe_names())}")
-    parser.add_argument("--config", type=Path, metavar="FILE", help="settings from a TOML file, over the recipe's")
+    add_run_arguments(parser)
     parser.add_argument(
         "--resume", action="store_true", help="go on with the run in --out, or with the newest in runs/"
     )
-    add_short_flags(parser)
-    add_setting_flags(parser, Config.model_fields)
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Train, and report the kept checkpoint."""
-    changes = changes_from(arguments)
     if arguments.resume:
-        return _resume(arguments, changes)
-    changes |= named_source(arguments.data, arguments.target)
-    config = chosen_settings(arguments.recipe, arguments.config, changes)
-    out = arguments.out or Path("runs") / _run_name(config.data.source)
+        return _resume(arguments, changes_from(arguments))
+    config, out = chosen_run(arguments)
     return _print_outcome(out, config.train.task, train_run(config, out), arguments.json)
 
 
@@ -145,7 +135,3 @@ def _print_outcome(out: Path, task: Task, outcome: Outcome | None, as_json: bool
         print(f"this is {ratio:.3f} times the true entropy of the text, {outcome.floor:.4f}: no model can do better")
     print(f"{out} is ready: glass {USES[task].format(out)}")
     return 0
-
-
-def _run_name(source: str) -> str:
-    return "text" if source == "-" else Path(source).name.split(".")[0] or "text"

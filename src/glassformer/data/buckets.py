@@ -21,6 +21,11 @@ class AnyLength:
     def __init__(self, examples: int, batch: int, seed: int) -> None:
         self.examples, self.batch, self.seed = examples, batch, seed
 
+    @property
+    def steps_per_epoch(self) -> float:
+        """Steps in which every example comes once."""
+        return self.examples / self.batch
+
     def step(self, step: int) -> list[int]:
         """The examples of one step."""
         places = (divmod(step * self.batch + number, self.examples) for number in range(self.batch))
@@ -45,16 +50,16 @@ class LikeLength:
         self._order: tuple[int, npt.NDArray[np.int64]] | None = None
 
     @property
-    def batches(self) -> int:
-        """Steps of an epoch."""
+    def steps_per_epoch(self) -> int:
+        """Steps in which every example comes once."""
         return len(self._cuts) - 1
 
     def step(self, step: int) -> list[int]:
         """The examples of one step."""
-        epoch, at = divmod(step, self.batches)
+        epoch, at = divmod(step, self.steps_per_epoch)
         if self._order is None or self._order[0] != epoch:
             self._order = (epoch, self._sorted(epoch))
-        number = shuffled(at, self.batches, self.seed, epoch)
+        number = shuffled(at, self.steps_per_epoch, self.seed, epoch)
         return self._order[1][self._cuts[number] : self._cuts[number + 1]].tolist()
 
     def _sorted(self, epoch: int) -> npt.NDArray[np.int64]:

@@ -53,6 +53,11 @@ class PairTask:
     def _order(self) -> AnyLength | LikeLength:
         return _order(self.config, len(self._train), lambda: pair_lengths(self.data.train, self.config))
 
+    @property
+    def steps_per_epoch(self) -> float:
+        """Of pairs that are used."""
+        return self._order.steps_per_epoch
+
     def rows(self, step: int) -> list[Pair]:
         """Any pairs, or pairs of like length."""
         return [self._train[index] for index in self._order.step(step)]
@@ -114,6 +119,11 @@ class ClassTask:
     def _order(self) -> AnyLength | LikeLength:
         lengths = self.data.train.source_lengths
         return _order(self.config, len(self._train), lambda: (lengths + 1)[_kept(lengths, self.config)][:, None])
+
+    @property
+    def steps_per_epoch(self) -> float:
+        """Of texts that are used."""
+        return self._order.steps_per_epoch
 
     def rows(self, step: int) -> list[Labelled]:
         """Any texts, or texts of like length."""

@@ -49,16 +49,26 @@ def new_training(config: Config, folder: Path, reporter: Reporter) -> Trainer:
         reporter: is told what happens.
     """
     refuse_existing(folder)
-    choose_device(config.train.device)
-    _set_threads(config)
-    data = prepare_for(config, token_cache(folder), reporter.note)
-    for note in (*data.notes, *_fit(data, config)):
-        reporter.note(note)
-    model = _model(config, data)
+    set_threads(config)
+    data = text_of_run(config, folder, reporter.note)
+    model = fresh_model(config, data)
     facts = {"data": {"source": config.data.source, "text_hash": data.text_hash, "tokens": str(data.folder.resolve())}}
     run = create_run(folder, config, facts)
     _save_vocabulary(run, data)
     return Trainer(run, config, model, make_task(config, data), reporter, _floor(config, data))
+
+
+def text_of_run(config: Config, folder: Path, note: Callable[[str], None]) -> Prepared | PreparedExamples:
+    """The text that a run in `folder` would learn from, prepared, with all that a person should know of it told.
+
+    Raises:
+        GlassError: it cannot be read, or does not fit the model, or the machine lacks the device.
+    """
+    choose_device(config.train.device)
+    data = prepare_for(config, token_cache(folder), note)
+    for text in (*data.notes, *_fit(data, config)):
+        note(text)
+    return data
 
 
 def prepare_for(config: Config, cache: Path, note: Callable[[str], None]) -> Prepared | PreparedExamples:
@@ -94,9 +104,9 @@ def resume_training(folder: Path, changes: dict[str, str], reporter: Reporter) -
                 f"Only {', '.join('train.' + name for name in LIMITS)} can; for the rest start a new run.",
             )
     config = config.with_changes(changes)
-    _set_threads(config)
+    set_threads(config)
     data = encoded_text(run, config, reporter.note)
-    trainer = Trainer(run, config, _model(config, data), make_task(config, data), reporter, _floor(config, data))
+    trainer = Trainer(run, config, fresh_model(config, data), make_task(config, data), reporter, _floor(config, data))
     trainer.resume()
     _save_vocabulary(run, data)  # the run may have been killed before it was written
     if changes:
@@ -118,12 +128,17 @@ def newest_run(parent: Path) -> Path:
     return runs[-1].folder
 
 
+def open_text(config: Config, stored: Path) -> Prepared | PreparedExamples:
+    """A text that was prepared for these settings, from the folder where it lies in the token cache."""
+    return open_prepared_examples(stored) if config.train.task in EXAMPLES else open_prepared(stored)
+
+
 def encoded_text(run: Run, config: Config, note: Callable[[str], None]) -> Prepared | PreparedExamples:
     """The encoded text that the run began with; encoded again if it is gone, refused if it is another text now."""
     facts = run.manifest()["data"]
     stored = Path(facts["tokens"])
     try:
-        return open_prepared_examples(stored) if config.train.task in EXAMPLES else open_prepared(stored)
+        return open_text(config, stored)
     except DamagedStoreError as error:
         problem = error.problem if stored.is_dir() else f"{stored} is gone"
         if config.data.source not in CORPORA and not Path(config.data.source).expanduser().exists():
@@ -146,13 +161,18 @@ def encoded_text(run: Run, config: Config, note: Callable[[str], None]) -> Prepa
     return data
 
 
-def _model(config: Config, data: Prepared | PreparedExamples) -> Model:
+def fresh_model(config: Config, data: Prepared | PreparedExamples) -> Model:
     """Freshly initialised, with as many tokens and classes as the text has."""
-    source = data.source_tokenizer.vocab_size if isinstance(data, PreparedExamples) else None
-    classes = len(data.labels) if isinstance(data, PreparedExamples) and data.labels else None
-    if config.model.shared_embedding:
-        source = None
-    return build_model(config.model, data.tokenizer.vocab_size, config.train.seed, source, classes)
+    vocabulary, source, classes = sizes(config, data)
+    return build_model(config.model, vocabulary, config.train.seed, source, classes)
+
+
+def sizes(config: Config, data: Prepared | PreparedExamples) -> tuple[int, int | None, int | None]:
+    """What the model takes from the text: its tokens, those of sources with an embedding of their own, its classes."""
+    if not isinstance(data, PreparedExamples):
+        return data.tokenizer.vocab_size, None, None
+    source = None if config.model.shared_embedding else data.source_tokenizer.vocab_size
+    return data.tokenizer.vocab_size, source, len(data.labels) or None
 
 
 def _save_vocabulary(run: Run, data: Prepared | PreparedExamples) -> None:
@@ -188,7 +208,7 @@ def _floor(config: Config, data: Prepared | PreparedExamples) -> float | None:
     return truth[0] / predicted if truth is not None else None
 
 
-def _set_threads(config: Config) -> None:
+def set_threads(config: Config) -> None:
     """Use the threads that the settings name; torch's own choice otherwise."""
     if config.train.threads is not None:
         torch.set_num_threads(config.train.threads)

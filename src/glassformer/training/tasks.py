@@ -35,6 +35,10 @@ class Task(Protocol):
     def validation_bytes(self) -> int | None:
         """UTF-8 bytes of what validation predicts, for bits per byte; None where the figure would have no meaning."""
 
+    @property
+    def steps_per_epoch(self) -> float:
+        """Steps in which the training part is read once."""
+
     def rows(self, step: int) -> Sequence[Any]:
         """The rows of one step: a pure function of the settings and the step."""
 
@@ -70,6 +74,11 @@ class LanguageTask:
     def validation_bytes(self) -> int:
         """Of the whole split."""
         return self.validation.bytes
+
+    @property
+    def steps_per_epoch(self) -> float:
+        """Of windows that cover the text once, or of all documents."""
+        return _steps_per_epoch(self.train, self.config, self.config.model.context)
 
     def rows(self, step: int) -> list[Row]:
         """T+1 ids each."""
@@ -116,6 +125,11 @@ class MaskedTask:
         """V."""
         return self.tokenizer.vocab_size
 
+    @property
+    def steps_per_epoch(self) -> float:
+        """Of windows that cover the text once, or of all documents."""
+        return _steps_per_epoch(self.train, self.config, self.config.model.context - 1)
+
     def rows(self, step: int) -> list[Masked]:
         """Up to T ids each."""
         config = self.config
@@ -156,6 +170,13 @@ class MaskedTask:
     def concerns(self, model: Model, loss: Callable[[Sequence[Any]], float]) -> Iterator[str]:
         """None."""
         return iter(())
+
+
+def _steps_per_epoch(train: TokenStore, config: Config, context: int) -> float:
+    """With documents cut into rows of `context` + 1 ids at most."""
+    documents = config.data.windows == "documents"
+    rows = len(train.pieces(context)) if documents else len(train) / config.model.context
+    return rows / config.train.batch
 
 
 @dataclass(frozen=True)

@@ -15,6 +15,9 @@ from glassformer.model.device import autocast
 from glassformer.model.families import Model
 from glassformer.training.objectives import logits_of, token_losses, tokens_at_once
 
+MOST_TOKENS = 8192
+"""Of one forward pass that measures."""
+
 
 @dataclass(frozen=True)
 class LossEstimate:
@@ -53,7 +56,7 @@ def validation_loss(
     device: torch.device,
     dtype: torch.dtype = torch.float32,
     skip: int = 0,
-    most_tokens: int = 8192,
+    most_tokens: int = MOST_TOKENS,
     collate: Callable[[Sequence[Any]], Batch] = Batch.from_rows,
 ) -> LossEstimate:
     """The mean loss over rows; the same number whatever their grouping, to rounding.

@@ -1,0 +1,103 @@
+"""What a model has to beat, known before it is trained: the simplest predictors of a task on its validation part."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from glassformer.config import Config
+from glassformer.data.corpora import CORPORA, LabelledCorpus
+from glassformer.data.examples import PreparedExamples
+from glassformer.data.prepare import Prepared
+from glassformer.evaluation.baselines import CHUNK, baselines
+
+COUNTED = 500_000
+"""Training tokens, the last ones, that the 5-gram counts: before a run nobody wants to wait."""
+
+
+@dataclass(frozen=True)
+class Rung:
+    """One predictor.
+
+    Attributes:
+        name: uniform, unigram, 5-gram, gzip, true entropy, frequencies, or best possible.
+        loss: nats per predicted token, or per text with a label; None where it has no loss.
+        accuracy: share of texts labelled right; None where nothing is labelled.
+        note: what the figure rests on.
+    """
+
+    name: str
+    loss: float | None
+    accuracy: float | None
+    note: str
+
+
+def ladder(config: Config, data: Prepared | PreparedExamples) -> list[Rung]:
+    """The predictors that cost little, from the weakest; empty where nothing can be predicted."""
+    corpus = config.data.source if config.data.source in CORPORA else None
+    if isinstance(data, PreparedExamples):
+        return _of_labels(data, corpus) if data.labels else _of_targets(data)
+    train, held = data.train, data.validation
+    if config.train.task == "lm":
+        found = baselines(train, held, data.tokenizer, corpus, config.data.windows, COUNTED)
+        return [Rung(each.name, each.loss, None, each.note) for each in found]
+    words = data.tokenizer.end_id  # end tokens are never hidden
+    size = data.tokenizer.vocab_size
+    return _by_frequency(_counts(train.tokens, size)[:words], _counts(held.tokens, size)[:words], size)
+
+
+def _of_targets(data: PreparedExamples) -> list[Rung]:
+    """Each token of a target without a look at its source, or at what was written before it."""
+    assert data.train.targets is not None
+    assert data.validation.targets is not None
+    size = data.tokenizer.vocab_size
+    return _by_frequency(_counts(data.train.targets.tokens, size), _counts(data.validation.targets.tokens, size), size)
+
+
+def _of_labels(data: PreparedExamples, corpus: str | None) -> list[Rung]:
+    """Each text without a look at it."""
+    assert data.train.labels is not None
+    assert data.validation.labels is not None
+    size = len(data.labels)
+    known, held = _counts(data.train.labels, size), _counts(data.validation.labels, size)
+    most = int(known.argmax())
+    right = float(held[most] / max(1, held.sum()))
+    rungs = [
+        Rung("uniform", math.log(size), 1 / size, f"each of {size:,} labels equally likely"),
+        Rung(
+            "frequencies",
+            _loss(known, held, size),
+            right,
+            f"labels as frequent as in training; always {data.labels[most]}",
+        ),
+    ]
+    generated = CORPORA.get(corpus or "")
+    if isinstance(generated, LabelledCorpus):
+        rungs.append(Rung("best possible", None, 1 - generated.bayes_error(), "on average: 1 - the Bayes error"))
+    return rungs
+
+
+def _by_frequency(known: NDArray[np.int64], held: NDArray[np.int64], size: int) -> list[Rung]:
+    note = f"token frequencies in {int(known.sum()):,} training tokens, one added to each count"
+    return [
+        Rung("uniform", math.log(size), None, f"each of {size:,} tokens equally likely"),
+        Rung("unigram", _loss(known, held, size), None, note),
+    ]
+
+
+def _loss(known: NDArray[np.int64], held: NDArray[np.int64], size: int) -> float:
+    """Mean of -ln p in nats, where p is (count + 1) / (all counts + size)."""
+    costs = math.log(int(known.sum()) + size) - np.log(known + 1)
+    return float((held * costs).sum() / max(1, held.sum()))
+
+
+def _counts(numbers: NDArray[np.integer[Any]], size: int) -> NDArray[np.int64]:
+    """How often each of 0 ... size - 1 stands there; memory does not grow with them."""
+    counts = np.zeros(size, dtype=np.int64)
+    for start in range(0, len(numbers), CHUNK):
+        counts += np.bincount(numbers[start : start + CHUNK], minlength=size)
+    return counts

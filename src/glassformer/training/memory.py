@@ -1,0 +1,105 @@
+"""Memory: what training needs at least, what a process has used at most, and what a machine has left."""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+from pathlib import Path
+
+import torch
+from torch.optim import Optimizer
+
+from glassformer.config import Config
+from glassformer.data.examples import PreparedExamples
+from glassformer.data.prepare import Prepared
+from glassformer.model.build import build_model
+from glassformer.training.optimizers import make_optimizers
+from glassformer.training.setup import sizes
+
+STATUS = Path("/proc/self/status")
+SYSTEM = Path("/proc/meminfo")
+GROUP = Path("/sys/fs/cgroup")
+FLOAT = 4
+"""Bytes of a weight, a gradient, a moment: all are float32."""
+
+
+def checkpoint_bytes(config: Config, data: Prepared | PreparedExamples) -> int:
+    """Of the weights and the optimizer state of one checkpoint; nothing is allocated."""
+    return sum(_weights_and_state(config, data))
+
+
+def least_training_memory(config: Config, data: Prepared | PreparedExamples) -> int:
+    """Bytes of weights, their gradients and the optimizer state: what training needs before any activation."""
+    weights, state = _weights_and_state(config, data)
+    return 2 * weights + state
+
+
+def _weights_and_state(config: Config, data: Prepared | PreparedExamples) -> tuple[int, int]:
+    vocabulary, source, classes = sizes(config, data)
+    with torch.device("meta"):
+        model = build_model(config.model, vocabulary, source_vocab_size=source, classes=classes)
+    weights = sum(value.numel() * value.element_size() for value in model.state_dict().values())
+    return weights, sum(_state_bytes(optimizer) for optimizer in make_optimizers(model, config.train))
+
+
+def _state_bytes(optimizer: Optimizer) -> int:
+    """AdamW keeps two moments and a step count for each parameter, Muon one momentum."""
+    parameters = [parameter for group in optimizer.param_groups for parameter in group["params"]]
+    numbers = sum(parameter.numel() for parameter in parameters)
+    return FLOAT * (numbers if isinstance(optimizer, torch.optim.Muon) else 2 * numbers + len(parameters))
+
+
+def peak_memory(device: torch.device) -> int | None:
+    """The most memory that this process has held so far, in bytes; None where the system does not tell.
+
+    On a GPU what torch had allocated there. On Linux the anonymous resident size: the peak of the resident size less
+    the pages of files, which the system can drop when it needs room. On macOS the resident size with those pages.
+    """
+    if device.type == "cuda":
+        return torch.cuda.max_memory_allocated(device)
+    if STATUS.exists():
+        found = STATUS.read_text(encoding="ascii", errors="replace")
+        sizes = {name: _kibibytes(found, name) for name in ("VmHWM", "RssFile", "RssShmem")}
+        return sizes["VmHWM"] - sizes["RssFile"] - sizes["RssShmem"]
+    if sys.platform == "darwin":
+        import resource
+
+        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return None
+
+
+def memory_kind(device: str) -> str:
+    """What `peak_memory` is, in words."""
+    if device.startswith("cuda"):
+        return "allocated on the GPU"
+    return "resident, files included" if sys.platform == "darwin" else "resident, files not counted"
+
+
+def free_memory(device: torch.device) -> int | None:
+    """Bytes that this process could still take, as far as the system tells."""
+    if device.type == "cuda":
+        return torch.cuda.mem_get_info(device)[0]
+    if SYSTEM.exists():
+        free = _kibibytes(SYSTEM.read_text(encoding="ascii", errors="replace"), "MemAvailable")
+        return min(free, _left_in_group() or free)
+    if sys.platform == "darwin":
+        return os.sysconf("SC_PAGE_SIZE") * os.sysconf(
+            "SC_PHYS_PAGES"
+        )  # of the whole machine: the free part is not told
+    return None
+
+
+def _left_in_group() -> int | None:
+    """Bytes that a container's limit leaves (Linux control groups, version 2)."""
+    try:
+        limit, used = (int((GROUP / name).read_text(encoding="ascii")) for name in ("memory.max", "memory.current"))
+    except (OSError, ValueError):  # no such limit, or the word "max"
+        return None
+    return max(0, limit - used)
+
+
+def _kibibytes(text: str, name: str) -> int:
+    """The bytes of a line such as `VmHWM:  421 kB`; 0 where there is none."""
+    found = re.search(rf"^{name}:\s+(\d+)", text, re.MULTILINE)
+    return 1024 * int(found[1]) if found else 0

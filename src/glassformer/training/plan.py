@@ -1,0 +1,203 @@
+"""What a run will be, before it is one: size, steps, epochs, time, memory, disk, and what is odd about it."""
+
+from __future__ import annotations
+
+import math
+import shutil
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from glassformer.config import Config
+from glassformer.data.batches import Batch
+from glassformer.data.examples import ExampleStore, PreparedExamples
+from glassformer.data.prepare import Prepared
+from glassformer.data.store import TokenStore
+from glassformer.model.count import Component, count_model
+from glassformer.training.memory import checkpoint_bytes
+from glassformer.training.probe import Probe
+from glassformer.training.setup import make_task, sizes
+
+LOOKED_AT = 16
+"""Steps whose rows are looked at for the mean size of a step."""
+CHECKPOINTS = 3
+"""That lie on the disk at most: the best, the last, and the one that is being written."""
+MANY_EPOCHS = 20
+LARGE_VOCABULARY = 0.5
+"""Share of the parameters in embeddings and output head above which a person is told."""
+VOCABULARY = ("source embedding", "token embedding", "output head")
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A run that has not begun.
+
+    Attributes:
+        components: the model's parameters, by part.
+        vocab_size: tokens the model writes, or reads where it writes none.
+        training_tokens, validation_tokens: of each part of the text, sources and targets together.
+        rows_per_step, tokens_per_step: means; tokens that are read, padding not counted.
+        steps_per_epoch: steps in which the training part is read once.
+        steps: that the run takes; None where only a loss or patience ends it, or time that was not measured.
+        longest: tokens of the longest row of training; None for windows over running text, which are all as long.
+        checkpoint_bytes: of one checkpoint.
+        free_disk: bytes.
+        probe: what was measured; None if nothing was.
+    """
+
+    config: Config
+    components: list[Component]
+    vocab_size: int
+    training_tokens: int
+    validation_tokens: int
+    rows_per_step: float
+    tokens_per_step: float
+    steps_per_epoch: float
+    steps: int | None
+    longest: int | None
+    checkpoint_bytes: int
+    free_disk: int
+    probe: Probe | None
+
+    @property
+    def parameters(self) -> int:
+        """Of all components."""
+        return sum(part.parameters for part in self.components)
+
+    @property
+    def epochs(self) -> float | None:
+        """How often the run reads the training part."""
+        return None if self.steps is None else self.steps / self.steps_per_epoch
+
+    @property
+    def train_seconds(self) -> float | None:
+        """Of all steps, without evaluations, samples and checkpoints: what train.minutes limits."""
+        return self.steps * self.probe.seconds_per_step if self.probe and self.steps is not None else None
+
+    @property
+    def whole_seconds(self) -> float | None:
+        """With evaluations and their samples."""
+        if self.probe is None or self.steps is None:
+            return None
+        times = math.ceil(self.steps / self.config.train.evaluate_every)
+        each = self.probe.evaluation_seconds + self.probe.sample_seconds
+        return self.steps * self.probe.seconds_per_step + times * each + self.probe.last_evaluation_seconds
+
+    def facts(self) -> dict[str, Any]:
+        """For `--json`."""
+        probe = self.probe
+        return {
+            "task": self.config.train.task,
+            "parameters": self.parameters,
+            "bytes": 4 * self.parameters,
+            "components": {part.name: part.parameters for part in self.components},
+            "vocab_size": self.vocab_size,
+            "training_tokens": self.training_tokens,
+            "validation_tokens": self.validation_tokens,
+            "rows_per_step": self.rows_per_step,
+            "tokens_per_step": self.tokens_per_step,
+            "steps_per_epoch": self.steps_per_epoch,
+            "steps": self.steps,
+            "epochs": self.epochs,
+            "device": probe and probe.device,
+            "seconds_per_step": probe and probe.seconds_per_step,
+            "train_seconds": self.train_seconds,
+            "whole_seconds": self.whole_seconds,
+            "peak_memory_bytes": probe and probe.peak_bytes,
+            "free_memory_bytes": probe and probe.free_bytes,
+            "checkpoint_bytes": self.checkpoint_bytes,
+        }
+
+    def warnings(self) -> Iterator[str]:
+        """What a person should think about before the run, with what to do."""
+        if self.epochs is not None and self.epochs > MANY_EPOCHS:
+            yield (
+                f"the text is read {self.epochs:,.0f} times, and will be learnt by heart: "
+                "take fewer steps, more text, or train.patience"
+            )
+        if self.steps_per_epoch < 1:
+            rows = self.rows_per_step * self.steps_per_epoch
+            yield f"a step has {self.rows_per_step:,.0f} rows and the text only {rows:,.0f}: lower train.batch"
+        vocabulary = sum(part.parameters for part in self.components if part.name in VOCABULARY)
+        if vocabulary > LARGE_VOCABULARY * self.parameters:
+            yield (
+                f"{vocabulary / self.parameters:.0%} of the parameters are the vocabulary's: "
+                "a smaller tokenizer.vocab_size or a larger model.width or model.layers uses them better"
+            )
+        context = self.config.model.context
+        if self.longest is not None and 2 * self.longest <= context:
+            yield f"model.context = {context:,}, and the longest row has {self.longest:,} tokens: lower it"
+        yield from self._shortages()
+
+    def _shortages(self) -> Iterator[str]:
+        probe = self.probe
+        if probe and probe.peak_bytes and probe.free_bytes and probe.peak_bytes > probe.free_bytes:
+            yield (
+                f"training needs {probe.peak_bytes:,} bytes of memory, and {probe.free_bytes:,} are free: "
+                "lower train.micro_batch, model.context or the model's size"
+            )
+        if CHECKPOINTS * self.checkpoint_bytes > self.free_disk:
+            yield f"{CHECKPOINTS} checkpoints need {CHECKPOINTS * self.checkpoint_bytes:,} bytes, and the disk has less"
+
+
+def plan_run(config: Config, data: Prepared | PreparedExamples, probe: Probe | None) -> Plan:
+    """Put together what is known of a run.
+
+    Args:
+        config: all settings.
+        data: the prepared text.
+        probe: what was measured; None: time and memory stay unknown.
+    """
+    task = make_task(config, data)
+    vocabulary, source, classes = sizes(config, data)
+    first = [task.rows(step) for step in range(LOOKED_AT)]
+    return Plan(
+        config=config,
+        components=count_model(config.model, vocabulary, source, classes),
+        vocab_size=vocabulary,
+        training_tokens=_tokens(data.train),
+        validation_tokens=_tokens(data.validation),
+        rows_per_step=float(np.mean([len(rows) for rows in first])),
+        tokens_per_step=float(np.mean([_read(task.collate(rows)) for rows in first])),
+        steps_per_epoch=task.steps_per_epoch,
+        steps=_steps(config, probe),
+        longest=_longest(config, data),
+        checkpoint_bytes=checkpoint_bytes(config, data),
+        free_disk=shutil.disk_usage(data.folder).free,
+        probe=probe,
+    )
+
+
+def _steps(config: Config, probe: Probe | None) -> int | None:
+    """The steps that all limits known beforehand allow."""
+    steps, minutes = config.train.steps, config.train.minutes
+    if minutes is None:
+        return steps
+    if probe is None:
+        return None
+    possible = max(1, math.ceil(60 * minutes / probe.seconds_per_step))  # the step that passes the limit is finished
+    return possible if steps is None else min(steps, possible)
+
+
+def _tokens(store: TokenStore | ExampleStore) -> int:
+    if isinstance(store, TokenStore):
+        return len(store)
+    return len(store.sources) + (0 if store.targets is None else len(store.targets))
+
+
+def _read(batch: Batch) -> int:
+    """Tokens that a model reads of a batch, padding not counted."""
+    return int(batch.real.sum()) + (0 if batch.real_source is None else int(batch.real_source.sum()))
+
+
+def _longest(config: Config, data: Prepared | PreparedExamples) -> int | None:
+    """Tokens of the longest row, its end token included."""
+    if isinstance(data, PreparedExamples):
+        lengths = [data.train.source_lengths, data.train.target_lengths]
+        return 1 + max(int(each.max()) for each in lengths if len(each))
+    if config.data.windows == "stream":
+        return None
+    ends = np.asarray(data.train.document_ends, dtype=np.int64)
+    return int(np.diff(ends, prepend=0).max())

@@ -1,0 +1,180 @@
+"""How long a step takes on this machine, and how much memory: a few real ones are taken, and nothing of them is kept.
+
+The probe is a process of its own: its memory is that of training and of nothing else, and where memory runs out, it is
+the probe that ends. `python -m glassformer.training.probe` reads what to do from standard input, as `probe` writes it.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from glassformer.config import PAIRS, Config
+from glassformer.errors import GlassError, clear_memory_errors
+from glassformer.model.device import choose_device
+from glassformer.model.families import Model
+from glassformer.training.memory import free_memory, least_training_memory, peak_memory
+from glassformer.training.objectives import tokens_at_once
+from glassformer.training.schedules import rate_factor
+from glassformer.training.setup import fresh_model, make_task, open_text, set_threads
+from glassformer.training.stepping import Stepper
+from glassformer.training.tasks import Task
+from glassformer.training.validation import MOST_TOKENS, groups, validation_loss
+
+WARM_UP = 3
+"""First steps, which are not counted: memory and optimizer state are made in them."""
+SAMPLED = 16
+"""Tokens that the probe writes, to tell how long a whole sample takes."""
+
+
+class ProbeError(GlassError):
+    """The probe did not come to its end."""
+
+
+@dataclass(frozen=True)
+class Probe:
+    """What was measured.
+
+    Attributes:
+        device: cpu, cuda …, as torch names it.
+        threads: of the processor.
+        dtype: of matrix products.
+        steps: that were counted, after those to warm up.
+        seconds_per_step: their mean.
+        evaluation_seconds: of one evaluation during training, without its sample.
+        last_evaluation_seconds: of the last one, on the whole validation part.
+        sample_seconds: of one sample at its full length.
+        peak_bytes: the most memory that steps, evaluation and sample held; None where the system does not tell.
+        free_bytes: what the device had free before; None where the system does not tell.
+    """
+
+    device: str
+    threads: int
+    dtype: str
+    steps: int
+    seconds_per_step: float
+    evaluation_seconds: float
+    last_evaluation_seconds: float
+    sample_seconds: float
+    peak_bytes: int | None
+    free_bytes: int | None
+
+
+def probe(config: Config, tokens: Path, seconds: float) -> Probe:
+    """Measure training with these very settings, in a process of its own.
+
+    Args:
+        config: all settings.
+        tokens: the folder of the prepared text.
+        seconds: how long steps are taken; evaluation, sample and start come on top, and slow steps may take longer.
+
+    Raises:
+        ProbeError: it did not come to its end, most likely for lack of memory.
+    """
+    asked = {"config": config.model_dump(mode="json"), "tokens": str(tokens), "seconds": seconds}
+    command = [sys.executable, "-m", "glassformer.training.probe"]
+    done = subprocess.run(command, input=json.dumps(asked), capture_output=True, text=True, check=False)
+    lines = done.stdout.splitlines()
+    answer = json.loads(lines[-1]) if lines and done.returncode == 0 else {}
+    if "problem" in answer:
+        raise ProbeError(answer["problem"], answer["remedy"])
+    if not answer:
+        raise _broken(done.returncode, done.stderr)
+    return Probe(**answer)
+
+
+def measure(config: Config, tokens: Path, seconds: float) -> Probe:
+    """Measure in this process; draws random numbers, sets torch's threads, and leaves its mark on the peak of memory.
+
+    Raises:
+        GlassError: memory is short, or the prepared text is damaged.
+    """
+    set_threads(config)
+    device = choose_device(config.train.device)
+    data, free = open_text(config, tokens), free_memory(device)
+    least = least_training_memory(config, data)
+    if free is not None and least > free:
+        raise GlassError(
+            f"weights, gradients and optimizer state alone need {least:,} bytes, and {device} has {free:,} free",
+            "Make the model smaller, or free some memory.",
+        )
+    with clear_memory_errors():
+        stepper = Stepper(fresh_model(config, data), make_task(config, data), config)
+        times = _step_times(stepper, seconds)
+        task, limit = stepper.task, config.train.evaluate_tokens
+        evaluation = _evaluation_seconds(stepper, task.held_out(limit), seconds / 8)
+        last = _evaluation_seconds(stepper, task.held_out(None), seconds / 8)
+        short = config.sample.replace(tokens=min(SAMPLED, config.sample.tokens))
+        sample = _sample_seconds(make_task(config.replace(sample=short.model_dump()), data), stepper.model)
+    if config.train.task in ("lm", *PAIRS):
+        sample *= config.sample.tokens / short.tokens
+    return Probe(
+        str(device), torch.get_num_threads(), str(stepper.dtype).removeprefix("torch."), len(times),
+        sum(times) / len(times), evaluation, last, sample, peak_memory(device), free,
+    )  # fmt: skip
+
+
+def _step_times(stepper: Stepper, seconds: float) -> list[float]:
+    """Seconds of each step after those to warm up: two steps at least, for the second is the first with all memory."""
+    times: list[float] = []
+    warm, began = 0, time.perf_counter()
+    while not times or time.perf_counter() - began < seconds:
+        started = time.perf_counter()
+        step = warm + len(times)
+        stepper.update(stepper.gradients(step), rate_factor(stepper.config.train, step, 0.0))
+        ended = time.perf_counter()
+        if warm == 0 or (warm < WARM_UP and ended - began < seconds / 3):
+            warm += 1
+        else:
+            times.append(ended - started)
+    return times
+
+
+def _evaluation_seconds(stepper: Stepper, rows: Sequence[Any], seconds: float) -> float:
+    """Of all rows, from as many of them, evenly drawn, as take so many seconds; one full forward pass at least."""
+    at_once = min(MOST_TOKENS, tokens_at_once(stepper.model))
+    count = len(next(groups(rows, at_once)))
+    while True:
+        some = [rows[number * len(rows) // count] for number in range(count)]
+        started = time.perf_counter()
+        validation_loss(stepper.model, some, stepper.device, stepper.dtype, collate=stepper.task.collate)
+        took = time.perf_counter() - started
+        if count == len(rows) or took > seconds / 2:
+            return took * len(rows) / count
+        count = min(len(rows), 2 * count)
+
+
+def _sample_seconds(task: Task, model: Model) -> float:
+    started = time.perf_counter()
+    task.sample(model)
+    return time.perf_counter() - started
+
+
+def _broken(code: int, said: str) -> ProbeError:
+    """What is known of a probe that ended without an answer."""
+    if code in (-9, 137):
+        problem = "the system ended the probe, as it does when memory runs out"
+        return ProbeError(problem, "Lower train.batch, train.micro_batch, model.context or the model's size.")
+    last = (said.strip().splitlines() or ["it said nothing"])[-1]
+    return ProbeError(f"the probe ended with exit code {code}: {last[:300]}", "Training may end in the same way.")
+
+
+def _main() -> None:
+    asked = json.load(sys.stdin)
+    try:
+        answer = asdict(measure(Config.from_dict(asked["config"]), Path(asked["tokens"]), asked["seconds"]))
+    except GlassError as error:
+        answer = {"problem": error.problem, "remedy": error.remedy}
+    print(json.dumps(answer))
+
+
+if __name__ == "__main__":
+    _main()
