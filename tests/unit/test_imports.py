@@ -30,6 +30,20 @@ MAY_IMPORT: dict[str, set[str]] = {
     "text_model": {"errors", "config", "runs", "tokenizers", "model", "generation"},
     "training": {"errors", "files", "lock", "config", "runs", "tokenizers", "data", "model", "text_model"},
     "evaluation": {"errors", "config", "runs", "tokenizers", "data", "model", "generation", "text_model", "training"},
+    "interop": {
+        "errors",
+        "files",
+        "config",
+        "runs",
+        "recipes",
+        "tokenizers",
+        "data",
+        "model",
+        "generation",
+        "text_model",
+        "training",
+        "evaluation",
+    },
 }
 """Room -> rooms it may import from, besides itself. `cli` stands above all of them."""
 

@@ -1,0 +1,1 @@
+"""Bridges to other libraries, each an optional extra; importing this package imports none of them."""

@@ -1,0 +1,236 @@
+"""What all estimators share: parameters, one fit, pickling, saving and loading."""
+
+from __future__ import annotations
+
+import warnings
+from abc import abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
+
+import numpy as np
+from sklearn.base import BaseEstimator
+from sklearn.utils import check_random_state
+from sklearn.utils.validation import check_is_fitted
+
+from glassformer.config import Config, Task
+from glassformer.errors import GlassError
+from glassformer.interop.sklearn.inputs import refused
+from glassformer.interop.sklearn.settings import config_from
+
+if TYPE_CHECKING:
+    from glassformer.interop.sklearn.fitting import Fitted, Job
+    from glassformer.text_model import AnyTextModel
+
+MODEL = "text_model_"
+"""The attribute that makes an estimator fitted."""
+
+
+# A dataclass writes the constructor that scikit-learn wants: keyword arguments with defaults, stored as they are.
+@dataclass(kw_only=True, eq=False, repr=False)
+class TransformerEstimator(BaseEstimator):
+    """The parameters of all estimators; nothing is checked before `fit`.
+
+    Args:
+        layers: blocks (of the encoder as well, where there are two stacks).
+        width: of the residual stream.
+        heads: of attention; they divide `width`.
+        positions: "learned", "sinusoidal", "rotary", "alibi", "relative" or "none".
+        norm: "layernorm", "rmsnorm" or "none".
+        dropout: of embeddings, attention weights and what each part adds to the residual stream.
+        epochs: passes over what is learnt from.
+        steps: optimizer steps, instead of `epochs`.
+        batch: rows in each step.
+        learning_rate: its peak; it warms up and then decays along a cosine.
+        optimizer: "adamw" or "muon".
+        validation_fraction: share of the texts that is held out; the weights that are best on it are kept. 0: all
+            texts are learnt from, and the last weights are kept.
+        patience: stop after so many evaluations in a row without improvement; each fit has ten. None: never early.
+        random_state: int, RandomState or None: everything random follows from it.
+        device: "auto", "cpu", "cuda", "cuda:N" or "mps".
+        threads: CPU threads while fitting; None: as many as torch has. In the processes of `n_jobs`, joblib sees to it
+            that all of them together use no more threads than there are cores.
+        verbose: show how training goes.
+        settings: any other setting of `glass train --help`, "SECTION.FIELD" -> value, over all of these.
+    """
+
+    layers: int = 2
+    width: int = 128
+    heads: int = 4
+    positions: str = "learned"
+    norm: str = "layernorm"
+    dropout: float = 0.1
+    epochs: float = 10
+    steps: int | None = None
+    batch: int = 32
+    learning_rate: float = 1e-3
+    optimizer: str = "adamw"
+    validation_fraction: float = 0.1
+    patience: int | None = None
+    random_state: Any = None
+    device: str = "auto"
+    threads: int | None = None
+    verbose: bool = False
+    settings: dict[str, Any] | None = None
+
+    TASK: ClassVar[Task]
+    SETTINGS: ClassVar[Mapping[str, tuple[str, ...]]] = {
+        "layers": ("model.layers",),
+        "width": ("model.width",),
+        "heads": ("model.heads",),
+        "positions": ("model.positions",),
+        "norm": ("model.norm",),
+        "dropout": ("model.dropout_embedding", "model.dropout_attention", "model.dropout_residual"),
+        "batch": ("train.batch",),
+        "learning_rate": ("train.learning_rate",),
+        "optimizer": ("train.optimizer",),
+        "patience": ("train.patience",),
+        "device": ("train.device",),
+        "threads": ("train.threads",),
+    }
+    """Parameter -> the settings that it is the value of."""
+
+    def _config(self, **more: Any) -> Config:
+        """The settings of a fit; `more`: settings that follow from the data, as SECTION__FIELD."""
+        values = {name: getattr(self, own) for own, names in self.SETTINGS.items() for name in names}
+        values |= {name.replace("__", "."): value for name, value in more.items()}
+        if self.steps is not None:
+            values["train.steps"] = self.steps
+        if self.validation_fraction:
+            values["data.validation_fraction"] = self.validation_fraction
+        elif self.patience is not None:
+            raise GlassError(
+                f"patience = {self.patience} with validation_fraction = {self.validation_fraction}: there is no "
+                "held-out part to be patient with",
+                "Set patience = None, or hold out a part.",
+            )
+        seed = int(check_random_state(self.random_state).randint(np.iinfo(np.int32).max))
+        return config_from(self.TASK, values, seed, self.settings)
+
+    def _job(self, config: Config, sources: list[str], answers: list[str] | None = None, **more: Any) -> Job:
+        from glassformer.interop.sklearn.fitting import Job
+
+        epochs = None if self.steps is not None else self.epochs
+        held_out, verbose = bool(self.validation_fraction), bool(self.verbose)
+        return Job(config, self.settings, epochs, sources, answers, held_out=held_out, verbose=verbose, **more)
+
+    def _learn(self, job: Job) -> None:
+        """Fit, and keep what came of it in attributes that end in `_`."""
+        from glassformer.interop.sklearn.fitting import fit
+
+        with refused():
+            fitted = fit(job)
+        self.text_model_: Any = self._text_model(fitted)
+        self.config_ = fitted.config
+        self.best_step_, self.n_steps_ = fitted.outcome.step, fitted.outcome.last_step
+        self.validation_loss_ = fitted.outcome.validation.loss if job.held_out else None
+        self.verdict_ = fitted.outcome.verdict
+
+    @abstractmethod
+    def _text_model(self, fitted: Fitted) -> AnyTextModel:
+        """The model with its tokenizer, ready for its task."""
+
+    def __getstate__(self) -> dict[str, Any]:
+        from glassformer.interop.sklearn.keeping import packed
+
+        state = dict(super().__getstate__())
+        if MODEL in state:
+            state[MODEL] = packed(state[MODEL], self.best_step_)
+        return state
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        from glassformer.interop.sklearn.keeping import unpacked
+
+        super().__setstate__(state)
+        if MODEL in state:
+            self._take(unpacked(state[MODEL], self.device))
+
+    def _take(self, text_model: AnyTextModel) -> None:
+        """Use a model that was read from files."""
+        self.text_model_ = text_model
+        self.config_ = text_model.config
+
+    def save(self, path: str | Path) -> None:
+        """Write the fitted estimator as a run folder; weights as safetensors, all else as JSON and TOML.
+
+        `load` reads it, and so do `glass classify` and `glass generate`.
+
+        Raises:
+            NotFittedError: there is nothing to save yet.
+            GlassError: there is something at `path`, or it cannot be written.
+        """
+        from glassformer.interop.sklearn.keeping import write_estimator, write_run
+
+        check_is_fitted(self)
+        facts, folder = self._facts(), Path(path)
+        write_run(folder, self.text_model_, self.best_step_)
+        write_estimator(folder, type(self).__name__, self.get_params(deep=False), facts)
+
+    @classmethod
+    def load(cls, path: str | Path, device: Literal["auto", "cpu", "cuda", "mps"] | str | None = None) -> Self:
+        """What `save` wrote, on `device`; None: on the one of its parameters.
+
+        Raises:
+            GlassError: there is no such estimator, or a file of it is missing, cut short or altered.
+        """
+        from glassformer.interop.sklearn.keeping import read_estimator
+        from glassformer.text_model import load_text_model
+
+        parameters, facts = read_estimator(Path(path), cls.__name__)
+        estimator = cls(**parameters)
+        if device is not None:
+            estimator.device = device
+        estimator._restore(facts)
+        estimator._take(load_text_model(Path(path), device=estimator.device))
+        return estimator
+
+    def _facts(self) -> dict[str, Any]:
+        """What `fit` found beside the model, as JSON has it."""
+        names = ("best_step_", "n_steps_", "validation_loss_", "verdict_")
+        return {name: getattr(self, name) for name in names}
+
+    def _restore(self, facts: Mapping[str, Any]) -> None:
+        """Take back what `_facts` gave."""
+        for name in ("best_step_", "n_steps_", "validation_loss_", "verdict_"):
+            setattr(self, name, facts[name])
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class TextEstimator(TransformerEstimator):
+    """An estimator whose examples are texts.
+
+    Args:
+        tokenizer: "bpe", "characters", "graphemes", "bytes", "words", "wordpiece" or "unigram".
+        vocab_size: most tokens that it may have.
+        context: most tokens of a text that the model sees at once.
+    """
+
+    tokenizer: str = "bpe"
+    vocab_size: int = 2048
+    context: int = 256
+
+    SETTINGS: ClassVar[Mapping[str, tuple[str, ...]]] = {
+        **TransformerEstimator.SETTINGS,
+        "tokenizer": ("tokenizer.kind",),
+        "vocab_size": ("tokenizer.vocab_size",),
+        "context": ("model.context",),
+    }
+
+    def __sklearn_tags__(self) -> Any:
+        """Texts in one dimension are read, and nothing else."""
+        tags = super().__sklearn_tags__()
+        tags.input_tags.string = True
+        tags.input_tags.one_d_array = True
+        tags.input_tags.two_d_array = False
+        return tags
+
+    def _warn_of_unread(self, texts: list[str]) -> None:
+        """Warn if texts are longer than the model reads."""
+        cut = sum(self.text_model_.unread_tokens(text) > 0 for text in texts)
+        if cut:
+            context = self.text_model_.config.model.context
+            warnings.warn(
+                f"{cut:,} of {len(texts):,} texts are longer than context = {context}: their ends are not read",
+                stacklevel=3,
+            )

@@ -1,0 +1,236 @@
+"""Classifiers: of texts, and of rows of numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar, Self
+
+import numpy as np
+import numpy.typing as npt
+from sklearn.base import ClassifierMixin
+from sklearn.utils import column_or_1d
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from glassformer.config import Config, Task
+from glassformer.interop.sklearn.base import TextEstimator, TransformerEstimator
+from glassformer.interop.sklearn.inputs import RefusedError, as_texts, refused, same_number
+
+if TYPE_CHECKING:
+    from glassformer.interop.sklearn.fitting import Fitted
+    from glassformer.text_model import AnyTextModel, TextClassifier
+
+Labels = npt.NDArray[Any]
+Numbers = npt.NDArray[np.float64]
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class _Labelling(ClassifierMixin, TransformerEstimator):
+    """What both classifiers share.
+
+    Args:
+        pooling: the head reads the "mean" of all tokens, or the "first" one.
+    """
+
+    pooling: str = "mean"
+
+    TASK: ClassVar[Task] = "classify"
+    SETTINGS: ClassVar[Mapping[str, tuple[str, ...]]] = {
+        **TransformerEstimator.SETTINGS,
+        "pooling": ("model.pooling",),
+    }
+
+    def _learn_labels(self, config: Config, texts: list[str], y: Labels, vocabulary: Sequence[str] | None) -> None:
+        """Labels become indices here, and come back as they were in `predict`."""
+        check_classification_targets(y)
+        classes, indices = np.unique(y, return_inverse=True)
+        if len(classes) < 2:
+            raise RefusedError(
+                f"y has 1 class only, {classes.tolist()[0]!r}: there is nothing to tell apart",
+                "Give examples of at least two labels.",
+            )
+        names = tuple(str(label) for label in classes.tolist())
+        answers = [names[index] for index in indices]
+        self._learn(self._job(config, texts, answers, labels=names, vocabulary=vocabulary))
+        self.classes_ = classes
+
+    def _text_model(self, fitted: Fitted) -> TextClassifier:
+        from glassformer.text_model import TextClassifier
+
+        return TextClassifier(fitted.model, fitted.tokenizer, fitted.labels, fitted.config)
+
+    def predict(self, X: Any) -> Labels:
+        """The likeliest label of each example, (examples,), of the same kind as those given to `fit`."""
+        likeliest = self.predict_proba(X).argmax(axis=1)
+        return self.classes_[likeliest]
+
+    def predict_log_proba(self, X: Any) -> Numbers:
+        """The natural logarithm of `predict_proba`."""
+        shares: Numbers = self.predict_proba(X)
+        with np.errstate(divide="ignore"):  # a label that is ruled out has the logarithm -inf
+            return np.log(shares)
+
+    def predict_proba(self, X: Any) -> Numbers:
+        """The probability of each label, (examples, labels), in the order of `classes_`."""
+        raise NotImplementedError
+
+    def _facts(self) -> dict[str, Any]:
+        return {**super()._facts(), "classes_": labels_to_json(self.classes_)}
+
+    def _restore(self, facts: Mapping[str, Any]) -> None:
+        super()._restore(facts)
+        self.classes_ = labels_from_json(facts["classes_"])
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class TransformerClassifier(_Labelling, TextEstimator):
+    """Names the label of a text: a transformer encoder with a head.
+
+    Its parameters are those of `TextEstimator`, `TransformerEstimator` and `pooling`. After `fit` it has `classes_`,
+    `text_model_` (a `TextClassifier`), `config_` (all settings), `validation_loss_` (nats per text; None if nothing was
+    held out), `best_step_`, `n_steps_` and `verdict_`, what the validation curve says, in words.
+    """
+
+    SETTINGS: ClassVar[Mapping[str, tuple[str, ...]]] = {**TextEstimator.SETTINGS, **_Labelling.SETTINGS}
+
+    def fit(self, X: Any, y: Any) -> Self:
+        """Learn from texts and their labels.
+
+        Args:
+            X: (examples,) texts, in a list, tuple, array or pandas Series; they may be empty.
+            y: (examples,) labels: texts, whole numbers or booleans.
+
+        Raises:
+            RefusedError: X, y or a parameter is not what it must be.
+        """
+        texts = as_texts(X)
+        if y is None:
+            raise RefusedError("y is None: a classifier learns from labels", "Give one label for each text.")
+        labels = column_or_1d(y, warn=True)
+        same_number(texts, labels)
+        with refused():
+            config = self._config()
+        self._learn_labels(config, texts, labels, None)
+        return self
+
+    def predict_proba(self, X: Any) -> Numbers:
+        """The probability of each label, (texts, labels), in the order of `classes_`."""
+        check_is_fitted(self)
+        texts = as_texts(X)
+        self._warn_of_unread(texts)
+        probabilities: Numbers = self.text_model_.probabilities(texts)
+        return probabilities
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class TransformerArrayClassifier(_Labelling):
+    """Names the label of a row of numbers: each column is a token, and attention relates the columns.
+
+    `fit` cuts each column into at most `bins` parts that hold about as many rows each; bin b of column c is a word of
+    its own, " cCbB", so the model knows neither that bins have an order nor how far apart two numbers of one bin are.
+    Trees and linear models are better at most tables: this is the same core as the text classifier, shown on numbers.
+    The cost grows with the square of the number of columns. Predictions are made in double precision (not on "mps"),
+    so that a row's does not depend on the others.
+
+    Its parameters are those of `TransformerEstimator`, `pooling` and `bins`. After `fit` it also has `edges_`, for each
+    column the numbers at which its bins begin, and `n_features_in_`.
+
+    Args:
+        bins: most tokens for each column; at least 2.
+    """
+
+    bins: int = 16
+
+    def fit(self, X: Any, y: Any) -> Self:
+        """Learn from rows of numbers and their labels.
+
+        Args:
+            X: (examples, columns) finite numbers.
+            y: (examples,) labels: texts, whole numbers or booleans.
+
+        Raises:
+            ValueError: X, y or a parameter is not what it must be.
+        """
+        X, y = validate_data(self, X, y, dtype=np.float64)
+        if isinstance(self.bins, bool) or not isinstance(self.bins, int | np.integer) or self.bins < 2:
+            raise RefusedError(f"bins = {self.bins!r} is not allowed", "Give a whole number of at least 2.")
+        if fixed := [name for name in self.settings or {} if str(name).startswith(("tokenizer.", "model.context"))]:
+            raise RefusedError(f"the setting {fixed[0]} follows from the columns and bins", "Leave it out.")
+        inner = np.linspace(0, 1, self.bins + 1)[1:-1]
+        self.edges_ = [np.unique(np.quantile(column, inner)) for column in X.T]
+        words = self._words()
+        with refused():
+            config = self._config(
+                tokenizer__kind="words",
+                tokenizer__vocab_size=2 + sum(map(len, words)),
+                model__context=1 + len(words),
+            )
+        self._learn_labels(config, self._texts(X), y, ["".join(column) for column in words])
+        return self
+
+    def _words(self) -> list[list[str]]:
+        """The word of each bin of each column."""
+        return [[f" c{c}b{b}" for b in range(len(edges) + 1)] for c, edges in enumerate(self.edges_)]
+
+    def _texts(self, X: Numbers) -> list[str]:
+        """Rows as texts, a word for each number."""
+        columns = []
+        for values, edges, words in zip(X.T, self.edges_, self._words(), strict=True):
+            columns.append([words[b] for b in np.searchsorted(edges, values, side="right")])
+        return ["".join(row) for row in zip(*columns, strict=True)]
+
+    def _text_model(self, fitted: Fitted) -> TextClassifier:
+        return _precise(super()._text_model(fitted))
+
+    def _take(self, text_model: AnyTextModel) -> None:
+        super()._take(_precise(text_model))
+
+    def predict_proba(self, X: Any) -> Numbers:
+        """The probability of each label, (rows, labels), in the order of `classes_`."""
+        check_is_fitted(self)
+        X = validate_data(self, X, reset=False, dtype=np.float64)
+        probabilities: Numbers = self.text_model_.probabilities(self._texts(X))
+        return probabilities
+
+    def _facts(self) -> dict[str, Any]:
+        names = getattr(self, "feature_names_in_", None)
+        return {
+            **super()._facts(),
+            "n_features_in_": self.n_features_in_,
+            "feature_names_in_": None if names is None else names.tolist(),
+            "edges_": [edges.tolist() for edges in self.edges_],
+        }
+
+    def _restore(self, facts: Mapping[str, Any]) -> None:
+        super()._restore(facts)
+        self.n_features_in_ = facts["n_features_in_"]
+        if facts["feature_names_in_"] is not None:
+            self.feature_names_in_ = np.array(facts["feature_names_in_"], dtype=object)
+        self.edges_ = [np.array(edges, dtype=np.float64) for edges in facts["edges_"]]
+
+
+def _precise(text_model: Any) -> Any:
+    """The same model in double precision, where its device has that."""
+    if next(text_model.model.parameters()).device.type != "mps":
+        text_model.model.double()
+    return text_model
+
+
+def labels_to_json(classes: Labels) -> dict[str, Any]:
+    """`classes_` with its kind.
+
+    Raises:
+        RefusedError: the labels are neither texts nor numbers nor booleans.
+    """
+    values = classes.tolist()
+    if not all(isinstance(value, str | bool | int | float) for value in values):
+        raise RefusedError(
+            f"labels of type {type(values[0]).__name__} cannot be saved", "Use texts, numbers or booleans as labels."
+        )
+    return {"dtype": "object" if classes.dtype == object else classes.dtype.str, "values": values}
+
+
+def labels_from_json(facts: Mapping[str, Any]) -> Labels:
+    """What `labels_to_json` was given."""
+    return np.array(facts["values"], dtype=facts["dtype"])

@@ -1,0 +1,119 @@
+"""A fitted estimator as a folder: a run folder, which every other command can use, and `estimator.json` beside it.
+
+Nothing in it is a pickle: weights are safetensors, everything else is JSON or TOML. Where an estimator is pickled all
+the same, as scikit-learn does between processes, the pickle holds the bytes of these very files.
+"""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from glassformer import __version__
+from glassformer.errors import GlassError
+from glassformer.files import write_folder, write_text
+from glassformer.interop.sklearn.inputs import RefusedError
+from glassformer.model.weights import save_tensors
+from glassformer.runs import create_run
+from glassformer.text_model import AnyTextModel, TextClassifier, Translator, load_text_model
+
+FORMAT = 1
+ESTIMATOR = "estimator.json"
+PLAIN = (str, bool, int, float, type(None))
+
+
+def write_run(folder: Path, text_model: AnyTextModel, step: int) -> None:
+    """Write what `load_text_model` reads: settings, tokenizers, labels, and the weights as best and last checkpoint.
+
+    Raises:
+        GlassError: there is something in the folder, or it cannot be written.
+    """
+    config, tokenizer = text_model.config, text_model.tokenizer
+    run = create_run(folder, config, {"data": {"source": config.data.source, "text_hash": "", "tokens": ""}})
+    tokenizer.save(run.tokenizer_file)
+    if isinstance(text_model, Translator) and not config.tokenizer.joint:
+        text_model.source_tokenizer.save(run.source_tokenizer_file)
+    if isinstance(text_model, TextClassifier):
+        run.save_labels(text_model.labels)
+    state = text_model.model.state_dict()
+    weights = {name: value.float() if value.is_floating_point() else value for name, value in state.items()}
+    checkpoint = run.checkpoints / f"step-{step:06d}"
+    write_folder(checkpoint, lambda inside: save_tensors(weights, inside / "model.safetensors"))
+    run.point("best", checkpoint)
+    run.point("last", checkpoint)
+
+
+def packed(text_model: AnyTextModel, step: int) -> dict[str, bytes]:
+    """The files that `write_run` writes."""
+    with tempfile.TemporaryDirectory(prefix="glass-pack-", ignore_cleanup_errors=True) as temporary:
+        folder = Path(temporary) / "run"
+        write_run(folder, text_model, step)
+        files = sorted(path for path in folder.rglob("*") if path.is_file())
+        return {path.relative_to(folder).as_posix(): path.read_bytes() for path in files}
+
+
+def unpacked(files: Mapping[str, bytes], device: str) -> AnyTextModel:
+    """What `packed` was given."""
+    with tempfile.TemporaryDirectory(prefix="glass-pack-", ignore_cleanup_errors=True) as temporary:
+        for name, data in files.items():
+            path = Path(temporary) / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(data)
+        return load_text_model(Path(temporary), device=device)
+
+
+def write_estimator(folder: Path, name: str, parameters: Mapping[str, Any], fitted: Mapping[str, Any]) -> None:
+    """Write `estimator.json`.
+
+    Args:
+        name: of the class.
+        parameters: of its constructor. A `random_state` that is no number is left out: it cannot be written.
+        fitted: what `fit` found beside the model.
+    """
+    kept = {key: _plain(value, key) for key, value in parameters.items() if key != "random_state"}
+    seed = parameters.get("random_state")
+    kept["random_state"] = _plain(seed, "random_state") if isinstance(seed, int | np.integer) else None
+    facts = {"format": FORMAT, "glassformer": __version__, "estimator": name, "parameters": kept, "fitted": fitted}
+    write_text(folder / ESTIMATOR, json.dumps(facts, indent=1, ensure_ascii=False) + "\n")
+
+
+def read_estimator(folder: Path, name: str) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The parameters and what was fitted.
+
+    Raises:
+        RefusedError: the folder holds no estimator, or another one, or was written by another version.
+    """
+    path = folder / ESTIMATOR
+    try:
+        facts = json.loads(path.read_text(encoding="utf-8"))
+        found, format = facts["estimator"], facts["format"]
+        parameters, fitted = dict(facts["parameters"]), dict(facts["fitted"])
+    except OSError:
+        raise RefusedError(
+            f"{folder} holds no saved estimator: there is no {ESTIMATOR}", "Give a folder that save made."
+        ) from None
+    except (ValueError, KeyError, TypeError):
+        raise RefusedError(f"{path} is damaged", "Copy it from where it was saved.") from None
+    if format != FORMAT:
+        raise RefusedError(f"{path} has format {format}, not {FORMAT}", "Use the version of glassformer that wrote it.")
+    if found != name:
+        raise RefusedError(f"{folder} holds a {found}, not a {name}", f"Use {found}.load.")
+    return parameters, fitted
+
+
+def _plain(value: Any, name: str) -> Any:
+    """A parameter as JSON has it."""
+    if isinstance(value, np.generic):
+        value = value.item()
+    if isinstance(value, Mapping):
+        return {str(key): _plain(one, name) for key, one in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(one, name) for one in value]
+    if not isinstance(value, PLAIN):
+        raise GlassError(f"{name} = {value!r:.60} cannot be saved", "Use numbers, texts, lists and dictionaries.")
+    return value

@@ -1,0 +1,77 @@
+"""From the parameters of an estimator to the settings of a run."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from numbers import Real
+from typing import Any
+
+import numpy as np
+
+from glassformer.config import Config, Task
+from glassformer.errors import GlassError
+
+GIVEN = "(texts given to fit)"
+"""Stands for the source in the settings of a fitted estimator: there is no file."""
+OF_DATA = ("seed", "too_long", "validation_limit", "windows")
+"""The settings of `data` that mean something here; the others say how files are found and read."""
+EVALUATIONS = 10
+"""In each fit, evenly spread."""
+
+
+def config_from(task: Task, values: Mapping[str, Any], seed: int, settings: Mapping[str, Any] | None) -> Config:
+    """All settings of a fit.
+
+    Args:
+        task: of the estimator.
+        values: `SECTION.FIELD` -> value: what its parameters say.
+        seed: of the initial weights, the order of the texts, dropout, the held-out part and what is drawn.
+        settings: the person's own, over everything else.
+
+    Raises:
+        GlassError: a value is not allowed, or a setting has no meaning here.
+    """
+    own = dict(settings or {})
+    for name in own:
+        _refuse_misplaced(name)
+    seeds = {f"{section}.seed": seed for section in ("data", "train", "tokenizer", "sample")}
+    fixed = {"train.task": task, "data.source": GIVEN, "data.split": "random"}
+    sections: dict[str, dict[str, Any]] = {}
+    for name, value in {**seeds, **values, **own, **fixed}.items():
+        section, _, field = name.partition(".")
+        sections.setdefault(section, {})[field] = value.item() if isinstance(value, np.generic) else value
+    return Config.from_dict(sections, where="this estimator")
+
+
+def _refuse_misplaced(name: str) -> None:
+    section, dot, field = name.partition(".") if isinstance(name, str) else ("", "", "")
+    if not dot:
+        raise GlassError(f"settings has the key {name!r}", 'Write "SECTION.FIELD", such as "model.activation".')
+    if name == "train.task" or (section == "data" and field not in OF_DATA):
+        raise GlassError(
+            f"the setting {name} means nothing here: this estimator has its task, and fit is given the texts",
+            f"Of data, these can be set: {', '.join(OF_DATA)}.",
+        )
+
+
+def with_steps(config: Config, settings: Mapping[str, Any] | None, epoch: float, epochs: float | None) -> Config:
+    """The settings with as many steps as `epochs` passes of `epoch` steps need, and evaluations spread evenly.
+
+    What `settings` says stays; epochs None: the steps stay as they are.
+
+    Raises:
+        GlassError: epochs is no number above 0.
+    """
+    own, train = settings or {}, config.train
+    changes: dict[str, Any] = {}
+    steps = train.steps
+    if epochs is not None and "train.steps" not in own:
+        if isinstance(epochs, bool) or not isinstance(epochs, Real) or not 0 < epochs < 10**9:
+            raise GlassError(f"epochs = {epochs!r} is not allowed", "Give a number above 0, or set steps.")
+        changes["steps"] = steps = max(1, math.ceil(epochs * epoch))
+    if "train.evaluate_every" not in own and steps:
+        changes["evaluate_every"] = math.ceil(steps / EVALUATIONS)
+    if "train.save_every" not in own:
+        changes["save_every"] = 10**12  # nothing is taken up again from the folder of a fit
+    return config.replace(train={**train.model_dump(), **changes})

@@ -1,0 +1,213 @@
+"""Estimators that write: a language model, and a translator."""
+
+from __future__ import annotations
+
+import math
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar, Self
+
+import numpy as np
+import numpy.typing as npt
+from sklearn.base import DensityMixin
+from sklearn.utils import check_random_state
+from sklearn.utils.validation import check_is_fitted
+
+from glassformer.config import Task
+from glassformer.interop.sklearn.base import TextEstimator
+from glassformer.interop.sklearn.inputs import RefusedError, as_texts, refused, same_number
+
+if TYPE_CHECKING:
+    from glassformer.interop.sklearn.fitting import Fitted
+    from glassformer.text_model import TextModel, Translator
+
+Texts = npt.NDArray[np.object_]
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class TransformerLanguageModel(DensityMixin, TextEstimator):
+    """Learns to continue texts: a transformer decoder.
+
+    Each text is a document of its own; one that is longer than the context is learnt in rows. The parameters are those
+    of `TextEstimator` and `TransformerEstimator`, and these. After `fit` it has `text_model_` (a `TextModel`), and the
+    other attributes of `TransformerClassifier`.
+
+    Args:
+        tokens: most tokens that `generate` and `sample` write for each text.
+        temperature: 0: always the likeliest token; 1: as the model says; above: more daring.
+    """
+
+    tokens: int = 200
+    temperature: float = 0.8
+
+    TASK: ClassVar[Task] = "lm"
+    SETTINGS: ClassVar[Mapping[str, tuple[str, ...]]] = {
+        **TextEstimator.SETTINGS,
+        "tokens": ("sample.tokens",),
+        "temperature": ("sample.temperature",),
+    }
+
+    def fit(self, X: Any, y: None = None) -> Self:
+        """Learn from texts; `y` is not used.
+
+        Raises:
+            RefusedError: X or a parameter is not what it must be.
+        """
+        texts = as_texts(X)
+        with refused():
+            config = self._config(data__windows="documents")
+        self._learn(self._job(config, texts))
+        return self
+
+    def _text_model(self, fitted: Fitted) -> TextModel:
+        from glassformer.text_model import TextModel
+
+        return TextModel(fitted.model, fitted.tokenizer, fitted.config)
+
+    def score(self, X: Any, y: None = None) -> float:
+        """-(mean loss) in nats per token, the end of each text included: the higher the better, at most 0.
+
+        It can be compared between models with the same tokens only. `y` is not used.
+        """
+        check_is_fitted(self)
+        with refused():
+            return -_document_loss(self.text_model_, as_texts(X))
+
+    def perplexity(self, X: Any) -> float:
+        """exp(-score): among how many equally likely tokens the model has to choose, as it were."""
+        return math.exp(min(-self.score(X), 700.0))
+
+    def generate(self, prompts: Any, random_state: Any = None) -> Texts:
+        """What the model writes after each prompt, (prompts,); the prompt itself is left out.
+
+        Args:
+            prompts: texts, which may be empty.
+            random_state: of what is drawn; None: that of the fit, so that equal calls give equal texts.
+        """
+        check_is_fitted(self)
+        texts = as_texts(prompts, "prompts")
+        settings = self.text_model_.config.sample
+        random = check_random_state(settings.seed % 2**32 if random_state is None else random_state)
+        seeds = random.randint(np.iinfo(np.int32).max, size=len(texts)).tolist()
+        with refused():
+            return _array(sample.text for sample in self.text_model_.generate(texts, settings, seeds))
+
+    def sample(self, n_samples: int = 1, random_state: Any = None) -> Texts:
+        """New texts, (n_samples,), as they might stand in what was learnt."""
+        check_is_fitted(self)
+        if n_samples < 1:
+            raise RefusedError(f"n_samples = {n_samples} is not allowed", "Give at least 1.")
+        return self.generate([""] * n_samples, random_state)
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class TransformerTranslator(TextEstimator):
+    """Learns to write a text for a text: a transformer with an encoder and a decoder.
+
+    The parameters are those of `TextEstimator` and `TransformerEstimator`, and these. After `fit` it has `text_model_`
+    (a `Translator`), and the other attributes of `TransformerClassifier`.
+
+    Args:
+        joint: sources and targets share one vocabulary and one embedding, or have one each.
+        tokens: most tokens that `predict` writes for each text.
+        beams: above 1: beam search with so many hypotheses; 1: always the likeliest token.
+    """
+
+    joint: bool = True
+    tokens: int = 200
+    beams: int = 4
+
+    TASK: ClassVar[Task] = "translate"
+    SETTINGS: ClassVar[Mapping[str, tuple[str, ...]]] = {
+        **TextEstimator.SETTINGS,
+        "joint": ("tokenizer.joint", "model.shared_embedding"),
+        "tokens": ("sample.tokens",),
+        "beams": ("sample.beams",),
+    }
+
+    def __sklearn_tags__(self) -> Any:
+        """It cannot be fitted without targets."""
+        tags = super().__sklearn_tags__()
+        tags.target_tags.required = True
+        return tags
+
+    def fit(self, X: Any, y: Any) -> Self:
+        """Learn from sources X and their targets y, (examples,) texts each; they may be empty.
+
+        Raises:
+            RefusedError: X, y or a parameter is not what it must be.
+        """
+        sources, targets = as_texts(X), as_texts(y, "y")
+        same_number(sources, targets)
+        with refused():
+            config = self._config()
+        self._learn(self._job(config, sources, targets))
+        return self
+
+    def _text_model(self, fitted: Fitted) -> Translator:
+        from glassformer.text_model import Translator
+
+        return Translator(fitted.model, fitted.source_tokenizer, fitted.tokenizer, fitted.config)
+
+    def predict(self, X: Any) -> Texts:
+        """What the model writes for each source, (sources,)."""
+        check_is_fitted(self)
+        texts = as_texts(X)
+        self._warn_of_unread(texts)
+        with refused():
+            return _array(sample.text for sample in self.text_model_.generate(texts, self.text_model_.config.sample))
+
+    def score(self, X: Any, y: Any) -> float:
+        """-(mean loss) in nats per target token, each predicted from the source and the true tokens before it.
+
+        The higher the better, at most 0; the end of each target is included. Nothing has to be written for it, so it
+        is fast; for BLEU and chrF++ of what `predict` writes, see `glassformer.evaluation.translation`.
+        """
+        check_is_fitted(self)
+        sources, targets = as_texts(X), as_texts(y, "y")
+        same_number(sources, targets)
+        with refused():
+            return -_pair_loss(self.text_model_, sources, targets)
+
+
+def _array(texts: Any) -> Texts:
+    return np.array(list(texts), dtype=object)
+
+
+def _document_loss(text_model: TextModel, texts: Sequence[str]) -> float:
+    """Nats per token over whole texts, in the rows of training."""
+    from glassformer.data.batches import validation_rows
+    from glassformer.interop.sklearn.fitting import encoded
+    from glassformer.training.validation import validation_loss
+
+    config, tokenizer, model = text_model.config, text_model.tokenizer, text_model.model
+
+    def measured(prefix: Path) -> float:  # what it opens is closed when it returns: Windows asks for that
+        store = encoded(texts, tokenizer, prefix)
+        rows = validation_rows(store, config.data, config.model.context, tokenizer.end_id)
+        return validation_loss(model, rows, model.embedding.tokens.weight.device).loss
+
+    with tempfile.TemporaryDirectory(prefix="glass-score-", ignore_cleanup_errors=True) as folder:
+        return measured(Path(folder) / "texts")
+
+
+def _pair_loss(text_model: Translator, sources: Sequence[str], targets: Sequence[str]) -> float:
+    """Nats per target token."""
+    from glassformer.data.batches import Batch
+    from glassformer.interop.sklearn.fitting import example_store, say_what_is_cut
+    from glassformer.training.example_tasks import pair_rows
+    from glassformer.training.validation import validation_loss
+
+    model, tokenizers = text_model.model, (text_model.source_tokenizer, text_model.tokenizer)
+
+    def measured(prefix: Path) -> float:
+        store, _ = example_store(sources, targets, tokenizers, (), prefix)
+        say_what_is_cut(store, text_model.config, "what is scored")
+        rows = pair_rows(store, text_model.config)
+        device = model.embedding.tokens.weight.device
+        return validation_loss(model, rows, device, collate=Batch.from_pairs).loss
+
+    with tempfile.TemporaryDirectory(prefix="glass-score-", ignore_cleanup_errors=True) as folder:
+        return measured(Path(folder) / "texts")
