@@ -16,7 +16,7 @@ from glassformer.config import SampleConfig
 from glassformer.errors import GlassError
 from glassformer.generation.context import reading
 from glassformer.generation.decoding import Step, translate
-from glassformer.generation.rows import sources_of
+from glassformer.generation.rows import batches_by_length, sources_of
 from glassformer.generation.targets import CachedTargetReader, PlainTargetReader
 from glassformer.model.build import build_model
 from glassformer.model.families import EncoderDecoder
@@ -133,6 +133,17 @@ def test_a_reader_sees_each_row_as_if_alone_whatever_is_selected(
 def test_sources_of_rows(stay: list[int], per_source: int, data: st.DataObject) -> None:
     rows = [s * per_source + data.draw(st.integers(0, per_source - 1)) for s in stay for _ in range(3)]
     assert sources_of(rows, per_source) == stay
+
+
+@settings(max_examples=50, deadline=None)
+@given(lengths=st.lists(st.integers(0, 20), max_size=40), rows=st.integers(1, 7))
+def test_batches_by_length_hold_everything_once(lengths: list[int], rows: int) -> None:
+    batches = batches_by_length(lengths, rows)
+    places = [place for batch in batches for place in batch]
+    assert sorted(places) == list(range(len(lengths)))
+    assert [lengths[place] for place in places] == sorted(lengths, reverse=True)
+    assert [len(batch) for batch in batches[:-1]] == [rows] * (len(batches) - 1)
+    assert all(1 <= len(batch) <= rows for batch in batches)
 
 
 def test_targets_end_by_end_token_stop_and_length() -> None:

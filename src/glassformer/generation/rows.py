@@ -59,6 +59,16 @@ def kept_slots(gone: Sequence[bool]) -> list[int]:
     return slots
 
 
+def batches_by_length(lengths: Sequence[int], rows: int) -> list[list[int]]:
+    """Places of texts of like length, up to `rows` together, the longest first: little padding, and texts end alike.
+
+    >>> batches_by_length([3, 9, 4, 8, 3], rows=2)
+    [[1, 3], [2, 0], [4]]
+    """
+    order = sorted(range(len(lengths)), key=lambda place: -lengths[place])
+    return [order[start : start + rows] for start in range(0, len(order), rows)]
+
+
 class _Moves:
     """From which row to which: worked out once, applied to every tensor of a cache."""
 
