@@ -75,7 +75,7 @@ class TrainConfig(Settings):
             raise impossible("nothing ends this run", "Give steps, minutes, until_loss or patience.")
         if self.steps is None and self.minutes is None and self.schedule in ("linear", "cosine", "wsd"):
             raise impossible(f"schedule = {self.schedule} needs to know how long the run is", "Give steps or minutes.")
-        if self.micro_batch is not None and self.micro_batch > self.batch:
+        if self.micro_batch is not None and self.micro_batch > self.batch and self.batch_tokens is None:
             raise impossible(
                 f"micro_batch = {self.micro_batch} is more than batch = {self.batch}",
                 "Lower micro_batch or leave it out.",

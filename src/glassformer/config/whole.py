@@ -80,6 +80,11 @@ class Config(Settings):
                 "model.shared_embedding = true with tokenizer.joint = false: two vocabularies need two embeddings",
                 "Set model.shared_embedding = false.",
             )
+        if task == "masked" and self.sample.prompt and "[MASK]" not in self.sample.prompt:
+            raise impossible(
+                f"sample.prompt = {self.sample.prompt[:40]!r} has no [MASK] to fill in",
+                "Write [MASK] for a missing token.",
+            )
         if self.train.batch_tokens is not None and task not in EXAMPLES:
             raise impossible(
                 f"train.batch_tokens does not go with train.task = {task}",

@@ -163,9 +163,13 @@ class MaskedTask:
         return prompt, filler.filled(prompt)
 
     def _example(self, hole: str) -> str:
-        """The first words of the validation part, every fifth of them a hole."""
-        words = self.tokenizer.decode(self.validation.tokens[:200].tolist()).split()[:15]
-        return " ".join(hole if place % 5 == 3 else word for place, word in enumerate(words)) or hole
+        """The first words of the validation part, every fifth of them a hole; one at the end of a text without words."""
+        most = min(60, self.config.model.context - 2)
+        text = self.tokenizer.decode(self.validation.tokens[:most].tolist())
+        words = text.split()[:15]
+        if len(words) < 4:
+            return text + hole
+        return " ".join(hole if place % 5 == 3 else word for place, word in enumerate(words))
 
     def concerns(self, model: Model, loss: Callable[[Sequence[Any]], float]) -> Iterator[str]:
         """None."""

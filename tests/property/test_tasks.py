@@ -1,0 +1,332 @@
+"""All five tasks through one trainer: padding, causality, batching, gradients, and runs that go on bit for bit."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from glassformer.config import EXAMPLES, Config
+from glassformer.data.batches import Batch
+from glassformer.data.buckets import AnyLength, LikeLength
+from glassformer.data.rows import HIDDEN, REPLACED, Labelled, Masked, Pair, mask
+from glassformer.errors import GlassError
+from glassformer.training.objectives import logits_of, summed_loss, token_losses
+from glassformer.training.reporting import Silent
+from glassformer.training.setup import new_training
+from glassformer.training.trainer import Trainer
+from tests.property.models import VOCAB, as_if_trained, tiny
+from tests.property.trainers import last_weights, resumed, same
+
+TASKS = ("lm", "masked", "classify", "translate", "summarize")
+SECTIONS: dict[str, dict[str, Any]] = {
+    "model": {"layers": 2, "heads": 2, "width": 14, "hidden": 22, "context": 23, "dropout_residual": 0.1},
+    "tokenizer": {"kind": "characters"},
+    "train": {"steps": 16, "batch": 5, "warmup": 2, "evaluate_every": 5, "save_every": 4, "log_every": 3, "threads": 1},
+    "sample": {"tokens": 5},
+}
+SOURCES = {"lm": "reverse", "masked": "reverse", "classify": "labels.tsv", "translate": "reverse", "summarize": "sort"}
+
+
+def trainer_of(task: str, folder: Path, name: str = "run", **changes: Any) -> Trainer:
+    """A small trainer of a task, at step 0; changes as `section__field=value`."""
+    sections: dict[str, dict[str, Any]] = {key: dict(values) for key, values in SECTIONS.items()}
+    source = SOURCES[task]
+    if source.endswith(".tsv"):
+        rows = [
+            f"{['ab', 'ba', 'aab'][i % 3]} {i} {'xyz'[i % 3] * (1 + i % 11)}\t{['odd', 'even'][i % 2]}"
+            for i in range(90)
+        ]
+        (folder / source).write_text("\n".join(rows) + "\n", encoding="utf-8")
+        source = str(folder / source)
+    if task == "summarize":  # a table of pairs
+        rows = [f"{i * 37 % 1000} {'abc'[i % 3] * (1 + i % 5)}\t{'abc'[i % 3] * (1 + i % 5)}" for i in range(90)]
+        (folder / "pairs.tsv").write_text("\n".join(rows) + "\n", encoding="utf-8")
+        source = str(folder / "pairs.tsv")
+    sections["data"] = {"source": source, "size": 150}
+    if task in ("lm", "masked"):
+        sections["data"]["windows"] = "documents"
+    sections["train"]["task"] = task
+    for key, value in changes.items():
+        section, _, field = key.partition("__")
+        sections[section][field] = value
+    return new_training(Config.from_dict(sections), folder / name, Silent())
+
+
+def gradients(trainer: Trainer) -> dict[str, torch.Tensor]:
+    return {name: p.grad.clone() for name, p in trainer.model.named_parameters() if p.grad is not None}
+
+
+@pytest.mark.parametrize("micro", [1, 3, 4])
+@pytest.mark.parametrize("task", TASKS)
+def test_gradients_do_not_depend_on_how_a_ragged_batch_is_accumulated(tmp_path: Path, task: str, micro: int) -> None:
+    options = {"train__batch": 32, "model__dropout_residual": 0.0, "train__label_smoothing": 0.1}
+    whole = trainer_of(task, tmp_path, "whole", train__micro_batch=32, **options)
+    parts = trainer_of(task, tmp_path, "parts", train__micro_batch=micro, **options)
+    rows = whole.task.rows(3)
+    assert len({len(row) for row in rows}) > 1, "the rows are meant to be ragged"
+    found = []
+    for trainer in (whole, parts):
+        trainer.model.train()
+        batches = trainer.stepper.batches(rows)
+        found.append(trainer.stepper.accumulate(batches))
+    assert len(parts.stepper.batches(rows)) == -(-32 // micro)
+    assert found[0][1] == found[1][1]
+    assert found[0][0] == pytest.approx(found[1][0], abs=1e-6)
+    ours = gradients(parts)
+    for name, gradient in gradients(whole).items():
+        torch.testing.assert_close(ours[name], gradient, atol=1e-6, rtol=0)
+
+
+@pytest.mark.parametrize("task", TASKS)
+def test_a_resumed_run_is_the_uninterrupted_one_bit_for_bit(tmp_path: Path, task: str) -> None:
+    changes: dict[str, Any] = {"train__batch_tokens": 90} if task in EXAMPLES else {}
+    straight = trainer_of(task, tmp_path, "straight", **changes)
+    straight.train()
+    broken = trainer_of(task, tmp_path, "broken", **changes)
+    take_step = broken._step
+
+    def killed_after_some_steps() -> dict[str, Any]:
+        if broken.state.step == 9:
+            raise KeyboardInterrupt
+        return take_step()
+
+    broken._step = killed_after_some_steps  # type: ignore[method-assign]
+    with pytest.raises(KeyboardInterrupt):
+        broken.train()
+    again = resumed(tmp_path, "broken")
+    assert again.state.step == 8
+    again.train()
+    assert same(last_weights(straight), last_weights(again))
+
+
+@pytest.mark.parametrize("task", TASKS)
+def test_looking_does_not_change_training(tmp_path: Path, task: str) -> None:
+    quiet = trainer_of(task, tmp_path, "quiet", train__evaluate_every=16, train__log_every=16)
+    busy = trainer_of(task, tmp_path, "busy", train__evaluate_every=1, train__log_every=1)
+    for trainer in (quiet, busy):
+        trainer.train()
+    assert same(last_weights(quiet), last_weights(busy))
+
+
+@pytest.mark.parametrize("task", TASKS)
+def test_every_task_learns_and_its_first_loss_is_that_of_chance(tmp_path: Path, task: str) -> None:
+    source = {"lm": "stories", "masked": "stories", "translate": "sort"}.get(task)
+    easy: dict[str, Any] = {} if source is None else {"data__source": source}
+    trainer = trainer_of(
+        task, tmp_path, train__steps=60, train__learning_rate=1e-2, train__evaluate_every=60, train__batch=16,
+        model__dropout_residual=0.0, model__width=32, model__hidden=64, model__tied=False, **easy,
+    )  # fmt: skip
+    first = trainer._measure(None).loss
+    assert first == pytest.approx(math.log(trainer.task.choices), rel=0.02)
+    outcome = trainer.train()
+    assert outcome is not None
+    assert outcome.validation.loss < 0.9 * first
+    assert (outcome.bits_per_byte is None) == (task in ("masked", "classify"))
+
+
+@pytest.mark.parametrize("task", TASKS)
+def test_what_padding_holds_and_who_shares_the_batch_changes_no_loss(tmp_path: Path, task: str) -> None:
+    trainer = trainer_of(task, tmp_path)
+    model, collate = trainer.model.eval(), trainer.task.collate
+    rows = sorted(trainer.task.rows(0), key=len)
+    with torch.no_grad():
+        together = collate(rows)
+        losses = token_losses(logits_of(model, together), together).sum(dim=1)  # (B)
+        alone = torch.stack([token_losses(logits_of(model, b), b).sum() for b in (collate([row]) for row in rows)])
+        torch.testing.assert_close(losses, alone, atol=1e-5, rtol=0)
+        noisy = collate(rows)
+        noisy.inputs[~noisy.real] = 3
+        if noisy.source is not None and noisy.real_source is not None:
+            noisy.source[~noisy.real_source] = 3
+        again = token_losses(logits_of(model, noisy), noisy).sum(dim=1)
+    assert bool((~together.real).any()), "there is no padding to spoil"
+    assert torch.equal(losses, again)
+
+
+@pytest.mark.parametrize("task", TASKS)
+def test_what_does_not_count_gets_no_gradient(tmp_path: Path, task: str) -> None:
+    trainer = trainer_of(task, tmp_path)
+    batch = trainer.task.collate(trainer.task.rows(0))
+    logits = logits_of(trainer.model, batch)
+    logits.retain_grad()
+    summed_loss(logits, batch).backward()
+    assert logits.grad is not None
+    per_place = logits.grad.abs().sum(dim=-1).reshape(batch.loss_mask.shape)  # (B, T) or (B, 1)
+    assert bool((per_place[~batch.loss_mask] == 0).all())
+    assert bool((per_place[batch.loss_mask] > 0).all())
+
+
+def test_a_pair_is_shifted_once_and_ends_are_where_they_belong() -> None:
+    end = VOCAB - 1
+    rows = [
+        Pair(np.array([3, 4, end]), np.array([end, 5, 6, 7, end])),
+        Pair(np.array([8, end]), np.array([end, 9, end])),
+    ]
+    batch = Batch.from_pairs(rows)
+    assert batch.source is not None
+    assert batch.real_source is not None
+    assert batch.source.tolist() == [[3, 4, end], [8, end, 0]]
+    assert batch.real_source.tolist() == [[True] * 3, [True, True, False]]
+    assert batch.inputs.tolist() == [[end, 5, 6, 7], [end, 9, 0, 0]]
+    assert batch.targets.tolist() == [[5, 6, 7, end], [9, end, 0, 0]]
+    assert batch.loss_mask.tolist() == [[True] * 4, [True, True, False, False]]
+    assert batch.n_targets == 6
+
+
+def test_a_target_token_is_predicted_from_the_ones_before_it_and_the_whole_source() -> None:
+    model = as_if_trained(tiny(family="encoder-decoder"))
+    row = Pair(np.array([3, 4, 11, 30]), np.array([30, 5, 6, 7, 8, 30]))
+    changed = Pair(np.array([3, 4, 11, 30]), np.array([30, 5, 6, 9, 8, 30]))
+    other = Pair(np.array([3, 4, 12, 30]), row.target)
+    with torch.no_grad():
+        first, later, source = (logits_of(model, Batch.from_pairs([each]))[0] for each in (row, changed, other))
+    assert torch.equal(first[:3], later[:3])
+    assert bool((first[3:] != later[3:]).any(dim=-1).all())
+    assert bool((first != source).any(dim=-1).all())
+
+
+def test_a_label_is_read_from_the_text_and_nothing_is_shifted() -> None:
+    batch = Batch.from_labelled([Labelled(np.array([30, 5, 6]), 2), Labelled(np.array([30]), 0)])
+    assert batch.inputs.tolist() == [[30, 5, 6], [30, 0, 0]]
+    assert batch.real.tolist() == [[True] * 3, [True, False, False]]
+    assert batch.targets.tolist() == [[2], [0]]
+    assert batch.n_targets == 2
+
+
+@settings(max_examples=60, deadline=None)
+@given(length=st.integers(1, 40), share=st.floats(0.01, 0.99), key=st.tuples(st.integers(0, 2**63), st.integers(0, 99)))
+def test_holes_are_what_they_should_be(length: int, share: float, key: tuple[int, int]) -> None:
+    row = np.arange(length) % 29
+    row[0] = 29  # the end token is never hidden
+    found = mask(row, share, mask_id=30, end_id=29, key=key)
+    assert isinstance(found, Masked)
+    assert found.targets.tolist() == row.tolist()
+    assert int(found.chosen.sum()) == (max(1, round(share * (length - 1))) if length > 1 else 0)
+    assert not found.chosen[0]
+    assert bool((found.inputs[~found.chosen] == row[~found.chosen]).all())
+    again, other = mask(row, share, 30, 29, key), mask(row, share, 30, 29, (key[0], key[1] + 1))
+    assert again.inputs.tolist() == found.inputs.tolist()
+    if length > 25 and 0.2 < share < 0.8:
+        assert other.chosen.tolist() != found.chosen.tolist()
+
+
+def test_four_fifths_are_hidden_a_tenth_replaced_a_tenth_shown() -> None:
+    rows = [mask(np.full(1000, 7), 0.15, mask_id=100, end_id=99, key=(5, number)) for number in range(200)]
+    chosen = np.concatenate([row.inputs[row.chosen] for row in rows])
+    assert len(chosen) == 200 * 150
+    spread = 4 * math.sqrt(0.16 / len(chosen))
+    assert (chosen == 100).mean() == pytest.approx(HIDDEN, abs=spread)
+    others = (chosen != 100) & (chosen != 7)
+    assert others.mean() == pytest.approx(REPLACED * 98 / 99, abs=spread)
+    assert set(np.unique(chosen)) == set(range(99)) | {100}, "any ordinary token may stand in"
+
+
+def test_a_hole_is_filled_from_both_sides(tmp_path: Path) -> None:
+    model = as_if_trained(tiny(family="encoder"))
+    row = np.array([3, 4, 5, 6, 7])
+    with torch.no_grad():
+        for place in (1, 4):
+            other = row.copy()
+            other[place] = 9
+            one, two = (
+                Batch.from_masked([Masked(ids, row, np.array([0, 0, 1, 0, 0], dtype=bool))]) for ids in (row, other)
+            )
+            assert bool((logits_of(model, one)[0, 2] != logits_of(model, two)[0, 2]).any())
+    assert int(one.loss_mask.sum()) == one.n_targets == 1
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    lengths=st.lists(st.tuples(st.integers(1, 30), st.integers(1, 30)), min_size=1, max_size=120),
+    tokens=st.integers(1, 400),
+    seed=st.integers(0, 2**64 - 1),
+)
+def test_rows_of_like_length_hold_every_example_once_an_epoch(
+    lengths: list[tuple[int, int]], tokens: int, seed: int
+) -> None:
+    plan = LikeLength(np.array(lengths), tokens, seed)
+    for epoch in (0, 1):
+        steps = [plan.step(epoch * plan.steps_per_epoch + at) for at in range(plan.steps_per_epoch)]
+        assert sorted(index for step in steps for index in step) == list(range(len(lengths)))
+        for step in steps:
+            widest = np.array([lengths[index] for index in step]).max(axis=0).sum()
+            assert len(step) == 1 or len(step) * widest <= tokens
+    assert LikeLength(np.array(lengths), tokens, seed).step(plan.steps_per_epoch) == plan.step(plan.steps_per_epoch)
+
+
+def test_batches_of_like_length_have_little_padding_and_another_order_each_epoch() -> None:
+    drawn = np.random.Generator(np.random.PCG64(0)).integers(3, 60, (3000, 1)) + np.array([[0, 3]])
+    plan = LikeLength(drawn, 2000, seed=1)
+    first = [plan.step(at) for at in range(plan.steps_per_epoch)]
+    second = [plan.step(plan.steps_per_epoch + at) for at in range(plan.steps_per_epoch)]
+    padding = sum(len(step) * int(drawn[step].max(axis=0).sum()) for step in first) / int(drawn.sum()) - 1
+    assert padding < 0.05
+    assert first != second
+    assert sorted(map(sorted, first)) != sorted(map(sorted, second)), "equal lengths change places"
+    sizes = [int(drawn[step].max()) for step in first]
+    assert sizes != sorted(sizes), "short ones do not come first"
+
+
+def test_any_length_takes_every_example_once_an_epoch() -> None:
+    order = AnyLength(7, 3, seed=5)
+    taken = [index for step in range(7) for index in order.step(step)]
+    assert sorted(taken) == sorted([*range(7)] * 3)
+    assert taken[:7] != taken[7:14]
+
+
+@pytest.mark.parametrize(("pooling", "expected"), [("first", False), ("mean", True)])
+def test_pooling_reads_the_first_vector_or_all(pooling: str, expected: bool) -> None:
+    """With a window of one, no token sees another: only the mean can see the last one."""
+    model = as_if_trained(tiny(family="encoder", classes=5, pooling=pooling, window=1))
+    tokens = torch.tensor([[30, 4, 5]])
+    with torch.no_grad():
+        changed = not torch.equal(model(tokens), model(torch.tensor([[30, 4, 9]])))
+        padded = model(torch.tensor([[30, 4, 5, 0]]), torch.tensor([[True, True, True, False]]))
+    assert changed == expected
+    torch.testing.assert_close(padded, model(tokens).detach(), atol=1e-6, rtol=0)
+
+
+def test_too_long_examples_are_cut_left_out_or_refused(tmp_path: Path) -> None:
+    rows = [f"{'a' * n}\t{'b' * n}" for n in (3, 5, 40, 4, 6, 50, 2, 7, 3, 4, 5, 6)]
+    (tmp_path / "long.tsv").write_text("\n".join(rows) + "\n", encoding="utf-8")
+    said: dict[str, Any] = {"data__source": str(tmp_path / "long.tsv"), "data__split": "tail", "model__context": 9}
+    cut = trainer_of("translate", tmp_path, "cut", **said)
+    lengths = [(len(row.source), len(row.target)) for row in (cut.task.rows(step)[0] for step in range(40))]
+    assert max(lengths) == (9, 10)
+    ends = cut.task.rows(0)[0].target[0]
+    assert all(row.target[0] == ends and row.source[-1] == ends for row in cut.task.rows(1))
+    long = [row for step in range(9) for row in cut.task.rows(step) if len(row.target) == 10]
+    assert long
+    assert all(row.target[-1] != ends for row in long), "a target that is cut has no end"
+    short = trainer_of("translate", tmp_path, "short", data__too_long="leave_out", **said)
+    assert max(len(row) for step in range(9) for row in short.task.rows(step)) <= 9
+    with pytest.raises(GlassError, match=r"2 of .* examples are longer than model\.context = 9"):
+        trainer_of("translate", tmp_path, "refused", data__too_long="refuse", **said)
+
+
+def test_a_decoder_that_ignores_its_source_is_called_so(tmp_path: Path) -> None:
+    trainer = trainer_of("translate", tmp_path, data__size=400)
+    measure = lambda rows: trainer._loss_of(rows).loss  # noqa: E731
+    said = list(trainer.task.concerns(trainer.model, measure))
+    assert len(said) == 1
+    assert "ignores its source" in said[0]
+    learnt = trainer_of(
+        "translate", tmp_path, "learnt", data__source="sort", data__size=400, train__steps=60, train__optimizer="muon",
+        train__learning_rate=1e-2, train__batch=32, model__width=32, model__dropout_residual=0.0, model__tied=False,
+        train__evaluate_every=60,
+    )  # fmt: skip
+    learnt.train()
+    assert not list(learnt.task.concerns(learnt.model, lambda rows: learnt._loss_of(rows).loss))
+
+
+def test_too_many_unknown_tokens_are_called_so(tmp_path: Path) -> None:
+    trainer = trainer_of("translate", tmp_path, tokenizer__min_count=62)
+    said = list(trainer.task.concerns(trainer.model, lambda rows: trainer._loss_of(rows).loss))
+    assert any("of the tokens are unknown" in each for each in said)
