@@ -1,4 +1,4 @@
-"""A folder with a text and a finished run, made once; every test that asks for it gets a copy to spoil."""
+"""Folders with texts and finished runs, made once: one that is copied for each test to spoil, one with all tasks."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import pytest
 
 from glassformer.cli.main import main
 from tests.journey.damage import RUN, copy_world, make_text, train
+from tests.journey.task_runs import make_runs
 
 
 @pytest.fixture(scope="session")
@@ -27,3 +28,11 @@ def here(world: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     copy_world(world, tmp_path)
     monkeypatch.chdir(tmp_path)
     return tmp_path
+
+
+@pytest.fixture(scope="session")
+def task_home(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """All files of `task_files`, and a run of each task; tests add to it and spoil nothing."""
+    folder = tmp_path_factory.mktemp("tasks")
+    make_runs(folder)
+    return folder

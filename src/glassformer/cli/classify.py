@@ -11,7 +11,8 @@ import json
 from dataclasses import asdict
 from pathlib import Path
 
-from glassformer.cli.texts import lines_of, say_unread, standard_input
+from glassformer.cli.texts import lines_of, say_unknown, say_unread, standard_input
+from glassformer.cli.uses import wrong_command
 from glassformer.errors import GlassError
 
 SHOWN = 5  # labels with their probabilities
@@ -30,15 +31,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Label every text: a line each, the label first."""
     from glassformer.text_model import TextClassifier, load_text_model
-    from glassformer.text_model.loading import wrong_task
 
     if bool(arguments.text) == (arguments.input is not None):
         raise GlassError("glass classify needs texts, as arguments or as a file", "Give TEXT, or --input FILE.")
     model = load_text_model(arguments.run, arguments.checkpoint, arguments.device, arguments.precision)
     if not isinstance(model, TextClassifier):
-        raise wrong_task(model.config.train.task, "classify", "Give a run of --task classify.")
+        raise wrong_command(arguments.run, model.config.train.task)
     texts = lines_of(arguments.input, "text") if arguments.input else arguments.text
     texts = [standard_input() if text == "-" and not arguments.input else text for text in texts]
+    say_unknown(model.tokenizer, texts)
     say_unread([model.unread_tokens(text) for text in texts], "texts", model.config.model.context)
     found = model.classify(texts)
     if arguments.json:

@@ -17,6 +17,9 @@ from glassformer.config import Config
 from glassformer.errors import GlassError, nearest
 from glassformer.recipes import Recipe, load_recipe, recipe_names
 
+Sizes = tuple[int, int | None, int | None]
+"""Tokens, tokens of sources with a vocabulary of their own, and labels."""
+
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The arguments of `glass count`."""
@@ -28,8 +31,8 @@ def run(arguments: argparse.Namespace) -> int:
     """Print the account."""
     from glassformer.model.count import MIB, count_model, embedding_rows
 
-    config, vocab_size, published = _what(arguments.what, changes_from(arguments))
-    components = count_model(config.model, vocab_size)
+    config, sizes, published = _what(arguments.what, changes_from(arguments))
+    vocab_size, components = sizes[0], count_model(config.model, *sizes)
     total = sum(part.parameters for part in components)
     widths = embedding_rows(vocab_size)
     if arguments.json:
@@ -44,7 +47,7 @@ def run(arguments: argparse.Namespace) -> int:
         _row(part.name, part.parameters, part.bytes / MIB, part.flops, part.cache_bytes)
     sums = (sum(part.flops for part in components), sum(part.cache_bytes for part in components))
     _row("all", total, 4 * total / MIB, *sums)
-    if config.model.tied:
+    if any(part.name == "output head" and not part.parameters for part in components):
         print("The output head is the token embedding (tied): it adds no parameters.")
     print(f"\nThe token embedding alone, for {vocab_size:,} tokens at several widths:")
     for width, parameters, mib in widths:
@@ -54,22 +57,26 @@ def run(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def _what(name: str, changes: dict[str, str]) -> tuple[Config, int, dict[str, Any]]:
-    """Settings, vocabulary size and published figures of a run or recipe."""
+def _what(name: str, changes: dict[str, str]) -> tuple[Config, Sizes, dict[str, Any]]:
+    """Settings, sizes and published figures of a run or recipe."""
     from glassformer.runs import open_run, runs_near
 
     if name in recipe_names():
         recipe = load_recipe(name)
         config = settings_of([recipe.settings], changes)
         published = {} if changes else recipe.published
-        return config, _vocabulary(config, recipe), published
+        return config, (_vocabulary(config, recipe), None, None), published
     if not Path(name).exists():
         known = [*recipe_names(), *runs_near(Path(name))]
         raise GlassError(f"{name} is neither a run folder nor a recipe", nearest(name, known))
     from glassformer.tokenizers import Tokenizer
 
     found = open_run(Path(name))
-    return found.config().with_changes(changes), Tokenizer.load(found.tokenizer_file).vocab_size, {}
+    config = found.config().with_changes(changes)
+    source = None  # it has a tokenizer of its own only where nothing is shared
+    if not config.tokenizer.joint:
+        source = Tokenizer.load(found.source_tokenizer_file).vocab_size
+    return config, (Tokenizer.load(found.tokenizer_file).vocab_size, source, len(found.labels()) or None), {}
 
 
 def _vocabulary(config: Config, recipe: Recipe) -> int:

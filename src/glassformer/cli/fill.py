@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import argparse
 import json
-import sys
 from dataclasses import asdict
 from pathlib import Path
 
-from glassformer.cli.texts import standard_input
+from glassformer.cli.texts import say_unknown, standard_input
+from glassformer.cli.uses import wrong_command
 from glassformer.errors import GlassError
 
 
@@ -27,18 +27,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Print the text with its holes filled, and the candidates for each."""
-    from glassformer.text_model import MaskFiller, load_text_model, unknown_symbols
-    from glassformer.text_model.loading import wrong_task
+    from glassformer.text_model import MaskFiller, load_text_model
 
     if arguments.top < 1:
         raise GlassError(f"--top {arguments.top} asks for nothing", "Give a number of at least 1.")
     model = load_text_model(arguments.run, arguments.checkpoint, arguments.device, arguments.precision)
     if not isinstance(model, MaskFiller):
-        raise wrong_task(model.config.train.task, "masked", "Give a run of --task masked.")
+        raise wrong_command(arguments.run, model.config.train.task)
     text = standard_input() if arguments.text == "-" else arguments.text
-    unknown = [symbol for part in model.parts(text) for symbol in unknown_symbols(model.tokenizer, part)]
-    if unknown:
-        print(f"the model never saw these and reads each as unknown: {' '.join(unknown[:20])}", file=sys.stderr)
+    say_unknown(model.tokenizer, model.parts(text))
     filled, holes = model.filled(text), model.fill(text, arguments.top)
     if arguments.json:
         rows = [[asdict(candidate) for candidate in candidates] for candidates in holes]

@@ -17,14 +17,14 @@ from __future__ import annotations
 
 import argparse
 import json
-import sys
 import time
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from glassformer.cli.settings import add_section_flags
-from glassformer.cli.texts import lines_of, say_unread, standard_input
+from glassformer.cli.texts import lines_of, say_unknown, say_unread, standard_input
+from glassformer.cli.uses import wrong_command
 from glassformer.config import Config, SampleConfig
 from glassformer.errors import GlassError
 
@@ -66,11 +66,7 @@ def run(arguments: argparse.Namespace) -> int:
     given = {key: value for key, value in vars(arguments).items() if key.startswith("sample.") and value is not None}
     model = load_text_model(arguments.run, arguments.checkpoint, arguments.device, arguments.precision)
     if not isinstance(model, TextModel | Translator):
-        command = "classify" if model.config.train.task == "classify" else "fill"
-        raise GlassError(
-            f"{arguments.run} learnt train.task = {model.config.train.task}: it writes no text",
-            f"Use glass {command} {arguments.run} TEXT",
-        )
+        raise wrong_command(arguments.run, model.config.train.task)
     config = model.config.with_changes({**given, **_stops(given)})
     if 1 < config.sample.beams < arguments.samples:
         raise GlassError(
@@ -110,13 +106,9 @@ def _prompts(arguments: argparse.Namespace, config: Config) -> list[str]:
 
 def _warn(model: TextModel | Translator, prompts: list[str]) -> None:
     """Say what the model cannot read of the prompts."""
-    from glassformer.text_model import Translator, unknown_symbols
+    from glassformer.text_model import Translator
 
-    tokenizer = model.source_tokenizer if isinstance(model, Translator) else model.tokenizer
-    unknown = sorted({symbol for prompt in prompts for symbol in unknown_symbols(tokenizer, prompt)})
-    if unknown:
-        shown = " ".join(unknown[:20])
-        print(f"the model never saw these characters and reads each as unknown: {shown}", file=sys.stderr)
+    say_unknown(model.source_tokenizer if isinstance(model, Translator) else model.tokenizer, prompts)
     if isinstance(model, Translator):
         say_unread([model.unread_tokens(prompt) for prompt in prompts], "sources", model.config.model.context)
 

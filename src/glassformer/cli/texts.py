@@ -4,9 +4,16 @@ from __future__ import annotations
 
 import io
 import sys
+from collections.abc import Iterable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from glassformer.errors import GlassError, nearest_file
+
+if TYPE_CHECKING:
+    from glassformer.tokenizers import Tokenizer
+
+SHOWN_UNKNOWN = 20
 
 
 def lines_of(path: Path, what: str = "prompt") -> list[str]:
@@ -37,6 +44,17 @@ def as_utf8(data: bytes, name: str) -> str:
         return data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise GlassError(f"{name} is not UTF-8 at byte {error.start}", "Save it as UTF-8.") from None
+
+
+def say_unknown(tokenizer: Tokenizer, texts: Iterable[str]) -> None:
+    """Tell a person what of the texts the model cannot read: characters, or words where those are its tokens."""
+    from glassformer.text_model import unknown_symbols
+
+    unknown = sorted({symbol for text in texts for symbol in unknown_symbols(tokenizer, text)})
+    if unknown:
+        what = "words" if tokenizer.kind in ("words", "wordpiece") else "characters"
+        shown = " ".join(unknown[:SHOWN_UNKNOWN])
+        print(f"the model never saw these {what} and reads each as unknown: {shown}", file=sys.stderr)
 
 
 def say_unread(unread: list[int], what: str, context: int) -> None:

@@ -25,21 +25,12 @@ from typing import TYPE_CHECKING
 
 from glassformer.cli.choosing import add_run_arguments, chosen_run
 from glassformer.cli.settings import changes_from
+from glassformer.cli.uses import USES
 from glassformer.config import Config, Task
 from glassformer.errors import GlassError
 
 if TYPE_CHECKING:
     from glassformer.training.trainer import Outcome, Trainer
-
-
-USES = {
-    "lm": "generate {} PROMPT",
-    "masked": "fill {} TEXT-WITH-[MASK]",
-    "classify": "classify {} TEXT",
-    "translate": "generate {} SOURCE",
-    "summarize": "generate {} SOURCE",
-}
-"""What to do with a run of each task."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

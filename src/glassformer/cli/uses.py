@@ -1,0 +1,24 @@
+"""Which command uses the run of which task."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from glassformer.config import Task
+from glassformer.errors import GlassError
+
+USES = {
+    "lm": "generate {} PROMPT",
+    "masked": "fill {} TEXT-WITH-[MASK]",
+    "classify": "classify {} TEXT",
+    "translate": "generate {} SOURCE",
+    "summarize": "generate {} SOURCE",
+}
+"""What to do with a run of each task."""
+
+
+def wrong_command(run: Path, task: Task) -> GlassError:
+    """The error of a command that cannot use a run of this task."""
+    from glassformer.text_model.loading import VERBS
+
+    return GlassError(f"{run} learnt train.task = {task}: to {VERBS[task]}", f"Use glass {USES[task].format(run)}")

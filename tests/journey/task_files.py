@@ -1,0 +1,107 @@
+"""Small files as people have them, one kind for each task: a book, parallel lines, mails with labels, articles.
+
+They are what the pages of `docs/` speak of, and what the journeys of the tasks learn from.
+"""
+
+from __future__ import annotations
+
+import csv
+import json
+import random
+from collections.abc import Iterable, Iterator
+from itertools import product
+from pathlib import Path
+
+NOUNS = {
+    "dog": "der {} Hund", "cat": "die {} Katze", "girl": "das {} Mädchen", "bird": "der {} Vogel",
+    "fish": "der {} Fisch", "child": "das {} Kind",
+}  # fmt: skip
+VERBS = {"sleeps": "schläft", "laughs": "lacht", "falls": "fällt", "sings": "singt", "waits": "wartet"}
+ADJECTIVES = {"old": "alte", "young": "junge", "small": "kleine", "tall": "große"}
+ENDINGS = [" .", " again .", " today ."]
+MAILS = {
+    "spam": ["win a {n} pound prize now", "cheap watches for {n} dollars only", "claim your {n} free gifts today"],
+    "work": ["the meeting on day {n} is moved", "please send me report number {n}", "lunch at {n} with the team"],
+    "family": ["grandma turns {n} on sunday", "we are home at {n} for dinner", "the {n} photos of the children"],
+}
+BOOK = 'It was a {adjective} day when the {noun} met the {other}. "Who {verb} here?" asked the {noun}.\n'
+
+
+def sentence_pairs() -> Iterator[tuple[str, str]]:
+    """360 English sentences with a German one each, no sentence twice."""
+    for ending, noun, verb, adjective in product(ENDINGS, NOUNS, VERBS, ADJECTIVES):
+        german = ending.replace("again", "wieder").replace("today", "heute")
+        yield (
+            f"the {adjective} {noun} {verb}{ending}",
+            f"der {ADJECTIVES[adjective]} {NOUNS[noun]} {VERBS[verb]}{german}",
+        )
+
+
+def mails() -> list[tuple[str, str]]:
+    """(label, text) of 180 mails, the labels mixed."""
+    return [(label, text.format(n=n)) for n in range(2, 22) for texts in zip(*MAILS.values(), strict=True)
+            for label, text in zip(MAILS, texts, strict=True)]  # fmt: skip
+
+
+def articles() -> Iterator[tuple[str, str]]:
+    """90 articles of three sentences, and what happened in one."""
+    for noun, verb, other in product(NOUNS, VERBS, ["rain", "wind", "snow"]):
+        yield (
+            f"The {other} came early. Then the old {noun} {verb}. Nobody spoke of it.",
+            f"The {noun} {verb} in the {other}.",
+        )
+
+
+def mixed(items: Iterable[tuple[str, str]]) -> list[tuple[str, str]]:
+    """All of them in another order, the same each time."""
+    found = list(items)
+    random.Random(5).shuffle(found)
+    return found
+
+
+def write_book(folder: Path) -> None:
+    """`book.txt`: 240 lines."""
+    nouns, adjectives, verbs = list(NOUNS), list(ADJECTIVES), list(VERBS)
+    lines = [
+        BOOK.format(adjective=adjectives[n % 4], noun=nouns[n * n % 6], other=nouns[(n // 3) % 6], verb=verbs[n % 5])
+        for n in range(240)
+    ]
+    (folder / "book.txt").write_text("".join(lines), encoding="utf-8")
+
+
+def write_lines(path: Path, lines: Iterable[str]) -> None:
+    """One text in each line."""
+    path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8", newline="")
+
+
+def write_pairs(folder: Path) -> None:
+    """`train`, `val` and `test`, each `.en` and `.de`; the first two together also as `pairs.tsv`."""
+    pairs = mixed(sentence_pairs())
+    for name, some in (("train", pairs[:280]), ("val", pairs[280:310]), ("test", pairs[310:340])):
+        for number, language in enumerate(("en", "de")):
+            write_lines(folder / f"{name}.{language}", [pair[number] for pair in some])
+    write_lines(folder / "pairs.tsv", ["\t".join(pair) for pair in pairs[:310]])
+    write_lines(folder / "sentences.txt", [english for english, _ in pairs[310:314]])
+
+
+def write_mails(folder: Path) -> None:
+    """`mails.csv` and `test.csv` with a header, and `new-mails.txt`."""
+    rows = mails()
+    for name, some in (("mails.csv", rows[:144]), ("test.csv", rows[144:])):
+        with (folder / name).open("w", encoding="utf-8", newline="") as file:
+            csv.writer(file, lineterminator="\n").writerows([("label", "text"), *some])
+    write_lines(folder / "new-mails.txt", [text for _, text in rows[150:154]])
+
+
+def write_articles(folder: Path) -> None:
+    """`articles.jsonl` and `test.jsonl`, and `article.txt`."""
+    rows = mixed(articles())
+    for name, some in (("articles.jsonl", rows[:75]), ("test.jsonl", rows[75:])):
+        write_lines(folder / name, [json.dumps({"article": source, "summary": gist}) for source, gist in some])
+    (folder / "article.txt").write_text(rows[-1][0], encoding="utf-8")
+
+
+def write_all(folder: Path) -> None:
+    """Every file."""
+    for write in (write_book, write_pairs, write_mails, write_articles):
+        write(folder)

@@ -1,0 +1,169 @@
+"""What is odd in a person's examples is said with its number; what cannot be used is refused in two lines."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from tests.journey.commands import here
+from tests.journey.task_files import write_all
+from tests.journey.task_runs import TINY, refused, train
+
+LONG = "the old dog sleeps . " * 12 + "the end"
+PAIR = ["train.en", "train.de", "--task=translate"]
+MAILS = ["mails.csv", "--task=classify"]
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    write_all(tmp_path)
+    return tmp_path
+
+
+def append(path: Path, text: str) -> None:
+    """More at the end of a file."""
+    path.write_text(path.read_text(encoding="utf-8") + text, encoding="utf-8", newline="")
+
+
+def said(*arguments: str, folder: Path) -> str:
+    """What a training of two steps tells the person."""
+    done = here("train", *arguments, *TINY, "--steps=2", "--out=run", folder=folder)
+    assert done.returncode == 0, done.stderr
+    assert (folder / "run" / "tokenizer.json").exists()
+    return done.stderr
+
+
+def test_empty_lines_are_left_out_and_counted(folder: Path) -> None:
+    append(folder / "train.en", "the end .\n\n\n")
+    append(folder / "train.de", "\ndas Ende .\n \n")
+    notes = said(*PAIR, folder=folder)
+    for left_out in ("1 pairs with an empty target", "1 pairs with an empty source", "1 pairs with both sides empty"):
+        assert f"left out {left_out}" in notes
+    assert "280 pairs, " in notes
+
+
+def test_mails_without_text_or_label_are_left_out_and_counted(folder: Path) -> None:
+    append(folder / "mails.csv", "spam,\n,who wrote this\nwork\n")
+    notes = said(*MAILS, folder=folder)
+    for left_out in ("1 rows with an empty text", "1 rows without a label", "1 rows with too few fields"):
+        assert f"left out {left_out}" in notes
+    assert "144 labelled texts" in notes
+
+
+def test_nothing_but_empty_lines_is_refused(folder: Path) -> None:
+    for name in ("a", "b"):
+        (folder / name).write_text("\n\n\n", encoding="utf-8", newline="")
+    cause, remedy = refused("train", "a", "b", "--task=translate", *TINY, "--out=run", folder=folder)
+    assert "left out 3 pairs with both sides empty" in cause
+    assert "Give a text, and its target" in remedy
+    assert not (folder / "run").exists()
+
+
+def test_labels_that_look_like_numbers_are_names(folder: Path) -> None:
+    text = (folder / "mails.csv").read_text(encoding="utf-8")
+    for number, name in enumerate(("spam", "work", "family"), start=1):
+        text = text.replace(f"{name},", f"{number},")
+    (folder / "mails.csv").write_text(text.replace("3,", "3.0,"), encoding="utf-8", newline="")
+    assert "the labels look like numbers: each is a name" in said(*MAILS, folder=folder)
+    shown = here("classify", "run", "win a 7 pound prize now", folder=folder).stdout
+    assert sorted(line.split()[-1] for line in shown.splitlines()) == ["1", "2", "3.0"]
+
+
+def test_a_label_of_one_text_and_a_sorted_file(folder: Path) -> None:
+    append(folder / "mails.csv", "odd,one of its kind\n")
+    assert "1 labels are seen once only: odd" in said(*MAILS, folder=folder)
+    lines = (folder / "mails.csv").read_text(encoding="utf-8").splitlines()
+    (folder / "sorted.csv").write_text("\n".join([lines[0], *sorted(lines[1:])]), encoding="utf-8")
+    notes = here("data", "look", "sorted.csv", "--task=classify", "--data.split=tail", folder=folder).stdout
+    assert "data.split = random keeps some of each label in both parts" not in notes  # work is in both
+    (folder / "two.csv").write_text("\n".join(["label,text", *sorted(lines[1:])][:97]), encoding="utf-8")
+    notes = here(
+        "data", "look", "two.csv", "--task=classify", "--data.split=tail", "--set", "data.validation_fraction=0.6",
+        folder=folder,
+    )  # fmt: skip
+    assert notes.returncode == 2
+    assert "the training part of two.csv has one label only: 'family'" in notes.stderr
+    assert "Set data.split to random: the file is sorted by its labels." in notes.stderr
+
+
+def test_labels_that_were_never_learnt(folder: Path) -> None:
+    done = here(*train("classify", "--steps=2", out="run"), folder=folder)
+    assert done.returncode == 0, done.stderr
+    append(folder / "test.csv", "Spam,win a prize\nSpam,win another prize\nnews,the day in short\n")
+    done = here("evaluate", "run", "test.csv", folder=folder)
+    assert done.returncode == 0, done.stderr
+    assert "left out 3 texts whose label was never learnt: Spam (2), news (1); nearest to Spam is spam" in done.stderr
+    assert "36 texts, " in done.stdout
+    (folder / "test.csv").write_text("label,text\nhum,who is it\nhum,what is it\nhim,is it\n", encoding="utf-8")
+    cause, remedy = refused("evaluate", "run", "test.csv", "--data.label_column=label", folder=folder)
+    assert "no label of test.csv was learnt: its most frequent one is 'hum'" in cause
+    assert "family, spam, work" in remedy
+    cause, remedy = refused("evaluate", "run", "test.csv", "--data.label_column=lable", folder=folder)
+    assert "test.csv has no column 'lable'; it has label, text" in cause
+    assert "label" in remedy
+
+
+def test_files_to_measure_on_that_do_not_fit(folder: Path) -> None:
+    assert here(*train("translate", "--steps=2", out="run"), folder=folder).returncode == 0
+    cause, remedy = refused("evaluate", "run", "test.en", "test.den", folder=folder)
+    assert "test.den does not exist" in cause
+    assert remedy.startswith("Did you mean test.")
+    append(folder / "test.de", "noch eine .\n")
+    cause, remedy = refused("evaluate", "run", "test.en", "test.de", folder=folder)
+    assert "test.en has 30 lines, test.de 31: they cannot be parallel" in cause
+    assert "'noch eine .'" in remedy
+    cause, _ = refused("evaluate", "run", "test.en", folder=folder)
+    assert "test.en is plain text: it holds no targets" in cause
+    append(folder / "val.en", LONG + "\n")
+    append(folder / "val.de", "das Ende .\n")
+    done = here("evaluate", "run", "val.en", "val.de", folder=folder)
+    assert done.returncode == 0, done.stderr
+    assert "1 of 31 examples are longer than model.context = 40 (the longest has 63 tokens): cut" in done.stderr
+
+
+@pytest.mark.parametrize(("what", "task"), [(PAIR, "translate"), (MAILS, "classify")])
+def test_texts_longer_than_the_context(what: list[str], task: str, folder: Path) -> None:
+    if task == "classify":
+        append(folder / "mails.csv", f"work,{LONG}\n" * 3)
+    else:
+        append(folder / "train.en", f"{LONG}\n" * 3)
+        append(folder / "train.de", "das Ende .\n" * 3)
+    own = [*what, "--data.split=tail", "--data.validation_fraction=0.01"]  # 3 of 283, 1 of 147: all long
+    side, count = ("validation", "3 of 3") if task == "translate" else ("training", "2 of 146")
+    problem = f"{side}: {count} examples are longer than model.context = 40"
+    assert f"{problem} (the longest has 63 tokens): cut" in said(*own, folder=folder)
+    shutil.rmtree(folder / "run")
+    cause, remedy = refused("train", *own, *TINY, "--data.too_long=refuse", "--out=run", folder=folder)
+    assert cause == problem
+    assert remedy == "Set model.context = 63, or data.too_long = cut."
+    assert not (folder / "run").exists()
+    again = here(
+        "train", *own, *TINY, "--model.context=63", "--data.too_long=refuse", "--steps=2", "--out=run", folder=folder
+    )
+    assert again.returncode == 0, again.stderr
+
+
+def test_pairs_on_both_sides_are_noted(folder: Path) -> None:
+    for language in ("en", "de"):
+        lines = (folder / f"train.{language}").read_text(encoding="utf-8").splitlines()
+        append(folder / f"train.{language}", "".join(line + "\n" for line in lines[:20]))
+        append(folder / f"val.{language}", "".join(line + "\n" for line in lines[:4]))
+    notes = said(*PAIR, "--data.split=tail", folder=folder)
+    assert "20 pairs repeat another" in notes
+    assert "20 of 30 validation pairs also stand in the training part; data.split = random keeps them apart" in notes
+    shutil.rmtree(folder / "run")
+    assert "also stand in the training part" not in said(*PAIR, folder=folder)  # a random split, of its own accord
+    shutil.rmtree(folder / "run")
+    notes = said(*PAIR, "--data.validation=val.en", "--data.validation_target=val.de", folder=folder)
+    assert "4 of 34 validation pairs also stand in the training part" in notes
+
+
+def test_what_goes_wrong_early_is_said(folder: Path) -> None:
+    """Labels and sources that have nothing to do with each other, and text that the vocabulary lacks."""
+    lines = (folder / "train.de").read_text(encoding="utf-8").splitlines()
+    (folder / "train.de").write_text("\n".join(lines[7:] + lines[:7]) + "\n", encoding="utf-8")
+    notes = said(*PAIR, "--tokenizer.min_count=60", "--train.evaluate_every=1", folder=folder)
+    assert "the decoder ignores its source so far: with other sources the loss is " in notes
+    assert "of the tokens are unknown: a larger tokenizer.vocab_size" in notes
