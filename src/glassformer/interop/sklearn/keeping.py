@@ -36,8 +36,9 @@ def write_run(folder: Path, text_model: AnyTextModel, step: int) -> None:
     config, tokenizer = text_model.config, text_model.tokenizer
     run = create_run(folder, config, {"data": {"source": config.data.source, "text_hash": "", "tokens": ""}})
     tokenizer.save(run.tokenizer_file)
-    if isinstance(text_model, Translator) and not config.tokenizer.joint:
-        text_model.source_tokenizer.save(run.source_tokenizer_file)
+    if not config.tokenizer.joint:
+        source = text_model.source_tokenizer if isinstance(text_model, Translator) else tokenizer
+        source.save(run.source_tokenizer_file)
     if isinstance(text_model, TextClassifier):
         run.save_labels(text_model.labels)
     state = text_model.model.state_dict()

@@ -178,7 +178,7 @@ def _array(texts: Any) -> Texts:
 
 def _document_loss(text_model: TextModel, texts: Sequence[str]) -> float:
     """Nats per token over whole texts, in the rows of training."""
-    from glassformer.data.batches import validation_rows
+    from glassformer.data.batches import ValidationRows, validation_rows
     from glassformer.interop.sklearn.fitting import encoded
     from glassformer.training.validation import validation_loss
 
@@ -186,7 +186,10 @@ def _document_loss(text_model: TextModel, texts: Sequence[str]) -> float:
 
     def measured(prefix: Path) -> float:  # what it opens is closed when it returns: Windows asks for that
         store = encoded(texts, tokenizer, prefix)
-        rows = validation_rows(store, config.data, config.model.context, tokenizer.end_id)
+        if config.data.windows == "documents":
+            rows = ValidationRows(store, True, config.model.context, tokenizer.end_id, None)  # even one empty text
+        else:
+            rows = validation_rows(store, config.data, config.model.context, tokenizer.end_id)
         return validation_loss(model, rows, model.embedding.tokens.weight.device).loss
 
     with tempfile.TemporaryDirectory(prefix="glass-score-", ignore_cleanup_errors=True) as folder:
