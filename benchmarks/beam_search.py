@@ -109,7 +109,7 @@ def their_model(ours: EncoderDecoder) -> Any:
         weights[f"{name}.weight"] = ours.embedding.tokens.weight
     weights["final_logits_bias"] = ours.head.bias[None]
     theirs.load_state_dict(weights)
-    return theirs.eval()
+    return theirs.to(ours.embedding.tokens.weight.dtype).eval()
 
 
 def _their_name(name: str, stack: str) -> str:
@@ -179,6 +179,7 @@ def measure(kind: str, batches: list[list[list[int]]], options: argparse.Namespa
         never_end(ours)
     else:
         end_after_a_while(ours, options.mean, options.spread)
+    ours = ours.to(torch.bfloat16 if options.precision == "bf16" else torch.float32)
     searches = {
         "ours": search_with_ours(ours, options),
         "hugging_face": search_with_theirs(their_model(ours), options),
@@ -241,6 +242,7 @@ def arguments() -> argparse.Namespace:
         parser.add_argument(f"--{name}", type=int, default=value, help=f"{words}; default {value}")
     parser.add_argument("--mean", type=float, default=16.0, help="varied: sets the mean length; default 16")
     parser.add_argument("--spread", type=float, default=35.0, help="varied: sets how lengths differ; default 35")
+    parser.add_argument("--precision", choices=["fp32", "bf16"], default="fp32", help="of both; default fp32")
     parser.add_argument("--json", type=Path, help="also write everything measured to this file")
     return parser.parse_args()
 

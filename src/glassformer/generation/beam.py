@@ -207,13 +207,15 @@ def likeliest(logits: Tensor, n: int) -> Tensor:
     if n >= logits.shape[-1]:
         return logits.sort(dim=-1, descending=True, stable=True).indices  # (B, V)
     values, ids = logits.topk(n + 1, dim=-1)  # (B, n + 1); equals come in any order
-    level = values[:, n - 1] == values[:, n]  # (B): of several equals, only some have a place
-    ids, order = ids[:, :n].sort(dim=-1)  # (B, n)
-    order = values.gather(1, order).sort(dim=-1, descending=True, stable=True).indices  # (B, n)
-    ids = ids.gather(1, order)  # (B, n)
+    ids, last = ids[:, :n], values[:, n - 1 : n]  # (B, n), (B, 1)
+    level = values[:, n] == values[:, n - 1]  # (B): of several equals, only the first have a place
     if bool(level.any()):
-        ids[level] = logits[level].sort(dim=-1, descending=True, stable=True).indices[:, :n]
-    return ids
+        x, t = logits[level], last[level]  # (some of B, V), (some of B, 1)
+        early = torch.arange(logits.shape[-1], 0, -1, device=ids.device, dtype=torch.int32)  # (V)
+        ids[level] = ((x >= t) * early + (x > t) * len(early)).topk(n, dim=-1).indices
+    ids = ids.sort(dim=-1).values  # (B, n)
+    order = logits.gather(1, ids).sort(dim=-1, descending=True, stable=True).indices  # (B, n)
+    return ids.gather(1, order)
 
 
 def _grow(beam: _Beam, found: list[_Child], settings: SampleConfig, end_id: int | None) -> list[int]:
