@@ -10,7 +10,7 @@ import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
-from glassformer.data.corpora.corpus import TEXT_TASKS, below, generator, letters
+from glassformer.data.corpora.corpus import LEARNS_PAIRS, TEXT_TASKS, below, generator, letters
 
 ALPHABET = "abcdefghijklmnopqrstuvwxyz"
 DIGITS = "0123456789"
@@ -41,7 +41,8 @@ class StringTask:
         """Characters as tokens, one line or pair per row."""
         settings = {"tokenizer.kind": "characters"}
         if task == "translate":
-            return settings | {"model.context": str(self.longest_source + 2)}
+            sizes = {"model.context": str(self.longest_source + 2), "model.layers": "2", "model.width": "64"}
+            return {**LEARNS_PAIRS, **settings, **sizes, "train.steps": "800"}
         return settings | {"data.windows": "documents", "model.context": str(2 * self.longest + 2)}
 
     def documents(self, size: int, seed: int) -> Iterator[str]:

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
 
-from glassformer.data.corpora.corpus import below, generator
+from glassformer.data.corpora.corpus import LEARNS_PAIRS, below, generator
 from glassformer.data.corpora.grammar import Grammar, Slot, Word, free, other_than, say, sentence
 from glassformer.data.corpora.stories import (
     ANIMALS,
@@ -104,11 +104,14 @@ class Summaries:
     def recommended(self, task: str) -> Mapping[str, str]:
         """Words as tokens."""
         return {
+            **LEARNS_PAIRS,
             "tokenizer.kind": "words",
-            "model.context": "128",
+            "model.context": "160",
             "model.layers": "2",
             "model.width": "128",
             "data.size": "20000",
+            "train.steps": "1000",
+            "train.batch": "32",
         }
 
     def pairs(self, size: int, seed: int) -> Iterator[tuple[str, str]]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from glassformer.data.corpora.corpus import generator
+from glassformer.data.corpora.corpus import LEARNS_PAIRS, generator
 from glassformer.data.corpora.synchronous import Derivation
 from glassformer.data.corpora.translation.clauses import translation_grammar
 from glassformer.data.corpora.translation.spelling import split, write
@@ -37,11 +37,13 @@ class Translation:
     def recommended(self, task: str) -> Mapping[str, str]:
         """Words as tokens."""
         return {
+            **LEARNS_PAIRS,
             "tokenizer.kind": "words",
             "model.context": "64",
             "model.layers": "2",
             "model.width": "128",
             "data.size": "60000",
+            "train.steps": "1000",
         }
 
     def pairs(self, size: int, seed: int) -> Iterator[tuple[str, str]]:
