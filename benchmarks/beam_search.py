@@ -5,9 +5,9 @@ weights, which are copied into a `MarianMTModel`: both must find the same texts,
 Both get the same batches of sources and take turns. Two kinds of work:
 
 * `fixed`: every text has `--tokens` tokens, as the end token is made impossible in both;
-* `varied`: texts end after lengths that differ from source to source, about as captions in Multi30k do (14 tokens on
-  average, twice as many at most), as weights are set so that the end token becomes certain after a while that depends
-  on the source.
+* `varied`: texts end after lengths that differ from source to source (with the settings as they are, 13 tokens on
+  average and 20 at most), as weights are set so that the end token becomes certain after a while that depends on the
+  source. Here it counts that a source that is done leaves the batch.
 
 The length penalty is 0, where both definitions of the score are the same. Needs the package `transformers`.
 
