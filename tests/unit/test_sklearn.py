@@ -329,6 +329,13 @@ def test_a_fit_leaves_nothing_behind(tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert "step" in capfd.readouterr().err
 
 
+def test_the_vocabulary_is_that_of_only_what_is_learnt_from() -> None:
+    texts = [f"word{number}" for number in range(40)]
+    for share, learnt in ((0.25, 30), (0, 40)):
+        model = TransformerClassifier(**{**WORDS, "steps": 1}, validation_fraction=share)
+        assert model.fit(texts, [0, 1] * 20).text_model_.tokenizer.vocab_size == learnt + 2
+
+
 def test_nothing_held_out_means_the_last_weights() -> None:
     model = TransformerClassifier(**{**WORDS, "steps": 7}, validation_fraction=0).fit(TEXTS, LABELS)
     assert (model.best_step_, model.n_steps_, model.validation_loss_) == (7, 7, None)
@@ -454,6 +461,16 @@ def test_save_and_load(request: pytest.FixtureRequest, tmp_path: Path) -> None:
         other = next(kind for kind in ESTIMATORS if kind is not type(estimator))
         with pytest.raises(RefusedError, match=f"holds a {type(estimator).__name__}"):
             other.load(folder)
+
+
+def test_what_cannot_be_saved(classifier: TransformerClassifier, tmp_path: Path) -> None:
+    odd = copy.deepcopy(classifier).set_params(settings={"train.steps": object()})
+    with pytest.raises(RefusedError, match=r"settings = <object.*cannot be saved"):
+        odd.save(tmp_path / "odd")
+    assert not (tmp_path / "odd").exists()
+    odd.set_params(settings={"train.steps": np.int64(3)}, random_state=np.random.RandomState(0)).save(tmp_path / "odd")
+    again = TransformerClassifier.load(tmp_path / "odd")
+    assert (again.settings, again.random_state) == ({"train.steps": 3}, None)
 
 
 def test_a_saved_classifier_is_a_run(

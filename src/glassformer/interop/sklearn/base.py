@@ -7,7 +7,7 @@ from abc import abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 from sklearn.base import BaseEstimator
@@ -154,21 +154,23 @@ class TransformerEstimator(BaseEstimator):
     def save(self, path: str | Path) -> None:
         """Write the fitted estimator as a run folder; weights as safetensors, all else as JSON and TOML.
 
-        `load` reads it, and so do `glass classify` and `glass generate`.
+        `load` reads it, and so do `glass classify` and `glass generate`. A `random_state` that is no number is not
+        kept: it has done its work.
 
         Raises:
             NotFittedError: there is nothing to save yet.
-            GlassError: there is something at `path`, or it cannot be written.
+            GlassError: there is something at `path`, it cannot be written, or a parameter or label cannot.
         """
-        from glassformer.interop.sklearn.keeping import write_estimator, write_run
+        from glassformer.files import write_text
+        from glassformer.interop.sklearn.keeping import ESTIMATOR, estimator_json, write_run
 
         check_is_fitted(self)
-        facts, folder = self._facts(), Path(path)
-        write_run(folder, self.text_model_, self.best_step_)
-        write_estimator(folder, type(self).__name__, self.get_params(deep=False), facts)
+        text = estimator_json(type(self).__name__, self.get_params(deep=False), self._facts())
+        write_run(Path(path), self.text_model_, self.best_step_)
+        write_text(Path(path) / ESTIMATOR, text)
 
     @classmethod
-    def load(cls, path: str | Path, device: Literal["auto", "cpu", "cuda", "mps"] | str | None = None) -> Self:
+    def load(cls, path: str | Path, device: str | None = None) -> Self:
         """What `save` wrote, on `device`; None: on the one of its parameters.
 
         Raises:

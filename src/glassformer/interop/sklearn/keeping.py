@@ -15,8 +15,7 @@ from typing import Any
 import numpy as np
 
 from glassformer import __version__
-from glassformer.errors import GlassError
-from glassformer.files import write_folder, write_text
+from glassformer.files import write_folder
 from glassformer.interop.sklearn.inputs import RefusedError
 from glassformer.model.weights import save_tensors
 from glassformer.runs import create_run
@@ -68,19 +67,22 @@ def unpacked(files: Mapping[str, bytes], device: str) -> AnyTextModel:
         return load_text_model(Path(temporary), device=device)
 
 
-def write_estimator(folder: Path, name: str, parameters: Mapping[str, Any], fitted: Mapping[str, Any]) -> None:
-    """Write `estimator.json`.
+def estimator_json(name: str, parameters: Mapping[str, Any], fitted: Mapping[str, Any]) -> str:
+    """What `estimator.json` says.
 
     Args:
         name: of the class.
         parameters: of its constructor. A `random_state` that is no number is left out: it cannot be written.
         fitted: what `fit` found beside the model.
+
+    Raises:
+        RefusedError: a parameter cannot be written as JSON.
     """
     kept = {key: _plain(value, key) for key, value in parameters.items() if key != "random_state"}
     seed = parameters.get("random_state")
     kept["random_state"] = _plain(seed, "random_state") if isinstance(seed, int | np.integer) else None
     facts = {"format": FORMAT, "glassformer": __version__, "estimator": name, "parameters": kept, "fitted": fitted}
-    write_text(folder / ESTIMATOR, json.dumps(facts, indent=1, ensure_ascii=False) + "\n")
+    return json.dumps(facts, indent=1, ensure_ascii=False) + "\n"
 
 
 def read_estimator(folder: Path, name: str) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -116,5 +118,5 @@ def _plain(value: Any, name: str) -> Any:
     if isinstance(value, list | tuple):
         return [_plain(one, name) for one in value]
     if not isinstance(value, PLAIN):
-        raise GlassError(f"{name} = {value!r:.60} cannot be saved", "Use numbers, texts, lists and dictionaries.")
+        raise RefusedError(f"{name} = {value!r:.60} cannot be saved", "Use numbers, texts, lists and dictionaries.")
     return value
