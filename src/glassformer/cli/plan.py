@@ -105,6 +105,7 @@ def _table(plan: Plan) -> Iterator[str]:
 def _measured(plan: Plan, probe: Probe) -> Iterator[str]:
     from glassformer.model.count import MIB
     from glassformer.training.memory import memory_kind
+    from glassformer.training.plan import LONG_RUN
     from glassformer.training.reporting import duration
 
     threads = f", {probe.threads} threads" if probe.device == "cpu" else ""
@@ -117,7 +118,10 @@ def _measured(plan: Plan, probe: Probe) -> Iterator[str]:
         )
     if probe.peak_bytes is not None:
         free = "" if probe.free_bytes is None else f"; {probe.free_bytes / MIB:,.0f} MiB are free"
-        yield f"memory   {probe.peak_bytes / MIB:,.0f} MiB at most ({memory_kind(probe.device)}){free}"
+        kind = memory_kind(probe.device)
+        yield f"memory   {probe.peak_bytes / MIB:,.0f} MiB at the peak of the probe ({kind}){free}"
+        if plan.may_grow:
+            yield f"         rows of many lengths: a long run may come to {LONG_RUN} times as much"
 
 
 def _ladder_lines(task: str, rungs: Sequence[Rung]) -> Iterator[str]:

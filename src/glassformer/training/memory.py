@@ -82,7 +82,8 @@ def free_memory(device: torch.device) -> int | None:
         return torch.cuda.mem_get_info(device)[0]
     if SYSTEM.exists():
         free = _kibibytes(SYSTEM.read_text(encoding="ascii", errors="replace"), "MemAvailable")
-        return min(free, _left_in_group() or free)
+        left = _left_in_group()
+        return free if left is None else min(free, left)
     if sys.platform == "darwin":
         return os.sysconf("SC_PAGE_SIZE") * os.sysconf(
             "SC_PHYS_PAGES"

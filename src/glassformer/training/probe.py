@@ -106,14 +106,15 @@ def measure(config: Config, tokens: Path, seconds: float) -> Probe:
             f"weights, gradients and optimizer state alone need {least:,} bytes, and {device} has {free:,} free",
             "Make the model smaller, or free some memory.",
         )
+    short = config.sample.replace(tokens=min(SAMPLED, config.sample.tokens))
     with clear_memory_errors():
         stepper = Stepper(fresh_model(config, data), make_task(config, data), config)
         times = _step_times(stepper, seconds)
         task, limit = stepper.task, config.train.evaluate_tokens
         evaluation = _evaluation_seconds(stepper, task.held_out(limit), seconds / 8)
-        last = _evaluation_seconds(stepper, task.held_out(None), seconds / 8)
-        short = config.sample.replace(tokens=min(SAMPLED, config.sample.tokens))
         sample = _sample_seconds(make_task(config.replace(sample=short.model_dump()), data), stepper.model)
+        _step(stepper, len(times))  # memory that was let go comes in other pieces now, and a run goes on with those
+        last = _evaluation_seconds(stepper, task.held_out(None), seconds / 8)
     if config.train.task in ("lm", *PAIRS):
         sample *= config.sample.tokens / short.tokens
     return Probe(
@@ -128,14 +129,17 @@ def _step_times(stepper: Stepper, seconds: float) -> list[float]:
     warm, began = 0, time.perf_counter()
     while not times or time.perf_counter() - began < seconds:
         started = time.perf_counter()
-        step = warm + len(times)
-        stepper.update(stepper.gradients(step), rate_factor(stepper.config.train, step, 0.0))
+        _step(stepper, warm + len(times))
         ended = time.perf_counter()
         if warm == 0 or (warm < WARM_UP and ended - began < seconds / 3):
             warm += 1
         else:
             times.append(ended - started)
     return times
+
+
+def _step(stepper: Stepper, step: int) -> None:
+    stepper.update(stepper.gradients(step), rate_factor(stepper.config.train, step, 0.0))
 
 
 def _evaluation_seconds(stepper: Stepper, rows: Sequence[Any], seconds: float) -> float:

@@ -1,0 +1,165 @@
+"""Planning a run through the command line, for every task; then running it."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import Any
+
+import pytest
+from safetensors.torch import load_file
+
+from glassformer.runs import Run
+from glassformer.tokenizers import Tokenizer
+from tests.journey.commands import here
+from tests.journey.damage import tree
+from tests.journey.test_commands import REBUILT, facts, shown
+from tests.property.trainers import text_file
+from tests.unit.example_files import LABELLED, PAIRS, lines, tsv, writer
+
+KEYS = {
+    "task", "parameters", "bytes", "vocab_size", "training_tokens", "validation_tokens", "tokens_per_step", "steps",
+    "epochs", "seconds_per_step", "train_seconds", "peak_memory_bytes", "checkpoint_bytes", "baselines", "warnings",
+}  # fmt: skip
+SMALL = [
+    "--model.layers", "1", "--model.width", "12", "--model.heads", "2", "--model.context", "24", "--train.threads", "1",
+    "--tokenizer.kind", "characters", "--train.batch", "3", "--sample.tokens", "4", "--sample.beams", "1",
+    "--train.evaluate_every", "4", "--steps", "9", "--out", "runs/one",
+]  # fmt: skip
+SOURCES: dict[str, list[str]] = {
+    "lm": ["proverbs.txt"],
+    "masked": ["proverbs.txt", "--task", "masked"],
+    "classify": ["mails.tsv", "--task", "classify", "--data.label_column", "1"],
+    "translate": ["a.en", "a.fr", "--task", "translate"],
+    "summarize": ["pairs.tsv", "--task", "summarize", "--train.batch_tokens", "90"],
+}
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    write = writer(tmp_path)
+    text_file(tmp_path)
+    write("mails.tsv", LABELLED)
+    write("pairs.tsv", tsv(PAIRS))
+    for side, name in enumerate(("a.en", "a.fr")):
+        write(name, lines(pair[side] for pair in PAIRS))
+    return tmp_path
+
+
+def loss_of(name: str, rungs: list[dict[str, Any]]) -> float:
+    (found,) = (rung["loss"] for rung in rungs if rung["name"] == name)
+    return float(found)
+
+
+@pytest.mark.parametrize("task", SOURCES)
+def test_a_plan_is_what_the_run_will_be(task: str, folder: Path) -> None:
+    before = tree(folder)
+    words = [*SOURCES[task], *SMALL]
+    plan = facts("plan", *words, "--probe", "0.05", folder=folder)
+    assert plan.keys() >= KEYS
+    assert plan["task"] == task
+    made = {path for path in tree(folder) if path not in before}
+    assert all(path == "runs" or path.startswith("runs/.tokens") for path in made)  # the encoded text, and nothing else
+    encoded = tree(folder / "runs")
+    assert {path: tree(folder)[path] for path in before} == before
+
+    trained = here("train", *words, "--json", folder=folder)
+    assert trained.returncode == 0, trained.stderr
+    assert REBUILT not in trained.stderr
+    assert {path: tree(folder / "runs")[path] for path in encoded} == encoded
+    run = Run(folder / "runs" / "one")
+    weights, state = (load_file(run.checkpoint("last") / f"{part}.safetensors") for part in ("model", "optimizer"))
+    assert plan["parameters"] == sum(value.numel() for value in weights.values()) == sum(plan["components"].values())
+    assert plan["bytes"] == 4 * plan["parameters"]
+    assert plan["checkpoint_bytes"] == sum(value.nbytes for part in (weights, state) for value in part.values())
+    assert plan["vocab_size"] == Tokenizer.load(run.tokenizer_file).vocab_size
+
+    assert plan["steps"] == 9
+    assert plan["epochs"] == pytest.approx(9 / plan["steps_per_epoch"])
+    assert plan["train_seconds"] == pytest.approx(9 * plan["seconds_per_step"])
+    assert plan["seconds_per_step"] > 0
+    assert plan["whole_seconds"] > plan["train_seconds"]
+    assert loss_of("uniform", plan["baselines"]) > 0
+    again = here("plan", *words, "--probe", "0", "--json", folder=folder)  # in the way of no run
+    assert again.returncode == 0, again.stderr
+    assert REBUILT not in again.stderr
+
+
+def test_the_baselines_are_those_of_evaluate(folder: Path) -> None:
+    for task, rung in (("lm", "5-gram"), ("classify", "frequencies")):
+        words = [*SOURCES[task], *SMALL, "--out", f"runs/{task}"]
+        plan = facts("plan", *words, "--probe", "0", folder=folder)
+        shown("train", *words, folder=folder)
+        later = facts("evaluate", f"runs/{task}", folder=folder)["baselines"]
+        if task == "lm":
+            assert loss_of(rung, plan["baselines"]) == pytest.approx(loss_of(rung, later))
+            continue
+        (right,) = (each["accuracy"] for each in later if each["name"] == "majority")
+        assert [each["accuracy"] for each in plan["baselines"] if each["name"] == rung] == [pytest.approx(right)]
+
+
+def test_without_a_probe_nothing_is_timed(folder: Path) -> None:
+    plan = facts(
+        "plan", *SOURCES["lm"], *SMALL[:-4], "--out", "runs/one", "--minutes", "2", "--probe", "0", folder=folder
+    )
+    for name in ("steps", "epochs", "seconds_per_step", "train_seconds", "peak_memory_bytes"):
+        assert plan[name] is None
+    assert plan["parameters"] > 0
+
+
+def test_minutes_become_steps_and_a_person_can_read_it(folder: Path) -> None:
+    words = [*SOURCES["lm"], *SMALL[:-4], "--out", "runs/one", "--minutes", "0.5", "--probe", "0.05"]
+    plan = facts("plan", *words, folder=folder)
+    assert plan["steps"] == math.ceil(30 / plan["seconds_per_step"])
+    assert any("learnt by heart" in warning for warning in plan["warnings"])
+    text = shown("plan", *words, folder=folder)
+    for words_of in (
+        "model    decoder, 1 layers",
+        f"{plan['parameters']:,} parameters",
+        "an epoch",
+        "s a step on cpu",
+        "30s of training",
+        "memory ",
+        "a checkpoint",
+        "to beat",
+        "5-gram",
+        "note: the text is read",
+    ):
+        assert words_of in text  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("words", "cause", "remedy"),
+    [
+        (["storys"], "storys", "stories"),
+        (["nothing.txt"], "nothing.txt", ""),
+        (["empty.txt"], "empty.txt", ""),
+        (["proverbs.txt", "--probe", "-1"], "--probe -1", "0 to 600"),
+        (["proverbs.txt", "--probe", "1e9"], "--probe 1e+09", "0 to 600"),
+        (["proverbs.txt", "--probe", "nan"], "--probe nan", "0 to 600"),
+        (["proverbs.txt", "--probe", "long"], "--probe", "--help"),
+        (["proverbs.txt", "--set", "train.steeps=3"], "train.steeps", "Did you mean steps?"),
+        (["a.en", "--task", "translate"], "a.en", "data.target"),
+        (["stories", "--task", "translate"], "stories", "lm"),
+        (["proverbs.txt", "--resume"], "--resume", "recipe"),
+        (["proverbs.txt", "--device", "cuda:77"], "cuda:77", "cpu"),
+    ],
+)
+def test_bad_input(words: list[str], cause: str, remedy: str, folder: Path) -> None:
+    (folder / "empty.txt").touch()
+    before = tree(folder)
+    done = here("plan", *words, folder=folder)
+    assert done.returncode == 2
+    assert done.stdout == ""
+    problem, advice = done.stderr.splitlines()
+    assert cause in problem
+    assert remedy in advice
+    assert tree(folder) == before
+
+
+def test_a_text_too_short_for_the_model(folder: Path) -> None:
+    done = here("plan", "proverbs.txt", "--model.context", "90000", "--tokenizer.kind", "bytes", folder=folder)
+    assert done.returncode == 2
+    problem, advice = done.stderr.splitlines()[-2:]
+    assert "one window needs 90,001" in problem
+    assert "model.context" in advice

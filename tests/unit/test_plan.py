@@ -1,0 +1,316 @@
+"""What is known before a run: steps and epochs, time, memory, what is odd, what has to be beaten."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import load_file
+
+from glassformer.config import Config
+from glassformer.errors import GlassError
+from glassformer.evaluation.ladder import ladder
+from glassformer.training import memory, probe
+from glassformer.training.checkpoint import save_checkpoint
+from glassformer.training.plan import Plan, plan_run
+from glassformer.training.probe import Probe, ProbeError
+from glassformer.training.reporting import Silent
+from glassformer.training.setup import fresh_model, make_task, new_training, prepare_for
+from glassformer.training.stepping import Gradients, Stepper
+from tests.property.trainers import small_config
+from tests.unit.example_files import LABELLED, PAIRS, tsv, writer
+
+GIB = 1 << 30
+MEASURED = Probe("cpu", 1, "float32", 10, 0.5, 3.0, 7.0, 2.0, 1 * GIB, 4 * GIB)
+NAMES = ("lm", "documents", "masked", "classify", "translate", "lengths")
+
+
+def config_of(name: str, folder: Path, **changes: Any) -> Config:
+    """Small settings for each kind of rows, with changes given as `section__field=value`."""
+    write = writer(folder)
+    if name in ("lm", "documents", "masked"):
+        own: dict[str, Any] = {"train__task": "masked" if name == "masked" else "lm"}
+        own["data__windows"] = "documents" if name == "documents" else "stream"
+        return small_config(folder, **own, **changes)
+    source = LABELLED if name == "classify" else tsv(PAIRS)
+    own = {"data__source": write("examples.tsv", source), "model__context": 40}
+    own["train__task"] = "classify" if name == "classify" else "translate"
+    if name == "classify":
+        own["data__label_column"] = "1"
+    if name == "lengths":
+        own["train__batch_tokens"] = 200
+    return small_config(folder, **own, **changes)
+
+
+def planned(config: Config, folder: Path, measured: Probe | None = MEASURED) -> Plan:
+    return plan_run(config, prepare_for(config, folder / "cache", lambda text: None), measured)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_an_epoch_reads_the_training_part_once(name: str, tmp_path: Path) -> None:
+    config = config_of(name, tmp_path, train__batch=3)
+    data = prepare_for(config, tmp_path / "cache", lambda text: None)
+    plan, task = plan_run(config, data, None), make_task(config, data)
+    if name in ("lm", "masked"):  # windows are drawn: the tokens they hold are as many as the text's
+        assert plan.steps_per_epoch * 3 * config.model.context == pytest.approx(plan.training_tokens)
+        assert plan.tokens_per_step == 3 * config.model.context
+        return
+    steps = math.ceil(plan.steps_per_epoch)
+    rows = [row for step in range(steps) for row in task.rows(step)]
+    rows = rows[: round(plan.steps_per_epoch * 3)] if name != "lengths" else rows
+    if name == "documents":
+        predicted = sum(len(row) - 1 for row in rows)
+        assert predicted == plan.training_tokens
+        return
+    seen = Counter(str(row) for row in rows)
+    assert seen.total() == len(data.train)
+    assert seen == Counter(str(row) for row in task._train)
+
+
+@pytest.mark.parametrize("name", ["documents", "classify", "translate", "lengths"])
+def test_tokens_of_a_step_are_those_that_are_read(name: str, tmp_path: Path) -> None:
+    config = config_of(name, tmp_path, train__batch=3)
+    plan = planned(config, tmp_path)
+    whole = plan.tokens_per_step * plan.steps_per_epoch
+    assert whole == pytest.approx(plan.training_tokens, rel=0.2)  # the mean of a few steps
+    assert plan.rows_per_step == 3 or name == "lengths"
+
+
+@pytest.mark.parametrize("name", [*NAMES, "two vocabularies"])
+@pytest.mark.parametrize("optimizer", ["adamw", "muon"])
+def test_the_size_is_that_of_the_run(name: str, optimizer: str, tmp_path: Path) -> None:
+    own = {"tokenizer__joint": False, "model__shared_embedding": False} if name == "two vocabularies" else {}
+    name = "translate" if own else name
+    config = config_of(name, tmp_path, train__optimizer=optimizer, **own)
+    plan = planned(config, tmp_path)
+    trainer = new_training(config, tmp_path / "run", Silent())
+    save_checkpoint(trainer.run, trainer.model, trainer.optimizers, trainer.state)
+    trainer._step()
+    folder = save_checkpoint(trainer.run, trainer.model, trainer.optimizers, trainer.state)
+    tensors = [load_file(folder / f"{part}.safetensors") for part in ("model", "optimizer")]
+    assert plan.parameters == sum(value.numel() for value in tensors[0].values())
+    assert plan.checkpoint_bytes == sum(value.nbytes for part in tensors for value in part.values())
+    state = sum(value.nbytes for value in tensors[1].values())
+    data = prepare_for(config, tmp_path / "cache", lambda text: None)
+    assert memory.least_training_memory(config, data) == 8 * plan.parameters + state
+
+
+@pytest.mark.parametrize(
+    ("steps", "minutes", "expected"),
+    [(40, None, 40), (None, 2.0, 240), (40, 2.0, 40), (500, 2.0, 240), (None, 1e-4, 1)],
+)
+def test_steps_and_minutes(steps: int | None, minutes: float | None, expected: int, tmp_path: Path) -> None:
+    config = small_config(tmp_path, train__steps=steps, train__minutes=minutes, train__evaluate_every=100)
+    plan = planned(config, tmp_path)
+    assert plan.steps == expected
+    assert plan.epochs == pytest.approx(expected * 5 * 13 / plan.training_tokens)
+    assert plan.train_seconds == expected * 0.5
+    evaluations = math.ceil(expected / 100)
+    assert plan.whole_seconds == pytest.approx(expected * 0.5 + evaluations * 5.0 + 7.0)
+
+
+def test_what_was_not_measured_is_not_known(tmp_path: Path) -> None:
+    plan = planned(small_config(tmp_path), tmp_path, None)
+    assert (plan.steps, plan.train_seconds, plan.whole_seconds) == (24, None, None)
+    timed = planned(small_config(tmp_path, train__steps=None, train__minutes=3.0), tmp_path, None)
+    assert (timed.steps, timed.epochs) == (None, None)
+    endless = small_config(tmp_path, train__steps=None, train__patience=3, train__schedule="constant")
+    open_end = planned(endless, tmp_path)
+    assert (open_end.steps, open_end.train_seconds) == (None, None)
+    assert list(timed.warnings()) == list(open_end.warnings()) == []
+
+
+def test_warnings(tmp_path: Path) -> None:
+    calm = planned(config_of("translate", tmp_path), tmp_path)
+    assert list(calm.warnings()) == []
+    for words, plan in {
+        "learnt by heart": replace(calm, steps=math.ceil(20 * calm.steps_per_epoch) + 1),
+        "lower train.batch": replace(calm, steps=1, steps_per_epoch=0.99),
+        "longest row has 20 tokens": replace(calm, longest=20),
+        "2,147,483,648 are free": replace(calm, probe=replace(MEASURED, peak_bytes=GIB + 1, free_bytes=2 * GIB)),
+        "the disk has less": replace(calm, free_disk=3 * calm.checkpoint_bytes - 1),
+    }.items():
+        (warning,) = plan.warnings()
+        assert words in warning
+    edges = replace(
+        calm, steps=math.floor(20 * calm.steps_per_epoch), longest=21, free_disk=3 * calm.checkpoint_bytes,
+        probe=replace(MEASURED, peak_bytes=GIB, free_bytes=2 * GIB),
+    )  # fmt: skip
+    assert list(edges.warnings()) == []
+    even = planned(
+        config_of("lm", tmp_path, train__steps=1), tmp_path, replace(MEASURED, peak_bytes=GIB, free_bytes=GIB)
+    )
+    assert list(even.warnings()) == []
+    (warning,) = replace(even, probe=replace(MEASURED, peak_bytes=GIB, free_bytes=GIB - 1)).warnings()
+    assert "may need 1,073,741,824 bytes" in warning
+    heavy = [part if part.name != "token embedding" else replace(part, parameters=10**6) for part in calm.components]
+    (warning,) = replace(calm, components=heavy).warnings()
+    assert "of the parameters are the vocabulary's" in warning
+
+
+def test_the_longest_row(tmp_path: Path) -> None:
+    assert planned(config_of("lm", tmp_path), tmp_path).longest is None
+    documents = planned(config_of("documents", tmp_path), tmp_path)
+    text = (tmp_path / "proverbs.txt").read_text(encoding="utf-8").splitlines()
+    assert documents.longest == 1 + max(map(len, text))
+    pairs = planned(config_of("translate", tmp_path), tmp_path)
+    assert pairs.longest == 1 + max(len(text) for pair in PAIRS for text in pair)
+
+
+@pytest.mark.parametrize("name", ["masked", "translate"])
+def test_frequencies_of_tokens_by_hand(name: str, tmp_path: Path) -> None:
+    config = config_of(name, tmp_path)
+    data = prepare_for(config, tmp_path / "cache", lambda text: None)
+    known, held = (
+        side.tokens.tolist() if name == "masked" else side.targets.tokens.tolist()
+        for side in (data.train, data.validation)
+    )
+    if name == "masked":  # end tokens are never hidden
+        known, held = ([token for token in side if token != data.tokenizer.end_id] for side in (known, held))
+    counts, V = Counter(known), data.tokenizer.vocab_size
+    expected = -np.mean([math.log((counts[token] + 1) / (len(known) + V)) for token in held])
+    uniform, unigram = ladder(config, data)
+    assert (uniform.name, uniform.loss) == ("uniform", pytest.approx(math.log(V)))
+    assert (unigram.name, unigram.loss) == ("unigram", pytest.approx(expected))
+    assert unigram.accuracy is None
+
+
+def test_frequencies_of_labels_by_hand(tmp_path: Path) -> None:
+    config = config_of("classify", tmp_path)
+    data = prepare_for(config, tmp_path / "cache", lambda text: None)
+    uniform, frequencies = ladder(config, data)
+    known = Counter(label for _, label in data.train.texts())
+    held = [label for _, label in data.validation.texts()]
+    assert (uniform.loss, uniform.accuracy) == (pytest.approx(math.log(2)), 0.5)
+    expected = -np.mean([math.log((known[label] + 1) / (known.total() + 2)) for label in held])
+    assert frequencies.loss == pytest.approx(expected)
+    assert frequencies.accuracy == pytest.approx(held.count("ham") / len(held))
+    assert "always ham" in frequencies.note
+
+
+def test_labels_of_a_generated_corpus_have_a_best_accuracy(tmp_path: Path) -> None:
+    values = {"data": {"source": "topics", "size": 200}, "train": {"task": "classify"}, "tokenizer": {"kind": "words"}}
+    config = Config.from_dict(values)
+    best = ladder(config, prepare_for(config, tmp_path / "cache", lambda text: None))[-1]
+    assert best.name == "best possible"
+    assert best.loss is None
+    assert best.accuracy is not None
+    assert 0.5 < best.accuracy < 1
+
+
+def test_the_probe_does_not_count_its_first_step(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    config = small_config(tmp_path)
+    data = prepare_for(config, tmp_path / "cache", lambda text: None)
+    stepper = Stepper(fresh_model(config, data), make_task(config, data), config)
+    clock, taken = [0.0], []
+    costs = {0: 9.0, 1: 0.4, 2: 0.3}  # of each step; all others take 0.1 s
+
+    def gradients(self: Stepper, step: int) -> Gradients:
+        clock[0] += costs.get(step, 0.1)
+        taken.append(step)
+        return Gradients(1.0, torch.ones(()), 1, [])
+
+    monkeypatch.setattr(Stepper, "gradients", gradients)
+    monkeypatch.setattr(Stepper, "update", lambda *_: None)
+    monkeypatch.setattr(probe.time, "perf_counter", lambda: clock[0])
+    assert probe._step_times(stepper, 6.0) == pytest.approx([0.4])  # the first step alone took longer than that
+    taken.clear()
+    costs[0] = 0.5
+    clock[0] = 0.05
+    assert probe._step_times(stepper, 5.95) == pytest.approx([0.1] * 48)
+    assert taken == list(range(51))
+
+
+def test_an_evaluation_is_told_from_a_part_of_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    config = small_config(tmp_path)
+    data = prepare_for(config, tmp_path / "cache", lambda text: None)
+    stepper = Stepper(fresh_model(config, data), make_task(config, data), config)
+    clock, sizes = [0.0], []
+
+    def validation_loss(model: object, rows: list[Any], *_: object, **__: object) -> None:
+        clock[0] += 0.01 * len(rows)
+        sizes.append(len(rows))
+
+    monkeypatch.setattr(probe, "validation_loss", validation_loss)
+    monkeypatch.setattr(probe, "MOST_TOKENS", 14 * 13)
+    monkeypatch.setattr(probe.time, "perf_counter", lambda: clock[0])
+    rows = [np.arange(14)] * 1000
+    assert probe._evaluation_seconds(stepper, rows, 1.0) == pytest.approx(10.0)
+    assert sizes == [13, 26, 52]
+    sizes.clear()
+    assert probe._evaluation_seconds(stepper, rows[:20], 1.0) == pytest.approx(0.2)
+    assert sizes == [13, 20]
+
+
+def test_what_needs_more_memory_than_there_is_is_not_tried(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    config = small_config(tmp_path)
+    data = prepare_for(config, tmp_path / "cache", lambda text: None)
+    least = memory.least_training_memory(config, data)
+    monkeypatch.setattr(probe, "free_memory", lambda device: least - 1)
+    with pytest.raises(GlassError, match=f"alone need {least:,} bytes, and cpu has {least - 1:,} free"):
+        probe.measure(config, data.folder, 0.01)
+    monkeypatch.setattr(probe, "free_memory", lambda device: least)
+    found = probe.measure(config, data.folder, 0.01)
+    assert found.free_bytes == least
+    assert found.steps >= 1
+    assert min(found.seconds_per_step, found.evaluation_seconds, found.sample_seconds) > 0
+
+
+def test_the_probe_leaves_this_process_alone(tmp_path: Path) -> None:
+    config = small_config(tmp_path, train__threads=1)
+    data = prepare_for(config, tmp_path / "cache", lambda text: None)
+    torch.set_num_threads(2)
+    try:
+        before = torch.get_rng_state()
+        found = probe.probe(config, data.folder, 0.01)
+        assert (found.device, found.threads) == ("cpu", 1)
+        assert torch.equal(before, torch.get_rng_state())
+        assert torch.get_num_threads() == 2
+    finally:
+        torch.set_num_threads(1)
+    if memory.STATUS.exists():
+        assert found.peak_bytes is not None
+        assert 20e6 < found.peak_bytes < 1e9
+    (data.folder / "train.json").unlink()
+    with pytest.raises(ProbeError, match="is missing"):
+        probe.probe(config, data.folder, 0.01)
+
+
+def test_a_probe_that_breaks(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    killed, odd, silent = probe._broken(-9, ""), probe._broken(1, "Traceback\nValueError: so\n"), probe._broken(3, "")
+    assert "memory" in killed.problem
+    assert "train.micro_batch" in killed.remedy
+    assert odd.problem == "the probe ended with exit code 1: ValueError: so"
+    assert "said nothing" in silent.problem
+    monkeypatch.setattr(probe.sys, "executable", "false")  # ends at once, with exit code 1
+    with pytest.raises(ProbeError, match="exit code 1"):
+        probe.probe(small_config(tmp_path), tmp_path, 1.0)
+
+
+@pytest.mark.skipif(not memory.STATUS.exists(), reason="this system has no /proc/self/status")
+def test_peak_memory_counts_what_was_held_and_let_go() -> None:
+    before = memory.peak_memory(torch.device("cpu"))
+    assert before is not None
+    size = before + (64 << 20)
+    torch.ones(size // 4)  # filled, and let go at once
+    after = memory.peak_memory(torch.device("cpu"))
+    assert after is not None
+    assert after > size
+    assert after < size + before
+
+
+def test_free_memory_is_what_the_container_leaves(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(memory, "SYSTEM", tmp_path / "meminfo")
+    monkeypatch.setattr(memory, "GROUP", tmp_path)
+    (tmp_path / "meminfo").write_text("MemTotal:  9000 kB\nMemAvailable:    5000 kB\n", encoding="ascii")
+    assert memory.free_memory(torch.device("cpu")) == 5000 * 1024
+    (tmp_path / "memory.current").write_text("1000\n", encoding="ascii")
+    for limit, expected in (("max", 5000 * 1024), ("3000", 2000), ("99999999", 5000 * 1024), ("500", 0)):
+        (tmp_path / "memory.max").write_text(limit + "\n", encoding="ascii")
+        assert memory.free_memory(torch.device("cpu")) == expected
