@@ -63,7 +63,7 @@ def said_of(name: str, home: Path) -> dict[str, Any]:
 def refused(*arguments: str | Path, folder: Path) -> tuple[str, str]:
     """The two lines with which a command refuses."""
     done = here(*arguments, folder=folder)
-    lines = done.stderr.strip().splitlines()
+    lines = done.stderr.strip().replace("\\", "/").splitlines()
     assert (done.returncode, done.stdout) == (2, ""), (done.stdout, done.stderr)
     assert "Traceback" not in done.stderr
     return lines[-2], lines[-1]

@@ -145,6 +145,9 @@ def test_generate_writes_a_text_for_a_source(name: str, task_home: Path) -> None
     )
     ranked = facts("generate", f"runs/{name}", source, "--top", "3", folder=task_home)["candidates"]
     assert len(ranked) == 3
+    cause, remedy = refused("generate", f"runs/{name}", folder=task_home)
+    assert "writes a text for a text, and none was given" in cause
+    assert "--input FILE" in remedy
 
 
 @pytest.mark.parametrize("name", ["lm", "translate"])

@@ -74,6 +74,10 @@ def run(arguments: argparse.Namespace) -> int:
             f"Give --beams {arguments.samples}, or --beams 1 to draw.",
         )
     prompts = _prompts(arguments, config)
+    if isinstance(model, Translator) and prompts == [""]:
+        raise GlassError(
+            f"{arguments.run} writes a text for a text, and none was given", "Give SOURCE, or --input FILE."
+        )
     _warn(model, prompts)
     if arguments.top is not None:
         return _rank(model, prompts[0], arguments.top, arguments.json)
