@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import copy
+import json
 import os
 import pickle
 import subprocess
@@ -37,6 +38,7 @@ from glassformer.interop.sklearn import (
     TransformerLanguageModel,
     TransformerTranslator,
 )
+from glassformer.interop.sklearn.classifiers import labels_from_json, labels_to_json
 from glassformer.interop.sklearn.inputs import as_texts
 
 SMALL: dict[str, Any] = {
@@ -315,9 +317,10 @@ def test_a_fit_leaves_nothing_behind(tmp_path: Path, monkeypatch: pytest.MonkeyP
     parameters = {**WORDS, "steps": 3, "threads": threads + 1, "settings": {"model.activation": "relu"}}
     model = TransformerClassifier(**parameters)
     model.fit(TEXTS, LABELS).predict(TEXTS)
+    assert torch.get_num_threads() == threads
     pickle.dumps(model)
     TransformerLanguageModel(**{**WORDS, "steps": 3}).fit(TEXTS).score(TEXTS)
-    assert list(tmp_path.iterdir()) == []
+    assert [path.name for path in tmp_path.iterdir() if not path.name.startswith("torchinductor_")] == []  # torch's own
     assert torch.equal(torch.get_rng_state(), state)
     assert (np.random.get_state()[1] == numpys).all()
     assert torch.get_num_threads() == threads
@@ -409,8 +412,17 @@ def test_bins_hold_like_many_rows(of_numbers: TransformerArrayClassifier) -> Non
     for column, edges in zip(rows.T, of_numbers.edges_, strict=True):
         assert set(np.bincount(np.searchsorted(edges, column, side="right"))) <= {3, 4}
     assert of_numbers.score(rows, np.where(rows[:, 1] > 0, "up", "down")) > 0.9
+    first = np.array([[edges[0] for edges in of_numbers.edges_]])  # a bin begins with its edge
+    assert of_numbers._texts(first) == of_numbers._texts(first + 1e-9) == [" c0b1 c1b1 c2b1"]
     far = of_numbers.predict([[0, 1e9, 0], [0, -1e9, 0]])
     assert far.tolist() == ["up", "down"]
+
+
+def test_the_batch_changes_nothing_for_numbers(of_numbers: TransformerArrayClassifier) -> None:
+    rows = np.random.default_rng(1).normal(size=(70, 3))
+    singly = np.concatenate([of_numbers.predict_proba(row[None]) for row in rows])
+    for again in (of_numbers, pickle.loads(pickle.dumps(of_numbers))):
+        np.testing.assert_allclose(again.predict_proba(rows), singly, rtol=1e-12)
 
 
 def test_a_column_with_few_values_keeps_them_apart() -> None:
@@ -471,6 +483,16 @@ def test_what_cannot_be_saved(classifier: TransformerClassifier, tmp_path: Path)
     odd.set_params(settings={"train.steps": np.int64(3)}, random_state=np.random.RandomState(0)).save(tmp_path / "odd")
     again = TransformerClassifier.load(tmp_path / "odd")
     assert (again.settings, again.random_state) == ({"train.steps": 3}, None)
+
+
+@pytest.mark.parametrize("kind", ["object", "<U5", "<i1", "<f4", "bool"])
+def test_saved_labels_keep_their_type(kind: str) -> None:
+    labels = np.array(["a", "bb"] if kind in ("object", "<U5") else [0, 1], dtype=kind)
+    again = labels_from_json(json.loads(json.dumps(labels_to_json(labels))))
+    assert again.dtype == labels.dtype
+    assert again.tolist() == labels.tolist()
+    with pytest.raises(RefusedError, match="labels of type date"):
+        labels_to_json(np.array(["2026-01-01"], dtype="datetime64[D]"))
 
 
 def test_a_saved_classifier_is_a_run(
