@@ -75,12 +75,13 @@ def write_lines(path: Path, lines: Iterable[str]) -> None:
 
 
 def write_pairs(folder: Path) -> None:
-    """`train`, `val` and `test`, each `.en` and `.de`; the first two together also as `pairs.tsv`."""
+    """`train`, `val` and `test`, each `.en` and `.de`; the first two also as `pairs.tsv`, all as `pairs.jsonl`."""
     pairs = mixed(sentence_pairs())
     for name, some in (("train", pairs[:280]), ("val", pairs[280:310]), ("test", pairs[310:340])):
         for number, language in enumerate(("en", "de")):
             write_lines(folder / f"{name}.{language}", [pair[number] for pair in some])
     write_lines(folder / "pairs.tsv", ["\t".join(pair) for pair in pairs[:310]])
+    write_lines(folder / "pairs.jsonl", [json.dumps({"id": n, "en": en, "de": de}) for n, (en, de) in enumerate(pairs)])
     write_lines(folder / "sentences.txt", [english for english, _ in pairs[310:314]])
 
 

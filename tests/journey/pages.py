@@ -1,0 +1,91 @@
+"""Markdown pages as a newcomer follows them: their code blocks, and a shell or this process to run them."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import os
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from tests.journey.commands import environment, here
+
+ROOT = Path(__file__).parents[2]
+FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", flags=re.MULTILINE | re.DOTALL)
+
+
+class Block(NamedTuple):
+    """A fenced block: what stands behind its fence, and its lines."""
+
+    kind: str
+    code: str
+
+
+def blocks(page: Path, kind: str | None = None) -> list[Block]:
+    """The fenced blocks of a page in order; of one kind, or all."""
+    found = [Block(*groups) for groups in FENCE.findall(page.read_text(encoding="utf-8"))]
+    return [block for block in found if kind is None or block.kind == kind]
+
+
+def lines_of(block: Block) -> list[str]:
+    """Its commands: the lines that are not empty."""
+    return [line for line in block.code.splitlines() if line.strip()]
+
+
+def add_programs(folder: Path) -> None:
+    """A folder of programs with `glass`, whether or not one is on the PATH."""
+    programs = folder / "programs"
+    programs.mkdir()
+    if os.name == "nt":
+        (programs / "glass.bat").write_text(f'@"{sys.executable}" -m glassformer %*\n', encoding="utf-8")
+    else:
+        script = programs / "glass"
+        script.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m glassformer "$@"\n', encoding="utf-8")
+        script.chmod(0o755)
+
+
+def shell(command: str, folder: Path) -> str:
+    """What a command writes to standard output, run by a shell in a folder with programs; it must succeed."""
+    path = os.pathsep.join([str(folder / "programs"), os.environ["PATH"]])
+    done = subprocess.run(
+        command, shell=True, cwd=folder, env={**environment(), "PATH": path}, stdin=subprocess.DEVNULL,
+        capture_output=True, text=True, encoding="utf-8", timeout=280, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, f"{command}\n{done.stdout}\n{done.stderr}"
+    return done.stdout
+
+
+def python(code: str, folder: Path) -> str:
+    """What Python code writes to standard output, run in a process of its own; it must succeed."""
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=folder, env=environment(), capture_output=True, text=True,
+        encoding="utf-8", timeout=280, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def quick(command: str, folder: Path, settings: tuple[str, ...] = ()) -> str:
+    """A `glass` command in this process, which saves the start of one; `< FILE` feeds it, `settings` come first.
+
+    What the command itself says wins over `settings`. It must succeed; its output and its messages are returned.
+    """
+    command, _, source = command.partition(" < ")
+    glass, name, *words = shlex.split(command)
+    assert glass == "glass", command
+    text = (folder / source.strip()).read_text(encoding="utf-8") if source else ""
+    done = here(name, *settings, *words, folder=folder, text=text)
+    assert done.returncode == 0, f"{command}\n{done.stdout}\n{done.stderr}"
+    return done.stdout + done.stderr
+
+
+def quick_python(code: str, folder: Path) -> str:
+    """Python code in this process, in names of its own; what it writes is returned."""
+    out, names = io.StringIO(), dict[str, Any](__name__="__page__")
+    with contextlib.chdir(folder), contextlib.redirect_stdout(out):
+        exec(compile(code, "the page", "exec"), names)
+    return out.getvalue()

@@ -1,0 +1,126 @@
+"""Every page of `docs/`, followed by the letter: all commands and all Python of a page, in order, in one folder.
+
+The folder has the small files that the page names, and nothing else. Runs are made small by settings that stand before
+the page's own, and end after a few steps. Everything runs in this process; the README is run by a real shell. Only
+`scikit-learn.md`, whose code learns for a while, has a test of its own.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import re
+from pathlib import Path
+
+import pytest
+
+from glassformer.cli.main import COMMANDS
+from glassformer.config import Config
+from tests.journey.pages import ROOT, Block, blocks, lines_of, quick, quick_python
+from tests.journey.task_files import write_all
+
+DOCS = ROOT / "docs"
+PAGES = sorted(path.name for path in DOCS.glob("*.md"))
+TASKS = [page for page in PAGES if page not in ("README.md", "scikit-learn.md")]
+SMALL = tuple(
+    word
+    for setting in (
+        "model.layers=1", "model.width=32", "model.heads=2", "train.batch=8", "train.evaluate_every=10",
+        "train.threads=1", "train.steps=20", "data.size=300", "sample.tokens=12",
+    )
+    for word in ("--set", setting)
+)  # fmt: skip
+LENGTH = re.compile(r"--(minutes|steps) [\d.]+")
+NEEDS = {"translate.md": "sacrebleu", "summarize.md": "sacrebleu"}
+"""Pages about one more library."""
+FILES = ("train.en", "train.de")
+PROMISES = {
+    "train": r"runs/\S+ is ready: glass (generate|classify|fill) runs/",
+    "evaluate": r"loss \d+\.\d{4} .*nats per",
+    "classify": r"^ *\d+\.\d\d%  |^\w+\t0\.\d{4}\t",
+    "fill": r"^\[MASK\] 1: ",
+    "count": r"^all +[\d,]+",
+    "plan": r"^model +(de|en)coder",
+}
+"""What each command's output must hold, whatever was learnt."""
+
+
+def spans(page: str) -> list[str]:
+    """What a page has in `backticks`, outside its blocks."""
+    text = re.sub(r"^```.*?^```$", "", (DOCS / page).read_text(encoding="utf-8"), flags=re.MULTILINE | re.DOTALL)
+    return re.findall(r"`([^`\n]+)`", text)
+
+
+def follow(block: Block, folder: Path) -> list[str]:
+    """Run a block; what each of its commands wrote."""
+    if block.kind == "python":
+        return [quick_python(block.code, folder)]
+    shown = []
+    for line in lines_of(block):
+        name = line.split()[1]
+        settings = SMALL if name in ("train", "plan") else ()
+        shown.append(quick(LENGTH.sub("--steps 20", line), folder, settings).replace("\\", "/"))
+        assert re.search(PROMISES.get(name, ""), shown[-1], flags=re.MULTILINE), f"{line}\n{shown[-1]}"
+    return shown
+
+
+def fields(text: str) -> set[str]:
+    """The names that stand before the figures of a report."""
+    found = re.findall(r"^([A-Za-z][\w+, -]*?)(?=  +[-\d.]| \d+\.\d{4} ± )", text, flags=re.MULTILINE)
+    return {name.strip() for name in found}
+
+
+@pytest.mark.parametrize("page", TASKS)
+def test_everything_on_a_page_runs_and_writes_what_it_shows(page: str, tmp_path: Path) -> None:
+    if page in NEEDS and importlib.util.find_spec(NEEDS[page]) is None:
+        pytest.skip(f"{page} is about a library that is not installed: {NEEDS[page]}")
+    write_all(tmp_path)
+    text = (DOCS / page).read_text(encoding="utf-8")
+    for file in tmp_path.iterdir():
+        if file.name not in text:
+            file.unlink()
+    reports: list[str] = []
+    for block in blocks(DOCS / page):
+        if block.kind in ("sh", "python"):
+            reports += follow(block, tmp_path)
+        elif named := fields(block.code):
+            assert any(named <= fields(report) for report in reports), (named, [fields(each) for each in reports])
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_a_page_has_one_title_and_every_block_is_of_a_known_kind(page: str) -> None:
+    text = (DOCS / page).read_text(encoding="utf-8")
+    assert {block.kind for block in blocks(DOCS / page)} <= {"sh", "python", "text", "toml", "json"}
+    bare = re.sub(r"^```.*?^```$", "", text, flags=re.MULTILINE | re.DOTALL)
+    assert len(re.findall(r"^# ", bare, flags=re.MULTILINE)) == 1
+    for target in re.findall(r"\]\(([^)#:]+)\)", bare):
+        assert (DOCS / target).exists(), target
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_every_setting_and_command_that_is_named_exists(page: str) -> None:
+    known = {f"{name}.{field}" for name, section in Config().model_dump().items() for field in section}
+    for span in spans(page):
+        for setting in re.findall(r"\b((?:model|tokenizer|data|train|sample)\.[a-z]\w*)", span):
+            assert setting in known or setting in FILES, span
+        if span.startswith("glass "):
+            assert span.split()[1] in COMMANDS, span
+
+
+@pytest.mark.parametrize("page", TASKS)
+def test_every_message_that_is_quoted_is_one_of_ours(page: str) -> None:
+    """In tables of what the program says; `…` stands for numbers and names."""
+    code = "".join(path.read_text(encoding="utf-8") for path in (ROOT / "src").rglob("*.py"))
+    code = re.sub(r'"\s*\n\s*f?"', "", code)
+    text = (DOCS / page).read_text(encoding="utf-8")
+    table = re.search(r"^\| what it says \|.*?(?=\n\n)", text, flags=re.MULTILINE | re.DOTALL)
+    assert table
+    messages = re.findall(r"^\| `([^`]+)` \|", table.group(), flags=re.MULTILINE)
+    assert messages
+    for message in messages:
+        for part in message.replace("[MASK]", "…").split("…"):
+            assert part.strip() in code, part
+
+
+def test_the_index_names_every_page() -> None:
+    index = (DOCS / "README.md").read_text(encoding="utf-8")
+    assert all(f"]({page})" in index for page in PAGES if page != "README.md")
