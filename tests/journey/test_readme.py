@@ -1,25 +1,22 @@
 """The README as a newcomer follows it: every command in it is run through a shell, and its Python as well.
 
 The two set-up commands are run by `.ci/run`, which installs the package anew; here only their form is checked. All
-other `sh` blocks are run line by line, in order, in one folder with a `book.txt`, as they stand, except that
-`--minutes 5` becomes `--minutes 0.05`.
+other `sh` blocks are run line by line, in order, in one folder with a `book.txt` and the files of `task_files`, as they
+stand, except that `--minutes 5` becomes `--minutes 0.05`.
 """
 
 from __future__ import annotations
 
-import os
-import re
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 from glassformer.data.corpora import find_text_corpus
-from tests.journey.commands import environment
+from tests.journey.pages import ROOT, add_programs, blocks, lines_of, python, shell
+from tests.journey.task_files import write_all
 
-README = Path(__file__).parents[2] / "README.md"
+README = ROOT / "README.md"
 SHORTER = ("--minutes 5", "--minutes 0.05")
 SETUP = [
     "pip install -c constraints.txt -e . && glass demo",
@@ -27,15 +24,9 @@ SETUP = [
 ]
 
 
-def blocks(kind: str) -> list[str]:
-    """The fenced code blocks of one kind, in order."""
-    return re.findall(rf"^```{kind}\n(.*?)^```$", README.read_text(encoding="utf-8"), flags=re.MULTILINE | re.DOTALL)
-
-
 def commands() -> list[str]:
     """The lines of all `sh` blocks but the set-up."""
-    lines = [line for block in blocks("sh") for line in block.splitlines() if line.strip()]
-    return [line for line in lines if not line.startswith("pip ")]
+    return [line for block in blocks(README, "sh") for line in lines_of(block) if not line.startswith("pip ")]
 
 
 @pytest.fixture(scope="module")
@@ -43,31 +34,14 @@ def newcomer(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with a book in it, and a folder of programs with `glass`, whether or not one is on the PATH."""
     folder = tmp_path_factory.mktemp("newcomer")
     book = "\n".join(find_text_corpus("stories").documents(300, seed=1)) + "\n"
+    write_all(folder)
     (folder / "book.txt").write_text(book.replace("Once upon a time", "It was long ago"), encoding="utf-8")
-    programs = folder / "programs"
-    programs.mkdir()
-    if os.name == "nt":
-        (programs / "glass.bat").write_text(f'@"{sys.executable}" -m glassformer %*\n', encoding="utf-8")
-    else:
-        script = programs / "glass"
-        script.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m glassformer "$@"\n', encoding="utf-8")
-        script.chmod(0o755)
+    add_programs(folder)
     return folder
 
 
-def shell(command: str, folder: Path) -> str:
-    """What a command writes to standard output; it must succeed."""
-    path = os.pathsep.join([str(folder / "programs"), os.environ["PATH"]])
-    done = subprocess.run(
-        command, shell=True, cwd=folder, env={**environment(), "PATH": path}, stdin=subprocess.DEVNULL,
-        capture_output=True, text=True, encoding="utf-8", timeout=280, check=False,
-    )  # fmt: skip
-    assert done.returncode == 0, f"{command}\n{done.stdout}\n{done.stderr}"
-    return done.stdout
-
-
 def test_the_set_up_is_two_commands() -> None:
-    lines = [line for block in blocks("sh") for line in block.splitlines()]
+    lines = [line for block in blocks(README, "sh") for line in lines_of(block)]
     assert [line for line in lines if line.startswith("pip ")] == SETUP
     assert lines[: len(SETUP)] == SETUP
 
@@ -83,9 +57,16 @@ def test_every_other_command_is_glass_and_says_what_it_promises(newcomer: Path) 
         first = shown.splitlines()[0]
         match command.split()[1:3]:
             case ["train", _]:
-                assert "is ready: glass generate" in shown
+                assert "is ready: glass " in shown
             case ["generate", _] if "--top" in command:
                 assert len(shown.splitlines()) == 1 + 5
+            case ["generate", "runs/en-de"]:
+                assert shown.count("\n") == 1
+            case ["classify", _]:
+                assert {line.split()[-1] for line in shown.splitlines()} == {"spam", "work", "family"}
+            case ["fill", _]:
+                assert "[MASK] 1: " in shown
+                assert "[MASK]" not in first
             case ["generate", _]:
                 assert shown.startswith("It was")
                 assert len(shown) > 50
@@ -103,14 +84,10 @@ def test_every_other_command_is_glass_and_says_what_it_promises(newcomer: Path) 
 def test_the_python_runs_and_writes_what_the_command_writes(newcomer: Path) -> None:
     if not (newcomer / "runs" / "book").exists():  # this test alone
         shell("glass train book.txt --out runs/book --steps 2 --set train.warmup=0", newcomer)
-    (code,) = blocks("python")
-    done = subprocess.run(
-        [sys.executable, "-c", code], cwd=newcomer, env=environment(), capture_output=True, text=True,
-        encoding="utf-8", timeout=280, check=False,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr
-    assert done.stdout
-    assert "It was" + done.stdout + "\n" == shell('glass generate runs/book "It was"', newcomer)
+    (block,) = blocks(README, "python")
+    written = python(block.code, newcomer)
+    assert written
+    assert "It was" + written + "\n" == shell('glass generate runs/book "It was"', newcomer)
 
 
 def test_a_moved_run_needs_nothing_else(newcomer: Path, tmp_path: Path) -> None:
