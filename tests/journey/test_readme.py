@@ -2,7 +2,7 @@
 
 The two set-up commands are run by `.ci/run`, which installs the package anew; here only their form is checked. All
 other `sh` blocks are run line by line, in order, in one folder with a `book.txt` and the files of `task_files`, as they
-stand, except that `--minutes 5` becomes `--minutes 0.05`.
+stand, except that `--minutes 5` becomes `--minutes 0.02`.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from tests.journey.pages import ROOT, add_programs, blocks, lines_of, python, sh
 from tests.journey.task_files import write_all
 
 README = ROOT / "README.md"
-SHORTER = ("--minutes 5", "--minutes 0.05")
+SHORTER = ("--minutes 5", "--minutes 0.02")
 SETUP = [
     "pip install -c constraints.txt -e . && glass demo",
     'pip install -c constraints.txt -e ".[all,test]" && pytest',
