@@ -64,7 +64,9 @@ def test_all_settings_are_tried() -> None:
     assert set(CHANGES) == set(ModelConfig.model_fields)
 
 
-@pytest.mark.parametrize("name", [name for name in CHANGES if name not in ("vocab_size", "source_vocab_size", "context")])
+@pytest.mark.parametrize(
+    "name", [name for name in CHANGES if name not in ("vocab_size", "source_vocab_size", "context")]
+)
 def test_the_setting_changes_the_output(name: str) -> None:
     base, value = CHANGES[name]
     before, after = logits(tiny(**base)), logits(tiny(**{**base, name: value}))

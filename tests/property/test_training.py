@@ -218,7 +218,9 @@ def test_random_tokens_cannot_be_learnt(tmp_path: Path) -> None:
         "model.heads": "2", "train.log_every": "1", "train.evaluate_every": "300", "train.threads": "1",
         "train.learning_rate": "3e-3",
     }  # fmt: skip
-    trainer = new_training(chosen_settings(None, None, {**changes, **named_source("random")}), tmp_path / "run", Silent())
+    trainer = new_training(
+        chosen_settings(None, None, {**changes, **named_source("random")}), tmp_path / "run", Silent()
+    )
     trainer.train()
     floor = 0.98 * math.log(trainer.task.tokenizer.vocab_size)
     losses = [json.loads(line)["loss"] for line in trainer.run.metrics_file.read_text(encoding="utf-8").splitlines()]

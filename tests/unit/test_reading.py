@@ -73,7 +73,12 @@ READABLE: dict[str, tuple[bytes, dict[str, object], list[str], str]] = {
         "1 documents with fewer than 2 words",
     ),
     "t.csv": (CSV.encode(), {"column": "text"}, [str(row["text"]) for row in ROWS], "column 'text'"),
-    "auto.csv.gz": (gzip.compress(CSV.encode(), mtime=0), {}, [str(row["text"]) for row in ROWS], "the only one with text"),
+    "auto.csv.gz": (
+        gzip.compress(CSV.encode(), mtime=0),
+        {},
+        [str(row["text"]) for row in ROWS],
+        "the only one with text",
+    ),
     "semicolon.csv": (b"id;text\n1;so much, so far and more\n", {}, ["so much, so far and more"], "'text'"),
     "t.jsonl": (JSONL.encode(), {"column": "text"}, [str(row["text"]) for row in ROWS], "column 'text'"),
     "auto.jsonl.gz": (gzip.compress(JSONL.encode(), mtime=0), {}, [str(row["text"]) for row in ROWS], "the only one"),

@@ -163,7 +163,7 @@ class MaskedTask:
         return prompt, filler.filled(prompt)
 
     def _example(self, hole: str) -> str:
-        """The first words of the validation part, every fifth of them a hole; one at the end of a text without words."""
+        """The first words of the validation part, every fifth a hole; or one at the end of a text without words."""
         most = min(60, self.config.model.context - 2)
         text = self.tokenizer.decode(self.validation.tokens[:most].tolist())
         words = text.split()[:15]
