@@ -11,7 +11,7 @@ from glassformer.evaluation.measures import Measure, compared, facts_of, mean, w
 from glassformer.evaluation.nearest import Nearest
 from glassformer.evaluation.resampling import PairedTest
 from glassformer.evaluation.rouge import rouge_of_each
-from glassformer.evaluation.translation import sentence_statistics, translation_scores
+from glassformer.evaluation.translation import can_score, exact_matches, sentence_statistics, translation_scores
 from glassformer.text_model import Translator
 from glassformer.training.validation import LossEstimate
 
@@ -69,10 +69,11 @@ class PairReport:
             *(measure.line() for measure in self.measures),
         ]
         if self.baselines:
-            lines += ["", f"{'without a model':<28}" + "".join(f"{key:>13}" for key in SCORES)]
             own = {measure.key: measure.value for measure in self.measures}
+            keys = [key for key in SCORES if key in own]
+            lines += ["", f"{'without a model':<28}" + "".join(f"{key:>13}" for key in keys)]
             for name, scores in [*self.baselines.items(), ("this model", own)]:
-                lines.append(f"{name:<28}" + "".join(f"{scores[key]:>13.4f}" for key in SCORES))
+                lines.append(f"{name:<28}" + "".join(f"{scores[key]:>13.4f}" for key in keys))
         for source, reference, text in self.samples:
             lines += ["", f"source     {source}", f"reference  {reference}", f"written    {text}"]
         if self.against is not None:
@@ -84,20 +85,27 @@ class PairReport:
 def pair_measures(hypotheses: Sequence[str], references: Sequence[str]) -> list[Measure]:
     """BLEU (cased and lower-cased), chrF++, ROUGE-1, 2 and L, and exact matches, each with its interval.
 
-    BLEU and chrF++ go from 0 to 100, as they are published; the others from 0 to 1.
+    BLEU and chrF++ go from 0 to 100, as they are published, and are left out where sacrebleu is not installed; the
+    others go from 0 to 1.
     """
+    rouge = rouge_of_each(hypotheses, references)
+    return [
+        *(_by_sacrebleu(hypotheses, references) if can_score() else []),
+        mean("rouge1", "ROUGE-1", [each.rouge1.f for each in rouge]),
+        mean("rouge2", "ROUGE-2", [each.rouge2.f for each in rouge]),
+        mean("rougeL", "ROUGE-L", [each.rougeL.f for each in rouge]),
+        mean("exact_match", "exact match", exact_matches(hypotheses, references)),
+    ]
+
+
+def _by_sacrebleu(hypotheses: Sequence[str], references: Sequence[str]) -> list[Measure]:
     n, scores = len(references), translation_scores(hypotheses, references)
     lower = translation_scores(hypotheses, references, lowercase=True)
     sums, lower_sums = (sentence_statistics(hypotheses, references, lowercase=low) for low in (False, True))
-    rouge = rouge_of_each(hypotheses, references)
     return [
         whole_set("bleu", "BLEU", sums.bleu, n, scores.bleu_signature),
         whole_set("bleu_lowercase", "BLEU, any case", lower_sums.bleu, n, lower.bleu_signature),
         whole_set("chrf", "chrF++", sums.chrf, n, scores.chrf_signature),
-        mean("rouge1", "ROUGE-1", [each.rouge1.f for each in rouge]),
-        mean("rouge2", "ROUGE-2", [each.rouge2.f for each in rouge]),
-        mean("rougeL", "ROUGE-L", [each.rougeL.f for each in rouge]),
-        mean("exact_match", "exact match", sums.right),
     ]
 
 
@@ -122,6 +130,8 @@ def pair_report(
         note: told how far the work is.
     """
     sources, references = [source for source, _ in examples], [reference for _, reference in examples]
+    if not can_score():
+        note('without BLEU and chrF++, which need sacrebleu: pip install -c constraints.txt -e ".[metrics]"')
     note(f"writing {len(sources):,} texts")
     written = _texts(model, sources)
     measures = pair_measures(written, references)
@@ -145,6 +155,9 @@ def _texts(model: Translator, sources: Sequence[str]) -> list[str]:
 
 def _scores(hypotheses: Sequence[str], references: Sequence[str]) -> dict[str, float]:
     """The figures that baselines are compared by."""
-    scores = translation_scores(hypotheses, references)
     rouge = sum(each.rougeL.f for each in rouge_of_each(hypotheses, references)) / len(references)
-    return {"bleu": scores.bleu, "chrf": scores.chrf, "rougeL": rouge, "exact_match": scores.exact}
+    figures = {"rougeL": rouge, "exact_match": float(exact_matches(hypotheses, references).mean())}
+    if not can_score():
+        return figures
+    scores = translation_scores(hypotheses, references)
+    return {"bleu": scores.bleu, "chrf": scores.chrf, **figures}

@@ -10,6 +10,7 @@ from __future__ import annotations
 import unicodedata
 from collections.abc import Sequence
 from dataclasses import dataclass
+from importlib.util import find_spec
 from types import ModuleType
 
 import numpy as np
@@ -140,7 +141,7 @@ def translation_scores(
         bleu_signature=str(bleu.get_signature()),
         chrf=chrf_score,
         chrf_signature=str(chrf.get_signature()),
-        exact=float(_right(hypotheses, references, lowercase).mean()),
+        exact=float(exact_matches(hypotheses, references, lowercase).mean()),
         sentences=len(references),
         tokenize=tokenize,
     )
@@ -168,8 +169,13 @@ def sentence_statistics(
     return SentenceStatistics(
         bleu_counts=np.array(bleu_rows, dtype=np.int64),
         chrf_counts=np.array(chrf_rows, dtype=np.int64),
-        right=_right(hypotheses, references, lowercase),
+        right=exact_matches(hypotheses, references, lowercase),
     )
+
+
+def can_score() -> bool:
+    """Whether sacrebleu is installed."""
+    return find_spec("sacrebleu") is not None
 
 
 def _metrics() -> ModuleType:
@@ -198,8 +204,8 @@ def _checked(hypotheses: Sequence[str], references: Sequence[str], tokenize: str
     return tokenize
 
 
-def _right(hypotheses: Sequence[str], references: Sequence[str], lowercase: bool) -> NDArray[np.float64]:
-    """Equal after NFC, without outer whitespace."""
+def exact_matches(hypotheses: Sequence[str], references: Sequence[str], lowercase: bool = False) -> NDArray[np.float64]:
+    """1 for each translation that equals its reference after NFC and without outer whitespace, otherwise 0: (N,)."""
 
     def plain(text: str) -> str:
         return unicodedata.normalize("NFC", text.lower() if lowercase else text).strip()

@@ -204,10 +204,12 @@ class Trainer:
 
     def _sample(self) -> None:
         prompt, text = self.task.sample(self.model)
-        parted = f"{prompt}{text}" if self.config.train.task == "lm" else f"{prompt}\n=> {text}"
+        continues = self.config.train.task == "lm"
+        parted = f"{prompt}{text}" if continues else f"{prompt}\n=> {text}"
         with clear_disk_errors(self.run.samples_file), self.run.samples_file.open("a", encoding="utf-8") as file:
             file.write(f"{SAMPLE}{self.state.step}\n{parted}\n")
-        self.reporter.note(f"step {self.state.step:>6}  writes: {' '.join(parted.split())[:160]}")
+        shown = parted if continues else f"{_beginning(prompt, 60)} => {text}"
+        self.reporter.note(f"step {self.state.step:>6}  writes: {_beginning(shown, 160)}")
 
     def _watch(self) -> None:
         """During the first evaluations, say what a person should know early."""
@@ -265,6 +267,12 @@ class Trainer:
             state.best_step, estimate, estimate.bits_per_byte(size) if size else None, self.task.unit, reason, judged,
             self.floor, state.step, state.train_seconds,
         )  # fmt: skip
+
+
+def _beginning(text: str, most: int) -> str:
+    """The first characters of a text, on one line."""
+    line = " ".join(text.split())
+    return line if len(line) <= most else line[: most - 1] + "…"
 
 
 def _sample_step(sample: str) -> float:
