@@ -17,9 +17,12 @@ from glassformer.data.batches import Batch
 from glassformer.data.buckets import AnyLength, LikeLength
 from glassformer.data.rows import HIDDEN, REPLACED, Labelled, Masked, Pair, mask
 from glassformer.errors import GlassError
+from glassformer.text_model import MaskFiller, TextClassifier, Translator
+from glassformer.training.example_tasks import ClassTask, PairTask, labelled_rows, pair_rows
 from glassformer.training.objectives import logits_of, summed_loss, token_losses
 from glassformer.training.reporting import Silent
 from glassformer.training.setup import new_training
+from glassformer.training.tasks import MaskedTask
 from glassformer.training.trainer import Trainer
 from tests.property.models import VOCAB, as_if_trained, tiny
 from tests.property.trainers import last_weights, resumed, same
@@ -330,3 +333,34 @@ def test_too_many_unknown_tokens_are_called_so(tmp_path: Path) -> None:
     trainer = trainer_of("translate", tmp_path, tokenizer__min_count=62)
     said = list(trainer.task.concerns(trainer.model, lambda rows: trainer._loss_of(rows).loss))
     assert any("of the tokens are unknown" in each for each in said)
+
+
+@pytest.mark.parametrize("context", [23, 7])
+def test_what_is_read_in_use_is_what_was_read_in_training(tmp_path: Path, context: int) -> None:
+    """End tokens and cuts are the same on both ways, or a model would meet rows that it never saw."""
+    for task in ("translate", "classify"):
+        trainer = trainer_of(task, tmp_path, task, model__context=context, data__split="tail")
+        trained = trainer.task
+        assert isinstance(trained, PairTask | ClassTask)
+        texts = [source for source, _ in trained.data.train.texts()]
+        if isinstance(trained, PairTask):
+            user = Translator(trainer.model, trained.data.source_tokenizer, trained.data.tokenizer, trainer.config)
+            rows = [row.source.tolist() for row in pair_rows(trained.data.train, trainer.config)]
+            assert rows == [user.prompt_ids(text) for text in texts]
+        else:
+            reader = TextClassifier(trainer.model, trained.data.tokenizer, trained.data.labels, trainer.config)
+            rows = [row.tokens.tolist() for row in labelled_rows(trained.data.train, trainer.config)]
+            assert rows == [reader.ids(text) for text in texts]
+        assert max(map(len, rows)) <= context
+
+
+def test_a_hole_is_where_training_would_hide_a_token(tmp_path: Path) -> None:
+    trainer = trainer_of("masked", tmp_path, data__source="stories", tokenizer__kind="words", model__context=60)
+    trained = trainer.task
+    assert isinstance(trained, MaskedTask)
+    filler = MaskFiller(trainer.model, trained.tokenizer, trainer.config)
+    row = trained.tokenizer.encode("One windy day Leo set out.")
+    for place, word in enumerate(("One", " windy", " day", " Leo", " set", " out")):
+        text = "One windy day Leo set out.".replace(word, f"{' ' if word[0] == ' ' else ''}[MASK]", 1)
+        hidden = [trained.tokenizer.end_id, *row[:place], filler.mask_id, *row[place + 1 :]]
+        assert filler.ids(text) == hidden
