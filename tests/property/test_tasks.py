@@ -364,3 +364,18 @@ def test_a_hole_is_where_training_would_hide_a_token(tmp_path: Path) -> None:
         text = "One windy day Leo set out.".replace(word, f"{' ' if word[0] == ' ' else ''}[MASK]", 1)
         hidden = [trained.tokenizer.end_id, *row[:place], filler.mask_id, *row[place + 1 :]]
         assert filler.ids(text) == hidden
+
+
+def test_holes_are_new_each_time_in_training_and_the_same_in_validation(tmp_path: Path) -> None:
+    trainer = trainer_of("masked", tmp_path, data__size=40, train__mask_share=0.4)
+    train, held_out = trainer.task.rows, trainer.task.held_out(None)
+    seen: dict[tuple[int, ...], list[tuple[bool, ...]]] = {}
+    for step in range(40):
+        for row in train(step):
+            seen.setdefault(tuple(row.targets.tolist()), []).append(tuple(row.chosen.tolist()))
+    often = [holes for text, holes in seen.items() if len(text) > 12 and len(holes) > 3]
+    assert len(often) > 5
+    assert all(len(set(holes)) > 1 for holes in often)
+    same_again = trainer.task.held_out(None)
+    assert [row.inputs.tolist() for row in held_out] == [row.inputs.tolist() for row in same_again]
+    assert [row.inputs.tolist() for row in trainer.task.rows(3)] == [row.inputs.tolist() for row in train(3)]
