@@ -208,7 +208,7 @@ def test_a_label_is_read_from_the_text_and_nothing_is_shifted() -> None:
 def test_holes_are_what_they_should_be(length: int, share: float, key: tuple[int, int]) -> None:
     row = np.arange(length) % 29
     row[0] = 29  # the end token is never hidden
-    found = mask(row, share, mask_id=30, end_id=29, key=key)
+    found = mask(row, share, mask_id=30, ordinary=29, key=key)
     assert isinstance(found, Masked)
     assert found.targets.tolist() == row.tolist()
     assert int(found.chosen.sum()) == (max(1, round(share * (length - 1))) if length > 1 else 0)
@@ -221,7 +221,7 @@ def test_holes_are_what_they_should_be(length: int, share: float, key: tuple[int
 
 
 def test_four_fifths_are_hidden_a_tenth_replaced_a_tenth_shown() -> None:
-    rows = [mask(np.full(1000, 7), 0.15, mask_id=100, end_id=99, key=(5, number)) for number in range(200)]
+    rows = [mask(np.full(1000, 7), 0.15, mask_id=100, ordinary=99, key=(5, number)) for number in range(200)]
     chosen = np.concatenate([row.inputs[row.chosen] for row in rows])
     assert len(chosen) == 200 * 150
     spread = 4 * math.sqrt(0.16 / len(chosen))

@@ -74,7 +74,7 @@ def _what(name: str, changes: dict[str, str]) -> tuple[Config, Sizes, dict[str, 
     found = open_run(Path(name))
     config = found.config().with_changes(changes)
     source = None  # it has a tokenizer of its own only where nothing is shared
-    if not config.tokenizer.joint:
+    if config.two_vocabularies:
         source = Tokenizer.load(found.source_tokenizer_file).vocab_size
     return config, (Tokenizer.load(found.tokenizer_file).vocab_size, source, len(found.labels()) or None), {}
 

@@ -36,7 +36,8 @@ def run(arguments: argparse.Namespace) -> int:
         raise wrong_command(arguments.run, model.config.train.task)
     text = standard_input() if arguments.text == "-" else arguments.text
     say_unknown(model.tokenizer, model.parts(text))
-    filled, holes = model.filled(text), model.fill(text, arguments.top)
+    holes = model.fill(text, arguments.top)
+    filled = model.filled(text, holes)
     if arguments.json:
         rows = [[asdict(candidate) for candidate in candidates] for candidates in holes]
         print(json.dumps({"text": filled, "masks": rows}, ensure_ascii=False))

@@ -32,6 +32,10 @@ if TYPE_CHECKING:
     from glassformer.text_model import TextModel, Translator
 
 
+DRAWING = {f"sample.{name}" for name in ("temperature", "top_k", "top_p", "seed", "repetition_penalty")}
+"""Settings that have no meaning for beam search."""
+
+
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The arguments of `glass generate`."""
     parser.add_argument("run", type=Path, metavar="RUN", help="a run folder")
@@ -67,7 +71,7 @@ def run(arguments: argparse.Namespace) -> int:
     model = load_text_model(arguments.run, arguments.checkpoint, arguments.device, arguments.precision)
     if not isinstance(model, TextModel | Translator):
         raise wrong_command(arguments.run, model.config.train.task)
-    config = model.config.with_changes({**given, **_stops(given)})
+    config = model.config.with_changes({**given, **_stops(given), **_drawing(given)})
     if 1 < config.sample.beams < arguments.samples:
         raise GlassError(
             f"--samples {arguments.samples} asks for more texts than there are beams ({config.sample.beams})",
@@ -92,6 +96,15 @@ def run(arguments: argparse.Namespace) -> int:
     return 0
 
 
+def _drawing(given: dict[str, str]) -> dict[str, str]:
+    """Whoever says how to draw wants a text drawn, also of a run that searches where nothing is said."""
+    said = sorted(DRAWING & given.keys())
+    if said and given.get("sample.beams", "1") != "1":
+        flag = said[0].removeprefix("sample.").replace("_", "-")
+        raise GlassError(f"--{flag} was given with --beams {given['sample.beams']}", "Beam search draws nothing.")
+    return {"sample.beams": "1"} if said else {}
+
+
 def _stops(given: dict[str, str]) -> dict[str, str]:
     """A plain word for --stop is one stop text."""
     stop = given.get("sample.stop")
@@ -101,7 +114,7 @@ def _stops(given: dict[str, str]) -> dict[str, str]:
 def _prompts(arguments: argparse.Namespace, config: Config) -> list[str]:
     if arguments.input is None:
         if arguments.prompt == "-":
-            return [standard_input()]
+            return [standard_input(whole=config.train.task == "lm")]
         return [config.sample.prompt if arguments.prompt is None else arguments.prompt]
     if arguments.prompt is not None or arguments.top is not None:
         raise GlassError("--input was given with a PROMPT or --top", "Give one or the other.")

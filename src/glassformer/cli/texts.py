@@ -33,9 +33,10 @@ def lines_of(path: Path, what: str = "prompt") -> list[str]:
     return [line.rstrip("\n") for line in io.StringIO(text, newline=None)]  # str.splitlines knows lines editors do not
 
 
-def standard_input() -> str:
-    """All of standard input, as one text."""
-    return as_utf8(sys.stdin.buffer.read(), "standard input")
+def standard_input(whole: bool = False) -> str:
+    """Standard input as one text; without the line end that closes it, unless the `whole` is wanted."""
+    text = as_utf8(sys.stdin.buffer.read(), "standard input")
+    return text if whole else text.removesuffix("\n").removesuffix("\r")
 
 
 def as_utf8(data: bytes, name: str) -> str:

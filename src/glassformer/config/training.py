@@ -43,7 +43,9 @@ class TrainConfig(Settings):
     epsilon: Rate = Field(1e-8, description="of AdamW")
     weight_decay: float = Field(0.1, ge=0, le=1e6, description="on matrices and tables; never on biases and gains")
     label_smoothing: Probability = Field(
-        0.0, description="share of the target's probability spread evenly over all tokens while training"
+        0.0,
+        description="share of the target's probability spread evenly over all tokens while training; "
+        "the training loss that is logged includes it",
     )
     mask_share: float = Field(
         0.15,

@@ -97,6 +97,11 @@ class Config(Settings):
             )
         return self
 
+    @property
+    def two_vocabularies(self) -> bool:
+        """Whether source and target have a tokenizer each."""
+        return self.train.task in PAIRS and not self.tokenizer.joint
+
     @classmethod
     def from_dict(cls, values: Mapping[str, Any], where: str = "the settings") -> Config:
         """Validate nested `values`; unknown keys and bad values raise a `GlassError` that names `where`."""

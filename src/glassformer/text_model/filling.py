@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
@@ -89,19 +90,27 @@ class MaskFiller:
             for _, ranking in self._rankings(self.ids(text), n)
         ]
 
-    def filled(self, text: str) -> str:
-        """The text with the likeliest token in each hole."""
-        ids = self.ids(text)
-        for place, ranking in self._rankings(ids, 1):
-            ids[place] = ranking[0][0]
-        return self.tokenizer.decode(ids)
+    def filled(self, text: str, holes: Sequence[Sequence[Candidate]] | None = None) -> str:
+        """The text with the likeliest token in each hole; everything else stays as it is written.
+
+        Args:
+            text: with holes.
+            holes: what `fill` gave for it; None: it is asked.
+        """
+        best = [candidates[0] for candidates in (holes or self.fill(text, 1))]
+        *before, last = text.split(self.MASK)
+        written = ""
+        for part, candidate in zip(before, best, strict=True):
+            # A token that carries its space takes the place of the one before the hole.
+            written += (part.removesuffix(" ") if candidate.text.startswith(" ") else part) + candidate.text
+        return written + last
 
     def _rankings(self, ids: list[int], n: int) -> list[tuple[int, list[tuple[int, float]]]]:
         """For each hole its place, and the n likeliest tokens; special tokens are no candidates."""
         device = self.model.embedding.tokens.weight.device
         with reading(self.model):
             logits = self.model(torch.tensor([ids], device=device))[0]  # (T, V)
-        special = torch.arange(logits.shape[1], device=device) >= self.tokenizer.end_id  # (V)
+        special = torch.arange(logits.shape[1], device=device) >= self.tokenizer.ordinary  # (V)
         logits = logits.masked_fill(special, -torch.inf)  # (T, V)
         holes = [place for place, token in enumerate(ids) if token == self.mask_id]
         return [(place, ranked(logits[place], n)) for place in holes]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from glassformer.config import PAIRS, Config
+from glassformer.config import Config
 from glassformer.errors import GlassError
 from glassformer.model.build import build_model
 from glassformer.model.device import choose_device, choose_precision
@@ -48,8 +48,7 @@ def load_parts(folder: Path, which: Which = "best", device: str = "auto", precis
     """
     run, place = open_run(folder), choose_device(device)
     config, labels, tokenizer = run.config(), run.labels(), Tokenizer.load(run.tokenizer_file)
-    two = config.train.task in PAIRS and not config.tokenizer.joint
-    source = Tokenizer.load(run.source_tokenizer_file) if two else tokenizer
+    source = Tokenizer.load(run.source_tokenizer_file) if config.two_vocabularies else tokenizer
     if config.train.task == "classify" and not labels:
         raise GlassError(f"{folder} has no labels.json", "Copy it from where the run was made.")
     own_source = None if config.model.shared_embedding else source.vocab_size

@@ -100,6 +100,11 @@ class Tokenizer:
         if self.kind in ("characters", "graphemes") and self.unknown_id is not None:
             self._lookup = _Lookup(plain["vocab"], self.unknown_id)
 
+    @property
+    def ordinary(self) -> int:
+        """Ids below this one stand for text; from it on come the special ones, the unknown token first."""
+        return self.end_id if self.unknown_id is None else self.unknown_id
+
     def encode(self, text: str) -> list[int]:
         """The text's ids; never a special one but `unknown_id`.
 

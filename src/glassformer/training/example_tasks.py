@@ -41,9 +41,10 @@ class PairTask:
         return self.data.tokenizer.vocab_size
 
     @property
-    def validation_bytes(self) -> int:
-        """Of all targets of the split."""
-        return self.data.validation.target_bytes
+    def validation_bytes(self) -> int | None:
+        """Of all targets of the split; None where some are not measured whole."""
+        store, context = self.data.validation, self.config.model.context
+        return store.target_bytes if too_long(store, context) == 0 else None
 
     @cached_property
     def _train(self) -> Sequence[Pair]:
@@ -65,7 +66,7 @@ class PairTask:
     def held_out(self, limit: int | None) -> Sequence[Pair]:
         """Pairs of the validation part, shortest first, so that little is padding."""
         store = self.data.validation
-        return _evenly(pair_rows(store, self.config), limit, store.target_lengths + 1)
+        return _evenly(pair_rows(store, self.config), limit, pair_lengths(store, self.config)[:, 1])
 
     def collate(self, rows: Sequence[Pair]) -> Batch:
         """Teacher forcing."""
@@ -130,9 +131,10 @@ class ClassTask:
         return [self._train[index] for index in self._order.step(step)]
 
     def held_out(self, limit: int | None) -> Sequence[Labelled]:
-        """Texts of the validation part."""
+        """Texts of the validation part, shortest first."""
         store = self.data.validation
-        return _evenly(labelled_rows(store, self.config), limit, store.source_lengths + 1)
+        lengths = store.source_lengths[_kept(store.source_lengths, self.config)] + 1
+        return _evenly(labelled_rows(store, self.config), limit, lengths)
 
     def collate(self, rows: Sequence[Labelled]) -> Batch:
         """A label each."""
@@ -194,11 +196,10 @@ def length_notes(store: ExampleStore, config: Config, side: str) -> Iterator[str
     Raises:
         GlassError: there are such texts, and the settings refuse them; or none is left.
     """
-    lengths = [store.source_lengths] + ([] if store.targets is None else [store.target_lengths])
-    long = int((np.max(lengths, axis=0) > config.model.context - 1).sum())
+    long = too_long(store, config.model.context)
     if not long:
         return
-    longest = int(np.max(lengths)) + 1
+    longest = int(max(lengths.max() for lengths in _lengths(store))) + 1
     problem = f"{side}: {long:,} of {len(store):,} examples are longer than model.context = {config.model.context}"
     if config.data.too_long == "refuse" or (config.data.too_long == "leave_out" and long == len(store)):
         raise GlassError(problem, f"Set model.context = {longest}, or data.too_long = cut.")
@@ -206,11 +207,22 @@ def length_notes(store: ExampleStore, config: Config, side: str) -> Iterator[str
     yield f"{problem} (the longest has {longest:,} tokens): {what}"
 
 
+def too_long(store: ExampleStore, context: int) -> int:
+    """How many examples do not fit a context whole, with their end tokens."""
+    return int((np.max(_lengths(store), axis=0) > context - 1).sum())
+
+
+def _lengths(store: ExampleStore) -> list[npt.NDArray[np.int64]]:
+    return [store.source_lengths] + ([] if store.targets is None else [store.target_lengths])
+
+
 def unknown_concern(data: PreparedExamples) -> Iterator[str]:
-    """Says so if the vocabulary lacks too much of the text."""
-    if data.unknown_share > UNKNOWN:
+    """Says so if the vocabulary lacks too much of either side of either part."""
+    stores = (store for part in (data.train, data.validation) for store in (part.sources, part.targets) if store)
+    share = max(store.unknown / max(1, len(store) - store.documents) for store in stores)
+    if share > UNKNOWN:
         yield (
-            f"{data.unknown_share:.1%} of the tokens are unknown: "
+            f"{share:.1%} of the tokens are unknown: "
             "a larger tokenizer.vocab_size, or tokenizer.kind = bpe, would let the model read them"
         )
 
@@ -233,7 +245,8 @@ def _evenly(rows: Sequence[Any], limit: int | None, lengths: npt.NDArray[np.int6
     """All rows, or evenly drawn ones of about `limit` tokens."""
     tokens = int(lengths.sum())
     wanted = len(rows) if limit is None else max(1, min(len(rows), len(rows) * limit // max(1, tokens)))
-    return Mapped(range(wanted), lambda number: rows[number * len(rows) // wanted])
+    chosen = sorted((number * len(rows) // wanted for number in range(wanted)), key=lambda index: int(lengths[index]))
+    return Mapped(chosen, lambda number: rows[chosen[number]])
 
 
 def _ids(*parts: Any) -> Row:

@@ -54,7 +54,7 @@ def new_training(config: Config, folder: Path, reporter: Reporter) -> Trainer:
     model = fresh_model(config, data)
     facts = {"data": {"source": config.data.source, "text_hash": data.text_hash, "tokens": str(data.folder.resolve())}}
     run = create_run(folder, config, facts)
-    _save_vocabulary(run, data)
+    _save_vocabulary(run, config, data)
     return Trainer(run, config, model, make_task(config, data), reporter, _floor(config, data))
 
 
@@ -108,7 +108,7 @@ def resume_training(folder: Path, changes: dict[str, str], reporter: Reporter) -
     data = encoded_text(run, config, reporter.note)
     trainer = Trainer(run, config, fresh_model(config, data), make_task(config, data), reporter, _floor(config, data))
     trainer.resume()
-    _save_vocabulary(run, data)  # the run may have been killed before it was written
+    _save_vocabulary(run, config, data)  # the run may have been killed before it was written
     if changes:
         write_text(run.folder / "config.toml", config.to_toml())
     reporter.note(f"going on with {folder} after step {trainer.state.step}")
@@ -175,11 +175,11 @@ def sizes(config: Config, data: Prepared | PreparedExamples) -> tuple[int, int |
     return data.tokenizer.vocab_size, source, len(data.labels) or None
 
 
-def _save_vocabulary(run: Run, data: Prepared | PreparedExamples) -> None:
+def _save_vocabulary(run: Run, config: Config, data: Prepared | PreparedExamples) -> None:
     """What the run needs to read and write without its text: tokenizers and the names of labels."""
     data.tokenizer.save(run.tokenizer_file)
     if isinstance(data, PreparedExamples):
-        if data.source_tokenizer is not data.tokenizer:
+        if config.two_vocabularies:
             data.source_tokenizer.save(run.source_tokenizer_file)
         if data.labels:
             run.save_labels(data.labels)

@@ -16,8 +16,8 @@ from glassformer.data.store import TokenStore
 from glassformer.model.families import Model
 from glassformer.tokenizers import Tokenizer
 
-VALIDATION_KEY = 1 << 63
-"""Added to the number of a validation row: its holes are the same at every evaluation, and no training row's."""
+VALIDATION_SEED = (1 << 64) - 1
+"""Of the holes in validation rows: the same at every evaluation, whatever the seed of training."""
 
 
 class Task(Protocol):
@@ -137,18 +137,17 @@ class MaskedTask:
         found = training_rows(
             self.train, config.data, config.model.context - 1, batch, seed, step, self.tokenizer.end_id
         )
-        return [self._with_holes(row, step * batch + number) for number, row in enumerate(found)]
+        return [self._with_holes(row, (seed, step * batch + number)) for number, row in enumerate(found)]
 
     def held_out(self, limit: int | None) -> Sequence[Masked]:
         """The same windows with the same holes each time."""
         config = self.config
         rows = validation_rows(self.validation, config.data, config.model.context - 1, self.tokenizer.end_id, limit)
-        return Mapped(rows, lambda number: self._with_holes(rows[number], VALIDATION_KEY + number))
+        return Mapped(rows, lambda number: self._with_holes(rows[number], (VALIDATION_SEED, number)))
 
-    def _with_holes(self, row: Row, number: int) -> Masked:
+    def _with_holes(self, row: Row, key: tuple[int, int]) -> Masked:
         assert self.tokenizer.mask_id is not None
-        key = (self.config.train.seed, number)
-        return mask(row, self.config.train.mask_share, self.tokenizer.mask_id, self.tokenizer.end_id, key)
+        return mask(row, self.config.train.mask_share, self.tokenizer.mask_id, self.tokenizer.ordinary, key)
 
     def collate(self, rows: Sequence[Masked]) -> Batch:
         """Each hidden token from all around it."""

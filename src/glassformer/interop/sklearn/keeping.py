@@ -35,7 +35,7 @@ def write_run(folder: Path, text_model: AnyTextModel, step: int) -> None:
     config, tokenizer = text_model.config, text_model.tokenizer
     run = create_run(folder, config, {"data": {"source": config.data.source, "text_hash": "", "tokens": ""}})
     tokenizer.save(run.tokenizer_file)
-    if not config.tokenizer.joint:
+    if config.two_vocabularies:
         source = text_model.source_tokenizer if isinstance(text_model, Translator) else tokenizer
         source.save(run.source_tokenizer_file)
     if isinstance(text_model, TextClassifier):
