@@ -9,6 +9,8 @@ from typing import Any
 import pytest
 
 from glassformer.config import DataConfig, Task, TokenizerConfig
+from glassformer.data import example_notes
+from glassformer.data.example_notes import overlap_note
 from glassformer.data.example_split import ExampleSurvey, hold_out
 from glassformer.data.examples import ExampleStore
 from glassformer.data.prepare_examples import open_prepared_examples
@@ -193,6 +195,27 @@ def test_labels_that_were_never_learnt(write: Write, tmp_path: Path) -> None:
     write("v.tsv", tsv([("Ham", "x y z"), ("hem", "x y"), ("hem", "z z")]))
     with pytest.raises(GlassError, match=r"most frequent one is 'hem'\nDid you mean ham"):
         encode_examples("classify", data, tokenizers, found.labels, tmp_path)
+
+
+def test_measured_examples_that_were_learnt_are_counted(
+    write: Write, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(example_notes, "AT_ONCE", 7)
+    train = made(tmp_path, "translate", source=write("t.tsv", tsv(PAIRS)), split="tail")
+    tokenizers = (train.tokenizer, train.tokenizer)
+    other = [(PAIRS[1][0], "autre"), ("autre", PAIRS[1][1]), PAIRS[-1]]  # the last of PAIRS is held out
+
+    def told(name: str, rows: list[tuple[str, str]]) -> str | None:
+        data = DataConfig(source=write(name, tsv(rows)))
+        return overlap_note(encode_examples("translate", data, tokenizers, (), tmp_path)[0], train.train)
+
+    assert told("none.tsv", other) is None
+    assert told("some.tsv", [*PAIRS[:2], PAIRS[35], PAIRS[0], *other]) == (
+        "4 of 7 pairs also stand in the training part"
+    )
+    labelled = made(tmp_path, "classify", source=write("l.tsv", LABELLED))
+    assert overlap_note(labelled.validation, labelled.train) is None
+    assert overlap_note(labelled.train, labelled.train) == "36 of 36 labelled texts also stand in the training part"
 
 
 def test_a_store_without_texts_says_so(write: Write, tmp_path: Path) -> None:

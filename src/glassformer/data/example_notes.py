@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Mapping, Sequence
+from array import array
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import islice
 
 import numpy as np
 
 from glassformer.config import PAIRS
+from glassformer.data.documents import mark_of
 from glassformer.data.example_source import ExampleSource, Tally
 from glassformer.data.example_split import ExampleSurvey, Side
-from glassformer.data.examples import ExampleWriter
+from glassformer.data.examples import ExampleStore, ExampleWriter
 from glassformer.tokenizers import Tokenizer
 
 SHOWN_LABELS = 12
+AT_ONCE = 65_536  # examples of the training part whose hashes are compared together
 NUMBER = re.compile(r"[+-]?\d+(\.\d*)?")
 
 
@@ -110,6 +114,29 @@ def overlap_notes(found: ExampleSurvey, own: ExampleSurvey | None, held: Side, p
     if known > 0:
         notes.append(f"{known:,} more validation {text} stand in the training part, with other {answers}{apart}")
     return notes
+
+
+def overlap_note(store: ExampleStore, train: ExampleStore) -> str | None:
+    """How many examples of `store` stand in `train` too, source and target (or label) both equal; None: not one.
+
+    Memory: some 20 bytes for each example of `store`, whatever the length of the texts and the size of `train`.
+
+    Raises:
+        ValueError: one of them was made without its texts.
+    """
+    marks = np.fromiter(_marks(store), dtype=np.uint64)
+    distinct, counts = np.unique(marks, return_counts=True)
+    learnt, known = np.zeros(len(distinct), dtype=np.bool_), _marks(train)
+    while some := array("Q", islice(known, AT_ONCE)):
+        learnt |= np.isin(distinct, np.frombuffer(some, dtype=np.uint64))
+    if not learnt.any():
+        return None
+    kind = "pairs" if store.labels is None else "labelled texts"
+    return f"{int(counts[learnt].sum()):,} of {len(marks):,} {kind} also stand in the training part"
+
+
+def _marks(store: ExampleStore) -> Iterator[int]:
+    return (mark_of(f"{source}\0{answer}", 0) for source, answer in store.texts())
 
 
 def token_notes(train: ExampleWriter, validation: ExampleWriter, tokenizers: tuple[Tokenizer, Tokenizer]) -> list[str]:
