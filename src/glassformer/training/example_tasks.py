@@ -207,6 +207,11 @@ def length_notes(store: ExampleStore, config: Config, side: str) -> Iterator[str
     yield f"{problem} (the longest has {longest:,} tokens): {what}"
 
 
+def kept(store: ExampleStore, config: Config) -> npt.NDArray[np.bool_]:
+    """(examples,) which ones become rows: all, or those that fit the context whole, as the settings say."""
+    return _kept(np.max(_lengths(store), axis=0), config)
+
+
 def too_long(store: ExampleStore, context: int) -> int:
     """How many examples do not fit a context whole, with their end tokens."""
     return int((np.max(_lengths(store), axis=0) > context - 1).sum())
