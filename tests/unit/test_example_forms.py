@@ -12,7 +12,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from glassformer.config import TokenizerConfig
+from glassformer.config import DataConfig, TokenizerConfig
+from glassformer.data.whole import encode_examples
 from tests.unit.example_files import (
     CHARACTERS,
     LABELLED,
@@ -110,6 +111,20 @@ def test_a_first_row_that_stands_again_in_its_columns_is_no_header(write: Write,
     assert sorted(texts(made(tmp_path, "translate", source=write("t.tsv", tsv(rows))))) == sorted(rows)
 
 
+@pytest.mark.parametrize("first", [("no", "non"), ("name", "le nom"), ("question", "demande")])
+def test_a_first_pair_with_one_word_that_is_a_name_is_learnt(
+    first: tuple[str, str], write: Write, tmp_path: Path
+) -> None:
+    rows = [first, *PAIRS]
+    assert sorted(texts(made(tmp_path, "translate", source=write("t.tsv", tsv(rows))))) == sorted(rows)
+
+
+@pytest.mark.parametrize("names", ["id,dialog text,summary", "id,en,fr", "id,Dialogue,SUMMARY"])
+def test_names_of_pairs_are_no_pair(names: str, write: Write, tmp_path: Path) -> None:
+    source = write("t.csv", names + "\n" + lines(f"{n},{s},{t}" for n, (s, t) in enumerate(PAIRS)))
+    assert sorted(texts(made(tmp_path, "summarize", source=source))) == sorted(PAIRS)
+
+
 def test_generated_corpora_have_pairs(tmp_path: Path) -> None:
     found = made(tmp_path, "translate", CHARACTERS, source="reverse", size=60, seed=3)
     assert len(texts(found)) == 60
@@ -185,6 +200,17 @@ def test_where_label_and_text_are(name: str, write: Write, tmp_path: Path) -> No
     found = made(tmp_path, "classify", source=write(file, content), **given)
     assert set(SPAM) <= set(texts(found))
     assert said in notes(found)
+
+
+def test_names_above_short_cells_and_a_label_of_each_kind(write: Write, tmp_path: Path) -> None:
+    rows = [("ab"[n % 2], f"w{n}") for n in range(24)]
+    found = made(tmp_path, "classify", source=write("t.csv", "label,text\n" + lines(map(",".join, rows))))
+    assert sorted(texts(found)) == sorted((text, label) for label, text in rows)
+    assert found.labels == ("a", "b")
+    data = DataConfig(source=write("three.csv", "label,text\nb,w1\na,w2\nc,w3\n"))
+    store, told = encode_examples("classify", data, (found.tokenizer, found.tokenizer), ("a", "b", "c"), tmp_path)
+    assert list(store.texts()) == [("w1", "b"), ("w2", "a"), ("w3", "c")]
+    assert "three.csv: label: column label, text: column text (row 1 holds the names label, text)" in told
 
 
 def test_several_text_columns_are_joined_by_line_ends(write: Write, tmp_path: Path) -> None:

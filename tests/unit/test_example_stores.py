@@ -27,6 +27,7 @@ from tests.unit.example_files import (
     lines,
     made,
     notes,
+    texts,
     tsv,
     writer,
 )
@@ -93,6 +94,19 @@ def test_reused_until_something_changes(write: Write, tmp_path: Path) -> None:
     assert len(folders) == 14
     write("t.tsv", tsv([*PAIRS, ("one", "more")]))
     assert not made(tmp_path, "translate", **base).reused
+
+
+def test_a_label_folder_of_another_name_is_other_data(write: Write, tmp_path: Path) -> None:
+    for number, (text, label) in enumerate(SPAM):
+        write(f"mails/{label}/{number:03}.txt", text)
+    mails = tmp_path / "mails"
+    first = made(tmp_path, "classify", source=str(mails))
+    (mails / "spam").rename(mails / "trash")
+    assert made(tmp_path, "classify", source=str(mails)).labels == ("ham", "trash")
+    (mails / "trash").rename(mails / "spam")
+    assert made(tmp_path, "classify", source=str(mails)).folder == first.folder
+    (mails / "ham" / "039.txt").rename(mails / "spam" / "0.txt")  # the files stay in the same order
+    assert (SPAM[39][0], "spam") in texts(made(tmp_path, "classify", source=str(mails)))
 
 
 def test_the_same_data_gives_the_same_bytes(write: Write, tmp_path: Path) -> None:

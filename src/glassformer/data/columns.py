@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from glassformer.data.tables import Table
@@ -15,8 +16,10 @@ OTHER_NAMES = frozenset((
     "id", "index", "no", "date", "sentence", "sentence1", "sentence2", "review", "comment", "message", "body",
     "content", "description", "headline", "name", "english", "french", "german", "spanish", "italian",
     "portuguese", "dutch", "russian", "polish", "turkish", "arabic", "hindi", "bangla", "bengali", "urdu",
-    "tamil", "chinese", "japanese", "korean", "vietnamese", "indonesian",
+    "tamil", "chinese", "japanese", "korean", "vietnamese", "indonesian", "dialogue", "abstract", "tweet", "sms",
+    "email", "query", "prompt", "response", "completion", "reference", "lang", "language", "score", "rating", "url",
 ))  # fmt: skip
+USUAL_NAMES = SOURCE_NAMES | TARGET_NAMES | LABEL_NAMES | OTHER_NAMES
 LANGUAGES = frozenset((
     "af", "am", "ar", "as", "az", "be", "bg", "bn", "bs", "ca", "cs", "cy", "da", "de", "el", "en", "eo", "es",
     "et", "eu", "fa", "fi", "fr", "ga", "gl", "gu", "ha", "he", "hi", "hr", "hu", "hy", "id", "ig", "is", "it",
@@ -119,19 +122,26 @@ def choose_labelled(table: Table, label: str | None, text: str | None) -> Chosen
 def holds_names(rows: list[list[str]]) -> bool:
     """Whether row 1, which looks like a header, is one: a row of short texts looks the same, and would be lost.
 
-    It is where a cell is a usual name, or where a column has a few values again and again, and row 1 another one.
+    It is where all its cells are usual names (of three or more, one is enough that is no language: `no` is a word too),
+    or where a column has a few values again and again, and row 1 another one.
     """
     if any(len(cell.split()) > MOST_WORDS for cell in rows[0]):
         return False
     columns = [[row[index] for row in rows[1:] if index < len(row)] for index in range(len(rows[0]))]
     if any(values.count(cell) > 1 for cell, values in zip(rows[0], columns, strict=True)):
         return False
-    usual = SOURCE_NAMES | TARGET_NAMES | LABEL_NAMES | OTHER_NAMES
-    for cell in (cell.strip() for cell in rows[0]):
-        if cell.lower() in usual or (cell in (cell.lower(), cell.upper()) and cell.lower() in LANGUAGES):
-            return True
+    if usual_names(rows[0]) or (len(rows[0]) > 2 and any(cell.strip().lower() in USUAL_NAMES for cell in rows[0])):
+        return True
     counted = [(cell, len(values), set(values)) for cell, values in zip(rows[0], columns, strict=True)]
     return any(cell not in few and count >= FEW and len(few) <= count // 4 for cell, count, few in counted)
+
+
+def usual_names(cells: Sequence[str]) -> bool:
+    """Whether each cell is a word that people call a column by, or a language."""
+    return all(
+        cell.lower() in USUAL_NAMES or (cell in (cell.lower(), cell.upper()) and cell.lower() in LANGUAGES)
+        for cell in map(str.strip, cells)
+    )
 
 
 def label_text(value: object) -> str | None:
@@ -206,7 +216,10 @@ def _pair_candidates(table: Table) -> list[int]:
 
 
 def _label(table: Table, texts: list[int]) -> int:
-    """The column with few distinct, short values; by its name where there are several."""
+    """The one with a usual name; else that with few distinct, short values, by its name where there are several."""
+    usual = [i for i in range(len(table.names)) if i not in texts and _means(table, i, LABEL_NAMES)]
+    if len(usual) == 1:
+        return usual[0]
     distinct: dict[int, int] = {}
     for index, values in enumerate(table.columns):
         labels = [text for value in values if (text := (label_text(value) or "").strip())]

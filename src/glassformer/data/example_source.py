@@ -11,7 +11,7 @@ from itertools import islice, zip_longest
 from pathlib import Path
 
 from glassformer.config import PAIRS, DataConfig, Task
-from glassformer.data.columns import choose_labelled, choose_pair, holds_names, label_text
+from glassformer.data.columns import choose_labelled, choose_pair, holds_names, label_text, usual_names
 from glassformer.data.locating import Located, located
 from glassformer.data.reading import SHOWN_NAMES, Source, SourceFile, format_of, scan_files
 from glassformer.data.tables import describe, read_cells, text_lines
@@ -89,9 +89,14 @@ class ExampleSource:
         else:
             for file in self.files:
                 if file.table is None:
-                    yield "".join(file.text()), file.name.partition("/")[0]
+                    yield "".join(file.text()), _label_of(file)
                 else:
                     yield from (_pairs if self.task in PAIRS else _labelled)(file, tally)
+
+
+def _label_of(file: SourceFile) -> str:
+    """The label of a text in a folder: the first part of its name."""
+    return file.name.partition("/")[0]
 
 
 def _why_empty(source: str, target: str, pairs: bool) -> str:
@@ -211,9 +216,14 @@ def _from_corpus(task: Task, data: DataConfig, found: Located, target: str | Non
         if value is not None:
             raise GlassError(f"data.{setting} does not go with the generated corpus {name}", "Leave it out.")
     first = [text for example in islice(_generated(task, name, data), 50) for text in example]
-    digest = hashlib.sha256("\0".join([name, str(data.size), str(data.seed), *first]).encode("utf-8")).hexdigest()
+    digest = _digest([name, str(data.size), str(data.seed), *first])
     notes = (*found.notes, f"{name}: generated corpus, {data.size:,} examples, seed {data.seed}")
     return ExampleSource(task, data, name, (), False, name, digest, notes)
+
+
+def _digest(parts: list[str]) -> str:
+    # A folder's name may hold bytes that are no UTF-8, which Python reads as lone surrogates.
+    return hashlib.sha256("\0".join(parts).encode("utf-8", "surrogatepass")).hexdigest()
 
 
 def _parallel(task: Task, data: DataConfig, wanted: list[tuple[str, Located]]) -> ExampleSource:
@@ -247,7 +257,8 @@ def _from_tables(task: Task, data: DataConfig, what: str, found: Located) -> Exa
     source = scan_files(what, data.encoding, found, tables_wanted=not by_folder)
     if by_folder:
         notes = (*source.notes, "label: the folder that a file lies in; text: the whole file")
-        return ExampleSource(task, data, what, source.files, False, None, source.digest, notes)
+        digest = _digest([source.digest, *map(_label_of, source.files)])
+        return ExampleSource(task, data, what, source.files, False, None, digest, notes)
     files = tuple(_with_columns(task, data, _table(task, file)) for file in source.files)
     chosen = tuple(file.chosen.note for file in files[:SHOWN_NAMES] if file.chosen)
     return ExampleSource(task, data, source.name, files, False, None, source.digest, (*source.notes, *chosen))
@@ -268,7 +279,7 @@ def _with_columns(task: Task, data: DataConfig, file: SourceFile) -> SourceFile:
     assert file.format != "text"
     texts = [part.strip() for part in data.column.split(",")] if data.column is not None else []
     asked = [name for name in (data.column, *texts, data.target_column, data.label_column) if name is not None]
-    table = describe(file.text(), file.format, asked, file.name, LOOKED_AT, holds_names)
+    table = describe(file.text(), file.format, asked, file.name, LOOKED_AT, holds_names, usual_names)
     if task in PAIRS:
         return replace(file, table=table, chosen=choose_pair(table, data.column, data.target_column))
     return replace(file, table=table, chosen=choose_labelled(table, data.label_column, data.column))

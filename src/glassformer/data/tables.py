@@ -51,6 +51,7 @@ def describe(
     name: str,
     rows: int = SAMPLE_ROWS,
     holds_names: Callable[[list[list[str]]], bool] = lambda rows: True,
+    usual: Callable[[list[str]], bool] = lambda cells: False,
 ) -> Table:
     """Look at the first rows.
 
@@ -58,6 +59,7 @@ def describe(
         wanted: columns asked for; one that stands in row 1 makes that a header.
         rows: how many to look at.
         holds_names: asked about these rows, where the first looks like a header: whether it is one.
+        usual: asked about the cells of row 1: whether all are usual names, which make it one whatever their length.
 
     Raises:
         GlassError: there are no rows, or they are no table.
@@ -79,7 +81,7 @@ def describe(
         raise GlassError(f"{name} has no rows", "Give a table with at least one row of text.")
     cells = [cell.strip() for cell in found[0]]
     named = any(one in cells and not one.isdecimal() for one in wanted)  # a number may be a value of row 1
-    header = named or (_is_header(found) and holds_names(found))
+    header = named or (_is_header(found, usual(cells)) and holds_names(found))
     names = cells if header else [str(number + 1) for number in range(len(cells))]
     columns = tuple(
         tuple(row[index] if index < len(row) else None for row in found[header:] if row) for index in range(len(names))
@@ -148,12 +150,12 @@ def _rows(lines: Iterator[str], delimiter: str, name: str) -> Iterator[list[str]
         ) from None
 
 
-def _is_header(rows: list[list[str]]) -> bool:
-    """A header's cells are short, distinct names; with one row only, that row is data."""
+def _is_header(rows: list[list[str]], usual: bool) -> bool:
+    """A header's cells are distinct names, shorter than what follows unless `usual`; a single row is data."""
     cells = [cell.strip() for cell in rows[0]]
     named = all(HEADER_CELL.fullmatch(c) and not c.replace(".", "").isdecimal() and c[-1] not in ".:" for c in cells)
     longest = max((len(cell) for row in rows[1:] for cell in row), default=0)
-    return named and len(set(cells)) == len(cells) and len(rows) > 1 and longest > max(map(len, cells))
+    return named and len(set(cells)) == len(cells) and len(rows) > 1 and (usual or longest > max(map(len, cells)))
 
 
 def _json_rows(lines: Iterable[str], name: str) -> Iterator[tuple[int, dict[str, object]]]:
