@@ -213,7 +213,7 @@ THE_RUN = [
     M("config.toml with an unknown key", generate("the"), "model.leyers & config.toml", "Did you mean layers?",
       edit(RUN / "config.toml", "layers", "leyers")),
     M("config.toml of another vocabulary", generate("the"), "99 & 37 tokens", "vocab_size = 37",
-      edit(RUN / "config.toml", 'vocab_size = "unset"', "vocab_size = 99")),
+      edit(RUN / "config.toml", '\nvocab_size = "unset"', "\nvocab_size = 99")),
     M("manifest.json is gone", ["evaluate", BOOK], "manifest.json is missing", "Copy it",
       remove(RUN / "manifest.json")),
     M("manifest.json is damaged", resume("--steps", "4"), "manifest.json is damaged", "Copy it",

@@ -39,7 +39,7 @@ def config_of(name: str, folder: Path, **changes: Any) -> Config:
         own["data__windows"] = "documents" if name == "documents" else "stream"
         return small_config(folder, **own, **changes)
     source = LABELLED if name == "classify" else tsv(PAIRS)
-    own = {"data__source": write("examples.tsv", source), "model__context": 40}
+    own = {"data__source": write("examples.tsv", source), "data__document": "file", "model__context": 40}
     own["train__task"] = "classify" if name == "classify" else "translate"
     if name == "classify":
         own["data__label_column"] = "1"

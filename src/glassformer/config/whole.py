@@ -27,6 +27,23 @@ FAMILIES: Mapping[str, Family] = {
     "summarize": "encoder-decoder",
 }
 """The family that learns each task."""
+TEXTS: tuple[Task, ...] = ("lm", "masked")
+"""Tasks that learn from running text."""
+ONLY_FOR: Mapping[tuple[str, str], tuple[Task, ...]] = {
+    ("model", "encoder_layers"): PAIRS,
+    ("model", "shared_embedding"): PAIRS,
+    ("model", "source_vocab_size"): PAIRS,
+    ("model", "classes"): ("classify",),
+    ("model", "pooling"): ("classify",),
+    ("tokenizer", "joint"): PAIRS,
+    ("data", "windows"): TEXTS,
+    ("data", "document"): TEXTS,
+    ("data", "validation"): EXAMPLES,
+    ("data", "too_long"): EXAMPLES,
+    ("train", "batch_tokens"): EXAMPLES,
+    ("train", "mask_share"): ("masked",),
+}
+"""Settings that mean something for some tasks only."""
 _EXAMPLES: dict[str, dict[str, Any]] = {"data": {"split": "random"}}
 _WRITING: dict[str, dict[str, Any]] = {**_EXAMPLES, "sample": {"temperature": 0.0, "beams": 4}}
 TASK_DEFAULTS: Mapping[str, Mapping[str, Mapping[str, Any]]] = {
@@ -85,16 +102,13 @@ class Config(Settings):
                 f"sample.prompt = {self.sample.prompt[:40]!r} has no [MASK] to fill in",
                 "Write [MASK] for a missing token.",
             )
-        if self.train.batch_tokens is not None and task not in EXAMPLES:
-            raise impossible(
-                f"train.batch_tokens does not go with train.task = {task}",
-                "Set train.batch, the rows per step: all rows are as long as the context.",
-            )
-        if self.data.validation is not None and task not in EXAMPLES:
-            raise impossible(
-                f"data.validation does not go with train.task = {task}",
-                "Leave it out: a part of the text is held out (data.validation_fraction).",
-            )
+        for (section, field), tasks in ONLY_FOR.items():
+            value = getattr(getattr(self, section), field)
+            if task not in tasks and value != type(getattr(self, section)).model_fields[field].default:
+                raise impossible(
+                    f"{section}.{field} = {value} has no meaning for train.task = {task}",
+                    f"It is for {', '.join(tasks)}: leave it out.",
+                )
         return self
 
     @property
