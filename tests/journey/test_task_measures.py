@@ -84,6 +84,88 @@ def test_against_another_run(task_home: Path) -> None:
     assert "compare" in remedy
 
 
+def test_both_runs_write_as_the_command_says(task_home: Path) -> None:
+    """A run against itself with a temperature of its own would differ; one for both makes them equal."""
+    settings = ["test.en", "test.de", "--examples", "10", "--sample.temperature=1.5", "--seed", "5"]
+    shutil.copytree(task_home / "runs" / "translate", task_home / "reseeded", dirs_exist_ok=True)
+    file = task_home / "reseeded" / "config.toml"
+    changed = file.read_text(encoding="utf-8").replace("temperature = 0.0", "temperature = 0.9")
+    file.write_text(changed, encoding="utf-8", newline="")
+    same = facts("evaluate", "runs/translate", "--against", "reseeded", *settings, folder=task_home)
+    assert {test["difference"] for test in same["against"].values()} == {0}
+    assert not any("own settings" in note for note in same["notes"])
+    own = facts("evaluate", "runs/translate", "--against", "reseeded", *settings[:4], folder=task_home)
+    assert any("sample.temperature = 0.0 and 0.9" in note for note in own["notes"])
+
+
+def test_runs_with_other_labels_are_refused(task_home: Path) -> None:
+    shutil.copytree(task_home / "runs" / "classify", task_home / "relabelled", dirs_exist_ok=True)
+    file = task_home / "relabelled" / "labels.json"
+    file.write_text(file.read_text(encoding="utf-8").replace("spam", "junk"), encoding="utf-8", newline="")
+    cause, remedy = refused("evaluate", "runs/classify", "--against", "relabelled", folder=task_home)
+    assert "only this run has spam; only the other has junk" in cause
+    assert "same labels" in remedy
+
+
+@pytest.mark.parametrize("name", ["translate", "classify"])
+def test_what_becomes_of_long_texts_can_be_said_anew(name: str, task_home: Path) -> None:
+    long = " ".join(["old"] * 60)
+    files = ["long.csv"] if name == "classify" else ["long.en", "long.de"]
+    rows = ["label,text", "spam,win a 2 pound prize now", f"family,{long}"]
+    for file, lines in zip(files, [rows] if name == "classify" else [["the old dog .", long]] * 2, strict=True):
+        (task_home / file).write_text("\n".join(lines) + "\n", encoding="utf-8")
+    cut = facts("evaluate", f"runs/{name}", *files, "--data.too_long=cut", folder=task_home)
+    left = facts("evaluate", f"runs/{name}", *files, "--data.too_long=leave_out", folder=task_home)
+    assert (cut["examples"], left["examples"]) == (2, 1), "the figures are of the examples that the loss is of"
+    assert cut["tokens"] > left["tokens"]
+    assert cut["bits_per_byte"] is None
+    assert left["bits_per_byte"] is None
+    assert any("left out" in note for note in left["notes"])
+    assert any(": cut" in note for note in cut["notes"])
+    cause, _ = refused("evaluate", f"runs/{name}", *files, "--data.too_long=refuse", folder=task_home)
+    assert "are longer than model.context = 40" in cause
+
+
+def test_nothing_that_is_given_is_without_effect(task_home: Path) -> None:
+    for name in ("lm", "masked"):
+        cause, _ = refused("evaluate", f"runs/{name}", "sentences.txt", "book.txt", folder=task_home)
+        assert "takes one text" in cause
+        assert "book.txt" in cause
+    for key in ("train.steps", "model.layers", "tokenizer.kind"):
+        cause, _ = refused("evaluate", "runs/lm", "sentences.txt", "--set", f"{key}=3", folder=task_home)
+        assert key in cause
+    cause, remedy = refused("evaluate", "runs/classify", "--data.too_long=cut", folder=task_home)
+    assert "data.too_long = cut" in cause
+    assert "DATA" in remedy
+    cause, _ = refused("evaluate", "runs/classify", "--set", "data.too_lang=cut", folder=task_home)
+    assert "no setting" in cause
+
+
+def test_json_says_what_was_left_out_and_what_was_learnt_before(task_home: Path) -> None:
+    (task_home / "odd.csv").write_text(
+        "label,text\nspam,win a 2 pound prize now\nunheard,hello there\n", encoding="utf-8", newline=""
+    )
+    notes = facts("evaluate", "runs/classify", "odd.csv", folder=task_home)["notes"]
+    assert any("never learnt: unheard (1)" in note for note in notes)
+    pairs = facts("evaluate", "runs/translate", "train.en", "train.de", "--examples=3", folder=task_home)["notes"]
+    assert any("stand in the training part" in note for note in pairs)
+    assert not any("writing" in note for note in pairs)
+    mails = facts("evaluate", "runs/classify", "mails.csv", folder=task_home)["notes"]
+    assert any("stand in the training part" in note for note in mails)
+
+
+def test_masked_and_plan_name_the_same_simple_predictors(task_home: Path, measured: dict[str, dict[str, Any]]) -> None:
+    from glassformer.evaluation.ladder import ladder
+    from glassformer.runs import open_run
+    from glassformer.training.setup import encoded_text
+
+    run = open_run(task_home / "runs" / "masked")
+    rungs = ladder(run.config(), encoded_text(run, run.config(), print))
+    assert [(rung.name, rung.note) for rung in rungs] == [
+        (row["name"], row["note"]) for row in measured["masked"]["baselines"]
+    ]
+
+
 @pytest.mark.parametrize("name", TASKS)
 def test_count_is_the_size_of_the_weights(name: str, task_home: Path) -> None:
     said = facts("count", f"runs/{name}", folder=task_home)
@@ -102,6 +184,8 @@ def test_a_run_folder_alone_is_enough(name: str, task_home: Path, tmp_path: Path
     for file in OTHER_TEXT[name]:
         shutil.copy(task_home / file, tmp_path)
     there = facts("evaluate", "taken away", *OTHER_TEXT[name], folder=tmp_path)
+    if "notes" in there:
+        assert any("no figures that need the training text" in note for note in there["notes"])
     assert there["loss"] == facts("evaluate", f"runs/{name}", *OTHER_TEXT[name], folder=task_home)["loss"]
     cause, _ = refused("evaluate", "taken away", folder=tmp_path)
     assert RUNS[name][0] in cause

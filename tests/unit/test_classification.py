@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import random
+import tracemalloc
 
 import numpy as np
 import pytest
@@ -133,6 +134,49 @@ def test_macro_f1_of_resamples_and_its_interval() -> None:
     low, high = bootstrap_interval(statistic, 400, repeats=300)
     assert low < scores.macro_f1 < high
     assert 0.05 < high - low < 0.15
+
+
+@given(st.lists(st.tuples(st.integers(0, 5), st.integers(0, 5)), min_size=1, max_size=20))
+@settings(max_examples=40, deadline=None)
+def test_macro_f1_from_counts_is_that_of_the_matrix(pairs: list[tuple[int, int]]) -> None:
+    truth, predicted = np.array(pairs).T
+    counted = macro_f1_of(truth, predicted, 6)(np.arange(len(pairs)))
+    assert counted == pytest.approx(macro_f1(confusion_matrix(truth, predicted, 6)), abs=1e-12)
+
+
+def test_thousands_of_labels_need_no_matrix_for_each_resample() -> None:
+    """With a matrix, each of these calls would make 800 MB."""
+    numbers = np.random.default_rng(0).integers(10_000, size=(2, 50))
+    statistic = macro_f1_of(numbers[0], numbers[1], 10_000)
+    tracemalloc.start()
+    for _ in range(3):
+        statistic(np.arange(50))
+    most = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert most < 5_000_000
+
+
+def test_brier_needs_no_matrix_of_labels_by_labels() -> None:
+    """A matrix of truths would be 8 MB, of which the (5, 1,000) probabilities are 40 kB; the confusion has its own."""
+    chances = np.random.default_rng(1).dirichlet(np.ones(1000), size=5)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(np, "eye", lambda *_: pytest.fail("a matrix of labels by labels"))
+        scores = classification_scores([1, 2, 3, 4, 5], chances, [str(number) for number in range(1000)])
+    truth = np.zeros((5, 1000))
+    truth[np.arange(5), np.arange(1, 6)] = 1
+    assert scores.brier == pytest.approx(((chances - truth) ** 2).sum(axis=1).mean())
+
+
+def test_of_many_labels_json_has_the_pairs_that_occur() -> None:
+    names = [f"label {i}" for i in range(51)]
+    facts = classification_scores([0, 0, 3], certain([0, 7, 3], 51), names).facts()
+    assert facts["confusion"] == [
+        {"true": "label 0", "predicted": "label 0", "count": 1},
+        {"true": "label 0", "predicted": "label 7", "count": 1},
+        {"true": "label 3", "predicted": "label 3", "count": 1},
+    ]
+    json.dumps(facts)
+    assert classification_scores([0], certain([0], 50), names[:50]).facts()["confusion"][0][0] == 1
 
 
 def table_of(names: list[str], n: int, seed: int = 2) -> tuple[ClassificationScores, list[str]]:

@@ -5,24 +5,30 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from glassformer.evaluation import pairs
-from glassformer.evaluation.measures import compared, facts_of, mean, whole_set
+from glassformer.config import TokenizerConfig
+from glassformer.data.examples import ExampleStore, ExampleWriter
+from glassformer.errors import GlassError
+from glassformer.evaluation import drawn, labels, pairs
+from glassformer.evaluation.measures import compared, facts_of, mean, share, whole_set
 from glassformer.evaluation.nearest import Nearest
 from glassformer.evaluation.resampling import bootstrap_interval, mean_of, wilson
+from glassformer.tokenizers import train_tokenizer
 
 
 def test_a_share_has_wilsons_interval_and_other_means_a_bootstrap() -> None:
     right = [1, 0, 1, 1, 1, 1, 1, 1]
-    assert mean("a", "A", right).interval == wilson(7, 8)
-    assert mean("a", "A", [1] * 8).interval[0] < 1, "all right is not certainly right"
+    assert share("a", "A", right).interval == wilson(7, 8)
+    assert share("a", "A", [1] * 8).interval[0] < 1, "all right is not certainly right"
     lengths = [0.5, 1.5, 2.5, 0.25]
     assert mean("b", "B", lengths).interval == bootstrap_interval(mean_of(lengths), 4)
+    extreme = mean("b", "B", right)
+    assert extreme.interval == bootstrap_interval(mean_of(right), 8), "a score that happens to be 0 or 1 is no share"
     assert mean("b", "B", lengths).value == pytest.approx(1.1875)
 
 
 def test_means_are_compared_by_permutation_and_whole_sets_by_bootstrap() -> None:
     spread = whole_set("s", "S", lambda chosen: float(np.ptp(chosen)), 5)
-    tests = compared([mean("a", "A", [1, 1, 0, 1, 1]), spread], [mean("a", "A", [0, 1, 0, 0, 1]), spread], 5)
+    tests = compared([share("a", "A", [1, 1, 0, 1, 1]), spread], [share("a", "A", [0, 1, 0, 0, 1]), spread], 5)
     assert tests["a"].difference == pytest.approx(0.4)
     assert tests["a"].method == "paired permutation"
     assert tests["s"].difference == 0
@@ -30,7 +36,7 @@ def test_means_are_compared_by_permutation_and_whole_sets_by_bootstrap() -> None
 
 
 def test_facts_have_value_interval_and_signature() -> None:
-    facts = facts_of([mean("a", "A", [1, 0], note="how")])
+    facts = facts_of([share("a", "A", [1, 0], note="how")])
     assert facts["a"] == 0.5
     assert facts["a_signature"] == "how"
     assert facts["a_ci95"] == list(wilson(1, 2))
@@ -63,3 +69,67 @@ def test_the_nearest_of_many_is_found_by_a_frequent_word_where_no_other_is_known
     nearest = Nearest([(f"word {number}", str(number)) for number in range(500)])
     assert nearest.answer("word unheard") in {str(number) for number in range(500)}
     assert nearest.answer("word 77") == "77"
+
+
+@pytest.fixture(scope="module")
+def sorted_store(tmp_path_factory: pytest.TempPathFactory) -> ExampleStore:
+    """Ten labelled texts, sorted by label as files often are."""
+    prefix = tmp_path_factory.mktemp("store") / "train"
+    tokenizer = train_tokenizer(TokenizerConfig(kind="bytes"), ["word"])
+    writer = ExampleWriter(prefix, (tokenizer, tokenizer), {"a": 0, "b": 1})
+    for number in range(10):
+        writer.add(f"word {number}", "a" if number < 6 else "b")
+    writer.close()
+    return ExampleStore.open(prefix)
+
+
+def test_baselines_are_made_from_texts_all_over_the_store(sorted_store: ExampleStore) -> None:
+    answers = [label for _, label in drawn.drawn_texts(sorted_store, 5)]
+    assert answers == ["a", "a", "a", "b", "b"]
+    assert list(drawn.drawn_texts(sorted_store)) == list(sorted_store.texts())
+    last = np.arange(10) >= 7
+    assert [text for text, _ in drawn.drawn_texts(sorted_store, None, last)] == ["word 7", "word 8", "word 9"]
+    assert [text for text, _ in drawn.drawn_texts(sorted_store, 1, last)] == ["word 7"]
+
+
+Row = tuple[str, float, float | None, str]
+
+
+def baselines_of(monkeypatch: pytest.MonkeyPatch, store: ExampleStore, known: list[tuple[str, str]]) -> list[Row]:
+    """The baselines of a classifier that learnt from `known`, measured on its first text."""
+    monkeypatch.setattr(labels, "drawn_texts", lambda store: iter(known))
+    names = sorted({label for _, label in known})
+    return labels._baselines(store, [known[0][0]], [known[0][1]], names)
+
+
+def test_texts_without_words_leave_out_the_baseline_that_counts_words(
+    sorted_store: ExampleStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("sklearn")
+    rows = baselines_of(monkeypatch, sorted_store, [("🙂", "good"), ("!!", "bad"), ("🙁", "bad")])
+    assert [name for name, *_ in rows] == ["majority"]
+    assert "no words" in rows[0][3]
+    rows = baselines_of(monkeypatch, sorted_store, [("🙂 yes", "good"), ("!! no", "bad")])
+    assert [name for name, *_ in rows] == ["majority", labels.LINEAR]
+
+
+def test_many_and_long_labels_make_a_short_note_and_no_long_wait(
+    sorted_store: ExampleStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("sklearn")
+    known = [("a word", f"{number} {'x' * 500}") for number in range(201)]
+    rows = baselines_of(monkeypatch, sorted_store, known)
+    assert [name for name, *_ in rows] == ["majority"]
+    assert "201 labels" in rows[0][3]
+    assert len(rows[0][3]) < 200
+
+
+def test_runs_with_other_labels_are_not_compared() -> None:
+    labels._same_labels(["a", "b"], ["b", "a"])
+    for ours, theirs, said in (
+        (["a", "b", "c"], ["a"], "only this run has b, c"),
+        (["a"], ["a", "long" * 100], "only the other has longlong"),
+    ):
+        with pytest.raises(GlassError, match=said) as refusal:
+            labels._same_labels(ours, theirs)
+        assert len(refusal.value.problem) < 200

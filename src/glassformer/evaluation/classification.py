@@ -23,6 +23,7 @@ Floats = NDArray[np.float64]
 
 BINS = 15  # of equal width, as Guo et al. 2017
 MATRIX_LABELS = 20  # more do not fit on a screen: then the worst confused pairs are shown
+JSON_LABELS = 50  # of more, `--json` has the pairs that occur: a matrix would be nearly all noughts
 PAIRS = 20
 NAME = 60  # characters of a label that are shown
 SUM_TOLERANCE = 1e-3  # probabilities may come from half precision
@@ -102,11 +103,11 @@ class ClassificationScores:
         return int(np.trace(self.confusion))
 
     def facts(self) -> dict[str, Any]:
-        """For `--json`."""
+        """For `--json`; of more than 50 labels, `confusion` lists the pairs that occur, by name."""
         return {
             "accuracy": self.accuracy,
             "macro_f1": self.macro_f1,
-            "confusion": self.confusion.tolist(),
+            "confusion": self.confusion.tolist() if len(self.classes) <= JSON_LABELS else self._occurring(),
             "classes": [asdict(scores) for scores in self.classes],
             "calibration_error": self.calibration_error,
             "reliability": [asdict(row) for row in self.reliability],
@@ -114,6 +115,14 @@ class ClassificationScores:
             "brier": self.brier,
             "examples": self.examples,
         }
+
+    def _occurring(self) -> list[dict[str, Any]]:
+        names = [scores.name for scores in self.classes]
+        places = zip(*(axis.tolist() for axis in np.nonzero(self.confusion)), strict=True)
+        return [
+            {"true": names[true], "predicted": names[said], "count": int(self.confusion[true, said])}
+            for true, said in places
+        ]
 
     def table(self) -> str:
         """The confusion matrix for a terminal, or the pairs most often confused where there are many labels.
@@ -146,7 +155,8 @@ def classification_scores(truth: ArrayLike, probabilities: ArrayLike, names: Seq
     reliability = _reliability(chances.max(axis=1), predicted == answers)
     gaps = [abs(row.confidence - row.accuracy) * row.count for row in reliability]
     of_the_true = chances[np.arange(len(answers)), answers]
-    one_hot = np.eye(len(names))[answers]
+    # Sum of (p - truth)^2 over labels, multiplied out: no second array of examples by labels.
+    brier = np.einsum("ij,ij->i", chances, chances) - 2 * of_the_true + 1
     return ClassificationScores(
         accuracy=float((predicted == answers).mean()),
         macro_f1=macro_f1(confusion),
@@ -156,7 +166,7 @@ def classification_scores(truth: ArrayLike, probabilities: ArrayLike, names: Seq
         reliability=reliability,
         # A probability that underflowed to 0 would make it infinite; scikit-learn draws the same line.
         log_loss=float(-np.log(np.clip(of_the_true, np.finfo(np.float64).eps, None)).mean()),
-        brier=float(((chances - one_hot) ** 2).sum(axis=1).mean()),
+        brier=float(brier.mean()),
     )
 
 
@@ -180,9 +190,15 @@ def macro_f1_of(truth: ArrayLike, predicted: ArrayLike, labels: int) -> Statisti
         labels: C.
     """
     answers, guesses = np.asarray(truth, dtype=np.int64), np.asarray(predicted, dtype=np.int64)
+    hits = answers == guesses
 
     def of(examples: Indices) -> float:
-        return macro_f1(confusion_matrix(answers[examples], guesses[examples], labels))
+        # Three counts of each label are enough: thousands of matrices of labels by labels would not fit in memory.
+        known, hit = answers[examples], hits[examples]
+        right = np.bincount(known[hit], minlength=labels)
+        both = np.bincount(known, minlength=labels) + np.bincount(guesses[examples], minlength=labels)
+        occurs = both > 0
+        return float((2 * right[occurs] / both[occurs]).mean())
 
     return of
 
@@ -246,7 +262,7 @@ def _matrix(scores: ClassificationScores) -> str:
     for number, (row, label) in enumerate(zip(scores.confusion.tolist(), scores.classes, strict=True), start=1):
         counts = "".join(f"{value:>{count},}" if value else f"{'.':>{count}}" for value in row)
         measured = f"{label.precision:>11.3f}{label.recall:>8.3f}{label.f1:>8.3f}{label.support:>8,}"
-        lines.append(f"{number:>{first}}{counts}{measured}  {_shown(label.name)}")
+        lines.append(f"{number:>{first}}{counts}{measured}  {shown(label.name)}")
     return "\n".join(lines)
 
 
@@ -260,12 +276,12 @@ def _pairs(scores: ClassificationScores) -> str:
     for place in chosen:
         true, said = divmod(place, len(scores.classes))
         label = scores.classes[true]
-        names = f"{_shown(label.name)} -> {_shown(scores.classes[said].name)}"
+        names = f"{shown(label.name)} -> {shown(scores.classes[said].name)}"
         lines.append(f"{wrong.flat[place]:>7,}{label.support:>8,}  {names}")
     return "\n".join(lines)
 
 
-def _shown(name: str) -> str:
+def shown(name: str) -> str:
     """On one line, and not too long."""
     seen = regex.findall(r"\X", " ".join(name.split()))  # no letter loses its vowel sign
     return "".join(seen if len(seen) <= NAME else [*seen[: NAME - 1], "…"])

@@ -3,26 +3,28 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
-from itertools import islice
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from glassformer.config import EXAMPLES, Config, DataConfig
+from glassformer.config import EXAMPLES, PAIRS, Config, DataConfig, parse_changes
 from glassformer.data.batches import Batch
 from glassformer.data.corpora import CORPORA
+from glassformer.data.example_notes import overlap_note
 from glassformer.data.examples import ExampleStore, PreparedExamples
 from glassformer.data.prepare import Prepared
 from glassformer.data.whole import encode_examples, encode_whole
 from glassformer.errors import GlassError
+from glassformer.evaluation.drawn import drawn_texts
 from glassformer.evaluation.labels import LabelReport, label_report
 from glassformer.evaluation.language import LanguageReport, language_report
 from glassformer.evaluation.masked import MaskedReport, masked_report
 from glassformer.evaluation.pairs import PairReport, pair_report
+from glassformer.evaluation.translation import can_score
 from glassformer.model.device import choose_precision
 from glassformer.runs import Which, open_run
 from glassformer.text_model import AnyTextModel, MaskFiller, TextClassifier, TextModel, Translator, load_text_model
-from glassformer.training.example_tasks import labelled_rows, length_notes, pair_rows
+from glassformer.training.example_tasks import kept, labelled_rows, length_notes, pair_rows, too_long
 from glassformer.training.setup import encoded_text
 from glassformer.training.tasks import MaskedTask
 from glassformer.training.validation import LossEstimate, validation_loss
@@ -64,14 +66,13 @@ def evaluate_run(request: Request) -> Report:
     """Measure a run.
 
     Raises:
-        GlassError: there is no such run, its text is gone, or the other source does not fit its task.
+        GlassError: there is no such run, its text is gone, the other source does not fit its task, or a setting is
+            given that changes nothing here.
     """
     model = load_text_model(request.folder, request.which, request.device)
     config = model.config
-    writing = {key: value for key, value in request.changes.items() if key.startswith("sample.")}
-    if request.seed is not None:
-        writing["sample.seed"] = str(request.seed)
-    model.config = config.with_changes(writing)
+    _check(request, config)
+    model.config = config.with_changes(_writing(request))
     if request.against is not None and config.train.task not in EXAMPLES:
         raise GlassError(
             f"--against compares runs that classify, translate or summarize, not train.task = {config.train.task}",
@@ -83,6 +84,35 @@ def evaluate_run(request: Request) -> Report:
         return _of_examples(request, model, Path(temporary))
 
 
+def _check(request: Request, config: Config) -> None:
+    """Nothing that is given may be without effect."""
+    parse_changes(request.changes)  # what is no setting at all is named first
+    for key in request.changes:
+        section = key.partition(".")[0]
+        if section not in ("data", "sample"):
+            raise GlassError(
+                f"{key} = {request.changes[key]} cannot be changed any more: {request.folder} is trained",
+                "Change settings of data, for reading DATA, or of sample, for writing; or train another run.",
+            )
+        if section == "data" and request.source is None:
+            raise GlassError(
+                f"{key} = {request.changes[key]} is for reading another text, and none is given",
+                "Name the text: glass evaluate RUN DATA; the run's own text is read as in training.",
+            )
+    if request.target is not None and config.train.task not in PAIRS:
+        raise GlassError(
+            f"{request.folder} learnt train.task = {config.train.task}, which takes one text, "
+            f"but {request.source} and {request.target} are given",
+            "Give one; evaluate the other by itself.",
+        )
+
+
+def _writing(request: Request) -> dict[str, str]:
+    """Changes of how text is written."""
+    changes = {key: value for key, value in request.changes.items() if key.startswith("sample.")}
+    return changes if request.seed is None else {**changes, "sample.seed": str(request.seed)}
+
+
 def _of_text(request: Request, model: TextModel | MaskFiller, folder: Path) -> Report:
     """Of runs that learn from running text."""
     config, own = model.config, _own(request, model.config)
@@ -90,7 +120,7 @@ def _of_text(request: Request, model: TextModel | MaskFiller, folder: Path) -> R
         assert isinstance(own, Prepared)
         text, store = "the validation split", own.validation
     else:
-        store, notes = encode_whole(_reading(config, request), model.tokenizer, folder)
+        store, notes = encode_whole(_reading(config, request).data, model.tokenizer, folder)
         text = request.source
         for note in notes:
             request.note(note)
@@ -108,74 +138,102 @@ def _of_text(request: Request, model: TextModel | MaskFiller, folder: Path) -> R
 
 def _of_examples(request: Request, model: AnyTextModel, folder: Path) -> Report:
     """Of runs that learn from examples."""
-    config, own = model.config, _own(request, model.config)
     assert isinstance(model, Translator | TextClassifier)
-    if request.source is None:
-        assert isinstance(own, PreparedExamples)
-        text, store = "the validation part", own.validation
-    else:
-        text = request.source if request.target is None else f"{request.source} and {request.target}"
-        labels = model.labels if isinstance(model, TextClassifier) else ()
-        source = model.source_tokenizer if isinstance(model, Translator) else model.tokenizer
-        reading = _reading(config, request)
-        store, notes = encode_examples(config.train.task, reading, (source, model.tokenizer), labels, folder)
-        for note in notes:
-            request.note(note)
-    for note in length_notes(store, config, text):
-        request.note(note)
+    said: list[str] = []
+    tell = request.note
+
+    def note(text: str) -> None:
+        said.append(text)
+        tell(text)
+
+    request = replace(request, note=note)
+    own, other = _own(request, model.config), _other(request, model)
+    text, store, config = _measured_on(request, model, own, folder)
+    for remark in length_notes(store, config, text):
+        note(remark)
     train = own.train if isinstance(own, PreparedExamples) else None
-    other = _other(request, config)
-    estimate = _loss(request, model, store)
+    if request.source is not None and train is not None and (overlap := overlap_note(store, train)):
+        note(overlap)
+    estimate, used = _loss(request, model, store, config), kept(store, config)
     if isinstance(model, TextClassifier):
         assert other is None or isinstance(other, TextClassifier)
-        return label_report(model, text, list(store.texts()), estimate, train, _corpus(request, config), other)
+        examples, corpus = list(drawn_texts(store, None, used)), _corpus(request, config)
+        return label_report(model, text, examples, estimate, train, corpus, other, said)
     assert other is None or isinstance(other, Translator)
-    chosen = _evenly(store, request.examples)
-    return pair_report(model, text, chosen, (estimate, store.target_bytes), train, other, request.note)
+    chosen = list(drawn_texts(store, request.examples, used))
+    whole = too_long(store, config.model.context) == 0
+    bits = estimate.bits_per_byte(store.target_bytes) if whole else None
+    if not can_score():
+        note('without BLEU and chrF++, which need sacrebleu: pip install -c constraints.txt -e ".[metrics]"')
+    tell(f"writing {len(chosen):,} texts")
+    return pair_report(model, text, chosen, (estimate, bits), train, other, said)
 
 
-def _loss(request: Request, model: Translator | TextClassifier, store: ExampleStore) -> LossEstimate:
-    """Over all examples."""
+def _measured_on(
+    request: Request,
+    model: Translator | TextClassifier,
+    own: Prepared | PreparedExamples | None,
+    folder: Path,
+) -> tuple[str, ExampleStore, Config]:
+    """The examples: what they are in words, themselves, and the settings by which they become rows."""
+    config = model.config
+    if request.source is None:
+        assert isinstance(own, PreparedExamples)
+        return "the validation part", own.validation, config
+    text = request.source if request.target is None else f"{request.source} and {request.target}"
+    labels = model.labels if isinstance(model, TextClassifier) else ()
+    source = model.source_tokenizer if isinstance(model, Translator) else model.tokenizer
+    config = _reading(config, request)
+    store, notes = encode_examples(config.train.task, config.data, (source, model.tokenizer), labels, folder)
+    for note in notes:
+        request.note(note)
+    return text, store, config
+
+
+def _loss(request: Request, model: Translator | TextClassifier, store: ExampleStore, config: Config) -> LossEstimate:
+    """Over all examples that become rows."""
     device = next(model.model.parameters()).device
-    dtype = choose_precision(request.precision or model.config.train.precision, device)
+    dtype = choose_precision(request.precision or config.train.precision, device)
     if isinstance(model, Translator):
-        return validation_loss(model.model, pair_rows(store, model.config), device, dtype, collate=Batch.from_pairs)
-    return validation_loss(model.model, labelled_rows(store, model.config), device, dtype, collate=Batch.from_labelled)
+        return validation_loss(model.model, pair_rows(store, config), device, dtype, collate=Batch.from_pairs)
+    return validation_loss(model.model, labelled_rows(store, config), device, dtype, collate=Batch.from_labelled)
 
 
-def _other(request: Request, config: Config) -> AnyTextModel | None:
-    """The run to compare with."""
+def _other(request: Request, model: Translator | TextClassifier) -> AnyTextModel | None:
+    """The run to compare with, changed as the first one is."""
     if request.against is None:
         return None
-    other = load_text_model(request.against, request.which, request.device)
-    if other.config.train.task != config.train.task:
+    other, task = load_text_model(request.against, request.which, request.device), model.config.train.task
+    if other.config.train.task != task:
         raise GlassError(
-            f"{request.against} learnt train.task = {other.config.train.task}, {request.folder} {config.train.task}",
+            f"{request.against} learnt train.task = {other.config.train.task}, {request.folder} {task}",
             "Compare runs of one task.",
         )
+    other.config = other.config.with_changes(_writing(request))
+    ours, theirs = model.config.sample.model_dump(), other.config.sample.model_dump()
+    differing = [key for key in ours if ours[key] != theirs[key] and key != "prompt"]
+    if task in PAIRS and differing:
+        told = ", ".join(f"sample.{key} = {ours[key]} and {theirs[key]}" for key in differing)
+        request.note(f"{request.folder} and {request.against} write with their own settings: {told}")
     return other
-
-
-def _evenly(store: ExampleStore, limit: int | None) -> Sequence[tuple[str, str]]:
-    """Source and reference of all examples, or of so many, evenly drawn."""
-    total = len(store)
-    wanted = total if limit is None else min(total, limit)
-    places = {number * total // wanted for number in range(wanted)}
-    return [texts for place, texts in enumerate(islice(store.texts(), total)) if place in places]
 
 
 def _own(request: Request, config: Config) -> Prepared | PreparedExamples | None:
     """The run's own text; where another one is measured, it may have been left behind."""
     try:
         return encoded_text(open_run(request.folder), config, request.note)
-    except GlassError:
+    except GlassError as error:
         if request.source is None:
             raise
+        request.note(f"no figures that need the training text: {error.problem}")
         return None
 
 
-def _reading(config: Config, request: Request) -> DataConfig:
-    """How another text is read: its rows are cut as in training; what its file looks like is its own affair."""
+def _reading(config: Config, request: Request) -> Config:
+    """The settings with those by which another text is read: its rows are cut as in training.
+
+    What its file looks like is its own affair.
+    """
     own, task = config.data, config.train.task
     fresh = DataConfig(
         source=request.source or "", windows=own.windows, document=own.document, seed=own.seed + 1, size=1000
@@ -183,7 +241,7 @@ def _reading(config: Config, request: Request) -> DataConfig:
     if task in EXAMPLES:
         fresh = fresh.replace(target=request.target, too_long=own.too_long)
     given = {key: value for key, value in request.changes.items() if key.startswith("data.")}
-    return config.replace(data=fresh.model_dump()).with_changes(given).data
+    return config.replace(data=fresh.model_dump()).with_changes(given)
 
 
 def _corpus(request: Request, config: Config) -> str | None:

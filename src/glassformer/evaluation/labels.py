@@ -5,22 +5,25 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from itertools import islice
 from typing import Any
 
 import numpy as np
 
 from glassformer.data.corpora import CORPORA, LabelledCorpus
+from glassformer.data.example_notes import listed
 from glassformer.data.examples import ExampleStore
-from glassformer.evaluation.classification import ClassificationScores, classification_scores, macro_f1_of
-from glassformer.evaluation.measures import Measure, compared, facts_of, mean, whole_set
+from glassformer.errors import GlassError
+from glassformer.evaluation.classification import ClassificationScores, classification_scores, macro_f1_of, shown
+from glassformer.evaluation.drawn import drawn_texts
+from glassformer.evaluation.measures import Measure, compared, facts_of, share, whole_set
 from glassformer.evaluation.resampling import PairedTest
 from glassformer.evaluation.rouge import words
 from glassformer.text_model import TextClassifier
 from glassformer.training.validation import LossEstimate
 
-MOST = 200_000
-"""Training texts that a baseline is made from."""
+LINEAR = "TF-IDF + logistic regression"
+LINEAR_LABELS = 200
+"""Of more, fitting the logistic regression takes longer than anybody waits for a baseline."""
 
 
 @dataclass(frozen=True)
@@ -34,6 +37,7 @@ class LabelReport:
         measures: accuracy and macro-F1 with their intervals.
         baselines: simpler predictors on the same texts: (name, accuracy, macro-F1, note).
         against: paired tests with another run, by figure; None without one.
+        notes: what a person was told: texts left out or cut, and what else is odd.
     """
 
     text: str
@@ -42,6 +46,7 @@ class LabelReport:
     measures: list[Measure]
     baselines: list[tuple[str, float, float | None, str]]
     against: dict[str, PairedTest] | None
+    notes: list[str]
 
     def facts(self) -> dict[str, Any]:
         """For `--json`."""
@@ -56,6 +61,7 @@ class LabelReport:
             **facts_of(self.measures),
             "baselines": [dict(zip(names, row, strict=True)) for row in self.baselines],
             "against": None if self.against is None else {key: asdict(test) for key, test in self.against.items()},
+            "notes": self.notes,
         }
 
     def table(self) -> str:
@@ -70,8 +76,8 @@ class LabelReport:
         lines += ["", scores.table(), "", f"{'predictor':<34}{'accuracy':>10}{'macro-F1':>10}"]
         rows = [*self.baselines, ("this model", scores.accuracy, scores.macro_f1, "")]
         for name, accuracy, f1, note in sorted(rows, key=lambda row: row[1]):
-            shown = "" if f1 is None else f"{f1:.4f}"
-            lines.append(f"{name:<34}{accuracy:>10.4f}{shown:>10}   {note}".rstrip())
+            balanced = "" if f1 is None else f"{f1:.4f}"
+            lines.append(f"{name:<34}{accuracy:>10.4f}{balanced:>10}   {note}".rstrip())
         if self.against is not None:
             lines += ["", "this run minus the other, on the same texts:"]
             lines += [f"{key:<16}{test}" for key, test in self.against.items()]
@@ -86,6 +92,7 @@ def label_report(
     train: ExampleStore | None,
     corpus: str | None,
     other: TextClassifier | None,
+    notes: list[str],
 ) -> LabelReport:
     """Label every text and measure.
 
@@ -97,8 +104,14 @@ def label_report(
         train: for baselines; None where it is not at hand.
         corpus: the generated corpus that the texts are from, if they are.
         other: a second run to compare with.
+        notes: what a person was told.
+
+    Raises:
+        GlassError: the other run has other labels.
     """
     texts, truth = [example for example, _ in examples], [label for _, label in examples]
+    if other is not None:
+        _same_labels(model.labels, other.labels)
     scores, measures = _measured(model, texts, truth)
     against = None
     if other is not None:
@@ -108,7 +121,18 @@ def label_report(
     if isinstance(generated, LabelledCorpus):
         best = 1 - generated.bayes_error()
         baselines.append(("best possible on average", best, None, f"1 - the Bayes error of {corpus}"))
-    return LabelReport(text, estimate, scores, measures, baselines, against)
+    return LabelReport(text, estimate, scores, measures, baselines, against, notes)
+
+
+def _same_labels(ours: Sequence[str], theirs: Sequence[str]) -> None:
+    """Two runs are compared on the same texts: what only one can say would be its gain or its loss by definition."""
+    only = [(which, sorted(set(one) - set(two))) for which, one, two in
+            (("this run", ours, theirs), ("the other", theirs, ours))]  # fmt: skip
+    differing = "; ".join(
+        f"only {which} has {listed([shown(name) for name in names])}" for which, names in only if names
+    )
+    if differing:
+        raise GlassError(f"the two runs have other labels: {differing}", "Compare runs that learnt the same labels.")
 
 
 def _measured(
@@ -118,7 +142,7 @@ def _measured(
     numbers, chances = np.array([places[label] for label in truth]), model.probabilities(texts)
     predicted, n = chances.argmax(axis=1), len(texts)
     return classification_scores(numbers, chances, model.labels), [
-        mean("accuracy", "accuracy", predicted == numbers),
+        share("accuracy", "accuracy", predicted == numbers),
         whole_set("macro_f1", "macro-F1", macro_f1_of(numbers, predicted, len(model.labels)), n),
     ]
 
@@ -127,23 +151,23 @@ def _baselines(
     train: ExampleStore, texts: Sequence[str], truth: Sequence[str], labels: Sequence[str]
 ) -> list[tuple[str, float, float | None, str]]:
     """The most frequent label; and words counted, where scikit-learn is installed."""
-    known = list(islice(train.texts(), MOST))
+    known = list(drawn_texts(train))
     majority = Counter(label for _, label in known).most_common(1)[0][0]
-    rows = [_scored("majority", [majority] * len(truth), truth, labels, f"always {majority}")]
+    row = _scored("majority", [majority] * len(truth), truth, labels, f"always {shown(majority)}")
     try:
         from sklearn.feature_extraction.text import TfidfVectorizer
         from sklearn.linear_model import LogisticRegression
     except ImportError:
-        note = 'for TF-IDF + logistic regression: pip install -c constraints.txt -e ".[sklearn]"'
-        return [(*rows[0][:3], f"{rows[0][3]}; {note}")]
+        return [(*row[:3], f'{row[3]}; for {LINEAR}: pip install -c constraints.txt -e ".[sklearn]"')]
+    if len(labels) > LINEAR_LABELS:
+        return [(*row[:3], f"{row[3]}; without {LINEAR}, which takes too long with {len(labels):,} labels")]
+    if not any(words(text) for text, _ in known):
+        return [(*row[:3], f"{row[3]}; without {LINEAR}: the training texts have no words")]
     counts = TfidfVectorizer(tokenizer=words, token_pattern=None, sublinear_tf=True, ngram_range=(1, 2))
     linear = LogisticRegression(max_iter=1000, C=10)
     linear.fit(counts.fit_transform([text for text, _ in known]), [label for _, label in known])
     predicted = linear.predict(counts.transform(texts)).tolist()
-    return [
-        *rows,
-        _scored("TF-IDF + logistic regression", predicted, truth, labels, "words and pairs of words, C = 10"),
-    ]
+    return [row, _scored(LINEAR, predicted, truth, labels, "words and pairs of words, C = 10")]
 
 
 def _scored(

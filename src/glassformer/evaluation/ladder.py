@@ -14,6 +14,7 @@ from glassformer.data.corpora import CORPORA, LabelledCorpus
 from glassformer.data.examples import PreparedExamples
 from glassformer.data.prepare import Prepared
 from glassformer.evaluation.baselines import CHUNK, baselines
+from glassformer.evaluation.classification import shown
 
 COUNTED = 500_000
 """Training tokens, the last ones, that the 5-gram counts: before a run nobody wants to wait."""
@@ -45,9 +46,9 @@ def ladder(config: Config, data: Prepared | PreparedExamples) -> list[Rung]:
     if config.train.task == "lm":
         found = baselines(train, held, data.tokenizer, corpus, config.data.windows, COUNTED)
         return [Rung(each.name, each.loss, None, each.note) for each in found]
-    words = data.tokenizer.end_id  # end tokens are never hidden
+    words = data.tokenizer.ordinary  # special tokens are never hidden
     size = data.tokenizer.vocab_size
-    return _by_frequency(_counts(train.tokens, size)[:words], _counts(held.tokens, size)[:words], size)
+    return by_frequency(counts_of(train.tokens, size)[:words], counts_of(held.tokens, size)[:words], size)
 
 
 def _of_targets(data: PreparedExamples) -> list[Rung]:
@@ -55,7 +56,9 @@ def _of_targets(data: PreparedExamples) -> list[Rung]:
     assert data.train.targets is not None
     assert data.validation.targets is not None
     size = data.tokenizer.vocab_size
-    return _by_frequency(_counts(data.train.targets.tokens, size), _counts(data.validation.targets.tokens, size), size)
+    return by_frequency(
+        counts_of(data.train.targets.tokens, size), counts_of(data.validation.targets.tokens, size), size
+    )
 
 
 def _of_labels(data: PreparedExamples, corpus: str | None) -> list[Rung]:
@@ -63,7 +66,7 @@ def _of_labels(data: PreparedExamples, corpus: str | None) -> list[Rung]:
     assert data.train.labels is not None
     assert data.validation.labels is not None
     size = len(data.labels)
-    known, held = _counts(data.train.labels, size), _counts(data.validation.labels, size)
+    known, held = counts_of(data.train.labels, size), counts_of(data.validation.labels, size)
     most = int(known.argmax())
     right = float(held[most] / max(1, held.sum()))
     rungs = [
@@ -72,7 +75,7 @@ def _of_labels(data: PreparedExamples, corpus: str | None) -> list[Rung]:
             "frequencies",
             _loss(known, held, size),
             right,
-            f"labels as frequent as in training; always {data.labels[most]}",
+            f"labels as frequent as in training; always {shown(data.labels[most])}",
         ),
     ]
     generated = CORPORA.get(corpus or "")
@@ -81,7 +84,13 @@ def _of_labels(data: PreparedExamples, corpus: str | None) -> list[Rung]:
     return rungs
 
 
-def _by_frequency(known: NDArray[np.int64], held: NDArray[np.int64], size: int) -> list[Rung]:
+def by_frequency(known: NDArray[np.int64], held: NDArray[np.int64], size: int) -> list[Rung]:
+    """Every token alike, and by frequency in the training part.
+
+    Args:
+        known, held: (tokens that are predicted,) how often each is in the training part, and in what is measured.
+        size: of the vocabulary.
+    """
     note = f"token frequencies in {int(known.sum()):,} training tokens, one added to each count"
     return [
         Rung("uniform", math.log(size), None, f"each of {size:,} tokens equally likely"),
@@ -95,7 +104,7 @@ def _loss(known: NDArray[np.int64], held: NDArray[np.int64], size: int) -> float
     return float((held * costs).sum() / max(1, held.sum()))
 
 
-def _counts(numbers: NDArray[np.integer[Any]], size: int) -> NDArray[np.int64]:
+def counts_of(numbers: NDArray[np.integer[Any]], size: int) -> NDArray[np.int64]:
     """How often each of 0 ... size - 1 stands there; memory does not grow with them."""
     counts = np.zeros(size, dtype=np.int64)
     for start in range(0, len(numbers), CHUNK):

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import torch
 
+from glassformer.evaluation.ladder import by_frequency, counts_of
 from glassformer.evaluation.measures import Measure, facts_of, whole_set
 from glassformer.evaluation.resampling import Indices
 from glassformer.generation.context import reading
@@ -101,13 +101,12 @@ def _share(counts: np.ndarray, column: int, chosen: Indices) -> float:
 
 
 def _baselines(task: MaskedTask, truth: np.ndarray) -> list[tuple[str, float, float, str]]:
-    """Every token alike, and by frequency in the training part."""
-    V = task.choices
-    tokens = task.train.tokens
-    counts = np.bincount(tokens[tokens < task.tokenizer.end_id], minlength=V) + 1.0
-    loss = float(-np.log(counts / counts.sum())[truth].mean())
-    accuracy = float((truth == counts.argmax()).mean())
+    """The predictors that `glass plan` names too, on the tokens that were hidden, and how often they are right."""
+    V, words = task.choices, task.tokenizer.ordinary  # special tokens are never hidden
+    known, hidden = counts_of(task.train.tokens, V)[:words], counts_of(truth, V)[:words]
+    uniform, unigram = by_frequency(known, hidden, V)
+    right = float(hidden[known.argmax()] / max(1, hidden.sum()))
     return [
-        ("uniform", math.log(V), 1 / V, f"each of {V:,} tokens equally likely"),
-        ("unigram", loss, accuracy, f"token frequencies in {len(tokens):,} training tokens, one added to each count"),
+        (uniform.name, uniform.loss or 0.0, 1 / V, uniform.note),
+        (unigram.name, unigram.loss or 0.0, right, unigram.note),
     ]

@@ -58,14 +58,18 @@ def whole_set(key: str, name: str, statistic: Statistic, n: int, note: str = "")
     return Measure(key, name, statistic(np.arange(n)), bootstrap_interval(statistic, n), statistic, note=note)
 
 
+def share(key: str, name: str, values: ArrayLike, note: str = "") -> Measure:
+    """The share of examples with a yes, of answers that can only be yes (1) or no (0), with Wilson's interval."""
+    numbers = np.asarray(values, dtype=np.float64)
+    interval = wilson(float(numbers.sum()), len(numbers))
+    return Measure(key, name, float(numbers.mean()), interval, mean_of(numbers), numbers, note)
+
+
 def mean(key: str, name: str, values: ArrayLike, note: str = "") -> Measure:
-    """A mean over examples: of yes and no with Wilson's interval, of other numbers with a bootstrap."""
+    """A mean over examples of any numbers, with its bootstrap interval; `share` is for yes and no."""
     numbers = np.asarray(values, dtype=np.float64)
     statistic = mean_of(numbers)
-    if np.isin(numbers, (0.0, 1.0)).all():
-        interval = wilson(float(numbers.sum()), len(numbers))
-    else:
-        interval = bootstrap_interval(statistic, len(numbers))
+    interval = bootstrap_interval(statistic, len(numbers))
     return Measure(key, name, float(numbers.mean()), interval, statistic, numbers, note)
 
 

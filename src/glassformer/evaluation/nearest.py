@@ -10,8 +10,6 @@ from glassformer.evaluation.rouge import words
 
 SHARE = 0.05
 """Words that stand in more than this share of the training texts are looked up only where no other is known."""
-MOST = 200_000
-"""Training examples that are remembered."""
 
 
 class Nearest:
@@ -29,8 +27,6 @@ class Nearest:
         self._places: defaultdict[str, list[int]] = defaultdict(list)
         bags: list[frozenset[str]] = []
         for number, (text, answer) in enumerate(examples):
-            if number == MOST:
-                break
             bag = frozenset(words(text))
             for word in bag:
                 self._places[word].append(number)

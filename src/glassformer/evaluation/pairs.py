@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
 from glassformer.data.examples import ExampleStore
-from glassformer.evaluation.measures import Measure, compared, facts_of, mean, whole_set
+from glassformer.evaluation.drawn import drawn_texts
+from glassformer.evaluation.measures import Measure, compared, facts_of, mean, share, whole_set
 from glassformer.evaluation.nearest import Nearest
 from glassformer.evaluation.resampling import PairedTest
 from glassformer.evaluation.rouge import rouge_of_each
@@ -26,22 +27,24 @@ class PairReport:
     Attributes:
         text: what was measured on, in words.
         estimate: nats per target token, each token after the true ones.
-        bits_per_byte: the same per byte of the targets.
+        bits_per_byte: the same per byte of the targets; None where some were cut or left out.
         examples: sources for which a text was written.
         measures: figures of those texts.
         baselines: what comes without a model: name -> figures.
         samples: (source, reference, what was written) of a few.
         against: paired tests with another run, by figure; None without one.
+        notes: what a person was told: pairs left out or cut, and what else is odd.
     """
 
     text: str
     estimate: LossEstimate
-    bits_per_byte: float
+    bits_per_byte: float | None
     examples: int
     measures: list[Measure]
     baselines: dict[str, dict[str, float]]
     samples: list[tuple[str, str, str]]
     against: dict[str, PairedTest] | None
+    notes: list[str]
 
     def facts(self) -> dict[str, Any]:
         """For `--json`."""
@@ -56,14 +59,16 @@ class PairReport:
             "baselines": [{"name": name, **scores} for name, scores in self.baselines.items()],
             "samples": [dict(zip(("source", "reference", "text"), row, strict=True)) for row in self.samples],
             "against": None if self.against is None else {key: asdict(test) for key, test in self.against.items()},
+            "notes": self.notes,
         }
 
     def table(self) -> str:
         """For people."""
+        bits = "" if self.bits_per_byte is None else f", {self.bits_per_byte:.4f} bits per byte"
         lines = [
             f"on {self.text}: {self.estimate.windows:,} pairs, {self.estimate.tokens:,} target tokens",
             f"loss {self.estimate.loss:.4f} {self.estimate.margin} nats per token (95 %), "
-            f"perplexity {self.estimate.perplexity:.2f}, {self.bits_per_byte:.4f} bits per byte",
+            f"perplexity {self.estimate.perplexity:.2f}{bits}",
             "",
             f"of {self.examples:,} texts that it wrote:   (95 %)",
             *(measure.line() for measure in self.measures),
@@ -94,7 +99,7 @@ def pair_measures(hypotheses: Sequence[str], references: Sequence[str]) -> list[
         mean("rouge1", "ROUGE-1", [each.rouge1.f for each in rouge]),
         mean("rouge2", "ROUGE-2", [each.rouge2.f for each in rouge]),
         mean("rougeL", "ROUGE-L", [each.rougeL.f for each in rouge]),
-        mean("exact_match", "exact match", exact_matches(hypotheses, references)),
+        share("exact_match", "exact match", exact_matches(hypotheses, references)),
     ]
 
 
@@ -113,10 +118,10 @@ def pair_report(
     model: Translator,
     text: str,
     examples: Sequence[tuple[str, str]],
-    loss: tuple[LossEstimate, float],
+    loss: tuple[LossEstimate, float | None],
     train: ExampleStore | None,
     other: Translator | None,
-    note: Callable[[str], None],
+    notes: list[str],
 ) -> PairReport:
     """Write a text for every source and measure them all.
 
@@ -124,29 +129,25 @@ def pair_report(
         model: the run.
         text: what is measured on, in words.
         examples: (source, reference).
-        loss: of all pairs, and the bytes that it is spread over.
+        loss: of all pairs, and the same in bits per byte, where that has a meaning.
         train: for the baseline that remembers; None where it is not at hand.
         other: a second run to compare with.
-        note: told how far the work is.
+        notes: what a person was told.
     """
     sources, references = [source for source, _ in examples], [reference for _, reference in examples]
-    if not can_score():
-        note('without BLEU and chrF++, which need sacrebleu: pip install -c constraints.txt -e ".[metrics]"')
-    note(f"writing {len(sources):,} texts")
     written = _texts(model, sources)
     measures = pair_measures(written, references)
     against = None
     if other is not None:
         against = compared(measures, pair_measures(_texts(other, sources), references), len(sources))
-    estimate, size = loss
+    estimate, bits = loss
     samples = list(zip(sources, references, written, strict=True))[:: max(1, len(sources) // SHOWN)][:SHOWN]
     baselines = {"copy the source": _scores(sources, references)}
     if train is not None and len(train):
-        nearest = Nearest(train.texts())
+        nearest = Nearest(drawn_texts(train))
         answers = [nearest.answer(source) for source in sources]
         baselines["answer of the nearest source"] = _scores(answers, references)
-    bits = estimate.bits_per_byte(int(size))
-    return PairReport(text, estimate, bits, len(sources), measures, baselines, samples, against)
+    return PairReport(text, estimate, bits, len(sources), measures, baselines, samples, against, notes)
 
 
 def _texts(model: Translator, sources: Sequence[str]) -> list[str]:

@@ -1,0 +1,30 @@
+"""Examples that stand for a whole store, drawn evenly over it: files are often sorted, so the first ones are not."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+from numpy.typing import NDArray
+
+from glassformer.data.examples import ExampleStore
+
+MOST = 200_000
+"""Training examples that a baseline is made from."""
+
+
+def drawn_texts(
+    store: ExampleStore, limit: int | None = MOST, kept: NDArray[np.bool_] | None = None
+) -> Iterator[tuple[str, str]]:
+    """Text and answer of all examples, or of so many, evenly drawn by their place, in order.
+
+    Args:
+        store: with its texts.
+        limit: how many at most; None for all.
+        kept: (examples,) which may be drawn; None for all.
+    """
+    allowed = np.arange(len(store)) if kept is None else np.flatnonzero(kept)
+    wanted = len(allowed) if limit is None else min(len(allowed), limit)
+    chosen = np.zeros(len(store), dtype=np.bool_)
+    chosen[allowed[np.arange(wanted) * len(allowed) // max(1, wanted)]] = True
+    return (texts for texts, wanted_here in zip(store.texts(), chosen, strict=True) if wanted_here)
