@@ -133,6 +133,16 @@ def test_generated_corpora_have_pairs(tmp_path: Path) -> None:
     assert made(tmp_path, "translate", CHARACTERS, source="reverse", size=60, seed=4).folder != found.folder
 
 
+def test_a_generated_corpus_is_validated_on_other_pairs_of_it(tmp_path: Path) -> None:
+    found = made(tmp_path, "translate", CHARACTERS, source="reverse", validation="reverse", size=60, seed=3)
+    other = made(tmp_path, "translate", CHARACTERS, source="reverse", size=60, seed=4, split="tail")
+    assert list(found.validation.texts()) == texts(other)
+    assert "reverse: generated corpus, 60 examples, seed 3" in found.notes
+    assert "reverse: generated corpus, 60 examples, seed 4" in found.notes
+    assert "the seed of a generated validation part is data.seed + 1" in found.notes
+    assert "60 of 60 validation pairs also stand" not in notes(found)  # short ones may be drawn again
+
+
 # Labelled texts: what they may come as
 
 

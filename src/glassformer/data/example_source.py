@@ -192,7 +192,11 @@ def open_examples(task: Task, data: DataConfig, cache: Path, validation: bool = 
     with ExitStack() as stack:
         found = stack.enter_context(located(what, cache))
         if found.corpus:
-            yield _from_corpus(task, data, found, target)
+            # Other ones than were learnt from, if that was the same corpus.
+            own = data.model_copy(update={"seed": data.seed + 1}) if validation else data
+            source = _from_corpus(task, own, found, target)
+            said = ("the seed of a generated validation part is data.seed + 1",) if validation else ()
+            yield replace(source, notes=(*source.notes, *said))
         elif target is not None:
             yield _parallel(task, data, [(what, found), (target, stack.enter_context(located(target, cache)))])
         else:
