@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
+import shutil
 import tracemalloc
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from glassformer.config import DataConfig, Task, TokenizerConfig
+from glassformer.config import FAMILIES, Config, DataConfig, ModelConfig, Task, TokenizerConfig, TrainConfig
 from glassformer.data import example_notes
 from glassformer.data.example_notes import overlap_note
 from glassformer.data.example_split import ExampleSurvey, hold_out
 from glassformer.data.examples import ExampleStore
-from glassformer.data.prepare_examples import open_prepared_examples
+from glassformer.data.prepare_examples import open_prepared_examples, prepare_examples
 from glassformer.data.store import DamagedStoreError, StoreWriter
 from glassformer.data.whole import encode_examples
 from glassformer.errors import GlassError
+from glassformer.runs import create_run
+from glassformer.training.setup import encoded_text, token_cache
 from tests.unit.example_files import (
     BYTES,
     CHARACTERS,
@@ -107,6 +110,17 @@ def test_a_label_folder_of_another_name_is_other_data(write: Write, tmp_path: Pa
     assert made(tmp_path, "classify", source=str(mails)).folder == first.folder
     (mails / "ham" / "039.txt").rename(mails / "spam" / "0.txt")  # the files stay in the same order
     assert (SPAM[39][0], "spam") in texts(made(tmp_path, "classify", source=str(mails)))
+
+
+def test_notes_name_the_files_of_today(write: Write, tmp_path: Path) -> None:
+    told = []
+    for name in ("old", "new"):
+        own = write(f"{name}-own.tsv", tsv(PAIRS[:3]))
+        told.append(made(tmp_path, "translate", source=write(f"{name}.tsv", tsv(PAIRS)), validation=own))
+    assert told[1].reused
+    assert "new.tsv" in notes(told[1])
+    assert notes(told[1]) == notes(told[0]).replace("old", "new")
+    assert open_prepared_examples(told[1].folder).notes == told[0].notes
 
 
 def test_the_same_data_gives_the_same_bytes(write: Write, tmp_path: Path) -> None:
@@ -236,3 +250,30 @@ def test_a_store_without_texts_says_so(write: Write, tmp_path: Path) -> None:
     found = made(tmp_path, "translate", source=write("t.tsv", tsv(PAIRS)))
     with pytest.raises(ValueError, match="without its texts"):
         next(ExampleStore(found.train.sources, found.train.targets, None).texts())
+
+
+# A run that is taken up again
+
+
+@pytest.mark.parametrize("changed", ["source", "target", "labels", "nothing"])
+def test_a_run_goes_on_only_with_its_own_vocabularies(changed: str, write: Write, tmp_path: Path) -> None:
+    task: Task = "classify" if changed == "labels" else "translate"
+    source = write("t.tsv", LABELLED if changed == "labels" else tsv(PAIRS))
+    data = DataConfig(source=source, split="random")
+    joint = task == "classify"
+    tokenizer = CHARACTERS.replace(joint=joint)
+    found = prepare_examples(task, data, tokenizer, token_cache(tmp_path / "run"))
+    family = ModelConfig(family=FAMILIES[task], shared_embedding=joint)
+    config = Config(data=data, tokenizer=tokenizer, train=TrainConfig(task=task), model=family)
+    facts = {"source": source, "text_hash": found.text_hash, "tokens": str(found.folder)}
+    run = create_run(tmp_path / "run", config, {"data": facts})
+    (found.source_tokenizer if changed == "target" else found.tokenizer).save(run.tokenizer_file)
+    (found.tokenizer if changed == "source" else found.source_tokenizer).save(run.source_tokenizer_file)
+    if changed == "labels":
+        run.save_labels(found.labels[::-1])
+    shutil.rmtree(found.folder)
+    if changed == "nothing":
+        assert encoded_text(run, config, print).text_hash == found.text_hash
+        return
+    with pytest.raises(GlassError, match=r"did not give (that of|the labels of)"):
+        encoded_text(run, config, print)

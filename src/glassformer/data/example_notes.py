@@ -23,12 +23,12 @@ NUMBER = re.compile(r"[+-]?\d+(\.\d*)?")
 
 
 def source_notes(source: ExampleSource, found: ExampleSurvey, labels: Mapping[str, int] | None) -> list[str]:
-    """How the source was read, how many examples it has, and what was left out."""
+    """How many examples the source has, and what was left out; how it was read is in its own notes."""
     kind = "pairs" if source.task in PAIRS else "labelled texts"
     characters = f"{int(np.sum(found.characters)):,} characters of {'source' if labels is None else 'text'}"
     if labels is None:
         characters += f", {found.answer_characters:,} of target"
-    notes = [*source.notes, f"{len(found):,} {kind}, {characters}", *tally_notes(found.tally)]
+    notes = [f"{len(found):,} {kind}, {characters}", *tally_notes(found.tally)]
     if labels is not None:
         counts = np.bincount(np.frombuffer(found.numbers, dtype=np.int32))
         each = sorted(found.names, key=lambda name: (-counts[found.names[name]], name))

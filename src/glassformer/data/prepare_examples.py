@@ -6,7 +6,7 @@ import hashlib
 import json
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import chain
 from pathlib import Path
 from typing import Any, Literal
@@ -24,7 +24,7 @@ from glassformer.errors import GlassError
 from glassformer.files import clear_disk_errors, no_empty_folders, sha256, write_text
 from glassformer.tokenizers import Tokenizer, train_tokenizer
 
-VERSION = 1  # of the whole procedure: a change in what it writes makes older results unusable
+VERSION = 2  # of the whole procedure: a change in what it writes makes older results unusable
 Which = Literal["train", "validation"]
 Example = tuple[str, str]
 Tokenizers = tuple[Tokenizer, Tokenizer]
@@ -56,7 +56,7 @@ def prepare_examples(
         own = stack.enter_context(open_examples(task, data, cache, validation=True)) if data.validation else None
         folder = folder_of(cache, _everything(task, source, own, tokenizer))
         if found := reusable(folder, open_prepared_examples):
-            return found
+            return _named_again(found, source, own)
         with building(cache, folder, open_prepared_examples) as temporary:
             _make(source, own, tokenizer, temporary, progress)
     return _open(folder, reused=False)
@@ -196,14 +196,17 @@ def _make(
     tokenizers = _tokenizers(plan, config, folder)
     writers = _written(plan, tokenizers, folder, Meter("encoding", plan.characters, progress))
     train, validation = writers["train"], writers["validation"]
-    notes = [
-        *source_notes(source, plan.found, plan.labels),
-        *(source_notes(own, plan.own_found, plan.labels) if own and plan.own_found else ()),
-        split_note(source, own, len(train), len(validation)),
-        *label_notes(plan.found, plan.own_found, plan.labels),
-        *overlap_notes(plan.found, plan.own_found, plan.held, plan.labels is None),
-        *token_notes(train, validation, tokenizers),
-    ]
+    named = _named_notes(source, own, len(train), len(validation))
+    notes = {
+        "source": named["source"],
+        "found": source_notes(source, plan.found, plan.labels),
+        "own": named["own"],
+        "own_found": source_notes(own, plan.own_found, plan.labels) if own and plan.own_found else [],
+        "split": named["split"],
+        "labels": label_notes(plan.found, plan.own_found, plan.labels),
+        "overlap": overlap_notes(plan.found, plan.own_found, plan.held, plan.labels is None),
+        "tokens": token_notes(train, validation, tokenizers),
+    }
     digests = [source.digest, own.digest if own else ""]
     facts = {
         "version": VERSION,
@@ -215,6 +218,19 @@ def _make(
         "sums": train.sums | validation.sums,
     }
     write_text(folder / "prepared.json", json.dumps(facts, indent=1, ensure_ascii=False) + "\n")
+
+
+def _named_notes(source: ExampleSource, own: ExampleSource | None, train: int, validation: int) -> dict[str, list[str]]:
+    """The groups of notes that name files: equal data from elsewhere has other ones."""
+    split = split_note(source, own, train, validation)
+    return {"source": list(source.notes), "own": list(own.notes) if own else [], "split": [split]}
+
+
+def _named_again(found: PreparedExamples, source: ExampleSource, own: ExampleSource | None) -> PreparedExamples:
+    """What was made of equal data, with the names that its files have now."""
+    groups = json.loads((found.folder / "prepared.json").read_text(encoding="utf-8"))["notes"]
+    groups |= _named_notes(source, own, len(found.train), len(found.validation))  # in their old places
+    return replace(found, notes=list(chain.from_iterable(groups.values())))
 
 
 def _written(plan: Plan, tokenizers: Tokenizers, folder: Path, meter: Meter) -> dict[Which, ExampleWriter]:
@@ -244,7 +260,8 @@ def _open(folder: Path, reused: bool) -> PreparedExamples:
         try:
             facts = json.loads(path.read_text(encoding="utf-8"))
             version, digests = facts["version"], list(facts["tokenizers"])
-            told = (tuple(facts["labels"]), folder, facts["text_hash"], reused, list(facts["notes"]))
+            told = (tuple(facts["labels"]), folder, facts["text_hash"], reused)
+            notes = list(chain.from_iterable(facts["notes"].values()))
             unknown_share = float(facts["unknown_share"])
             facts["sums"].items()
         except FileNotFoundError:
@@ -261,4 +278,4 @@ def _open(folder: Path, reused: bool) -> PreparedExamples:
         for side in (train, validation):
             if [side.sources.tokenizer_digest, (side.targets or side.sources).tokenizer_digest] != digests:
                 raise damaged(folder, "its stores were written with other tokenizers")
-        return PreparedExamples(target, source, train, validation, *told, unknown_share)
+        return PreparedExamples(target, source, train, validation, *told, notes, unknown_share)

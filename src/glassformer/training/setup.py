@@ -153,10 +153,18 @@ def encoded_text(run: Run, config: Config, note: Callable[[str], None]) -> Prepa
             f"{config.data.source} is not the text that {run.folder} began with: its hash differs",
             "Restore the text, or start a new run.",
         )
-    if data.tokenizer.digest != Tokenizer.load(run.tokenizer_file).digest:
+    same = data.tokenizer.digest == Tokenizer.load(run.tokenizer_file).digest
+    if isinstance(data, PreparedExamples) and config.two_vocabularies:
+        same &= data.source_tokenizer.digest == Tokenizer.load(run.source_tokenizer_file).digest
+    if not same:
         raise GlassError(
             f"training the tokenizer again did not give that of {run.folder}: another version of a library does it now",
             "Install the versions that the run's manifest.json names, or give evaluate a text of its own.",
+        )
+    if isinstance(data, PreparedExamples) and data.labels != run.labels():
+        raise GlassError(
+            f"splitting {config.data.source} again did not give the labels of {run.folder}: {', '.join(run.labels())}",
+            "Restore the run's labels.json, or start a new run.",
         )
     return data
 
