@@ -201,3 +201,13 @@ def test_from_python(task_home: Path, tmp_path: Path) -> None:
     (tmp_path / "nameless" / "labels.json").unlink()
     with pytest.raises(GlassError, match=r"has no labels\.json"):
         load_text_model(tmp_path / "nameless")
+
+
+def test_progress_is_no_remark_on_the_figures(task_home: Path, tmp_path: Path) -> None:
+    shutil.copytree(task_home / "runs" / "classify", tmp_path / "runs" / "classify")
+    shutil.copy(task_home / "mails.csv", tmp_path)
+    manifest = tmp_path / "runs" / "classify" / "manifest.json"
+    manifest.write_text(manifest.read_text(encoding="utf-8").replace(".tokens", ".gone"), encoding="utf-8")
+    done = here("evaluate", "runs/classify", "--json", folder=tmp_path)
+    assert "training the tokenizer" in done.stderr
+    assert "training the tokenizer" not in done.stdout

@@ -9,6 +9,8 @@ Language models: the loss over the whole validation split (or the whole text giv
 that do not overlap; bits per byte; the longest stretch of a fresh sample that stands word for word in the training
 text. Translations: BLEU and chrF++ by sacrebleu with their signatures; summaries: ROUGE; classifiers: accuracy,
 macro-F1, confusion and calibration. --against tests two runs on the same examples.
+
+--data.* say how DATA is read, --sample.* and --seed how both runs write; other settings cannot be changed any more.
 """
 
 from __future__ import annotations
@@ -34,7 +36,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--checkpoint", choices=("best", "last"), default="best", help="which weights (default: best)")
     parser.add_argument("--device", default="auto", help="auto, cpu, cuda, cuda:N or mps (default: auto)")
     parser.add_argument("--precision", choices=("auto", "fp32", "bf16"), help="(default: as in training)")
-    parser.add_argument("--seed", type=int, metavar="N", help="of the sample for the copy meter (default: the run's)")
+    parser.add_argument("--seed", type=int, metavar="N", help="of what is drawn, for both runs (default: each run's)")
     add_setting_flags(parser, ("data", "sample"))
 
 

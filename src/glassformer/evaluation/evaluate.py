@@ -115,7 +115,7 @@ def _writing(request: Request) -> dict[str, str]:
 
 def _of_text(request: Request, model: TextModel | MaskFiller, folder: Path) -> Report:
     """Of runs that learn from running text."""
-    config, own = model.config, _own(request, model.config)
+    config, own = model.config, _own(request, model.config, request.note)
     if request.source is None:
         assert isinstance(own, Prepared)
         text, store = "the validation split", own.validation
@@ -146,8 +146,9 @@ def _of_examples(request: Request, model: AnyTextModel, folder: Path) -> Report:
         said.append(text)
         tell(text)
 
+    own = _own(request, model.config, note)  # how far a second reading is, is no remark on the figures
     request = replace(request, note=note)
-    own, other = _own(request, model.config), _other(request, model)
+    other = _other(request, model)
     text, store, config = _measured_on(request, model, own, folder)
     for remark in length_notes(store, config, text):
         note(remark)
@@ -218,14 +219,14 @@ def _other(request: Request, model: Translator | TextClassifier) -> AnyTextModel
     return other
 
 
-def _own(request: Request, config: Config) -> Prepared | PreparedExamples | None:
+def _own(request: Request, config: Config, note: Callable[[str], None]) -> Prepared | PreparedExamples | None:
     """The run's own text; where another one is measured, it may have been left behind."""
     try:
         return encoded_text(open_run(request.folder), config, request.note)
     except GlassError as error:
         if request.source is None:
             raise
-        request.note(f"no figures that need the training text: {error.problem}")
+        note(f"no figures that need the training text: {error.problem}")
         return None
 
 
