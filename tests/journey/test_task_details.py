@@ -80,3 +80,12 @@ def test_bits_per_byte_are_not_given_of_targets_that_are_cut(tmp_path: Path) -> 
     cut = json.loads(here(*words, "cut", "--model.context=6", folder=tmp_path).stdout)
     assert whole["bits_per_byte"] > 0
     assert cut["bits_per_byte"] is None
+
+
+@pytest.mark.parametrize("name", ["masked", "classify"])
+def test_settings_of_writing_are_refused_where_nothing_is_written(task_home: Path, name: str) -> None:
+    for flag, key in ((["--seed", "3"], "sample.seed"), (["--sample.tokens", "4"], "sample.tokens")):
+        problem, remedy = refused("evaluate", f"runs/{name}", *flag, folder=task_home)
+        assert problem.startswith(key)
+        assert f"train.task = {name}" in problem
+        assert remedy == "Leave it out: nothing is drawn."

@@ -99,6 +99,12 @@ def _check(request: Request, config: Config) -> None:
                 f"{key} = {request.changes[key]} is for reading another text, and none is given",
                 "Name the text: glass evaluate RUN DATA; the run's own text is read as in training.",
             )
+    if _writing(request) and config.train.task in ("classify", "masked"):
+        key, value = next(iter(_writing(request).items()))
+        raise GlassError(
+            f"{key} = {value} is for writing text, and {request.folder} learnt train.task = {config.train.task}",
+            "Leave it out: nothing is drawn.",
+        )
     if request.target is not None and config.train.task not in PAIRS:
         raise GlassError(
             f"{request.folder} learnt train.task = {config.train.task}, which takes one text, "
