@@ -9,18 +9,18 @@ import pytest
 
 from glassformer.config import Config
 from glassformer.data.corpora import find_pair_corpus
-from glassformer.data.corpora.stories import GIRLS, NAMES, TROUBLES
+from glassformer.data.corpora.stories import GIRLS, NAMES, TRADES, TROUBLES
 from glassformer.data.corpora.summaries import ENDS, USELESS, Summaries, summary_grammars
 from glassformer.evaluation.rouge import mean_rouge
 
 PAIRS = list(Summaries().pairs(1500, seed=3))
 
 STORY = (
-    "Tom was a quiet frog from a small town. His best friend was Mia, an eager sailor. Mia had always wanted a black "
-    "hat, while Tom dreamed of an orange bell. They left for the market early one evening. Alas, they met a locked "
-    "gate. A bottle was all that Tom had, and it was no good. At last they saw a hammer in the grass and opened it. At "
-    "the market an old man gave both of them what they had longed for. Mia hung it on the wall, but Tom hid it under "
-    "the bed."
+    "Tom was a quiet frog from a small town. His best friend was Mia, an eager sailor. The sailor had always wanted a "
+    "black hat, while the frog dreamed of an orange bell. They left for the market early one evening. Alas, they met a "
+    "locked gate. A bottle was all that Tom had, and it was no good. At last they saw a hammer in the grass and opened it. At "
+    "the market an old man gave both of them what they had longed for. The sailor hung it on the wall, but the frog "
+    "hid it under the bed."
 )
 GIST = "Tom the frog wanted an orange bell, but they met a locked gate. A hammer helped them, and in the end he hid it under the bed."  # noqa: E501 - one line, as the corpus has it
 
@@ -29,7 +29,7 @@ def test_a_gist_by_hand() -> None:
     assert Summaries().answer(STORY) == GIST
     other = STORY.replace("Tom", "Zoe").replace("His best", "Her best")
     assert Summaries().answer(other) == GIST.replace("Tom", "Zoe").replace(" he ", " she ")
-    other = STORY.replace("Mia hung it on the wall, but Tom hid it under the bed.", "Mia hung it on the wall.")
+    other = STORY.replace(", but the frog hid it under the bed.", ".")
     assert Summaries().answer(other) is None
     assert Summaries().answer(STORY.replace("hammer", "candle")) is None  # which lights the way, and opens no gate
     assert Summaries().answer("") is None
@@ -47,13 +47,17 @@ def test_gists_follow_from_the_text_by_an_independent_reading() -> None:
         match = re.match(r"(\w+) was a|.*?(?:named|called) (\w+)\.", story)
         assert match is not None
         hero = match[1] or match[2]
+        kind = rf"[Tt]he {gist.split()[2]}"
+        assert re.match(
+            rf"{hero} was an? \w+ {gist.split()[2]}\b|.*? {gist.split()[2]} (?:named|called) {hero}\.", story
+        )
         wish = re.search(
-            rf"\b{hero} (?:had always wanted|dreamed of|wished for) (an? \w+ \w+)|\band {hero} for (an? \w+ \w+)", story
+            rf"{kind} (?:had always wanted|dreamed of|wished for) (an? \w+ \w+)|and {kind} for (an? \w+ \w+)", story
         )
         assert wish is not None
         trouble = next(name for name in TROUBLES if name in story)
         tool = next(tool for tool in tools if re.search(rf"\b{tool} (?!named)", story) and tools[tool] == trouble)
-        end = next(end for end in ENDS if f"{hero} {end}" in story)
+        end = next(end for end in ENDS if re.search(f"{kind} {end}", story))
         he = "she" if hero in GIRLS.split() else "he"
         assert gist.startswith(f"{hero} the ")
         assert f"wanted {wish[1] or wish[2]}, but {trouble}. A" in gist
@@ -70,9 +74,9 @@ def test_every_fact_has_another_beside_it_that_is_not_to_be_told() -> None:
         assert not any(re.search(rf"\b{word}\b", gist) for word in USELESS.split())
         assert sum(end in story for end in ENDS) == 2
         assert sum(end in gist for end in ENDS) == 1
-        (friend,) = names - {hero}
-        last = story.split(". ")[-1]
-        first[last.index(hero) < last.index(friend)] += 1
+        last = story.split(". ")[-1].lower()
+        (trade,) = (trade for trade in TRADES.split() if f"the {trade}" in last)
+        first[last.index(gist.split()[2]) < last.index(trade)] += 1
     assert min(first[True], first[False]) > 650  # half and half: where a fact stands does not say whose it is
 
 

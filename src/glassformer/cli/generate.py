@@ -170,9 +170,8 @@ def _written(
 ) -> list[dict[str, Any]]:
     """So many texts for each prompt: the best of beam search, or drawn with as many seeds."""
     if settings.beams > 1:
-        return [
-            {**asdict(sample), "seed": None} for found in model.best(prompts, settings) for sample in found[:samples]
-        ]
+        best = model.best(prompts, settings, samples)
+        return [{**asdict(sample), "seed": None} for found in best for sample in found]
     last = settings.replace(seed=settings.seed + samples - 1)  # refused if it is too large
     every = [(prompt, seed) for prompt in prompts for seed in range(settings.seed, last.seed + 1)]
     written = model.generate([prompt for prompt, _ in every], settings, [seed for _, seed in every])

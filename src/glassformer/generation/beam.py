@@ -9,10 +9,11 @@ With b beams, n the tokens of a hypothesis, log p the sum of their logarithmic p
   many. The b likeliest that go on are kept running. They all have one length, so log p ranks them as scores would.
 * **The pool.** A hypothesis that ends enters its source's pool if it is among the b likeliest continuations: one that
   only the lower half holds would push out nothing that is worth keeping, and with b = 1 the search is then greedy. The
-  pool keeps the b with the best scores; of equal ones, those that came first.
-* **The end.** A source is done when its pool is full, and no running hypothesis has, at its present length, a better
-  score than the pool's worst. With alpha = 0 none can become better; with more, a longer text could in theory still
-  overtake, which is not waited for. When no more tokens may be written, what still runs enters the pool as it is.
+  pool keeps those with the best scores, as many as are wanted; of equal ones, those that came first.
+* **The end.** A source is done when its pool holds as many as are wanted, and no running hypothesis has, at its present
+  length, a better score than the last of these. With alpha = 0 none can become better, so whoever wants fewer gets the
+  first of those that whoever wants more gets, sooner; with more, a longer text could in theory still overtake, which is
+  not waited for. When no more tokens may be written, what still runs enters the pool as it is.
 * **Ties** go to the hypothesis in the lower row, then to the lower token id.
 
 Rows of one source stand side by side; all sources have the same number of them at any time, because all began at once
@@ -60,8 +61,9 @@ def beam_search(
     settings: SampleConfig,
     end_id: int | None = None,
     cached: bool = True,
+    wanted: int | None = None,
 ) -> list[list[Hypothesis]]:
-    """The likeliest continuations of each prompt, up to `settings.beams` of them, best first.
+    """The likeliest continuations of each prompt, up to `wanted` of them, best first.
 
     Nothing is random. What comes for a prompt depends on the weights, the prompt and the settings; not on the other
     prompts or on `cached`, but for float rounding where two hypotheses are level to about 1e-6. Past the context
@@ -73,6 +75,7 @@ def beam_search(
         settings: `tokens`, `beams` and `length_penalty` are read; nothing is drawn, so the others have no meaning.
         end_id: ends a hypothesis; None: no token does, and all have `settings.tokens` tokens.
         cached: False reads everything anew for each token: slow, for checking.
+        wanted: how many, at most `settings.beams`; None: as many. The fewer, the sooner the search ends.
 
     Raises:
         GlassError: a prompt is empty or holds an id outside the vocabulary; the model's logits are not finite.
@@ -80,7 +83,7 @@ def beam_search(
     check_prompts(model, prompts)
     longest = max((len(prompt) for prompt in prompts), default=0) + settings.tokens
     reader: Reader = CachedReader(model, longest) if cached else PlainReader(model)
-    return _search(model, prompts, reader, settings, settings.tokens, end_id)
+    return _search(model, prompts, reader, _Rule.of(settings, settings.tokens, end_id, wanted))
 
 
 def beam_translate(
@@ -89,8 +92,9 @@ def beam_translate(
     settings: SampleConfig,
     end_id: int,
     cached: bool = True,
+    wanted: int | None = None,
 ) -> list[list[Hypothesis]]:
-    """The likeliest targets of each source, up to `settings.beams` of them, best first.
+    """The likeliest targets of each source, up to `wanted` of them, best first.
 
     What holds for `beam_search` holds here. A target begins with the end token, which is not generated; it has up to
     `settings.tokens` tokens, and no more than the model's context.
@@ -98,7 +102,7 @@ def beam_translate(
     Args:
         model: its mode and gradients are left as they are.
         sources: ids as in training, at least one each; lengths may differ.
-        settings, cached: as in `beam_search`.
+        settings, cached, wanted: as in `beam_search`.
         end_id: begins and ends a target.
 
     Raises:
@@ -108,7 +112,28 @@ def beam_translate(
     check_sources(model, sources)
     most = most_tokens(model, settings)
     reader: Reader = CachedTargetReader(model, sources, most) if cached else PlainTargetReader(model, sources)
-    return _search(model, [[end_id]] * len(sources), reader, settings, most, end_id)
+    return _search(model, [[end_id]] * len(sources), reader, _Rule.of(settings, most, end_id, wanted))
+
+
+@dataclass(frozen=True)
+class _Rule:
+    """What is searched for."""
+
+    beams: int
+    length_penalty: float
+    most: int  # tokens of a hypothesis
+    end_id: int | None
+    wanted: int  # hypotheses that are given back
+
+    @classmethod
+    def of(cls, settings: SampleConfig, most: int, end_id: int | None, wanted: int | None) -> _Rule:
+        """Of these settings."""
+        wanted = settings.beams if wanted is None else min(wanted, settings.beams)
+        return cls(settings.beams, settings.length_penalty, most, end_id, wanted)
+
+    def penalty(self, tokens: int) -> float:
+        """What the log-probability of so many tokens is divided by: Wu et al. 2016, equation 14."""
+        return float(((5 + tokens) / 6) ** self.length_penalty)
 
 
 @dataclass
@@ -121,20 +146,20 @@ class _Beam:
     sums: list[float]  # the log-probability of each
     pool: list[Hypothesis] = field(default_factory=list)  # best first
 
-    def finish(self, row: list[int], log_probability: float, ended: Ended, settings: SampleConfig) -> None:
+    def finish(self, row: list[int], log_probability: float, ended: Ended, rule: _Rule) -> None:
         """Into the pool, if there is room or a worse one."""
         tokens = tuple(row[self.start :])
-        score = log_probability / penalty(len(tokens), settings)
+        score = log_probability / rule.penalty(len(tokens))
         place = bisect_right(self.pool, -score, key=lambda each: -each.score)  # after equals
         self.pool.insert(place, Hypothesis(tokens, log_probability, score, ended))
-        del self.pool[settings.beams :]
+        del self.pool[rule.wanted :]
 
-    def done(self, settings: SampleConfig) -> bool:
+    def done(self, rule: _Rule) -> bool:
         """Nothing runs, or nothing that runs is better than the worst of a full pool."""
         if not self.rows:
             return True
-        best = max(self.sums) / penalty(len(self.rows[0]) - self.start, settings)
-        return len(self.pool) == settings.beams and best <= self.pool[-1].score
+        best = max(self.sums) / rule.penalty(len(self.rows[0]) - self.start)
+        return len(self.pool) == rule.wanted and best <= self.pool[-1].score
 
 
 @dataclass(frozen=True)
@@ -146,37 +171,30 @@ class _Child:
     log_probability: float
 
 
-def penalty(tokens: int, settings: SampleConfig) -> float:
-    """What the log-probability of so many tokens is divided by: Wu et al. 2016, equation 14."""
-    return ((5 + tokens) / 6) ** settings.length_penalty
-
-
 def _search(
     model: Model,
     starts: Sequence[Sequence[int]],
     reader: Reader,
-    settings: SampleConfig,
-    most: int,
-    end_id: int | None,
+    rule: _Rule,
 ) -> list[list[Hypothesis]]:
     beams = [_Beam(index, len(start), [list(start)], [0.0]) for index, start in enumerate(starts)]
     pools = [beam.pool for beam in beams]
     with reading(model):
-        for count in range(1, most + 1):
+        for count in range(1, rule.most + 1):
             if not beams:
                 break
             logits = reader.read([row for beam in beams for row in beam.rows])  # (rows, V)
-            found = _candidates(logits, beams, 2 * settings.beams)
+            found = _candidates(logits, beams, 2 * rule.beams)
             before = len(beams[0].rows)
-            parents = [_grow(beam, each, settings, end_id) for beam, each in zip(beams, found, strict=True)]
-            kept = kept_slots([beam.done(settings) for beam in beams])
+            parents = [_grow(beam, each, rule) for beam, each in zip(beams, found, strict=True)]
+            kept = kept_slots([beam.done(rule) for beam in beams])
             rows = [slot * before + parent for slot in kept for parent in parents[slot]]
-            if rows and count < most and rows != list(range(len(beams) * before)):
+            if rows and count < rule.most and rows != list(range(len(beams) * before)):
                 reader.select(rows)
             beams = [beams[slot] for slot in kept]
     for beam in beams:
         for row, log_probability in zip(beam.rows, beam.sums, strict=True):
-            beam.finish(row, log_probability, "length", settings)
+            beam.finish(row, log_probability, "length", rule)
     return pools
 
 
@@ -218,12 +236,12 @@ def likeliest(logits: Tensor, n: int) -> Tensor:
     return ids.gather(1, order)
 
 
-def _grow(beam: _Beam, found: list[_Child], settings: SampleConfig, end_id: int | None) -> list[int]:
+def _grow(beam: _Beam, found: list[_Child], rule: _Rule) -> list[int]:
     """Let the beam go on with the best of what was found; the parents of its new rows."""
-    for child in found[: settings.beams]:
-        if child.token == end_id:
-            beam.finish([*beam.rows[child.parent], child.token], child.log_probability, "end", settings)
-    running = [child for child in found if child.token != end_id][: settings.beams]
+    for child in found[: rule.beams]:
+        if child.token == rule.end_id:
+            beam.finish([*beam.rows[child.parent], child.token], child.log_probability, "end", rule)
+    running = [child for child in found if child.token != rule.end_id][: rule.beams]
     running = _in_place(running, len(beam.rows))
     beam.rows = [[*beam.rows[child.parent], child.token] for child in running]
     beam.sums = [child.log_probability for child in running]

@@ -42,8 +42,8 @@ class TextWriter(ABC):
         """Draw a token for every row, again and again."""
 
     @abstractmethod
-    def _search(self, rows: Sequence[Sequence[int]], settings: SampleConfig) -> list[list[Hypothesis]]:
-        """The likeliest texts of every row."""
+    def _search(self, rows: Sequence[Sequence[int]], settings: SampleConfig, wanted: int) -> list[list[Hypothesis]]:
+        """The likeliest texts of every row, so many of them."""
 
     def stream(self, prompt: str, settings: SampleConfig) -> Generator[str, None, Sample]:
         """The text as it is written, in pieces of whole characters; their sum is the text of `generate`.
@@ -88,7 +88,7 @@ class TextWriter(ABC):
             GlassError: a prompt is not valid Unicode, a stop string is empty, or seeds are too few or too many.
         """
         if settings.beams > 1:
-            return [found[0] for found in self.best(prompts, settings)]
+            return [found[0] for found in self.best(prompts, settings, 1)]
         if seeds is not None and len(seeds) != len(prompts):
             raise GlassError(f"{len(seeds)} seeds were given for {len(prompts)} prompts", "Give one for each prompt.")
         ids, samples = [self.prompt_ids(prompt) for prompt in prompts], dict[int, Sample]()
@@ -112,11 +112,11 @@ class TextWriter(ABC):
             for row, (prompt, writer) in enumerate(zip(prompts, writers, strict=True))
         ]
 
-    def best(self, prompts: Sequence[str], settings: SampleConfig) -> list[list[Sample]]:
-        """The `settings.beams` likeliest texts that beam search finds for each prompt, the best first."""
+    def best(self, prompts: Sequence[str], settings: SampleConfig, wanted: int) -> list[list[Sample]]:
+        """The likeliest texts that beam search finds for each prompt, so many of them, the best first."""
         ids, samples = [self.prompt_ids(prompt) for prompt in prompts], dict[int, list[Sample]]()
         for group in batches_by_length([len(row) for row in ids], ROWS):
-            found = self._search([ids[index] for index in group], settings)
+            found = self._search([ids[index] for index in group], settings, wanted)
             for index, hypotheses in zip(group, found, strict=True):
                 before = self._before(ids[index])
                 samples[index] = [self._sample(prompts[index], before, each, settings) for each in hypotheses]

@@ -2,8 +2,9 @@
 
 The gist says who wanted what, what went wrong, what helped and how it ended. In the story these facts stand far apart,
 each beside one of the same sort that is not to be told: the friend's wish, a tool that is of no use, the friend's end.
-In half of the stories the hero's fact comes first, in the other half the friend's. So the first sentence, or any other,
-is a poor summary, and everything in the gist can be found in the story.
+In half of the stories the hero's fact comes first, in the other half the friend's; whose it is, the subject tells: the
+hero is an animal, the friend has a trade. So the first sentence, or any other, is a poor summary, and everything in the
+gist can be found in the story.
 """
 
 from __future__ import annotations
@@ -54,12 +55,12 @@ FRIEND = (
 )
 WISHES = {
     "hero": (
-        "{hero} had always wanted {colour:a} {thing}, while {friend} dreamed of {shade:a} {toy}.",
-        "{hero} wished for {colour:a} {thing} and {friend} for {shade:a} {toy}.",
+        "The {animal} had always wanted {colour:a} {thing}, while the {trade} dreamed of {shade:a} {toy}.",
+        "The {animal} wished for {colour:a} {thing} and the {trade} for {shade:a} {toy}.",
     ),
     "friend": (
-        "{friend} had always wanted {shade:a} {toy}, while {hero} dreamed of {colour:a} {thing}.",
-        "{friend} wished for {shade:a} {toy} and {hero} for {colour:a} {thing}.",
+        "The {trade} had always wanted {shade:a} {toy}, while the {animal} dreamed of {colour:a} {thing}.",
+        "The {trade} wished for {shade:a} {toy} and the {animal} for {colour:a} {thing}.",
     ),
 }
 JOURNEY = (
@@ -84,8 +85,8 @@ GIFT = (
     "Everything that they could wish for was waiting at the {place}.",
 )
 ENDING = {
-    "hero": ("In the end {hero} {end}, and {friend} {fate}.", "{hero} {end}, but {friend} {fate}."),
-    "friend": ("In the end {friend} {fate}, and {hero} {end}.", "{friend} {fate}, but {hero} {end}."),
+    "hero": ("In the end the {animal} {end}, and the {trade} {fate}.", "The {animal} {end}, but the {trade} {fate}."),
+    "friend": ("In the end the {trade} {fate}, and the {animal} {end}.", "The {trade} {fate}, but the {animal} {end}."),
 }
 GIST = sentence(
     "{hero} the {animal} wanted {colour:a} {thing}, but {trouble}. "
@@ -111,7 +112,7 @@ class Summaries:
             "model.layers": "2",
             "model.width": "128",
             "data.size": "20000",
-            "train.steps": "1500",
+            "train.steps": "1000",
             "train.batch": "32",
         }
 
