@@ -19,8 +19,8 @@ STORY = (
     "Tom was a quiet frog from a small town. His best friend was Mia, an eager sailor. The sailor had always wanted a "
     "black hat, while the frog dreamed of an orange bell. They left for the market early one evening. Alas, they met a "
     "locked gate. A bottle was all that Tom had, and it was no good. At last they saw a hammer in the grass and opened "
-    "it. At the market an old man gave both of them what they had longed for. The sailor hung it on the wall, but the frog "
-    "hid it under the bed."
+    "it. At the market an old man gave both of them what they had longed for. The sailor hung it on the wall, but the "
+    "frog hid it under the bed."
 )
 GIST = "Tom the frog wanted an orange bell, but they met a locked gate. A hammer helped them, and in the end he hid it under the bed."  # noqa: E501 - one line, as the corpus has it
 
