@@ -1,18 +1,24 @@
 """Beam search on a translation model, beside Hugging Face `generate`: the same weights, the same sources, in one run.
 
-A model of ours in Marian's shape (post-norm, tied, 3 + 3 layers of width 256 unless told otherwise) with random
-weights, which are copied into a `MarianMTModel`: both must find the same texts, and it is counted how many they do.
-Both get the same batches of sources and take turns. Two kinds of work:
+The weights are copied into a `MarianMTModel`: both must find the same texts, and it is counted how many they do.
+Both take turns. Three kinds of work:
 
 * `fixed`: every text has `--tokens` tokens, as the end token is made impossible in both;
 * `varied`: texts end after lengths that differ from source to source (with the settings as they are, 13 tokens on
   average and 20 at most), as weights are set so that the end token becomes certain after a while that depends on the
   source. Here it counts that a source that is done leaves the batch.
+* `text`: a trained run translates the lines of a file, as `glass generate --input` does: its batches hold sources of
+  like length. Hugging Face's `generate` gets batches of as many lines, once in the file's order and once by length.
 
-The length penalty is 0, where both definitions of the score are the same. Needs the package `transformers`.
+The first two use a model with random weights (3 + 3 layers of width 256 unless told otherwise) and the same batches for
+both. Length penalty is 0, where both definitions of the score are the same. Needs the package `transformers`.
 
     python benchmarks/beam_search.py --threads 1
-    python benchmarks/beam_search.py --threads 2 --sentences 128 --json beam.json
+    python benchmarks/beam_search.py --threads 1 --run runs/original --input test.en --sentences 320
+
+A run in Marian's shape, which `--run` needs, comes of the recipe of the first publication:
+
+    glass train train.en train.de --task translate --recipe translate-original --out runs/original
 """
 
 from __future__ import annotations
@@ -23,7 +29,7 @@ import platform
 import random
 import statistics
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -32,10 +38,13 @@ from torch import Tensor
 
 from glassformer.config import ModelConfig, SampleConfig
 from glassformer.generation.beam import beam_translate
+from glassformer.generation.rows import batches_by_length
 from glassformer.model.build import build_model
 from glassformer.model.families import EncoderDecoder
+from glassformer.text_model import load_text_model
+from glassformer.text_model.translating import Translator
 
-END = 1
+END = 1  # of the random models
 Search = Callable[[list[list[int]]], list[list[int]]]  # sources -> the best text of each, without the end token
 
 
@@ -86,28 +95,29 @@ def end_after_a_while(model: EncoderDecoder, mean: float, spread: float) -> None
     cross.value.weight[0, 1], cross.output.weight[0, 0] = 1.0, spread
 
 
-def their_model(ours: EncoderDecoder) -> Any:
+def their_model(ours: EncoderDecoder, end: int) -> Any:
     """The same weights in Hugging Face's Marian."""
     from transformers import MarianConfig, MarianMTModel
 
-    config, end = ours.config, END
+    config = ours.config
     theirs = MarianMTModel(
         MarianConfig(
             vocab_size=ours.vocab_size, d_model=config.width, encoder_layers=config.layers,
             decoder_layers=config.layers, encoder_attention_heads=config.heads, decoder_attention_heads=config.heads,
             encoder_ffn_dim=config.F, decoder_ffn_dim=config.F, activation_function="relu", scale_embedding=True,
-            max_position_embeddings=config.context, pad_token_id=0, eos_token_id=end, decoder_start_token_id=end,
-            forced_eos_token_id=None, tie_word_embeddings=True,
+            max_position_embeddings=config.context, pad_token_id=0 if end else 1, eos_token_id=end,
+            decoder_start_token_id=end, forced_eos_token_id=None, tie_word_embeddings=True,
         )
     )  # fmt: skip
     weights: dict[str, Tensor] = {}
+    places = ours.embedding.positions(torch.arange(config.context)[None])[0]  # (C, D)
     for stack, part in (("encoder", ours.encoder), ("decoder", ours.decoder)):
-        weights[f"model.{stack}.embed_positions.weight"] = ours.embedding.positions.table.weight
+        weights[f"model.{stack}.embed_positions.weight"] = places
         for name, tensor in part.state_dict().items():
             weights[f"model.{stack}.{_their_name(name, stack)}"] = tensor
     for name in ("model.shared", "model.encoder.embed_tokens", "model.decoder.embed_tokens", "lm_head"):
         weights[f"{name}.weight"] = ours.embedding.tokens.weight
-    weights["final_logits_bias"] = ours.head.bias[None]
+    weights["final_logits_bias"] = torch.zeros(1, ours.vocab_size) if ours.head.bias is None else ours.head.bias[None]
     theirs.load_state_dict(weights)
     return theirs.to(ours.embedding.tokens.weight.dtype).eval()
 
@@ -125,17 +135,18 @@ def _their_name(name: str, stack: str) -> str:
     return name
 
 
-def search_with_ours(model: EncoderDecoder, options: argparse.Namespace) -> Search:
-    """Batches as they come."""
+def search_with_ours(model: EncoderDecoder, end: int, options: argparse.Namespace) -> Search:
+    """Only the best text is asked for, as of theirs."""
     settings = SampleConfig(tokens=options.tokens, beams=options.beams, length_penalty=0)
 
     def search(sources: list[list[int]]) -> list[list[int]]:
-        return [_without_end(found[0].tokens) for found in beam_translate(model, sources, settings, END)]
+        found = beam_translate(model, sources, settings, end, wanted=1)
+        return [_without_end(each[0].tokens, end) for each in found]
 
     return search
 
 
-def search_with_theirs(model: Any, options: argparse.Namespace) -> Search:
+def search_with_theirs(model: Any, end: int, options: argparse.Namespace) -> Search:
     """Sources padded on the right, with an attention mask where there is padding."""
 
     def search(sources: list[list[int]]) -> list[list[int]]:
@@ -147,18 +158,38 @@ def search_with_theirs(model: Any, options: argparse.Namespace) -> Search:
                 input_ids=ids, attention_mask=real, num_beams=options.beams, max_new_tokens=options.tokens,
                 do_sample=False, length_penalty=0.0, early_stopping=False,
             )  # fmt: skip
-        return [_without_end(row[1:]) for row in found.tolist()]
+        return [_without_end(row[1:], end) for row in found.tolist()]
 
     return search
 
 
-def _without_end(tokens: Sequence[int]) -> list[int]:
+def _without_end(tokens: Sequence[int], end: int) -> list[int]:
     tokens = list(tokens)
-    return tokens[: tokens.index(END)] if END in tokens else tokens
+    return tokens[: tokens.index(end)] if end in tokens else tokens
+
+
+def in_turn(search: Search, rows: int) -> Search:
+    """So many sources at once, as they come."""
+    return lambda sources: [
+        text for start in range(0, len(sources), rows) for text in search(sources[start : start + rows])
+    ]
+
+
+def by_length(search: Search, rows: int) -> Search:
+    """So many sources of like length at once: the batches that `glass generate` makes."""
+
+    def searched(sources: list[list[int]]) -> list[list[int]]:
+        texts: list[list[int]] = [[]] * len(sources)
+        for group in batches_by_length([len(source) for source in sources], rows):
+            for index, text in zip(group, search([sources[index] for index in group]), strict=True):
+                texts[index] = text
+        return texts
+
+    return searched
 
 
 def take_turns(
-    searches: dict[str, Search], batches: list[list[list[int]]], repeats: int
+    searches: dict[str, Search], sources: list[list[int]], repeats: int
 ) -> tuple[dict[str, list[float]], dict[str, list[list[int]]]]:
     """Seconds of every repeat of each, and what each found; the first turn only warms up."""
     seconds: dict[str, list[float]] = {name: [] for name in searches}
@@ -166,35 +197,26 @@ def take_turns(
     for turn in range(repeats + 1):
         for name, search in searches.items():
             start = time.perf_counter()
-            texts[name] = [text for batch in batches for text in search(batch)]
+            texts[name] = search(sources)
             if turn:
                 seconds[name].append(time.perf_counter() - start)
     return seconds, texts
 
 
-def measure(kind: str, batches: list[list[list[int]]], options: argparse.Namespace) -> dict[str, Any]:
-    """One row of the table."""
-    ours = our_model(options)
-    if kind == "fixed":
-        never_end(ours)
-    else:
-        end_after_a_while(ours, options.mean, options.spread)
-    ours = ours.to(torch.bfloat16 if options.precision == "bf16" else torch.float32)
-    searches = {
-        "ours": search_with_ours(ours, options),
-        "hugging_face": search_with_theirs(their_model(ours), options),
-    }
-    seconds, texts = take_turns(searches, batches, options.repeats)
-    ratios = [theirs / own for own, theirs in zip(seconds["ours"], seconds["hugging_face"], strict=True)]
-    count = len(texts["ours"])
+def measure(work: str, searches: dict[str, Search], sources: list[list[int]], repeats: int) -> dict[str, Any]:
+    """One row of the table, of two searches: ours and another."""
+    seconds, texts = take_turns(searches, sources, repeats)
+    ratios = [theirs / own for own, theirs in zip(*seconds.values(), strict=True)]
+    (ours, own_seconds), (_, their_seconds) = seconds.items()
+    lengths = [len(text) for text in texts[ours]]
     return {
-        "work": kind,
-        "sentences": count,
-        "tokens_per_text": round(statistics.mean(len(text) for text in texts["ours"]), 1),
-        "longest_text": max(len(text) for text in texts["ours"]),
-        "equal_texts": sum(one == other for one, other in zip(texts["ours"], texts["hugging_face"], strict=True)),
-        "ours_sentences_per_second": round(count / statistics.median(seconds["ours"]), 2),
-        "hugging_face_sentences_per_second": round(count / statistics.median(seconds["hugging_face"]), 2),
+        "work": work,
+        "sentences": len(sources),
+        "tokens_per_text": round(statistics.mean(lengths), 1),
+        "longest_text": max(lengths),
+        "equal_texts": sum(one == other for one, other in zip(*texts.values(), strict=True)),
+        "ours_sentences_per_second": round(len(sources) / statistics.median(own_seconds), 2),
+        "hugging_face_sentences_per_second": round(len(sources) / statistics.median(their_seconds), 2),
         "ratio": round(statistics.median(ratios), 2),
         "ratio_lowest": round(min(ratios), 2),
         "ratio_highest": round(max(ratios), 2),
@@ -202,21 +224,52 @@ def measure(kind: str, batches: list[list[list[int]]], options: argparse.Namespa
     }
 
 
-def main() -> None:
-    """Measure and print."""
-    options = arguments()
-    torch.set_num_threads(options.threads)
+def random_work(options: argparse.Namespace) -> Iterator[dict[str, Any]]:
+    """The rows of models with random weights."""
     draw = random.Random(options.seed)
     sources = [
         [*(draw.randrange(2, options.vocabulary) for _ in range(draw.randint(5, 30))), END]
         for _ in range(options.sentences)
     ]
-    batches = [sources[start : start + options.batch] for start in range(0, len(sources), options.batch)]
-    rows = [measure(kind, batches, options) for kind in ("fixed", "varied")]
-    print("work     tokens  longest   equal texts   sentences/s: ours, Hugging Face   ratio (spread)")
+    for kind in ("fixed", "varied"):
+        model = our_model(options)
+        if kind == "fixed":
+            never_end(model)
+        else:
+            end_after_a_while(model, options.mean, options.spread)
+        ours, theirs = both(model, END, options)
+        searches = {"ours": in_turn(ours, options.batch), "hugging_face": in_turn(theirs, options.batch)}
+        yield measure(kind, searches, sources, options.repeats)
+
+
+def text_work(options: argparse.Namespace) -> Iterator[dict[str, Any]]:
+    """The rows of a trained run."""
+    run = load_text_model(options.run, device="cpu")
+    assert isinstance(run, Translator)
+    assert isinstance(run.model, EncoderDecoder)
+    lines = options.input.read_text(encoding="utf-8").splitlines()[: options.sentences]
+    sources = [run.prompt_ids(line) for line in lines]
+    ours, theirs = both(run.model, run.tokenizer.end_id, options)
+    for name, grouped in (("text", in_turn), ("by length", by_length)):
+        searches = {"ours": by_length(ours, options.batch), "hugging_face": grouped(theirs, options.batch)}
+        yield measure(name, searches, sources, options.repeats)
+
+
+def both(model: EncoderDecoder, end: int, options: argparse.Namespace) -> tuple[Search, Search]:
+    """Our search and theirs, with the same weights."""
+    model = model.to(torch.bfloat16 if options.precision == "bf16" else torch.float32)
+    return search_with_ours(model, end, options), search_with_theirs(their_model(model, end), end, options)
+
+
+def main() -> None:
+    """Measure and print."""
+    options = arguments()
+    torch.set_num_threads(options.threads)
+    rows = list(random_work(options) if options.run is None else text_work(options))
+    print("work       tokens  longest   equal texts   sentences/s: ours, Hugging Face   ratio (spread)")
     for row in rows:
         print(
-            f"{row['work']:8} {row['tokens_per_text']:6.1f} {row['longest_text']:8d}"
+            f"{row['work']:10} {row['tokens_per_text']:6.1f} {row['longest_text']:8d}"
             f" {row['equal_texts']:6d} of {row['sentences']:4d} {row['ours_sentences_per_second']:18.2f}"
             f" {row['hugging_face_sentences_per_second']:13.2f}"
             f" {row['ratio']:7.2f} ({row['ratio_lowest']:.2f} to {row['ratio_highest']:.2f})"
@@ -225,7 +278,11 @@ def main() -> None:
         import transformers
 
         machine = {"machine": platform.machine(), "torch": torch.__version__, "transformers": transformers.__version__}
-        settings = {name: value for name, value in vars(options).items() if name != "json"}
+        settings = {
+            name: value
+            for name, value in vars(options).items()
+            if value is None or isinstance(value, int | float | str)
+        }
         text = json.dumps({**machine, "settings": settings, "results": rows}, indent=2)
         options.json.write_text(text + "\n", encoding="utf-8")
 
@@ -243,6 +300,8 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--mean", type=float, default=16.0, help="varied: sets the mean length; default 16")
     parser.add_argument("--spread", type=float, default=35.0, help="varied: sets how lengths differ; default 35")
     parser.add_argument("--precision", choices=["fp32", "bf16"], default="fp32", help="of both; default fp32")
+    parser.add_argument("--run", type=Path, help="a trained run to translate with, in place of random weights")
+    parser.add_argument("--input", type=Path, help="with --run: a text, a source on each line")
     parser.add_argument("--json", type=Path, help="also write everything measured to this file")
     return parser.parse_args()
 

@@ -30,6 +30,8 @@ MAY_IMPORT: dict[str, set[str]] = {
     "text_model": {"errors", "config", "runs", "tokenizers", "model", "generation"},
     "training": {"errors", "files", "lock", "config", "runs", "tokenizers", "data", "model", "text_model"},
     "evaluation": {"errors", "config", "runs", "tokenizers", "data", "model", "generation", "text_model", "training"},
+    "reference": set(),
+    "inspection": {"errors", "files", "config", "runs", "tokenizers", "data", "model", "generation", "text_model"},
     "interop": {
         "errors",
         "files",
@@ -43,6 +45,24 @@ MAY_IMPORT: dict[str, set[str]] = {
         "text_model",
         "training",
         "evaluation",
+    },
+    "verification": {
+        "errors",
+        "files",
+        "settings",
+        "config",
+        "runs",
+        "recipes",
+        "tokenizers",
+        "data",
+        "model",
+        "generation",
+        "text_model",
+        "training",
+        "evaluation",
+        "reference",
+        "inspection",
+        "interop",
     },
 }
 """Room -> rooms it may import from, besides itself. `cli` stands above all of them."""

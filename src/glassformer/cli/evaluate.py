@@ -35,7 +35,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--checkpoint", choices=("best", "last"), default="best", help="which weights (default: best)")
     parser.add_argument("--device", default="auto", help="auto, cpu, cuda, cuda:N or mps (default: auto)")
-    parser.add_argument("--precision", choices=("auto", "fp32", "bf16"), help="(default: as in training)")
+    parser.add_argument(
+        "--precision",
+        choices=("auto", "fp32", "bf16"),
+        help="of the matrix products of the loss; texts are written in fp32 (default: as in training)",
+    )
     parser.add_argument("--seed", type=int, metavar="N", help="of what is drawn, for both runs (default: each run's)")
     add_setting_flags(parser, ("data", "sample"))
 

@@ -24,9 +24,9 @@ SHORT = {
 
 def add_setting_flags(parser: argparse.ArgumentParser, sections: Iterable[str]) -> None:
     """Add `--SECTION.FIELD VALUE` for every field of the sections, and `--set SECTION.FIELD=VALUE`."""
-    parser.add_argument(
-        "--set", action="append", default=[], metavar="SECTION.FIELD=VALUE", help="change any setting; may be repeated"
-    )
+    sections = list(sections)
+    which = f"change a setting of {', '.join(sections)}; may be repeated"
+    parser.add_argument("--set", action="append", default=[], metavar="SECTION.FIELD=VALUE", help=which)
     for section in sections:
         field = Config.model_fields[section]
         group = parser.add_argument_group(f"{section}: {field.description}")
