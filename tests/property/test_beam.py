@@ -75,8 +75,11 @@ def hypothesis(row: tuple[int, ...], log_probability: float, alpha: float, end: 
     return Hypothesis(row, log_probability, score, "end" if row[-1] == end else "length")
 
 
-def by_hand(score: Scorer, beams: int, alpha: float, end: int | None, most: int) -> list[Hypothesis]:
+def by_hand(
+    score: Scorer, beams: int, alpha: float, end: int | None, most: int, wanted: int | None = None
+) -> list[Hypothesis]:
     """The rules as they are written, for one source, in plain Python."""
+    wanted = wanted or beams
     running: list[tuple[tuple[int, ...], float]] = [((), 0.0)]
     pool: list[Hypothesis] = []
     for _ in range(most):
@@ -88,12 +91,12 @@ def by_hand(score: Scorer, beams: int, alpha: float, end: int | None, most: int)
         ]
         found = sorted(found, key=lambda each: -each[1])
         pool += [hypothesis(row, total, alpha, end) for row, total in found[:beams] if row[-1] == end]
-        pool = sorted(pool, key=lambda each: -each.score)[:beams]
+        pool = sorted(pool, key=lambda each: -each.score)[:wanted]
         running = [each for each in found if each[0][-1] != end][:beams]
         best = [hypothesis(row, total, alpha, end) for row, total in running]
-        if not best or (len(pool) == beams and best[0].score <= pool[-1].score):
+        if not best or (len(pool) == wanted and best[0].score <= pool[-1].score):
             return pool
-    return sorted(pool + best, key=lambda each: -each.score)[:beams]
+    return sorted(pool + best, key=lambda each: -each.score)[:wanted]
 
 
 def everything(score: Scorer, V: int, alpha: float, end: int | None, most: int) -> list[Hypothesis]:
@@ -268,6 +271,28 @@ def test_what_comes_is_sorted_and_its_own_and_has_the_models_probabilities(
             assert one.score == pytest.approx(one.log_probability / ((5 + len(one.tokens)) / 6) ** alpha, rel=1e-12)
             assert one.ended == ("end" if one.tokens[-1] == END else "length")
             assert END not in one.tokens[:-1]
+
+
+@pytest.mark.parametrize("alpha", [0.0, 0.6, 2.0])
+def test_fewer_wanted_end_sooner(alpha: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By the same rules; without a length penalty they are the first of those that all are."""
+    model, sources = translator(1.0, positions="rotary").double(), ids((5, 8, 2, 13, 21))
+    config, reads = SampleConfig(tokens=17, beams=4, length_penalty=alpha), []
+    read = beam.CachedTargetReader.read
+    monkeypatch.setattr(beam.CachedTargetReader, "read", lambda *given: reads.append(len(given[1])) or read(*given))
+    found, costs = {}, []
+    for wanted in (1, 2, 4):
+        found[wanted] = beam_translate(model, sources, config, END, wanted=wanted)
+        costs.append(sum(reads))
+        reads.clear()
+        for each, source in zip(found[wanted], sources, strict=True):
+            assert_same(each, by_hand(of_source(model, source), 4, alpha, END, 17, wanted), 1e-12)
+            assert len(each) == wanted
+    assert sorted(costs) == costs
+    assert costs[0] < costs[2]
+    if alpha == 0:
+        assert [each[:1] for each in found[4]] == [each[:1] for each in found[2]] == found[1]
+    assert beam_translate(model, sources, config, END, wanted=9) == found[4]
 
 
 def test_a_prompt_does_not_depend_on_its_mates() -> None:
