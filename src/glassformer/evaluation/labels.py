@@ -52,11 +52,7 @@ class LabelReport:
         """For `--json`."""
         names = ("name", "accuracy", "macro_f1", "note")
         return {
-            "loss": self.estimate.loss,
-            "loss_ci95": self.estimate.ci95,
-            "perplexity": self.estimate.perplexity,
-            "bits_per_byte": None,
-            "tokens": self.estimate.tokens,
+            **self.estimate.facts(None),
             **self.scores.facts(),
             **facts_of(self.measures),
             "baselines": [dict(zip(names, row, strict=True)) for row in self.baselines],

@@ -45,12 +45,8 @@ class LanguageReport:
     def facts(self) -> dict[str, Any]:
         """For `--json`."""
         return {
-            "loss": self.loss,
-            "loss_ci95": self.estimate.ci95,
-            "perplexity": self.estimate.perplexity,
-            "bits_per_byte": self.bits_per_byte,
+            **self.estimate.facts(self.bits_per_byte),
             "sliding_loss": self.sliding,
-            "tokens": self.estimate.tokens,
             "baselines": [asdict(rung) for rung in self.baselines],
             "sample": self.sample,
             "longest_copy": asdict(self.overlap) if self.overlap else None,

@@ -39,11 +39,7 @@ class MaskedReport:
         """For `--json`."""
         names = ("name", "loss", "accuracy", "note")
         return {
-            "loss": self.estimate.loss,
-            "loss_ci95": self.estimate.ci95,
-            "perplexity": self.estimate.perplexity,
-            "bits_per_byte": None,
-            "tokens": self.estimate.tokens,
+            **self.estimate.facts(None),
             **facts_of(self.measures),
             "baselines": [dict(zip(names, row, strict=True)) for row in self.baselines],
         }

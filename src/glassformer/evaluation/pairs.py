@@ -49,11 +49,7 @@ class PairReport:
     def facts(self) -> dict[str, Any]:
         """For `--json`."""
         return {
-            "loss": self.estimate.loss,
-            "loss_ci95": self.estimate.ci95,
-            "perplexity": self.estimate.perplexity,
-            "bits_per_byte": self.bits_per_byte,
-            "tokens": self.estimate.tokens,
+            **self.estimate.facts(self.bits_per_byte),
             "examples": self.examples,
             **facts_of(self.measures),
             "baselines": [{"name": name, **scores} for name, scores in self.baselines.items()],

@@ -38,7 +38,7 @@ class SinusoidalPositions(nn.Module):
 
     def forward(self, positions: Tensor) -> Tensor:
         """Places (B, T) -> vectors (B, T, D)."""
-        even = torch.arange(0, self.width, 2, device=positions.device, dtype=torch.float32)  # (D/2)
+        even = torch.arange(0, self.width, 2, device=positions.device, dtype=torch.get_default_dtype())  # (D/2)
         angles = positions[..., None] * torch.exp(even * (-math.log(10_000.0) / self.width))  # (B, T, D/2)
         return torch.stack([angles.sin(), angles.cos()], dim=-1).flatten(-2)  # (B, T, D)
 
@@ -63,7 +63,7 @@ class RotaryPositions(nn.Module):
 
     def forward(self, positions: Tensor) -> Rotation:
         """Places (B or 1, T) -> their rotation."""
-        half = torch.arange(0, self.head_width, 2, device=positions.device, dtype=torch.float32)  # (K/2)
+        half = torch.arange(0, self.head_width, 2, device=positions.device, dtype=torch.get_default_dtype())  # (K/2)
         frequency = self.base ** (-half / self.head_width)  # (K/2)
         angles = positions[:, None, :, None] * frequency  # (B, 1, T, K/2)
         angles = torch.cat([angles, angles], dim=-1)  # (B, 1, T, K)

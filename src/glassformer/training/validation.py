@@ -45,6 +45,16 @@ class LossEstimate:
         """The interval in words, to stand after the loss."""
         return "(one window: no interval)" if self.ci95 is None else f"± {self.ci95:.4f}"
 
+    def facts(self, bits_per_byte: float | None) -> dict[str, float | int | None]:
+        """For `--json`; bits per byte where the text has a size."""
+        return {
+            "loss": self.loss,
+            "loss_ci95": self.ci95,
+            "perplexity": self.perplexity,
+            "bits_per_byte": bits_per_byte,
+            "tokens": self.tokens,
+        }
+
     def bits_per_byte(self, size: int) -> float:
         """All the nats lost, in bits per byte of a text of `size` bytes."""
         return self.loss / math.log(2) * self.tokens / size
