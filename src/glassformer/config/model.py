@@ -43,6 +43,9 @@ class ModelConfig(Settings):
     )
     positions: Positions = Field("learned", description="how a token knows its place")
     norm: Norm = Field("layernorm", description="normalisation")
+    norm_eps: float | None = Field(
+        None, gt=0, lt=1, description="added to the variance in every norm; unset: 1e-5 in LayerNorm, 1e-6 in RMSNorm"
+    )
     norm_order: Literal["pre", "post"] = Field("pre", description="x + part(norm(x)), or norm(x + part(x))")
     activation: Activation = Field("gelu", description="feed-forward activation; swiglu and geglu are gated")
     window: Count | None = Field(None, description="tokens each token may look back on, itself included; unset: all")
@@ -60,6 +63,9 @@ class ModelConfig(Settings):
     )
     embedding_scale: bool = Field(
         False, description="multiply embeddings by sqrt(width) (Vaswani et al. 2017, section 3.4)"
+    )
+    embedding_norm: bool = Field(
+        False, description="normalise embeddings before the first block, as BERT (Devlin et al. 2019) and BART do"
     )
     dropout_embedding: Probability = Field(0.0, description="dropout after embeddings and positions are added")
     dropout_attention: Probability = Field(0.0, description="dropout on the attention weights")
@@ -85,6 +91,11 @@ class ModelConfig(Settings):
             return self.hidden
         return -(-8 * self.width // 3 // 32) * 32 if self.activation in GATED else 4 * self.width
 
+    @property
+    def eps(self) -> float:
+        """What norms over the width add to the variance, resolved."""
+        return self.norm_eps or (1e-5 if self.norm == "layernorm" else 1e-6)
+
     @model_validator(mode="after")
     def _possible(self) -> Self:
         if self.head_width is None and self.width % self.heads:
@@ -109,6 +120,9 @@ class ModelConfig(Settings):
             raise impossible(f"norm_bias with norm = {self.norm}", "Only layernorm has a bias: set norm_bias = false.")
         if self.norm == "none" and self.norm_order == "post":
             raise impossible("norm_order = post with norm = none", "Set norm_order = pre, or choose a norm.")
+        if self.norm == "none" and (self.embedding_norm or self.norm_eps is not None):
+            name = "embedding_norm" if self.embedding_norm else "norm_eps"
+            raise impossible(f"{name} with norm = none", f"Leave {name} out, or choose a norm.")
         if self.relative_max_distance <= self.relative_buckets // 2:
             raise impossible(
                 f"relative_max_distance = {self.relative_max_distance} with {self.relative_buckets} buckets",

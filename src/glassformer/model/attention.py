@@ -64,8 +64,8 @@ class Attention(nn.Module):
         self.key = nn.Linear(D, G * K, bias=config.attention_bias)
         self.value = nn.Linear(D, G * K, bias=config.attention_bias)
         self.output = nn.Linear(H * K, D, bias=config.attention_bias)
-        self.query_norm = nn.RMSNorm(K, eps=1e-6) if config.qk_norm else None
-        self.key_norm = nn.RMSNorm(K, eps=1e-6) if config.qk_norm else None
+        self.query_norm = nn.RMSNorm(K, eps=config.norm_eps or 1e-6) if config.qk_norm else None
+        self.key_norm = nn.RMSNorm(K, eps=config.norm_eps or 1e-6) if config.qk_norm else None
         self.dropout = config.dropout_attention
 
     def forward(

@@ -11,8 +11,8 @@ def make_norm(config: ModelConfig) -> nn.Module:
     """A norm over the width: LayerNorm (Ba et al. 2016), RMSNorm (Zhang and Sennrich 2019), or nothing."""
     match config.norm:
         case "layernorm":
-            return nn.LayerNorm(config.width, eps=1e-5, bias=config.norm_bias)
+            return nn.LayerNorm(config.width, eps=config.eps, bias=config.norm_bias)
         case "rmsnorm":
-            return nn.RMSNorm(config.width, eps=1e-6)
+            return nn.RMSNorm(config.width, eps=config.eps)
         case "none":
             return nn.Identity()

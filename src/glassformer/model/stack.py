@@ -21,8 +21,8 @@ class Embedding(nn.Module):
 
     def __init__(self, config: ModelConfig, vocab_size: int) -> None:
         super().__init__()
-        self.tokens = nn.Embedding(vocab_size, config.width)
-        self.positions = added_positions(config)
+        self.tokens, self.positions = nn.Embedding(vocab_size, config.width), added_positions(config)
+        self.norm = make_norm(config) if config.embedding_norm else nn.Identity()
         self.scale = math.sqrt(config.width) if config.embedding_scale else 1.0
         self.dropout = nn.Dropout(config.dropout_embedding)
 
@@ -31,7 +31,7 @@ class Embedding(nn.Module):
         x = self.tokens(tokens) * self.scale  # (B, T, D)
         if self.positions is not None:
             x = x + self.positions(positions).to(x.dtype)  # (B, T, D)
-        return self.dropout(x)
+        return self.dropout(self.norm(x))  # (B, T, D)
 
 
 class Stack(nn.Module):

@@ -14,14 +14,14 @@ from torch import Tensor, nn
 from glassformer.errors import GlassError
 
 
-def save_tensors(tensors: dict[str, Tensor], path: Path) -> None:
+def save_tensors(tensors: dict[str, Tensor], path: Path, metadata: dict[str, str] | None = None) -> None:
     """Write named tensors; views and device tensors are copied to contiguous CPU memory first.
 
     Raises:
         OSError: the disk is full, or refuses otherwise (safetensors has only the number of the error, in its text).
     """
     try:
-        save_file({name: value.detach().cpu().contiguous() for name, value in tensors.items()}, path)
+        save_file({name: value.detach().cpu().contiguous() for name, value in tensors.items()}, path, metadata)
     except SafetensorError as error:
         number = re.search(r"os error (\d+)", str(error))
         if number is None:

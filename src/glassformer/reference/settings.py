@@ -1,0 +1,95 @@
+"""What a model is made of: the fields of the PyTorch model's settings, under the same names."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+
+CHOICES = {
+    "family": ("decoder", "encoder", "encoder-decoder"),
+    "positions": ("learned", "sinusoidal", "rotary", "alibi", "relative", "none"),
+    "norm": ("layernorm", "rmsnorm", "none"),
+    "norm_order": ("pre", "post"),
+    "activation": ("relu", "gelu", "gelu_tanh", "relu2", "swiglu", "geglu"),
+    "pooling": ("mean", "first"),
+}
+GATED = ("swiglu", "geglu")
+LAYERNORM_EPSILON = 1e-5
+RMSNORM_EPSILON = 1e-6
+
+
+@dataclass(frozen=True)
+class Settings:
+    """The shape of a transformer. The letters are those of the shape comments.
+
+    `Settings(**config.model.model_dump())` and `Settings(**tomllib.load(config_file)["model"])` both work: the word
+    "unset", which stands for no value in a TOML file, is read as None. An encoder with `classes` is a classifier.
+    Sizes of vocabularies are read off the weights. The three dropouts are here so that a dump fits; nothing is dropped.
+
+    Raises:
+        ValueError: a choice that does not exist.
+    """
+
+    family: str = "decoder"
+    vocab_size: int | None = None  # V
+    source_vocab_size: int | None = None
+    classes: int | None = None
+    context: int = 256
+    layers: int = 4  # L
+    encoder_layers: int | None = None
+    width: int = 128  # D
+    heads: int = 4  # H
+    kv_heads: int | None = None  # G
+    head_width: int | None = None  # K
+    hidden: int | None = None  # F
+    positions: str = "learned"
+    norm: str = "layernorm"
+    norm_eps: float | None = None
+    norm_order: str = "pre"
+    activation: str = "gelu"
+    window: int | None = None
+    qk_norm: bool = False
+    attention_bias: bool = False
+    feedforward_bias: bool = False
+    norm_bias: bool = False
+    head_bias: bool = False
+    tied: bool = True
+    shared_embedding: bool = True
+    pooling: str = "mean"
+    embedding_scale: bool = False
+    embedding_norm: bool = False
+    dropout_embedding: float = 0.0
+    dropout_attention: float = 0.0
+    dropout_residual: float = 0.0
+    rotary_base: float = 10_000.0
+    relative_buckets: int = 32
+    relative_max_distance: int = 128
+
+    def __post_init__(self) -> None:
+        for field in fields(self):
+            if getattr(self, field.name) == "unset":
+                object.__setattr__(self, field.name, None)
+        for name, allowed in CHOICES.items():
+            if getattr(self, name) not in allowed:
+                raise ValueError(f"{name} = {getattr(self, name)!r} does not exist: choose one of {', '.join(allowed)}")
+
+    @property
+    def G(self) -> int:  # noqa: N802
+        """Key and value heads; unset, as many as heads."""
+        return self.kv_heads or self.heads
+
+    @property
+    def K(self) -> int:  # noqa: N802
+        """Width of one head; unset, width / heads."""
+        return self.head_width or self.width // self.heads
+
+    @property
+    def F(self) -> int:  # noqa: N802
+        """Feed-forward width; unset, 4 D, or 8/3 D rounded up to a multiple of 32 when gated."""
+        if self.hidden:
+            return self.hidden
+        return -(-8 * self.width // 3 // 32) * 32 if self.activation in GATED else 4 * self.width
+
+    @property
+    def eps(self) -> float:
+        """What norms over the width add to the variance; unset, each kind's own."""
+        return self.norm_eps or (LAYERNORM_EPSILON if self.norm == "layernorm" else RMSNORM_EPSILON)

@@ -1,0 +1,180 @@
+"""Models of every choice, in float64 and far from their first weights, for the NumPy reference to agree with."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from glassformer.config import ModelConfig
+from glassformer.model.build import build_model
+from glassformer.model.families import EncoderDecoder, Model
+from glassformer.reference import Inputs, Settings
+from glassformer.reference.arrays import Array
+from tests.property.models import POSITIONS, VOCAB, tiny
+
+SOURCE_VOCAB, CLASSES, ROWS, T, S = 37, 5, 7, 11, 13
+FAMILIES = ("decoder", "encoder", "classifier", "encoder-decoder")
+NORMS = [("layernorm", "pre"), ("layernorm", "post"), ("rmsnorm", "pre"), ("rmsnorm", "post"), ("none", "pre")]
+ACTIVATIONS = ("relu", "gelu", "gelu_tanh", "relu2", "swiglu", "geglu")
+OTHERS: list[dict[str, Any]] = [
+    {"kv_heads": 1}, {"kv_heads": 2}, {"kv_heads": 3, "qk_norm": True, "positions": "rotary"},
+    {"window": 1}, {"window": 3}, {"window": 4, "positions": "rotary"}, {"window": 4, "positions": "relative"},
+    {"qk_norm": True}, {"qk_norm": True, "norm_eps": 0.1}, {"attention_bias": True}, {"feedforward_bias": True},
+    {"feedforward_bias": True, "activation": "swiglu"}, {"norm_bias": True}, {"norm_bias": True, "norm_order": "post"},
+    {"head_bias": True}, {"head_bias": True, "tied": False}, {"tied": False}, {"embedding_scale": True},
+    {"embedding_norm": True}, {"embedding_norm": True, "norm_bias": True, "norm_order": "post"},
+    {"embedding_norm": True, "norm": "rmsnorm"}, {"norm_eps": 0.1}, {"norm": "rmsnorm", "norm_eps": 0.1},
+    {"hidden": None}, {"hidden": None, "activation": "geglu"}, {"head_width": None, "width": 18}, {"layers": 1},
+    {"positions": "rotary", "rotary_base": 50.0}, {"heads": 7, "positions": "alibi"}, {"context": 41},
+    {"positions": "relative", "relative_buckets": 4}, {"positions": "relative", "relative_max_distance": 8},
+]  # fmt: skip
+OF_CLASSIFIERS: list[dict[str, Any]] = [{"pooling": "first"}, {"pooling": "mean", "tied": False, "head_bias": True}]
+OF_PAIRS: list[dict[str, Any]] = [
+    {"shared_embedding": False, "embedding_scale": True}, {"shared_embedding": False, "tied": False},
+    {"encoder_layers": 2}, {"encoder_layers": 5, "positions": "relative"},
+]  # fmt: skip
+NOT_IN_A_FORWARD_PASS = {
+    "vocab_size",
+    "source_vocab_size",
+    "dropout_embedding",
+    "dropout_attention",
+    "dropout_residual",
+}
+"""Sizes that follow from the weights, and dropout, which only training has."""
+
+
+@dataclass(frozen=True)
+class Case:
+    """A kind of model, and what is said of it besides `tiny`."""
+
+    kind: str
+    changes: dict[str, Any]
+
+    def __str__(self) -> str:
+        return "-".join([self.kind, *(f"{name}={value}" for name, value in self.changes.items())])
+
+
+def one_choice_each() -> list[Case]:
+    """All families with all positions, norms and activations; and with every other choice."""
+    changes: list[dict[str, Any]] = [{"positions": name} for name in POSITIONS]
+    changes += [{"norm": norm, "norm_order": order} for norm, order in NORMS]
+    changes += [{"activation": name} for name in ACTIVATIONS] + OTHERS
+    cases = [Case(kind, each) for kind in FAMILIES for each in changes]
+    cases += [Case("classifier", each) for each in OF_CLASSIFIERS]
+    return cases + [Case("encoder-decoder", each) for each in OF_PAIRS]
+
+
+def many_choices_at_once(count: int) -> list[Case]:
+    """Settings in which everything is drawn at once, the same ones each time; no squares where no norm tames them."""
+    draw, cases = random.Random(0), []
+    for _ in range(count):
+        norm, order = draw.choice(NORMS)
+        flags = [
+            "qk_norm",
+            "attention_bias",
+            "feedforward_bias",
+            "head_bias",
+            "tied",
+            "shared_embedding",
+            "embedding_scale",
+        ]
+        flags += ["norm_bias"] if norm == "layernorm" else []
+        flags += ["embedding_norm"] if norm != "none" else []
+        changes: dict[str, Any] = {name: draw.random() < 0.5 for name in flags}
+        changes |= {"norm": norm, "norm_order": order, "positions": draw.choice(POSITIONS)}
+        changes |= {
+            "activation": draw.choice(ACTIVATIONS if norm != "none" else ACTIVATIONS[:3]),
+            "kv_heads": draw.choice([1, 2, 3, 6]),
+        }
+        changes |= {"window": draw.choice([None, 2, 5, 9]), "pooling": draw.choice(["mean", "first"])}
+        cases.append(Case(draw.choice(FAMILIES), changes))
+    return cases
+
+
+def config_of(case: Case) -> ModelConfig:
+    """Its settings, with which `build_model` needs no further sizes."""
+    shape = {"classifier": {"classes": CLASSES}, "encoder-decoder": {"source_vocab_size": SOURCE_VOCAB}}
+    config = tiny(family="encoder" if case.kind == "classifier" else case.kind, vocab_size=VOCAB, **case.changes)
+    return config.replace(**shape.get(case.kind, {}))
+
+
+@contextmanager
+def in_float64() -> Iterator[None]:
+    """Angles and slopes of positions have PyTorch's default precision, whatever that of the weights."""
+    before = torch.get_default_dtype()
+    torch.set_default_dtype(torch.float64)
+    try:
+        yield
+    finally:
+        torch.set_default_dtype(before)
+
+
+def grown_model(config: ModelConfig) -> Model:
+    """Every weight far from its first value: no gain is 1, no bias 0; less far without a norm, where vectors grow."""
+    far = 0.1 if config.norm == "none" else 0.4
+    model, generator = build_model(config, seed=1), torch.Generator().manual_seed(2)
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.add_(torch.randn(parameter.shape, generator=generator) * far)
+    return model
+
+
+def weights_of(model: Model) -> dict[str, Array]:
+    """A copy, by name."""
+    return {name: value.detach().numpy().copy() for name, value in model.state_dict().items()}
+
+
+def settings_of(config: ModelConfig) -> Settings:
+    """Those of the reference."""
+    return Settings(**config.model_dump())
+
+
+def ragged(rows: int, length: int) -> Tensor:
+    """Which tokens are real, (7, length): all, padding right, left, on both sides, in the middle; one token, none."""
+    real = torch.ones(rows, length, dtype=torch.bool)
+    real[1, 6:], real[2, :4] = False, False
+    real[3, :2], real[3, 9:] = False, False
+    real[4, 3:6] = False
+    real[5, :8], real[5, 9:] = False, False
+    real[6] = False
+    return real
+
+
+def inputs_for(config: ModelConfig, padded: bool = True) -> Inputs:
+    """Random ids with every kind of padding, or with none said."""
+    draw = np.random.default_rng(3)
+    tokens = draw.integers(0, VOCAB, (ROWS, T))
+    if config.family != "encoder-decoder":
+        return Inputs(tokens, ragged(ROWS, T).numpy() if padded else None)
+    source = draw.integers(0, VOCAB if config.shared_embedding else SOURCE_VOCAB, (ROWS, S))
+    return Inputs(tokens, None, source, ragged(ROWS, S).numpy() if padded else None)
+
+
+def say(model: Model, inputs: Inputs) -> Tensor:
+    """The PyTorch model's logits for the same inputs."""
+    read = {name: torch.from_numpy(value) for name, value in vars(inputs).items() if value is not None}
+    if isinstance(model, EncoderDecoder):
+        return model(read["source"], read["tokens"], read.get("real_source"))
+    return model(read["tokens"], read.get("real"))
+
+
+def furthest(ours: dict[str, Array], theirs: dict[str, Array]) -> tuple[float, str]:
+    """The largest relative difference of a gradient, and its name.
+
+    Relative to the largest entry of the same weight. Some gradients are 0 by mathematics (a key bias adds the same to
+    all scores of a query), and both sides have only rounding: so 1e-6 of the largest gradient of all is the least that
+    is divided by.
+    """
+    assert ours.keys() == theirs.keys()
+    least = 1e-6 * max(np.abs(value).max() for value in theirs.values())
+    return max(
+        (float(np.abs(ours[name] - value).max() / max(np.abs(value).max(), least)), name)
+        for name, value in theirs.items()
+    )

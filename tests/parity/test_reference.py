@@ -1,0 +1,151 @@
+"""The NumPy reference against the PyTorch model in float64: logits and every gradient, for every choice."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import fields
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from torch.nn.functional import cross_entropy
+
+import glassformer.reference
+from glassformer.config import ModelConfig
+from glassformer.model.positions import RelativePositions
+from glassformer.reference import IGNORED, Batch, Settings, backward, forward, gradients, logits
+from glassformer.reference.positions import bucket_of
+from tests.parity.reference_cases import (
+    NOT_IN_A_FORWARD_PASS,
+    Case,
+    config_of,
+    furthest,
+    grown_model,
+    in_float64,
+    inputs_for,
+    many_choices_at_once,
+    one_choice_each,
+    say,
+    settings_of,
+    weights_of,
+)
+
+LOGITS, GRADIENTS = 1e-10, 1e-8
+CASES = one_choice_each()
+
+
+@pytest.fixture(autouse=True)
+def _double() -> Iterator[None]:
+    with in_float64():
+        yield
+
+
+def compare(case: Case, padded: bool) -> None:
+    """Logits everywhere, padding included; and gradients of a random weighting of all of them."""
+    config = config_of(case)
+    model, inputs = grown_model(config), inputs_for(config, padded)
+    theirs = say(model, inputs)  # (B, T, V) or (B, C)
+    ours, kept = forward(settings_of(config), weights_of(model), inputs)
+    assert ours.shape == theirs.shape
+    assert 0.1 < np.abs(theirs.detach().numpy()).max() < 1000
+    assert np.abs(ours - theirs.detach().numpy()).max() <= LOGITS
+    weighting = np.random.default_rng(4).normal(size=ours.shape)
+    theirs.backward(torch.from_numpy(weighting))
+    wanted = {
+        name: parameter.grad.numpy() for name, parameter in model.named_parameters() if parameter.grad is not None
+    }
+    assert wanted.keys() == weights_of(model).keys()
+    error, name = furthest(backward(weighting, kept), wanted)
+    assert error <= GRADIENTS, name
+
+
+@pytest.mark.parametrize("case", CASES, ids=str)
+def test_each_choice_with_every_kind_of_padding(case: Case) -> None:
+    compare(case, padded=True)
+
+
+@pytest.mark.parametrize("case", many_choices_at_once(40), ids=lambda case: case.kind)
+@pytest.mark.parametrize("padded", [True, False])
+def test_many_choices_at_once(case: Case, padded: bool) -> None:
+    compare(case, padded)
+
+
+def test_every_setting_is_known_and_tried() -> None:
+    """A setting that the model gets and the reference does not, or that no case changes, fails here."""
+    names = set(ModelConfig.model_fields)
+    assert {field.name for field in fields(Settings)} == names
+    defaults = config_of(Case("decoder", {}))
+    changed = {
+        name for case in CASES for name in names if getattr(config_of(case), name) != getattr(defaults, name)
+    }  # fmt: skip
+    assert names - changed == NOT_IN_A_FORWARD_PASS - {"source_vocab_size"}
+
+
+def test_defaults_and_resolved_sizes_are_the_models() -> None:
+    config = ModelConfig()
+    assert Settings() == settings_of(config)
+    for changes in ({}, {"kv_heads": 2, "head_width": 6, "hidden": 7}, {"activation": "swiglu"}, {"norm": "rmsnorm"}):
+        ours, theirs = Settings(**changes), ModelConfig(**changes)
+        assert (ours.G, ours.K, ours.F, ours.eps) == (theirs.G, theirs.K, theirs.F, theirs.eps)
+
+
+@pytest.mark.parametrize("kind", ["decoder", "encoder", "classifier", "encoder-decoder"])
+@pytest.mark.parametrize("smoothing", [0.0, 0.1])
+def test_loss_and_its_gradients(kind: str, smoothing: float) -> None:
+    config = config_of(Case(kind, {"positions": "rotary", "kv_heads": 2}))
+    model, inputs = grown_model(config), inputs_for(config)
+    theirs = say(model, inputs)  # (B, T, V) or (B, C)
+    draw = np.random.default_rng(5)
+    targets = draw.integers(0, theirs.shape[-1], theirs.shape[:-1])
+    targets[draw.random(targets.shape) < 0.4] = IGNORED
+    flat = theirs.reshape(-1, theirs.shape[-1])
+    wanted = cross_entropy(flat, torch.from_numpy(targets).flatten(), ignore_index=IGNORED, label_smoothing=smoothing)
+    wanted.backward()
+    loss, found = gradients(settings_of(config), weights_of(model), Batch(inputs, targets), smoothing)
+    assert abs(loss - wanted.item()) <= 1e-12
+    error, name = furthest(found, {name: parameter.grad.numpy() for name, parameter in model.named_parameters()})
+    assert error <= GRADIENTS, name
+
+
+def test_weights_of_a_run_in_float32() -> None:
+    """As read from a file: one call gives what the model says, to float32's precision."""
+    torch.set_default_dtype(torch.float32)
+    config = config_of(Case("decoder", {"positions": "rotary", "norm": "rmsnorm", "activation": "swiglu"}))
+    model, inputs = grown_model(config), inputs_for(config)
+    weights = weights_of(model)
+    assert all(value.dtype == np.float32 for value in weights.values())
+    found = logits(settings_of(config), weights, inputs.tokens, inputs.real)
+    assert found.dtype == np.float64
+    np.testing.assert_allclose(found, say(model, inputs).detach().numpy(), atol=1e-4)
+
+
+@pytest.mark.parametrize("causal", [True, False])
+@pytest.mark.parametrize(
+    ("buckets", "farthest"), [(32, 128), (8, 16), (4, 8), (16, 64), (10, 33), (64, 1000), (32, 32)]
+)
+def test_buckets_of_all_distances(buckets: int, farthest: int, causal: bool) -> None:
+    back = np.arange(-1500, 1500)
+    theirs = RelativePositions(1, buckets, farthest, causal).bucket(torch.from_numpy(back))
+    assert (bucket_of(back, buckets, farthest, causal) == theirs.numpy()).all()
+
+
+def test_it_is_numpy_alone() -> None:
+    """No file of it names another library, or another part of this one; and none is loaded by using it."""
+    folder = Path(glassformer.reference.__file__).parent
+    found: set[str] = set()
+    for path in folder.glob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Import):
+                found |= {alias.name for alias in node.names}
+            if isinstance(node, ast.ImportFrom):
+                found.add(str(node.module))
+    own = {name for name in found if name.startswith("glassformer")}
+    assert all(name.startswith("glassformer.reference.") for name in own)
+    assert {name.split(".")[0] for name in found - own} - {"numpy"} <= sys.stdlib_module_names
+    code = "import sys; import glassformer.reference; print({'torch', 'pydantic', 'scipy'} & set(sys.modules))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "set()"

@@ -1,0 +1,255 @@
+"""The NumPy reference learns: its gradients are true ones, and its losses are PyTorch's, step for step."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from torch.nn.functional import cross_entropy
+
+from glassformer.config import ModelConfig, TrainConfig
+from glassformer.model.build import build_model
+from glassformer.model.families import Model
+from glassformer.reference import (
+    IGNORED,
+    AdamW,
+    Batch,
+    Inputs,
+    Settings,
+    State,
+    adamw,
+    gradients,
+    initial_weights,
+    train,
+    train_step,
+)
+from glassformer.reference.adam import clipped
+from glassformer.training.optimizers import make_optimizers
+from tests.journey.pages import ROOT, blocks, quick_python
+from tests.parity.reference_cases import (
+    CLASSES,
+    FAMILIES,
+    ROWS,
+    SOURCE_VOCAB,
+    Case,
+    config_of,
+    grown_model,
+    in_float64,
+    inputs_for,
+    one_choice_each,
+    say,
+    settings_of,
+    weights_of,
+)
+from tests.property.models import VOCAB
+
+MASK = VOCAB - 1
+RULE = AdamW(learning_rate=0.003, beta2=0.99, weight_decay=0.1, clip=0.5)
+DIFFERENTIATED = [
+    Case("decoder", {"positions": "rotary", "norm": "rmsnorm", "activation": "swiglu", "kv_heads": 2, "qk_norm": True}),
+    Case("decoder", {"positions": "relative", "norm_order": "post", "norm_bias": True, "window": 4}),
+    Case("encoder", {"positions": "learned", "activation": "gelu_tanh", "attention_bias": True, "head_bias": True}),
+    Case("classifier", {"positions": "sinusoidal", "activation": "relu2", "embedding_norm": True}),
+    Case("encoder-decoder", {"positions": "alibi", "activation": "geglu", "shared_embedding": False, "tied": False}),
+    Case("encoder-decoder", {"positions": "relative", "feedforward_bias": True, "embedding_scale": True}),
+]
+
+
+@pytest.fixture(autouse=True)
+def _double() -> Iterator[None]:
+    with in_float64():
+        yield
+
+
+def batch_for(config: ModelConfig, kind: str, step: int) -> Batch:
+    """Something to learn: rows that count in steps of 1 to 3; their last half, class or copy is asked for."""
+    draw = np.random.default_rng([7, step])
+    pace = draw.integers(1, 4, (ROWS, 1))
+    rows = (draw.integers(0, MASK, (ROWS, 1)) + pace * np.arange(10)) % MASK  # (B, 10)
+    real = np.arange(9) < draw.integers(5, 10, (ROWS, 1))  # (B, 9)
+    if kind == "decoder":
+        return Batch(Inputs(rows[:, :-1]), np.where(real, rows[:, 1:], IGNORED))
+    if kind == "classifier":
+        return Batch(Inputs(rows[:, :-1], real), pace[:, 0] - 1)
+    if kind == "encoder":
+        hidden = real & (np.arange(9) % 3 == 1)
+        return Batch(Inputs(np.where(hidden, MASK, rows[:, 1:]), real), np.where(hidden, rows[:, 1:], IGNORED))
+    return Batch(Inputs(rows[:, :-1], None, rows[:, 1:], real), np.where(real, rows[:, 1:], IGNORED))
+
+
+def torch_losses(model: Model, batches: list[Batch], smoothing: float) -> list[float]:
+    """The same steps by PyTorch: autograd, its clipping, and the optimizer that `glass train` makes."""
+    rule = TrainConfig(
+        learning_rate=RULE.learning_rate, beta1=RULE.beta1, beta2=RULE.beta2, epsilon=RULE.epsilon,
+        weight_decay=RULE.weight_decay,
+    )  # fmt: skip
+    (optimizer,), losses = make_optimizers(model, rule), []
+    for inputs, targets in batches:
+        said = say(model, inputs)  # (B, T, V) or (B, C)
+        flat, wanted = said.reshape(-1, said.shape[-1]), torch.from_numpy(targets).flatten()
+        loss = cross_entropy(flat, wanted, ignore_index=IGNORED, label_smoothing=smoothing)
+        optimizer.zero_grad()
+        loss.backward()
+        torch.nn.utils.clip_grad_norm_(model.parameters(), RULE.clip)
+        optimizer.step()
+        losses.append(loss.item())
+    return losses
+
+
+@pytest.mark.parametrize("kind", FAMILIES)
+def test_a_hundred_steps_are_pytorchs_and_learn(kind: str) -> None:
+    smoothing = 0.1 if kind == "encoder-decoder" else 0.0
+    config = config_of(Case(kind, {"positions": "rotary", "kv_heads": 2, "norm_bias": True, "head_bias": True}))
+    model = build_model(config, seed=3)
+    batches = [batch_for(config, kind, step % 5) for step in range(100)]
+    start = weights_of(model)
+    before = {name: value.copy() for name, value in start.items()}
+    weights, ours = train(settings_of(config), start, batches, RULE, smoothing)
+    theirs = torch_losses(model, batches, smoothing)
+    assert max(abs(a - b) for a, b in zip(ours, theirs, strict=True)) <= 1e-8
+    assert np.mean(ours[-10:]) < 0.5 * np.mean(ours[:10])
+    for name, value in weights_of(model).items():
+        np.testing.assert_allclose(weights[name], value, atol=1e-6, err_msg=name)
+        assert (start[name] == before[name]).all(), "what was given is left alone"
+
+
+@pytest.mark.parametrize("case", DIFFERENTIATED, ids=str)
+def test_gradients_are_finite_differences(case: Case) -> None:
+    """Along a random direction in each weight: (loss(w + h u) - loss(w - h u)) / 2h = gradient · u."""
+    config, draw, h = config_of(case).replace(layers=1), np.random.default_rng(8), 1e-5
+    settings, weights, inputs = settings_of(config), weights_of(grown_model(config)), inputs_for(config)
+    rows = (ROWS,) if case.kind == "classifier" else inputs.tokens.shape
+    batch = Batch(inputs, draw.integers(0, CLASSES if case.kind == "classifier" else VOCAB, rows))
+    _, found = gradients(settings, weights, batch, smoothing=0.1)
+    for name, weight in weights.items():
+        direction = draw.normal(size=weight.shape)
+        direction /= np.linalg.norm(direction)
+        ahead, behind = (
+            gradients(settings, {**weights, name: weight + way * h * direction}, batch, smoothing=0.1)[0]
+            for way in (1, -1)
+        )
+        slope, wanted = float((found[name] * direction).sum()), (ahead - behind) / (2 * h)
+        assert abs(slope - wanted) <= 1e-6 * max(np.linalg.norm(found[name]), 1e-3), name
+
+
+@pytest.mark.parametrize("case", one_choice_each()[::5], ids=str)
+def test_first_weights_are_drawn_as_the_models(case: Case) -> None:
+    """The same names, shapes and spreads, and a first loss of ln V (or ln of the classes)."""
+    config = config_of(case).replace(width=168, hidden=256)
+    own = None if config.shared_embedding else SOURCE_VOCAB
+    weights = initial_weights(settings_of(config), VOCAB, seed=1, source_vocab_size=own)
+    theirs = weights_of(build_model(config, seed=1))
+    assert {name: value.shape for name, value in weights.items()} == {n: v.shape for n, v in theirs.items()}
+    for name, value in theirs.items():
+        spread = 6 / math.sqrt(value.size)  # of the estimate of a standard deviation, with room
+        np.testing.assert_allclose(weights[name].std(), value.std(), rtol=spread, err_msg=name)
+    inputs, classes = inputs_for(config), CLASSES if case.kind == "classifier" else VOCAB
+    targets = np.zeros((ROWS,) if case.kind == "classifier" else inputs.tokens.shape, dtype=int)
+    loss, _ = gradients(settings_of(config), weights, Batch(inputs, targets), smoothing=1.0)  # any target, equally
+    assert abs(loss / math.log(classes) - 1) < 0.01
+
+
+def test_a_step_is_gradients_then_adam() -> None:
+    config = config_of(Case("decoder", {}))
+    settings, weights, batch = settings_of(config), weights_of(grown_model(config)), batch_for(config, "decoder", 0)
+    loss, found = gradients(settings, weights, batch)
+    step = train_step(settings, weights, State.start(weights), batch, RULE)
+    wanted, state = adamw(weights, found, State.start(weights), RULE)
+    assert (step.loss, step.state.step, state.step) == (loss, 1, 1)
+    assert all((step.weights[name] == value).all() for name, value in wanted.items())
+
+
+def test_the_first_step_of_adam_by_hand() -> None:
+    """Both averages are undone to g and g²: every entry moves by the learning rate, after its decay."""
+    weights = {"matrix": np.array([[2.0, -4.0]]), "gain": np.array([3.0])}
+    slopes = {"matrix": np.array([[0.5, -0.25]]), "gain": np.array([8.0])}
+    rule = AdamW(learning_rate=0.1, weight_decay=0.5, epsilon=0.0, clip=None)
+    found, _ = adamw(weights, slopes, State.start(weights), rule)
+    np.testing.assert_allclose(found["matrix"], [[2.0 - 0.1 * (1.0 + 1), -4.0 - 0.1 * (-2.0 - 1)]], rtol=1e-14)
+    np.testing.assert_allclose(found["gain"], [2.9], rtol=1e-14)
+
+
+def test_the_page_prints_what_it_shows(tmp_path: Path) -> None:
+    page = ROOT / "docs" / "reference.md"
+    assert quick_python(blocks(page, "python")[0].code, tmp_path) == blocks(page, "text")[0].code
+
+
+def test_the_defaults_of_adam_are_those_of_training() -> None:
+    assert vars(AdamW()) == {name: getattr(TrainConfig(), name) for name in vars(AdamW())}
+
+
+def test_clipping_scales_all_gradients_alike() -> None:
+    slopes = {"a": np.array([3.0]), "b": np.array([0.0, 4.0])}
+    np.testing.assert_allclose(clipped(slopes, 1.0)["b"], [0.0, 0.8], rtol=1e-6)
+    assert (clipped(slopes, 5.1)["a"] == slopes["a"]).all()
+
+
+def test_training_without_any_target_changes_nothing_but_by_decay() -> None:
+    config = config_of(Case("decoder", {}))
+    weights, batch = weights_of(grown_model(config)), batch_for(config, "decoder", 0)
+    nothing = Batch(batch.inputs, np.full_like(batch.targets, IGNORED))
+    found, losses = train(settings_of(config), weights, [nothing], AdamW(weight_decay=0.0))
+    assert losses == [0.0]
+    assert all((found[name] == value).all() for name, value in weights.items())
+
+
+SMALL = Settings(layers=1, width=8, heads=2, context=4)
+PAIR = Settings(family="encoder-decoder", layers=1, width=8, heads=2, context=4)
+IDS = np.array([[3, 1, 4]])
+
+
+@pytest.mark.parametrize(
+    ("settings", "inputs", "message"),
+    [
+        (SMALL, Inputs(np.array([[3, 1, 5]])), "tokens has ids from 1 to 5: the vocabulary has 0 to 4"),
+        (SMALL, Inputs(np.array([[-1]])), "tokens has ids from -1 to -1"),
+        (SMALL, Inputs(np.array([[0, 1, 2, 3, 4]])), "tokens has rows of 5 tokens, the context is 4: cut them"),
+        (SMALL, Inputs(np.array([3, 1])), r"tokens is int64 of shape \(2,\): give whole numbers"),
+        (SMALL, Inputs(np.array([[3.0]])), "tokens is float64"),
+        (SMALL, Inputs(np.zeros((0, 3), dtype=int)), r"shape \(0, 3\)"),
+        (SMALL, Inputs(IDS, np.array([[True, False]])), r"real is bool of shape \(1, 2\)"),
+        (SMALL, Inputs(IDS, np.array([[1, 1, 0]])), "real is int64"),
+        (SMALL, Inputs(IDS, source=IDS), "the decoder family takes no source"),
+        (PAIR, Inputs(IDS), "an encoder-decoder needs a source"),
+        (PAIR, Inputs(IDS, real=IDS > 0, source=IDS), "an encoder-decoder takes no real"),
+        (PAIR, Inputs(IDS, source=np.array([[1], [2]])), "there are 2 sources and 1 targets"),
+    ],
+)
+def test_inputs_that_do_not_fit_are_refused(settings: Settings, inputs: Inputs, message: str) -> None:
+    batch = Batch(inputs, IDS)
+    with pytest.raises(ValueError, match=message):
+        gradients(settings, initial_weights(settings, 5), batch)
+
+
+def test_weights_that_do_not_fit_are_refused() -> None:
+    weights = initial_weights(SMALL, 5)
+    first = "stack.blocks.0.attention.query.weight"
+    for changed, message in [
+        ({k: v for k, v in weights.items() if k != first}, f"the weight {first} is missing, the settings ask for"),
+        ({**weights, first: np.zeros((8, 7))}, r"is \(8, 7\), the settings ask for \(8, 8\)"),
+        ({**weights, "head.bias": np.zeros(5)}, "the settings ask for no weight head.bias"),
+        ({}, "there is no weight embedding.tokens.weight"),
+    ]:
+        with pytest.raises(ValueError, match=message):
+            gradients(SMALL, changed, Batch(Inputs(IDS), IDS))
+
+
+def test_targets_and_settings_that_do_not_fit_are_refused() -> None:
+    weights = initial_weights(SMALL, 5)
+    for targets, message in [(IDS[:, 1:], "there are 2 targets for 3 predictions"), (IDS + 1, "give 0 to 4, or -100")]:
+        with pytest.raises(ValueError, match=message):
+            gradients(SMALL, weights, Batch(Inputs(IDS), targets))
+    with pytest.raises(ValueError, match="positions = 'rotery' does not exist: choose one of learned, sinusoidal"):
+        Settings(positions="rotery")
+    assert Settings(kv_heads="unset").kv_heads is None  # type: ignore[arg-type]
+
+
+def test_a_loss_that_is_not_finite_ends_training() -> None:
+    weights = initial_weights(SMALL, 5)
+    weights["stack.norm.weight"] = np.full(8, np.inf)
+    with np.errstate(all="ignore"), pytest.raises(ValueError, match="the loss of step 1 is nan"):
+        train(SMALL, weights, [Batch(Inputs(IDS), IDS)])
