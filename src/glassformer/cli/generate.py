@@ -71,7 +71,7 @@ def run(arguments: argparse.Namespace) -> int:
     model = load_text_model(arguments.run, arguments.checkpoint, arguments.device, arguments.precision)
     if not isinstance(model, TextModel | Translator):
         raise wrong_command(arguments.run, model.config.train.task)
-    config = model.config.with_changes({**given, **_stops(given), **_drawing(given)})
+    config = model.config.with_changes({**given, **stop_changes(given), **drawing_changes(given)})
     if 1 < config.sample.beams < arguments.samples:
         raise GlassError(
             f"--samples {arguments.samples} asks for more texts than there are beams ({config.sample.beams})",
@@ -96,7 +96,7 @@ def run(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def _drawing(given: dict[str, str]) -> dict[str, str]:
+def drawing_changes(given: dict[str, str]) -> dict[str, str]:
     """Whoever says how to draw wants a text drawn, also of a run that searches where nothing is said."""
     said = sorted(DRAWING & given.keys())
     if said and given.get("sample.beams", "1") != "1":
@@ -105,7 +105,7 @@ def _drawing(given: dict[str, str]) -> dict[str, str]:
     return {"sample.beams": "1"} if said else {}
 
 
-def _stops(given: dict[str, str]) -> dict[str, str]:
+def stop_changes(given: dict[str, str]) -> dict[str, str]:
     """A plain word for --stop is one stop text."""
     stop = given.get("sample.stop")
     return {} if stop is None or stop.startswith("[") else {"sample.stop": json.dumps([stop], ensure_ascii=False)}

@@ -1,0 +1,1 @@
+"""Looking inside: the trace, and what is told from it."""

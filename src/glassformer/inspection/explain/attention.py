@@ -1,0 +1,165 @@
+"""One attention layer as steps: each head from its projections to what it writes, and their sum."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Collection
+from dataclasses import dataclass, replace
+
+import numpy as np
+from torch import Tensor, nn
+
+from glassformer.inspection.explain.sections import Matrix, Section, numbers
+from glassformer.inspection.traced import AttentionTrace
+from glassformer.model.attention import Attention
+
+Labels = tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class View:
+    """What a reader sees of an attention layer.
+
+    Attributes:
+        queries, keys: the tokens' texts.
+        place: the query that notes speak of.
+        x, source: the names of what queries, and keys and values, are made of.
+        layer: its number.
+        heads: the heads to show; None: all.
+        bias: what is added to the scores, in words.
+    """
+
+    queries: Labels
+    keys: Labels
+    place: int
+    x: str
+    source: str
+    layer: int
+    heads: Collection[int] | None
+    bias: str
+
+
+def attention_sections(part: AttentionTrace, layer: Attention, view: View) -> list[Section]:
+    """The heads, then the sum of what they write."""
+    chosen = [head for head in range(layer.heads) if view.heads is None or head in view.heads]
+    return [*(_head(part, layer, head, view) for head in chosen), _output(part, layer, view)]
+
+
+def looks(weights: Tensor, view: View) -> str:
+    """Where the query that matters looks, by its weights (T, S)."""
+    row = numbers(weights[view.place])[0]  # (S)
+    best = np.argsort(-row, kind="stable")[:3]
+    seen = ", ".join(f"{view.keys[key]} {row[key]:.4f}" for key in best if row[key] > 0)
+    return f"{view.queries[view.place]} (place {view.place}) looks most at: {seen or 'nothing'}"
+
+
+def _head(part: AttentionTrace, layer: Attention, head: int, view: View) -> Section:
+    group = layer.heads // layer.kv_heads
+    shared = head // group
+    steps = [_projections(part, layer, head, view)]
+    if layer.query_norm is not None and layer.key_norm is not None:
+        steps.append(_qk_norm(part, layer.query_norm, layer.key_norm, head, shared, view))
+    if part.rotation is not None:
+        steps.append(_rotation(part, head, shared, view))
+    steps += _scores(part, head, view)
+    steps.append(_mixing(part, layer, head, view))
+    notes = [looks(part.weights[0, head], view)]
+    if group > 1:
+        notes.append(f"It shares its keys and values with heads {shared * group} to {shared * group + group - 1}.")
+    placed = tuple(replace(step, layer=view.layer, head=head) for step in steps)
+    return Section("head", f"Head {head}", notes=tuple(notes), children=placed, layer=view.layer, head=head)
+
+
+def _projections(part: AttentionTrace, layer: Attention, head: int, view: View) -> Section:
+    """Q, K and V of one head, with the columns of the matrices that make them."""
+    shared = head // (layer.heads // layer.kv_heads)
+    matrices: list[Matrix] = []
+    for name, linear, index, source, projected, labels in (
+        ("Q", layer.query, head, view.x, part.q_projected[0, head], view.queries),
+        ("K", layer.key, shared, view.source, part.k_projected[0, shared], view.keys),
+        ("V", layer.value, shared, view.source, part.v[0, shared], view.keys),
+    ):
+        width = part.q.shape[-1]
+        rows = slice(index * width, index * width + width)
+        matrices.append(Matrix(f"W_{name}", "", numbers(linear.weight[rows].T), role="parameters"))
+        plus = ""
+        if linear.bias is not None:
+            matrices.append(Matrix(f"b_{name}", "", numbers(linear.bias[rows]), ("bias",), role="parameters"))
+            plus = f" + b_{name}"
+        matrices.append(Matrix(name, f"{source} W_{name}{plus}", numbers(projected), labels))
+    return Section("projections", "Queries, keys and values", tuple(matrices))
+
+
+def _qk_norm(
+    part: AttentionTrace, query_norm: nn.RMSNorm, key_norm: nn.RMSNorm, head: int, shared: int, view: View
+) -> Section:
+    return Section("qk_norm", "Queries and keys normalised", (
+        Matrix("g_Q", "", numbers(query_norm.weight), ("gain",), role="parameters"),
+        Matrix("Q", f"Q / √(mean square + {query_norm.eps:g}) · g_Q", numbers(part.q_unturned[0, head]), view.queries),
+        Matrix("g_K", "", numbers(key_norm.weight), ("gain",), role="parameters"),
+        Matrix("K", f"K / √(mean square + {key_norm.eps:g}) · g_K", numbers(part.k_unturned[0, shared]), view.keys),
+    ))  # fmt: skip
+
+
+def _rotation(part: AttentionTrace, head: int, shared: int, view: View) -> Section:
+    return Section("rotation", "Queries and keys turned by their places", (
+        Matrix("Q", "Q turned", numbers(part.q[0, head]), view.queries),
+        Matrix("K", "K turned", numbers(part.k[0, shared]), view.keys),
+    ))  # fmt: skip
+
+
+def _scores(part: AttentionTrace, head: int, view: View) -> list[Section]:
+    """From the product of queries and keys to weights."""
+    K = part.q.shape[-1]
+
+    def square(name: str, formula: str, values: Tensor) -> Matrix:
+        return Matrix(name, formula, numbers(values), view.queries, view.keys)
+
+    scaled, allowed = part.scaled[0, head], part.allowed[0, 0].expand_as(part.scaled[0, head])  # (T, S) each
+    steps = [
+        Section("scores", "Scores", (square("S", "Q Kᵀ", part.scores[0, head]),)),
+        Section("scaling", "Scaling", (square("S'", f"S / √{K}", scaled),), notes=(
+            f"A head is {K} wide, so every score is divided by √{K} = {math.sqrt(K):.4f}.",
+        )),
+    ]  # fmt: skip
+    last, name = scaled, "S'"
+    if part.bias is not None:
+        bias = part.bias[0, head]  # (T, S)
+        last, name = scaled + bias, "S' + B"
+        steps.append(Section("bias", "Bias for distance", (square("B", view.bias, bias),)))
+    steps.append(_mask(square, last, name, allowed))
+    into = "M" if steps[-1].matrices else name
+    weights = Matrix("A", f"softmax({into}), row by row", numbers(part.weights[0, head]),
+                     view.queries, view.keys, "weights")  # fmt: skip
+    steps.append(Section("softmax", "Softmax", (weights,)))
+    return steps
+
+
+def _mask(square: Callable[[str, str, Tensor], Matrix], last: Tensor, name: str, allowed: Tensor) -> Section:
+    """The scores (T, S) with -inf where a key is hidden; no matrix where none is."""
+    hidden = int((~allowed).sum())
+    if not hidden:
+        return Section("open", "Mask", notes=("Nothing is hidden.",))
+    masked = square("M", f"{name}, -inf where hidden", last.masked_fill(~allowed, -math.inf))  # (T, S)
+    verb = "are" if hidden > 1 else "is"
+    return Section("mask", "Mask", (masked,), notes=(f"{hidden:,} of the {allowed.numel():,} scores {verb} hidden.",))
+
+
+def _mixing(part: AttentionTrace, layer: Attention, head: int, view: View) -> Section:
+    K = part.q.shape[-1]
+    own = layer.output.weight[:, head * K : head * K + K]  # (D, K)
+    return Section("mixing", "Weighted sum, and what the head writes", (
+        Matrix("Z", "A V", numbers(part.mixed[0, head]), view.queries),
+        Matrix("W_O", "", numbers(own.T), role="parameters"),
+        Matrix(f"O{head}", "Z W_O", numbers(part.head_outputs[0, head]), view.queries),
+    ))  # fmt: skip
+
+
+def _output(part: AttentionTrace, layer: Attention, view: View) -> Section:
+    total = "O0" if layer.heads == 1 else "O0 + O1" if layer.heads == 2 else f"O0 + … + O{layer.heads - 1}"
+    matrices: tuple[Matrix, ...] = ()
+    if part.output_bias is not None:
+        total += " + b_O"
+        matrices = (Matrix("b_O", "", numbers(part.output_bias), ("bias",), role="parameters"),)
+    matrices += (Matrix("O", total, numbers(part.output[0]), view.queries),)
+    return Section("output", "All heads together", matrices, layer=view.layer)

@@ -1,0 +1,57 @@
+"""Three tokens, one head, width 4: an example whose every number can be checked with pencil and paper.
+
+The weights are set by hand, so that "the cat sat" asks for what follows a verb with a subject. The channels mean:
+0 article, 1 noun, 2 verb, 3 "my subject is known". The verb's query finds the noun's key; the noun's value says so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from glassformer.config import ModelConfig
+from glassformer.inspection.explain.subject import Subject
+from glassformer.model.build import build_model
+from glassformer.model.families import Decoder
+
+Rows = Sequence[Sequence[float]]
+WORDS = ("the", "cat", "sat", "on", "down", ".")
+IDS = (0, 1, 2)
+EMBEDDING: Rows = [[1, 0, 0, 0], [0, 1, 0, 0], [0, 0, 1, 0], [1, 0, 1, 0], [0, 0, 1, 1], [0, 0, 0, 1]]
+POSITIONS: Rows = [[0, 0, 0, 0], [0, 0.5, 0, 0], [0, 0, 0.5, 0]]
+QUERY: Rows = [[1, 0, 0, 0], [1, 1, 0, 0], [0, 2, 0, 0], [0, 0, 0, 1]]
+KEY: Rows = [[1, 0, 0, 0], [0, 1, 0, 0], [0, 0, 1, 0], [0, 0, 0, 1]]
+VALUE: Rows = [[0, 1, 0, 0], [0, 0, 0, 1], [0, 0, 0, 0], [0, 0, 0, 0]]
+OUTPUT: Rows = [[1, 0, 0, 0], [0, 1, 0, 0], [0, 0, 1, 0], [0, 0, 0, 1]]
+UP: Rows = [[1, 0, 0, -1], [0, 1, 0, 0], [0, 0, 1, 0], [0, 0, 1, 1]]
+DOWN: Rows = [[0, 1, 0, 0], [0, 0, 1, 0], [0, 0, 0, 1], [0, 0, 0, 0.5]]
+HEAD: Rows = [[0, 0, 0, 0], [1, 0, -1, -1], [0, 1, -1, 0], [0, -1, 0, 1], [0, -1, 0.5, 0.5], [0, 0, -0.5, 0.5]]
+"""All as formulas have them: a row vector times the matrix; `HEAD` and `EMBEDDING` have a row for each word."""
+
+
+def example() -> Subject:
+    """The subject that `glass explain` walks through when it is given no run."""
+    config = ModelConfig(
+        layers=1, width=4, heads=1, hidden=4, context=3, positions="learned", norm="none", activation="relu", tied=False
+    )
+    model = build_model(config, len(WORDS)).eval().requires_grad_(False)
+    assert isinstance(model, Decoder)
+    state = {
+        "embedding.tokens.weight": EMBEDDING, "embedding.positions.table.weight": POSITIONS, "head.weight": HEAD,
+        "stack.blocks.0.attention.query.weight": _turned(QUERY), "stack.blocks.0.attention.key.weight": _turned(KEY),
+        "stack.blocks.0.attention.value.weight": _turned(VALUE),
+        "stack.blocks.0.attention.output.weight": _turned(OUTPUT),
+        "stack.blocks.0.feedforward.up.weight": _turned(UP), "stack.blocks.0.feedforward.down.weight": _turned(DOWN),
+    }  # fmt: skip
+    model.load_state_dict({name: torch.as_tensor(rows, dtype=torch.float32) for name, rows in state.items()})
+    labels = tuple(WORDS[id] for id in IDS)
+    return Subject(
+        "Three tokens, one head: an example made by hand", model, " ".join(labels), IDS, labels, (2,), WORDS.__getitem__
+    )
+
+
+def _turned(rows: Rows) -> Tensor:
+    """`nn.Linear` keeps the transpose of what formulas have."""
+    return torch.tensor(rows, dtype=torch.float32).T

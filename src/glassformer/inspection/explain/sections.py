@@ -1,0 +1,166 @@
+"""What a walk is made of: sections with matrices, tables and notes. Terminal, page and JSON print nothing else."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+import numpy.typing as npt
+from torch import Tensor
+
+Numbers = npt.NDArray[np.float64]
+Role = Literal["values", "weights", "parameters"]
+Cell = str | int | float
+
+
+@dataclass(frozen=True, eq=False)
+class Matrix:
+    """Numbers of the pass, or parameters of the model.
+
+    Attributes:
+        name: as formulas have it.
+        formula: where it comes from; empty for parameters.
+        values: (rows, columns), -inf where a score is hidden.
+        rows, columns: what stands beside each; empty: their numbers.
+        role: attention weights are drawn as a heat map; parameters are shortened first.
+    """
+
+    name: str
+    formula: str
+    values: Numbers
+    rows: tuple[str, ...] = ()
+    columns: tuple[str, ...] = ()
+    role: Role = "values"
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Rows and columns."""
+        return self.values.shape[0], self.values.shape[1]
+
+    def statistics(self) -> dict[str, float]:
+        """Mean, standard deviation (of the population), least and greatest of the finite values."""
+        finite = self.values[np.isfinite(self.values)]
+        return {"mean": float(finite.mean()), "sd": float(finite.std()),
+                "min": float(finite.min()), "max": float(finite.max())}  # fmt: skip
+
+    def format(self) -> str:
+        """How its numbers are written: four decimals, or powers of ten where those would not show them."""
+        finite = np.abs(self.values[np.isfinite(self.values)])
+        largest = float(finite.max(initial=0.0))
+        return ".4f" if largest == 0 or 0.01 <= largest < 10_000 else ".2e"
+
+    def row_name(self, index: int) -> str:
+        """What stands beside a row."""
+        return self.rows[index] if self.rows else str(index)
+
+    def column_name(self, index: int) -> str:
+        """What stands above a column."""
+        return self.columns[index] if self.columns else str(index)
+
+
+@dataclass(frozen=True)
+class Table:
+    """Rows of words and numbers."""
+
+    name: str
+    header: tuple[str, ...]
+    rows: tuple[tuple[Cell, ...], ...]
+
+
+@dataclass(frozen=True, eq=False)
+class Section:
+    """One step of the walk.
+
+    Attributes:
+        key: of its texts in `wording.toml`.
+        title: for people.
+        matrices, tables: what was computed.
+        notes: facts about these numbers, in words.
+        children: the steps that it is made of.
+        layer, head: numbers from 0, where the step belongs to one.
+    """
+
+    key: str
+    title: str
+    matrices: tuple[Matrix, ...] = ()
+    tables: tuple[Table, ...] = ()
+    notes: tuple[str, ...] = ()
+    children: tuple[Section, ...] = ()
+    layer: int | None = None
+    head: int | None = None
+
+    def everything(self) -> Iterator[Section]:
+        """This section and all below it, in order."""
+        yield self
+        for child in self.children:
+            yield from child.everything()
+
+
+@dataclass(frozen=True, eq=False)
+class Walk:
+    """One forward pass from the text to the prediction.
+
+    Attributes:
+        title: what is explained.
+        text, target: what the model read; `target` of an encoder-decoder, else None.
+        facts: the model in a few numbers.
+        sections: the steps.
+        predictions: the tables of the last step, which a reader wants first.
+    """
+
+    title: str
+    text: str
+    target: str | None
+    facts: dict[str, str]
+    sections: tuple[Section, ...]
+    predictions: tuple[Table, ...]
+
+    def everything(self) -> Iterator[Section]:
+        """All sections, in order."""
+        for section in self.sections:
+            yield from section.everything()
+
+
+def numbers(x: Tensor) -> Numbers:
+    """A tensor (rows, columns), or one row (columns,), as float64: a wider type changes no value."""
+    values = x.detach().to(device="cpu").double().numpy()
+    found: Numbers = values[None] if values.ndim == 1 else values
+    return found
+
+
+def edges(size: int, room: int) -> list[int | None]:
+    """Which of `size` to show where there is room for so many: all, or the first and the last two around a None.
+
+    >>> edges(3, 5), edges(9, 6)
+    ([0, 1, 2], [0, 1, 2, None, 7, 8])
+    """
+    if size <= room:
+        return list(range(size))
+    return [*range(max(1, room - 3)), None, size - 2, size - 1]
+
+
+def write_number(value: Cell) -> str:
+    """A cell of a table as everything prints it: four decimals, or powers of ten where those would show nothing.
+
+    >>> write_number(0.25), write_number(0.00001), write_number(3), write_number("cat")
+    ('0.2500', '1.0e-05', '3', 'cat')
+    """
+    if not isinstance(value, float):
+        return str(value)
+    return f"{value:.4f}" if abs(value) >= 1e-4 or value == 0 else f"{value:.1e}"
+
+
+def shown(name: str) -> str:
+    """A token's text for people: spaces are seen, and nothing is invisible.
+
+    >>> shown(" cat"), shown("")
+    ('␣cat', '∅')
+    """
+    return name.replace(" ", "␣") or "∅"
+
+
+def line_of(statistics: dict[str, float], shape: Sequence[int]) -> str:
+    """One line: shape, mean, sd, min, max."""
+    return f"{shape[0]} × {shape[1]}; " + ", ".join(f"{name} {value:.4g}" for name, value in statistics.items())

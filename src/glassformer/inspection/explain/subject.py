@@ -1,0 +1,150 @@
+"""What is explained: a model, and the ids that it reads of a text, for a run of any task."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+
+from glassformer.errors import GlassError
+from glassformer.generation import decoding
+from glassformer.generation.context import window_start
+from glassformer.inspection.explain.sections import shown
+from glassformer.inspection.trace import Trace, trace
+from glassformer.model.families import Model
+from glassformer.text_model import AnyTextModel, MaskFiller, TextClassifier, TextModel, Translator
+from glassformer.text_model.loading import VERBS
+
+
+@dataclass(frozen=True)
+class Subject:
+    """A model and what it reads.
+
+    Attributes:
+        title: what is explained, in a few words.
+        model: of any family.
+        text, target: as they were given, or as the model wrote them; `target` of an encoder-decoder, else None.
+        ids, labels: the tokens of the text, or of the source.
+        target_ids, target_labels: those of the target, the end token before it included; else None.
+        places: whose predictions are shown; none of a classifier, which predicts once.
+        name: the text of an output: a token, or a class.
+        candidates: outputs from this id on are no candidates; None: all are.
+        notes: what of the text the model does not see.
+    """
+
+    title: str
+    model: Model
+    text: str
+    ids: tuple[int, ...]
+    labels: tuple[str, ...]
+    places: tuple[int, ...]
+    name: Callable[[int], str]
+    target: str | None = None
+    target_ids: tuple[int, ...] | None = None
+    target_labels: tuple[str, ...] | None = None
+    candidates: int | None = None
+    notes: tuple[str, ...] = ()
+
+    def trace(self) -> Trace:
+        """The forward pass."""
+        target = None if self.target_ids is None else torch.tensor([self.target_ids])
+        return trace(self.model, torch.tensor([self.ids]), target)
+
+
+def subject_of(model: AnyTextModel, text: str, target: str | None = None, name: str = "this run") -> Subject:
+    """What a run's model reads of a text.
+
+    Args:
+        model: of any task.
+        text: what its command would be given; of a filler, with [MASK].
+        target: of a run that translates or summarizes: what it shall have written; None: what it writes greedily.
+        name: of the run.
+
+    Raises:
+        GlassError: the text is empty or does not fit the task, or a target was given to a run of another task.
+    """
+    if not text.strip():
+        raise GlassError("the text is empty: there is nothing to explain", "Give at least one word.")
+    task = model.config.train.task
+    title = f"{name}, which learnt to {VERBS[task]}"
+    if isinstance(model, Translator):
+        return _translated(model, text, target, title)
+    if target is not None:
+        raise GlassError(
+            f"a target was given, but {name} learnt train.task = {task}: to {VERBS[task]}",
+            "Leave it out: only runs that translate or summarize have one.",
+        )
+    if isinstance(model, TextClassifier):
+        return _classified(model, text, title)
+    return _filled(model, text, title) if isinstance(model, MaskFiller) else _continued(model, text, title)
+
+
+def _continued(model: TextModel, text: str, title: str) -> Subject:
+    """The newest part of the text, as `glass generate` has it."""
+    ids, context = model.prompt_ids(text), model.config.model.context
+    start = window_start(len(ids), context)
+    notes = (_cut(start, "first", len(ids), context),) if start else ()
+    return _of_tokens(model, text, ids[start:], (len(ids) - start - 1,), title, None, notes)
+
+
+def _filled(model: MaskFiller, text: str, title: str) -> Subject:
+    ids = model.ids(text)
+    holes = tuple(place for place, token in enumerate(ids) if token == model.mask_id)
+    return _of_tokens(model, text, ids, holes, title, model.tokenizer.ordinary, ())
+
+
+def _of_tokens(
+    model: TextModel | MaskFiller,
+    text: str,
+    ids: list[int],
+    places: tuple[int, ...],
+    title: str,
+    candidates: int | None,
+    notes: tuple[str, ...],
+) -> Subject:
+    def name(id: int) -> str:
+        return shown(model.tokenizer.token_text(id))
+
+    labels = tuple(map(name, ids))
+    return Subject(title, model.model, text, tuple(ids), labels, places, name, candidates=candidates, notes=notes)
+
+
+def _classified(model: TextClassifier, text: str, title: str) -> Subject:
+    ids, unread = model.ids(text), model.unread_tokens(text)
+    labels = tuple(shown(model.tokenizer.token_text(id)) for id in ids)
+    notes = (_cut(unread, "last", len(ids) + unread, model.config.model.context),) if unread else ()
+    return Subject(title, model.model, text, tuple(ids), labels, (), lambda id: model.labels[id], notes=notes)
+
+
+def _translated(model: Translator, text: str, target: str | None, title: str) -> Subject:
+    """The target is what the model is given, its end token before it; the end token after it is left to predict."""
+    context, end = model.config.model.context, model.tokenizer.end_id
+    ids, unread = model.prompt_ids(text), model.unread_tokens(text)
+    notes = [_cut(unread, "last", len(ids) + unread, context)] if unread else []
+    if target is None:
+        settings = model.config.sample.replace(beams=1, temperature=0.0, repetition_penalty=1.0)
+        steps = decoding.translate(model.model, [ids], settings, end)
+        written = [token for step in steps for token in step.tokens if token != end][: context - 1]
+        notes.append("The target is what the model writes greedily, token by token; --target explains another one.")
+    else:
+        written = model.tokenizer.encode(target)
+        if len(written) > context - 1:
+            notes.append(_cut(len(written) - context + 1, "last", len(written), context - 1, "target"))
+        written = written[: context - 1]
+    target_ids = (end, *written)
+    return Subject(
+        title, model.model, text, tuple(ids),
+        tuple(shown(model.source_tokenizer.token_text(id)) for id in ids),
+        tuple(range(len(target_ids))), lambda id: shown(model.tokenizer.token_text(id)),
+        target=model.tokenizer.decode(written) if target is None else target, target_ids=target_ids,
+        target_labels=tuple(shown(model.tokenizer.token_text(id)) for id in target_ids), notes=tuple(notes),
+    )  # fmt: skip
+
+
+def _cut(count: int, which: str, total: int, limit: int, what: str = "text") -> str:
+    """What is said where the model does not see all."""
+    return (
+        f"The {what} has {total:,} tokens, the model reads at most {limit:,} of them (model.context): "
+        f"the {which} {count:,} are not seen."
+    )

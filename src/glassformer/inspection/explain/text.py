@@ -1,0 +1,163 @@
+"""The walk in a terminal: plain lines of at most `width` columns, readable without colour."""
+
+from __future__ import annotations
+
+import unicodedata
+from collections.abc import Callable, Iterator
+
+from glassformer.inspection.explain.sections import Matrix, Section, Table, Walk, edges, line_of, write_number
+from glassformer.inspection.explain.wording import Level, wordings
+
+ROWS = 12  # of a matrix or a table; more are shortened
+LABEL = 12  # columns for a token beside a matrix
+Whole = Callable[[Section], bool]
+
+
+def text_lines(walk: Walk, level: Level, width: int, whole: Whole) -> Iterator[str]:
+    """The walk, line by line.
+
+    Args:
+        walk: what to print.
+        level: which texts stand beside the numbers; each is printed once.
+        width: columns of the terminal.
+        whole: which steps of a layer, and which heads, are printed with all their numbers; others get a line at most.
+    """
+    yield walk.title
+    yield "═" * min(width, cells(walk.title))
+    yield from _wrapped(f"{'text' if walk.target is None else 'source'}: {walk.text}", width, "")
+    if walk.target is not None:
+        yield from _wrapped(f"target: {walk.target}", width, "")
+    yield from _wrapped(", ".join(f"{name} {value}" for name, value in walk.facts.items()), width, "")
+    texts, told = wordings(), set[str]()
+    for section in walk.sections:
+        yield from _section(section, 0, whole, width, lambda key: () if key in told else _tell(key, told, texts, level))
+
+
+def _tell(key: str, told: set[str], texts: dict[str, dict[Level, str]], level: Level) -> tuple[str, ...]:
+    told.add(key)
+    return (texts[key][level],)
+
+
+def _section(
+    section: Section, depth: int, whole: Whole, width: int, tell: Callable[[str], tuple[str, ...]]
+) -> Iterator[str]:
+    if section.key not in ("layer", "cross") and section.layer is not None and not whole(section):
+        yield from _briefly(section, width)
+        return
+    yield ""
+    line = "━" if depth == 0 or section.key == "layer" else "─"
+    title = section.title
+    if section.layer is not None and section.key != "layer":
+        title += f"  (layer {section.layer}" + ("" if section.head is None else f", head {section.head}") + ")"
+    yield f"{line * 2} {title} {line * max(2, width - cells(title) - 4)}"
+    for text in tell(section.key):
+        yield from _wrapped(text, width, "   ")
+    for note in section.notes:
+        yield from _wrapped(f"→ {note}", width, "   ")
+    for matrix in section.matrices:
+        yield from _matrix(matrix, width)
+    for table in section.tables:
+        yield from _table(table, width)
+    for child in section.children:
+        yield from _section(child, depth + 1, whole, width, tell)
+
+
+def _briefly(section: Section, width: int) -> Iterator[str]:
+    """Of a head where it looks, of the residual stream its size; of the rest nothing."""
+    if section.key == "head":
+        yield fit(f"   {section.title}: {section.notes[0]}", width)
+    elif section.key == "residual":
+        matrix = section.matrices[0]
+        yield fit(f"   {matrix.name} = {matrix.formula}: {line_of(matrix.statistics(), matrix.shape)}", width)
+
+
+def _wrapped(text: str, width: int, indent: str) -> list[str]:
+    """Lines of at most 100 columns, and of `width`; `textwrap` would count wide characters as one."""
+    limit, lines = min(width, 100) - len(indent), [""]
+    for word in text.split():
+        for part in _parts(word, limit):
+            longer = f"{lines[-1]} {part}" if lines[-1] else part
+            if cells(longer) > limit:
+                lines.append(part)
+            else:
+                lines[-1] = longer
+    return [indent + line for line in lines]
+
+
+def _parts(word: str, limit: int) -> list[str]:
+    """A word in pieces that fit on a line."""
+    parts = [""]
+    for letter in word:
+        if cells(parts[-1] + letter) > limit:
+            parts.append("")
+        parts[-1] += letter
+    return parts
+
+
+def _matrix(matrix: Matrix, width: int) -> Iterator[str]:
+    """All of a small matrix; corners and statistics of a large one; statistics alone of large parameters."""
+    form, (rows, columns) = matrix.format(), matrix.shape
+    name = f"{matrix.name} = {matrix.formula}" if matrix.formula else matrix.name
+    heads = [fit(matrix.column_name(column), 8) for column in range(columns)]
+    finite = [format(value, form) for value in matrix.statistics().values()]
+    cell = max(*map(len, finite), 4, max(map(cells, heads)) if matrix.columns else 0) + 2
+    side = max(cells(fit(matrix.row_name(row), LABEL)) for row in range(rows))
+    down, across = edges(rows, ROWS), edges(columns, (width - 4 - side) // cell)
+    cut = None in down or None in across
+    yield ""
+    if cut and matrix.role == "parameters":
+        yield f"   {name}: {line_of(matrix.statistics(), matrix.shape)}"
+        return
+    yield f"   {name}" + ("" if cut else f"   ({rows} × {columns})")
+    yield "   " + " " * side + "".join(right("…" if at is None else heads[at], cell) for at in across)
+    for row in down:
+        values = ["…" if row is None or at is None else format(matrix.values[row, at], form) for at in across]
+        label = "…" if row is None else fit(matrix.row_name(row), LABEL)
+        yield "   " + left(label, side) + "".join(right(value, cell) for value in values)
+    if cut:
+        yield f"   {line_of(matrix.statistics(), matrix.shape)}"
+
+
+def _table(table: Table, width: int) -> Iterator[str]:
+    shown = [None if at is None else table.rows[at] for at in edges(len(table.rows), 2 * ROWS)]
+    written = [["…"] * len(table.header) if row is None else [write_number(each) for each in row] for row in shown]
+    room = max(8, width // len(table.header) - 3)
+    columns = list(zip(table.header, *written, strict=True))
+    widths = [min(room, max(map(cells, column))) for column in columns]
+    yield ""
+    yield f"   {table.name}"
+    for row in [list(table.header), *written]:
+        yield "   " + "  ".join(right(fit(value, size), size) for value, size in zip(row, widths, strict=True))
+
+
+def cells(text: str) -> int:
+    """Columns that a text takes in a terminal: 0 for marks that sit on a letter, 2 for wide characters."""
+    if text.isascii():
+        return len(text)
+    return sum(
+        0
+        if unicodedata.category(letter) in ("Mn", "Me", "Cf")
+        else 2
+        if unicodedata.east_asian_width(letter) in "WF"
+        else 1
+        for letter in text
+    )
+
+
+def fit(text: str, size: int) -> str:
+    """At most so many columns, "…" in place of the rest."""
+    if cells(text) <= size:
+        return text
+    while cells(text) >= size:
+        text = text[:-1]
+    return text + "…"
+
+
+def left(text: str, size: int) -> str:
+    """Filled with spaces on the right."""
+    return text + " " * (size - cells(text))
+
+
+def right(text: str, size: int) -> str:
+    """Filled with spaces on the left."""
+    return " " * (size - cells(text)) + text

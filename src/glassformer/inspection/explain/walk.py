@@ -1,0 +1,241 @@
+"""One forward pass as steps, from the text to the prediction. Every number comes from the trace or the weights."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import replace
+
+import numpy as np
+from torch import Tensor, nn
+
+from glassformer.errors import GlassError
+from glassformer.inspection.explain.attention import Labels, View, attention_sections
+from glassformer.inspection.explain.prediction import prediction
+from glassformer.inspection.explain.sections import Matrix, Section, Table, Walk, numbers
+from glassformer.inspection.explain.subject import Subject
+from glassformer.inspection.traced import BlockTrace, FeedForwardTrace, StackTrace
+from glassformer.model.block import Block
+from glassformer.model.families import EncoderDecoder
+from glassformer.model.feedforward import FeedForward
+from glassformer.model.stack import Embedding, Stack
+
+PLACES = {
+    "learned": "A learned vector for each place is added.",
+    "sinusoidal": "A fixed vector of waves for each place is added: sines at even channels, cosines at odd ones.",
+    "rotary": "Nothing is added here: each head turns its queries and keys by their places (rotary).",
+    "alibi": "Nothing is added here: each head lowers the scores of keys that are far away (ALiBi).",
+    "relative": "Nothing is added here: each head adds a learned number for the distance to its scores (relative).",
+    "none": "Nothing is added, here or later: this model has no positions.",
+}
+BIASES = {"alibi": "-slope · distance (ALiBi)", "relative": "learned, by distance (relative)"}
+
+
+def make_walk(
+    subject: Subject, layers: Collection[int] | None = None, heads: Collection[int] | None = None, top: int = 10
+) -> Walk:
+    """The steps of one forward pass.
+
+    Args:
+        subject: the model and what it reads.
+        layers, heads: the numbers to show, from 0; None: all.
+        top: candidates in each prediction.
+
+    Raises:
+        GlassError: there is no such layer or head, or the model cannot be traced.
+    """
+    model, config = subject.model, subject.model.config
+    stacks = [part for part in model.modules() if isinstance(part, Stack)]
+    _check(layers, max(len(stack.blocks) for stack in stacks), "layer")
+    _check(heads, config.heads, "head")
+    found = subject.trace()
+    own = Chosen(layers, heads, BIASES.get(config.positions, ""))
+    sections = [_tokens(subject)]
+    if isinstance(model, EncoderDecoder):
+        assert found.source is not None
+        assert subject.target_labels is not None
+        embedding = model.source_embedding or model.embedding
+        inside = _stack(found.source, model.encoder, embedding, subject.labels, len(subject.labels) - 1, own)
+        sections.append(Section("encoder", "Encoder: the source is read", children=tuple(inside)))
+        labels, place = subject.target_labels, len(subject.target_labels) - 1
+        inside = _stack(found.stack, model.decoder, model.embedding, labels, place, own, subject.labels)
+        sections.append(Section("decoder", "Decoder: the target is written", children=tuple(inside)))
+    else:
+        place = subject.places[0] if subject.places else 0
+        sections += _stack(found.stack, model.stack, model.embedding, subject.labels, place, own)
+    ends = prediction(subject, found, top)
+    facts = {
+        "family": config.family if subject.places else "encoder, classifier", "layers": str(config.layers),
+        "heads": str(config.heads), "width": str(config.width), "head width": str(config.K),
+        "feed-forward width": str(config.F), "vocabulary": f"{model.vocab_size:,}", "positions": config.positions,
+        "norm": f"{config.norm}, {config.norm_order}" if config.norm != "none" else "none",
+        "activation": config.activation,
+        "parameters": f"{sum(p.numel() for p in model.parameters()):,}",
+    }  # fmt: skip
+    tables = tuple(table for section in ends for table in section.tables)
+    return Walk(subject.title, subject.text, subject.target, facts, (*sections, *ends), tables)
+
+
+class Chosen:
+    """What of the layers is shown, and how their bias is named."""
+
+    def __init__(self, layers: Collection[int] | None, heads: Collection[int] | None, bias: str) -> None:
+        self.layers, self.heads, self.bias = layers, heads, bias
+
+
+def _check(chosen: Collection[int] | None, count: int, what: str) -> None:
+    for number in chosen or ():
+        if not 0 <= number < count:
+            raise GlassError(f"there is no {what} {number}: the model has {count}", f"Give 0 to {count - 1}.")
+
+
+def _tokens(subject: Subject) -> Section:
+    def table(name: str, ids: tuple[int, ...], labels: Labels) -> Table:
+        rows = tuple((place, label, id) for place, (label, id) in enumerate(zip(labels, ids, strict=True)))
+        return Table(name, ("place", "token", "id"), rows)
+
+    tables = [table("text" if subject.target_ids is None else "source", subject.ids, subject.labels)]
+    if subject.target_ids is not None and subject.target_labels is not None:
+        tables.append(table("target", subject.target_ids, subject.target_labels))
+    return Section("tokens", "Tokens", tables=tuple(tables), notes=subject.notes)
+
+
+def _stack(
+    found: StackTrace, stack: Stack, embedding: Embedding, labels: Labels, place: int, chosen: Chosen,
+    source: Labels | None = None,
+) -> list[Section]:  # fmt: skip
+    """Embedding, layers and final norm of an encoder or a decoder; `place` is the query that notes speak of."""
+    sections = _embedding(found, embedding, labels, stack)
+    for number, (block, module) in enumerate(zip(found.blocks, stack.blocks, strict=True)):
+        if chosen.layers is None or number in chosen.layers:
+            assert isinstance(module, Block)
+            view = View(labels, labels, place, "X", "X", number, chosen.heads, chosen.bias)
+            sections.append(_layer(block, module, view, source))
+    if stack.blocks[0].pre and not isinstance(stack.norm, nn.Identity):
+        sections.append(
+            _norm("final_norm", "Final norm", stack.norm, "X", "Y", found.blocks[-1].after, found.final, labels)
+        )
+    return sections
+
+
+def _embedding(found: StackTrace, embedding: Embedding, labels: Labels, stack: Stack) -> list[Section]:
+    times = f"rows of the embedding matrix, times {embedding.scale:.4f}"
+    rows = "rows of the embedding matrix" if embedding.scale == 1 else times
+    added = found.position_vectors
+    vectors = Matrix("X" if added is None else "E", rows, numbers(found.token_vectors[0]), labels)
+    kind = "none"
+    if added is not None:
+        kind = "learned" if any(True for _ in embedding.positions.parameters()) else "sinusoidal"  # type: ignore[union-attr]
+    elif stack.rotary is not None:
+        kind = "rotary"
+    elif stack.score_positions is not None:
+        kind = "relative" if any(True for _ in stack.score_positions.parameters()) else "alibi"
+    matrices: tuple[Matrix, ...] = ()
+    if added is not None:
+        matrices = (
+            Matrix("P", "one row for each place", numbers(added[0]), tuple(map(str, found.places[0].tolist()))),
+            Matrix("X", "E + P", numbers(found.embedded[0]), labels),
+        )
+    return [
+        Section("embedding", "Embedding", (vectors,)),
+        Section("positions", "Positions", matrices, notes=(PLACES[kind],)),
+    ]
+
+
+def _layer(block: BlockTrace, module: Block, view: View, source: Labels | None) -> Section:
+    """The parts of a block in the order in which it runs them; X is the residual stream, X1, X2, X3 what it becomes."""
+    steps, names = [], iter(("X1", "X2", "X3"))
+    parts: list[tuple[str, nn.Module, Tensor, Tensor]] = [
+        ("attention", module.attention_norm, block.attention_norm, block.after_attention)
+    ]
+    if module.cross_norm is not None and block.cross_norm is not None and block.after_cross is not None:
+        parts.append(("cross", module.cross_norm, block.cross_norm, block.after_cross))
+    parts.append(("feedforward", module.feedforward_norm, block.feedforward_norm, block.after))
+    x, before = "X", block.before
+    for kind, norm, normed, after in parts:
+        new, plain = next(names), isinstance(norm, nn.Identity)
+        read = x
+        if block.pre and not plain:
+            read = f"N{new[1:]}"
+            steps.append(_norm("norm", "Norm", norm, x, read, before, normed, view.queries))
+        inside, wrote, letter = _part(kind, block, module, view, read, source)
+        steps += inside
+        if block.pre:
+            steps.append(_residual(f"{x} + {letter}", new, after, view.queries))
+        else:
+            between = before + wrote  # (B, T, D) what the norm is given
+            steps.append(_residual(f"{x} + {letter}", "R", between, view.queries))
+            steps.append(_norm("norm", "Norm", norm, "R", new, between, normed, view.queries))
+        x, before = new, after
+    placed = tuple(_at(step, view.layer) for step in steps)
+    return Section("layer", f"Layer {view.layer}", children=placed, layer=view.layer)
+
+
+def _part(
+    kind: str, block: BlockTrace, module: Block, view: View, read: str, source: Labels | None
+) -> tuple[list[Section], Tensor, str]:
+    """The steps of one part, what it wrote (B, T, D), and its name."""
+    if kind == "attention":
+        own = View(view.queries, view.keys, view.place, read, read, view.layer, view.heads, view.bias)
+        return attention_sections(block.attention, module.attention, own), block.attention.output, "O"
+    if kind == "cross" and block.cross is not None and module.cross is not None and source is not None:
+        own = View(view.queries, source, view.place, read, "memory", view.layer, view.heads, "")
+        inside = attention_sections(block.cross, module.cross, own)
+        return (
+            [Section("cross", "Cross-attention: looking at the source", children=tuple(inside))],
+            block.cross.output,
+            "O",
+        )
+    return [_feedforward(block.feedforward, module.feedforward, read, view.queries)], block.feedforward.output, "F"
+
+
+def _at(step: Section, layer: int) -> Section:
+    inside = tuple(_at(child, layer) for child in step.children)
+    return replace(step, children=inside, layer=layer)
+
+
+def _residual(formula: str, name: str, after: Tensor, labels: Labels) -> Section:
+    return Section("residual", "Residual stream", (Matrix(name, formula, numbers(after[0]), labels),))
+
+
+def _norm(
+    key: str, title: str, norm: nn.Module, x: str, name: str, before: Tensor, after: Tensor, labels: Labels
+) -> Section:
+    """A norm with its gain, and what it did to the size of the last token's vector."""
+    centred = isinstance(norm, nn.LayerNorm)
+    weight, bias = getattr(norm, "weight", None), getattr(norm, "bias", None)
+    matrices: list[Matrix] = []
+    eps = getattr(norm, "eps", None) or 0.0
+    formula = f"({x} - mean) / √(variance + {eps:g})" if centred else f"{x} / √(mean square + {eps:g})"
+    for letter, parameter, sign, what in (("g", weight, "·", "gain"), ("b", bias, "+", "bias")):
+        if parameter is not None:
+            matrices.append(Matrix(letter, "", numbers(parameter), (what,), role="parameters"))
+            formula += f" {sign} {letter}"
+    last = numbers(before[0, -1])  # (1, D)
+    size = f"mean {last.mean():.4f}, sd {last.std():.4f}" if centred else f"rms {np.sqrt((last**2).mean()):.4f}"
+    matrices.append(Matrix(name, formula, numbers(after[0]), labels))
+    return Section(key, title, tuple(matrices), notes=(f"{labels[-1]} (place {len(labels) - 1}) came with {size}.",))
+
+
+def _feedforward(part: FeedForwardTrace, layer: FeedForward, read: str, labels: Labels) -> Section:
+    matrices: list[Matrix] = []
+
+    def project(name: str, linear: nn.Linear, of: str, values: Tensor, short: str) -> None:
+        matrices.append(Matrix(f"W_{short}", "", numbers(linear.weight.T), role="parameters"))
+        plus = ""
+        if linear.bias is not None:
+            matrices.append(Matrix(f"b_{short}", "", numbers(linear.bias), ("bias",), role="parameters"))
+            plus = f" + b_{short}"
+        matrices.append(Matrix(name, f"{of} W_{short}{plus}", numbers(values[0]), labels))
+
+    activation = {"swiglu": "silu", "geglu": "gelu"}.get(layer.activation, layer.activation)
+    project("U", layer.up, read, part.up, "1")
+    if layer.gate is not None and part.gate is not None:
+        project("G", layer.gate, read, part.gate, "g")
+        matrices.append(Matrix("a(G)", f"{activation}(G)", numbers(part.activated[0]), labels))
+        matrices.append(Matrix("h", "a(G) · U", numbers(part.hidden[0]), labels))
+    else:
+        matrices.append(Matrix("h", f"{activation}(U)", numbers(part.hidden[0]), labels))
+    project("F", layer.down, "h", part.output, "2")
+    hidden = numbers(part.activated[0])  # (T, F)
+    note = f"{(hidden > 0).mean():.1%} of the {hidden.size:,} hidden values are above 0."
+    return Section("feedforward", "Feed-forward layer", tuple(matrices), notes=(note,))

@@ -1,0 +1,19 @@
+"""The texts beside the numbers, at five depths."""
+
+from __future__ import annotations
+
+import tomllib
+from importlib import resources
+from typing import Literal, get_args
+
+Level = Literal["school", "student", "practitioner", "engineer", "researcher"]
+LEVELS: tuple[Level, ...] = get_args(Level)
+"""From the simplest to the deepest."""
+
+
+def wordings() -> dict[str, dict[Level, str]]:
+    """Section key -> level -> one paragraph."""
+    text = resources.files("glassformer.inspection.explain").joinpath("wording.toml").read_text(encoding="utf-8")
+    return {
+        key: {level: " ".join(texts[level].split()) for level in LEVELS} for key, texts in tomllib.loads(text).items()
+    }

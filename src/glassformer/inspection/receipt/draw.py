@@ -1,0 +1,120 @@
+"""How the next token was chosen: its probability after each filter, and the race that drew it.
+
+Every figure is what `generation.sampling` gives for the same logits, asked with one more filter at a time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from glassformer.config import SampleConfig
+from glassformer.generation.sampling import draw, probabilities, race_times
+
+FILTERS = {"repetition_penalty": 1.0, "temperature": 1.0, "top_k": None, "top_p": None}
+"""Settings that act on the probabilities, in the order in which they act, with the value that changes nothing."""
+
+
+@dataclass(frozen=True)
+class Stage:
+    """The distribution over all tokens after one filter, and all before it.
+
+    Attributes:
+        filter: the name of the setting; None: the model's own, which no filter has touched.
+        setting: its value, where it has one.
+        shares: (V) float64, sums to 1.
+    """
+
+    filter: str | None
+    setting: float | None
+    shares: Tensor
+
+    @property
+    def left(self) -> int:
+        """How many tokens can still be drawn."""
+        return int((self.shares > 0).sum())
+
+
+@dataclass(frozen=True)
+class Runner:
+    """A token in the race.
+
+    Attributes:
+        token: its id.
+        probability: its speed: its share after all filters.
+        number: how far it has to run: an exponentially distributed random number, mean 1.
+        arrival: number / probability, the time that it takes; the first to arrive is drawn.
+    """
+
+    token: int
+    probability: float
+    number: float
+    arrival: float
+
+
+@dataclass(frozen=True)
+class Draw:
+    """Why this token, once its logits are given.
+
+    Attributes:
+        how: "drawn" by the race; "likeliest" where nothing is random; "beam search" looks further than one token.
+        token: what is chosen; of a classifier a class.
+        stages: the model's own distribution, then one for each filter that acts.
+        seed, step: what the random numbers follow from: `step` counts the tokens of the text from 1.
+        runners: of a race the tokens by arrival, the winner first; else empty.
+    """
+
+    how: Literal["drawn", "likeliest", "beam search"]
+    token: int
+    stages: tuple[Stage, ...]
+    seed: int
+    step: int
+    runners: tuple[Runner, ...]
+
+    def runner(self, token: int) -> Runner | None:
+        """This token in the race; None where it is not in it."""
+        return next((each for each in self.runners if each.token == token), None)
+
+
+def explain_draw(logits: Tensor, settings: SampleConfig, previous: Sequence[int], step: int) -> Draw:
+    """What `generation.decoding` does with these logits.
+
+    Args:
+        logits: (V) of one position, before the settings act.
+        settings: how the token is drawn; their seed is that of the row.
+        previous: ids that the repetition penalty counts.
+        step: which token of the text this is, from 1: each one before it has used V random numbers.
+    """
+    stages = _stages(logits, settings, previous)
+    shares = stages[-1].shares  # (V)
+    if settings.temperature == 0:
+        return Draw("likeliest", int(shares.argmax()), stages, settings.seed, step, ())
+    random = torch.Generator().manual_seed(settings.seed)
+    for _ in range(step):
+        times = race_times(len(shares), random)  # (V)
+    order = (shares / times).argsort(descending=True, stable=True)[: stages[-1].left].tolist()
+    arrivals = times / shares  # (V)
+    runners = tuple(Runner(i, float(shares[i]), float(times[i]), float(arrivals[i])) for i in order)
+    return Draw("drawn", draw(shares, times), stages, settings.seed, step, runners)
+
+
+def model_stage(logits: Tensor) -> Stage:
+    """The model's own distribution over logits (V)."""
+    return Stage(None, None, probabilities(logits, SampleConfig(temperature=1.0)))
+
+
+def _stages(logits: Tensor, settings: SampleConfig, previous: Sequence[int]) -> tuple[Stage, ...]:
+    """One filter more each time; the last is what is drawn from."""
+    now, stages = settings.replace(**FILTERS), [model_stage(logits)]
+    for name, neutral in FILTERS.items():
+        value = getattr(settings, name)
+        if now.temperature == 0:  # one token has everything: nothing is left to filter
+            break
+        if value != neutral:
+            now = now.replace(**{name: value})
+            stages.append(Stage(name, value, probabilities(logits, now, previous)))
+    return tuple(stages)

@@ -1,0 +1,145 @@
+"""The moment that a receipt is about: what the model read, its logits there, and what was chosen from them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from glassformer.config import SampleConfig
+from glassformer.errors import GlassError
+from glassformer.generation.beam import beam_search, beam_translate
+from glassformer.generation.context import PlainReader, reading, windows
+from glassformer.generation.decoding import check_finite, generate, translate
+from glassformer.generation.targets import PlainTargetReader
+from glassformer.inspection.receipt.draw import Draw, Stage, explain_draw, model_stage
+from glassformer.text_model import MaskFiller, TextClassifier, TextModel, Translator
+from glassformer.text_model.writing import Writer
+
+Writes = TextModel | Translator
+
+
+@dataclass(frozen=True)
+class Moment:
+    """One forward pass, and the choice that was made after it.
+
+    Attributes:
+        read: the ids that the stack whose logits are explained reads: of a text longer than the context its window,
+            of an encoder-decoder the target's, which begins with the end token.
+        source: the ids that the encoder of an encoder-decoder reads; else None.
+        unread: how many tokens of the text stand outside what is read.
+        places: what the head reads of `read`: one place, or all whose mean a classifier reads.
+        logits: (V), or (classes), on the CPU.
+        draw: how it was chosen.
+    """
+
+    read: tuple[int, ...]
+    source: tuple[int, ...] | None
+    unread: int
+    places: tuple[int, ...]
+    logits: Tensor
+    draw: Draw
+
+
+def of_next_token(model: Writes, text: str, settings: SampleConfig, step: int) -> Moment:
+    """The choice of token number `step`, from 1, of what `glass generate` writes for this text.
+
+    Raises:
+        GlassError: the text ends before that token.
+    """
+    prompt = model.prompt_ids(text)
+    if settings.beams > 1:
+        written, logits = _found(model, prompt, settings, step)
+    else:
+        written, logits = _drawn(model, prompt, settings, step)
+    before, start = written[:-1], [model.tokenizer.end_id] if isinstance(model, Translator) else prompt
+    row = [*start, *before]
+    draw = Draw("beam search", written[-1], (model_stage(logits),), settings.seed, step, ())
+    if settings.beams == 1:
+        draw = explain_draw(logits, settings, before if isinstance(model, Translator) else row, step)
+    if isinstance(model, Translator):
+        return Moment(tuple(row), tuple(prompt), model.unread_tokens(text), (len(row) - 1,), logits, draw)
+    seen = windows([row], model.config.model.context)[0]
+    return Moment(tuple(seen), None, len(row) - len(seen), (len(seen) - 1,), logits, draw)
+
+
+def of_hole(model: MaskFiller, text: str, hole: int) -> Moment:
+    """The filling of hole number `hole`, from 1: the likeliest token, special ones left out.
+
+    Raises:
+        GlassError: there is no such hole.
+    """
+    ids = model.ids(text)
+    holes = [place for place, token in enumerate(ids) if token == model.mask_id]
+    if not 1 <= hole <= len(holes):
+        raise GlassError(f"there is no {model.MASK} number {hole} in the text", f"It has {len(holes)}.")
+    place = holes[hole - 1]
+    with reading(model.model):
+        logits = model.model(torch.tensor([ids], device=_device(model)))[0, place].cpu()  # (V)
+    check_finite(logits)
+    special = torch.arange(len(logits)) >= model.tokenizer.ordinary  # (V)
+    left = model_stage(logits.masked_fill(special, -torch.inf)).shares  # (V)
+    stages = (model_stage(logits), Stage("special tokens left out", None, left))
+    return Moment(tuple(ids), None, 0, (place,), logits, Draw("likeliest", int(left.argmax()), stages, 0, 1, ()))
+
+
+def of_label(model: TextClassifier, text: str) -> Moment:
+    """The naming of a text's label: the likeliest."""
+    ids = model.ids(text)
+    tokens = torch.tensor([ids], device=_device(model))  # (1, T)
+    with reading(model.model):
+        logits = model.model(tokens, torch.ones_like(tokens, dtype=torch.bool))[0].cpu()  # (C)
+    check_finite(logits)
+    places = (0,) if model.config.model.pooling == "first" else tuple(range(len(ids)))
+    draw = Draw("likeliest", int(logits.argmax()), (model_stage(logits),), 0, 1, ())
+    return Moment(tuple(ids), None, model.unread_tokens(text), places, logits, draw)
+
+
+def _drawn(model: Writes, prompt: list[int], settings: SampleConfig, step: int) -> tuple[list[int], Tensor]:
+    """The first `step` tokens that are drawn, and the logits of the last of them, (V)."""
+    writer = Writer(model.tokenizer, () if isinstance(model, Translator) else prompt, settings.stop)
+    settings, end = settings.replace(tokens=step), model.tokenizer.end_id
+
+    def stop(_: int, new: list[int]) -> bool:
+        return writer.add(new[-1])
+
+    if isinstance(model, Translator):
+        steps = translate(model.model, [prompt], settings, end, stop)
+    else:
+        steps = generate(model.model, [prompt], settings, end, stop)
+    written = []
+    for each in steps:
+        written.append(each.tokens[0])
+    if len(written) < step:
+        raise _too_short(len(written), each.ended[0])
+    return written, each.logits[0].cpu()
+
+
+def _found(model: Writes, prompt: list[int], settings: SampleConfig, step: int) -> tuple[list[int], Tensor]:
+    """The same of the text that beam search finds."""
+    end = model.tokenizer.end_id
+    if isinstance(model, Translator):
+        best = beam_translate(model.model, [prompt], settings, end, wanted=1)[0][0]
+    else:
+        best = beam_search(model.model, [prompt], settings, end, wanted=1)[0][0]
+    written = list(best.tokens[:step])
+    if len(written) < step:
+        raise _too_short(len(written), best.ended)
+    with reading(model.model):
+        if isinstance(model, Translator):
+            logits = PlainTargetReader(model.model, [prompt]).read([[end, *written[:-1]]])  # (1, V)
+        else:
+            logits = PlainReader(model.model).read([[*prompt, *written[:-1]]])  # (1, V)
+    return written, logits[0].cpu()
+
+
+def _too_short(written: int, ended: str) -> GlassError:
+    return GlassError(
+        f"the text that is written has {written} token{'s' * (written != 1)} (ended by {ended})",
+        f"Give a step from 1 to {written}.",
+    )
+
+
+def _device(model: MaskFiller | TextClassifier) -> torch.device:
+    return model.model.embedding.tokens.weight.device

@@ -1,0 +1,58 @@
+"""From what a person calls a token to its id."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from glassformer.errors import GlassError, nearest
+from glassformer.tokenizers import Tokenizer
+
+
+def token_named(tokenizer: Tokenizer, name: str) -> int:
+    """The id of a token: a number is an id, anything else the token's text; in "double quotes" always a text.
+
+    Raises:
+        GlassError: the id is outside the vocabulary, or the text is not exactly one token of it.
+    """
+    if name.isascii() and name.isdigit() and len(name) < 20:
+        if int(name) >= tokenizer.vocab_size:
+            raise GlassError(
+                f"token {name} is outside the vocabulary",
+                f"Ids of this tokenizer go from 0 to {tokenizer.vocab_size - 1}; the text {name} is '\"{name}\"' here.",
+            )
+        return int(name)
+    text = name[1:-1] if len(name) > 2 and name[0] == name[-1] == '"' else name
+    special = {tokenizer.token_text(id): id for id in range(tokenizer.ordinary, tokenizer.vocab_size)}
+    if text in special:
+        return special[text]
+    ids = tokenizer.encode(text)
+    if not ids:
+        raise GlassError(f"{name!r} names no token", "Give the text of one, or its id.")
+    if len(ids) > 1:
+        pieces = ", ".join(f"{tokenizer.token_text(id)!r} ({id})" for id in ids[:8]) + (", …" if len(ids) > 8 else "")
+        raise GlassError(f"{text!r} is {len(ids)} tokens, not one: {pieces}", _name_one(tokenizer, text))
+    if ids[0] == tokenizer.unknown_id:
+        raise GlassError(f"{text!r} is not in the vocabulary", _name_one(tokenizer, text))
+    return ids[0]
+
+
+def label_named(labels: Sequence[str], name: str) -> int:
+    """The place of a label: its name, or its number from 0.
+
+    Raises:
+        GlassError: there is none.
+    """
+    if name in labels:
+        return labels.index(name)
+    if name.isascii() and name.isdigit() and int(name) < len(labels):
+        return int(name)
+    raise GlassError(f"there is no label {name!r}", nearest(name, labels))
+
+
+def _name_one(tokenizer: Tokenizer, text: str) -> str:
+    """A remedy: the same text with the space that its token may carry, or without."""
+    other = text.removeprefix(" ") if text.startswith(" ") else f" {text}"
+    ids = tokenizer.encode(other) if other else []
+    if len(ids) == 1 and ids[0] != tokenizer.unknown_id:
+        return f"Did you mean {other!r}, which is one token?"
+    return "Name one token, by its text or its id."

@@ -1,0 +1,179 @@
+"""`Receipt`: one logit of a run as a sum of parts, and the choice that followed; made from a text."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from glassformer.config import Config, SampleConfig
+from glassformer.errors import GlassError
+from glassformer.inspection.receipt.draw import Draw
+from glassformer.inspection.receipt.moment import Moment, of_hole, of_label, of_next_token
+from glassformer.inspection.receipt.naming import label_named, token_named
+from glassformer.inspection.receipt.parts import CROSS, Part, refuse_post_norm, split_logit, total
+from glassformer.inspection.trace import trace
+from glassformer.text_model import AnyTextModel, MaskFiller, TextClassifier, Translator
+from glassformer.tokenizers import Tokenizer
+
+RUNNERS = 10  # tokens of a race that `facts` lists
+
+
+@dataclass(frozen=True)
+class Receipt:
+    """Why one token, or one class, has its logit.
+
+    Attributes:
+        config: of the run.
+        text: as it was given.
+        moment: what the model read, and what was chosen.
+        token: whose logit it is; of a classifier a class.
+        against: whose logit is taken off; None: nothing is.
+        parts: in the order of the model.
+        logit: what the model gave: the sum of the parts, up to its own rounding.
+        names: what the answers are called: a token's text, a label.
+        read, source: the tokens of `moment` as text.
+    """
+
+    config: Config
+    text: str
+    moment: Moment
+    token: int
+    against: int | None
+    parts: tuple[Part, ...]
+    logit: float
+    names: Callable[[int], str]
+    read: tuple[str, ...]
+    source: tuple[str, ...] | None
+
+    @property
+    def total(self) -> float:
+        """The sum of the parts."""
+        return total(self.parts)
+
+    def ranked(self) -> list[tuple[Part, float]]:
+        """The parts, the largest size first, each with its share of all sizes."""
+        sizes = sum(abs(part.value) for part in self.parts)
+        order = sorted(self.parts, key=lambda part: -abs(part.value))
+        return [(part, abs(part.value) / sizes if sizes else 0.0) for part in order]
+
+    def by_source(self, cross: bool = False) -> list[float]:
+        """What came from each token of the row, or of the encoder's memory: of all heads and embeddings together."""
+        rows = [part.sources for part in self.parts if part.sources is not None and (part.kind == CROSS) == cross]
+        return [sum(column) for column in zip(*rows, strict=True)]
+
+    def facts(self) -> dict[str, Any]:
+        """Everything, for JSON."""
+        ids, memory = self.moment.read, self.moment.source
+        return {
+            "text": self.text,
+            "task": self.config.train.task,
+            "token": {"id": self.token, "text": self.names(self.token)},
+            "against": None if self.against is None else {"id": self.against, "text": self.names(self.against)},
+            "logit": self.logit,
+            "sum": self.total,
+            "difference": self.total - self.logit,
+            "places": list(self.moment.places),
+            "parts": [
+                {"name": part.name, "kind": part.kind, "layer": part.layer, "head": part.head, "value": part.value,
+                 "share": share, "sources": part.sources}
+                for part, share in self.ranked()
+            ],
+            "unread": self.moment.unread,
+            "read": _tokens(ids, self.read, self.by_source()),
+            "source": None if memory is None else _tokens(memory, self.source or (), self.by_source(cross=True)),
+            "draw": self._draw_facts(self.moment.draw),
+        }  # fmt: skip
+
+    def _draw_facts(self, draw: Draw) -> dict[str, Any]:
+        shown = dict.fromkeys([draw.token, self.token, *([] if self.against is None else [self.against])])
+        return {
+            "how": draw.how,
+            "token": {"id": draw.token, "text": self.names(draw.token)},
+            "step": draw.step,
+            "seed": draw.seed if draw.how == "drawn" else None,
+            "stages": [
+                {"filter": stage.filter, "setting": stage.setting, "left": stage.left,
+                 "probabilities": [{"id": id, "text": self.names(id), "probability": float(stage.shares[id])}
+                                   for id in shown]}
+                for stage in draw.stages
+            ],
+            "race": [{**vars(runner), "text": self.names(runner.token)} for runner in draw.runners[:RUNNERS]],
+        }  # fmt: skip
+
+
+def write_receipt(
+    model: AnyTextModel,
+    text: str,
+    token: str | None = None,
+    against: str | None = None,
+    settings: SampleConfig | None = None,
+    step: int = 1,
+    hole: int = 1,
+) -> Receipt:
+    """Why the model gives this logit.
+
+    Args:
+        model: of a run of any task.
+        text: what comes before the token; a source; a text with holes; a text to label.
+        token: whose logit: a text or an id, of a classifier a label; None: what the model chooses.
+        against: another one, whose logit is taken off.
+        settings: how a token is drawn; None: as the run's own say.
+        step: which token of what is written, from 1.
+        hole: which `[MASK]` of the text, from 1.
+
+    Raises:
+        GlassError: the model is post-norm, the text is empty or does not fit it, or there is no such token.
+    """
+    refuse_post_norm(model.model)
+    if not text:
+        raise GlassError("the text is empty: there is nothing that a token could come from", "Give a text.")
+    if isinstance(model, TextClassifier):
+        moment = of_label(model, text)
+    elif isinstance(model, MaskFiller):
+        moment = of_hole(model, text, hole)
+    else:
+        moment = of_next_token(model, text, settings or model.config.sample, step)
+    chosen = moment.draw.token if token is None else _named(model, token)
+    other = None if against is None else _named(model, against)
+    if other == chosen:
+        raise GlassError(f"{against!r} is the token that is explained: there is nothing to compare", "Name another.")
+    difference = moment.logits[chosen].double() - (0.0 if other is None else moment.logits[other].double())
+    return Receipt(
+        config=model.config,
+        text=text,
+        moment=moment,
+        token=chosen,
+        against=other,
+        parts=tuple(_parts(model, moment, chosen, other)),
+        logit=float(difference),
+        names=model.labels.__getitem__ if isinstance(model, TextClassifier) else model.tokenizer.token_text,
+        read=_texts(model.tokenizer, moment.read),
+        source=_texts(model.source_tokenizer, moment.source or ()) if isinstance(model, Translator) else None,
+    )
+
+
+def _parts(model: AnyTextModel, moment: Moment, token: int, against: int | None) -> list[Part]:
+    read = torch.tensor([moment.read])  # (1, T)
+    if moment.source is None:
+        made = trace(model.model, read)
+    else:
+        made = trace(model.model, torch.tensor([moment.source]), read)
+    return split_logit(model.model, made, moment.places, token, against)
+
+
+def _named(model: AnyTextModel, name: str) -> int:
+    if isinstance(model, TextClassifier):
+        return label_named(model.labels, name)
+    return token_named(model.tokenizer, name)
+
+
+def _texts(tokenizer: Tokenizer, ids: Sequence[int]) -> tuple[str, ...]:
+    return tuple(tokenizer.token_text(id) for id in ids)
+
+
+def _tokens(ids: Sequence[int], texts: Sequence[str], values: Sequence[float]) -> list[dict[str, Any]]:
+    rows = enumerate(zip(ids, texts, values, strict=True))
+    return [{"place": place, "id": id, "text": text, "value": value} for place, (id, text, value) in rows]

@@ -1,0 +1,66 @@
+"""A short script that computes the logit of a receipt again: NumPy alone, from the run's own files."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+
+from glassformer.inspection.receipt.receipt import Receipt
+from glassformer.runs import Which, open_run
+
+SCRIPT = '''\
+"""One logit of a run, computed from its files with NumPy alone."""
+
+import tomllib
+from pathlib import Path
+
+import numpy as np
+from safetensors.numpy import load_file
+
+from glassformer.reference import Settings, logits
+
+RUN = Path({run})
+{comment}
+model = tomllib.loads((RUN / "config.toml").read_text(encoding="utf-8"))["model"]{classes}
+weights = load_file(RUN / "checkpoints" / {checkpoint} / "model.safetensors")
+{arrays}
+found = logits(Settings(**model), weights, {names})[0{place}]  # ({letter})
+print(f"{{{value}:.6f}}")
+'''
+
+
+def snippet(receipt: Receipt, folder: Path, which: Which = "best") -> str:
+    """The script. It prints the logit, or the difference of two, that the receipt explains.
+
+    Args:
+        receipt: of a run on disk.
+        folder: of that run.
+        which: the checkpoint that the receipt is of.
+    """
+    moment, label = receipt.moment, receipt.config.train.task == "classify"
+    arrays = [_array("tokens", moment.read, receipt.read)]
+    names = ["tokens=tokens"]
+    if moment.source is not None and receipt.source is not None:
+        arrays.append(_array("source", moment.source, receipt.source))
+        names.append("source=source")
+    value, explained = f"found[{receipt.token}]", repr(receipt.names(receipt.token))
+    if receipt.against is not None:
+        value += f" - found[{receipt.against}]"
+        explained += f" against {receipt.names(receipt.against)!r}"
+    return SCRIPT.format(
+        run=json.dumps(folder.resolve().as_posix(), ensure_ascii=False),
+        comment=f"# {explained}: glass receipt said {receipt.logit:.6f}",
+        checkpoint=json.dumps(open_run(folder).checkpoint(which).name),
+        arrays="\n".join(arrays),
+        names=", ".join(names),
+        classes=f' | {{"classes": {len(moment.logits)}}}' if label else "",
+        place="" if label else f", {moment.places[0]}",
+        letter="classes" if label else "V",
+        value=value,
+    )
+
+
+def _array(name: str, ids: Sequence[int], texts: Sequence[str]) -> str:
+    """The ids as a line of code, with what they are beside it."""
+    return f"{name} = np.array([{list(ids)}])  # {' '.join(map(repr, texts))}"

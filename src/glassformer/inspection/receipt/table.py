@@ -1,0 +1,132 @@
+"""A receipt for the terminal."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from glassformer.inspection.receipt.draw import Draw, Runner, Stage
+from glassformer.inspection.receipt.parts import CROSS, Part
+from glassformer.inspection.receipt.receipt import Receipt
+
+BAR = 24  # characters of the longest bar
+SOURCES = 6  # tokens that are listed as sources
+SHOWN = 5  # tokens whose probabilities are followed through the filters
+
+
+def table(receipt: Receipt, top: int = 12) -> str:
+    """All of it as text.
+
+    Args:
+        receipt: what is told.
+        top: parts that have a line of their own; the others share one.
+    """
+    return "\n".join([*_head(receipt), "", *_parts(receipt, top), "", *_sources(receipt), "", *_draw(receipt)])
+
+
+def _head(receipt: Receipt) -> list[str]:
+    moment, chosen = receipt.moment, receipt.moment.draw.token
+    what = "label" if receipt.config.train.task == "classify" else "token"
+    lines = [f"{what} {_named(receipt, receipt.token)}: logit {receipt.logit:.6f}"]
+    if receipt.against is not None:
+        pair = f"{_named(receipt, receipt.token)} against {_named(receipt, receipt.against)}"
+        lines = [f"{what} {pair}: difference of their logits {receipt.logit:.6f}"]
+    if receipt.token != chosen:
+        lines.append(f"not what the model chooses: that is {_named(receipt, chosen)}")
+    if moment.unread:
+        lines.append(f"of the text {moment.unread:,} tokens are outside the {len(moment.read):,} that the model reads")
+    return lines
+
+
+def _parts(receipt: Receipt, top: int) -> list[str]:
+    ranked = receipt.ranked()
+    shown, others = ranked[:top], ranked[top:]
+    width = max(len(part.name) for part, _ in shown)
+    largest = abs(shown[0][0].value) or 1.0
+    lines = [f"{'part':<{width}}  {'gives':>10}   share"]
+    for part, share in shown:
+        bar = "█" * round(BAR * abs(part.value) / largest)
+        row = f"{part.name:<{width}}  {part.value:>+10.4f}  {share:>6.1%}  {bar:<{BAR}}{_mostly(receipt, part)}"
+        lines.append(row.rstrip())
+    if others:
+        rest, share = sum(part.value for part, _ in others), sum(share for _, share in others)
+        lines.append(f"{f'{len(others)} others':<{width}}  {rest:>+10.4f}  {share:>6.1%}")
+    whole = "logit" if receipt.against is None else "difference of logits"
+    difference = receipt.total - receipt.logit
+    return [*lines, f"sum of parts {receipt.total:.6f} = {whole} {receipt.logit:.6f}, difference {difference:.1e}"]
+
+
+def _mostly(receipt: Receipt, part: Part) -> str:
+    """The source token that most of a head's value came through."""
+    if part.head is None or part.sources is None:
+        return ""
+    value, place = max(((value, place) for place, value in enumerate(part.sources)), key=lambda each: abs(each[0]))
+    texts = receipt.source if part.kind == CROSS and receipt.source is not None else receipt.read
+    return f"  most from {texts[place]!r} at {place}: {value:+.4f}"
+
+
+def _sources(receipt: Receipt) -> list[str]:
+    """Where it came from: the tokens, by what came through heads and from their own embeddings."""
+    lines = _by_size("came from these tokens, through all heads and embeddings", receipt.by_source(), receipt.read)
+    if receipt.source is not None:
+        through = "came from these tokens of the source, through all cross heads"
+        lines += _by_size(through, receipt.by_source(cross=True), receipt.source)
+    rest = sum(part.value for part in receipt.parts if part.sources is None)
+    return [*lines, f"{rest:>+10.4f}  feed-forward layers and biases, which have no source token"]
+
+
+def _by_size(title: str, values: Sequence[float], texts: Sequence[str]) -> list[str]:
+    order = sorted(range(len(values)), key=lambda place: -abs(values[place]))[:SOURCES]
+    others = len(values) - len(order)
+    rest = sum(values) - sum(values[place] for place in order)
+    return [
+        title,
+        *(f"{values[place]:>+10.4f}  {texts[place]!r} at {place}" for place in order),
+        *([f"{rest:>+10.4f}  {others} others"] if others else []),
+    ]
+
+
+def _draw(receipt: Receipt) -> list[str]:
+    draw = receipt.moment.draw
+    likeliest = draw.stages[0].shares.sort(descending=True, stable=True).indices[:SHOWN].tolist()
+    known = [draw.token, receipt.token, *([] if receipt.against is None else [receipt.against])]
+    columns = list(dict.fromkeys([*known, *likeliest]))[:SHOWN]
+    heads = [repr(receipt.names(token)) for token in columns]
+    widths = [max(9, len(head)) for head in heads]
+    lines = [f"{'probability':<26}" + "".join(f"  {h:>{w}}" for h, w in zip(heads, widths, strict=True)) + "    left"]
+    for stage in draw.stages:
+        cells = [f"{float(stage.shares[token]):.4%}" for token in columns]
+        row = "".join(f"  {cell:>{w}}" for cell, w in zip(cells, widths, strict=True))
+        lines.append(f"{_stage_name(stage):<26}{row}  {stage.left:>6,}")
+    return [*lines, *_choice(receipt, draw)]
+
+
+def _stage_name(stage: Stage) -> str:
+    if stage.filter is None:
+        return "the model's own"
+    name = stage.filter.replace("_", " ")
+    return name if stage.setting is None else f"{name} {stage.setting:g}"
+
+
+def _choice(receipt: Receipt, draw: Draw) -> list[str]:
+    if draw.how == "likeliest":
+        return [f"chosen: {_named(receipt, draw.token)}, the likeliest; nothing is random"]
+    if draw.how == "beam search":
+        return [f"chosen: {_named(receipt, draw.token)}, by beam search for the likeliest text; nothing is random"]
+    known = [receipt.token, *([] if receipt.against is None else [receipt.against])]
+    runners = dict.fromkeys([*draw.runners[:2], *(runner for token in known if (runner := draw.runner(token)))])
+    return [
+        f"drawn with seed {draw.seed}, token {draw.step} that is written: each token runs a random number's way at the "
+        "speed of its probability",
+        *(_lap(receipt, draw, runner) for runner in runners),
+    ]
+
+
+def _lap(receipt: Receipt, draw: Draw, runner: Runner) -> str:
+    place = draw.runners.index(runner) + 1
+    first = ": drawn" if place == 1 else ""
+    name, times = repr(receipt.names(runner.token)), f"{runner.number:.6g} / {runner.probability:.6g}"
+    return f"{place:>4,}.  {name} arrives after {times} = {runner.arrival:.6g}{first}"
+
+
+def _named(receipt: Receipt, token: int) -> str:
+    return f"{receipt.names(token)!r} ({token})"

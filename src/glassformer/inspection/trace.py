@@ -1,0 +1,217 @@
+"""The trace: everything between the ids and the logits of one forward pass of the real model.
+
+The pass is the model's own, in evaluation mode and without gradients. Forward hooks, which are always taken away again,
+note what each part was given and what it returned. Only what the fused attention kernel never shows (scores and
+weights) is computed beside it, and what follows from it is compared with what the layer really gave.
+"""
+
+from __future__ import annotations
+
+import inspect
+import math
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from glassformer.errors import GlassError
+from glassformer.generation.context import reading
+from glassformer.generation.decoding import check_finite
+from glassformer.inspection.traced import AttentionTrace, BlockTrace, FeedForwardTrace, StackTrace, Trace
+from glassformer.model.attention import Attention, attend
+from glassformer.model.block import Block
+from glassformer.model.families import Classifier, EncoderDecoder, Model
+from glassformer.model.feedforward import FeedForward, activate
+from glassformer.model.masks import Mask
+from glassformer.model.positions import rotate
+from glassformer.model.stack import Embedding, Stack
+
+__all__ = ["AttentionTrace", "BlockTrace", "FeedForwardTrace", "StackTrace", "Trace", "recording", "trace"]
+
+
+def trace(model: Model, tokens: Tensor, target: Tensor | None = None, real: Tensor | None = None) -> Trace:
+    """One forward pass with everything in between; nothing about the model changes.
+
+    Args:
+        model: any of the families, on any device; its mode and its gradients are put back.
+        tokens: (B, T) ids; of an encoder-decoder the source's.
+        target: (B, T) ids of an encoder-decoder's target, the end token that begins it included; of others None.
+        real: (B, T) bool, False at padding of `tokens`; None: all real.
+
+    Raises:
+        GlassError: the ids do not fit the model, a target is missing or too much, or the logits are not finite.
+    """
+    if (target is not None) != isinstance(model, EncoderDecoder):
+        what = "no target" if target is None else "a target"
+        raise GlassError(f"{what} was given to a {type(model).__name__}", "Only an encoder-decoder has one.")
+    device, own = model.embedding.tokens.weight.device, getattr(model, "source_embedding", None)
+    _check_ids(tokens, own or model.embedding)
+    tokens, real = tokens.to(device, torch.long).clone(), None if real is None else real.to(device).clone()
+    if target is not None:
+        _check_ids(target, model.embedding)
+        target = target.to(device, torch.long).clone()
+    # Tensors of inference mode could not be used beside gradients later: plain no_grad gives plain tensors.
+    with reading(model), torch.inference_mode(False), torch.no_grad(), recording(model) as calls:
+        if isinstance(model, EncoderDecoder):
+            assert target is not None
+            logits = model(tokens, target, real)  # (B, T, V)
+        else:
+            logits = model(tokens, real)  # (B, T, V) or (B, C)
+    with torch.inference_mode(False), torch.no_grad():
+        check_finite(logits)
+        if isinstance(model, EncoderDecoder):
+            source = _stack(calls, model.encoder, own or model.embedding, real, which=0)
+            return Trace(_stack(calls, model.decoder, model.embedding, None), source, None, logits)
+        pooled = calls.output(model.dropout) if isinstance(model, Classifier) else None  # (B, D)
+        return Trace(_stack(calls, model.stack, model.embedding, real), None, pooled, logits)
+
+
+def _check_ids(ids: Tensor, embedding: Embedding) -> None:
+    if ids.dim() != 2 or not ids.numel():
+        raise GlassError(f"ids of shape {tuple(ids.shape)} were given", "Give (rows, tokens), at least one of each.")
+    low, high, size = int(ids.min()), int(ids.max()), embedding.tokens.num_embeddings
+    if low < 0 or high >= size:
+        wrong = low if low < 0 else high
+        raise GlassError(f"the token {wrong} is outside the vocabulary", f"Ids of this model go from 0 to {size - 1}.")
+
+
+class Calls:
+    """What the parts of a model were given and returned, in the order of their calls."""
+
+    def __init__(self) -> None:
+        self._made: dict[nn.Module, list[tuple[dict[str, Any], Tensor]]] = {}
+
+    def note(self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], output: Tensor) -> None:
+        """A forward hook."""
+        given = inspect.signature(module.forward).bind(*args, **kwargs).arguments
+        self._made.setdefault(module, []).append((given, output))
+
+    def output(self, module: nn.Module, which: int = -1) -> Tensor:
+        """What a call returned: the last one, or another."""
+        return self._made[module][which][1]
+
+    def given(self, module: nn.Module, name: str, which: int = -1) -> Any:
+        """The argument of that name, None where it was left out."""
+        return self._made[module][which][0].get(name)
+
+
+@contextmanager
+def recording(model: nn.Module) -> Iterator[Calls]:
+    """Note all calls of all parts of a model inside; whatever happens there, no hook is left afterwards."""
+    calls, handles = Calls(), []
+    try:
+        for module in model.modules():
+            handles.append(module.register_forward_hook(calls.note, with_kwargs=True))
+        yield calls
+    finally:
+        for handle in handles:
+            handle.remove()
+
+
+def _stack(calls: Calls, stack: Stack, embedding: Embedding, real: Tensor | None, which: int = -1) -> StackTrace:
+    """`which` of the embedding's calls is this stack's: a shared one is asked for the source, then for the target."""
+    embedded = calls.output(embedding, which)  # (B, T, D)
+    added = None
+    if embedding.positions is not None:
+        added = calls.output(embedding.positions, which).to(embedded.dtype)  # (B or 1, T, D)
+    return StackTrace(
+        ids=calls.given(embedding, "tokens", which),
+        real=real,
+        places=calls.given(embedding, "positions", which),
+        token_vectors=calls.output(embedding.tokens, which) * embedding.scale,  # (B, T, D)
+        position_vectors=added,
+        embedded=embedded,
+        blocks=tuple(_block(calls, block, f"layer {number}") for number, block in enumerate(stack.blocks)),
+        final=calls.output(stack),
+    )
+
+
+def _block(calls: Calls, block: nn.Module, name: str) -> BlockTrace:
+    assert isinstance(block, Block)
+    pre, cross = block.pre, block.cross
+    between = [block.attention_norm, block.cross_norm, block.feedforward_norm]
+    norms = [norm for norm in between if norm is not None]
+    # After each part the stream is what the next norm is given, or what the part's own norm gave.
+    after = [calls.output(norm) for norm in norms]  # post-norm; (B, T, D) each
+    if pre:
+        after = [_first(calls, norm) for norm in norms[1:]] + [calls.output(block)]  # (B, T, D) each
+    return BlockTrace(
+        pre=pre,
+        before=calls.given(block, "x"),
+        attention_norm=calls.output(block.attention_norm),
+        attention=_attention(calls, block.attention, f"self-attention of {name}"),
+        after_attention=after[0],
+        cross_norm=None if block.cross_norm is None else calls.output(block.cross_norm),
+        cross=None if cross is None else _attention(calls, cross, f"cross-attention of {name}"),
+        after_cross=None if cross is None else after[1],
+        feedforward_norm=calls.output(block.feedforward_norm),
+        feedforward=_feedforward(calls, block.feedforward),
+        after=after[-1],
+    )
+
+
+def _first(calls: Calls, norm: nn.Module) -> Tensor:
+    """What a norm was given: LayerNorm and Identity call it `input`, RMSNorm `x`."""
+    found = calls.given(norm, "input")
+    return calls.given(norm, "x") if found is None else found
+
+
+def _feedforward(calls: Calls, layer: FeedForward) -> FeedForwardTrace:
+    up = calls.output(layer.up)  # (B, T, F)
+    gate = None if layer.gate is None else calls.output(layer.gate)  # (B, T, F)
+    return FeedForwardTrace(
+        input=calls.given(layer, "x"),
+        up=up,
+        gate=gate,
+        activated=activate(up if gate is None else gate, layer.activation),  # (B, T, F)
+        hidden=calls.given(layer.down, "input"),
+        output=calls.output(layer),
+    )
+
+
+def _attention(calls: Calls, layer: Attention, name: str) -> AttentionTrace:
+    x, memory, rotation = (calls.given(layer, part) for part in ("x", "memory", "rotation"))
+    mask: Mask = calls.given(layer, "mask")
+    q_projected = _heads(calls.output(layer.query), layer.heads)  # (B, H, T, K)
+    k_projected = _heads(calls.output(layer.key), layer.kv_heads)  # (B, G, S, K)
+    v = _heads(calls.output(layer.value), layer.kv_heads)  # (B, G, S, K)
+    q_unturned, k_unturned = q_projected, k_projected
+    if layer.query_norm is not None and layer.key_norm is not None:
+        q_unturned = calls.output(layer.query_norm).to(q_projected.dtype)  # (B, H, T, K)
+        k_unturned = calls.output(layer.key_norm).to(k_projected.dtype)  # (B, G, S, K)
+    q, k = q_unturned, k_unturned
+    if rotation is not None:
+        q, k = rotate(q, rotation), rotate(k, rotation)  # (B, H, T, K), (B, G, S, K)
+    scores = q @ k.repeat_interleave(layer.heads // layer.kv_heads, dim=1).transpose(-2, -1)  # (B, H, T, S)
+    again, weights = attend(q, k, v, mask, explicit=True)  # (B, H, T, K), (B, H, T, S)
+    mixed = _heads(calls.given(layer.output, "input"), layer.heads)  # (B, H, T, K) the real one
+    _check_same(again, mixed, name)
+    assert weights is not None
+    allowed = mask.full(scores)  # (B or 1, 1, T, S), or (T, S) of the plain triangle
+    if mask.dead is not None:
+        allowed = allowed & ~mask.dead  # (B or 1, 1, T, S)
+    matrix = layer.output.weight.unflatten(1, (layer.heads, -1))  # (D, H, K)
+    return AttentionTrace(
+        input=x, source=x if memory is None else memory,
+        q_projected=q_projected, k_projected=k_projected, q_unturned=q_unturned, k_unturned=k_unturned,
+        q=q, k=k, v=v, rotation=rotation,
+        scores=scores, scaled=scores / math.sqrt(q.shape[-1]), bias=mask.bias,
+        allowed=allowed[None, None] if allowed.dim() == 2 else allowed, weights=weights, mixed=mixed,
+        head_outputs=torch.einsum("bhtk,dhk->bhtd", mixed, matrix),
+        output_bias=None if layer.output.bias is None else layer.output.bias.detach().clone(),
+        output=calls.output(layer),
+    )  # fmt: skip
+
+
+def _heads(x: Tensor, heads: int) -> Tensor:
+    """(B, T, heads K) -> (B, heads, T, K)."""
+    return x.unflatten(-1, (heads, -1)).transpose(1, 2)
+
+
+def _check_same(again: Tensor, real: Tensor, name: str) -> None:
+    """Refuse to show weights that do not lead to what the layer gave; rounding is below √eps of the largest value."""
+    difference, size = (again - real).abs().max(), real.abs().max()
+    if not bool(difference <= math.sqrt(torch.finfo(real.dtype).eps) * size):
+        raise RuntimeError(f"the trace of {name} is off by {float(difference):.3g}, its values reach {float(size):.3g}")

@@ -1,0 +1,149 @@
+"""`glass explain` on runs of all tasks: its predictions are those of the other commands, and bad input is refused."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.journey.commands import here
+from tests.journey.pages import ROOT, blocks
+from tests.journey.task_runs import DOES, TASKS, refused
+
+
+def told(*arguments: str | Path, folder: Path) -> dict[str, Any]:
+    """What a command says with --json."""
+    done = here(*arguments, "--json", folder=folder)
+    assert done.returncode == 0, done.stderr
+    found: dict[str, Any] = json.loads(done.stdout)
+    return found
+
+
+def steps(found: dict[str, Any], name: str) -> list[dict[str, Any]]:
+    """All steps of one kind, in order."""
+    below = [step for section in found["sections"] for step in steps(section, name)]
+    return [section for section in found["sections"] if section["step"] == name] + below
+
+
+def rankings(found: dict[str, Any]) -> list[list[tuple[str, float]]]:
+    """The candidates and their probabilities, of each table that ranks them."""
+    tables = [table for table in steps(found, "probabilities")[0]["tables"] if table["header"][0] == "rank"]
+    return [[(row[1], row[4]) for row in table["rows"]] for table in tables]
+
+
+def shares(found: list[tuple[str, float]]) -> Any:
+    return pytest.approx([share for _, share in found], abs=1e-6)
+
+
+@pytest.mark.parametrize("words", ["It was a day when", "The day . " * 20 + "It was a day when"])
+def test_a_continued_text_has_the_candidates_of_generate(words: str, task_home: Path) -> None:
+    """Also where it is longer than the context, and is cut as there."""
+    explained = told("explain", "runs/lm", words, "--top", "5", folder=task_home)
+    ranked = told("generate", "runs/lm", words, "--top", "5", folder=task_home)["candidates"]
+    assert [name.replace("␣", " ") for name, _ in rankings(explained)[0]] == [each["text"] for each in ranked]
+    assert [each["probability"] for each in ranked] == shares(rankings(explained)[0])
+    assert bool(steps(explained, "tokens")[0]["notes"]) == (len(words) > 100)
+    if len(words) > 100:
+        assert "the model reads at most 40 of them" in steps(explained, "tokens")[0]["notes"][0]
+
+
+def test_holes_have_the_candidates_of_fill(task_home: Path) -> None:
+    text = DOES["masked"][1]
+    explained = told("explain", "runs/masked", text, "--top", "5", folder=task_home)
+    masks = told("fill", "runs/masked", text, folder=task_home)["masks"]
+    assert len(masks) == len(rankings(explained)) == 2
+    for candidates, ranking in zip(masks, rankings(explained), strict=True):
+        assert [each["probability"] for each in candidates] == shares(ranking)
+
+
+def test_a_class_has_the_probability_of_classify(task_home: Path) -> None:
+    text = DOES["classify"][1]
+    explained = told("explain", "runs/classify", text, folder=task_home)
+    found = told("classify", "runs/classify", text, folder=task_home)["texts"][0]["probabilities"]
+    assert list(found) == [name for name, _ in rankings(explained)[0]]
+    assert list(found.values()) == shares(rankings(explained)[0])
+
+
+@pytest.mark.parametrize("task", ["translate", "two", "summarize"])
+def test_without_a_target_it_explains_what_generate_writes(task: str, task_home: Path) -> None:
+    run, text = f"runs/{task}", DOES[task][1]
+    explained = told("explain", run, text, folder=task_home)
+    written = told("generate", run, text, "--beams", "1", "--temperature", "0", folder=task_home)["text"]
+    assert explained["target"] == written
+    if task == "translate":
+        given = told("explain", run, text, "--target", "der Hund", folder=task_home)
+        assert given["target"] == "der Hund"
+        assert [row[1] for row in steps(given, "tokens")[0]["tables"][1]["rows"]] == ["<|end|>", "der", "␣Hund"]
+    assert {section["step"] for section in explained["sections"]} >= {"encoder", "decoder"}
+    assert len(steps(explained, "cross")) == 1
+
+
+@pytest.mark.parametrize("task", TASKS)
+def test_every_task_has_a_walk_and_a_page(task: str, task_home: Path, tmp_path: Path) -> None:
+    run, text = f"runs/{task}", DOES[task][1]
+    done = here("explain", run, text, "--level", "researcher", folder=task_home)
+    assert done.returncode == 0
+    for word in ("Tokens", "Embedding", "Layer 0", "A = softmax(", "Logits", "Probabilities", "probability"):
+        assert word in done.stdout, word
+    done = here("explain", run, text, "--html", tmp_path / "page.html", folder=task_home)
+    assert (done.returncode, "open it in a browser" in done.stdout) == (0, True)
+    page = (tmp_path / "page.html").read_text(encoding="utf-8")
+    assert page.count("<h4>Softmax</h4>") == {"translate": 6, "two": 6, "summarize": 6}.get(task, 2)
+
+
+def test_the_example_is_explained_at_every_level(tmp_path: Path) -> None:
+    pages = {level: here("explain", "--level", level, folder=tmp_path).stdout for level in ("school", "engineer")}
+    assert "cake" in pages["school"]
+    assert "cake" not in pages["engineer"]
+    assert all("sat  0.0870  0.8259  0.0870" in page for page in pages.values())
+
+
+def test_a_head_that_is_chosen_is_shown_in_full(task_home: Path) -> None:
+    text = DOES["translate"][1]
+    few = here("explain", "runs/translate", text, folder=task_home)
+    assert "5 of 6 heads have one line each" in few.stderr
+    assert few.stdout.count("A = softmax(") == 1
+    one = here("explain", "runs/translate", text, "--head", "1", folder=task_home)
+    assert (one.stdout.count("A = softmax("), one.stderr) == (3, "")
+    assert "Head 0" not in one.stdout
+
+
+@pytest.mark.parametrize(
+    ("words", "problem", "remedy"),
+    [
+        (["runs/lm"], "runs/lm was given without a text", "glass explain runs/lm"),
+        (["runs/lm", " "], "the text is empty", "at least one word"),
+        (["runs/ml", "It"], "there is no run at runs/ml", "Did you mean"),
+        (["book.txt", "It"], "there is no run at book.txt", ""),
+        (["runs/lm", "It", "--layer", "1"], "there is no layer 1: the model has 1", "Give 0 to 0"),
+        (["runs/lm", "It", "--head", "-2"], "there is no head -2: the model has 2", "Give 0 to 1"),
+        (["runs/lm", "It", "--target", "x"], "a target was given, but runs/lm learnt train.task = lm", "Leave it out"),
+        (["runs/masked", "It was"], "there is no [MASK] in", "Write it where"),
+        (["runs/masked", "It " * 50 + "[MASK]"], "the text has 51 tokens, the model reads 40", "shorter"),
+        (["--target", "x"], "--target was given without a run", "Give RUN and TEXT"),
+        (["--level", "schol"], "there is no level 'schol'", "Did you mean school?"),
+        (["--top", "0"], "--top 0 asks for nothing", "at least 1"),
+        (["--html", "book.txt"], "book.txt exists and is no page of glass explain", "another name"),
+        (["--html", "runs"], "runs is a folder", "a file"),
+        (["--html", "nowhere/page.html"], "there is no folder nowhere", "Make it first"),
+        (["--html", "book.txt/page.html"], "there is no folder book.txt", "Make it first"),
+    ],
+)
+def test_what_makes_no_sense_is_refused_in_two_lines(
+    words: list[str], problem: str, remedy: str, task_home: Path
+) -> None:
+    before = (task_home / "book.txt").read_bytes()
+    first, second = refused("explain", *words, folder=task_home)
+    assert problem in first
+    assert remedy in second
+    assert (task_home / "book.txt").read_bytes() == before
+
+
+def test_the_page_of_the_documentation_shows_what_is_printed(tmp_path: Path) -> None:
+    shown = [block.code.rstrip() for block in blocks(ROOT / "docs" / "explain.md", "text")]
+    assert shown
+    printed = here("explain", folder=tmp_path).stdout
+    for part in shown:
+        assert part in printed

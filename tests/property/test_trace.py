@@ -1,0 +1,259 @@
+"""The trace shows the model's own numbers, all of them, for every family and choice, and leaves nothing behind."""
+
+from __future__ import annotations
+
+import math
+from itertools import product
+from typing import Any, get_args
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from glassformer.config import Activation
+from glassformer.errors import GlassError
+from glassformer.inspection import trace as module
+from glassformer.inspection.trace import AttentionTrace, BlockTrace, StackTrace, Trace, trace
+from glassformer.model.attention import Attention
+from glassformer.model.families import Model
+from glassformer.model.feedforward import activate
+from tests.property.models import POSITIONS, VOCAB, as_if_trained, tiny, tokens
+
+FAMILIES = ("decoder", "encoder", "classifier", "encoder-decoder")
+BIASES = {"attention_bias": True, "feedforward_bias": True, "norm_bias": True, "head_bias": True}
+CHOICES: list[dict[str, Any]] = [
+    *({"positions": positions, "norm_order": order} for positions, order in product(POSITIONS, ("pre", "post"))),
+    *({"activation": activation} for activation in get_args(Activation)),
+    {"norm": "rmsnorm"}, {"norm": "rmsnorm", "norm_order": "post"}, {"norm": "none"},
+    {"kv_heads": 2, "positions": "rotary", "qk_norm": True}, {"kv_heads": 1}, {"qk_norm": True},
+    {"window": 3}, {"window": 3, "positions": "relative"}, {**BIASES, "embedding_scale": True, "tied": False},
+    {"dropout_embedding": 0.3, "dropout_attention": 0.3, "dropout_residual": 0.3, "pooling": "first"},
+]  # fmt: skip
+EVERY = [pytest.param(f, c, id=f"{f} {' '.join(f'{k}={v}' for k, v in c.items())}") for f in FAMILIES for c in CHOICES]
+PAD = torch.tensor([[True] * 11 + [False] * 2, [True] * 7 + [False] * 6])
+
+
+def model_of(family: str, **changes: Any) -> Model:
+    own = {"family": "encoder", "classes": 5} if family == "classifier" else {"family": family}
+    return as_if_trained(tiny(**own, **changes))
+
+
+def inputs(family: str, real: Tensor | None) -> dict[str, Tensor | None]:
+    both = {"target": tokens(2, 7, seed=1)} if family == "encoder-decoder" else {}
+    return {"tokens": tokens(2, 13), "real": real, **both}
+
+
+def logits_of(model: Model, given: dict[str, Tensor | None]) -> Tensor:
+    order = [given[name] for name in ("tokens", "target", "real") if name in given]
+    return model(*order)
+
+
+def stacks(found: Trace) -> list[StackTrace]:
+    return [found.stack] if found.source is None else [found.source, found.stack]
+
+
+def blocks(found: Trace) -> list[BlockTrace]:
+    return [block for stack in stacks(found) for block in stack.blocks]
+
+
+def attentions(found: Trace) -> list[AttentionTrace]:
+    every = [part for block in blocks(found) for part in (block.attention, block.cross)]
+    return [part for part in every if part is not None]
+
+
+def close(one: Tensor, other: Tensor) -> None:
+    torch.testing.assert_close(one, other, atol=2e-5, rtol=1e-5)
+
+
+@pytest.mark.parametrize(("family", "choice"), EVERY)
+def test_everything_in_a_trace_follows_from_the_rest(family: str, choice: dict[str, Any]) -> None:
+    """With padding and without: the logits are the model's bit for bit, and every step can be done again."""
+    model = model_of(family, **choice)
+    for real in (None, PAD):
+        given = inputs(family, real)
+        found = trace(model, **given)  # type: ignore[arg-type]
+        assert torch.equal(found.logits, logits_of(model, given))
+        assert found.logits.std() > 0.05
+        assert (found.source is not None) == (family == "encoder-decoder")
+        for stack in stacks(found):
+            check_stack(stack)
+        for block in blocks(found):
+            check_block(block)
+        for attention in attentions(found):
+            check_attention(attention)
+        check_ends(model, found)
+        torch.testing.assert_close(found.probabilities.sum(-1), torch.ones(found.logits.shape[:-1]).double())
+
+
+def check_stack(stack: StackTrace) -> None:
+    assert len(stack.blocks) == 3
+    whole = stack.token_vectors if stack.position_vectors is None else stack.token_vectors + stack.position_vectors
+    assert torch.equal(stack.embedded, whole)
+    assert torch.equal(stack.blocks[0].before, stack.embedded)
+    for before, after in zip(stack.blocks[:-1], stack.blocks[1:], strict=True):
+        assert torch.equal(before.after, after.before)
+    if not stack.blocks[0].pre:
+        assert torch.equal(stack.final, stack.blocks[-1].after)
+
+
+def check_block(block: BlockTrace) -> None:
+    """Residual sums, in the order of the block."""
+    steps = [(block.attention_norm, block.attention.input, block.attention.output, block.after_attention)]
+    if block.cross is not None:
+        assert block.cross_norm is not None
+        assert block.after_cross is not None
+        steps.append((block.cross_norm, block.cross.input, block.cross.output, block.after_cross))
+    steps.append((block.feedforward_norm, block.feedforward.input, block.feedforward.output, block.after))
+    x = block.before
+    for norm, read, wrote, after in steps:
+        if block.pre:
+            assert torch.equal(read, norm)
+            assert torch.equal(after, x + wrote)
+        else:
+            assert torch.equal(read, x)
+            assert torch.equal(after, norm)
+        x = after
+    ff = block.feedforward
+    close(ff.hidden, ff.activated if ff.gate is None else ff.activated * ff.up)
+
+
+def check_attention(part: AttentionTrace) -> None:
+    H, G, K = part.q.shape[1], part.k.shape[1], part.q.shape[-1]
+    keys = torch.stack([part.k[:, head // (H // G)] for head in range(H)], dim=1)  # (B, H, S, K)
+    values = torch.stack([part.v[:, head // (H // G)] for head in range(H)], dim=1)  # (B, H, S, K)
+    close(part.scores, torch.einsum("bhtk,bhsk->bhts", part.q, keys))
+    close(part.scaled, part.scores / math.sqrt(K))
+    shown = part.scaled if part.bias is None else part.scaled + part.bias
+    weights = shown.masked_fill(~part.allowed, -math.inf).softmax(-1).nan_to_num(0.0)  # (B, H, T, S)
+    close(part.weights, weights)
+    assert (part.weights[~part.allowed.expand_as(part.weights)] == 0).all()
+    alive = part.allowed.any(-1).expand(part.weights.shape[:-1])  # (B, H, T)
+    close(part.weights.sum(-1), alive.float())
+    close(part.mixed, part.weights @ values)
+    assert len({part.scores.shape, part.scaled.shape, part.weights.shape}) == 1
+    added = 0.0 if part.output_bias is None else part.output_bias
+    close(part.head_outputs.sum(dim=1), part.output - added)
+    assert (part.rotation is None) == torch.equal(part.q, part.q_unturned)
+    close(part.q.norm(dim=-1), part.q_unturned.norm(dim=-1))  # a rotation keeps lengths
+
+
+def check_ends(model: Model, found: Trace) -> None:
+    """From the ids to the first vectors, and from the last ones to the logits."""
+    if found.pooled is not None:
+        assert isinstance(model.head, nn.Linear)
+        assert torch.equal(model.head(found.pooled), found.logits)
+    else:
+        assert torch.equal(model.head(found.stack.final, model.embedding), found.logits)
+    vectors = model.embedding.tokens.weight[found.stack.ids] * model.embedding.scale
+    assert torch.equal(found.stack.token_vectors, vectors)
+    block, layer = found.stack.blocks[1], list(model.modules())
+    own = next(stack for stack in layer if isinstance(stack, module.Stack) and stack.causal == is_causal(model))
+    attention, ff = own.blocks[1].attention, own.blocks[1].feedforward
+    assert isinstance(attention, Attention)
+    plain = attention.query(block.attention.input).unflatten(-1, (6, 10)).transpose(1, 2)  # (B, H, T, K)
+    assert torch.equal(plain, block.attention.q_projected)
+    assert torch.equal(ff.up(block.feedforward.input), block.feedforward.up)
+    gate = block.feedforward.up if ff.gate is None else ff.gate(block.feedforward.input)
+    assert torch.equal(activate(gate, ff.activation), block.feedforward.activated)
+
+
+def is_causal(model: Model) -> bool:
+    return type(model).__name__ in ("Decoder", "EncoderDecoder")
+
+
+@pytest.mark.parametrize("family", ["decoder", "encoder", "encoder-decoder"])
+def test_a_row_of_padding_alone_looks_at_nothing(family: str) -> None:
+    real = torch.tensor([[True] * 13, [False] * 13])
+    found = trace(model_of(family), **inputs(family, real))  # type: ignore[arg-type]
+    for attention in attentions(found):
+        check_attention(attention)
+    padded = (found.source or found.stack).blocks[0].attention
+    assert not padded.allowed[1].any()
+    assert not padded.weights[1].any()
+
+
+def test_the_causal_mask_and_the_window_are_in_the_trace() -> None:
+    found = trace(model_of("decoder", window=3), tokens(1, 13)).stack.blocks[0].attention
+    distance = torch.arange(13)[:, None] - torch.arange(13)
+    assert torch.equal(found.allowed[0, 0], (distance >= 0) & (distance < 3))
+    plain = trace(model_of("decoder"), tokens(1, 13)).stack.blocks[0].attention
+    assert torch.equal(plain.allowed[0, 0], distance >= 0)
+
+
+def test_shared_embeddings_of_source_and_target_are_told_apart() -> None:
+    given = inputs("encoder-decoder", None)
+    found = trace(model_of("encoder-decoder"), **given)  # type: ignore[arg-type]
+    assert found.source is not None
+    assert torch.equal(found.source.ids, given["tokens"])  # type: ignore[arg-type]
+    assert torch.equal(found.stack.ids, given["target"])  # type: ignore[arg-type]
+    assert found.stack.blocks[0].cross is not None
+    assert torch.equal(found.stack.blocks[0].cross.source, found.source.final)
+
+
+def state(model: Model) -> tuple[list[int], list[bool], list[bool]]:
+    parts = list(model.modules())
+    gradients = [parameter.requires_grad for parameter in model.parameters()]
+    return [len(part._forward_hooks) for part in parts], [part.training for part in parts], gradients
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_nothing_is_left_behind(family: str) -> None:
+    """Hooks of others stay, ours go; modes and gradients are as they were, however they were mixed."""
+    model = model_of(family, dropout_residual=0.3).train().requires_grad_(True)
+    model.embedding.eval()
+    seen: list[int] = []
+    theirs = model.head.register_forward_hook(lambda *_: seen.append(1))
+    before, given = state(model), inputs(family, None)
+    found, again = trace(model, **given), trace(model, **given)  # type: ignore[arg-type]
+    assert state(model) == before
+    assert (len(seen), torch.is_grad_enabled(), found.logits.requires_grad) == (2, True, False)
+    assert torch.equal(found.logits, again.logits)  # no dropout
+    theirs.remove()
+    (found.stack.final @ model.embedding.tokens.weight.T).sum().backward()  # plain tensors: of use beside gradients
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_an_exception_inside_leaves_no_hook(family: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    model = model_of(family).train()
+    before, given = state(model), inputs(family, None)
+    monkeypatch.setattr(model.head, "forward", lambda *_: 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        trace(model, **given)  # type: ignore[arg-type]
+    assert state(model) == before
+
+
+def test_weights_that_do_not_lead_to_the_output_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The comparison inside: an explicit path that scales wrongly does not get through."""
+    model, right = model_of("decoder"), module.attend
+    monkeypatch.setattr(module, "attend", lambda q, k, v, mask, explicit: right(q * 1.1, k, v, mask, explicit=explicit))
+    with pytest.raises(RuntimeError, match="the trace of self-attention of layer 0 is off by"):
+        trace(model, tokens(1, 5))
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float64])
+@pytest.mark.parametrize("family", FAMILIES)
+def test_other_precisions(family: str, dtype: torch.dtype) -> None:
+    model, given = model_of(family, positions="rotary", qk_norm=True).to(dtype), inputs(family, PAD)
+    found = trace(model, **given)  # type: ignore[arg-type]
+    assert torch.equal(found.logits, logits_of(model, given))
+    assert found.stack.blocks[2].after.dtype == dtype
+
+
+def test_what_cannot_be_traced_is_refused() -> None:
+    model = model_of("decoder")
+    for given, words in (
+        ((tokens(1, 5), tokens(1, 5)), "a target was given to a Decoder"),
+        ((tokens(1, 5) + VOCAB,), "outside the vocabulary"),
+        ((-tokens(1, 5),), "outside the vocabulary"),
+        ((tokens(1, 30),), "context of 29"),
+        ((tokens(1, 0),), "shape"),
+        ((tokens(1, 5)[0],), "shape"),
+    ):
+        with pytest.raises(GlassError, match=words):
+            trace(model, *given)
+    with pytest.raises(GlassError, match="no target"):
+        trace(model_of("encoder-decoder"), tokens(1, 5))
+    with torch.no_grad():
+        model.embedding.tokens.weight[3] = math.nan
+    with pytest.raises(GlassError, match="not finite"):
+        trace(model, torch.tensor([[3, 4]]))

@@ -1,0 +1,113 @@
+"""Does every step of a walk again, in NumPy, from the names and formulas that are shown and the numbers beside them."""
+
+from __future__ import annotations
+
+import re
+from math import erf, sqrt, tanh
+from typing import Any
+
+import numpy as np
+
+from glassformer.inspection.explain import Matrix, Section, Walk
+from glassformer.inspection.explain.sections import Numbers
+
+
+class Bench:
+    """Does every step again, from the names and formulas that are shown and the numbers beside them."""
+
+    def __init__(self, causal: bool, window: int | None) -> None:
+        self.known: dict[str, Numbers] = {}
+        self.done: set[str] = set()
+        self.causal, self.window = causal, window
+
+    def section(self, section: Section) -> None:
+        if section.key in ("encoder", "decoder"):
+            self.causal = section.key == "decoder"
+        if section.key == "decoder":
+            self.known = {"memory": self.known["Y"] if "Y" in self.known else self.known["X"]}
+        for matrix in section.matrices:
+            self.matrix(matrix)
+        for child in section.children:
+            self.section(child)
+        if section.key == "layer":  # the next one calls X what this one leaves
+            self.known["X"] = self.known[max(name for name in self.known if re.fullmatch(r"X\d", name))]
+            self.known = {name: value for name, value in self.known.items() if not re.fullmatch(r"X\d|N\d|O\d?", name)}
+
+    def matrix(self, matrix: Matrix) -> None:
+        again = self.again(matrix.formula)
+        if again is not None:
+            self.done.add(matrix.name)
+            assert np.allclose(matrix.values, again, atol=3e-4, rtol=3e-4), (matrix.name, matrix.formula)
+        self.known[matrix.name] = matrix.values
+
+    def again(self, formula: str) -> Numbers | None:
+        """The value of a formula; None for what is looked up: parameters, embeddings, biases, turned vectors."""
+        if not formula or any(word in formula for word in ("rows of", "one row for", "turned", "by distance", "slope")):
+            return None
+        if formula.endswith(", -inf where hidden"):
+            shown = self.value(formula.split(",")[0])
+            return np.where(self.hidden(shown.shape), -np.inf, shown)
+        if found := re.fullmatch(r"softmax\((.*)\), row by row", formula):
+            powers = np.exp(self.value(found[1]))
+            return powers / powers.sum(axis=1, keepdims=True)
+        if found := re.fullmatch(r"(\w+) / √(\d+)", formula):
+            return self.known[found[1]] / sqrt(int(found[2]))
+        if found := re.fullmatch(r"\(?(\w+)(?: - mean\))? / √\((variance|mean square) \+ (\S+)\)(.*)", formula):
+            return self.norm(*found.groups())
+        if found := re.fullmatch(r"(relu2?|gelu(?:_tanh)?|silu)\((\w)\)", formula):
+            return activated(found[1], self.known[found[2]])
+        if found := re.fullmatch(r"the (mean of all rows|first row) above", formula):
+            last = self.known.get("Y", self.known["X"])
+            return last.mean(axis=0, keepdims=True) if "mean" in found[1] else last[:1]
+        return self.value(formula)
+
+    def hidden(self, shape: tuple[int, ...]) -> Any:
+        """What a causal mask and a window hide."""
+        back = np.arange(shape[0])[:, None] - np.arange(shape[1])
+        return ((back < 0) & self.causal) | (abs(back) >= (self.window or shape[1]))
+
+    def norm(self, x: str, kind: str, eps: str, rest: str) -> Numbers:
+        value = self.known[x]
+        if kind == "variance":
+            value = value - value.mean(axis=1, keepdims=True)
+        value = value / np.sqrt((value**2).mean(axis=1, keepdims=True) + float(eps))
+        for sign, name in re.findall(r" ([·+]) (\w+)", rest):
+            value = value * self.known[name] if sign == "·" else value + self.known[name]
+        return value
+
+    def value(self, formula: str) -> Numbers:
+        """Sums of products: `X W_Q + b_Q`, `O0 + … + O5`, `a(G) · U`."""
+        if "…" in formula:  # O0 + … + O5, and perhaps a bias
+            heads = sum(value for name, value in self.known.items() if re.fullmatch(r"O\d+", name))
+            return heads + self.known.get("b_O", np.zeros(1))
+        total = np.zeros(1)
+        for term in formula.split(" + "):
+            left, _, right = term.partition(" · " if " · " in term else " ")
+            if term.startswith("last vectors"):
+                left, right = "last", term.removeprefix("last vectors ")
+                self.known["last"] = self.known.get("Y", self.known["X"])
+            one = self.known[left]
+            if " · " in term:
+                one = one * self.known[right]
+            elif right:
+                one = one @ (self.known["K"].T if right == "Kᵀ" else self.known[right])
+            total = total + one
+        return total
+
+
+def activated(name: str, x: Numbers) -> Numbers:
+    one = {
+        "relu": lambda v: max(v, 0.0), "relu2": lambda v: max(v, 0.0) ** 2, "silu": lambda v: v / (1 + np.exp(-v)),
+        "gelu": lambda v: v * (1 + erf(v / sqrt(2))) / 2,
+        "gelu_tanh": lambda v: v * (1 + tanh(sqrt(2 / np.pi) * (v + 0.044715 * v**3))) / 2,
+    }[name]  # fmt: skip
+    return np.vectorize(one)(x)
+
+
+def recompute(walk: Walk, places: tuple[int, ...], window: int | None = None) -> Bench:
+    bench = Bench(walk.facts["family"] == "decoder", window)
+    for section in walk.sections:
+        if section.key == "logits" and places:  # shown for the places that count
+            bench.known["Y" if "Y" in bench.known else "X"] = bench.known.get("Y", bench.known["X"])[list(places)]
+        bench.section(section)
+    return bench
