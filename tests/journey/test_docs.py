@@ -32,7 +32,7 @@ SMALL = tuple(
 LENGTH = re.compile(r"--(minutes|steps) [\d.]+")
 NEEDS = {"translate.md": "sacrebleu", "summarize.md": "sacrebleu"}
 """Pages about one more library."""
-FILES = ("train.en", "train.de")
+FILES = ("train.en", "train.de", "model.safetensors", "tokenizer.json")
 PROMISES = {
     "train": r"runs/\S+ is ready: glass (generate|classify|fill) runs/",
     "evaluate": r"loss \d+\.\d{4} .*nats per",

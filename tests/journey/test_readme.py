@@ -73,6 +73,16 @@ def test_every_other_command_is_glass_and_says_what_it_promises(newcomer: Path) 
             case ["evaluate", _]:
                 assert "bits per byte" in shown
                 assert "gzip" in shown
+            case ["explain", *_]:
+                assert "walk.html" in shown or "Softmax" in shown
+            case ["receipt", _]:
+                assert "sum of parts" in shown
+            case ["verify", _]:
+                assert "0 failed" in shown
+            case ["doctor", *_]:
+                assert "float64" in shown
+            case ["export", _] | ["import", _]:
+                assert "identical" in shown or "is ready: glass " in shown
             case ["count", _]:
                 assert first.startswith("shakespeare-nano: ")
             case ["data", "list"]:

@@ -8,6 +8,7 @@ import os
 import sys
 import traceback
 from collections.abc import Sequence
+from keyword import iskeyword
 from pathlib import Path
 from typing import NoReturn
 
@@ -21,10 +22,17 @@ COMMANDS = {
     "classify": "name the label of a text with a trained classifier",
     "fill": "fill in the [MASK]s of a text with a trained encoder",
     "evaluate": "how good a run is: loss, BLEU, ROUGE or accuracy by its task, with intervals and baselines",
+    "explain": "one forward pass in numbers, step by step, for a run or a small example; also as a page",
+    "receipt": "why this token: its logit as a sum of what each part gave, and the draw",
+    "verify": "prove a run right on its own weights: caches, masks, gradients, resuming, files, each against a limit",
+    "export": "take a run away, as a Hugging Face folder, ONNX or GGUF; loaded back and compared first",
+    "import": "bring in a model that transformers saved, as a run like any other",
     "count": "parameters, bytes, arithmetic and cache of a run or recipe, by component",
     "data": "list the generated corpora and recipes, print a corpus, look at a text",
+    "doctor": "look at this machine and check what its devices compute",
 }
-"""Name -> what it does. The module of the same name in this package has `add_arguments` and `run`."""
+"""Name -> what it does. The module of the same name in this package has `add_arguments` and `run`; a name that is a
+word of Python has an underscore there (`import_`)."""
 
 
 class Parser(argparse.ArgumentParser):
@@ -107,7 +115,7 @@ def _run(name: str, words: Sequence[str]) -> int:
             stream.reconfigure(encoding="utf-8", errors="replace")
     from glassformer.files import clear_disk_errors
 
-    module = importlib.import_module(f"glassformer.cli.{name}")
+    module = importlib.import_module(f"glassformer.cli.{name}_" if iskeyword(name) else f"glassformer.cli.{name}")
     parser = Parser(prog=f"glass {name}", description=module.__doc__, allow_abbrev=False)
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.add_argument("--json", action="store_true", help="one JSON object on standard output")

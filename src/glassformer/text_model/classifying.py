@@ -56,7 +56,7 @@ class TextClassifier:
 
     def ids(self, text: str) -> list[int]:
         """What the model reads: an end token, which stands for the whole, and the text, cut to the context."""
-        return [self.tokenizer.end_id, *self.tokenizer.encode(text)][: self.config.model.context]
+        return [self.tokenizer.start_id, *self.tokenizer.encode(text)][: self.config.model.context]
 
     def unread_tokens(self, text: str) -> int:
         """How many tokens of the text are beyond what the model reads."""

@@ -48,7 +48,7 @@ class TextModel(TextWriter):
     def prompt_ids(self, prompt: str) -> list[int]:
         """The tokens the model is given: after the end token where rows in training began with it, or if empty."""
         ids = self.tokenizer.encode(prompt)
-        return [self.tokenizer.end_id, *ids] if self.config.data.windows == "documents" or not ids else ids
+        return [self.tokenizer.start_id, *ids] if self.config.data.windows == "documents" or not ids else ids
 
     def _before(self, ids: Sequence[int]) -> Sequence[int]:
         return ids

@@ -68,7 +68,7 @@ class MaskFiller:
             GlassError: there is no hole, or the text is longer than the context.
         """
         first, *rest = self.parts(text)
-        ids = [self.tokenizer.end_id] if self.config.data.windows == "documents" else []
+        ids = [self.tokenizer.start_id] if self.config.data.windows == "documents" else []
         ids += self.tokenizer.encode(first)
         for part in rest:
             ids += [self.mask_id, *self.tokenizer.encode(part)]

@@ -17,6 +17,7 @@ from glassformer.errors import GlassError
 from glassformer.files import write_text
 from glassformer.tokenizers import layout
 from glassformer.tokenizers.pieces import cut_before, pieces, utf8
+from glassformer.tokenizers.roles import roles_of
 
 PIECE = 32_768  # characters given to Hugging Face at once
 GROUP = 32 * PIECE  # characters per batch: its result objects take some hundred bytes a token while they live
@@ -44,7 +45,7 @@ class StreamDecoder:
     def __init__(self, tokenizer: Tokenizer) -> None:
         self._tokenizer = tokenizer
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
-        self._at_start = tokenizer.kind == "wordpiece"
+        self._at_start = tokenizer.drops_space
 
     def feed(self, id: int) -> str:
         """The characters that this token completes; often none when a token holds part of a character."""
@@ -66,6 +67,10 @@ class Tokenizer:
         kind: the scheme (`config.TOKENIZER_KINDS`).
         vocab_size: number of tokens, special ones included; ids are 0 to vocab_size - 1.
         end_id: ends a document, and stands before a document's first token. No text encodes to it.
+        start_id: stands before a text's first token where something must; the end token, unless the tokenizer was
+            imported and has another one.
+        ordinary: ids below this one stand for text; from it on come the special ones, the unknown token first.
+        drops_space: the space that the first token carries is no part of the text.
         mask_id: stands for a token that is hidden and to be filled in; None where the tokenizer has none. No text
             encodes to it.
         unknown_id: stands for a symbol that the vocabulary lacks; None where every text can be written.
@@ -88,22 +93,15 @@ class Tokenizer:
         plain = {key: value for key, value in document["model"].items() if key != layout.FACTS}
         self._hf: tokenizers.Tokenizer = tokenizers.Tokenizer.from_str(json.dumps({**document, "model": plain}))
         self._hf.encode_special_tokens = True  # text that spells a special token stays text
-        tokens = layout.tokens(plain)
-        self.end_id = len(tokens)
-        self.mask_id = self.end_id + 1 if len(document["added_tokens"]) > 1 else None
-        self.vocab_size = self.end_id + len(document["added_tokens"])
-        self.unknown_id = self.end_id - 1 if tokens[-1] == layout.UNKNOWN else None
-        self._bytes = [*layout.token_bytes(self.kind, tokens), *[b""] * len(document["added_tokens"])]
+        roles = roles_of(document)
+        self.vocab_size, self.start_id, self.end_id = roles.size, roles.start, roles.end
+        self.mask_id, self.unknown_id, self.ordinary = roles.mask, roles.unknown, roles.ordinary
+        self._bytes, self.drops_space = roles.bytes, roles.drops_space
         self._changes_text = self._hf.normalizer is not None
-        self.exact = not self._changes_text and self.kind in ("bytes", "bpe", "unigram")
+        self.exact = not self._changes_text and self.kind in ("bytes", "bpe", "unigram") and "roles" not in facts
         self._lookup: _Lookup | None = None
         if self.kind in ("characters", "graphemes") and self.unknown_id is not None:
             self._lookup = _Lookup(plain["vocab"], self.unknown_id)
-
-    @property
-    def ordinary(self) -> int:
-        """Ids below this one stand for text; from it on come the special ones, the unknown token first."""
-        return self.end_id if self.unknown_id is None else self.unknown_id
 
     def encode(self, text: str) -> list[int]:
         """The text's ids; never a special one but `unknown_id`.
@@ -164,7 +162,7 @@ class Tokenizer:
             self._check(min(numbers))
             self._check(max(numbers))
         text = b"".join([self._bytes[number] for number in numbers]).decode("utf-8", "replace")
-        return text.removeprefix(" ") if self.kind == "wordpiece" and self._first_has_space(numbers) else text
+        return text.removeprefix(" ") if self.drops_space and self._first_has_space(numbers) else text
 
     def _first_has_space(self, numbers: list[int]) -> bool:
         return next((self._bytes[n] for n in numbers if self._bytes[n]), b"").startswith(b" ")
@@ -187,7 +185,7 @@ class Tokenizer:
     def token_text(self, id: int) -> str:
         r"""A printable form of one token: part of a character as `\xe0`, a newline as `\n`, special ones by name."""
         self._check(id)
-        if id in (self.end_id, self.mask_id, self.unknown_id):
+        if id in (self.start_id, self.end_id, self.mask_id, self.unknown_id):
             return str(self._hf.id_to_token(id))
         return self._bytes[id].decode("utf-8", "backslashreplace").translate(CONTROL)
 
@@ -216,7 +214,7 @@ class Tokenizer:
         elif self.kind == "wordpiece":
             parts.append("spaces are not kept exactly")
         if self.unknown_id is not None:
-            parts.append(f"unseen symbols become {layout.UNKNOWN}")
+            parts.append(f"unseen symbols become {self.token_text(self.unknown_id)}")
         return "; ".join(parts)
 
     def save(self, path: Path) -> None:

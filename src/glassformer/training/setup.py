@@ -52,8 +52,8 @@ def new_training(config: Config, folder: Path, reporter: Reporter) -> Trainer:
     set_threads(config)
     data = text_of_run(config, folder, reporter.note)
     model = fresh_model(config, data)
-    facts = {"data": {"source": config.data.source, "text_hash": data.text_hash, "tokens": str(data.folder.resolve())}}
-    run = create_run(folder, config, facts)
+    source = {"source": config.data.source, "text_hash": data.text_hash, "tokens": str(data.folder.resolve())}
+    run = create_run(folder, config, {"data": source, "tokenizers": _digests(config, data)})
     _save_vocabulary(run, config, data)
     return Trainer(run, config, model, make_task(config, data), reporter, _floor(config, data))
 
@@ -135,6 +135,10 @@ def open_text(config: Config, stored: Path) -> Prepared | PreparedExamples:
 
 def encoded_text(run: Run, config: Config, note: Callable[[str], None]) -> Prepared | PreparedExamples:
     """The encoded text that the run began with; encoded again if it is gone, refused if it is another text now."""
+    if "imported" in run.manifest():
+        raise GlassError(
+            f"{run.folder} was imported: the text that it learnt from is not here", "Evaluate it on a text of yours."
+        )
     facts = run.manifest()["data"]
     stored = Path(facts["tokens"])
     try:
@@ -191,6 +195,14 @@ def _save_vocabulary(run: Run, config: Config, data: Prepared | PreparedExamples
             data.source_tokenizer.save(run.source_tokenizer_file)
         if data.labels:
             run.save_labels(data.labels)
+
+
+def _digests(config: Config, data: Prepared | PreparedExamples) -> dict[str, str]:
+    """SHA-256 of the tokenizers, by their files, so that another one in its place does not go unnoticed."""
+    found = {"tokenizer.json": data.tokenizer.digest}
+    if isinstance(data, PreparedExamples) and config.two_vocabularies:
+        found["source_tokenizer.json"] = data.source_tokenizer.digest
+    return found
 
 
 def _fit(data: Prepared | PreparedExamples, config: Config) -> Iterator[str]:

@@ -1,0 +1,91 @@
+"""Whether another program writes what the run writes: its logits and its greedy tokens, one after the other."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from glassformer.config import SampleConfig
+from glassformer.errors import GlassError
+from glassformer.generation.context import window_start
+from glassformer.generation.decoding import Step, generate, translate
+from glassformer.interop.export_report import Measured
+from glassformer.model.families import Decoder, EncoderDecoder
+from glassformer.text_model.loading import Parts
+
+TOKENS = 64
+LOGITS = 1e-3
+"""The most that logits of a float32 export may differ from the run's."""
+LEVEL = 1e-5
+"""Two logits of the run that are closer than this are level: rounding decides which one is written."""
+
+Logits = NDArray[np.floating]
+Next = Callable[[Sequence[int], Sequence[int]], Logits]
+"""A source (empty for a decoder) and the tokens so far -> logits (V) of the next token, by the other program."""
+
+
+def logits_limit(right: Sequence[Logits]) -> float:
+    """`LOGITS`; and less where the run's own logits are small, so that a young model's export is held as strictly."""
+    return LOGITS * min(1.0, max(float(np.abs(each).max()) for each in right))
+
+
+def largest_difference(one: Sequence[Logits], other: Sequence[Logits]) -> float:
+    """Of any two numbers in the same place; infinite where one is not finite."""
+    most = max(float(np.abs(a - b).max()) for a, b in zip(one, other, strict=True))
+    return most if most == most else float("inf")
+
+
+def random_rows(rows: int, length: int, vocab_size: int) -> list[list[int]]:
+    """Ids (rows, length) to compare on; the same ones at every call."""
+    generator = torch.Generator().manual_seed(rows * 100_003 + length)
+    return torch.randint(vocab_size, (rows, length), generator=generator).tolist()
+
+
+def check_greedy(parts: Parts, theirs: Next, how: str) -> Measured:
+    """Write `TOKENS` likeliest tokens after three prompts (or for three sources) and count those that differ.
+
+    The run writes with its cache, as `glass generate` does. The other program is given the same tokens at every step,
+    so that each step is compared by itself. A target is no longer than the context, and ends at the end token.
+
+    Args:
+        parts: of the run, in float32; a decoder or an encoder-decoder.
+        theirs: the other program.
+        how: how it writes, for the report.
+    """
+    model, end = parts.model, parts.source_tokenizer.end_id
+    assert isinstance(model, Decoder | EncoderDecoder)
+    context = model.config.context
+    prompts = [[end], *random_rows(1, min(5, context), end), *random_rows(1, min(11, context), end)]
+    count = differ = 0
+    for prompt in prompts:
+        source, tokens = ([], list(prompt)) if isinstance(model, Decoder) else (prompt, [parts.tokenizer.end_id])
+        for step in _steps(model, prompt, parts.tokenizer.end_id):
+            logits = theirs(source, tokens[window_start(len(tokens), context) :])  # (V)
+            token, choice = step.tokens[0], int(logits.argmax())
+            level = float(step.logits[0, token] - step.logits[0, choice]) <= LEVEL
+            differ += token != choice and not level
+            count += 1
+            tokens.append(token)
+    return Measured("greedy tokens", differ, 0, f"{count} tokens after {len(prompts)} prompts, {how}")
+
+
+def _steps(model: Decoder | EncoderDecoder, prompt: list[int], end_id: int) -> list[Step]:
+    """The run's own greedy tokens; a target ends where the run ends it."""
+    settings = SampleConfig(tokens=TOKENS, temperature=0.0)
+    if isinstance(model, EncoderDecoder):
+        return list(translate(model, [prompt], settings, end_id))
+    return list(generate(model, [prompt], settings))
+
+
+def refuse_differences(target: str, measured: Sequence[Measured]) -> None:
+    """Raise a `GlassError` if a comparison is beyond its limit; the caller then leaves nothing behind."""
+    bad = next((each for each in measured if not each.ok), None)
+    if bad is not None:
+        raise GlassError(
+            f"the {target} export is not the run: {bad.name} differ by {bad.value:.1e}, more than {bad.limit:.0e} "
+            f"({bad.compared})",
+            "Nothing was written. Run glass doctor; if all agrees there, report this with the run's config.toml.",
+        )

@@ -1,0 +1,71 @@
+"""A GGUF file, read back by transformers: its tensors in Hugging Face's own class, and its tokenizer."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from glassformer.errors import GlassError
+from glassformer.interop.comparing import Logits
+
+TEXTS = (
+    "Once upon a time, there was a fox; it's 3 years old.\n\n  Two spaces, and a tab:\t1234.",
+    "আমি বাংলায় গান গাই। Größe, naïve, 日本語, emoji 🙂, \u200dজ্ঞান",
+    "<|end|> as text, <b>tags</b>, x=y*2; don't DON'T …",
+)
+"""Spaces, newlines, digits, other scripts, joiners, contractions, what looks like a special token."""
+
+
+class ReadBack:
+    """A decoder of transformers with the tensors of a GGUF file.
+
+    Args:
+        path: of the file.
+        config: its `config.json`: GGUF does not carry all that Hugging Face's class asks for.
+
+    Raises:
+        GlassError: transformers is not installed, or the file lacks a tensor of its class.
+    """
+
+    def __init__(self, path: Path, config: Mapping[str, Any]) -> None:
+        try:
+            from transformers import AutoConfig, AutoModelForCausalLM
+            from transformers.modeling_gguf_pytorch_utils import load_gguf_checkpoint
+        except ImportError:
+            raise GlassError(
+                "export to GGUF needs the package transformers, to compare what was written",
+                'pip install -c constraints.txt -e ".[export]"',
+            ) from None
+        own = AutoConfig.for_model(**{name: value for name, value in config.items() if name != "architectures"})
+        self.model: Any = AutoModelForCausalLM.from_config(own, dtype=torch.float32).eval()
+        with contextlib.redirect_stderr(io.StringIO()):  # a progress bar
+            found = load_gguf_checkpoint(str(path), return_tensors=True, model_to_load=self.model)["tensors"]
+        missing = self.model.load_state_dict(found, strict=False).missing_keys
+        tied = {"lm_head.weight"} if own.tie_word_embeddings else set()
+        if left := sorted(set(missing) - tied):
+            raise GlassError(f"transformers finds no {left[0]} in {path}", "Report this with the run's config.toml.")
+        self.model.tie_weights()
+
+    def logits(self, tokens: Sequence[int]) -> Logits:
+        """Ids (T) -> logits (T, V)."""
+        with torch.inference_mode():
+            found: Logits = self.model(torch.tensor([list(tokens)])).logits[0].numpy()  # (T, V)
+        return found
+
+    def next_logits(self, source: Sequence[int], tokens: Sequence[int]) -> Logits:
+        """The logits (V) of the next token, all read anew; see `comparing.Next`."""
+        last: Logits = self.logits(tokens)[-1]
+        return last
+
+
+def tokenizer_of(path: Path) -> Any:
+    """The tokenizer that transformers makes of a GGUF file."""
+    from transformers import AutoTokenizer
+
+    with contextlib.redirect_stderr(io.StringIO()):
+        return AutoTokenizer.from_pretrained(str(path.parent), gguf_file=path.name)

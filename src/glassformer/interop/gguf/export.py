@@ -1,0 +1,147 @@
+"""`glass export RUN --to gguf`: one file with sizes, tokenizer and weights, for llama.cpp.
+
+The file appears after it was read back in two ways that agree with the run: by transformers, and by llama.cpp's rules
+in NumPy (`reading`). llama.cpp itself is not run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from glassformer.config import ModelConfig
+from glassformer.errors import GlassError, nearest
+from glassformer.files import clear_disk_errors, no_empty_folders, sync
+from glassformer.interop.comparing import (
+    Logits,
+    check_greedy,
+    largest_difference,
+    logits_limit,
+    random_rows,
+    refuse_differences,
+)
+from glassformer.interop.export_report import ExportReport, ExportRequest, Measured
+from glassformer.interop.gguf.back import TEXTS, ReadBack, tokenizer_of
+from glassformer.interop.gguf.reading import GgufModel
+from glassformer.interop.gguf.targets import choose_target
+from glassformer.interop.gguf.tokens import read_tokens
+from glassformer.interop.gguf.writing import TYPES, gguf_tensors, need_gguf, write_gguf
+from glassformer.interop.huggingface.choosing import ARCHITECTURES, fitted
+from glassformer.interop.huggingface.weights import Tensors
+from glassformer.interop.huggingface.writing import written
+from glassformer.model.build import build_model
+from glassformer.model.families import Decoder
+from glassformer.runs import open_run
+from glassformer.text_model.loading import Parts, load_parts
+
+DISTANCE = {"f16": 5e-2, "q8_0": 5e-1}
+"""The most that rounded weights may move the logits: norm of the difference / norm of the logits about their mean."""
+LENGTHS = (1, 7, 32, 256)
+UNTRIED = "compared by transformers and by llama.cpp's rules in NumPy; llama.cpp itself was not run"
+
+
+def export(request: ExportRequest) -> ExportReport:
+    """Write a language model as a GGUF file, and compare it with the run.
+
+    Args:
+        request: `dtype` is one of `writing.TYPES`; None: f32.
+
+    Raises:
+        GlassError: a package is missing, something is at `request.out`, the run cannot be read, llama.cpp would compute
+            something else for its settings, or what was written is not the run; then nothing is written.
+    """
+    out, kind = request.out, (request.dtype or "f32").lower()
+    if kind not in TYPES:
+        raise GlassError(f"GGUF weights in {request.dtype!r} are not written", nearest(kind, TYPES))
+    if out.exists():
+        raise GlassError(f"{out} is there already", "Choose another --out.")
+    need_gguf()
+    parts = load_parts(request.folder, request.which, device="cpu")
+    if not isinstance(parts.model, Decoder):
+        raise GlassError(
+            f"GGUF files are written of language models; this run learnt train.task = {parts.config.train.task}",
+            "Use --to onnx or --to hf.",
+        )
+    config = parts.model.config.replace(vocab_size=parts.model.vocab_size)
+    target = choose_target(config, dict(parts.model.state_dict()), request.architecture)
+    tokens = read_tokens(open_run(request.folder).tokenizer_file)
+    values, theirs = written(ARCHITECTURES[target.name], parts.model, "lm")
+    form, ours = fitted(ARCHITECTURES[target.name], config, dict(parts.model.state_dict()))
+    begins = parts.config.data.windows == "documents"
+    partial = out.with_name(out.name + ".partial")
+    with no_empty_folders(out.parent), clear_disk_errors(out):
+        out.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            request.note(f"writing {target.name} in {kind}")
+            tensors = gguf_tensors(theirs, target, form)
+            write_gguf(partial, tensors, kind, target, form, tokens, begins, request.folder.resolve().name)
+            request.note("comparing with transformers and by llama.cpp's rules")
+            measured = compare(parts, partial, kind, values, rounded(form, ours, kind))
+            refuse_differences("GGUF", measured)
+            sync(partial)
+            partial.replace(out)
+        finally:
+            partial.unlink(missing_ok=True)
+    return ExportReport(
+        "gguf", target.name, out, out.stat().st_size, tuple(measured), (UNTRIED,), f"llama-server --model {out}"
+    )
+
+
+def rounded(form: ModelConfig, ours: Tensors, kind: str) -> Decoder:
+    """The run with its weights rounded as in the file: what the file must compute exactly."""
+    gguf = need_gguf()
+    chosen = gguf.GGMLQuantizationType[kind.upper()]
+    tensors = {}
+    for name, tensor in ours.items():
+        small = kind != "f32" and tensor.ndim > 1 and "positions" not in name
+        array = tensor.detach().float().numpy()
+        tensors[name] = torch.from_numpy(gguf.dequantize(gguf.quantize(array, chosen), chosen)) if small else tensor
+    model = build_model(form)
+    model.load_state_dict(tensors)
+    assert isinstance(model, Decoder)
+    return model.eval()
+
+
+def compare(parts: Parts, path: Path, kind: str, values: dict[str, object], same: Decoder) -> list[Measured]:
+    """The file against the run, logits in two ways; greedy tokens where nothing was rounded; and the tokenizer.
+
+    Args:
+        parts: of the run.
+        path: of the file.
+        kind: of its numbers.
+        values: `config.json` of Hugging Face's class.
+        same: of `rounded`.
+    """
+    context, end = parts.config.model.context, parts.tokenizer.end_id
+    lengths = sorted({min(length, context) for length in LENGTHS})
+    rows = [random_rows(1, length, end)[0] for length in lengths]
+    with torch.inference_mode():
+        run, ours = ([model(torch.tensor([row]))[0].numpy() for row in rows] for model in (parts.model, same))  # (T, V)
+    by_rules, back = GgufModel(path), ReadBack(path, {**values, "bos_token_id": end, "eos_token_id": end})
+    ruled, read = [by_rules.logits(row) for row in rows], [back.logits(row) for row in rows]  # (T, V) each
+    said, limit = f"rows of {', '.join(map(str, lengths))} tokens", logits_limit(run)
+    weights = "" if kind == "f32" else f" against the run with weights rounded to {kind},"
+    measured = [
+        Measured("by rules", largest_difference(ours, ruled), limit, f"logits by llama.cpp's,{weights} {said}"),
+        Measured("by transformers", largest_difference(ours, read), limit, f"logits,{weights} {said}"),
+    ]
+    if kind == "f32":
+        measured.append(check_greedy(parts, back.next_logits, "by transformers without a cache"))
+    else:
+        measured.append(
+            Measured("rounding", _distance(run, ruled), DISTANCE[kind], f"logits of the run, relative, {said}")
+        )
+    tokenizer = tokenizer_of(path)
+    encoded = [tokenizer(text, add_special_tokens=False, split_special_tokens=True)["input_ids"] for text in TEXTS]
+    differ = sum(ids != parts.tokenizer.encode(text) for ids, text in zip(encoded, TEXTS, strict=True))
+    return [*measured, Measured("token ids", differ, 0, f"{len(TEXTS)} texts in several scripts, by transformers")]
+
+
+def _distance(ours: Sequence[Logits], theirs: Sequence[Logits]) -> float:
+    """Norm of the difference / norm of the run's logits about the mean of each place."""
+    a, b = np.concatenate(list(ours)), np.concatenate(list(theirs))  # (all T, V) each
+    distance = float(np.linalg.norm(a - b) / np.linalg.norm(a - a.mean(axis=1, keepdims=True)))
+    return distance if distance == distance else float("inf")

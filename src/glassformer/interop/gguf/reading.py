@@ -1,0 +1,103 @@
+"""A GGUF file, read and computed by llama.cpp's rules, in NumPy alone.
+
+This knows nothing of the run that was written: sizes, layout and numbers come from the file, and what the file does not
+say from the architecture's name, as in llama.cpp's src/models. It shows that the file means the run there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from glassformer.interop.gguf.targets import TARGETS
+from glassformer.interop.gguf.writing import need_gguf
+
+Array = NDArray[np.float64]
+
+
+class GgufModel:
+    """A decoder in a GGUF file; float64."""
+
+    def __init__(self, path: Path) -> None:
+        gguf = need_gguf()
+        reader = gguf.GGUFReader(path)
+        self._fields = {name: field.contents() for name, field in reader.fields.items()}
+        self._tensors: dict[str, Array] = {
+            each.name: gguf.dequantize(each.data, each.tensor_type).astype(np.float64) for each in reader.tensors
+        }
+        self.target = TARGETS[str(self._fields["general.architecture"])]
+        self.heads, self.kv_heads = int(self._size("attention.head_count")), int(self._size("attention.head_count_kv"))
+        kind = "rms_epsilon" if self.target.rms else "epsilon"
+        self.eps = float(self._size(f"attention.layer_norm_{kind}"))
+
+    def _size(self, name: str) -> Any:
+        return self._fields[f"{self.target.name}.{name}"]
+
+    def logits(self, tokens: Sequence[int]) -> Array:
+        """Ids (T) -> logits (T, V)."""
+        x = self._tensors["token_embd.weight"][list(tokens)]  # (T, D)
+        if "position_embd.weight" in self._tensors:
+            x = x + self._tensors["position_embd.weight"][: len(x)]  # (T, D)
+        for layer in range(int(self._size("block_count"))):
+            part = f"blk.{layer}."
+            x = x + self._attention(self._norm(x, part + "attn_norm"), part)  # (T, D)
+            x = x + self._feedforward(self._norm(x, part + "ffn_norm"), part)  # (T, D)
+        head = self._tensors.get("output.weight", self._tensors["token_embd.weight"])  # (V, D)
+        result: Array = self._norm(x, "output_norm") @ head.T  # (T, V)
+        return result
+
+    def _linear(self, x: Array, name: str) -> Array:
+        """(T, inputs) -> (T, outputs)."""
+        return x @ self._tensors[name + ".weight"].T + self._tensors.get(name + ".bias", np.zeros(1))
+
+    def _norm(self, x: Array, name: str) -> Array:
+        """Over the last axis: RMSNorm, or LayerNorm."""
+        centred = x if self.target.rms else x - x.mean(axis=-1, keepdims=True)
+        scaled = centred / np.sqrt((centred**2).mean(axis=-1, keepdims=True) + self.eps)
+        return scaled * self._tensors[name + ".weight"] + self._tensors.get(name + ".bias", np.zeros(1))
+
+    def _attention(self, x: Array, part: str) -> Array:
+        """(T, D) -> (T, D), causal."""
+        T, H, G = len(x), self.heads, self.kv_heads
+        K = int(self._size("attention.key_length"))
+        if part + "attn_qkv.weight" in self._tensors:
+            q, k, v = np.split(self._linear(x, part + "attn_qkv"), [H * K, (H + G) * K], axis=1)  # (T, H K), (T, G K)
+        else:
+            q, k, v = (self._linear(x, part + name) for name in ("attn_q", "attn_k", "attn_v"))  # (T, H K), (T, G K)
+        q, k, v = q.reshape(T, H, K), k.reshape(T, G, K), v.reshape(T, G, K)
+        if part + "attn_q_norm.weight" in self._tensors:
+            q, k = self._norm(q, part + "attn_q_norm"), self._norm(k, part + "attn_k_norm")  # (T, H, K), (T, G, K)
+        if "position_embd.weight" not in self._tensors:
+            q, k = self._turned(q), self._turned(k)  # (T, H, K), (T, G, K)
+        k, v = np.repeat(k, H // G, axis=1), np.repeat(v, H // G, axis=1)  # (T, H, K)
+        scores = np.einsum("thk,shk->hts", q, k) / np.sqrt(K)  # (H, T, T)
+        scores[:, np.triu(np.ones((T, T), dtype=bool), 1)] = -np.inf
+        weights = np.exp(scores - scores.max(axis=-1, keepdims=True))  # (H, T, T)
+        weights /= weights.sum(axis=-1, keepdims=True)
+        mixed = np.einsum("hts,shk->thk", weights, v).reshape(T, H * K)  # (T, H K)
+        return self._linear(mixed, part + "attn_output")  # (T, D)
+
+    def _turned(self, x: Array) -> Array:
+        """Rotary positions, (T, heads, K): pairs of neighbours, or of channels half a head apart."""
+        T, _, K = x.shape
+        frequency = float(self._size("rope.freq_base")) ** (-np.arange(0, K, 2) / K)  # (K/2)
+        angles = np.arange(T)[:, None, None] * frequency  # (T, 1, K/2)
+        pairs = (slice(0, K, 2), slice(1, K, 2)) if self.target.neighbours else (slice(0, K // 2), slice(K // 2, K))
+        one, two = x[..., pairs[0]], x[..., pairs[1]]  # (T, heads, K/2) each
+        result = np.empty_like(x)
+        result[..., pairs[0]] = one * np.cos(angles) - two * np.sin(angles)
+        result[..., pairs[1]] = one * np.sin(angles) + two * np.cos(angles)
+        return result
+
+    def _feedforward(self, x: Array, part: str) -> Array:
+        """(T, D) -> (T, D): a gate with SiLU, or tanh-GELU."""
+        up = self._linear(x, part + "ffn_up")  # (T, F)
+        if self.target.gated:
+            gate = self._linear(x, part + "ffn_gate")  # (T, F)
+            return self._linear(gate / (1 + np.exp(-gate)) * up, part + "ffn_down")  # (T, D)
+        hidden = 0.5 * up * (1 + np.tanh(np.sqrt(2 / np.pi) * (up + 0.044715 * up**3)))  # (T, F)
+        return self._linear(hidden, part + "ffn_down")  # (T, D)

@@ -1,0 +1,131 @@
+"""A GGUF file: sizes, tokenizer, tensors."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from torch import Tensor
+
+from glassformer.config import ModelConfig
+from glassformer.errors import GlassError
+from glassformer.interop.gguf.targets import Target, neighbouring, refuse_rows
+from glassformer.interop.gguf.tokens import PRE, Tokens
+
+TYPES = ("f32", "f16", "q8_0")
+
+
+def need_gguf() -> ModuleType:
+    """The package.
+
+    Raises:
+        GlassError: it is not installed.
+    """
+    try:
+        import gguf
+    except ImportError:
+        raise GlassError(
+            "export to GGUF needs the package gguf", 'pip install -c constraints.txt -e ".[export]"'
+        ) from None
+    return gguf
+
+
+def gguf_tensors(theirs: Mapping[str, Tensor], target: Target, config: ModelConfig) -> dict[str, Tensor]:
+    """Tensors under GGUF's names and in its layout, from those of Hugging Face's class.
+
+    Matrices are (outputs, inputs), also GPT-2's, which Hugging Face keeps the other way round.
+    """
+    gguf = need_gguf()
+    kind = next(key for key, name in gguf.MODEL_ARCH_NAMES.items() if name == target.name)
+    names = gguf.get_tensor_name_map(kind, config.layers)
+    found = {}
+    for name, tensor in theirs.items():
+        base, _, end = name.rpartition(".")
+        new = names.get_name(base)
+        if new is None:
+            raise AssertionError(f"GGUF has no name for {name}")
+        if target.name == "gpt2" and ".h." in name and tensor.ndim == 2:
+            tensor = tensor.T
+        if target.neighbours and new.endswith(("attn_q", "attn_k")):
+            tensor = neighbouring(tensor, config.heads if new.endswith("attn_q") else config.G)
+        found[f"{new}.{end}"] = tensor.contiguous()
+    return found
+
+
+def keeps_float32(name: str, tensor: Tensor) -> bool:
+    """Norms, biases and places, which llama.cpp adds in float32, are not made smaller."""
+    return tensor.ndim == 1 or name.startswith("position_embd")
+
+
+def write_gguf(
+    path: Path, tensors: Mapping[str, Tensor], kind: str, target: Target, config: ModelConfig, tokens: Tokens,
+    begins_with_end: bool, name: str,
+) -> None:  # fmt: skip
+    """Write a file.
+
+    Args:
+        path: of the file.
+        tensors: of `gguf_tensors`.
+        kind: of numbers in matrices: one of `TYPES`.
+        target: the architecture.
+        config: of the model, in the form that was written.
+        tokens: of `read_tokens`.
+        begins_with_end: texts begin with the end token, as rows in training did.
+        name: of the model, for people.
+
+    Raises:
+        GlassError: a row cannot be written in this type.
+    """
+    gguf = need_gguf()
+    small = [(key, tuple(value.shape)) for key, value in tensors.items() if not keeps_float32(key, value)]
+    if kind == "q8_0":
+        refuse_rows(small, config)
+    writer = gguf.GGUFWriter(path, target.name)
+    writer.add_name(name)
+    writer.add_file_type({"f32": 0, "f16": 1, "q8_0": 7}[kind])
+    if kind == "q8_0":
+        writer.add_quantization_version(gguf.GGML_QUANT_VERSION)
+    _add_sizes(writer, target, config)
+    _add_tokens(writer, tokens, begins_with_end)
+    chosen = gguf.GGMLQuantizationType[kind.upper()]
+    for key, value in tensors.items():
+        array = value.detach().cpu().float().numpy()
+        if keeps_float32(key, value) or kind == "f32":
+            writer.add_tensor(key, array)
+        else:
+            writer.add_tensor(key, gguf.quantize(array, chosen), raw_dtype=chosen)
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+
+
+def _add_sizes(writer: Any, target: Target, config: ModelConfig) -> None:
+    writer.add_context_length(config.context)
+    writer.add_embedding_length(config.width)
+    writer.add_block_count(config.layers)
+    writer.add_feed_forward_length(config.F)
+    writer.add_head_count(config.heads)
+    writer.add_head_count_kv(config.G)
+    writer.add_key_length(config.K)
+    writer.add_value_length(config.K)
+    (writer.add_layer_norm_rms_eps if target.rms else writer.add_layer_norm_eps)(config.eps)
+    if config.positions == "rotary":
+        writer.add_rope_dimension_count(config.K)
+        writer.add_rope_freq_base(config.rotary_base)
+    if config.vocab_size is not None:
+        writer.add_vocab_size(config.vocab_size)
+
+
+def _add_tokens(writer: Any, tokens: Tokens, begins_with_end: bool) -> None:
+    writer.add_tokenizer_model("gpt2")  # GGUF's word for byte-level BPE
+    writer.add_tokenizer_pre(PRE)
+    writer.add_token_list(tokens.tokens)
+    writer.add_token_types(tokens.kinds)
+    writer.add_token_merges(tokens.merges)
+    writer.add_bos_token_id(tokens.end_id)
+    writer.add_eos_token_id(tokens.end_id)
+    writer.add_add_bos_token(begins_with_end)
+    writer.add_add_eos_token(False)

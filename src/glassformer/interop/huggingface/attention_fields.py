@@ -1,0 +1,150 @@
+"""The fields of `config.json` about attention: heads, rotary positions, windows."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from glassformer.config import ModelConfig
+from glassformer.errors import GlassError
+from glassformer.interop.huggingface.fields import Refusal, Theirs
+
+
+@dataclass(frozen=True)
+class Heads:
+    """Query heads, key and value heads and the width of a head, as far as their class lets them differ.
+
+    Attributes:
+        heads, kv_heads, head_width: their names; None: the class has no such field.
+        default_width: of a head, where theirs is not said and is not the width divided by the heads.
+    """
+
+    heads: str
+    kv_heads: str | None = None
+    head_width: str | None = None
+    default_kv: int | None = None
+    default_width: int | None = None
+    width: str = "hidden_size"
+
+    def read(self, theirs: Theirs) -> dict[str, Any]:
+        """See `Field`."""
+        heads, width = theirs.number(self.heads, int), theirs.number(self.width, int)
+        found: dict[str, Any] = {"heads": heads}
+        if self.kv_heads is not None:
+            default = self.default_kv if self.kv_heads not in theirs.values else None
+            found["kv_heads"] = theirs.number(self.kv_heads, int, default) or heads
+        if self.head_width is not None:
+            found["head_width"] = theirs.number(self.head_width, int, self.default_width)
+        if heads < 1 or (found.get("head_width") is None and width % heads):
+            raise GlassError(
+                f"{theirs.place} has {self.heads} = {heads}, which does not divide {self.width} = {width}",
+                "Correct the one that is wrong.",
+            )
+        if found.get("head_width") is None or found["head_width"] * heads == width:
+            found.pop("head_width", None)
+        return found
+
+    def write(self, config: ModelConfig) -> dict[str, Any]:
+        """See `Field`."""
+        found = {self.heads: config.heads}
+        if self.kv_heads is not None:
+            found[self.kv_heads] = config.G
+        if self.head_width is not None:
+            found[self.head_width] = config.K
+        return found
+
+    def refusals(self, config: ModelConfig) -> list[Refusal]:
+        """Fewer key heads, or heads that do not fill the width, where they cannot have them."""
+        found = []
+        if config.heads != config.G and self.kv_heads is None:
+            found.append(Refusal("kv_heads", config.G, None))
+        fills = config.K * config.heads == config.width
+        if not fills and (self.head_width is None or (config.width % config.heads and self.width == "hidden_size")):
+            divides = config.width % config.heads == 0
+            found.append(
+                Refusal("head_width", config.K, None)
+                if divides
+                else Refusal("heads", config.heads, max(n for n in range(1, config.heads) if config.width % n == 0))
+            )
+        return found
+
+
+@dataclass(frozen=True)
+class Rope:
+    """Rotary positions: `rope_parameters` since transformers 5, `rope_theta` and `rope_scaling` before."""
+
+    partial: float = 1.0  # the share of a head that is turned, where they do not say it
+    says_partial: bool = False
+
+    def read(self, theirs: Theirs) -> dict[str, Any]:
+        """See `Field`."""
+        old, new = theirs.get("rope_scaling", None), theirs.get("rope_parameters", None)
+        for name, scaling in (("rope_scaling", old), ("rope_parameters", new)):
+            if scaling is not None and not isinstance(scaling, dict):
+                raise theirs.refuse(name, scaling, "It must be a table, or null.")
+        for name, scaling in (("rope_scaling", old or {}), ("rope_parameters", new or {})):
+            kind = scaling.get("rope_type", scaling.get("type", "default"))
+            if kind != "default":
+                raise theirs.refuse(f"{name}.rope_type", kind, "It can express plain rotary positions: default.")
+        table = {key: v for key, v in {**(old or {}), **(new or {})}.items() if key not in ("rope_type", "type")}
+        theta = table.pop("rope_theta", theirs.get("rope_theta", None))
+        theta = 10_000.0 if theta is None else theta
+        share = table.pop("partial_rotary_factor", theirs.get("partial_rotary_factor", self.partial))
+        if share != 1:
+            raise theirs.refuse("partial_rotary_factor", share, "It turns whole heads: partial_rotary_factor = 1.0.")
+        for name, value in table.items():
+            raise theirs.refuse(f"rope_parameters.{name}", value, "It can express rope_theta alone.")
+        if isinstance(theta, bool) or not isinstance(theta, int | float):
+            raise GlassError(f"{theirs.place} has rope_theta = {theta!r}", "It must be a number.")
+        return {"positions": "rotary", "rotary_base": float(theta)}
+
+    def write(self, config: ModelConfig) -> dict[str, Any]:
+        """See `Field`."""
+        table: dict[str, Any] = {"rope_type": "default", "rope_theta": config.rotary_base}
+        if self.says_partial:
+            table["partial_rotary_factor"] = 1.0
+        return {"rope_parameters": table}
+
+    def refusals(self, config: ModelConfig) -> list[Refusal]:
+        """Other positions."""
+        return [] if config.positions == "rotary" else [Refusal("positions", config.positions, "rotary")]
+
+
+@dataclass(frozen=True)
+class Window:
+    """A sliding window over all layers. Qwen's classes say it in four fields and can mix; StarCoder2's has one."""
+
+    mixes: bool = False
+
+    def read(self, theirs: Theirs) -> dict[str, Any]:
+        """See `Field`."""
+        window = theirs.number("sliding_window", int, None)
+        if self.mixes:
+            layers = theirs.number("num_hidden_layers", int)
+            full = theirs.number("max_window_layers", int, 28)
+            used = bool(theirs.number("use_sliding_window", bool, False)) and window is not None
+            kinds = theirs.get("layer_types", None)
+            if kinds is None:
+                kinds = ["sliding_attention" if used and layer >= full else "full_attention" for layer in range(layers)]
+            if not isinstance(kinds, list) or len(kinds) != layers or len(set(map(str, kinds))) != 1:
+                raise theirs.refuse("layer_types", kinds, "All layers must be of one kind.")
+            if kinds[0] not in ("full_attention", "sliding_attention"):
+                raise theirs.refuse("layer_types", kinds, "It can express full_attention and sliding_attention.")
+            if kinds[0] == "sliding_attention" and not used:
+                raise theirs.refuse("layer_types", kinds, "Say use_sliding_window and sliding_window.")
+            window = window if kinds[0] == "sliding_attention" else None
+        context = theirs.number("max_position_embeddings", int)
+        return {"window": window if window is None or window <= context else None}
+
+    def write(self, config: ModelConfig) -> dict[str, Any]:
+        """See `Field`."""
+        found: dict[str, Any] = {"sliding_window": config.window}
+        if self.mixes:
+            used = config.window is not None
+            found["use_sliding_window"], found["max_window_layers"] = used, 0 if used else config.layers
+            found["layer_types"] = ["sliding_attention" if used else "full_attention"] * config.layers
+        return found
+
+    def refusals(self, config: ModelConfig) -> list[Refusal]:
+        """None."""
+        return []

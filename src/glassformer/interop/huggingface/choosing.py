@@ -1,0 +1,106 @@
+"""Which class of theirs a model of ours can be, and why not."""
+
+from __future__ import annotations
+
+import torch
+
+from glassformer.config import ModelConfig, Task
+from glassformer.errors import GlassError, nearest
+from glassformer.interop.huggingface import decoders, encoders, pairs
+from glassformer.interop.huggingface.architecture import Architecture
+from glassformer.interop.huggingface.fields import Refusal
+from glassformer.interop.huggingface.rewrites import WRITE, rewritten
+from glassformer.interop.huggingface.weights import Tensors
+
+ARCHITECTURES: dict[str, Architecture] = {
+    each.name: each
+    for each in (
+        decoders.LLAMA, decoders.QWEN3, decoders.QWEN2, decoders.ARCEE, decoders.STARCODER2, decoders.STABLELM,
+        decoders.GPT2, encoders.BERT, encoders.ROBERTA, pairs.BART, pairs.MARIAN, pairs.MBART, pairs.PEGASUS,
+        pairs.BLENDERBOT, pairs.T5,
+    )
+}  # fmt: skip
+"""All that can be read and written; where several fit, the first one is written."""
+REFUSED = {
+    "olmo2": "Nearest: qwen3, with model.qk_norm=true (a norm for each head) and model.norm_order=pre.",
+    "olmo3": "Nearest: qwen3, with model.qk_norm=true (a norm for each head) and model.norm_order=pre.",
+    "mistral": "Nearest: llama, or qwen2 with a window.",
+    "gemma": "Nearest: llama, with model.activation=geglu.",
+    "gpt_neox": "Nearest: stablelm or starcoder2.",
+    "distilbert": "Nearest: bert.",
+}
+"""Known classes that our blocks are not. OLMo 2 normalises what a part adds, not what it reads, and queries as a whole
+(OLMo et al. 2025, section 2)."""
+
+
+def architecture_named(name: str) -> Architecture:
+    """One class.
+
+    Raises:
+        GlassError: there is none of that name, or it is one that our models cannot be.
+    """
+    if name in ARCHITECTURES:
+        return ARCHITECTURES[name]
+    if name in REFUSED:
+        raise GlassError(
+            f"{name} models are built otherwise than glassformer's: none is read or written", REFUSED[name]
+        )
+    raise GlassError(f"the architecture {name!r} is not known", nearest(name, ARCHITECTURES))
+
+
+def fitted(architecture: Architecture, config: ModelConfig, ours: Tensors) -> tuple[ModelConfig, Tensors]:
+    """The form of a model in which it is closest to a class."""
+    return rewritten([WRITE[name] for name in architecture.rewrites], config, ours)
+
+
+def choose(config: ModelConfig, ours: Tensors, task: Task, wanted: str | None, before: str | None) -> Architecture:
+    """The class to write a model as.
+
+    Args:
+        config: of the model.
+        ours: its tensors.
+        task: that it learnt.
+        wanted: the name of a class; None: the first one that has all its settings.
+        before: the class that it was imported from, which then comes first.
+
+    Raises:
+        GlassError: the class, or every class, lacks a setting; it is named, with the nearest that there is.
+    """
+    if wanted is not None:
+        found = architecture_named(wanted)
+        if refusals := _refusals(found, config, ours):
+            raise _refused(found, refusals)
+        found.to_theirs(fitted(found, config, ours)[1], fitted(found, config, ours)[0])
+        return found
+    likely = [each for each in ARCHITECTURES.values() if task in each.classes and each.needs_padding is None]
+    likely.sort(key=lambda each: each.name != before)
+    tried = [(each, _refusals(each, config, ours)) for each in likely]
+    for each, refusals in tried:
+        if not refusals and _has_place(each, config, ours):
+            return each
+    closest, refusals = min(tried, key=lambda pair: len(pair[1]) or 99)
+    raise _refused(closest, refusals, "no class of Hugging Face fits")
+
+
+def _refusals(architecture: Architecture, config: ModelConfig, ours: Tensors) -> list[Refusal]:
+    if config.family != architecture.family:
+        return [Refusal("family", config.family, architecture.family)]
+    shapes = {name: torch.empty_like(tensor, device="meta") for name, tensor in ours.items()}
+    return architecture.refusals(fitted(architecture, config, shapes)[0])
+
+
+def _has_place(architecture: Architecture, config: ModelConfig, ours: Tensors) -> bool:
+    """Whether tensors that the class has no place for are zero, as they may be by their values alone."""
+    try:
+        form, tensors = fitted(architecture, config, ours)
+        architecture.to_theirs(tensors, form)
+    except GlassError:
+        return False
+    return True
+
+
+def _refused(architecture: Architecture, refusals: list[Refusal], problem: str = "") -> GlassError:
+    values = ", ".join(f"model.{each.setting} = {each.value}" for each in refusals)
+    problem = problem or f"{architecture.name} cannot express this run"
+    changes = " ".join(f"--set {each.remedy()}" for each in refusals)
+    return GlassError(f"{problem}: {values}", f"Nearest: {architecture.name}, for a run trained with {changes}")

@@ -1,0 +1,267 @@
+"""The decoders: GPT-2, and those with rotary positions."""
+
+from __future__ import annotations
+
+from glassformer.interop.huggingface.architecture import Architecture
+from glassformer.interop.huggingface.attention_fields import Heads, Rope, Window
+from glassformer.interop.huggingface.fields import Always, Field, Must, Number, Theirs, Word
+from glassformer.interop.huggingface.weights import SAME, TRANSPOSED, Change, Implied, Rule, Weight, weight
+
+PLAIN = {"gelu_new": "gelu_tanh", "gelu_pytorch_tanh": "gelu_tanh", "gelu": "gelu", "relu": "relu", "relu2": "relu2"}
+"""Activations of layers without a gate: their words, our words."""
+GATES = {"silu": "swiglu", "swish": "swiglu", "gelu": "geglu"}
+"""Of gates."""
+
+
+def _four_widths(theirs: Theirs) -> int:
+    return 4 * int(theirs.number("n_embd", int))
+
+
+SIZES: tuple[Field, ...] = (
+    Number("vocab_size", "vocab_size"),
+    Number("hidden_size", "width"),
+    Number("intermediate_size", "hidden"),
+    Number("num_hidden_layers", "layers"),
+    Number("max_position_embeddings", "context"),
+)
+NO_EXTRAS: tuple[Field, ...] = (
+    Always("norm_order", ("pre",)),
+    Always("head_bias", (False,)),
+    Always("embedding_norm", (False,)),
+    Always("embedding_scale", (False,)),
+)
+ATTENTION_DROPOUT = Number("attention_dropout", "dropout_attention", float, 0.0)
+
+
+def _linear(ours: str, theirs: str, change: Change, bias: bool, always: bool) -> list[Rule]:
+    found: list[Rule] = [weight(f"{ours}.weight", f"{theirs}.weight", change)]
+    return [*found, weight(f"{ours}.bias", f"{theirs}.bias", change, always)] if bias else found
+
+
+def _block(ours: str, theirs: str, bias: bool = True, always: bool = False) -> list[Rule]:
+    """A matrix, or a norm, of every layer, with its bias."""
+    return _linear(f"stack.blocks.{{i}}.{ours}", f"model.layers.{{i}}.{theirs}", SAME, bias, always)
+
+
+def _llama_like(
+    up: str = "mlp.up_proj", down: str = "mlp.down_proj", gate: str | None = "mlp.gate_proj",
+    output_bias: bool = True, feedforward_bias: bool = True, norm_bias: bool = False, query_bias: bool = False,
+) -> tuple[Rule, ...]:  # fmt: skip
+    """The tensors that classes with rotary positions share."""
+    rules: list[Rule] = [weight("embedding.tokens.weight", "model.embed_tokens.weight")]
+    for ours, theirs in (("query", "q_proj"), ("key", "k_proj"), ("value", "v_proj")):
+        rules += _block(f"attention.{ours}", f"self_attn.{theirs}", always=query_bias)
+    rules += _block("attention.output", "self_attn.o_proj", bias=output_bias)
+    if not output_bias:
+        rules.append(Implied("stack.blocks.{i}.attention.output.bias"))
+    for ours, theirs in (("query_norm", "q_norm"), ("key_norm", "k_norm")):
+        rules += _block(f"attention.{ours}", f"self_attn.{theirs}", bias=False)
+    rules += _block("feedforward.up", up, bias=feedforward_bias)
+    rules += _block("feedforward.down", down, bias=feedforward_bias)
+    if gate is not None:
+        rules += _block("feedforward.gate", gate, bias=feedforward_bias)
+    rules += _block("attention_norm", "input_layernorm", bias=norm_bias, always=norm_bias)
+    rules += _block("feedforward_norm", "post_attention_layernorm", bias=norm_bias, always=norm_bias)
+    rules.append(weight("stack.norm.weight", "model.norm.weight"))
+    if norm_bias:
+        rules.append(weight("stack.norm.bias", "model.norm.bias", always=True))
+    return (*rules, weight("head.weight", "lm_head.weight"))
+
+
+def _gpt2_rules() -> tuple[Rule, ...]:
+    own, theirs = "stack.blocks.{i}", "transformer.h.{i}"
+    rules: list[Rule] = [
+        weight("embedding.tokens.weight", "transformer.wte.weight"),
+        weight("embedding.positions.table.weight", "transformer.wpe.weight"),
+    ]
+    for kind in ("weight", "bias"):
+        joined = tuple(f"{own}.attention.{part}.{kind}" for part in ("query", "key", "value"))
+        rules.append(Weight(joined, f"{theirs}.attn.c_attn.{kind}", TRANSPOSED, always=kind == "bias"))
+    for ours, name in (("attention.output", "attn.c_proj"), ("feedforward.up", "mlp.c_fc"),
+                       ("feedforward.down", "mlp.c_proj")):  # fmt: skip
+        rules += _linear(f"{own}.{ours}", f"{theirs}.{name}", TRANSPOSED, bias=True, always=True)
+    for ours, name in ((f"{own}.attention_norm", f"{theirs}.ln_1"), (f"{own}.feedforward_norm", f"{theirs}.ln_2"),
+                       ("stack.norm", "transformer.ln_f")):  # fmt: skip
+        rules += [weight(f"{ours}.weight", f"{name}.weight"), weight(f"{ours}.bias", f"{name}.bias", always=True)]
+    return (*rules, weight("head.weight", "lm_head.weight"))
+
+
+GPT2 = Architecture(
+    name="gpt2",
+    classes={"lm": "GPT2LMHeadModel"},
+    family="decoder",
+    fields=(
+        Number("vocab_size", "vocab_size"),
+        Number("n_embd", "width"),
+        Number("n_layer", "layers"),
+        Number("n_positions", "context"),
+        Number("n_inner", "hidden", otherwise=_four_widths),
+        Heads("n_head", width="n_embd"),
+        Word("activation_function", "activation", PLAIN, "gelu_new"),
+        Number("layer_norm_epsilon", "norm_eps", float, 1e-5),
+        Number("tie_word_embeddings", "tied", bool, True),
+        Number("resid_pdrop", "dropout_residual", float, 0.1),
+        Number("embd_pdrop", "dropout_embedding", float, 0.1),
+        Number("attn_pdrop", "dropout_attention", float, 0.1),
+        Must("scale_attn_weights", (True,), True),
+        Must("scale_attn_by_inverse_layer_idx", (False,), False),
+        Must("reorder_and_upcast_attn", (False, True), False),
+        Always("positions", ("learned",)),
+        Always("norm", ("layernorm",)),
+        Always("norm_bias", (True, False)),
+        Always("attention_bias", (True, False)),
+        Always("feedforward_bias", (True, False)),
+        Always("window", (None,)),
+        Always("qk_norm", (False,)),
+        *NO_EXTRAS,
+    ),
+    rules=_gpt2_rules(),
+    prefix="transformer.",
+    ignored=(".attn.bias", ".attn.masked_bias"),
+    rewrites=("sinusoids_as_table", "scale_inside"),
+)
+_RMS: tuple[Field, ...] = (Always("norm", ("rmsnorm",)), Always("norm_bias", (False,)))
+_LLAMA_HEADS = Heads("num_attention_heads", "num_key_value_heads", "head_dim")
+
+LLAMA = Architecture(
+    name="llama",
+    classes={"lm": "LlamaForCausalLM"},
+    family="decoder",
+    fields=(
+        *SIZES,
+        _LLAMA_HEADS,
+        Word("hidden_act", "activation", GATES, "silu"),
+        Number("rms_norm_eps", "norm_eps", float, 1e-6),
+        Number("tie_word_embeddings", "tied", bool, False),
+        Number("attention_bias", "attention_bias", bool, False),
+        Number("mlp_bias", "feedforward_bias", bool, False),
+        ATTENTION_DROPOUT,
+        Rope(),
+        Always("window", (None,)),
+        Always("qk_norm", (False,)),
+        *_RMS,
+        *NO_EXTRAS,
+    ),
+    rules=_llama_like(),
+    ignored=(".rotary_emb.inv_freq",),
+    rewrites=("scale_inside",),
+)
+QWEN2 = Architecture(
+    name="qwen2",
+    classes={"lm": "Qwen2ForCausalLM"},
+    family="decoder",
+    fields=(
+        *SIZES,
+        Heads("num_attention_heads", "num_key_value_heads", default_kv=32),
+        Word("hidden_act", "activation", GATES, "silu"),
+        Number("rms_norm_eps", "norm_eps", float, 1e-6),
+        Number("tie_word_embeddings", "tied", bool, False),
+        ATTENTION_DROPOUT,
+        Rope(),
+        Window(mixes=True),
+        Always("attention_bias", (True, False)),  # none on the output: whether that one is zero, the tensors show
+        Always("feedforward_bias", (False,)),
+        Always("qk_norm", (False,)),
+        *_RMS,
+        *NO_EXTRAS,
+    ),
+    rules=_llama_like(output_bias=False, feedforward_bias=False, query_bias=True),
+    rewrites=("scale_inside",),
+)
+QWEN3 = Architecture(
+    name="qwen3",
+    classes={"lm": "Qwen3ForCausalLM"},
+    family="decoder",
+    fields=(
+        *SIZES,
+        Heads("num_attention_heads", "num_key_value_heads", "head_dim", default_kv=32, default_width=128),
+        Word("hidden_act", "activation", GATES, "silu"),
+        Number("rms_norm_eps", "norm_eps", float, 1e-6),
+        Number("tie_word_embeddings", "tied", bool, False),
+        Number("attention_bias", "attention_bias", bool, False),
+        ATTENTION_DROPOUT,
+        Rope(),
+        Window(mixes=True),
+        Always("qk_norm", (True,)),
+        Always("feedforward_bias", (False,)),
+        *_RMS,
+        *NO_EXTRAS,
+    ),
+    rules=_llama_like(feedforward_bias=False),
+    rewrites=("scale_inside",),
+)
+STARCODER2 = Architecture(
+    name="starcoder2",
+    classes={"lm": "Starcoder2ForCausalLM"},
+    family="decoder",
+    fields=(
+        *SIZES,
+        Heads("num_attention_heads", "num_key_value_heads", default_kv=2),
+        Word("hidden_act", "activation", {"gelu_pytorch_tanh": "gelu_tanh", **PLAIN}, "gelu_pytorch_tanh"),
+        Must("norm_type", ("layer_norm",), "layer_norm", said=False),
+        Must("mlp_type", ("default",), "default", said=False),
+        Number("norm_epsilon", "norm_eps", float, 1e-5),
+        Number("tie_word_embeddings", "tied", bool, True),
+        Number("use_bias", "attention_bias", bool, True),
+        Number("use_bias", "feedforward_bias", bool, True),
+        ATTENTION_DROPOUT,
+        Number("residual_dropout", "dropout_residual", float, 0.0),
+        Number("embedding_dropout", "dropout_embedding", float, 0.0),
+        Rope(),
+        Window(),
+        Always("norm", ("layernorm",)),
+        Always("norm_bias", (True, False)),
+        Always("qk_norm", (False,)),
+        *NO_EXTRAS,
+    ),
+    rules=_llama_like("mlp.c_fc", "mlp.c_proj", None, norm_bias=True),
+    rewrites=("scale_inside", "same_biases"),
+)
+STABLELM = Architecture(
+    name="stablelm",
+    classes={"lm": "StableLmForCausalLM"},
+    family="decoder",
+    fields=(
+        *SIZES,
+        Heads("num_attention_heads", "num_key_value_heads", default_kv=32),
+        Word("hidden_act", "activation", GATES, "silu"),
+        Number("layer_norm_eps", "norm_eps", float, 1e-5),
+        Number("tie_word_embeddings", "tied", bool, False),
+        Number("use_qkv_bias", "attention_bias", bool, False),
+        ATTENTION_DROPOUT,
+        Number("hidden_dropout", "dropout_residual", float, 0.0),
+        Rope(partial=0.25, says_partial=True),
+        Must("qk_layernorm", (False,), False),
+        Must("use_parallel_residual", (False,), False),
+        Always("feedforward_bias", (False,)),
+        Always("window", (None,)),
+        Always("norm", ("layernorm",)),
+        Always("norm_bias", (True, False)),
+        Always("qk_norm", (False,)),
+        *NO_EXTRAS,
+    ),
+    rules=_llama_like(output_bias=False, feedforward_bias=False, norm_bias=True),
+    rewrites=("scale_inside",),
+)
+ARCEE = Architecture(
+    name="arcee",
+    classes={"lm": "ArceeForCausalLM"},
+    family="decoder",
+    fields=(
+        *SIZES,
+        _LLAMA_HEADS,
+        Word("hidden_act", "activation", {"relu2": "relu2", **PLAIN}, "relu2"),
+        Number("rms_norm_eps", "norm_eps", float, 1e-5),
+        Number("tie_word_embeddings", "tied", bool, False),
+        Number("attention_bias", "attention_bias", bool, False),
+        Number("mlp_bias", "feedforward_bias", bool, False),
+        ATTENTION_DROPOUT,
+        Rope(),
+        Always("window", (None,)),
+        Always("qk_norm", (False,)),
+        *_RMS,
+        *NO_EXTRAS,
+    ),
+    rules=_llama_like(gate=None),
+    rewrites=("scale_inside",),
+)

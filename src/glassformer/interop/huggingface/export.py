@@ -1,0 +1,140 @@
+"""`glass export RUN --to hf`: a folder that `transformers` loads, compared with the run before it appears."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from glassformer.config import PAIRS, Task
+from glassformer.errors import GlassError
+from glassformer.files import clear_disk_errors, no_empty_folders, sync
+from glassformer.interop.export_report import ExportReport, ExportRequest, Measured
+from glassformer.interop.huggingface.architecture import Architecture
+from glassformer.interop.huggingface.choosing import choose
+from glassformer.interop.huggingface.compare import compare, require_transformers
+from glassformer.interop.huggingface.tokenizer_files import refuse_unwritable, special_ids, write_tokenizer
+from glassformer.interop.huggingface.writing import written
+from glassformer.model.weights import save_tensors
+from glassformer.runs import open_run
+from glassformer.text_model.loading import Parts, load_parts
+
+USES = {
+    "lm": "AutoModelForCausalLM", "masked": "AutoModelForTokenClassification",
+    "classify": "AutoModelForTokenClassification", "translate": "AutoModelForSeq2SeqLM",
+    "summarize": "AutoModelForSeq2SeqLM",
+}  # fmt: skip
+NOTES = {
+    "masked": "their class for hidden words has a layer more: this one labels each place with the token that "
+    "fits there",
+    "classify": "their class for whole texts has a layer more: this one labels tokens, and a text's scores are "
+    "{} (summary_type in config.json)",
+}
+
+
+def export(request: ExportRequest) -> ExportReport:
+    """Write a run's checkpoint as a folder of Hugging Face, load it back, compare, and only then let it appear.
+
+    Raises:
+        GlassError: no class can express the run; the place is taken; what was written does not give back the run.
+    """
+    if request.dtype not in (None, "f32"):
+        raise GlassError(f"--dtype {request.dtype} is not for --to hf", "It writes float32; load it as you like.")
+    refuse_taken(request.out)
+    require_transformers()
+    run = open_run(request.folder)
+    parts = load_parts(request.folder, request.which, device="cpu")
+    refuse_unwritable(parts.tokenizer, parts.config)
+    task, before = parts.config.train.task, _imported_from(run.folder)
+    config = parts.model.config.replace(vocab_size=parts.model.vocab_size)
+    chosen = choose(config, dict(parts.model.state_dict()), task, request.architecture, before)
+    if chosen.needs_padding is not None:
+        raise GlassError(
+            f"{chosen.name} counts places by a padding token, which tokenizers of glassformer do not have",
+            "Nearest: --architecture bert.",
+        )
+    request.note(f"writing {chosen.classes[task]}")
+
+    def fill(folder: Path) -> tuple[Measured, ...]:
+        _write(folder, chosen, parts, run.tokenizer_file)
+        request.note("loading it back and comparing")
+        return compare(folder, parts.model, parts.tokenizer, parts.config)
+
+    measured = appear_whole(request.out, fill)
+    size = sum(path.stat().st_size for path in request.out.iterdir())
+    pooled = "those of its first token" if parts.config.model.pooling == "first" else "the mean over its tokens"
+    notes = (NOTES[task].format(pooled),) if task in NOTES else ()
+    use = f'from transformers import {USES[task]}, AutoTokenizer\nmodel = {USES[task]}.from_pretrained("{request.out}")'
+    return ExportReport("hf", chosen.classes[task], request.out, size, measured, notes, use)
+
+
+def refuse_taken(out: Path) -> None:
+    """Raise a `GlassError` if there is something at `out` already."""
+    if out.exists() or out.is_symlink():
+        raise GlassError(f"{out} is there already; nothing is written over", "Choose another --out, or move it away.")
+
+
+def appear_whole(out: Path, fill: Callable[[Path], Sequence[Measured]]) -> tuple[Measured, ...]:
+    """Fill a folder beside `out`; if every comparison is within its limit it becomes `out`, else nothing is left.
+
+    Raises:
+        GlassError: a comparison failed, or the disk refuses.
+    """
+    partial = out.with_name(out.name + ".partial")
+    with no_empty_folders(out.parent), clear_disk_errors(out):
+        shutil.rmtree(partial, ignore_errors=True)
+        try:
+            partial.mkdir(parents=True)
+            measured = tuple(fill(partial))
+            for each in measured:
+                if not each.ok:
+                    raise GlassError(
+                        f"what was written does not give back the run: {each.name} differ by {each.value:g} "
+                        f"(limit {each.limit:g}) on {each.compared}; nothing was kept",
+                        "A fault of glassformer or of the package: please report it with the run's config.toml.",
+                    )
+            for path in partial.iterdir():
+                sync(path)
+            partial.rename(out)
+        except BaseException:
+            shutil.rmtree(partial, ignore_errors=True)
+            raise
+    return measured
+
+
+def _imported_from(run: Path) -> str | None:
+    """The class that a run was imported from, by its manifest."""
+    try:
+        name = json.loads((run / "manifest.json").read_text(encoding="utf-8"))["imported"]["architecture"]
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+    return str(name)
+
+
+def _write(folder: Path, architecture: Architecture, parts: Parts, tokenizer_file: Path) -> None:
+    task: Task = parts.config.train.task
+    values, tensors = written(architecture, parts.model, task)
+    ids = special_ids(parts.tokenizer, parts.config)
+    values |= ids
+    if task == "masked":
+        names = [parts.tokenizer.token_text(id) for id in range(parts.model.vocab_size)]
+        values |= _labels([f"{id} {name}" for id, name in enumerate(names)])
+    elif task == "classify":
+        values |= {**_labels(parts.labels), "summary_type": parts.config.model.pooling}
+    _write_json(folder / "config.json", values)
+    if task == "lm" or task in PAIRS:
+        length = parts.config.model.context
+        _write_json(folder / "generation_config.json", {**ids, "max_length": length})
+    save_tensors(tensors, folder / "model.safetensors", {"format": "pt"})
+    write_tokenizer(folder, tokenizer_file, parts.tokenizer, parts.config)
+
+
+def _labels(names: Sequence[str]) -> dict[str, Any]:
+    return {"id2label": {str(i): name for i, name in enumerate(names)},
+            "label2id": {name: i for i, name in enumerate(names)}}  # fmt: skip
+
+
+def _write_json(path: Path, values: dict[str, Any]) -> None:
+    path.write_text(json.dumps(values, ensure_ascii=False, indent=2) + "\n", encoding="utf-8")

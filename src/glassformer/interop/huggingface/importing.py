@@ -1,0 +1,197 @@
+"""`glass import FOLDER --out RUN`: a model of theirs as a run folder like any other."""
+
+from __future__ import annotations
+
+import importlib.util
+import shutil
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from glassformer.config import PAIRS, Config
+from glassformer.errors import GlassError
+from glassformer.files import clear_disk_errors, no_empty_folders
+from glassformer.interop.export_report import Measured
+from glassformer.interop.huggingface.folder import read_json
+from glassformer.interop.huggingface.reading import Imported, read_model
+from glassformer.interop.huggingface.tokenizer_in import ImportedTokenizer, read_tokenizer
+from glassformer.model.build import build_model
+from glassformer.runs import Run, create_run, refuse_existing
+from glassformer.training.checkpoint import TrainState, save_checkpoint
+from glassformer.training.optimizers import make_optimizers
+
+SPECIAL = ("eos_token_id", "decoder_start_token_id", "forced_bos_token_id")
+"""What `generation_config.json` says better than `config.json`."""
+WRITING: dict[str, Any] = {
+    "no_repeat_ngram_size": 0, "encoder_no_repeat_ngram_size": 0, "min_length": 0, "repetition_penalty": 1.0,
+    "bad_words_ids": None, "suppress_tokens": None, "begin_suppress_tokens": None,
+}  # fmt: skip
+"""Rules of writing, and the values with which they have no effect."""
+
+
+@dataclass(frozen=True)
+class ImportReport:
+    """What became of a folder of theirs.
+
+    Attributes:
+        run: the new run folder.
+        architecture: their class.
+        task: what the run is for.
+        parameters: of the model.
+        measured: how far it is from what transformers computes, where that is installed.
+        notes: what a person should know.
+    """
+
+    run: Path
+    architecture: str
+    task: str
+    parameters: int
+    measured: tuple[Measured, ...]
+    notes: tuple[str, ...]
+
+    def facts(self) -> dict[str, Any]:
+        """For `--json`."""
+        return {
+            "run": str(self.run),
+            "architecture": self.architecture,
+            "task": self.task,
+            "parameters": self.parameters,
+            "measured": [{**each.__dict__, "ok": each.ok} for each in self.measured],
+            "notes": list(self.notes),
+        }
+
+
+def import_model(folder: Path, out: Path, note: Callable[[str], None]) -> ImportReport:
+    """Read a folder of Hugging Face into a new run.
+
+    Raises:
+        GlassError: see `read_model` and `read_tokenizer`; nothing is written then.
+    """
+    refuse_existing(out)
+    found, said = _as_it_writes(read_model(folder), folder)
+    words = read_tokenizer(folder, found.model.vocab_size, found.task, found.values)
+    note(f"read {found.architecture.classes[found.task]} and its tokenizer: {words.tokenizer.description()}")
+    measured, notes = _compared(folder, found, note)
+    notes += said
+    if found.task in PAIRS:
+        found, said = begun_by_end(found, words.tokenizer.end_id)
+        notes += said
+    config = _config(found, words, folder)
+    _write_run(out, found, words, config, folder)
+    parameters = sum(parameter.numel() for parameter in found.model.parameters())
+    kind = found.architecture.classes[found.task]
+    return ImportReport(out, kind, found.task, parameters, measured, tuple(notes))
+
+
+def _as_it_writes(found: Imported, folder: Path) -> tuple[Imported, list[str]]:
+    """The model with what `generation_config.json` says better; and, in words, what of it our runs do not keep."""
+    path = folder / "generation_config.json"
+    table = read_json(path, "a model") if path.exists() else {}
+    values = {**found.values, **{name: table[name] for name in SPECIAL if table.get(name) is not None}}
+    told = [f"{name} = {value}" for name, default in WRITING.items() if (value := values.get(name, default)) != default]
+    told += [f"{name} = {table[name]}" for name, default in WRITING.items() if table.get(name, default) != default]
+    kept = ", ".join(dict.fromkeys(told))
+    notes = [f"it is made to write with {kept}; here the run's own [sample] settings count"] if kept else []
+    return replace(found, values=values), notes
+
+
+def _compared(folder: Path, found: Imported, note: Callable[[str], None]) -> tuple[tuple[Measured, ...], list[str]]:
+    """How far the model is from what transformers computes; or a note that it is not installed."""
+    if importlib.util.find_spec("transformers") is None:
+        return (), ["not compared with transformers, which is not installed"]
+    from glassformer.interop.huggingface.compare import compare_logits
+
+    note("comparing with transformers")
+    measured = compare_logits(folder, found.model)
+    if not measured.ok:
+        raise GlassError(
+            f"the model does not compute what transformers does: logits differ by {measured.value:g}",
+            "This is a fault in glassformer: please report it with the model's config.json.",
+        )
+    return (measured,), []
+
+
+def begun_by_end(found: Imported, end: int) -> tuple[Imported, list[str]]:
+    """The model, so made that its texts begin with the end token, as ours do.
+
+    Where theirs begin with another token, that one's row takes the place of the end token's in the embedding of what
+    is written: the end token stands nowhere else in a text that goes on. The encoder and the head keep the real row.
+
+    Returns:
+        The model, and in words what was done.
+
+    Raises:
+        GlassError: `config.json` does not say what a text begins with, or asks for a first word of its own.
+    """
+    values, model = found.values, found.model
+    start = values.get("decoder_start_token_id")
+    if not isinstance(start, int) or not 0 <= start < model.vocab_size:
+        raise GlassError(
+            f"config.json has decoder_start_token_id = {start!r}, the token that texts begin with",
+            f"Set it to that token's id, below {model.vocab_size}; of mbart it is the language that is written.",
+        )
+    if values.get("forced_bos_token_id") not in (None, start):
+        raise GlassError(
+            f"config.json has forced_bos_token_id = {values['forced_bos_token_id']}: texts begin with two tokens",
+            "Only models whose texts begin with one token are imported: set it to null if that token may be left out.",
+        )
+    if start == end:
+        return found, []
+    ours = {name: tensor.clone() for name, tensor in model.state_dict().items()}
+    for name in [name for name in ours if name.startswith("embedding.")]:
+        ours.setdefault(f"source_{name}", ours[name].clone())
+    ours.setdefault("head.weight", ours["embedding.tokens.weight"].clone())
+    ours["embedding.tokens.weight"][end] = ours["embedding.tokens.weight"][start]
+    config = found.config.replace(shared_embedding=False, tied=False, source_vocab_size=model.vocab_size)
+    changed = build_model(config)
+    changed.load_state_dict(ours)
+    said = (
+        f"texts begin with token {start} there and with the end token, {end}, here: that row of the embedding of what "
+        "is written is the other's, so the source and the head have matrices of their own"
+    )
+    return replace(found, config=config, model=changed.eval()), [said]
+
+
+def _config(found: Imported, words: ImportedTokenizer, folder: Path) -> Config:
+    model = found.config.model_dump(exclude_none=True)
+    joint = found.config.shared_embedding or found.task not in PAIRS
+    return Config.from_dict(
+        {
+            "model": {**model, "vocab_size": None, "source_vocab_size": None},
+            "tokenizer": {"kind": words.tokenizer.kind, "vocab_size": words.tokenizer.vocab_size, "joint": joint},
+            "data": {"source": str(folder), **({"windows": "documents"} if _in_frames(found, words) else {})},
+            "train": {"task": found.task},
+        },
+        str(folder),
+    )
+
+
+def _in_frames(found: Imported, words: ImportedTokenizer) -> bool:
+    return words.framed and found.task in ("lm", "masked")
+
+
+def _write_run(out: Path, found: Imported, words: ImportedTokenizer, config: Config, folder: Path) -> None:
+    """The run folder, whole or not at all."""
+    partial = out.with_name(out.name + ".partial")
+    facts = {
+        "data": {"source": str(folder), "text_hash": "not known", "tokens": "not known"},
+        "tokenizers": dict.fromkeys(("tokenizer.json", "source_tokenizer.json"), words.tokenizer.digest),
+        "imported": {"architecture": found.architecture.name, "from": str(folder)},
+    }
+    with no_empty_folders(out.parent), clear_disk_errors(out):
+        shutil.rmtree(partial, ignore_errors=True)
+        try:
+            run: Run = create_run(partial, config, facts)
+            words.tokenizer.save(run.tokenizer_file)
+            if config.two_vocabularies:
+                words.tokenizer.save(run.source_tokenizer_file)
+            if found.labels:
+                run.save_labels(found.labels)
+            save_checkpoint(run, found.model, make_optimizers(found.model, config.train), TrainState())
+            if out.exists():
+                out.rmdir()  # it is empty
+            partial.rename(out)
+        except BaseException:
+            shutil.rmtree(partial, ignore_errors=True)
+            raise

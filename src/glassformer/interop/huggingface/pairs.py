@@ -1,0 +1,226 @@
+"""The encoder-decoders: BART and its kin, which differ in norm order and places, and T5."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from glassformer.config import GATED, ModelConfig
+from glassformer.interop.huggingface.architecture import Architecture
+from glassformer.interop.huggingface.attention_fields import Heads
+from glassformer.interop.huggingface.decoders import PLAIN
+from glassformer.interop.huggingface.fields import Always, Field, Must, Number, Theirs, Word
+from glassformer.interop.huggingface.weights import (
+    ONE_ROW,
+    SAME,
+    SHRUNK,
+    UNSCALED,
+    Change,
+    Implied,
+    Rule,
+    Waves,
+    rows_before,
+    weight,
+)
+
+_FIELDS: tuple[Field, ...] = (
+    Number("vocab_size", "vocab_size"),
+    Number("d_model", "width"),
+    Number("decoder_layers", "layers"),
+    Number("encoder_layers", "encoder_layers"),
+    Number(("encoder_ffn_dim", "decoder_ffn_dim"), "hidden"),
+    Number(("encoder_attention_heads", "decoder_attention_heads"), "heads"),
+    Number("max_position_embeddings", "context"),
+    Heads("encoder_attention_heads", width="d_model"),
+    Word("activation_function", "activation", {"gelu": "gelu", **PLAIN}, "gelu"),
+    Number("scale_embedding", "embedding_scale", bool, False),
+    Number("dropout", "dropout_embedding", float, 0.1),
+    Number("dropout", "dropout_residual", float, 0.1),
+    Number("attention_dropout", "dropout_attention", float, 0.0),
+    Must("tie_word_embeddings", (True,), True),
+    Must("is_decoder", (False,), False),
+    Always("tied", (True,)),
+    Always("norm", ("layernorm",)),
+    Always("norm_eps", (1e-5,)),
+    Always("norm_bias", (True, False)),
+    Always("attention_bias", (True, False)),
+    Always("feedforward_bias", (True, False)),
+    Always("head_bias", (True, False)),
+    Always("window", (None,)),
+    Always("qk_norm", (False,)),
+)
+_COPIES = ("encoder.embed_tokens.weight", "decoder.embed_tokens.weight")
+_EMBEDDINGS = dict.fromkeys((*(f"model.{name}" for name in _COPIES), "lm_head.weight"), "model.shared.weight")
+
+
+def _bart_rules(places: Change | None, embedding_norm: bool, last_norm: bool) -> tuple[Rule, ...]:
+    rules: list[Rule] = [
+        weight("embedding.tokens.weight", "model.shared.weight"),
+        weight("head.bias", "final_logits_bias", ONE_ROW, always=True),
+        Implied("source_embedding.tokens.weight", equals="embedding.tokens.weight"),
+    ]
+    for stack, table in (("encoder", "source_embedding"), ("decoder", "embedding")):
+        own, layer = f"{stack}.blocks.{{i}}", f"model.{stack}.layers.{{i}}"
+        parts = {
+            "feedforward.up": "fc1", "feedforward.down": "fc2", "attention_norm": "self_attn_layer_norm",
+            "feedforward_norm": "final_layer_norm", "attention.query": "self_attn.q_proj",
+            "attention.key": "self_attn.k_proj", "attention.value": "self_attn.v_proj",
+            "attention.output": "self_attn.out_proj",
+        }  # fmt: skip
+        if stack == "decoder":
+            cross = {name.replace("attention.", "cross."): theirs.replace("self_attn", "encoder_attn")
+                     for name, theirs in parts.items() if name.startswith("attention.")}  # fmt: skip
+            parts = {**parts, **cross, "cross_norm": "encoder_attn_layer_norm"}
+        names = {f"{own}.{ours}": f"{layer}.{theirs}" for ours, theirs in parts.items()}
+        names |= {f"{table}.norm": f"model.{stack}.layernorm_embedding"} if embedding_norm else {}
+        names |= {f"{stack}.norm": f"model.{stack}.layer_norm"} if last_norm else {}
+        for ours, theirs in names.items():
+            rules.append(weight(f"{ours}.weight", f"{theirs}.weight"))
+            rules.append(weight(f"{ours}.bias", f"{theirs}.bias", always=True))
+        if places is None:
+            rules.append(Waves(f"model.{stack}.embed_positions.weight"))
+        else:
+            rules.append(weight(f"{table}.positions.table.weight", f"model.{stack}.embed_positions.weight", places))
+    return tuple(rules)
+
+
+def _one_vocabulary(theirs: Theirs) -> int:
+    return int(theirs.number("vocab_size", int))
+
+
+_MARIAN: tuple[Field, ...] = (
+    Must("share_encoder_decoder_embeddings", (True,), True),
+    Number("decoder_vocab_size", "vocab_size", otherwise=_one_vocabulary),
+)
+
+
+def _bart_like(name: str, kind: str, order: str, places: Change | None, embedding_norm: bool) -> Architecture:
+    sinusoidal = places is None
+    return Architecture(
+        name=name,
+        classes={"translate": kind, "summarize": kind},
+        family="encoder-decoder",
+        fields=(
+            *_FIELDS,
+            Always("positions", ("sinusoidal" if sinusoidal else "learned",)),
+            Always("norm_order", (order,)),
+            Always("embedding_norm", (embedding_norm,)),
+            Always("shared_embedding", (False,)),
+            *(_MARIAN if name == "marian" else ()),
+        ),
+        rules=_bart_rules(places, embedding_norm, order == "pre"),
+        aliases=_EMBEDDINGS,
+        rewrites=("two_embeddings", *(("halved_waves",) if sinusoidal else ("sinusoids_as_table",))),
+    )
+
+
+BART = _bart_like("bart", "BartForConditionalGeneration", "post", rows_before(2), True)
+MBART = _bart_like("mbart", "MBartForConditionalGeneration", "pre", rows_before(2), True)
+MARIAN = _bart_like("marian", "MarianMTModel", "post", None, False)
+BLENDERBOT = _bart_like("blenderbot", "BlenderbotForConditionalGeneration", "pre", SAME, False)
+PEGASUS = _bart_like("pegasus", "PegasusForConditionalGeneration", "pre", None, False)
+
+
+def _gated(config: ModelConfig) -> bool:
+    return config.activation in GATED
+
+
+def _plain(config: ModelConfig) -> bool:
+    return config.activation not in GATED
+
+
+def _t5_rules() -> tuple[Rule, ...]:
+    rules: list[Rule] = [weight("embedding.tokens.weight", "shared.weight")]
+    for stack in ("encoder", "decoder"):
+        own, layer = f"{stack}.blocks.{{i}}", f"{stack}.block.{{i}}.layer"
+        attentions = [("attention", f"{layer}.0.SelfAttention", f"{layer}.0.layer_norm")]
+        if stack == "decoder":
+            attentions.append(("cross", f"{layer}.1.EncDecAttention", f"{layer}.1.layer_norm"))
+        last = len(attentions)
+        for part, theirs, norm in attentions:
+            rules += [
+                weight(f"{own}.{part}.query.weight", f"{theirs}.q.weight", UNSCALED),
+                weight(f"{own}.{part}.key.weight", f"{theirs}.k.weight"),
+                weight(f"{own}.{part}.value.weight", f"{theirs}.v.weight"),
+                weight(f"{own}.{part}.output.weight", f"{theirs}.o.weight"),
+                weight(f"{own}.{part}_norm.weight", f"{norm}.weight"),
+            ]
+        dense = f"{layer}.{last}.DenseReluDense"
+        rules += [
+            weight(f"{own}.feedforward_norm.weight", f"{layer}.{last}.layer_norm.weight"),
+            weight(f"{own}.feedforward.down.weight", f"{dense}.wo.weight"),
+            weight(f"{own}.feedforward.up.weight", f"{dense}.wi_1.weight", when=_gated),
+            weight(f"{own}.feedforward.up.weight", f"{dense}.wi.weight", when=_plain),
+            weight(f"{own}.feedforward.gate.weight", f"{dense}.wi_0.weight"),
+            weight(
+                f"{stack}.score_positions.table.weight",
+                f"{stack}.block.0.layer.0.SelfAttention.relative_attention_bias.weight",
+            ),
+            weight(f"{stack}.norm.weight", f"{stack}.final_layer_norm.weight", SHRUNK if stack == "decoder" else SAME),
+        ]
+    return tuple(rules)
+
+
+def _encoder_layers(theirs: Theirs) -> int:
+    return int(theirs.number("num_layers", int))
+
+
+_T5_WORDS = {
+    "relu": "relu", "gelu": "gelu", "gelu_new": "gelu_tanh", "relu2": "relu2", "gated-silu": "swiglu",
+    "gated-gelu_python": "geglu",
+}  # fmt: skip
+"""Their gated-gelu is the tanh form, which our geglu is not; gelu_python is the exact one."""
+
+
+class _FeedForward(Word):
+    """T5's word for its feed-forward, and what newer files derive from it and say as well."""
+
+    def read(self, theirs: Theirs) -> dict[str, Any]:
+        """See `Field`."""
+        word = str(theirs.get(self.theirs, self.default))
+        for name, wanted in (("dense_act_fn", word.removeprefix("gated-")), ("is_gated_act", word.startswith("gated"))):
+            if theirs.get(name, wanted) != wanted:
+                raise theirs.refuse(name, theirs.get(name), f"By {self.theirs} = {word} it is {wanted}.")
+        return super().read(theirs)
+
+
+T5 = Architecture(
+    name="t5",
+    classes={"translate": "T5ForConditionalGeneration", "summarize": "T5ForConditionalGeneration"},
+    family="encoder-decoder",
+    fields=(
+        Number("vocab_size", "vocab_size"),
+        Number("d_model", "width"),
+        Number("d_ff", "hidden"),
+        Number("num_layers", "encoder_layers"),
+        Number("num_decoder_layers", "layers", otherwise=_encoder_layers),
+        Number("n_positions", "context", default=512),
+        Heads("num_heads", head_width="d_kv", default_width=64, width="d_model"),
+        Number("relative_attention_num_buckets", "relative_buckets", default=32),
+        Number("relative_attention_max_distance", "relative_max_distance", default=128),
+        _FeedForward("feed_forward_proj", "activation", _T5_WORDS, "relu"),
+        Number("layer_norm_epsilon", "norm_eps", float, 1e-6),
+        Number("dropout_rate", "dropout_embedding", float, 0.1),
+        Number("dropout_rate", "dropout_residual", float, 0.1),
+        Number("dropout_rate", "dropout_attention", float, 0.1),
+        Must("tie_word_embeddings", (True,), True),
+        Must("scale_decoder_outputs", (True,), True, said=False),
+        Must("is_decoder", (False,), False),
+        Always("positions", ("relative",)),
+        Always("norm", ("rmsnorm",)),
+        Always("norm_order", ("pre",)),
+        Always("tied", (True,)),
+        Always("shared_embedding", (True,)),
+        Always("embedding_norm", (False,)),
+        Always("embedding_scale", (False,)),
+        Always("norm_bias", (False,)),
+        Always("attention_bias", (False,)),
+        Always("feedforward_bias", (False,)),
+        Always("head_bias", (False,)),
+        Always("window", (None,)),
+        Always("qk_norm", (False,)),
+    ),
+    rules=_t5_rules(),
+    prefix="",
+    aliases=dict.fromkeys((*_COPIES, "lm_head.weight"), "shared.weight"),
+    ignored=("decoder.block.0.layer.1.EncDecAttention.relative_attention_bias.weight",),
+)

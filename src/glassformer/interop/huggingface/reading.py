@@ -1,0 +1,176 @@
+"""A model of theirs, read and checked: settings and tensors of ours that compute the same."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from glassformer.config import ModelConfig, Task
+from glassformer.errors import GlassError
+from glassformer.interop.huggingface.architecture import Architecture
+from glassformer.interop.huggingface.choosing import ARCHITECTURES, architecture_named
+from glassformer.interop.huggingface.folder import Found, find_tensors, read_json
+from glassformer.interop.huggingface.rewrites import READ, rewritten
+from glassformer.interop.huggingface.weights import Tensors, Waves
+from glassformer.model.build import build_model
+from glassformer.model.families import Model
+
+
+@dataclass(frozen=True)
+class Imported:
+    """What a folder of theirs holds.
+
+    Attributes:
+        architecture: its class.
+        values: of `config.json`.
+        config: our settings.
+        model: with the weights, in evaluation mode.
+        task: what it can be used for.
+        labels: of a classifier.
+    """
+
+    architecture: Architecture
+    values: dict[str, Any]
+    config: ModelConfig
+    model: Model
+    task: Task
+    labels: tuple[str, ...]
+
+
+def read_model(folder: Path) -> Imported:
+    """Read a folder that `save_pretrained` of transformers wrote.
+
+    Raises:
+        GlassError: a file is missing or damaged; the class is unknown, or is one whose settings or tensors our models
+            do not have; tensors are missing, unexpected or of other shapes than `config.json` says.
+    """
+    if not folder.is_dir():
+        raise GlassError(f"{folder} is not a folder", "Give the folder that holds config.json and model.safetensors.")
+    place = folder / "config.json"
+    values = read_json(place, "a config.json")
+    kind = values.get("model_type")
+    if not isinstance(kind, str):
+        raise GlassError(f"{place} does not say model_type", f"It must be one of: {', '.join(ARCHITECTURES)}.")
+    architecture = architecture_named(kind)
+    task, labels = _task(architecture, values, place)
+    config = architecture.read_config(values, str(place))
+    if config.vocab_size is None or config.vocab_size < 2:
+        raise GlassError(f"{place} has vocab_size = {config.vocab_size}", "It must be 2 or more.")
+    config = config.replace(pooling=_pooling(values, place)) if task == "classify" else config
+    found = find_tensors(folder)
+    wanted, expected = architecture.shapes(config, len(labels) or None)
+    names = _matched(architecture, found, {name: tuple(tensor.shape) for name, tensor in expected.items()}, place)
+    theirs = found.load(names)
+    _check_waves(architecture, theirs, config)
+    ours = architecture.to_ours(theirs, config, wanted)
+    undo = [READ[name] for name in reversed(architecture.rewrites) if name in READ]
+    config, ours = rewritten(undo, config, ours)
+    model = build_model(config, classes=len(labels) or None)
+    model.load_state_dict(ours)
+    return Imported(architecture, values, config, model.eval(), task, labels)
+
+
+def _task(architecture: Architecture, values: dict[str, Any], place: Path) -> tuple[Task, tuple[str, ...]]:
+    """What the class does, by its own name, and the labels of a classifier."""
+    named = values.get("architectures") or [next(iter(architecture.classes.values()))]
+    known = set(architecture.classes.values())
+    if not isinstance(named, list) or len(named) != 1 or named[0] not in known:
+        shown = ", ".join(map(str, named)) if isinstance(named, list) else named
+        why = "" if architecture.family != "encoder" else " (its other heads have a layer that glassformer has not)"
+        raise GlassError(
+            f"{place} says architectures = {shown}, which is not read", f"It can be {', '.join(known)}{why}."
+        )
+    if architecture.family != "encoder":
+        return next(iter(architecture.classes)), ()
+    table = values.get("id2label") or {str(number): f"LABEL_{number}" for number in range(2)}
+    if not isinstance(table, dict) or set(map(str, table)) != set(map(str, range(len(table)))):
+        raise GlassError(f"{place} has an id2label that does not name every label from 0 on", "Correct it.")
+    if values.get("summary_type") is None:
+        if len(table) != values.get("vocab_size"):
+            raise GlassError(
+                f"{place} labels tokens with {len(table)} labels, and does not say how a text gets its label",
+                'Say "summary_type": "first" or "mean", if a text has the scores of its first token or their mean.',
+            )
+        return "masked", ()
+    return "classify", tuple(str(table.get(str(number), table.get(number))) for number in range(len(table)))
+
+
+def _pooling(values: dict[str, Any], place: Path) -> str:
+    if values["summary_type"] not in ("first", "mean"):
+        raise GlassError(f"{place} has summary_type = {values['summary_type']!r}", "It can be first or mean.")
+    return str(values["summary_type"])
+
+
+def _matched(
+    architecture: Architecture, found: Found, expected: dict[str, tuple[int, ...]], place: Path
+) -> dict[str, str]:
+    """For each expected tensor the name that the file has it under."""
+    prefix = architecture.prefix
+    waves = {rule.theirs for rule in architecture.rules if isinstance(rule, Waves)}
+    bare = bool(prefix) and not any(name.startswith(prefix) for name in found.shapes)
+    names = {name: name.removeprefix(prefix) if bare else name for name in expected}
+    for wanted, name in list(names.items()):
+        if name not in found.shapes and wanted in waves:
+            del names[wanted]
+            continue
+        if name not in found.shapes:
+            other = _alias_of(architecture, wanted, found)
+            if other is None:
+                raise GlassError(
+                    f"{found.folder} has no tensor {name}, which {place} asks for",
+                    "Copy the whole model again, or correct config.json.",
+                )
+            names[wanted] = other
+        if found.shapes[names[wanted]] != expected[wanted]:
+            raise GlassError(
+                f"{names[wanted]} has shape {found.shapes[names[wanted]]}; by {place} it would be {expected[wanted]}",
+                "One of the two belongs to another model: copy both from where it was made.",
+            )
+    _check_rest(architecture, found, names)
+    return names
+
+
+def _check_waves(architecture: Architecture, theirs: Tensors, config: ModelConfig) -> None:
+    """A table of sinusoids that a file brings along must hold sinusoids."""
+    for rule in architecture.rules:
+        found = theirs.get(rule.theirs) if isinstance(rule, Waves) else None
+        if (
+            isinstance(rule, Waves)
+            and found is not None
+            and not torch.allclose(found.float(), rule.table(config), atol=1e-3)
+        ):
+            raise GlassError(
+                f"{rule.theirs} is not the table of sinusoids that {architecture.name} models have",
+                "Nearest: bart or blenderbot, whose tables are learnt.",
+            )
+
+
+def _alias_of(architecture: Architecture, wanted: str, found: Found) -> str | None:
+    aliases = architecture.aliases or {}
+    return next((name for name, main in aliases.items() if main == wanted and name in found.shapes), None)
+
+
+def _check_rest(architecture: Architecture, found: Found, names: dict[str, str]) -> None:
+    """Nothing else may be in the file but copies and constants."""
+    aliases = dict(architecture.aliases or {})
+    used = {name: wanted for wanted, name in names.items()}
+    tied = next((name for name in names if name.endswith(("wte.weight", "embed_tokens.weight"))), None)
+    if tied is not None and "lm_head.weight" not in names:
+        aliases["lm_head.weight"] = tied
+    for name in found.shapes:
+        if name in used or name.endswith(architecture.ignored or ("\0",)):
+            continue
+        if name not in aliases:
+            raise GlassError(
+                f"{found.folder} has a tensor that {architecture.name} models do not have: {name}",
+                "It may change the result, so it is not passed over: take it out, or give another model.",
+            )
+        pair = found.load({"copy": name, "main": names[aliases[name]]})
+        if pair["copy"].shape != pair["main"].shape or not torch.equal(pair["copy"], pair["main"]):
+            raise GlassError(
+                f"{name} differs from {names[aliases[name]]}, and config.json says that they are one",
+                "Correct tie_word_embeddings in config.json, or take the tensor out.",
+            )

@@ -1,0 +1,141 @@
+"""Equivalent forms of one model: other settings and other tensors, and the same function.
+
+What a class of theirs has in one form only is brought into that form before it is written. Two of the forms are undone
+when a model is read.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable
+
+import torch
+
+from glassformer.config import ModelConfig
+from glassformer.interop.huggingface.weights import Tensors
+from glassformer.model.positions import SinusoidalPositions
+
+Form = tuple[ModelConfig, Tensors]
+TOKENS, HEAD = "embedding.tokens.weight", "head.weight"
+READERS = ("query.weight", "key.weight", "value.weight", "up.weight", "gate.weight")
+WRITERS = ("output.weight", "output.bias", "down.weight", "down.bias")
+"""Matrices that read from the residual stream in their columns, and parts that write to it in their rows."""
+
+
+def sinusoids_as_table(config: ModelConfig, ours: Tensors) -> Form:
+    """Fixed waves are a table like any other."""
+    if config.positions != "sinusoidal":
+        return config, ours
+    places = torch.arange(config.context, device=ours[TOKENS].device)[None]  # (1, C)
+    table = SinusoidalPositions(config.width)(places)[0].to(ours[TOKENS].dtype)  # (C, D)
+    tables = {f"{name}.positions.table.weight": table for name in ("embedding", "source_embedding")
+              if f"{name}.tokens.weight" in ours}  # fmt: skip
+    return config.replace(positions="learned"), {**ours, **tables}
+
+
+def scale_inside(config: ModelConfig, ours: Tensors) -> Form:
+    """An embedding times a number is an embedding; the head keeps the unscaled one, so it is tied no more."""
+    if not config.embedding_scale:
+        return config, ours
+    config, ours = own_head(config, ours)
+    return config.replace(embedding_scale=False), {**ours, TOKENS: ours[TOKENS] * math.sqrt(config.width)}
+
+
+def own_head(config: ModelConfig, ours: Tensors) -> Form:
+    """A tied head is a head with a copy of the embedding."""
+    if not config.tied:
+        return config, ours
+    return config.replace(tied=False), {HEAD: ours[TOKENS], **ours}
+
+
+def tied_head(config: ModelConfig, ours: Tensors) -> Form:
+    """Undoes `own_head` where the head is such a copy."""
+    if config.family != "encoder" or config.tied or HEAD not in ours or not same(ours[HEAD], ours[TOKENS]):
+        return config, ours
+    return config.replace(tied=True), {name: tensor for name, tensor in ours.items() if name != HEAD}
+
+
+def same_biases(config: ModelConfig, ours: Tensors) -> Form:
+    """Biases in attention alone, or in the feed-forward alone, are biases in both, some of them zero."""
+    if config.attention_bias == config.feedforward_bias:
+        return config, ours
+    zeros = {
+        name.removesuffix("weight") + "bias": tensor.new_zeros(tensor.shape[0])
+        for name, tensor in ours.items()
+        if name.endswith((*READERS, "output.weight", "down.weight"))
+    }
+    return config.replace(attention_bias=True, feedforward_bias=True), {**zeros, **ours}
+
+
+def two_embeddings(config: ModelConfig, ours: Tensors) -> Form:
+    """One embedding for source and target is two that are equal."""
+    if not config.shared_embedding:
+        return config, ours
+    copies = {f"source_{name}": tensor for name, tensor in ours.items() if name.startswith("embedding.")}
+    return config.replace(shared_embedding=False), {**ours, **copies}
+
+
+def one_embedding(config: ModelConfig, ours: Tensors) -> Form:
+    """Undoes `two_embeddings` where they are equal."""
+    pairs = [(tensor, ours.get(f"source_{name}")) for name, tensor in ours.items() if name.startswith("embedding.")]
+    if config.shared_embedding or not all(other is not None and same(one, other) for one, other in pairs):
+        return config, ours
+    kept = {name: tensor for name, tensor in ours.items() if not name.startswith("source_embedding.")}
+    return config.replace(shared_embedding=True), kept
+
+
+def halved_waves(config: ModelConfig, ours: Tensors) -> Form:
+    """Our waves alternate, sin, cos, sin, …; theirs have all sines first. It is the same model, its channels renamed.
+
+    Norms and sums do not depend on the order of the channels, so every tensor that touches the stream is reordered.
+    """
+    return _reordered(config, ours, torch.cat([torch.arange(0, config.width, 2), torch.arange(1, config.width, 2)]))
+
+
+def alternating_waves(config: ModelConfig, ours: Tensors) -> Form:
+    """Undoes `halved_waves`."""
+    return _reordered(config, ours, torch.arange(config.width).view(2, -1).T.flatten())
+
+
+def _reordered(config: ModelConfig, ours: Tensors, order: torch.Tensor) -> Form:
+    order = order.to(ours[TOKENS].device)
+    found = Tensors()
+    for name, tensor in ours.items():
+        if name.endswith((*READERS, "tokens.weight")) or name == HEAD:
+            found[name] = tensor[:, order]
+        elif name.endswith(WRITERS) or (tensor.ndim == 1 and "norm." in name and "_norm.weight" not in _inner(name)):
+            found[name] = tensor[order]
+        else:
+            found[name] = tensor
+    return config, found
+
+
+def _inner(name: str) -> str:
+    """The part of the name of a norm inside a head, whose channels are not the stream's."""
+    return name if name.endswith(("query_norm.weight", "key_norm.weight")) else ""
+
+
+def same(one: torch.Tensor, other: torch.Tensor) -> bool:
+    """Whether two tensors are equal bit for bit; of tensors without values, in shape."""
+    if one.shape != other.shape:
+        return False
+    return one.is_meta or torch.equal(one, other)
+
+
+WRITE: dict[str, Callable[[ModelConfig, Tensors], Form]] = {
+    form.__name__: form
+    for form in (sinusoids_as_table, scale_inside, own_head, same_biases, two_embeddings, halved_waves)
+}
+READ: dict[str, Callable[[ModelConfig, Tensors], Form]] = {
+    "own_head": tied_head,
+    "two_embeddings": one_embedding,
+    "halved_waves": alternating_waves,
+}
+"""What undoes each, where something does."""
+
+
+def rewritten(forms: Iterable[Callable[[ModelConfig, Tensors], Form]], config: ModelConfig, ours: Tensors) -> Form:
+    """One after the other."""
+    for form in forms:
+        config, ours = form(config, ours)
+    return config, ours

@@ -1,0 +1,194 @@
+"""Their tokenizer as one of ours: the same ids, or refused by name."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import tokenizers
+
+from glassformer.config import PAIRS, Task
+from glassformer.errors import GlassError
+from glassformer.interop.huggingface.folder import read_json
+from glassformer.tokenizers import Tokenizer, layout
+from glassformer.tokenizers.roles import imported_document
+
+Json = dict[str, Any]
+HELD = "glassformer holds byte-level BPE, WordPiece and Unigram tokenizers, as tokenizer.json."
+
+
+@dataclass(frozen=True)
+class ImportedTokenizer:
+    """A tokenizer, and how texts are framed.
+
+    Attributes:
+        tokenizer: with as many ids as the model has.
+        framed: a text begins with the start token.
+    """
+
+    tokenizer: Tokenizer
+    framed: bool
+
+
+def read_tokenizer(folder: Path, size: int, task: Task, config: Json) -> ImportedTokenizer:
+    """The tokenizer of a folder.
+
+    Args:
+        folder: of the model.
+        size: tokens that the model has.
+        task: of the model; it decides how a text must be framed.
+        config: of `config.json`, for the ids of special tokens.
+
+    Raises:
+        GlassError: it is missing, damaged, of a kind that ours are not, larger than the model's embedding, or frames
+            texts otherwise than our models are used.
+    """
+    path = folder / "tokenizer.json"
+    if not path.exists():
+        others = [name for name in ("vocab.json", "vocab.txt", "spiece.model", "tokenizer.model", "source.spm")
+                  if (folder / name).exists()]  # fmt: skip
+        raise GlassError(
+            f"{folder} has no tokenizer.json" + (f", only {others[0]}" if others else ""),
+            "Where it was made: AutoTokenizer.from_pretrained(PATH).save_pretrained(NEW) writes one.",
+        )
+    document = read_json(path, "a tokenizer.json")
+    try:
+        bare = {**document, "model": {key: v for key, v in document["model"].items() if key != layout.FACTS}}
+        theirs = tokenizers.Tokenizer.from_str(json.dumps(bare))
+        theirs.no_truncation()
+        theirs.no_padding()
+    except Exception as error:  # the library raises nothing narrower
+        raise GlassError(f"{path} is no tokenizer: {error}", "Copy it again from where the model was made.") from None
+    before, after = _frame(theirs)
+    own = _own(document, path)
+    names = _names(folder)
+    if own is None:
+        end = _end(theirs, names, config, path)
+        start = before[0] if before else end
+        mask = theirs.token_to_id(names["mask_token"]) if "mask_token" in names else None
+        kind, unknown = _kind(document, theirs, path)
+        most = max(theirs.get_vocab(with_added_tokens=True).values()) + 1
+        _check_size(most, size, path)
+        roles = {"start": start, "end": end, "mask": mask, "unknown": unknown}
+        own = Tokenizer(imported_document(document, kind, size, roles, _prepends_space(document)))
+    elif own.vocab_size != size:
+        _check_size(own.vocab_size, size, path, equal=True)
+    return ImportedTokenizer(own, _framed(before, after, own, task, theirs, path))
+
+
+def _own(document: Json, path: Path) -> Tokenizer | None:
+    """A tokenizer that `glass export` wrote; None of any other one."""
+    facts = document["model"].get(layout.FACTS)
+    if not isinstance(facts, dict):
+        return None
+    whole = {**document, "post_processor": None}
+    if facts.get("sha256") != layout.checksum(whole):
+        raise GlassError(f"{path} was altered after glass export wrote it", "Take the file from where it was written.")
+    return Tokenizer(whole)
+
+
+def _check_size(tokens: int, size: int, path: Path, equal: bool = False) -> None:
+    if tokens > size or (equal and tokens != size):
+        raise GlassError(
+            f"{path} has {tokens:,} tokens, and the model's embedding {size:,}",
+            "Give the tokenizer that the model was trained with.",
+        )
+
+
+def _names(folder: Path) -> dict[str, str]:
+    """Special tokens by their part, as the folder's other files say."""
+    found: dict[str, str] = {}
+    for name in ("special_tokens_map.json", "tokenizer_config.json"):
+        if (folder / name).exists():
+            for part, token in read_json(folder / name, "a tokenizer").items():
+                content = token.get("content") if isinstance(token, dict) else token
+                if part.endswith("_token") and isinstance(content, str):
+                    found[part] = content
+    return found
+
+
+def _end(theirs: tokenizers.Tokenizer, names: dict[str, str], config: Json, path: Path) -> int:
+    """The token that ends a text: of the tokenizer's files, or of `config.json`."""
+    for name in ("eos_token", "sep_token"):
+        found = theirs.token_to_id(names[name]) if name in names else None
+        if found is not None:
+            return found
+    ids = config.get("eos_token_id")
+    id = ids[0] if isinstance(ids, list) and ids else ids
+    if isinstance(id, int) and theirs.id_to_token(id) is not None:
+        return id
+    raise GlassError(
+        f"{path} has no token that ends a text: no eos_token is named", 'Say "eos_token" in tokenizer_config.json.'
+    )
+
+
+def _kind(document: Json, theirs: tokenizers.Tokenizer, path: Path) -> tuple[str, int | None]:
+    """The scheme by our name, and the id of the unknown token."""
+    model = document["model"]
+    kind = model.get("type") or ("WordPiece" if "max_input_chars_per_word" in model else "BPE")
+    if kind == "BPE":
+        if "ByteLevel" not in _types(document.get("pre_tokenizer")) + _types(document.get("normalizer")):
+            raise GlassError(f"{path} is a BPE of characters, not of bytes (no ByteLevel pre-tokenizer)", HELD)
+        return "bpe", None
+    if kind == "WordPiece":
+        if model.get("continuing_subword_prefix") != "##":
+            raise GlassError(f"{path} continues words with {model.get('continuing_subword_prefix')!r}, not ##", HELD)
+        return "wordpiece", theirs.token_to_id(model.get("unk_token", ""))
+    if kind == "Unigram":
+        return "unigram", None if model.get("byte_fallback") else model.get("unk_id")
+    raise GlassError(f"{path} holds a tokenizer of the type {kind}", HELD)
+
+
+def _types(part: Any) -> list[str]:
+    """The types of a step, and of the steps inside it."""
+    if not isinstance(part, dict):
+        return []
+    inner = [*part.get("pretokenizers", []), *part.get("normalizers", [])]
+    return [str(part.get("type")), *[name for step in inner for name in _types(step)]]
+
+
+def _prepends_space(document: Json) -> bool:
+    """Whether a text's first word is written with a space before it, which is no part of the text."""
+    step = document.get("pre_tokenizer") or {}
+    if document["model"].get("type") == "WordPiece":
+        return True
+    steps = [step, *step.get("pretokenizers", [])]
+    return any(
+        each.get("add_prefix_space") is True
+        if each.get("type") == "ByteLevel"
+        else each.get("type") == "Metaspace" and each.get("prepend_scheme", "always") != "never"
+        for each in steps
+    )
+
+
+def _frame(theirs: tokenizers.Tokenizer) -> tuple[list[int], list[int]]:
+    """The ids that it puts before and after a text."""
+    plain, framed = (theirs.encode("a", add_special_tokens=special).ids for special in (False, True))
+    for start in range(len(framed) - len(plain) + 1):
+        if framed[start : start + len(plain)] == plain:
+            return framed[:start], framed[start + len(plain) :]
+    return framed, []
+
+
+def _framed(
+    before: list[int], after: list[int], own: Tokenizer, task: Task, theirs: tokenizers.Tokenizer, path: Path
+) -> bool:
+    """Whether texts begin with the start token, if they are framed as our models are used."""
+    wanted = {(): False, (own.start_id,): True}
+    allowed: list[tuple[list[int], list[int]]] = (
+        [([], [own.end_id])] if task in PAIRS else [([], []), ([own.start_id], [])]
+    )
+    if task in PAIRS and (before, after) == ([], []):
+        after = [own.end_id]  # an encoder-decoder without a frame of its own gets ours
+    if (before, after) not in allowed:
+        shown = " ".join(
+            [*map(str, map(theirs.id_to_token, before)), "TEXT", *map(str, map(theirs.id_to_token, after))]
+        )
+        must = "TEXT and its end token" if task in PAIRS else "TEXT, or one start token and TEXT"
+        raise GlassError(
+            f"{path} frames a text as {shown}, and models of this kind are used with {must}",
+            "Its tensors can be read in Python: glassformer.interop.huggingface.reading.read_model(FOLDER).",
+        )
+    return wanted[tuple(before)]

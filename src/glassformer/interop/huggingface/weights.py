@@ -1,0 +1,211 @@
+"""Their tensors and ours: which is which, and what is done to it on the way. Each rule is read in both directions."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor
+
+from glassformer.config import ModelConfig
+from glassformer.errors import GlassError
+
+Tensors = dict[str, Tensor]
+Step = Callable[[Tensor, ModelConfig], Tensor]
+
+
+@dataclass(frozen=True)
+class Change:
+    """What turns a tensor of ours into theirs, and back."""
+
+    export: Step
+    read: Step
+
+
+SAME = Change(lambda t, _: t, lambda t, _: t)
+TRANSPOSED = Change(lambda t, _: t.T if t.ndim == 2 else t, lambda t, _: t.T if t.ndim == 2 else t)
+"""GPT-2's Conv1D keeps a matrix as (inputs, outputs)."""
+ONE_ROW = Change(lambda t, _: t[None], lambda t, _: t[0])
+"""(V) <-> (1, V)."""
+UNSCALED = Change(lambda t, c: t / math.sqrt(c.K), lambda t, c: t * math.sqrt(c.K))
+"""T5 does not divide the scores by sqrt(K): it has that in its query matrix (Raffel et al. 2020, section 3.1.1)."""
+SHRUNK = Change(
+    lambda t, c: t * math.sqrt(c.width) if c.tied else t, lambda t, c: t / math.sqrt(c.width) if c.tied else t
+)
+"""T5 with a tied head divides by sqrt(D) between the last norm and the head: our norm's gain has that inside."""
+
+
+def rows_before(count: int) -> Change:
+    """Their table of places begins with rows that no place of ours uses."""
+    return Change(lambda t, _: torch.cat([t.new_zeros(count, t.shape[1]), t]), lambda t, _: t[count:])
+
+
+@dataclass(frozen=True)
+class Weight:
+    """One of their tensors, made of one or several of ours, which then stand one below the other.
+
+    Attributes:
+        ours: names; `{i}` is the number of a layer.
+        theirs: its name.
+        change: from the one to the other, after ours are joined.
+        always: their class has it even where our settings leave it out: then it is written as zeros.
+        when: for which settings the rule holds; None: all.
+    """
+
+    ours: tuple[str, ...]
+    theirs: str
+    change: Change = SAME
+    always: bool = False
+    when: Callable[[ModelConfig], bool] | None = None
+
+
+@dataclass(frozen=True)
+class Implied:
+    """A tensor of ours that their class has no place for: it must equal another one, or be zero."""
+
+    ours: str
+    equals: str | None = None
+
+
+@dataclass(frozen=True)
+class Folded:
+    """A table of theirs whose first row is added to every vector: read, it goes into the embedding of tokens.
+
+    It is BERT's table of segments, of which our models have one. What is written has only zeros there.
+    """
+
+    theirs: str
+    rows: int
+    into: str  # their name of the embedding of tokens
+
+
+@dataclass(frozen=True)
+class Waves:
+    """A table of theirs with the sinusoids of Vaswani et al. 2017, all sines first; files may leave it out."""
+
+    theirs: str
+
+    def table(self, config: ModelConfig) -> Tensor:
+        """(C, D)."""
+        places = torch.arange(config.context, dtype=torch.float64)[:, None]  # (C, 1)
+        even = torch.arange(0, config.width, 2, dtype=torch.float64)  # (D/2)
+        angles = places * 10_000.0 ** (-even / config.width)  # (C, D/2)
+        return torch.cat([angles.sin(), angles.cos()], dim=1).float()  # (C, D)
+
+
+Rule = Weight | Implied | Folded | Waves
+
+
+def weight(
+    ours: str,
+    theirs: str,
+    change: Change = SAME,
+    always: bool = False,
+    when: Callable[[ModelConfig], bool] | None = None,
+) -> Weight:
+    """A rule for one tensor of ours."""
+    return Weight((ours,), theirs, change, always, when)
+
+
+def layer_of(name: str) -> str:
+    """The stack in which a rule's `{i}` counts layers: what stands before `.blocks.`."""
+    return name.partition(".blocks.")[0]
+
+
+def expanded(rules: Sequence[Rule], config: ModelConfig) -> list[Rule]:
+    """The rules with every layer's number in place of `{i}`."""
+    found: list[Rule] = []
+    for rule in rules:
+        if isinstance(rule, Folded | Waves):
+            found.append(rule)
+            continue
+        if isinstance(rule, Weight) and rule.when is not None and not rule.when(config):
+            continue
+        first = rule.ours[0] if isinstance(rule, Weight) else rule.ours
+        encoder = layer_of(first) == "encoder"
+        layers = (config.encoder_layers if encoder else None) or config.layers
+        for i in range(layers) if "{i}" in first else [0]:
+            if isinstance(rule, Implied):
+                found.append(Implied(rule.ours.replace("{i}", str(i)), rule.equals))
+            else:
+                names = tuple(name.replace("{i}", str(i)) for name in rule.ours)
+                found.append(replace(rule, ours=names, theirs=rule.theirs.replace("{i}", str(i))))
+    return found
+
+
+def to_theirs(rules: Sequence[Rule], ours: Tensors, config: ModelConfig, owner: str) -> Tensors:
+    """Their tensors.
+
+    Args:
+        rules: of their class.
+        ours: a state dict, on any device; on "meta" only shapes are made.
+        config: of our model.
+        owner: their class, for errors.
+
+    Raises:
+        GlassError: a tensor has no place in their class, and is not what they take for granted.
+    """
+    left, found = dict(ours), Tensors()
+    for rule in expanded(rules, config):
+        if isinstance(rule, Implied):
+            _check_implied(rule, ours, left, owner)
+        elif isinstance(rule, Waves):
+            found[rule.theirs] = rule.table(config)
+        elif isinstance(rule, Folded):
+            found[rule.theirs] = found[rule.into].new_zeros(rule.rows, config.width)
+        elif all(name in ours for name in rule.ours):
+            parts = [left.pop(name) for name in rule.ours]
+            found[rule.theirs] = rule.change.export(torch.cat(parts) if len(parts) > 1 else parts[0], config)
+        elif rule.always:
+            found[rule.theirs] = rule.change.export(torch.cat([_zeros(name, ours) for name in rule.ours]), config)
+    if left:
+        raise GlassError(f"{owner} has no place for the tensor {next(iter(left))}", "Choose another --architecture.")
+    return found
+
+
+def _check_implied(rule: Implied, ours: Tensors, left: Tensors, owner: str) -> None:
+    tensor = left.pop(rule.ours, None)
+    if tensor is None or tensor.is_meta:
+        return
+    wanted = ours[rule.equals] if rule.equals else torch.zeros_like(tensor)
+    if tensor.shape != wanted.shape or not torch.equal(tensor, wanted):
+        what = f"equal to {rule.equals}" if rule.equals else "zero"
+        raise GlassError(
+            f"{owner} has no place for {rule.ours}, which is not {what} in this run", "Choose another --architecture."
+        )
+
+
+def _zeros(name: str, ours: Tensors) -> Tensor:
+    """A bias that our model leaves out, as long as its matrix has outputs or its norm has gains."""
+    gains = ours[name.removesuffix("bias") + "weight"] if name != "head.bias" else ours["embedding.tokens.weight"]
+    return gains.new_zeros(gains.shape[0])
+
+
+def to_ours(rules: Sequence[Rule], theirs: Tensors, wanted: Tensors, config: ModelConfig) -> Tensors:
+    """Our state dict.
+
+    Args:
+        rules: of their class.
+        theirs: their tensors, all of the shapes that `to_theirs` gives.
+        wanted: our state dict, of which only names and shapes are read.
+        config: of our model.
+    """
+    found, theirs = Tensors(), dict(theirs)
+    for rule in rules:
+        if isinstance(rule, Folded):
+            theirs[rule.into] = theirs[rule.into].float() + theirs[rule.theirs][0].float()
+    for rule in expanded(rules, config):
+        if isinstance(rule, Folded | Waves):
+            continue
+        if isinstance(rule, Implied):
+            if rule.ours in wanted:
+                found[rule.ours] = found[rule.equals] if rule.equals else torch.zeros(wanted[rule.ours].shape)
+            continue
+        if not all(name in wanted for name in rule.ours):
+            continue
+        parts = rule.change.read(theirs[rule.theirs].float(), config)
+        sizes = [wanted[name].shape[0] for name in rule.ours]
+        found.update(zip(rule.ours, parts.split(sizes) if len(sizes) > 1 else [parts], strict=True))
+    return {name: tensor.clone() for name, tensor in found.items()}

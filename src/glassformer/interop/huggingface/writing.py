@@ -1,0 +1,26 @@
+"""A model of ours as a class of theirs: the fields of `config.json` and the tensors."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from glassformer.config import ModelConfig, Task
+from glassformer.interop.huggingface.architecture import Architecture
+from glassformer.interop.huggingface.choosing import fitted
+from glassformer.interop.huggingface.weights import Tensors
+from glassformer.model.families import Model
+
+
+def written(architecture: Architecture, model: Model, task: Task) -> tuple[dict[str, Any], Tensors]:
+    """`config.json`, without what it says of the tokenizer, and the tensors.
+
+    Raises:
+        GlassError: a tensor has no place in the class.
+    """
+    config: ModelConfig = model.config.replace(vocab_size=model.vocab_size)
+    form, ours = fitted(architecture, config, dict(model.state_dict()))
+    theirs = {
+        name: tensor.detach().cpu().clone().contiguous() for name, tensor in architecture.to_theirs(ours, form).items()
+    }
+    values = {"architectures": [architecture.classes[task]], **architecture.write_config(form), "dtype": "float32"}
+    return values, theirs

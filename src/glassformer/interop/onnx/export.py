@@ -1,0 +1,99 @@
+"""`glass export RUN --to onnx`: a folder with the graph, the tokenizer, and a page of JSON that says how to use them.
+
+The folder appears whole, after onnxruntime has loaded the graph from it and agreed with the run, or not at all.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from glassformer import __version__
+from glassformer.config import PAIRS
+from glassformer.errors import GlassError
+from glassformer.files import write_folder, write_text
+from glassformer.interop.comparing import check_greedy, refuse_differences
+from glassformer.interop.export_report import ExportReport, ExportRequest, Measured
+from glassformer.interop.onnx.graph import OPSET, inputs_of, output_of, write_graph
+from glassformer.interop.onnx.session import Session, check_logits
+from glassformer.model.families import Decoder, EncoderDecoder
+from glassformer.text_model.loading import Parts, load_parts
+
+GRAPH, FACTS = "model.onnx", "glassformer.json"
+NO_CACHE = "the graph keeps no keys and values: writing n tokens reads n texts, in quadratic time"
+
+
+def export(request: ExportRequest) -> ExportReport:
+    """Write a run of any family as an ONNX graph, and compare it with the run through onnxruntime.
+
+    Raises:
+        GlassError: the packages are missing, something is at `request.out`, the run cannot be read, or the graph does
+            not give what the run gives; then nothing is written.
+    """
+    out = request.out
+    if request.architecture or request.dtype not in (None, "float32", "f32"):
+        what = f"architecture {request.architecture}" if request.architecture else f"weights in {request.dtype}"
+        raise GlassError(f"an ONNX export has no {what}", "It is the model as it is, in float32: leave that out.")
+    if out.exists():
+        raise GlassError(f"{out} is there already", "Choose another --out.")
+    parts = load_parts(request.folder, request.which, device="cpu")
+    measured: list[Measured] = []
+
+    def fill(folder: Path) -> None:
+        request.note("tracing the model into a graph")
+        write_graph(parts.model, folder / GRAPH)
+        request.note("comparing with onnxruntime")
+        measured.extend(compare(parts, folder / GRAPH))
+        refuse_differences("ONNX", measured)
+        parts.tokenizer.save(folder / "tokenizer.json")
+        if parts.config.two_vocabularies:
+            parts.source_tokenizer.save(folder / "source_tokenizer.json")
+        write_text(folder / FACTS, json.dumps(facts(parts, measured), ensure_ascii=False, indent=1) + "\n")
+
+    write_folder(out, fill)
+    size = sum(path.stat().st_size for path in out.iterdir())
+    notes = (NO_CACHE,) if isinstance(parts.model, Decoder | EncoderDecoder) else ()
+    use = f'onnxruntime.InferenceSession("{out / GRAPH}"); inputs and output: {out / FACTS}'
+    return ExportReport("onnx", type(parts.model).__name__, out, size, tuple(measured), notes, use)
+
+
+def compare(parts: Parts, graph: Path) -> list[Measured]:
+    """Logits at several batch sizes and lengths, with padding; and for models that write, greedy tokens."""
+    session = Session(graph, parts.model)
+    measured = [check_logits(parts.model, session)]
+    if isinstance(parts.model, Decoder | EncoderDecoder):
+        measured.append(check_greedy(parts, session.next_logits, "by onnxruntime without a cache"))
+    return measured
+
+
+def facts(parts: Parts, measured: list[Measured]) -> dict[str, Any]:
+    """What a program that uses the graph must know."""
+    config, model = parts.config, parts.model
+    inputs = [
+        {
+            "name": each.name,
+            "type": "bool" if each.mask else "int64",
+            "shape": [each.rows, each.length],
+            "meaning": each.meaning,
+        }
+        for each in inputs_of(model)
+    ]
+    writes = isinstance(model, Decoder | EncoderDecoder)
+    return {
+        "glassformer": __version__,
+        "task": config.train.task,
+        "family": config.model.family,
+        "inputs": inputs,
+        "output": {"name": "logits", "type": "float32", "meaning": output_of(model)},
+        "longest": config.model.context,
+        "vocabulary": model.vocab_size,
+        "end_id": parts.tokenizer.end_id,
+        "mask_id": parts.tokenizer.mask_id,
+        "begin_with_end": writes and (config.train.task in PAIRS or config.data.windows == "documents"),
+        "labels": list(parts.labels),
+        "opset": OPSET,
+        "cache": False,
+        "compared": [{**asdict(each), "ok": each.ok} for each in measured],
+    }

@@ -1,0 +1,93 @@
+"""A written graph in onnxruntime, held against the model that it was made from."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from glassformer.errors import GlassError
+from glassformer.interop.comparing import Logits, largest_difference, logits_limit, random_rows
+from glassformer.interop.export_report import Measured
+from glassformer.interop.onnx.graph import inputs_of
+from glassformer.model.families import EncoderDecoder, Model
+
+SHAPES = ((1, 1), (1, 7), (2, 3), (3, 19), (5, 11))
+"""Rows and lengths that are compared, besides one row of the whole context."""
+
+
+class Session:
+    """A graph, loaded from its file.
+
+    Args:
+        path: of the graph; weights in a second file beside it are found by its name.
+        model: that it was made from, for the names of its inputs.
+
+    Raises:
+        GlassError: onnxruntime is not installed.
+    """
+
+    def __init__(self, path: Path, model: Model) -> None:
+        try:
+            import onnxruntime
+        except ImportError:
+            raise GlassError(
+                "export to ONNX needs the package onnxruntime, to compare what was written",
+                'pip install -c constraints.txt -e ".[export]"',
+            ) from None
+        options = onnxruntime.SessionOptions()
+        options.intra_op_num_threads = torch.get_num_threads()
+        self._session: Any = onnxruntime.InferenceSession(path, options, providers=["CPUExecutionProvider"])
+        self._names = [each.name for each in inputs_of(model)]
+
+    def logits(self, inputs: Sequence[Tensor]) -> Logits:
+        """The graph's output; shapes as in `Model.forward`."""
+        named = {name: value.numpy() for name, value in zip(self._names, inputs, strict=True)}
+        found: Logits = self._session.run(["logits"], named)[0]
+        return found
+
+    def next_logits(self, source: Sequence[int], tokens: Sequence[int]) -> Logits:
+        """The logits (V) of the next token, all read anew; see `comparing.Next`."""
+        ids = torch.tensor([list(tokens)])  # (1, T)
+        if len(self._names) == 3:
+            read = torch.tensor([list(source)])  # (1, S)
+            inputs = [read, ids, torch.ones_like(read, dtype=torch.bool)]
+        else:
+            inputs = [ids, torch.ones_like(ids, dtype=torch.bool)]
+        last: Logits = self.logits(inputs)[0, -1]  # (V)
+        return last
+
+
+def check_logits(model: Model, session: Session) -> Measured:
+    """The largest difference of any logit, at all `SHAPES` that the context allows and at the whole context."""
+    context = model.config.context
+    shapes = dict.fromkeys([(rows, min(length, context)) for rows, length in SHAPES] + [(1, context)])
+    batches = [_inputs(model, rows, length) for rows, length in shapes]
+    with torch.inference_mode():
+        right = [model(*inputs).numpy() for inputs in batches]
+    worst = largest_difference([session.logits(inputs) for inputs in batches], right)
+    said = ", ".join(f"{rows} x {length}" for rows, length in shapes)
+    return Measured("logits", worst, logits_limit(right), f"rows x tokens {said}, some padded")
+
+
+def _inputs(model: Model, rows: int, length: int) -> list[Tensor]:
+    """Random ids and a mask: of several rows the first ends in padding, and the second begins with it."""
+    source = min(length + 2, model.config.context)
+    own = model.source_embedding if isinstance(model, EncoderDecoder) else None
+    tokens = model.vocab_size if own is None else own.tokens.num_embeddings
+    lengths = {"length": length, "source_length": source}
+    found = []
+    for each in inputs_of(model):
+        wide = lengths[each.length]
+        if each.mask:
+            real = torch.ones(rows, wide, dtype=torch.bool)
+            if rows > 1:
+                real[0, wide - wide // 3 :] = False
+                real[1, : wide // 4] = False
+            found.append(real)
+        else:
+            found.append(torch.tensor(random_rows(rows, wide, tokens if each.name == "source" else model.vocab_size)))
+    return found

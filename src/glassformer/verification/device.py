@@ -1,0 +1,219 @@
+"""What this machine's devices compute, held against float64 on its processor, for the settings of one model.
+
+The model has fresh weights and its own choices (positions, norms, activation, heads, masks), in sizes cut so far that
+all checks take a few seconds. Every way to compute it, each device, precision and number of threads, gives logits and
+gradients; their distance from those in float64 is what is measured. float32 has 24 bits and bfloat16 has 8: one
+rounding errs by up to 6e-8 and 4e-3 of a number. The limits are three to ten times what a sound machine shows, and far
+below what a wrong kernel does.
+"""
+
+from __future__ import annotations
+
+import copy
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from glassformer.config import ModelConfig
+from glassformer.model.attention import attend
+from glassformer.model.build import build_model
+from glassformer.model.device import autocast
+from glassformer.model.families import Classifier, EncoderDecoder, Model
+from glassformer.model.masks import Mask, self_mask, token_positions
+
+Computed = tuple[Tensor, Tensor | None]
+"""Logits, and all gradients in one row."""
+ROWS, LENGTH = 3, 24  # tokens of the batch that is computed; the first row ends in padding
+MOST = {"layers": 2, "encoder_layers": 2, "width": 256, "hidden": 512, "heads": 8, "context": 64}
+VOCABULARY, CLASSES = 509, 5
+LIMITS = {"float32": (1e-5, 2e-5), "bfloat16": (5e-2, 1.5e-1), "attention": (1e-5, 2e-5)}
+"""Most that logits, and gradients, may be away: norm of the difference / norm of what is right."""
+
+
+@dataclass(frozen=True)
+class Agreement:
+    """One comparison.
+
+    Attributes:
+        name: what was compared.
+        device: "cpu", "cuda:0", "mps".
+        logits: distance of the logits from what is right: norm of the difference / norm of what is right.
+        gradients: the same of all gradients together; None where none are made.
+        limit, gradient_limit: the most that each may be.
+    """
+
+    name: str
+    device: str
+    logits: float
+    gradients: float | None
+    limit: float
+    gradient_limit: float
+
+    @property
+    def ok(self) -> bool:
+        """Whether both distances are within their limits; what is not a number is not."""
+        return self.logits <= self.limit and (self.gradients is None or self.gradients <= self.gradient_limit)
+
+
+def cut_sizes(config: ModelConfig) -> tuple[ModelConfig, list[str]]:
+    """The same choices in a model that is quick to compute, without dropout; and what was cut, in words."""
+    group = config.heads // config.G
+    G = max(1, min(config.G, MOST["heads"] // group))
+    sizes: dict[str, int | None] = {
+        "layers": min(config.layers, MOST["layers"]),
+        "width": min(config.width, MOST["width"]),
+        "heads": G * group,
+        "hidden": min(config.F, MOST["hidden"]),
+        "context": min(config.context, MOST["context"]),
+        "window": config.window and min(config.window, MOST["context"], config.context),
+        "encoder_layers": config.encoder_layers and min(config.encoder_layers, MOST["encoder_layers"]),
+    }
+    before = {**{name: getattr(config, name) for name in sizes}, "hidden": config.F}
+    notes = [f"{name} {before[name]} -> {size}" for name, size in sizes.items() if size != before[name]]
+    fixed = {"kv_heads": G, "head_width": config.K, "vocab_size": None, "source_vocab_size": None, "classes": None}
+    off = dict.fromkeys(("dropout_embedding", "dropout_attention", "dropout_residual"), 0.0)
+    return config.replace(**sizes, **fixed, **off), notes
+
+
+def check_devices(config: ModelConfig, devices: list[str], classify: bool = False) -> list[Agreement]:
+    """All comparisons, on the processor and on other devices.
+
+    Args:
+        config: of the model; `cut_sizes` makes it quick.
+        devices: "cpu" and what else is to be compared with it.
+        classify: an encoder is a classifier.
+    """
+    with _threads(1):
+        model = build_model(config, VOCABULARY, source_vocab_size=VOCABULARY, classes=CLASSES if classify else None)
+        inputs = _inputs(model, min(LENGTH, config.context))
+        right = _computed(copy.deepcopy(model).double(), inputs, torch.device("cpu"), torch.float64)
+    found: list[Agreement] = []
+    for name in devices:
+        device = torch.device(name)
+        for threads in sorted({1, usable_cores()}) if name == "cpu" else [1]:
+            with _threads(threads):
+                got = _computed(copy.deepcopy(model).to(device), inputs, device, torch.float32)
+            said = f", {threads} thread{'s' if threads > 1 else ''}" if name == "cpu" else ""
+            found.append(_compared(f"float32{said}", name, got, right, "float32"))
+        with _threads(1):  # the processor may be busy: threads that wait for each other cost seconds then
+            found.append(check_attention(config, device))
+            if computes_in(device, torch.bfloat16):
+                found += _in_bfloat16(model, inputs, device, right)
+    return found
+
+
+def _in_bfloat16(model: Model, inputs: dict[str, Tensor], device: torch.device, right: Computed) -> list[Agreement]:
+    """The two ways to use bfloat16: for the products only, as training does, and for the weights, as writing may."""
+    products = _computed(copy.deepcopy(model).to(device), inputs, device, torch.bfloat16)
+    small = copy.deepcopy(model).to(device, torch.bfloat16)
+    with torch.inference_mode():
+        written = _forward(small, inputs, device), None
+    return [
+        _compared("bfloat16 products, float32 weights", str(device), products, right, "bfloat16"),
+        _compared("bfloat16 weights, as when writing", str(device), written, right, "bfloat16"),
+    ]
+
+
+def check_attention(config: ModelConfig, device: torch.device) -> Agreement:
+    """Fused attention against the same computed step by step, in float32, with this model's heads and mask."""
+    causal, T = config.family != "encoder", min(LENGTH, config.context)
+    random = torch.Generator().manual_seed(1)
+    real = _real(ROWS, T)
+    positions = token_positions(real)  # (B, T)
+    padded = self_mask(positions, positions, real, causal, config.window)  # (B, 1, T, S)
+    plain = Mask(triangle=True) if causal else Mask()
+    biased = padded.with_bias(torch.randn(1, config.heads, T, T, generator=random))  # (B, H, T, S)
+    logits, gradients = 0.0, 0.0
+    for mask in (plain, padded, biased):
+        allowed, dead, bias = (
+            None if part is None else part.to(device) for part in (mask.allowed, mask.dead, mask.bias)
+        )
+        own = Mask(allowed, mask.triangle, dead, bias)
+        q, k, v = (
+            torch.randn(ROWS, heads, T, config.K, generator=random).to(device).requires_grad_()
+            for heads in (config.heads, config.G, config.G)
+        )  # (B, H, T, K), (B, G, S, K), (B, G, S, K)
+        outputs = [attend(q, k, v, own, explicit=explicit)[0] for explicit in (False, True)]  # (B, H, T, K) each
+        slopes = [torch.autograd.grad(out.square().sum(), (q, k, v)) for out in outputs]
+        logits = max(logits, _distance(outputs[0], outputs[1]))
+        gradients = max(gradients, *(_distance(a, b) for a, b in zip(*slopes, strict=True)))
+    return Agreement("fused attention, against step by step", str(device), logits, gradients, *LIMITS["attention"])
+
+
+def computes_in(device: torch.device, dtype: torch.dtype) -> bool:
+    """Whether a device multiplies matrices in this precision at all."""
+    try:
+        square = torch.ones(8, 8, device=device, dtype=dtype)
+        return bool((square @ square).float().eq(8).all())
+    except (RuntimeError, TypeError):
+        return False
+
+
+def usable_cores() -> int:
+    """Processor cores that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+@contextmanager
+def _threads(count: int) -> Iterator[None]:
+    """Let torch use this many threads inside."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(count)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
+def _real(rows: int, length: int) -> Tensor:
+    """Which places are real, (B, T): the first row ends in padding, a quarter of it."""
+    real = torch.ones(rows, length, dtype=torch.bool)  # (B, T)
+    real[0, length - length // 4 :] = False
+    return real
+
+
+def _inputs(model: Model, length: int) -> dict[str, Tensor]:
+    """Random ids, what is padding, and the answers: ids (B, T) or classes (B)."""
+    random = torch.Generator().manual_seed(0)
+    tokens = torch.randint(VOCABULARY, (ROWS, length), generator=random)  # (B, T)
+    answers = torch.randint(VOCABULARY, (ROWS, length), generator=random)  # (B, T)
+    if isinstance(model, Classifier):
+        answers = torch.randint(CLASSES, (ROWS,), generator=random)  # (B)
+    return {"tokens": tokens, "real": _real(ROWS, length), "answers": answers}
+
+
+def _forward(model: Model, inputs: dict[str, Tensor], device: torch.device) -> Tensor:
+    """Logits (B, T, V) or class scores (B, C); an encoder-decoder reads the same ids as source and as target."""
+    tokens, real = inputs["tokens"].to(device), inputs["real"].to(device)  # (B, T) each
+    if isinstance(model, EncoderDecoder):
+        return model(tokens, tokens.flip(1), real)  # (B, T, V)
+    return model(tokens, real)  # (B, T, V) or (B, C)
+
+
+def _computed(model: Model, inputs: dict[str, Tensor], device: torch.device, dtype: torch.dtype) -> Computed:
+    """Logits, and the gradients of the cross-entropy for all parameters in one row."""
+    with autocast(device, torch.bfloat16 if dtype == torch.bfloat16 else torch.float32):
+        logits = _forward(model.eval(), inputs, device)
+    flat = logits.to(torch.promote_types(logits.dtype, torch.float32)).flatten(0, -2)  # (B T, V) or (B, C)
+    loss = F.cross_entropy(flat, inputs["answers"].flatten().to(device))
+    found = torch.autograd.grad(loss, list(model.parameters()), allow_unused=True)
+    pairs = zip(model.parameters(), found, strict=True)
+    rows = [torch.zeros_like(weight) if gradient is None else gradient for weight, gradient in pairs]
+    return logits.detach(), torch.cat([row.flatten().cpu().double() for row in rows])
+
+
+def _compared(name: str, device: str, got: Computed, right: Computed, kind: str) -> Agreement:
+    gradients = None if got[1] is None or right[1] is None else _distance(got[1], right[1])
+    return Agreement(name, device, _distance(got[0], right[0]), gradients, *LIMITS[kind])
+
+
+def _distance(got: Tensor, right: Tensor) -> float:
+    """Norm of the difference / norm of what is right, any shape; infinite where a number is not finite."""
+    a, b = got.detach().cpu().double(), right.detach().cpu().double()
+    distance = float((a - b).norm() / b.norm())
+    return distance if distance == distance else float("inf")

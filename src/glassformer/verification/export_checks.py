@@ -1,0 +1,44 @@
+"""Taking the run away: what another program makes of it."""
+
+from __future__ import annotations
+
+import importlib.util
+import tempfile
+from pathlib import Path
+
+from glassformer.errors import GlassError
+from glassformer.interop.export_report import ExportRequest
+from glassformer.interop.huggingface.choosing import choose
+from glassformer.interop.huggingface.export import export
+from glassformer.interop.huggingface.tokenizer_files import refuse_unwritable
+from glassformer.verification.check import Check, Finding
+from glassformer.verification.subject import Subject
+
+
+def export_hf(subject: Subject) -> Finding:
+    """The run written for Hugging Face, read by transformers and compared; every comparison has a limit of its own."""
+    with tempfile.TemporaryDirectory(prefix="glass-verify-", ignore_cleanup_errors=True) as temporary:
+        report = export(ExportRequest(subject.folder, Path(temporary) / "hf", subject.which))
+    compared = "; ".join(f"{each.name} {each.value:.1e} (limit {each.limit:.0e})" for each in report.measured)
+    shares = (each.value / each.limit if each.limit else each.value for each in report.measured)
+    return Finding(max(shares), f"{report.architecture}: {compared}")
+
+
+def not_exported(subject: Subject) -> str | None:
+    """Exempts runs that no class of Hugging Face can be, and machines without their library."""
+    if importlib.util.find_spec("transformers") is None:
+        return "the package transformers is not installed"
+    model, config = subject.model, subject.config
+    sizes = model.config.replace(vocab_size=model.vocab_size)
+    try:
+        refuse_unwritable(subject.parts.tokenizer, config)
+        choose(sizes, dict(model.state_dict()), config.train.task, None, None)
+    except GlassError as error:
+        return error.problem
+    return None
+
+
+CHECKS = (
+    Check("export-hf", "written for Hugging Face and read back, the run says the same", 1, "of the limits of its own",
+          export_hf, not_exported),
+)  # fmt: skip

@@ -1,0 +1,210 @@
+"""Files: what lies in the run folder is whole, belongs together, and is all that the run needs."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import tempfile
+import unicodedata
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from glassformer.config import SampleConfig
+from glassformer.data.store import DamagedStoreError
+from glassformer.errors import GlassError
+from glassformer.files import MANIFEST, check_folder
+from glassformer.runs import Which
+from glassformer.text_model import AnyTextModel, MaskFiller, TextClassifier, load_text_model
+from glassformer.tokenizers import Tokenizer
+from glassformer.training.checkpoint import load_checkpoint, step_name
+from glassformer.training.optimizers import make_optimizers
+from glassformer.training.setup import open_text
+from glassformer.verification.check import Check, Finding
+from glassformer.verification.rows import ids_of, source_ids_of
+from glassformer.verification.subject import Subject
+
+BOTH: tuple[Which, ...] = ("best", "last")
+TEXTS = (
+    'The quick brown fox, "jumps" — over 13 lazy dogs; isn\'t it?',
+    "আমি বাংলায় গান গাই। ক্ষ্ণ",
+    "Ünïcödé, Ελληνικά, Русский, עברית, العربية, हिन्दी",
+    "漢字かな交じり文、한국어도。",
+    "emoji 👩‍👩‍👧‍👦 🏳️‍🌈 👍🏽 and e\u0301 ﬁ ½",
+    "  two  spaces,\ta tab,\r\na line end\n\n\nthree, no-break\u00a0space, zero\u200bwidth ",
+    "[MASK] <|end|> [UNK] <unk> are words like others",
+    "",
+)
+"""Scripts, joined emoji, combining marks, odd white space, and words that look like special tokens."""
+
+
+def checkpoints(subject: Subject) -> Finding:
+    """SHA-256 and size of every file of the best and of the last checkpoint."""
+    files = 0
+    for which in BOTH:
+        folder = _pointed(subject, which)
+        check_folder(folder)
+        files += len(json.loads((folder / MANIFEST).read_text(encoding="utf-8"))["files"])
+    return Finding(0, f"{files} files of best and last, by SHA-256")
+
+
+def _pointed(subject: Subject, which: Which) -> Path:
+    """The folder that `best` or `last` names, unread."""
+    try:
+        return subject.run.checkpoints / (subject.folder / which).read_text(encoding="utf-8").strip()
+    except (OSError, UnicodeDecodeError):
+        raise GlassError(f"{subject.folder / which} names no checkpoint", "Copy it again.") from None
+
+
+def settings_fit(subject: Subject) -> Finding:
+    """The weights are of the model that settings, tokenizer and labels describe, and training can go on from them."""
+    model = subject.parts.model
+    number = sum(parameter.numel() for parameter in model.parameters())
+    last = subject.run.checkpoint("last")
+    own = subject.copy()
+    state = load_checkpoint(last, own, make_optimizers(own, subject.config.train))
+    wrong = int(step_name(state.step) != last.name)
+    note = f"{number:,} weights; {last.name} holds the optimizer's state"
+    return Finding(wrong, f"{last.name} says that it is of step {state.step}" if wrong else note)
+
+
+def vocabulary(subject: Subject) -> Finding:
+    """The tokenizer files, against the digests that were noted when the run began, or that its encoded text has."""
+    parts, run = subject.parts, subject.run
+    files = {run.tokenizer_file.name: parts.tokenizer}
+    if parts.config.two_vocabularies:
+        files[run.source_tokenizer_file.name] = parts.source_tokenizer
+    noted = _noted(subject)
+    wrong = [name for name, tokenizer in files.items() if noted[name] != tokenizer.digest]
+    return Finding(len(wrong), f"{' and '.join(wrong or files)}, by SHA-256")
+
+
+def _noted(subject: Subject) -> dict[str, str]:
+    """Digests of the tokenizers that the run learnt with, by the names of their files; none where nobody knows."""
+    manifest, run = subject.run.manifest(), subject.run
+    if isinstance(manifest.get("tokenizers"), dict):
+        return {str(name): str(digest) for name, digest in manifest["tokenizers"].items()}
+    try:
+        data = open_text(subject.config, Path(manifest["data"]["tokens"]))
+    except DamagedStoreError:
+        return {}
+    source = getattr(data, "source_tokenizer", data.tokenizer)
+    return {run.tokenizer_file.name: data.tokenizer.digest, run.source_tokenizer_file.name: source.digest}
+
+
+def not_noted(subject: Subject) -> str | None:
+    """Exempts runs of before such a note was made, without their text."""
+    return None if _noted(subject) else "the manifest of this run does not name its tokenizer, and its text is not here"
+
+
+def round_trip(subject: Subject) -> Finding:
+    """Text -> tokens -> text. What cannot come back by design is taken out before it is compared, and named."""
+    parts, wrong, tried = subject.parts, list[str](), 0
+    for tokenizer in {id(each): each for each in (parts.tokenizer, parts.source_tokenizer)}.values():
+        for text in (*TEXTS, *_own_texts(subject)):
+            tried += 1
+            if not comes_back(tokenizer, text):
+                wrong.append(text)
+    shown = f"; {wrong[0][:40]!r} does not come back" if wrong else ""
+    return Finding(len(wrong), f"{tried} texts; {parts.tokenizer.description()}{shown}")
+
+
+def comes_back(tokenizer: Tokenizer, text: str) -> bool:
+    """Whether a text comes back, but for what the tokenizer's settings give up; streamed as well as at once."""
+    ids = tokenizer.encode(text)
+    special = {tokenizer.end_id, tokenizer.mask_id}
+    back, stream = tokenizer.decode(ids), tokenizer.stream_decoder()
+    streamed = "".join(stream.feed(id) for id in ids) + stream.finish()
+    sound = all(0 <= id < tokenizer.vocab_size and id not in special for id in ids) and streamed == back
+    if tokenizer.unknown_id in ids:  # what is unknown stays unknown, and the rest is what it was
+        return sound and "\ufffd" in back and _kept_apart(tokenizer, text, back)
+    return sound and _as_promised(tokenizer, text) == _as_promised(tokenizer, back)
+
+
+def _kept_apart(tokenizer: Tokenizer, text: str, back: str) -> bool:
+    """Whether what stands around unknown symbols is found in the text, in order."""
+    wanted, place = _as_promised(tokenizer, text), 0
+    for part in _as_promised(tokenizer, back).split("\ufffd"):
+        place = wanted.find(part, place)
+        if place < 0:
+            return False
+        place += len(part)
+    return True
+
+
+def _as_promised(tokenizer: Tokenizer, text: str) -> str:
+    """The text without what the tokenizer's settings give up: a Unicode form, capitals; of word pieces white space."""
+    steps: list[Callable[[str], str]] = []
+    if tokenizer.normalization != "none":
+        steps.append(lambda text: unicodedata.normalize(tokenizer.normalization.upper(), text))  # type: ignore[arg-type]
+    if tokenizer.lowercase:
+        steps.append(str.lower)
+    if tokenizer.kind == "wordpiece":
+        steps.append(lambda text: re.sub(r"\s+", "", text))
+    for step in steps:
+        text = step(text)
+    return text
+
+
+def _own_texts(subject: Subject) -> Iterator[str]:
+    """The text of the rows."""
+    for row in subject.rows:
+        yield subject.parts.tokenizer.decode(ids_of(row))
+
+
+def moved(subject: Subject) -> Finding:
+    """The run's folder, copied to another place and cut off from its text, against the folder where it is."""
+    texts = _inputs(subject)
+    with tempfile.TemporaryDirectory(prefix="glass-verify-", ignore_cleanup_errors=True) as temporary:
+        folder = Path(temporary) / "elsewhere"
+        _copy(subject, folder)
+        here, there = (_output(load_text_model(each, subject.which, "cpu"), texts) for each in (subject.folder, folder))
+    differing = sum(a != b for a, b in zip(here, there, strict=True))
+    return Finding(differing, f"{len(texts)} texts, the run's files alone")
+
+
+def _copy(subject: Subject, folder: Path) -> None:
+    """What a person would take along, with one checkpoint; where the text was is forgotten."""
+    kept = _pointed(subject, subject.which)
+    shutil.copytree(subject.folder, folder, ignore=shutil.ignore_patterns("checkpoints", "lock", "*.partial"))
+    shutil.copytree(kept, folder / "checkpoints" / kept.name)
+    for which in BOTH:
+        (folder / which).write_text(kept.name + "\n", encoding="utf-8")
+    facts = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
+    facts["data"] = dict.fromkeys(facts["data"], "nowhere")
+    (folder / MANIFEST).write_text(json.dumps(facts), encoding="utf-8")
+
+
+def _inputs(subject: Subject) -> list[str]:
+    """A text for each row: what is read of it, the first half."""
+    parts, texts = subject.parts, list[str]()
+    for row in subject.rows:
+        pair = hasattr(row, "source")
+        ids = source_ids_of(row) if pair else ids_of(row)
+        tokenizer = parts.source_tokenizer if pair else parts.tokenizer
+        half = [id for id in ids[: max(1, len(ids) // 2)] if id != tokenizer.mask_id]
+        texts.append(tokenizer.decode(half))
+    return texts
+
+
+def _output(model: AnyTextModel, texts: list[str]) -> list[Any]:
+    """What a run makes of the texts."""
+    if isinstance(model, MaskFiller):
+        return [model.filled(text.replace(model.MASK, " ") + model.MASK) for text in texts]
+    if isinstance(model, TextClassifier):
+        return [row.tolist() for row in np.asarray(model.probabilities(texts))]
+    settings = SampleConfig(tokens=16, temperature=0.8, seed=1)
+    return [sample.text for sample in model.generate(texts, settings)]
+
+
+CHECKS = (
+    Check("checkpoints", "every file of the checkpoints is as it was written", 0, "files", checkpoints,
+          files_only=True),
+    Check("settings", "settings, tokenizer and weights are of one model", 0, "misfits", settings_fit, files_only=True),
+    Check("vocabulary", "the tokenizer is the one that the run learnt with", 0, "other files", vocabulary, not_noted),
+    Check("tokenizer", "text comes back from its tokens", 0, "texts that do not", round_trip),
+    Check("moved", "moved elsewhere without its text, the run says the same", 0, "texts that differ", moved),
+)  # fmt: skip

@@ -1,0 +1,152 @@
+"""This machine: versions, memory, disk, compiler, devices and their precisions. Nothing is changed by looking."""
+
+from __future__ import annotations
+
+import os
+import platform
+import shutil
+import time
+from dataclasses import asdict, dataclass
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from glassformer import __version__
+from glassformer.model.device import synchronize
+from glassformer.training.memory import free_memory
+from glassformer.verification.device import computes_in, usable_cores
+
+EXTRAS = {
+    "tok": (("sentencepiece",), "unigram tokenizers"),
+    "plots": (("matplotlib",), "plots"),
+    "metrics": (("sacrebleu",), "BLEU and chrF++ of translations"),
+    "sklearn": (("scikit-learn",), "estimators for scikit-learn"),
+    "export": (("transformers", "onnx", "onnxscript", "onnxruntime", "gguf"), "taking a model to other programs"),
+    "cluster": (("datatrove", "orjson"), "corpora beyond one machine"),
+}
+"""The extras of this package: what each needs, and what it is for."""
+NEEDED = ("torch", "numpy", "tokenizers", "safetensors", "pydantic")
+PRECISIONS = (torch.float32, torch.bfloat16, torch.float16)
+COMPILERS = ("c++", "g++", "clang++", "cl")
+SQUARE = 192  # side of the matrices that are multiplied to time a precision
+
+
+@dataclass(frozen=True)
+class Device:
+    """One place to compute.
+
+    Attributes:
+        name: "cpu", "cuda:0", "mps".
+        description: the maker's name, where the system tells.
+        memory_free: bytes, where the system tells.
+        speeds: precision -> speed of a matrix product relative to float32; None where it cannot be computed.
+    """
+
+    name: str
+    description: str
+    memory_free: int | None
+    speeds: dict[str, float | None]
+
+
+@dataclass(frozen=True)
+class Machine:
+    """What the report shows.
+
+    Attributes:
+        versions: of Python, of this package and of what it always needs.
+        extras: extra -> package -> its version; None where it is not installed.
+        system: operating system and processor.
+        cores: that this process may use.
+        memory, memory_free, disk_free: bytes; None where the system does not tell.
+        compiler: path of a C++ compiler, which `torch.compile` needs on a processor; None: there is none.
+        devices: the processor first.
+    """
+
+    versions: dict[str, str]
+    extras: dict[str, dict[str, str | None]]
+    system: str
+    cores: int
+    memory: int | None
+    memory_free: int | None
+    disk_free: int
+    compiler: str | None
+    devices: list[Device]
+
+    def facts(self) -> dict[str, Any]:
+        """All of it, for JSON."""
+        return asdict(self)
+
+
+def look_at_machine(folder: Path) -> Machine:
+    """The machine that this runs on, and the free space where `folder` lies."""
+    python = {"python": platform.python_version(), "glassformer": __version__}
+    return Machine(
+        versions={**python, **{name: metadata.version(name) for name in NEEDED}},
+        extras={extra: {name: _version(name) for name in names} for extra, (names, _) in EXTRAS.items()},
+        system=f"{platform.system()} {platform.release()}, {_processor()}",
+        cores=usable_cores(),
+        memory=_memory(),
+        memory_free=free_memory(torch.device("cpu")),
+        disk_free=shutil.disk_usage(folder).free,
+        compiler=find_compiler(),
+        devices=[_device(name) for name in device_names()],
+    )
+
+
+def device_names() -> list[str]:
+    """The devices that torch can use here, the processor first."""
+    gpus = [f"cuda:{index}" for index in range(torch.cuda.device_count())] if torch.cuda.is_available() else []
+    return ["cpu", *gpus, *(["mps"] if torch.backends.mps.is_available() else [])]
+
+
+def find_compiler() -> str | None:
+    """The C++ compiler that the environment names in CXX, or one of the usual names."""
+    names = [name for name in (os.environ.get("CXX"), *COMPILERS) if name]
+    return next((path for name in names if (path := shutil.which(name))), None)
+
+
+def _version(package: str) -> str | None:
+    try:
+        return metadata.version(package)
+    except metadata.PackageNotFoundError:
+        return None
+
+
+def _processor() -> str:
+    return platform.processor() or platform.machine()
+
+
+def _memory() -> int | None:
+    """Bytes of the whole machine."""
+    try:
+        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    except (AttributeError, ValueError, OSError):  # Windows
+        return None
+
+
+def _device(name: str) -> Device:
+    device = torch.device(name)
+    if device.type == "cuda":
+        description = torch.cuda.get_device_name(device)
+    else:
+        description = torch.backends.cpu.get_cpu_capability() if name == "cpu" else "Apple GPU"
+    memory = None if device.type == "mps" else free_memory(device)
+    times = {dtype: _seconds(device, dtype) if computes_in(device, dtype) else None for dtype in PRECISIONS}
+    base = times[torch.float32] or 0.0
+    speeds = {str(dtype).removeprefix("torch."): base / took if took else None for dtype, took in times.items()}
+    return Device(name, description, memory, speeds)
+
+
+def _seconds(device: torch.device, dtype: torch.dtype) -> float:
+    """The shortest of several products of two matrices, after a first one that is not counted."""
+    square = torch.ones(SQUARE, SQUARE, device=device, dtype=dtype)
+    took = []
+    for _ in range(3):
+        synchronize(device)
+        start = time.perf_counter()
+        square @ square
+        synchronize(device)
+        took.append(time.perf_counter() - start)
+    return min(took[1:])

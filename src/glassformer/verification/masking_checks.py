@@ -1,0 +1,114 @@
+"""Who may look at whom: rows of a batch, padding and the future leave no trace."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import torch
+from torch import Tensor
+
+from glassformer.data.batches import Batch
+from glassformer.generation.context import PlainReader, reading
+from glassformer.model.families import Decoder, EncoderDecoder
+from glassformer.training.objectives import logits_of
+from glassformer.verification.check import LOGITS, Check, Finding, distance
+from glassformer.verification.subject import Subject, is_causal
+
+
+def batched_logits(subject: Subject) -> Finding:
+    """Each row in the padded batch of training, and by itself; decoders also padded on the left, as when they write."""
+    model, batch = subject.model, subject.batch
+    with reading(model):
+        together = logits_of(model, batch)  # (B, T, V) or (B, C)
+        alone = [logits_of(model, subject.collate([row]))[0] for row in subject.rows]  # (T of the row, V) or (C)
+        apart = max(distance(found[: len(one)], one) for found, one in zip(together, alone, strict=True))
+        if isinstance(model, Decoder):
+            reader, prompts = PlainReader(model), subject.prompts
+            pairs = zip(reader.read(prompts), prompts, strict=True)
+            apart = max(apart, *(distance(found, reader.read([row])[0]) for found, row in pairs))
+    return Finding(apart, f"{len(subject.rows)} rows of {_lengths(batch)} tokens")
+
+
+def padding_blind(subject: Subject) -> Finding:
+    """Other ids at all padding, on the right as in training and on the left as when a decoder writes.
+
+    A row that is nothing but padding must give finite numbers.
+    """
+    model, batch, generator = subject.model, subject.batch, subject.generator()
+    other = replace(batch, inputs=_filled(batch.inputs, batch.real, generator, subject.parts.tokenizer.vocab_size))
+    if batch.source is not None and batch.real_source is not None:
+        size = subject.parts.source_tokenizer.vocab_size
+        other = replace(other, source=_filled(batch.source, batch.real_source, generator, size))
+    with reading(model):
+        found, wanted = logits_of(model, other), logits_of(model, batch)  # (B, T, V) or (B, C)
+        if found.ndim == 3:
+            found, wanted = found[batch.real], wanted[batch.real]  # (real tokens, V)
+        apart = distance(found, wanted)
+        if isinstance(model, Decoder):
+            ids, real = batch.inputs.flip(1), batch.real.flip(1)  # (B, T): padding is now on the left
+            filled = _filled(ids, real, generator, model.vocab_size)
+            apart = max(apart, distance(model(filled, real)[real], model(ids, real)[real]))
+        empty = bool(torch.isfinite(_all_padding(subject, batch)).all())
+    note = f"{int((~batch.real).sum()) + _source_padding(batch)} places of padding"
+    return Finding(apart if empty else float("inf"), note if empty else "an empty row gives no finite numbers")
+
+
+def _all_padding(subject: Subject, batch: Batch) -> Tensor:
+    """What comes of a batch whose first row has no real token."""
+    model, real = subject.model, batch.real.clone()
+    real[0] = False
+    if isinstance(model, EncoderDecoder):
+        assert batch.source is not None
+        assert batch.real_source is not None
+        real_source = batch.real_source.clone()
+        real_source[0] = False
+        return model(batch.source, batch.inputs, real_source)
+    return model(batch.inputs, real)
+
+
+def future_blind(subject: Subject) -> Finding:
+    """The longest row, and the same with all tokens from some place on exchanged: what came before must not change."""
+    model, batch = subject.model, subject.collate(subject.rows[:1])
+    ids, size = batch.inputs, subject.model.vocab_size  # (1, T)
+    length = ids.shape[1]
+    cuts, apart = sorted({1, length // 2, length - 1} - {0}), 0.0
+    with reading(model):
+        for place in cuts:
+            other = ids.clone()
+            other[:, place:] = (other[:, place:] + 1) % size
+            apart = max(apart, *(distance(b[:, :place], a[:, :place]) for a, b in _both(subject, batch, other)))
+    return Finding(apart, f"{length} tokens, exchanged from places {', '.join(map(str, cuts))} on")
+
+
+def _both(subject: Subject, batch: Batch, other: Tensor) -> list[tuple[Tensor, Tensor]]:
+    """Logits of two rows, by every path that a causal model has: without a mask of padding, and with one."""
+    model, ids = subject.model, batch.inputs
+    if isinstance(model, EncoderDecoder):
+        assert batch.source is not None
+        memory = model.encode(batch.source)
+        return [(model.decode(ids, memory), model.decode(other, memory))]
+    real = torch.ones_like(ids, dtype=torch.bool)
+    return [(model(ids), model(other)), (model(ids, real), model(other, real))]
+
+
+def _filled(ids: Tensor, real: Tensor, generator: torch.Generator, size: int) -> Tensor:
+    """Other ids where nothing is real."""
+    return torch.where(real, ids, torch.randint(1, max(2, size), ids.shape, generator=generator))
+
+
+def _source_padding(batch: Batch) -> int:
+    return 0 if batch.real_source is None else int((~batch.real_source).sum())
+
+
+def _lengths(batch: Batch) -> str:
+    counts = batch.real if batch.real_source is None else batch.real_source
+    return ", ".join(str(count) for count in counts.sum(dim=1).tolist())
+
+
+CHECKS = (
+    Check("batched-logits", "in a batch come the logits that come alone", LOGITS, "of the largest logit",
+          batched_logits),
+    Check("padding-blind", "what stands at padding changes nothing", 0, "of the largest logit", padding_blind),
+    Check("future-blind", "what comes later changes nothing before", 0, "of the largest logit", future_blind,
+          is_causal),
+)  # fmt: skip

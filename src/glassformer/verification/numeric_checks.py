@@ -1,0 +1,230 @@
+"""Numbers: the same model computed in other ways gives the same logits, within what rounding explains."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+from torch.overrides import TorchFunctionMode
+
+from glassformer import reference
+from glassformer.data.batches import Batch
+from glassformer.generation.context import reading
+from glassformer.model.attention import Attention, attend
+from glassformer.model.device import autocast, choose_device
+from glassformer.model.families import Classifier, Decoder, Encoder, EncoderDecoder
+from glassformer.model.masks import Mask
+from glassformer.training.objectives import logits_of
+from glassformer.verification.check import LOGITS, Check, Finding, distance
+from glassformer.verification.subject import Subject
+
+ROUNDING = 1e-4  # of float32 against float64, and of another device: errors of all layers add up
+BF16 = 0.05  # some ten times the 2^-8 of one rounding
+REFERENCE, REFERENCE_GRADIENTS = 1e-10, 1e-8  # of float64
+CPU, FUSED = torch.device("cpu"), F.scaled_dot_product_attention
+
+
+def fused_explicit(subject: Subject) -> Finding:
+    """Every attention of the model computed step by step, in training's batch."""
+    model, batch = subject.model, subject.batch
+    with reading(model):
+        fused = _by_every_mask(subject, batch)
+        with _Explicit(model) as explicit:
+            found = _by_every_mask(subject, batch)
+    apart = max(distance(a, b) for a, b in zip(found, fused, strict=True)) if explicit.calls else math.inf
+    return Finding(apart, f"{explicit.calls} attentions, step by step in place of the fused kernel")
+
+
+def _by_every_mask(subject: Subject, batch: Batch) -> list[Tensor]:
+    """Logits of the batch; of a decoder also with a mask of padding, which goes another way."""
+    found = [logits_of(subject.model, batch)]
+    if isinstance(subject.model, Decoder):
+        found.append(subject.model(batch.inputs, batch.real)[batch.real])
+    return found
+
+
+class _Explicit(TorchFunctionMode):
+    """Inside, the fused kernel is replaced by our own steps, with the mask that the layer was given."""
+
+    def __init__(self, model: nn.Module) -> None:
+        super().__init__()
+        self.model, self.mask, self.calls = model, Mask(), 0
+        self._hooks: list[Any] = []
+
+    def __enter__(self) -> _Explicit:
+        parts = (part for part in self.model.modules() if isinstance(part, Attention))
+        self._hooks = [part.register_forward_pre_hook(self._note) for part in parts]
+        super().__enter__()
+        return self
+
+    def __exit__(self, *error: Any) -> None:
+        super().__exit__(*error)
+        for hook in self._hooks:
+            hook.remove()
+
+    def _note(self, layer: nn.Module, given: tuple[Any, ...]) -> None:
+        self.mask = given[1]
+
+    def __torch_function__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if function is not FUSED:
+            return function(*args, **(kwargs or {}))
+        self.calls += 1
+        q, k, v = args[:3]  # (B, H, T, K), (B, G, S, K), (B, G, S, K)
+        return attend(q, k, v, self.mask, explicit=True)[0]  # (B, H, T, K)
+
+
+def float64(subject: Subject) -> Finding:
+    """Rounding alone lies between single and double precision."""
+    with reading(subject.model), reading(subject.double):
+        apart = distance(*(logits_of(model, subject.batch) for model in (subject.model, subject.double)))
+    return Finding(apart, "float32 against float64")
+
+
+def device(subject: Subject) -> Finding:
+    """The run's weights on the device that would be used."""
+    there = choose_device(subject.device)
+    with reading(subject.model):
+        here = logits_of(subject.model, subject.batch)  # (B, T, V) or (B, C)
+        found = logits_of(subject.copy().to(there), subject.batch.to(there))
+    return Finding(distance(found.cpu(), here), str(there))
+
+
+def no_device(subject: Subject) -> str | None:
+    """Exempts machines that have the CPU alone."""
+    there = choose_device(subject.device)
+    return "there is no other device here; float64 is the second opinion" if there.type == "cpu" else None
+
+
+def bf16(subject: Subject) -> Finding:
+    """Matrix products in bfloat16, as train.precision = bf16 makes them."""
+    with reading(subject.model):
+        exact = logits_of(subject.model, subject.batch)  # (B, T, V) or (B, C)
+        with autocast(CPU, torch.bfloat16):
+            rough = logits_of(subject.model, subject.batch).float()
+    spread = float((exact - exact.mean(dim=-1, keepdim=True)).norm())
+    apart = float((rough - exact).norm()) / max(spread, 1e-12)
+    changed = float((rough.argmax(dim=-1) != exact.argmax(dim=-1)).float().mean())
+    return Finding(apart, f"norm of the difference / norm of the logits; the likeliest changes at {changed:.1%}")
+
+
+def bf16_norms(subject: Subject) -> Finding:
+    """Norms divide by a sum of squares, which 8 bits cannot hold."""
+    norms = [part for part in subject.model.modules() if isinstance(part, nn.LayerNorm | nn.RMSNorm)]
+    rough: list[nn.Module] = []
+
+    def note(part: nn.Module, given: tuple[Tensor, ...], result: Tensor) -> None:
+        if torch.bfloat16 in (given[0].dtype, result.dtype):
+            rough.append(part)
+
+    hooks = [norm.register_forward_hook(note) for norm in norms]
+    try:
+        with reading(subject.model), autocast(CPU, torch.bfloat16):
+            logits_of(subject.model, subject.batch)
+    finally:
+        for hook in hooks:
+            hook.remove()
+    return Finding(len(rough), f"{len(norms)} norms")
+
+
+def no_norms(subject: Subject) -> str | None:
+    """Exempts models without any."""
+    config = subject.config.model
+    return "the model has no norms" if config.norm == "none" and not config.qk_norm else None
+
+
+def threads(subject: Subject) -> Finding:
+    """One thread, and two or what is in use."""
+    several = max(2, torch.get_num_threads())
+    with reading(subject.model):
+        with _threads(1):
+            one = logits_of(subject.model, subject.batch)
+        with _threads(several):
+            more = logits_of(subject.model, subject.batch)
+    return Finding(distance(more, one), f"1 thread and {several}")
+
+
+@contextmanager
+def _threads(count: int) -> Iterator[None]:
+    before = torch.get_num_threads()
+    torch.set_num_threads(count)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
+def reference_logits(subject: Subject) -> Finding:
+    """The NumPy model, written apart from this one, with the same weights."""
+    logits, _ = _reference(subject)
+    with reading(subject.double), _float64_positions():
+        found = logits_of(subject.double, subject.batch)  # (B, T, V) or (B, C)
+    wanted = torch.from_numpy(logits)
+    if found.ndim == 3:  # what a model says at padding is nobody's business
+        found, wanted = found[subject.batch.real], wanted[subject.batch.real]  # (real tokens, V)
+    return Finding(distance(found, wanted), "in float64")
+
+
+def reference_gradients(subject: Subject) -> Finding:
+    """The hand-written backward pass, against autograd, for any gradient of the logits."""
+    model, batch = subject.double, subject.batch
+    logits, kept = _reference(subject)
+    upstream = np.random.Generator(np.random.Philox(20)).standard_normal(logits.shape)
+    if logits.ndim == 3:
+        upstream *= batch.real.numpy()[..., None]
+    by_hand = reference.backward(upstream, kept)
+    named = dict(model.named_parameters())
+    with _float64_positions():
+        total = (logits_of(model, batch) * torch.from_numpy(upstream)).sum()
+    found = torch.autograd.grad(total, list(named.values()), allow_unused=True)
+    apart = 0.0
+    for (name, weight), gradient in zip(named.items(), found, strict=True):
+        own = torch.zeros_like(weight) if gradient is None else gradient
+        apart = max(apart, distance(torch.from_numpy(by_hand.get(name, np.zeros(weight.shape))), own))
+    return Finding(apart, f"{len(named)} tensors, in float64")
+
+
+@contextmanager
+def _float64_positions() -> Iterator[None]:
+    """Angles and slopes of positions have PyTorch's default precision, whatever that of the weights."""
+    before = torch.get_default_dtype()
+    torch.set_default_dtype(torch.float64)
+    try:
+        yield
+    finally:
+        torch.set_default_dtype(before)
+
+
+def _reference(subject: Subject) -> tuple[Any, Any]:
+    """Logits of the NumPy model, and what its backward pass needs."""
+    model, batch = subject.model, subject.batch
+    classes = len(subject.parts.labels) if isinstance(model, Classifier) else None
+    settings = reference.Settings(**{**subject.config.model.model_dump(), "classes": classes})
+    weights = {name: value.double().numpy() for name, value in model.state_dict().items()}
+    pair, padded = isinstance(model, EncoderDecoder), isinstance(model, Encoder | Classifier)
+    inputs = reference.Inputs(
+        batch.inputs.numpy(),
+        batch.real.numpy() if padded else None,
+        batch.source.numpy() if pair and batch.source is not None else None,
+        batch.real_source.numpy() if pair and batch.real_source is not None else None,
+    )
+    return reference.forward(settings, weights, inputs)
+
+
+CHECKS = (
+    Check("fused-explicit", "attention step by step gives what the fused kernel gives", LOGITS,
+          "of the largest logit", fused_explicit),
+    Check("float64", "double precision gives the same logits", ROUNDING, "of the largest logit", float64),
+    Check("device", "another device gives the logits of the CPU", ROUNDING, "of the largest logit", device, no_device),
+    Check("bf16", "bfloat16 products stay near", BF16, "of the logits' norm", bf16),
+    Check("bf16-norms", "under bfloat16 norms compute in float32", 0, "norms that do not", bf16_norms, no_norms),
+    Check("threads", "other numbers of threads give the same logits", LOGITS, "of the largest logit", threads),
+    Check("reference", "the NumPy model gives the same logits", REFERENCE, "of the largest logit", reference_logits),
+    Check("reference-gradients", "the NumPy model's own backward pass gives the same gradients",
+          REFERENCE_GRADIENTS, "of the largest gradient", reference_gradients),
+)  # fmt: skip

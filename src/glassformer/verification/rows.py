@@ -1,0 +1,105 @@
+"""The rows that are checked with: a few of the run's own validation text, or of a text that its tokenizer encodes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from glassformer.config import EXAMPLES, PAIRS
+from glassformer.data.rows import Labelled, Masked, Pair, Row, mask
+from glassformer.errors import GlassError
+from glassformer.runs import Run
+from glassformer.text_model.loading import Parts
+from glassformer.training.setup import make_task, open_text
+
+ROWS = 4
+LONGEST = 64  # tokens of the longest row
+DRAWN = 32  # rows that the longest are chosen from
+KEY = (20, 4)  # of the holes in masked rows
+OWN_TEXT = """The old dog sleeps in the sun, and the red bird sings above it. When the rain came early, they went home.
+A stitch in time saves nine; still waters run deep. At 7 o'clock she wrote: "We will meet in the garden."
+Der alte Hund schläft. Le café était fermé. Быстрая лиса прыгает. সে বাগানে গান গায়। 我们在花园里。"""
+
+
+def few_rows(run: Run, parts: Parts) -> tuple[list[Any], str]:
+    """`ROWS` rows of the run's task, of different lengths, the longest first; and where they are from, in words."""
+    found, text = _own_rows(run, parts), "the run's validation text"
+    if not found:
+        found, text = _encoded_rows(parts), "a text of ours, in the run's tokens: its own text is not here"
+    found = (found * ROWS)[:ROWS]  # where there are fewer, the same ones are cut to other lengths
+    longest = min(LONGEST, parts.config.model.context, len(found[0]))
+    least = min(2, longest)
+    lengths = [max(least, longest * (ROWS - number) // ROWS - number) for number in range(ROWS)]
+    return [cut(row, length, parts) for row, length in zip(found, lengths, strict=True)], text
+
+
+def _own_rows(run: Run, parts: Parts) -> list[Any]:
+    """The longest of some validation rows; none where the encoded text is gone or of another tokenizer."""
+    try:
+        data = open_text(parts.config, Path(run.manifest()["data"]["tokens"]))
+    except GlassError:
+        return []
+    if data.tokenizer.digest != parts.tokenizer.digest:
+        return []
+    rows = make_task(parts.config, data).held_out(None)
+    drawn = [rows[number] for number in sorted({place * len(rows) // DRAWN for place in range(DRAWN)})]
+    return sorted(drawn, key=len, reverse=True)[:ROWS]
+
+
+def _encoded_rows(parts: Parts) -> list[Any]:
+    """Rows of `OWN_TEXT`, each beginning elsewhere. What the tokenizer cannot write is replaced by any tokens."""
+    config, end = parts.config, parts.tokenizer.end_id
+    task, length = config.train.task, config.model.context + 1
+    rows: list[Any] = []
+    for number in range(ROWS):
+        ids = _tokens(parts.tokenizer, length, number)
+        if task in PAIRS:
+            source = _tokens(parts.source_tokenizer, length, number + ROWS)
+            rows.append(Pair(np.append(source, parts.source_tokenizer.end_id), np.concatenate([[end], ids, [end]])))
+        elif task in EXAMPLES:
+            rows.append(Labelled(np.concatenate([[end], ids]), number % len(parts.labels)))
+        else:
+            rows.append(Masked(ids, ids, ids > 0) if task == "masked" else ids)
+    return rows
+
+
+def _tokens(tokenizer: Any, length: int, number: int) -> Row:
+    known = [id for id in tokenizer.encode(OWN_TEXT) if id < tokenizer.ordinary]
+    drawn = np.random.Philox(key=number).random_raw(length) % np.uint64(tokenizer.ordinary)
+    start = number * len(known) // (2 * ROWS)
+    return np.concatenate([np.array(known[start:], dtype=np.int64), drawn.astype(np.int64)])[:length]
+
+
+def cut(row: Any, length: int, parts: Parts) -> Any:
+    """The beginning of a row of any task, of which at most `length` tokens are read; masked rows get new holes."""
+    if isinstance(row, Pair):  # source and target have different lengths, so that none can pass for the other
+        source = np.append(row.source[: max(1, length - 2)][:-1], parts.source_tokenizer.end_id)
+        return Pair(source, row.target[: length + 1])
+    if isinstance(row, Labelled):
+        return Labelled(row.tokens[:length], row.label)
+    if isinstance(row, Masked):
+        tokenizer, share = parts.tokenizer, parts.config.train.mask_share
+        assert tokenizer.mask_id is not None
+        return mask(np.asarray(row.targets[:length]), share, tokenizer.mask_id, tokenizer.ordinary, KEY)
+    return row[: length + 1]
+
+
+def ids_of(row: Any) -> list[int]:
+    """What the model reads of a row: of a pair, what is given to the decoder."""
+    if isinstance(row, Pair):
+        return _ints(row.target[:-1])
+    if isinstance(row, Labelled):
+        return _ints(row.tokens)
+    return _ints(row.inputs if isinstance(row, Masked) else row[:-1])
+
+
+def source_ids_of(row: Pair) -> list[int]:
+    """What the encoder reads of a pair."""
+    return _ints(row.source)
+
+
+def _ints(row: Sequence[Any] | Row) -> list[int]:
+    return [int(id) for id in row]

@@ -1,0 +1,132 @@
+"""What is verified: a run, its model in single and in double precision, and a few rows of its own text."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from glassformer.config import Config
+from glassformer.data.batches import Batch
+from glassformer.errors import GlassError
+from glassformer.model.families import Classifier, Decoder, Encoder, EncoderDecoder, Model
+from glassformer.runs import Run, Which
+from glassformer.text_model.loading import Parts, load_parts
+from glassformer.verification.rows import few_rows, ids_of, source_ids_of
+
+LONGEST_PROMPT = 24  # tokens
+
+
+@dataclass(frozen=True)
+class Subject:
+    """A run under test. What is costly is made when it is first asked for, once.
+
+    Attributes:
+        run: its folder.
+        which: of its checkpoints.
+        device: the one that is compared with the CPU, as in `train.device`.
+    """
+
+    run: Run
+    which: Which = "best"
+    device: str = "auto"
+
+    @cached_property
+    def parts(self) -> Parts:
+        """Settings, tokenizers, labels, and the model on the CPU in float32, in evaluation mode.
+
+        Raises:
+            GlassError: they cannot be read, or do not fit each other.
+        """
+        return load_parts(self.run.folder, self.which, "cpu", "fp32")
+
+    @cached_property
+    def trouble(self) -> str | None:
+        """Why the run cannot be loaded; None: it can."""
+        try:
+            _ = self.parts
+        except GlassError as error:
+            return error.problem
+        return None
+
+    @property
+    def config(self) -> Config:
+        """The run's settings."""
+        return self.parts.config
+
+    @property
+    def model(self) -> Model:
+        """With the run's weights, in float32 on the CPU."""
+        return self.parts.model
+
+    @cached_property
+    def double(self) -> Model:
+        """The same in float64. Two ways to the same text are compared here, where rounding exchanges no two tokens."""
+        with torch.inference_mode(False):  # whoever asks first may be in it, and gradients need plain tensors
+            return self.copy().double()
+
+    def copy(self) -> Model:
+        """The model once more, to be changed."""
+        return copy.deepcopy(self.parts.model)
+
+    @cached_property
+    def _drawn(self) -> tuple[list[Any], str]:
+        return few_rows(self.run, self.parts)
+
+    @property
+    def rows(self) -> list[Any]:
+        """A few rows as the task has them in training, of different lengths, the longest first."""
+        return self._drawn[0]
+
+    @property
+    def text(self) -> str:
+        """Where the rows are from, in words."""
+        return self._drawn[1]
+
+    def collate(self, rows: Sequence[Any]) -> Batch:
+        """Rows as the batch that training would make of them."""
+        match self.config.train.task:
+            case "lm":
+                return Batch.from_rows(rows)
+            case "masked":
+                return Batch.from_masked(rows)
+            case "classify":
+                return Batch.from_labelled(rows)
+        return Batch.from_pairs(rows)
+
+    @property
+    def batch(self) -> Batch:
+        """All rows as one batch."""
+        return self.collate(self.rows)
+
+    @property
+    def prompts(self) -> list[list[int]]:
+        """The ids of each row as a prompt, or of its source: short, and of different lengths."""
+        most = min(LONGEST_PROMPT, max(1, self.config.model.context // 2))
+        found = [source_ids_of(row) if isinstance(self.model, EncoderDecoder) else ids_of(row) for row in self.rows]
+        return [ids[: max(1, min(most, len(ids)) - number)] for number, ids in enumerate(found)]
+
+    def generator(self) -> torch.Generator:
+        """Random numbers that are the same each time."""
+        return torch.Generator().manual_seed(20)
+
+    @property
+    def folder(self) -> Path:
+        """Of the run."""
+        return self.run.folder
+
+
+def writes(subject: Subject) -> str | None:
+    """Exempts models that write no text."""
+    return None if isinstance(subject.model, Decoder | EncoderDecoder) else "an encoder writes no text"
+
+
+def is_causal(subject: Subject) -> str | None:
+    """Exempts models without a causal mask."""
+    encoder = isinstance(subject.model, Encoder | Classifier)
+    return "an encoder reads both sides, by design" if encoder else None

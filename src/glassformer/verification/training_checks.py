@@ -1,0 +1,216 @@
+"""Training: the loss counts what it should, micro-batches add up, and a run that was stopped goes on as if not."""
+
+from __future__ import annotations
+
+import copy
+import json
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from glassformer.config import Config
+from glassformer.data.batches import Batch
+from glassformer.data.rows import Labelled, Masked, Pair
+from glassformer.generation.context import reading
+from glassformer.model.families import Classifier, Decoder, Encoder, EncoderDecoder, Model
+from glassformer.model.weights import load_tensors
+from glassformer.runs import Run, create_run
+from glassformer.training.objectives import logits_of, summed_loss
+from glassformer.training.reporting import Silent, Status
+from glassformer.training.stepping import Stepper
+from glassformer.training.trainer import Trainer
+from glassformer.training.validation import validation_loss
+from glassformer.verification.check import Check, Finding
+from glassformer.verification.subject import Subject
+
+LOSS = 1e-5  # of float32
+GRADIENTS = 1e-6  # of float64, with a loss in float32
+STEPS, SAVED = 3, 2  # that are trained, and after which a checkpoint is made
+
+
+@dataclass(frozen=True)
+class FewRows:
+    """The run's task on a few rows: each step has all of them, in another order."""
+
+    few: Sequence[Any]
+    collate: Callable[[Sequence[Any]], Batch]
+    choices: int
+    unit: str = "token"
+    validation_bytes: None = None
+    steps_per_epoch: float = 1.0
+
+    def rows(self, step: int) -> Sequence[Any]:
+        """All, and the first one once more: with each step another."""
+        turn = step % len(self.few)
+        return [*self.few[turn:], *self.few[: turn + 1]]
+
+    def held_out(self, limit: int | None) -> Sequence[Any]:
+        """The same rows."""
+        return self.few
+
+    def sample(self, model: Model) -> tuple[str, str]:
+        """Nothing."""
+        return "", ""
+
+    def concerns(self, model: Model, loss: Callable[[Sequence[Any]], float]) -> Iterator[str]:
+        """None."""
+        return iter(())
+
+
+def loss_by_hand(subject: Subject) -> Finding:
+    """The loss of a batch against -log p at the right places, row by row without padding or shift of `Batch`.
+
+    In training and in validation; and other ids at the places that do not count must change nothing.
+    """
+    model, batch, rows = subject.model, subject.batch, subject.rows
+    with reading(model):
+        sums = [_nats(model, row) for row in rows]
+        targets = sum(counted for _, counted in sums)
+        by_hand = sum(nats for nats, _ in sums) / targets
+        validation = validation_loss(model, rows, torch.device("cpu"), collate=subject.collate)
+        other = replace(batch, targets=torch.where(batch.loss_mask, batch.targets, (batch.targets + 1) % 2))
+        logits = logits_of(model, batch)  # (B, T, V) or (B, C)
+        ignored = float(summed_loss(logits, other) - summed_loss(logits, batch))
+    training, counted = _stepper(subject, subject.model).accumulate([batch])
+    if (counted, validation.tokens) != (targets, targets):
+        note = f"{counted} targets count in training and {validation.tokens} in validation, where {targets} should"
+        return Finding(float("inf"), note)
+    apart = max(abs(training - by_hand), abs(validation.loss - by_hand), abs(ignored)) / max(1.0, by_hand)
+    return Finding(apart, f"{by_hand:.4f} nats, mean over {targets} targets")
+
+
+def _nats(model: Model, row: Any) -> tuple[float, int]:
+    """-log p of all that is predicted of one row, and how much that is; in float64 from the logits on."""
+    if isinstance(row, Pair):
+        assert isinstance(model, EncoderDecoder)
+        memory = model.encode(_ids(row.source))  # (1, S, D)
+        logits, wanted = model.decode(_ids(row.target[:-1]), memory)[0], _ids(row.target[1:])[0]  # (T, V), (T)
+    elif isinstance(row, Labelled):
+        assert isinstance(model, Classifier)
+        logits, wanted = model(_ids(row.tokens)), torch.tensor([row.label])  # (1, C), (1)
+    elif isinstance(row, Masked):
+        assert isinstance(model, Encoder)
+        chosen = torch.from_numpy(row.chosen)  # (T)
+        logits, wanted = model(_ids(row.inputs))[0][chosen], _ids(row.targets)[0][chosen]  # (holes, V), (holes)
+    else:
+        assert isinstance(model, Decoder)
+        logits, wanted = model(_ids(row[:-1]))[0], _ids(row[1:])[0]  # (T, V), (T)
+    shares = logits.double().log_softmax(dim=-1)  # (targets, V)
+    return -float(shares.gather(1, wanted[:, None]).sum()), len(wanted)
+
+
+def _ids(row: Any) -> Tensor:
+    return torch.tensor([[int(id) for id in row]])  # (1, T)
+
+
+def accumulation(subject: Subject) -> Finding:
+    """The gradients of one batch, and of the same rows one by one; in float64, for those of a model that errs on
+    nothing any more are as small as the rounding of single precision.
+    """
+    rows, gradients = subject.rows, list[Tensor]()
+    for micro_batch in (None, 1):
+        stepper = _stepper(subject, subject.double, micro_batch)
+        batches = stepper.batches(rows)
+        stepper.accumulate(batches)
+        parameters = stepper.model.parameters()
+        gradients.append(torch.cat([p.grad.double().flatten() for p in parameters if p.grad is not None]))
+    apart = float((gradients[1] - gradients[0]).norm() / gradients[0].norm())
+    apart = apart if apart == apart else float("inf")
+    return Finding(apart, f"{len(rows)} rows at once, and in {len(batches)} parts, in float64")
+
+
+def _stepper(subject: Subject, model: Model, micro_batch: int | None = None) -> Stepper:
+    """Of a copy of the model, on the CPU and without dropout."""
+    config = _settings(subject.config, micro_batch=micro_batch, precision="fp32", label_smoothing=0.0)
+    return Stepper(copy.deepcopy(model).eval(), _task(subject), config)
+
+
+def _task(subject: Subject) -> FewRows:
+    model = subject.model
+    return FewRows(subject.rows, subject.collate, model.vocab_size)
+
+
+def _settings(config: Config, **changes: Any) -> Config:
+    """The run's own, for a few steps on the CPU."""
+    few = {
+        "steps": STEPS, "minutes": None, "until_loss": None, "patience": None, "device": "cpu", "micro_batch": None,
+        "batch": 64, "evaluate_every": SAVED, "save_every": SAVED, "log_every": 1, "threads": None,
+    }  # fmt: skip
+    return config.replace(train={**config.train.model_dump(), **few, **changes})
+
+
+class _InterruptedError(Exception):
+    """Ends training as a killed process would: between two checkpoints."""
+
+
+class _Interrupter(Silent):
+    def status(self, status: Status) -> None:
+        """Let the last step be done, and nothing after it be saved."""
+        if status.step == STEPS:
+            raise _InterruptedError
+
+
+def resume(subject: Subject) -> Finding:
+    """The run's weights and settings, trained on by the trainer itself: without a break, and with one."""
+    with tempfile.TemporaryDirectory(prefix="glass-verify-", ignore_cleanup_errors=True) as temporary:
+        straight = _trainer(subject, Path(temporary) / "straight", Silent())
+        straight.train()
+        with suppress(_InterruptedError):
+            _trainer(subject, Path(temporary) / "stopped", _Interrupter()).train()
+        resumed = _trainer(subject, Path(temporary) / "stopped", Silent(), fresh=False)
+        resumed.resume()
+        resumed.train()
+        wanted, found = _kept(straight.run), _kept(resumed.run)
+    differing = [name for name in wanted.keys() | found.keys() if not _same(wanted.get(name), found.get(name))]
+    named = f"; {min(differing)} differs" if differing else ""
+    note = f"{STEPS} steps on {subject.text}, killed after a checkpoint at {SAVED}"
+    return Finding(len(differing), f"{note}; {len(wanted)} tensors and numbers{named}")
+
+
+def _trainer(subject: Subject, folder: Path, reporter: Silent, fresh: bool = True) -> Trainer:
+    """In a folder of its own, with the run's weights; or in one that is there, with weights 0 until it resumes."""
+    config = _settings(subject.config, micro_batch=2)
+    run = create_run(folder, config, {}) if fresh else Run(folder)
+    model = subject.copy().requires_grad_(True)
+    if not fresh:
+        with torch.no_grad():
+            for parameter in model.parameters():
+                parameter.zero_()
+    return Trainer(run, config, model, _task(subject), reporter)
+
+
+def _kept(run: Run) -> dict[str, Any]:
+    """All that the last checkpoint and the log hold, but for times."""
+    last = run.checkpoint("last")
+    found: dict[str, Any] = {}
+    for file in ("model", "optimizer"):
+        tensors = load_tensors(last / f"{file}.safetensors")
+        found |= {f"{file} {name}": value.clone() for name, value in tensors.items()}
+    state = json.loads((last / "state.json").read_text(encoding="utf-8"))["progress"]
+    lines = [json.loads(line) for line in run.metrics_file.read_text(encoding="utf-8").splitlines()]
+    for number, record in enumerate((state, *lines)):
+        found |= {f"line {number} {name}": value for name, value in record.items() if name != "train_seconds"}
+    return found
+
+
+def _same(a: Any, b: Any) -> bool:
+    """Bit for bit."""
+    if isinstance(a, Tensor) and isinstance(b, Tensor):
+        return torch.equal(a, b)
+    return not isinstance(a, Tensor) and not isinstance(b, Tensor) and bool(a == b)
+
+
+CHECKS = (
+    Check("loss", "the loss is -log p of the right tokens at the right places, and of no others", LOSS,
+          "of the loss", loss_by_hand),
+    Check("accumulation", "micro-batches add up to the gradients of the whole batch", GRADIENTS,
+          "of the gradients' norm", accumulation),
+    Check("resume", "a run that was killed and resumed is the run that was not, bit for bit", 0,
+          "tensors and numbers that differ", resume),
+)  # fmt: skip

@@ -1,0 +1,126 @@
+"""`glass export RUN --to hf` and back by `glass import`: every task, through the command line."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+os.environ["TRANSFORMERS_VERBOSITY"] = "critical"
+pytest.importorskip("transformers")
+
+from tests.journey.commands import here
+from tests.journey.task_files import write_all
+from tests.journey.task_runs import RUNS, TINY, refused
+
+POST = ["--model.norm_order=post", "--model.embedding_norm=true"]
+LLAMA = ["--model.positions=rotary", "--model.norm=rmsnorm", "--model.activation=swiglu"]
+SETTINGS: dict[str, tuple[str, list[str], str]] = {  # a run -> its task's files, its settings, the class it becomes
+    "gpt2": ("lm", [], "GPT2LMHeadModel"),
+    "llama": ("lm", [*LLAMA, "--tokenizer.kind=bpe", "--data.windows=documents"], "LlamaForCausalLM"),
+    "masked": ("masked", [*POST, "--tokenizer.kind=wordpiece"], "BertForTokenClassification"),
+    "classify": ("classify", POST, "BertForTokenClassification"),
+    "translate": ("translate", [], "BlenderbotForConditionalGeneration"),
+    "marian": ("translate", ["--model.norm_order=post", "--model.positions=sinusoidal",
+                             "--tokenizer.kind=unigram", "--tokenizer.vocab_size=400"], "MarianMTModel"),
+}  # fmt: skip
+USE = {
+    "lm": ["generate", "It was", "--tokens=20"],
+    "masked": ["fill", "It was a [MASK] day"],
+    "classify": ["classify", "win a 7 pound prize now"],
+    "translate": ["generate", "the old dog sleeps .", "--tokens=8"],
+}
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A tiny run of each kind, and what `glass export` said of it in `NAME.json`."""
+    folder = tmp_path_factory.mktemp("export")
+    write_all(folder)
+    for name, (task, settings, _) in SETTINGS.items():
+        data, *rest = RUNS[task]
+        made = here("train", data, *TINY, *rest, *settings, "--steps=40", "--out", f"runs/{name}", folder=folder)
+        assert made.returncode == 0, made.stderr
+        done = here("export", f"runs/{name}", "--to", "hf", "--out", f"out/{name}", "--json", folder=folder)
+        assert done.returncode == 0, done.stderr
+        (folder / f"{name}.json").write_text(done.stdout, encoding="utf-8")
+    return folder
+
+
+@pytest.mark.parametrize("name", SETTINGS)
+def test_a_run_that_was_exported_and_imported_says_the_same(name: str, home: Path) -> None:
+    task, _, kind = SETTINGS[name]
+    said: dict[str, Any] = json.loads((home / f"{name}.json").read_text(encoding="utf-8"))
+    assert said["architecture"] == kind
+    measured = {each["name"]: each for each in said["measured"]}
+    assert set(measured) == {"token ids", "logits"} | ({"greedy tokens"} if task in ("lm", "translate") else set())
+    assert measured["logits"]["value"] <= 1e-4
+    assert all(each["ok"] for each in said["measured"])
+    back = here("import", f"out/{name}", "--out", f"runs/{name}-again", folder=home)
+    assert back.returncode == 0, back.stderr
+    assert f"runs/{name}-again is ready" in back.stdout.replace("\\", "/")
+    command, *words = USE[task]
+    one, other = (here(command, f"runs/{run}", *words, folder=home).stdout for run in (name, f"{name}-again"))
+    assert one == other != ""
+
+
+def test_the_folder_speaks_without_glassformer(home: Path) -> None:
+    """Their text, from their classes alone."""
+    from transformers import AutoModelForSeq2SeqLM, AutoTokenizer
+
+    model, words = (kind.from_pretrained(home / "out/translate") for kind in (AutoModelForSeq2SeqLM, AutoTokenizer))
+    found = model.generate(**words("the old dog sleeps .", return_tensors="pt"), max_new_tokens=8, do_sample=False)
+    ours = here("generate", "runs/translate", "the old dog sleeps .", "--beams=1", "--tokens=8", folder=home).stdout
+    assert words.decode(found[0], skip_special_tokens=True).split() == ours.split()
+
+
+def test_a_frame_stands_around_texts_where_the_model_learnt_one(home: Path) -> None:
+    from transformers import AutoTokenizer
+
+    ids = AutoTokenizer.from_pretrained(home / "out/llama")("It was")["input_ids"]
+    assert ids[0] == AutoTokenizer.from_pretrained(home / "out/llama").eos_token_id
+    ids = AutoTokenizer.from_pretrained(home / "out/marian")("the dog")["input_ids"]
+    assert ids[-1] == AutoTokenizer.from_pretrained(home / "out/marian").eos_token_id
+
+
+def test_what_is_there_is_never_written_over(home: Path) -> None:
+    before = sorted(path.name for path in (home / "out/gpt2").iterdir())
+    problem, remedy = refused("export", "runs/gpt2", "--to", "hf", "--out", "out/gpt2", folder=home)
+    assert "out/gpt2 is there already" in problem
+    assert "another --out" in remedy
+    assert sorted(path.name for path in (home / "out/gpt2").iterdir()) == before
+
+
+REFUSED = {
+    "a class that cannot": (["--architecture", "llama"], "model.positions = learned", "model.positions=rotary"),
+    "a class that is not": (["--architecture", "gpt3"], "'gpt3' is not known", "gpt2"),
+    "another dtype": (["--dtype", "f16"], "--dtype f16", "float32"),
+    "olmo2": (["--architecture", "olmo2"], "olmo2", "qwen3"),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_what_cannot_be_exported_is_refused_and_leaves_nothing(name: str, home: Path) -> None:
+    words, wrong, right = REFUSED[name]
+    problem, remedy = refused("export", "runs/gpt2", "--to", "hf", "--out", "new/one", *words, folder=home)
+    assert wrong in problem
+    assert right in remedy
+    assert not (home / "new").exists()
+
+
+def test_a_class_that_counts_places_by_padding_is_refused(home: Path) -> None:
+    words = ("--to", "hf", "--out", "new/m", "--architecture", "roberta")
+    problem, remedy = refused("export", "runs/masked", *words, folder=home)
+    assert "padding token" in problem
+    assert "--architecture bert" in remedy
+
+
+def test_a_run_of_graphemes_is_refused(home: Path) -> None:
+    done = here("train", "book.txt", *TINY, "--tokenizer.kind=graphemes", "--steps=5", "--out", "runs/g", folder=home)
+    assert done.returncode == 0, done.stderr
+    problem, remedy = refused("export", "runs/g", "--to", "hf", "--out", "new/g", folder=home)
+    assert "tokenizer.kind = graphemes" in problem
+    assert "tokenizer.kind=characters" in remedy

@@ -1,0 +1,258 @@
+"""`glass import`: folders as other people leave them. What cannot be read exactly is refused; nothing is written."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
+
+from tests.journey.commands import here
+from tests.journey.task_runs import refused
+from tests.parity.hugging_face import change_config, transformers
+
+TEXTS = ["It was a small day.", "the old dog sleeps", "আমার সোনার বাংলা", "Привет, мир!", "3,141 days\n\tlater"] * 3
+END, BEGIN = "<|endoftext|>", "<|begin|>"
+
+
+def bytes_bpe(begin: str | None = None) -> Any:
+    """Byte-level BPE as GPT-2's; with a token before every text, as Llama 3's."""
+    words = Tokenizer(models.BPE())
+    words.pre_tokenizer, words.decoder = pre_tokenizers.ByteLevel(add_prefix_space=False), decoders.ByteLevel()
+    special = [END, *([begin] if begin else [])]
+    alphabet = pre_tokenizers.ByteLevel.alphabet()
+    trainer = trainers.BpeTrainer(vocab_size=300, special_tokens=special, initial_alphabet=alphabet)
+    words.train_from_iterator(TEXTS, trainer)
+    if begin:
+        frame = processors.TemplateProcessing(single=f"{begin} $A", special_tokens=[(begin, 1)])
+        words.post_processor = frame
+    return transformers.PreTrainedTokenizerFast(tokenizer_object=words, eos_token=END)
+
+
+def unigram() -> Any:
+    """As T5's: spaces are letters, and a text ends with a token."""
+    words = Tokenizer(models.Unigram())
+    words.normalizer, words.pre_tokenizer = normalizers.NFKC(), pre_tokenizers.Metaspace()
+    words.decoder = decoders.Metaspace()
+    special = ["<pad>", "</s>", "<unk>"]
+    words.train_from_iterator(TEXTS, trainers.UnigramTrainer(vocab_size=90, special_tokens=special, unk_token="<unk>"))
+    words.post_processor = processors.TemplateProcessing(single="$A </s>", special_tokens=[("</s>", 1)])
+    return transformers.PreTrainedTokenizerFast(tokenizer_object=words, eos_token="</s>", unk_token="<unk>")
+
+
+def saved(folder: Path, kind: str, words: Any, **values: Any) -> Any:
+    """A model of theirs with random weights, and its tokenizer, as `save_pretrained` writes them."""
+    cls = getattr(transformers, kind)
+    torch.manual_seed(0)
+    model = cls(cls.config_class(vocab_size=len(words), eos_token_id=words.eos_token_id, **values)).eval()
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.add_(torch.randn(parameter.shape) * 0.1)
+    model.save_pretrained(folder)
+    words.save_pretrained(folder)
+    return model
+
+
+GPT2: dict[str, Any] = {"n_embd": 30, "n_layer": 2, "n_head": 5, "n_positions": 41, "bos_token_id": 0}
+LLAMA: dict[str, Any] = {"hidden_size": 30, "intermediate_size": 37, "num_hidden_layers": 2, "num_attention_heads": 5,
+                         "head_dim": 6, "max_position_embeddings": 41, "bos_token_id": 1}  # fmt: skip
+T5: dict[str, Any] = {"d_model": 30, "d_kv": 6, "d_ff": 37, "num_layers": 2, "num_heads": 5, "n_positions": 41,
+                      "decoder_start_token_id": 0, "pad_token_id": 0}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder `gpt2`, as their program writes it."""
+    folder = tmp_path_factory.mktemp("import")
+    saved(folder / "gpt2", "GPT2LMHeadModel", bytes_bpe(), **GPT2)
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("kind", "words", "values"),
+    [
+        ("GPT2LMHeadModel", bytes_bpe, GPT2),
+        ("LlamaForCausalLM", lambda: bytes_bpe(BEGIN), LLAMA),
+        ("T5ForConditionalGeneration", unigram, T5),
+    ],
+    ids=["bpe", "bpe with a token before each text", "unigram, and texts that begin with padding"],
+)
+def test_their_model_writes_the_same_text_here(
+    kind: str, words: Callable[[], Any], values: dict[str, Any], tmp_path: Path
+) -> None:
+    tokenizer = words()
+    model = saved(tmp_path / "theirs", kind, tokenizer, **values)
+    done = here("import", "theirs", "--out", "runs/one", "--json", folder=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert [(each["name"], each["ok"]) for each in json.loads(done.stdout)["measured"]] == [("logits", True)]
+    prompt = "It was a small"
+    settings = ("--tokens=12", "--temperature=0", "--beams=1", "--json")
+    ours = json.loads(here("generate", "runs/one", prompt, *settings, folder=tmp_path).stdout)["text"]
+    given = tokenizer(prompt, return_tensors="pt")["input_ids"]
+    limits = {"max_new_tokens": 12, "do_sample": False, "pad_token_id": tokenizer.eos_token_id}
+    found = model.generate(given, attention_mask=torch.ones_like(given), **limits)[0]
+    theirs = tokenizer.decode(found, skip_special_tokens=True)
+    wanted = theirs if kind.startswith("T5") else theirs.removeprefix(prompt)
+    assert ours.strip("\ufffd ").split("\ufffd") == wanted.strip("\ufffd ").split("\ufffd")
+    assert here("evaluate", "runs/one", folder=tmp_path).returncode == 2  # its own text is not here
+
+
+def test_shards_and_other_precisions_are_read(home: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "parts"
+    shutil.copytree(home / "gpt2", folder)
+    tensors = load_file(folder / "model.safetensors")
+    (folder / "model.safetensors").unlink()
+    names = {"one.safetensors": sorted(tensors)[::2], "two.safetensors": sorted(tensors)[1::2]}
+    for file, keys in names.items():
+        save_file({key: tensors[key].bfloat16() for key in keys}, folder / file, {"format": "pt"})
+    table = {"metadata": {}, "weight_map": {key: file for file, keys in names.items() for key in keys}}
+    (folder / "model.safetensors.index.json").write_text(json.dumps(table), encoding="utf-8")
+    done = here("import", "parts", "--out", "runs/parts", folder=tmp_path)
+    assert done.returncode == 0, done.stderr
+
+
+def tensors_of(folder: Path, change: Callable[[dict[str, torch.Tensor]], Any]) -> None:
+    tensors = load_file(folder / "model.safetensors")
+    change(tensors)
+    save_file(tensors, folder / "model.safetensors", {"format": "pt"})
+
+
+def tokenizer_of(folder: Path, change: Callable[[dict[str, Any]], Any]) -> None:
+    path = folder / "tokenizer.json"
+    values = json.loads(path.read_text(encoding="utf-8"))
+    change(values)
+    path.write_text(json.dumps(values), encoding="utf-8")
+
+
+def index_of(folder: Path, file: str) -> None:
+    (folder / "model.safetensors").unlink()
+    (folder / "model.safetensors.index.json").write_text(json.dumps({"weight_map": {"a": file}}), encoding="utf-8")
+
+
+def cut(path: Path, share: float = 0.5) -> None:
+    data = path.read_bytes()
+    path.write_bytes(data[: int(len(data) * share)])
+
+
+WEIGHT = "transformer.h.1.mlp.c_fc.weight"
+Spoil = Callable[[Path], Any]
+SPOILT: dict[str, tuple[Spoil, str, str]] = {
+    "no folder": (lambda f: shutil.rmtree(f), "is not a folder", "config.json"),
+    "no config": (lambda f: (f / "config.json").unlink(), "config.json does not exist", ""),
+    "config that is no JSON": (lambda f: (f / "config.json").write_text("{'a': 1"), "not valid JSON", "Copy"),
+    "config that is a list": (lambda f: (f / "config.json").write_text("[]"), "not a table", "Copy"),
+    "no model type": (lambda f: change_config(f, model_type=...), "does not say model_type", "gpt2"),
+    "unknown architecture": (lambda f: change_config(f, model_type="rwkv7"), "'rwkv7' is not known", "Choose one of"),
+    "near architecture": (lambda f: change_config(f, model_type="gpt"), "'gpt' is not known", "gpt2"),
+    "olmo2": (lambda f: change_config(f, model_type="olmo2"), "olmo2", "qwen3"),
+    "another head": (lambda f: change_config(f, architectures=["GPT2ForSequenceClassification"]),
+                     "GPT2ForSequenceClassification", "GPT2LMHeadModel"),
+    "a field that is missing": (lambda f: change_config(f, n_layer=...), "does not say n_layer", ""),
+    "a field that is text": (lambda f: change_config(f, n_embd="30"), "n_embd = '30'", "whole number"),
+    "a field below one": (lambda f: change_config(f, n_layer=0), "layers = 0", "1 or more"),
+    "heads that do not divide": (lambda f: change_config(f, n_head=7), "n_head = 7", "Correct"),
+    "another width": (lambda f: change_config(f, n_embd=35), "by ", "another model"),
+    "another vocabulary": (lambda f: change_config(f, vocab_size=777), "777", "another model"),
+    "more layers": (lambda f: change_config(f, n_layer=3), "has no tensor transformer.h.2.", "Copy"),
+    "fewer layers": (lambda f: change_config(f, n_layer=1), "tensor that gpt2 models do not have: transformer.h.1.",
+                     "not passed over"),
+    "an activation that is not ours": (lambda f: change_config(f, activation_function="quick_gelu"), "quick_gelu",
+                                       "gelu_new"),
+    "scores that are scaled otherwise": (lambda f: change_config(f, scale_attn_by_inverse_layer_idx=True),
+                                         "scale_attn_by_inverse_layer_idx = True", "False"),
+    "a field that nobody knows": (lambda f: change_config(f, secret_scale=2.0), "secret_scale", "not passed over"),
+    "quantised": (lambda f: change_config(f, quantization_config={"bits": 4}), "quantization_config", ""),
+    "a head that is not tied": (lambda f: change_config(f, tie_word_embeddings=False), "lm_head.weight", ""),
+    "truncated weights": (lambda f: cut(f / "model.safetensors"), "not a whole safetensors file", "Copy"),
+    "empty weights": (lambda f: (f / "model.safetensors").write_bytes(b""), "not a whole safetensors file", "Copy"),
+    "foreign weights": (lambda f: (f / "model.safetensors").write_bytes(b"PK\3\4" * 99), "not a whole", "Copy"),
+    "no weights": (lambda f: (f / "model.safetensors").unlink(), "has no model.safetensors", ""),
+    "a pickle": (lambda f: (f / "model.safetensors").rename(f / "pytorch_model.bin"), "pytorch_model.bin",
+                 "safe_serialization"),
+    "another pickle": (lambda f: (f / "model.safetensors").rename(f / "model.pt"), "model.pt", "save_pretrained"),
+    "a missing shard": (lambda f: index_of(f, "gone.safetensors"), "gone.safetensors is missing", "Copy"),
+    "a shard elsewhere": (lambda f: index_of(f, "../gpt2.safetensors"), "outside its folder", ""),
+    "a missing tensor": (lambda f: tensors_of(f, lambda t: t.pop(WEIGHT)), f"has no tensor {WEIGHT}", "Copy"),
+    "a tensor too many": (lambda f: tensors_of(f, lambda t: t.update(extra=torch.ones(2))), "extra", "take it out"),
+    "a turned tensor": (lambda f: tensors_of(f, lambda t: t.update({WEIGHT: t[WEIGHT].T.contiguous()})), WEIGHT,
+                        "copy"),
+    "a tensor with nan": (lambda f: tensors_of(f, lambda t: t[WEIGHT].fill_(float("nan"))), "not finite", "damaged"),
+    "a quantised tensor": (lambda f: tensors_of(f, lambda t: t.update({WEIGHT: t[WEIGHT].to(torch.int8)})), "I8",
+                           "float32"),
+    "a head that differs": (lambda f: tensors_of(f, lambda t: t.update(
+        {"lm_head.weight": t["transformer.wte.weight"] + 1})), "lm_head.weight differs", "tie_word_embeddings"),
+    "no tokenizer": (lambda f: (f / "tokenizer.json").unlink(), "has no tokenizer.json", "AutoTokenizer"),
+    "a tokenizer that is cut": (lambda f: cut(f / "tokenizer.json"), "not valid JSON", "Copy"),
+    "a tokenizer that is none": (lambda f: (f / "tokenizer.json").write_text("{}"), "is no tokenizer", "Copy"),
+    "a larger tokenizer": (lambda f: tokenizer_of(f, lambda v: v["model"]["vocab"].update(zzz=999)), "1,000 tokens",
+                           "trained with"),
+    "bpe of characters": (lambda f: tokenizer_of(f, lambda v: v.update(pre_tokenizer={"type": "Whitespace"})),
+                          "BPE of characters", "byte-level BPE"),
+    "words": (lambda f: tokenizer_of(f, lambda v: v.update(model={"type": "WordLevel", "vocab": {END: 0, "a": 1},
+                                                                  "unk_token": "a"})), "WordLevel", "byte-level BPE"),
+    "another frame": (lambda f: tokenizer_of(f, lambda v: v.update(post_processor={
+        "type": "TemplateProcessing", "pair": [],
+        "single": [{"Sequence": {"id": "A", "type_id": 0}}, {"SpecialToken": {"id": END, "type_id": 0}}],
+        "special_tokens": {END: {"id": END, "ids": [0], "tokens": [END]}}})), f"TEXT {END}", "read_model"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", SPOILT)
+def test_a_folder_that_is_not_right_is_refused_by_name(name: str, home: Path, tmp_path: Path) -> None:
+    spoil, wrong, right = SPOILT[name]
+    shutil.copytree(home / "gpt2", tmp_path / "gpt2")
+    spoil(tmp_path / "gpt2")
+    problem, remedy = refused("import", "gpt2", "--out", "runs/one", folder=tmp_path)
+    assert wrong in problem
+    assert right in remedy
+    assert not (tmp_path / "runs").exists()
+
+
+LLAMAS: dict[str, tuple[dict[str, Any], str]] = {
+    "long rope": ({"rope_parameters": {"rope_type": "llama3", "factor": 8.0, "rope_theta": 1e4}}, "llama3"),
+    "old long rope": ({"rope_scaling": {"type": "linear", "factor": 2.0}}, "linear"),
+    "part of a head": ({"rope_parameters": {"rope_type": "default", "partial_rotary_factor": 0.5}}, "partial_rotary"),
+    "an activation": ({"hidden_act": "relu"}, "hidden_act = 'relu'"),
+    "softcap": ({"final_logit_softcapping": 30.0}, "final_logit_softcapping"),
+    "window": ({"sliding_window": 8}, "sliding_window"),
+}
+
+
+@pytest.mark.parametrize("name", LLAMAS)
+def test_what_would_change_the_result_is_not_passed_over(name: str, tmp_path: Path) -> None:
+    changes, wrong = LLAMAS[name]
+    saved(tmp_path / "llama", "LlamaForCausalLM", bytes_bpe(), **LLAMA)
+    change_config(tmp_path / "llama", **changes)
+    assert wrong in refused("import", "llama", "--out", "runs/one", folder=tmp_path)[0]
+
+
+def test_rules_of_writing_are_told_and_a_second_first_token_is_refused(tmp_path: Path) -> None:
+    saved(tmp_path / "t5", "T5ForConditionalGeneration", unigram(), **T5)
+    path = tmp_path / "t5" / "generation_config.json"
+    values = json.loads(path.read_text(encoding="utf-8"))
+    path.write_text(json.dumps({**values, "no_repeat_ngram_size": 3}), encoding="utf-8")
+    assert "no_repeat_ngram_size = 3" in here("import", "t5", "--out", "runs/one", folder=tmp_path).stdout
+    path.write_text(json.dumps({**values, "forced_bos_token_id": 7}), encoding="utf-8")
+    assert "forced_bos_token_id = 7" in refused("import", "t5", "--out", "runs/two", folder=tmp_path)[0]
+    path.unlink()
+    change_config(tmp_path / "t5", decoder_start_token_id=...)
+    assert "decoder_start_token_id = None" in refused("import", "t5", "--out", "runs/two", folder=tmp_path)[0]
+
+
+def test_layers_that_look_differently_far_are_refused(tmp_path: Path) -> None:
+    values = {key: v for key, v in LLAMA.items() if key != "head_dim"}
+    window = {"use_sliding_window": True, "sliding_window": 8, "max_window_layers": 1}
+    saved(tmp_path / "qwen", "Qwen2ForCausalLM", bytes_bpe(), **values, **window)
+    assert "layer_types" in refused("import", "qwen", "--out", "runs/one", folder=tmp_path)[0]
+
+
+def test_a_run_that_is_there_is_not_written_over(home: Path, tmp_path: Path) -> None:
+    shutil.copytree(home / "gpt2", tmp_path / "gpt2")
+    assert here("import", "gpt2", "--out", "runs/one", folder=tmp_path).returncode == 0
+    assert "already holds a run" in refused("import", "gpt2", "--out", "runs/one", folder=tmp_path)[0]

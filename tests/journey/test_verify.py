@@ -1,0 +1,116 @@
+"""`glass verify`: the sheet of a run of every task, what is kept of it, and what is refused."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from glassformer.files import sha256
+from glassformer.runs import open_run
+from glassformer.verification.sheet import CHECKS
+from tests.journey.commands import here
+from tests.journey.task_runs import PAIRS, TASKS, refused
+
+WRITING = {"cached-logits", "cached-text", "batched-text", "beam-one", "beam-cached"}
+QUICK = ("--only", "padding-blind", "--only", "checkpoints")
+
+
+def sheet_of(run: str, home: Path, *more: str) -> tuple[int, dict[str, Any]]:
+    """The exit code of `glass verify --json`, and what it says."""
+    done = here("verify", run, "--json", *more, folder=home)
+    assert done.stderr == "", done.stderr
+    return done.returncode, json.loads(done.stdout)
+
+
+@pytest.mark.parametrize("task", TASKS)
+def test_a_sound_run_of_every_task_passes(task: str, task_home: Path) -> None:
+    torch.manual_seed(3)
+    before, random = torch.get_num_threads(), torch.get_rng_state()
+    code, sheet = sheet_of(f"runs/{task}", task_home)
+    found = {check["name"]: check for check in sheet["checks"]}
+    assert (code, sheet["ok"]) == (0, True), [check for check in sheet["checks"] if check["ok"] is False]
+    assert list(found) == [check.name for check in CHECKS]
+    exempt = {name for name, check in found.items() if check["ok"] is None}
+    assert exempt - {"device", "export-hf"} == (set() if task in ("lm", *PAIRS) else {*WRITING, "future-blind"})
+    assert all("does not apply: " in found[name]["note"] for name in exempt)
+    assert all(check["measured"] <= check["limit"] for name, check in found.items() if name not in exempt)
+    assert sheet["text"] == "the run's validation text"
+    assert torch.equal(torch.get_rng_state(), random)
+    assert torch.get_num_threads() == before
+
+
+def test_the_sheet_is_kept_with_the_hash_of_the_weights(task_home: Path) -> None:
+    _, told = sheet_of("runs/classify", task_home)
+    kept = json.loads((task_home / "runs" / "classify" / "verify.json").read_text(encoding="utf-8"))
+    assert {**kept, "date": ""} == {**told, "date": ""}
+    weights = open_run(task_home / "runs" / "classify").checkpoint("best") / "model.safetensors"
+    assert kept["weights_sha256"] == sha256(weights)
+    assert {"platform", "cores", "threads"} <= kept["machine"].keys()
+    assert kept["versions"]["torch"] == torch.__version__
+
+
+def test_the_table_names_every_check_and_ends_in_a_summary(task_home: Path) -> None:
+    done = here("verify", "runs/masked", *QUICK, folder=task_home)
+    lines = done.stdout.splitlines()
+    assert done.returncode == 0
+    assert lines[0].split()[:5] == ["pass", "checkpoints", "0", "<=", "0"]
+    assert lines[1].split()[:5] == ["pass", "padding-blind", "0", "<=", "0"]
+    assert "2 checks passed, 0 failed, 0 do not apply" in lines[-1]
+
+
+@pytest.fixture
+def alone(task_home: Path, tmp_path: Path) -> Path:
+    """A copy of the classifier's run, without anything beside it."""
+    return Path(
+        shutil.copytree(
+            task_home / "runs" / "classify", tmp_path / "alone", ignore=shutil.ignore_patterns("verify.json")
+        )
+    )
+
+
+@pytest.mark.parametrize("task", TASKS)
+def test_a_run_without_its_text_is_verified_on_ours(task: str, task_home: Path, tmp_path: Path) -> None:
+    folder = Path(shutil.copytree(task_home / "runs" / task, tmp_path / task))
+    manifest = json.loads((folder / "manifest.json").read_text(encoding="utf-8"))
+    manifest["data"] = {**manifest["data"], "tokens": str(tmp_path / "gone"), "source": str(tmp_path / "gone.txt")}
+    (folder / "manifest.json").write_text(json.dumps(manifest), encoding="utf-8")
+    code, sheet = sheet_of(task, tmp_path)
+    assert code == 0, [check for check in sheet["checks"] if check["ok"] is False]
+    assert "a text of ours" in sheet["text"]
+
+
+def test_some_checks_alone_leave_nothing_behind(alone: Path) -> None:
+    before = sorted(alone.rglob("*"))
+    code, sheet = sheet_of("alone", alone.parent, *QUICK)
+    assert (code, [check["name"] for check in sheet["checks"]]) == (0, ["checkpoints", "padding-blind"])
+    assert sorted(alone.rglob("*")) == before
+
+
+def test_a_damaged_run_fails_with_exit_code_1_and_a_sheet_that_says_so(alone: Path) -> None:
+    weights = open_run(alone).checkpoint("best") / "model.safetensors"
+    data = bytearray(weights.read_bytes())
+    data[-1] ^= 1
+    weights.write_bytes(data)
+    code, sheet = sheet_of("alone", alone.parent)
+    assert (code, sheet["ok"]) == (1, False)
+    assert [check["name"] for check in sheet["checks"] if check["ok"] is False] == ["checkpoints", "settings"]
+    assert sheet["weights_sha256"] == sha256(weights)
+    done = here("verify", "alone", folder=alone.parent)
+    assert done.returncode == 1
+    assert done.stdout.startswith("FAIL  checkpoints")
+    assert "2 failed (checkpoints, settings)" in done.stdout
+
+
+def test_what_cannot_be_verified_is_refused(task_home: Path) -> None:
+    problem, remedy = refused("verify", "runs/lm", "--only", "cached-logit", folder=task_home)
+    assert problem == "there is no check 'cached-logit'"
+    assert "cached-logits" in remedy
+    assert refused("verify", "runs/nothing", folder=task_home)[0] == "there is no run at runs/nothing"
+    assert (
+        refused("verify", "runs/lm", "--device", "cuda:9", folder=task_home)[0] == "this machine has no device cuda:9"
+    )

@@ -1,0 +1,203 @@
+"""Exports to GGUF: what llama.cpp's rules and transformers read from the file is the run, or nothing is there."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from glassformer.config import Config
+from glassformer.errors import GlassError
+from glassformer.interop.export_report import ExportReport, ExportRequest
+from glassformer.interop.gguf import export as gguf_export
+from glassformer.interop.gguf import writing
+from glassformer.interop.gguf.reading import GgufModel
+from glassformer.interop.gguf.targets import neighbouring
+from glassformer.recipes import load_recipe
+from glassformer.text_model import load_text_model
+from glassformer.tokenizers import Tokenizer
+from tests.journey.commands import here
+from tests.parity.written_runs import make_run
+
+gguf = pytest.importorskip("gguf")
+pytest.importorskip("transformers")
+
+BIASES = {"attention_bias": True, "feedforward_bias": True}
+LLAMA: dict[str, Any] = {"positions": "rotary", "norm": "rmsnorm", "activation": "swiglu", "tied": False}
+SMALL: dict[str, Any] = {"width": 96, "head_width": 32, "hidden": 64, "kv_heads": 1}
+RUNS: dict[str, dict[str, Any]] = {
+    "llama": {**LLAMA, **BIASES, "kv_heads": 1, "head_width": 14, "norm_eps": 1e-4, "rotary_base": 700.0},
+    "qwen3": {**LLAMA, "qk_norm": True, "tied": True, "head_width": 26},
+    "starcoder2": {"positions": "rotary", "activation": "gelu_tanh", "norm_bias": True, **BIASES},
+    "gpt2": {
+        "positions": "sinusoidal", "activation": "gelu_tanh", "embedding_scale": True, "data": {"windows": "documents"},
+    },
+}  # fmt: skip
+
+
+def exported(folder: Path, dtype: str | None = None, out: str = "model.gguf") -> ExportReport:
+    """The export of the run in a folder."""
+    return gguf_export.export(ExportRequest(folder / "run", folder / out, dtype=dtype))
+
+
+@pytest.mark.parametrize("name", RUNS)
+def test_float32_is_the_run_itself(name: str, tmp_path: Path) -> None:
+    run = make_run(tmp_path / "run", **RUNS[name])
+    report = exported(tmp_path)
+    assert report.architecture == name
+    values = {each.name: each.value for each in report.measured}
+    assert set(values) == {"by rules", "by transformers", "greedy tokens", "token ids"}
+    assert max(values["by rules"], values["by transformers"]) < 5e-5
+    assert values["greedy tokens"] == values["token ids"] == 0
+    fields = {key: field.contents() for key, field in gguf.GGUFReader(report.out).fields.items()}
+    tokenizer = Tokenizer.load(run / "tokenizer.json")
+    assert fields["general.architecture"] == name
+    assert len(fields["tokenizer.ggml.tokens"]) == tokenizer.vocab_size
+    assert fields["tokenizer.ggml.eos_token_id"] == tokenizer.end_id
+    assert fields["tokenizer.ggml.token_type"][-2:] == [1, 3]
+    assert fields["tokenizer.ggml.add_bos_token"] == (name == "gpt2")
+    assert fields[f"{name}.context_length"] == 37
+    assert list(tmp_path.glob("*.gguf*")) == [report.out]
+
+
+def test_smaller_weights_are_as_near_as_they_can_be(tmp_path: Path) -> None:
+    """Half precision keeps 11 bits of a weight, and Q8_0 seven of the largest in 32."""
+    run = make_run(tmp_path / "run", **{**LLAMA, **SMALL})
+    model = load_text_model(run, device="cpu").model
+    reports = {kind: exported(tmp_path, kind, f"{kind}.gguf") for kind in ("f32", "f16", "q8_0")}
+    ids = [5, 250, 17, 3, 99, 211, 8]
+    with torch.inference_mode():
+        right = model(torch.tensor([ids]))[0].numpy()
+    most = np.abs(right).max()
+    away = {kind: np.abs(GgufModel(report.out).logits(ids) - right).max() / most for kind, report in reports.items()}
+    assert away["f32"] < 1e-5
+    assert 2e-5 < away["f16"] < 2e-3
+    assert 1e-3 < away["q8_0"] < 2e-1
+    assert reports["f32"].bytes > reports["f16"].bytes > reports["q8_0"].bytes
+    for kind, low, high in (("f16", 1e-5, 4e-3), ("q8_0", 1e-3, 2e-1)):
+        found = {each.name: each for each in reports[kind].measured}
+        assert low < found["rounding"].value < high
+        assert max(found["by rules"].value, found["by transformers"].value) < 1e-4
+        types = {each.name: each.tensor_type.name.lower() for each in gguf.GGUFReader(reports[kind].out).tensors}
+        assert types["blk.0.attn_q.weight"] == types["token_embd.weight"] == kind
+        assert types["blk.0.attn_norm.weight"] == "f32"
+
+
+def double(add: str) -> tuple[str, Any]:
+    """A writer of GGUF that writes twice a number."""
+    right = getattr(gguf.GGUFWriter, add)
+    return add, lambda self, value: right(self, 2 * value)
+
+
+def other(add: str, change: Any) -> tuple[str, Any]:
+    """A writer of GGUF that writes something else."""
+    right = getattr(gguf.GGUFWriter, add)
+    return add, lambda self, value: right(self, change(value))
+
+
+FAULTS: dict[str, tuple[str, Any]] = {
+    "rotary base": double("add_rope_freq_base"),
+    "epsilon": other("add_layer_norm_rms_eps", lambda value: value + 0.1),
+    "merges": other("add_token_merges", lambda merges: merges[::-1]),
+    "cutting of words": other("add_tokenizer_pre", lambda _: "gpt-2"),
+}
+
+
+@pytest.mark.parametrize("fault", ["permutation", "permutation in q8_0", "bias permutation", "gate and up", *FAULTS])
+def test_a_planted_fault_is_found_and_nothing_is_left(
+    fault: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    dtype = "q8_0" if "q8_0" in fault else None
+    make_run(tmp_path / "run", **{**RUNS["llama"], **(SMALL if dtype else {})})
+    if fault.startswith("permutation"):
+        monkeypatch.setattr(writing, "neighbouring", lambda matrix, heads: matrix)
+    elif fault == "bias permutation":
+        monkeypatch.setattr(writing, "neighbouring", lambda m, heads: m if m.ndim == 1 else neighbouring(m, heads))
+    elif fault == "gate and up":
+        right = gguf_export.gguf_tensors
+        swap = {"ffn_gate": "ffn_up", "ffn_up": "ffn_gate"}
+
+        def swapped(*arguments: Any) -> dict[str, torch.Tensor]:
+            found = right(*arguments)
+            names = {name: name.split(".")[-2] for name in found}
+            return {name.replace(names[name], swap.get(names[name], names[name])): found[name] for name in found}
+
+        monkeypatch.setattr(gguf_export, "gguf_tensors", swapped)
+    else:
+        monkeypatch.setattr(gguf.GGUFWriter, *FAULTS[fault])
+    with pytest.raises(GlassError, match="the GGUF export is not the run") as refused:
+        exported(tmp_path, dtype, out="new/model.gguf")
+    assert ("token ids" in refused.value.problem) == (fault in ("merges", "cutting of words"))
+    assert [path.name for path in tmp_path.iterdir()] == ["run"]
+
+
+@pytest.mark.parametrize(
+    ("settings", "dtype", "words"),
+    [
+        ({**LLAMA, "activation": "geglu"}, None, ["model.activation = geglu", "model.activation=swiglu"]),
+        ({"positions": "learned", "activation": "relu"}, None, ["activation = relu", "gpt2", "activation=gelu_tanh"]),
+        ({**LLAMA, "window": 5}, None, ["model.window = 5", "model.window=unset"]),
+        ({**LLAMA, "positions": "alibi"}, None, ["model.positions = alibi", "model.positions=rotary"]),
+        ({**LLAMA, "norm_order": "post"}, None, ["model.norm_order = post", "model.norm_order=pre"]),
+        ({**LLAMA, "head_bias": True}, None, ["model.head_bias = True", "model.head_bias=false"]),
+        ({**LLAMA, "qk_norm": True, "attention_bias": True}, None, ["qk_norm = True as llama", "model.qk_norm=false"]),
+        (LLAMA, "q8_0", ["have 66 numbers", "--dtype f16", "model.width=96"]),
+        ({**LLAMA, **SMALL, "hidden": 50}, "q8_0", ["ffn_down", "have 50 numbers", "model.hidden=64"]),
+        ({**LLAMA, **SMALL, "head_width": 14}, "q8_0", ["have 42 numbers", "model.head_width=32"]),
+        (LLAMA, "q4_0", ["q4_0", "q8_0"]),
+        ({"task": "classify"}, None, ["train.task = classify", "--to onnx"]),
+        ({**LLAMA, "tokenizer": {"kind": "characters"}}, None, ["kind = characters", "tokenizer.kind=bpe"]),
+        ({**LLAMA, "tokenizer": {"kind": "bytes"}}, None, ["kind = bytes", "tokenizer.kind=bpe"]),
+        ({**LLAMA, "tokenizer": {"lowercase": True}}, None, ["lowercase = true", "lowercase=false"]),
+        ({**LLAMA, "tokenizer": {"normalization": "nfc"}}, None, ["normalization = nfc", "normalization=none"]),
+    ],
+)  # fmt: skip
+def test_what_llama_cpp_would_compute_otherwise_is_refused_by_name(
+    settings: dict[str, Any], dtype: str | None, words: list[str], tmp_path: Path
+) -> None:
+    make_run(tmp_path / "run", **settings)
+    with pytest.raises(GlassError) as refused:
+        exported(tmp_path, dtype)
+    for word in words:
+        assert word in str(refused.value)
+    assert [path.name for path in tmp_path.iterdir()] == ["run"]
+
+
+def test_an_architecture_that_was_asked_for_is_taken_or_refused(tmp_path: Path) -> None:
+    make_run(tmp_path / "run", **RUNS["qwen3"], attention_bias=True)
+    refusals = {
+        "gpt2": "cannot run .* as gpt2",
+        "qwen3": "cannot run model.attention_bias = True as qwen3\n.*model.attention_bias=false",
+        "lama": "'lama' is not written as GGUF\nDid you mean llama",
+    }
+    for name, words in refusals.items():
+        with pytest.raises(GlassError, match=words):
+            gguf_export.export(ExportRequest(tmp_path / "run", tmp_path / "x.gguf", architecture=name))
+
+
+def test_a_file_that_is_there_stays(tmp_path: Path) -> None:
+    make_run(tmp_path / "run", **LLAMA)
+    (tmp_path / "model.gguf").write_text("mine", encoding="utf-8")
+    with pytest.raises(GlassError, match="is there already"):
+        exported(tmp_path)
+    assert (tmp_path / "model.gguf").read_text(encoding="utf-8") == "mine"
+
+
+@pytest.mark.parametrize("target", ["hf", "gguf --dtype q8_0"])
+def test_the_recipe_for_serving_exports_everywhere(target: str, tmp_path: Path) -> None:
+    """Its settings in a smaller model; its own sizes divide as they must. As ONNX: `test_onnx`."""
+    settings = load_recipe("serve").settings["model"]
+    full = Config.from_dict(load_recipe("serve").settings).model
+    assert full.K == 64
+    assert [size % 32 for size in (full.width, full.heads * full.K, full.F)] == [0, 0, 0]
+    small = {"layers": 1, "width": 64, "heads": 1, "hidden": 96, "context": 40}
+    make_run(tmp_path / "run", data={"windows": "documents"}, **{**settings, **small})
+    done = here("export", "run", "--out", "out", "--json", "--to", *target.split(), folder=tmp_path)
+    assert done.returncode == 0, done.stderr
+    facts = json.loads(done.stdout)
+    assert all(each["ok"] for each in facts["measured"])
+    assert facts["architecture"] in ("LlamaForCausalLM", "llama")

@@ -1,0 +1,155 @@
+"""Hugging Face's own models, read and written: every class that is described, with random weights."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from glassformer.config import ModelConfig
+from glassformer.errors import GlassError
+from glassformer.interop.export_report import Measured
+from glassformer.interop.huggingface.choosing import ARCHITECTURES, choose
+from glassformer.interop.huggingface.compare import compare_logits
+from glassformer.interop.huggingface.export import appear_whole
+from glassformer.interop.huggingface.reading import read_model
+from glassformer.interop.huggingface.rewrites import WRITE, rewritten
+from glassformer.interop.huggingface.writing import written
+from glassformer.model.build import build_model
+from glassformer.model.weights import save_tensors
+from tests.parity.hugging_face import CASES, V, change_config, our_logits, save, their_logits, transformers
+from tests.property.models import as_if_trained, tiny
+
+IMPORT, EXPORT = 1e-5, 1e-6
+OF_THEIR_TOKENIZER = ("bos_token_id", "eos_token_id", "pad_token_id", "decoder_start_token_id", "forced_eos_token_id")
+NOT_OURS = ("dtype", "transformers_version", "architectures", "_name_or_path")
+
+
+def test_every_class_is_tried() -> None:
+    assert {name.partition(",")[0] for name in CASES} == set(ARCHITECTURES)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_a_model_of_theirs_is_the_same_here_and_when_it_is_written_again(name: str, tmp_path: Path) -> None:
+    theirs = save(name, tmp_path / "theirs")
+    wanted = their_logits(theirs)
+    assert wanted.std() > 0.3
+    found = read_model(tmp_path / "theirs")
+    assert (our_logits(found.model) - wanted).abs().max() <= IMPORT
+    values, tensors = written(found.architecture, found.model, found.task)
+    kept = {key: v for key in (*OF_THEIR_TOKENIZER, "id2label", "label2id") if (v := getattr(theirs.config, key, None))}
+    again = tmp_path / "again"
+    again.mkdir()
+    (again / "config.json").write_text(json.dumps({**values, **kept}), encoding="utf-8")
+    save_tensors(tensors, again / "model.safetensors", {"format": "pt"})
+    back = getattr(transformers, CASES[name][0]).from_pretrained(again).eval()
+    assert (their_logits(back) - wanted).abs().max() <= EXPORT
+    before, after = theirs.config.to_dict(), back.config.to_dict()
+    assert {key: v for key, v in before.items() if key not in NOT_OURS} == {
+        key: v for key, v in after.items() if key not in NOT_OURS
+    }
+
+
+PLANTED: dict[str, dict[str, Any]] = {
+    "llama": {"rope_parameters": {"rope_type": "default", "rope_theta": 770.0}},
+    "gpt2": {"activation_function": "gelu"},
+    "qwen3": {"rms_norm_eps": 1e-2},
+    "bert": {"layer_norm_eps": 1e-2},
+    "bart": {"scale_embedding": False},
+    "qwen2, window": {"sliding_window": 6},
+    "t5": {"relative_attention_max_distance": 24},
+}
+
+
+@pytest.mark.parametrize("name", PLANTED)
+def test_a_planted_error_moves_the_logits(name: str, tmp_path: Path) -> None:
+    wanted = their_logits(save(name, tmp_path))
+    change_config(tmp_path, **PLANTED[name])
+    found = read_model(tmp_path)
+    assert (our_logits(found.model) - wanted).abs().max() > 10 * IMPORT
+    assert compare_logits(tmp_path, found.model).ok  # they say the same of the changed model
+
+
+FORMS: dict[str, dict[str, Any]] = {
+    "sinusoids_as_table": {"positions": "sinusoidal"},
+    "scale_inside": {"embedding_scale": True},
+    "own_head": {},
+    "same_biases": {"attention_bias": True},
+    "two_embeddings": {"family": "encoder-decoder", "embedding_norm": True},
+    "halved_waves": {"family": "encoder-decoder", "positions": "none", "qk_norm": True, "norm_bias": True,
+                     "attention_bias": True, "feedforward_bias": True, "head_bias": True},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", WRITE)
+def test_another_form_of_a_model_computes_the_same(name: str) -> None:
+    """Waves are left out where they change places: there the rest of the model must not notice."""
+    config = tiny(**FORMS[name])
+    model = as_if_trained(config)
+    form, tensors = rewritten([WRITE[name]], config.replace(vocab_size=V), dict(model.state_dict()))
+    assert set(tensors) != set(model.state_dict()) or form != config.replace(vocab_size=V) or name == "halved_waves"
+    other = build_model(form, source_vocab_size=None if form.shared_embedding else V)
+    other.load_state_dict(tensors)
+    assert (our_logits(other.eval()) - our_logits(model)).abs().max() <= IMPORT
+
+
+def chosen(wanted: str | None = None, task: Any = "lm", **changes: Any) -> str:
+    config = tiny(**{"width": 60, "heads": 6, "head_width": 10, **changes}).replace(vocab_size=V)
+    return choose(config, dict(build_model(config).state_dict()), task, wanted, None).name
+
+
+def test_the_class_that_fits_is_chosen() -> None:
+    llama = {"positions": "rotary", "norm": "rmsnorm", "activation": "swiglu"}
+    assert chosen() == "gpt2"
+    assert chosen(**llama) == "llama"
+    assert chosen(**llama, qk_norm=True) == "qwen3"
+    assert chosen(**llama, window=5) == "qwen2"
+    assert chosen(**llama, window=5, attention_bias=True) == "qwen2"  # its output biases are zero
+    assert chosen(**{**llama, "activation": "relu2"}) == "arcee"
+    assert chosen(**{**llama, "norm": "layernorm"}) == "stablelm"
+    assert chosen(**{**llama, "norm": "layernorm", "activation": "gelu"}) == "starcoder2"
+    assert chosen("qwen2", **llama, attention_bias=True) == "qwen2"
+
+
+REFUSED: dict[str, tuple[str | None, dict[str, Any], str, str]] = {
+    "alibi": (None, {"positions": "alibi"}, "model.positions = alibi", "model.positions=rotary"),
+    "norm": ("gpt2", {"norm": "rmsnorm"}, "model.norm = rmsnorm", "model.norm=layernorm"),
+    "heads": ("gpt2", {"kv_heads": 3}, "model.kv_heads = 3", "model.kv_heads=unset"),
+    "order": ("gpt2", {"norm_order": "post"}, "model.norm_order = post", "model.norm_order=pre"),
+    "bias": ("llama", {"positions": "rotary", "norm": "rmsnorm", "activation": "swiglu", "head_bias": True},
+             "model.head_bias = True", "model.head_bias=false"),
+    "family": ("bert", {}, "model.family = decoder", "model.family=encoder"),
+    "olmo2": ("olmo2", {}, "olmo2", "qwen3"),
+    "nonsense": ("lama", {}, "'lama'", "llama"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_what_a_class_cannot_express_is_named_with_the_nearest(name: str) -> None:
+    wanted, changes, problem, remedy = REFUSED[name]
+    with pytest.raises(GlassError) as error:
+        chosen(wanted, **changes)
+    assert problem in error.value.problem
+    assert remedy in error.value.remedy
+
+
+def test_output_biases_that_are_not_zero_are_not_dropped() -> None:
+    llama = {"positions": "rotary", "norm": "rmsnorm", "activation": "swiglu", "attention_bias": True, "window": 5}
+    config: ModelConfig = tiny(width=60, head_width=10, **llama).replace(vocab_size=V)
+    ours = dict(build_model(config).state_dict())
+    ours["stack.blocks.1.attention.output.bias"] = torch.ones(60)
+    with pytest.raises(GlassError, match=r"blocks\.1\.attention\.output\.bias"):
+        choose(config, ours, "lm", "qwen2", None)
+
+
+def test_nothing_appears_where_a_comparison_fails(tmp_path: Path) -> None:
+    def fill(folder: Path) -> list[Measured]:
+        (folder / "config.json").write_text("{}", encoding="utf-8")
+        return [Measured("logits", 0.5, 1e-3, "all")]
+
+    with pytest.raises(GlassError, match=r"logits differ by 0\.5"):
+        appear_whole(tmp_path / "deep" / "out", fill)
+    assert list(tmp_path.iterdir()) == []

@@ -1,0 +1,441 @@
+"""Every check of the proof sheet, shown to fail: faults are planted one by one, and the checks that notice are named.
+
+All checks are made with every fault, but for the slow ones of `SLOW`, which are made where the fault concerns them.
+"""
+
+from __future__ import annotations
+
+import math
+import shutil
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from glassformer.config import Config
+from glassformer.data.batches import Batch, padded
+from glassformer.generation import beam, context, decoding
+from glassformer.model import attention, block, feedforward, stack
+from glassformer.model.cache import LayerCache
+from glassformer.model.families import EncoderDecoder
+from glassformer.model.masks import Mask
+from glassformer.runs import Run, open_run
+from glassformer.tokenizers import Tokenizer, train_tokenizer
+from glassformer.training import stepping, trainer
+from glassformer.training.reporting import Silent
+from glassformer.training.setup import new_training
+from glassformer.training.stepping import Stepper
+from glassformer.verification.sheet import CHECKS, make, verify_run
+from glassformer.verification.subject import Subject
+from tests.journey.task_files import write_all
+from tests.property.trainers import LINES, small_config
+
+Patch = pytest.MonkeyPatch
+SLOW = {"resume", "moved", "export-hf"}
+TEXTS = {"cached-text", "batched-text", "beam-cached", "beam-one"}
+"""Whether a text changes with its logits depends on the text: these may notice a fault of others, or may not."""
+MODEL = {"layers": 2, "heads": 4, "head_width": 6, "width": 14, "hidden": 22, "context": 29}
+TRAIN = {"steps": 30, "batch": 8, "warmup": 0, "learning_rate": 0.01, "threads": 1, "evaluate_every": 30}
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run of each family: a decoder as Llama is, with grouped queries, an encoder, an encoder-decoder."""
+    folder = tmp_path_factory.mktemp("faults")
+    write_all(folder)
+    few: dict[str, Any] = {"train": TRAIN, "sample": {"tokens": 5, "beams": 1}}
+    words = {"kind": "words"}
+    llama = {
+        **MODEL, "width": 24, "kv_heads": 2, "positions": "rotary", "norm": "rmsnorm", "activation": "swiglu",
+        "dropout_residual": 0.1,
+    }  # fmt: skip
+    settings: dict[str, dict[str, Any]] = {
+        "decoder": {**small_config(folder).model_dump(), **few, "model": llama},
+        "encoder": {
+            **few, "train": {**TRAIN, "task": "masked"}, "model": MODEL, "tokenizer": words,
+            "data": {"source": str(folder / "book.txt"), "document": "line", "windows": "documents"},
+        },
+        "pairs": {
+            **few, "train": {**TRAIN, "task": "translate", "steps": 80}, "model": MODEL, "tokenizer": words,
+            "data": {"source": str(folder / "train.en"), "target": str(folder / "train.de")},
+        },
+    }  # fmt: skip
+    for name, values in settings.items():
+        assert new_training(Config.from_dict(values), folder / "runs" / name, Silent()).train()
+    return folder / "runs"
+
+
+def failed(run: Path, also: set[str]) -> set[str]:
+    """The names of the checks that fail, out of all quick ones and these."""
+    names = [check.name for check in CHECKS if check.name not in SLOW - also]
+    return {result.check.name for result in verify_run(run, device="cpu", only=names).results if result.ok is False}
+
+
+@pytest.mark.parametrize("name", ["decoder", "encoder", "pairs"])
+def test_without_a_fault_nothing_fails(name: str, home: Path) -> None:
+    assert failed(home / name, {"resume", "moved"}) == set()
+
+
+# --- faults of the model -----------------------------------------------------------------------------------------
+
+
+def future_is_seen(patch: Patch) -> None:
+    own = stack.self_mask
+    patch.setattr(stack, "self_mask", lambda q, k, real, causal, window: own(q, k, real, False, window))
+
+
+def padding_is_seen(patch: Patch) -> None:
+    own = stack.self_mask
+    patch.setattr(stack, "self_mask", lambda q, k, real, causal, window: own(q, k, None, causal, window))
+
+
+def padding_of_the_memory_is_seen(patch: Patch) -> None:
+    own = EncoderDecoder.decode
+    patch.setattr(
+        EncoderDecoder,
+        "decode",
+        lambda self, target, memory, real=None, cache=None: own(self, target, memory, None, cache),
+    )
+
+
+def left_padding_is_seen(patch: Patch) -> None:
+    own = context._last_logits
+    patch.setattr(context, "_last_logits", lambda model, tokens, real, cache: own(model, tokens, None, cache))
+
+
+def source_and_target_are_swapped(patch: Patch) -> None:
+    own = EncoderDecoder.forward
+    patch.setattr(
+        EncoderDecoder,
+        "forward",
+        lambda self, source, target, real=None: own(self, target, source)[:, : target.shape[1]],
+    )
+
+
+def cache_is_off_by_one(patch: Patch) -> None:
+    def append(self: LayerCache, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
+        start, end = max(0, self.length - 1), self.length + k.shape[2]
+        self.keys[:, :, start : start + k.shape[2]] = k
+        self.values[:, :, start : start + k.shape[2]] = v
+        self.length = end
+        return self.keys[:, :, :end], self.values[:, :, :end]
+
+    patch.setattr(LayerCache, "append", append)
+
+
+def places_after_a_cache_are_off_by_one(patch: Patch) -> None:
+    own = stack.token_positions
+
+    def positions(real: Tensor, already: Tensor | int = 0) -> Tensor:
+        return own(real, already + (already > 0) if isinstance(already, Tensor) else already)
+
+    patch.setattr(stack, "token_positions", positions)
+
+
+def scale_is_one_over_k(patch: Patch) -> None:
+    own = F.scaled_dot_product_attention
+    patch.setattr(
+        F, "scaled_dot_product_attention", lambda q, *rest, **more: own(q, *rest, **more, scale=1 / q.shape[-1])
+    )
+
+
+def explicit_scale_is_one_over_k(patch: Patch) -> None:
+    own = attention._attend_explicit
+    patch.setattr(attention, "_attend_explicit", lambda q, *rest: own(q / math.sqrt(q.shape[-1]), *rest))
+
+
+def key_heads_are_in_another_order(patch: Patch) -> None:
+    own = attention._attend_explicit
+
+    def attend(q: Tensor, k: Tensor, v: Tensor, mask: Mask, dropout: float) -> Any:
+        group = q.shape[1] // k.shape[1]
+        return own(q, k.repeat(1, group, 1, 1), v.repeat(1, group, 1, 1), mask, dropout)
+
+    patch.setattr(attention, "_attend_explicit", attend)
+
+
+def explicit_mask_is_another(patch: Patch) -> None:
+    own = attention._attend_explicit
+    patch.setattr(attention, "_attend_explicit", lambda q, k, v, mask, dropout: own(q, k, v, Mask(), dropout))
+
+
+def keys_turn_in_other_pairs(patch: Patch) -> None:
+    own = attention.rotate
+
+    def rotate(x: Tensor, rotation: Any) -> Tensor:
+        if x.shape[1] == MODEL["heads"]:
+            return own(x, rotation)
+        order = torch.arange(x.shape[-1]).reshape(-1, 2).T.flatten()  # (K): 0 2 4 … 1 3 5 …
+        return own(x[..., order], rotation)
+
+    patch.setattr(attention, "rotate", rotate)
+
+
+def residual_is_left_out(patch: Patch) -> None:
+    own = block.Block.forward
+    patch.setattr(block.Block, "forward", lambda self, x, *rest: own(self, x, *rest) - x)
+
+
+def changed_activation(change: Callable[[Tensor], Tensor]) -> Callable[[Patch], None]:
+    """The activation with something done to what it gives."""
+
+    def plant(patch: Patch) -> None:
+        own = feedforward.activate
+        patch.setattr(feedforward, "activate", lambda x, name: change(own(x, name)))
+
+    return plant
+
+
+float32_is_rough = changed_activation(lambda y: y.bfloat16().float() if y.dtype == torch.float32 else y)
+bfloat16_is_wrong = changed_activation(lambda y: 3 * y if torch.is_autocast_enabled("cpu") else y)
+threads_disagree = changed_activation(lambda y: y * 1.001 if torch.get_num_threads() > 1 else y)
+gradient_is_doubled = changed_activation(lambda y: y + (y - y.detach()))
+
+
+def norms_compute_in_bfloat16(patch: Patch) -> None:
+    own = nn.LayerNorm.forward
+
+    def forward(self: nn.LayerNorm, x: Tensor) -> Tensor:
+        return own(self, x.bfloat16() if torch.is_autocast_enabled("cpu") else x)
+
+    patch.setattr(nn.LayerNorm, "forward", forward)
+
+
+# --- faults of writing -------------------------------------------------------------------------------------------
+
+
+def with_a_cache_the_token_before_the_last_is_read(patch: Patch) -> None:
+    own = context.CachedReader.read
+    patch.setattr(context.CachedReader, "read", lambda self, rows: own(self, [[*row[:-1], row[-2]] for row in rows]))
+
+
+def beams_leave_the_cache_behind(patch: Patch) -> None:
+    own = context.select
+    patch.setattr(context, "select", lambda cache, rows: own(cache, rows) if len(rows) != len(cache.real) else None)
+
+
+def a_row_draws_with_the_numbers_of_another(patch: Patch) -> None:
+    own = decoding.draw_rows
+    patch.setattr(decoding, "draw_rows", lambda shares, times: own(shares, times.roll(1, dims=0)))
+
+
+def beam_takes_the_second_best(patch: Patch) -> None:
+    own = beam.likeliest
+    patch.setattr(beam, "likeliest", lambda logits, n: own(logits, n + 1)[:, 1:])
+
+
+# --- faults of training ------------------------------------------------------------------------------------------
+
+
+def labels_are_shifted_twice(patch: Patch) -> None:
+    own = Batch.from_rows
+
+    def from_rows(rows: Any) -> Batch:
+        targets, _ = padded([[*row[2:], row[-1]] for row in rows])
+        return replace(own(rows), targets=targets)
+
+    patch.setattr(Batch, "from_rows", from_rows)
+
+
+def padding_counts_in_the_loss(patch: Patch) -> None:
+    def loss(logits: Tensor, batch: Batch, smoothing: float = 0.0) -> Tensor:
+        return F.cross_entropy(logits.flatten(0, 1), batch.targets.flatten(), reduction="sum")
+
+    patch.setattr(stepping, "summed_loss", loss)
+
+
+def micro_batches_weigh_alike(patch: Patch) -> None:
+    own = Stepper.accumulate
+
+    def accumulate(self: Stepper, batches: list[Batch]) -> tuple[float, int]:
+        for batch in batches:
+            before = [None if p.grad is None else p.grad.clone() for p in self.model.parameters()]
+            loss, targets = own(self, [batch])
+            for parameter, grad in zip(self.model.parameters(), before, strict=True):
+                assert parameter.grad is not None
+                parameter.grad.div_(len(batches))
+                if grad is not None and batch is not batches[0]:
+                    parameter.grad.add_(grad)
+        return loss, targets
+
+    patch.setattr(Stepper, "accumulate", accumulate)
+
+
+def optimizer_starts_anew(patch: Patch) -> None:
+    own = trainer.load_checkpoint
+    patch.setattr(trainer, "load_checkpoint", lambda folder, model, optimizers: own(folder, model, _fresh(model)))
+
+
+def _fresh(model: nn.Module) -> list[torch.optim.Optimizer]:
+    """Optimizers that nobody uses."""
+    from glassformer.config import TrainConfig
+    from glassformer.training.optimizers import make_optimizers
+
+    return make_optimizers(model, TrainConfig())
+
+
+def steps_are_counted_from_the_next(patch: Patch) -> None:
+    own = trainer.load_checkpoint
+
+    def load(*given: Any) -> Any:
+        state = own(*given)
+        state.step += 1
+        return state
+
+    patch.setattr(trainer, "load_checkpoint", load)
+
+
+# --- faults of text and files ------------------------------------------------------------------------------------
+
+
+def spaces_are_lost(patch: Patch) -> None:
+    own = Tokenizer.decode
+    patch.setattr(Tokenizer, "decode", lambda self, ids: own(self, ids).replace("e ", "e"))
+
+
+def run_needs_what_lies_beside_it(patch: Patch) -> None:
+    own = Run.config
+
+    def config(self: Run) -> Config:
+        return own(self) if (self.folder.parent / ".tokens").exists() else own(self).with_changes({"model.window": "1"})
+
+    patch.setattr(Run, "config", config)
+
+
+FORWARD = "batched-logits padding-blind reference reference-gradients loss accumulation"
+"""What notices that padding is seen: rows are no longer what they are alone, or in the reference."""
+FAULTS: dict[str, tuple[Callable[[Patch], None], str, str]] = {
+    "the future is seen": (future_is_seen, "decoder", f"future-blind cached-logits {FORWARD}"),
+    "padding is seen": (padding_is_seen, "encoder", FORWARD),
+    "padding of the memory is seen": (padding_of_the_memory_is_seen, "pairs", FORWARD),
+    "left padding is seen": (left_padding_is_seen, "decoder", "batched-logits cached-logits"),
+    "source and target are swapped": (source_and_target_are_swapped, "pairs", FORWARD),
+    "the cache is off by one": (cache_is_off_by_one, "decoder", "cached-logits beam-cached"),
+    "the target's cache is off by one": (cache_is_off_by_one, "pairs", "cached-logits beam-cached"),
+    "places after a cache are off by one": (places_after_a_cache_are_off_by_one, "decoder", "cached-logits"),
+    "with a cache the token before the last is read": (
+        with_a_cache_the_token_before_the_last_is_read,
+        "decoder",
+        "cached-logits cached-text beam-cached",
+    ),
+    "beams leave the cache behind": (beams_leave_the_cache_behind, "decoder", "beam-cached"),
+    "the beam takes the second best": (beam_takes_the_second_best, "decoder", "beam-one"),
+    "a row draws with the numbers of another": (a_row_draws_with_the_numbers_of_another, "decoder", "batched-text"),
+    "the scale is 1/K": (scale_is_one_over_k, "decoder", "fused-explicit reference reference-gradients"),
+    "the explicit scale is 1/K": (explicit_scale_is_one_over_k, "encoder", "fused-explicit"),
+    "key heads are in another order": (key_heads_are_in_another_order, "decoder", "fused-explicit"),
+    "the explicit mask is another": (explicit_mask_is_another, "decoder", "fused-explicit"),
+    "keys turn in other pairs": (keys_turn_in_other_pairs, "decoder", "reference reference-gradients"),
+    "the residual is left out": (residual_is_left_out, "encoder", "reference reference-gradients"),
+    "a gradient is doubled": (gradient_is_doubled, "encoder", "reference-gradients"),
+    "float32 is rough": (float32_is_rough, "encoder", "float64"),
+    "bfloat16 is wrong": (bfloat16_is_wrong, "encoder", "bf16"),
+    "norms compute in bfloat16": (norms_compute_in_bfloat16, "encoder", "bf16-norms"),
+    "threads disagree": (threads_disagree, "encoder", "threads"),
+    "labels are shifted twice": (labels_are_shifted_twice, "decoder", "loss"),
+    "padding counts in the loss": (padding_counts_in_the_loss, "decoder", "loss accumulation"),
+    "micro-batches weigh alike": (micro_batches_weigh_alike, "decoder", "accumulation"),
+    "the optimizer starts anew": (optimizer_starts_anew, "encoder", "resume"),
+    "steps are counted from the next": (steps_are_counted_from_the_next, "encoder", "resume"),
+    "spaces are lost": (spaces_are_lost, "decoder", "tokenizer"),
+    "a run needs what lies beside it": (run_needs_what_lies_beside_it, "decoder", "moved"),
+}
+"""Name -> how it is planted, in which run, and the checks that notice."""
+
+
+@pytest.mark.parametrize("name", FAULTS)
+def test_a_planted_fault_is_noticed_by_the_right_checks(name: str, home: Path, monkeypatch: Patch) -> None:
+    plant, run, named = FAULTS[name]
+    wanted = set(named.split())
+    plant(monkeypatch)
+    found = failed(home / run, wanted)
+    assert found >= wanted
+    assert found - TEXTS == wanted - TEXTS
+
+
+# --- faults of the files -----------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def spoilt(home: Path, tmp_path: Path) -> Path:
+    """A copy of the decoder's run, to be damaged."""
+    return Path(shutil.copytree(home / "decoder", tmp_path / "decoder"))
+
+
+def test_a_flipped_bit_in_the_weights_is_noticed(spoilt: Path) -> None:
+    path = open_run(spoilt).checkpoint("best") / "model.safetensors"
+    data = bytearray(path.read_bytes())
+    data[-1] ^= 1
+    path.write_bytes(data)
+    sheet = verify_run(spoilt)
+    assert [result.check.name for result in sheet.results if result.ok is not None] == ["checkpoints", "settings"]
+    assert not any(result.ok for result in sheet.results)
+    assert "model.safetensors was altered" in sheet.results[0].note
+    assert not sheet.ok
+
+
+def test_settings_of_another_model_are_noticed(spoilt: Path) -> None:
+    config = spoilt / "config.toml"
+    config.write_text(config.read_text(encoding="utf-8").replace("hidden = 22", "hidden = 23"), encoding="utf-8")
+    assert failed(spoilt, set()) == {"settings"}
+
+
+def test_a_checkpoint_of_another_step_is_noticed(spoilt: Path) -> None:
+    last = spoilt / "checkpoints" / "step-000031"
+    open_run(spoilt).checkpoint("last").rename(last)
+    for which in ("best", "last"):
+        (spoilt / which).write_text(last.name + "\n", encoding="utf-8")
+    assert failed(spoilt, set()) == {"settings"}
+
+
+def test_another_tokenizer_of_the_same_size_is_noticed(spoilt: Path) -> None:
+    own = open_run(spoilt)
+    other = train_tokenizer(own.config().tokenizer, ["".join(LINES).upper() + "0123456"])
+    ours = Tokenizer.load(own.tokenizer_file)
+    assert other.vocab_size == ours.vocab_size
+    other.save(own.tokenizer_file)
+    assert failed(spoilt, set()) == {"vocabulary"}
+
+
+def test_a_device_that_computes_something_else_is_noticed(home: Path, monkeypatch: Patch) -> None:
+    """The check as it is made where there is such a device, with a "device" that is the processor."""
+    check = next(check for check in CHECKS if check.name == "device")
+    assert make(check, Subject(open_run(home / "decoder"), device="cpu")).ok is None
+    check = replace(check, exempt=lambda subject: None)
+    assert make(check, Subject(open_run(home / "decoder"), device="cpu")).ok is True
+    own = nn.Module.to
+
+    def to(self: nn.Module, *where: Any) -> nn.Module:
+        moved = own(self, *where)
+        with torch.no_grad():
+            next(moved.parameters()).mul_(1.01)
+        return moved
+
+    monkeypatch.setattr(nn.Module, "to", to)
+    assert make(check, Subject(open_run(home / "decoder"), device="cpu")).ok is False
+
+
+def test_an_export_that_says_something_else_is_noticed(home: Path, monkeypatch: Patch) -> None:
+    pytest.importorskip("transformers")
+    from glassformer.interop.huggingface import export
+
+    own = export.written
+
+    def written(*given: Any) -> Any:
+        values, tensors = own(*given)
+        return values, {name: tensor * 1.01 for name, tensor in tensors.items()}
+
+    assert "export-hf" not in failed(home / "decoder", {"export-hf"})
+    monkeypatch.setattr(export, "written", written)
+    assert failed(home / "decoder", {"export-hf"}) == {"export-hf"}
+
+
+def test_every_check_has_a_fault_that_it_notices() -> None:
+    own_test = {"checkpoints", "settings", "vocabulary", "device", "export-hf"}
+    noticed = {name for _, _, named in FAULTS.values() for name in named.split()}
+    assert {check.name for check in CHECKS} == noticed | own_test

@@ -1,0 +1,155 @@
+"""What `glass doctor` measures: sound here, and not so when something computes wrongly."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch.nn import functional as F
+
+from glassformer.config import Config, ModelConfig
+from glassformer.recipes import load_recipe, recipe_names
+from glassformer.verification import device
+from glassformer.verification.device import check_attention, check_devices, computes_in, cut_sizes, usable_cores
+from glassformer.verification.machine import EXTRAS, find_compiler, look_at_machine
+
+PROJECT = Path(__file__).parents[2] / "pyproject.toml"
+TINY: dict[str, Any] = {
+    "layers": 2,
+    "heads": 6,
+    "kv_heads": 2,
+    "width": 22,
+    "head_width": 10,
+    "hidden": 37,
+    "context": 29,
+}
+
+
+def tiny(**changes: Any) -> ModelConfig:
+    """A small model whose sizes all differ."""
+    return ModelConfig(**{**TINY, **changes})
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {},
+        {"positions": "rotary", "norm": "rmsnorm", "activation": "swiglu", "window": 5, "qk_norm": True},
+        {"family": "encoder", "positions": "relative", "norm_order": "post"},
+        {"family": "encoder-decoder", "positions": "alibi", "activation": "relu2", "norm": "none"},
+    ],
+)
+def test_a_sound_machine_agrees_and_differs_by_rounding_only(changes: dict[str, Any]) -> None:
+    found = check_devices(tiny(**changes), ["cpu"])
+    names = [each.name for each in found]
+    threads = sorted({1, usable_cores()})
+    assert names[: len(threads)] == [f"float32, {n} thread{'s' if n > 1 else ''}" for n in threads]
+    assert "fused attention, against step by step" in names
+    assert all(each.ok for each in found), found
+    single = found[0]
+    assert single.gradients is not None
+    assert 1e-9 < single.logits < 3e-6
+    assert 1e-9 < single.gradients < 5e-6
+    rounded = next(each for each in found if each.name.startswith("bfloat16 products"))
+    assert 1e-4 < rounded.logits < 5e-2
+
+
+def wrong_scale(q: torch.Tensor, *rest: Any, **named: Any) -> torch.Tensor:
+    """Fused attention with scores a thousandth too large, in float32 alone."""
+    return RIGHT(q * 1.001 if q.dtype == torch.float32 else q, *rest, **named)
+
+
+def wrong_slope(x: torch.Tensor, approximate: str = "none") -> torch.Tensor:
+    """A GELU whose value is right and whose gradient is not, in float32 alone."""
+    value = GELU(x, approximate=approximate)
+    return value if x.dtype == torch.float64 else value + 1e-3 * (x - x.detach())
+
+
+RIGHT, GELU = F.scaled_dot_product_attention, F.gelu
+
+
+def test_a_wrong_kernel_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(F, "scaled_dot_product_attention", wrong_scale)
+    found = {each.name: each for each in check_devices(tiny(), ["cpu"])}
+    assert not found["float32, 1 thread"].ok
+    assert not found["fused attention, against step by step"].ok
+    assert found["bfloat16 weights, as when writing"].ok  # a thousandth is less than its rounding
+
+
+def test_a_wrong_gradient_is_seen_where_the_logits_are_right(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(F, "gelu", wrong_slope)
+    single = check_devices(tiny(activation="gelu"), ["cpu"])[0]
+    assert single.logits < single.limit
+    assert not single.ok
+
+
+def test_numbers_that_are_not_finite_agree_with_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    nan = float("nan")
+    monkeypatch.setattr(F, "scaled_dot_product_attention", lambda *given, **named: RIGHT(*given, **named) * nan)
+    assert not check_attention(tiny(), torch.device("cpu")).ok
+
+
+def test_the_number_of_threads_is_as_before() -> None:
+    before = torch.get_num_threads()
+    check_devices(tiny(layers=1), ["cpu"])
+    assert torch.get_num_threads() == before
+
+
+@pytest.mark.parametrize("name", recipe_names())
+def test_sizes_are_cut_and_choices_are_kept(name: str) -> None:
+    config = Config.from_dict(load_recipe(name).settings).model
+    cut, notes = cut_sizes(config)
+    assert cut.layers <= 2
+    assert cut.width <= 256
+    assert cut.F <= 512
+    assert cut.heads // cut.G == config.heads // config.G
+    for kept in ("family", "positions", "norm", "norm_order", "activation", "K", "qk_norm", "tied"):
+        assert getattr(cut, kept) == getattr(config, kept)
+    for size in ("layers", "width", "heads", "context"):
+        said = f"{size} {getattr(config, size)} -> {getattr(cut, size)}"
+        assert (said in notes) == (getattr(config, size) != getattr(cut, size))
+
+
+def test_many_heads_are_cut_in_whole_groups() -> None:
+    cut, notes = cut_sizes(ModelConfig(width=1024, heads=32, kv_heads=8, window=200, context=4096))
+    assert (cut.heads, cut.G, cut.K, cut.window, cut.width) == (8, 2, 32, 64, 256)
+    assert "heads 32 -> 8" in notes
+
+
+def test_the_table_of_extras_is_that_of_the_package() -> None:
+    extras = tomllib.loads(PROJECT.read_text(encoding="utf-8"))["project"]["optional-dependencies"]
+    wanted = {name: tuple(re.split(r"[><=\[]", each)[0] for each in needs) for name, needs in extras.items()}
+    assert {name: packages for name, (packages, _) in EXTRAS.items()} == {
+        name: needs for name, needs in wanted.items() if name not in ("all", "test")
+    }
+
+
+def test_the_machine_as_it_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    found = look_at_machine(tmp_path)
+    assert found.versions["torch"] == torch.__version__
+    assert found.cores >= 1
+    assert found.disk_free > 1 << 20
+    assert found.memory is None or found.memory_free is None or found.memory >= found.memory_free > 0
+    assert found.devices[0].name == "cpu"
+    assert found.devices[0].speeds["float32"] == 1
+    compiler = tmp_path / "my-compiler"
+    compiler.write_text("#!/bin/sh\n", encoding="utf-8")
+    compiler.chmod(0o755)
+    monkeypatch.setenv("PATH", "")
+    monkeypatch.delenv("CXX", raising=False)
+    assert find_compiler() is None
+    monkeypatch.setenv("CXX", str(compiler))
+    assert find_compiler() == str(compiler)
+
+
+def test_a_precision_that_cannot_be_computed_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuses(*shape: int, **kind: Any) -> torch.Tensor:
+        raise RuntimeError("not implemented")
+
+    assert computes_in(torch.device("cpu"), torch.bfloat16)
+    monkeypatch.setattr(device.torch, "ones", refuses)
+    assert not computes_in(torch.device("cpu"), torch.bfloat16)

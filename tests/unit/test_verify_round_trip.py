@@ -1,0 +1,40 @@
+"""The round trip that `glass verify` asks of tokenizers: every scheme passes, and none that loses what it promised."""
+
+from __future__ import annotations
+
+import pytest
+
+from glassformer.config import TOKENIZER_KINDS, TokenizerConfig
+from glassformer.tokenizers import Tokenizer, train_tokenizer
+from glassformer.verification.file_checks import TEXTS, comes_back
+
+LEARNT = ["The quick brown fox jumps over the lazy dog. " * 3, "গান গাই, Русский; 한국어!", "two  spaces and a\ttab\n"]
+
+
+def tokenizer(kind: str, normalization: str = "none", lowercase: bool = False) -> Tokenizer:
+    """One that knows some scripts and not others."""
+    settings = TokenizerConfig.model_validate(
+        {"kind": kind, "vocab_size": 320, "normalization": normalization, "lowercase": lowercase}
+    )
+    return train_tokenizer(settings, LEARNT)
+
+
+@pytest.mark.parametrize("lowercase", [False, True])
+@pytest.mark.parametrize("normalization", ["none", "nfc", "nfkd"])
+@pytest.mark.parametrize("kind", TOKENIZER_KINDS)
+def test_every_scheme_gives_back_what_it_promises(kind: str, normalization: str, lowercase: bool) -> None:
+    made = tokenizer(kind, normalization, lowercase)
+    assert [text for text in (*TEXTS, *LEARNT) if not comes_back(made, text)] == []
+
+
+@pytest.mark.parametrize("kind", TOKENIZER_KINDS)
+def test_a_scheme_that_changes_letters_is_noticed(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    made, own = tokenizer(kind), Tokenizer.decode
+    monkeypatch.setattr(Tokenizer, "decode", lambda self, ids: own(self, ids).replace("quick", "kciuq"))
+    assert not comes_back(made, LEARNT[0])
+
+
+def test_capitals_must_come_back_where_nothing_is_lower_cased(monkeypatch: pytest.MonkeyPatch) -> None:
+    made, own = tokenizer("characters"), Tokenizer.decode
+    monkeypatch.setattr(Tokenizer, "decode", lambda self, ids: own(self, ids).lower())
+    assert not comes_back(made, LEARNT[0])
