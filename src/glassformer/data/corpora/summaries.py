@@ -112,7 +112,7 @@ class Summaries:
             "model.layers": "2",
             "model.width": "128",
             "data.size": "20000",
-            "train.steps": "1000",
+            "train.steps": "700",
             "train.batch": "32",
         }
 
