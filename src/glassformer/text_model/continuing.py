@@ -58,7 +58,9 @@ class TextModel(TextWriter):
     ) -> Iterator[Step]:
         return decoding.generate(self.model, rows, settings, self.tokenizer.end_id, stop, seeds)
 
-    def _search(self, rows: Sequence[Sequence[int]], settings: SampleConfig, wanted: int) -> list[list[Hypothesis]]:
+    def _search(
+        self, rows: Sequence[Sequence[int]], settings: SampleConfig, wanted: int | None
+    ) -> list[list[Hypothesis]]:
         return beam_search(self.model, rows, settings, self.tokenizer.end_id, wanted=wanted)
 
     def candidates(self, prompt: str, n: int) -> list[tuple[int, str, float]]:

@@ -42,7 +42,9 @@ class TextWriter(ABC):
         """Draw a token for every row, again and again."""
 
     @abstractmethod
-    def _search(self, rows: Sequence[Sequence[int]], settings: SampleConfig, wanted: int) -> list[list[Hypothesis]]:
+    def _search(
+        self, rows: Sequence[Sequence[int]], settings: SampleConfig, wanted: int | None
+    ) -> list[list[Hypothesis]]:
         """The likeliest texts of every row, so many of them."""
 
     def stream(self, prompt: str, settings: SampleConfig) -> Generator[str, None, Sample]:
@@ -112,8 +114,8 @@ class TextWriter(ABC):
             for row, (prompt, writer) in enumerate(zip(prompts, writers, strict=True))
         ]
 
-    def best(self, prompts: Sequence[str], settings: SampleConfig, wanted: int) -> list[list[Sample]]:
-        """The likeliest texts that beam search finds for each prompt, so many of them, the best first."""
+    def best(self, prompts: Sequence[str], settings: SampleConfig, wanted: int | None = None) -> list[list[Sample]]:
+        """The likeliest texts that beam search finds for each prompt, the best first: so many, or one for each beam."""
         ids, samples = [self.prompt_ids(prompt) for prompt in prompts], dict[int, list[Sample]]()
         for group in batches_by_length([len(row) for row in ids], ROWS):
             found = self._search([ids[index] for index in group], settings, wanted)

@@ -54,7 +54,9 @@ class Translator(TextWriter):
     ) -> Iterator[Step]:
         return decoding.translate(self.model, rows, settings, self.tokenizer.end_id, stop, seeds)
 
-    def _search(self, rows: Sequence[Sequence[int]], settings: SampleConfig, wanted: int) -> list[list[Hypothesis]]:
+    def _search(
+        self, rows: Sequence[Sequence[int]], settings: SampleConfig, wanted: int | None
+    ) -> list[list[Hypothesis]]:
         return beam_translate(self.model, rows, settings, self.tokenizer.end_id, wanted=wanted)
 
     def candidates(self, prompt: str, n: int) -> list[tuple[int, str, float]]:
