@@ -135,12 +135,18 @@ def index_of(folder: Path, file: str) -> None:
     (folder / "model.safetensors.index.json").write_text(json.dumps({"weight_map": {"a": file}}), encoding="utf-8")
 
 
+def no_end(folder: Path, id: int) -> None:
+    (folder / "tokenizer_config.json").unlink()
+    (folder / "generation_config.json").unlink()
+    change_config(folder, eos_token_id=id)
+
+
 def cut(path: Path, share: float = 0.5) -> None:
     data = path.read_bytes()
     path.write_bytes(data[: int(len(data) * share)])
 
 
-WEIGHT = "transformer.h.1.mlp.c_fc.weight"
+WEIGHT, BIAS = "transformer.h.1.mlp.c_fc.weight", "transformer.h.1.mlp.c_fc.bias"
 Spoil = Callable[[Path], Any]
 SPOILT: dict[str, tuple[Spoil, str, str]] = {
     "no folder": (lambda f: shutil.rmtree(f), "is not a folder", "config.json"),
@@ -169,6 +175,9 @@ SPOILT: dict[str, tuple[Spoil, str, str]] = {
     "a field that nobody knows": (lambda f: change_config(f, secret_scale=2.0), "secret_scale", "not passed over"),
     "quantised": (lambda f: change_config(f, quantization_config={"bits": 4}), "quantization_config", ""),
     "a head that is not tied": (lambda f: change_config(f, tie_word_embeddings=False), "lm_head.weight", ""),
+    "a million layers": (lambda f: change_config(f, n_layer=10**6), "1000000 layers", "another model"),
+    "an epsilon that is no number": (lambda f: change_config(f, layer_norm_epsilon=float("nan")), "= nan", "a number"),
+    "a list for a name": (lambda f: change_config(f, architectures=[["x"]]), "['x'], which is not read", "GPT2"),
     "truncated weights": (lambda f: cut(f / "model.safetensors"), "not a whole safetensors file", "Copy"),
     "empty weights": (lambda f: (f / "model.safetensors").write_bytes(b""), "not a whole safetensors file", "Copy"),
     "foreign weights": (lambda f: (f / "model.safetensors").write_bytes(b"PK\3\4" * 99), "not a whole", "Copy"),
@@ -185,6 +194,9 @@ SPOILT: dict[str, tuple[Spoil, str, str]] = {
     "a tensor with nan": (lambda f: tensors_of(f, lambda t: t[WEIGHT].fill_(float("nan"))), "not finite", "damaged"),
     "a quantised tensor": (lambda f: tensors_of(f, lambda t: t.update({WEIGHT: t[WEIGHT].to(torch.int8)})), "I8",
                            "float32"),
+    "a quantised bias": (lambda f: tensors_of(f, lambda t: t.update({BIAS: t[BIAS].to(torch.int8)})), "I8", "float32"),
+    "complex numbers": (lambda f: tensors_of(f, lambda t: t.update({WEIGHT: t[WEIGHT].to(torch.complex64)})), "C64",
+                        "float32"),
     "a head that differs": (lambda f: tensors_of(f, lambda t: t.update(
         {"lm_head.weight": t["transformer.wte.weight"] + 1})), "lm_head.weight differs", "tie_word_embeddings"),
     "no tokenizer": (lambda f: (f / "tokenizer.json").unlink(), "has no tokenizer.json", "AutoTokenizer"),
@@ -194,6 +206,12 @@ SPOILT: dict[str, tuple[Spoil, str, str]] = {
                            "trained with"),
     "bpe of characters": (lambda f: tokenizer_of(f, lambda v: v.update(pre_tokenizer={"type": "Whitespace"})),
                           "BPE of characters", "byte-level BPE"),
+    "letters that are no bytes": (lambda f: tokenizer_of(f, lambda v: v["model"].update(
+        vocab={**v["model"]["vocab"], "আ": 299})), "stand for no bytes", "byte-level BPE"),
+    "words that are cut at random": (lambda f: tokenizer_of(f, lambda v: v["model"].update(dropout=0.5)),
+                                     "dropout = 0.5", "null"),
+    "an end below all": (lambda f: no_end(f, -1), "no token that ends a text", "eos_token"),
+    "an end beyond all": (lambda f: no_end(f, 2**70), "no token that ends a text", "eos_token"),
     "words": (lambda f: tokenizer_of(f, lambda v: v.update(model={"type": "WordLevel", "vocab": {END: 0, "a": 1},
                                                                   "unk_token": "a"})), "WordLevel", "byte-level BPE"),
     "another frame": (lambda f: tokenizer_of(f, lambda v: v.update(post_processor={
@@ -221,6 +239,9 @@ LLAMAS: dict[str, tuple[dict[str, Any], str]] = {
     "an activation": ({"hidden_act": "relu"}, "hidden_act = 'relu'"),
     "softcap": ({"final_logit_softcapping": 30.0}, "final_logit_softcapping"),
     "window": ({"sliding_window": 8}, "sliding_window"),
+    "no key heads": ({"num_key_value_heads": 0}, "kv_heads = 0"),
+    "what makes them say several lines": ({"bos_token_id": "a\nb"}, "cannot load"),
+    "no number": ({"rope_parameters": {"rope_type": "default", "rope_theta": float("nan")}}, "rope_theta = nan"),
 }
 
 
@@ -230,6 +251,14 @@ def test_what_would_change_the_result_is_not_passed_over(name: str, tmp_path: Pa
     saved(tmp_path / "llama", "LlamaForCausalLM", bytes_bpe(), **LLAMA)
     change_config(tmp_path / "llama", **changes)
     assert wrong in refused("import", "llama", "--out", "runs/one", folder=tmp_path)[0]
+
+
+def test_a_class_that_is_not_named_is_the_one_of_its_kind(home: Path, tmp_path: Path) -> None:
+    shutil.copytree(home / "gpt2", tmp_path / "gpt2")
+    change_config(tmp_path / "gpt2", architectures=...)
+    done = here("import", "gpt2", "--out", "runs/one", folder=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert "GPT2LMHeadModel" in done.stdout
 
 
 def test_rules_of_writing_are_told_and_a_second_first_token_is_refused(tmp_path: Path) -> None:

@@ -201,3 +201,23 @@ def test_the_recipe_for_serving_exports_everywhere(target: str, tmp_path: Path) 
     facts = json.loads(done.stdout)
     assert all(each["ok"] for each in facts["measured"])
     assert facts["architecture"] in ("LlamaForCausalLM", "llama")
+
+
+def test_a_disk_that_fills_up_is_said_and_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """NumPy's error at a short write has no number."""
+    import gguf
+
+    def full(writer: object) -> None:
+        raise OSError("3072 requested and 1832 written")
+
+    make_run(tmp_path / "run", **LLAMA)
+    monkeypatch.setattr(gguf.GGUFWriter, "write_tensors_to_file", full)
+    with pytest.raises(GlassError, match="the disk is full"):
+        gguf_export.export(ExportRequest(tmp_path / "run", tmp_path / "deep" / "x.gguf"))
+    assert [path.name for path in tmp_path.iterdir()] == ["run"]
+
+
+def test_the_command_that_is_shown_can_be_pasted(tmp_path: Path) -> None:
+    make_run(tmp_path / "run", **LLAMA)
+    report = gguf_export.export(ExportRequest(tmp_path / "run", tmp_path / "বই এক.gguf"))
+    assert report.use == f"llama-server --model '{tmp_path / 'বই এক.gguf'}'"

@@ -11,16 +11,17 @@ import torch
 
 from glassformer.config import ModelConfig
 from glassformer.errors import GlassError
+from glassformer.interop.appearing import appear_whole
 from glassformer.interop.export_report import Measured
+from glassformer.interop.huggingface import compare
 from glassformer.interop.huggingface.choosing import ARCHITECTURES, choose
 from glassformer.interop.huggingface.compare import compare_logits
-from glassformer.interop.huggingface.export import appear_whole
 from glassformer.interop.huggingface.reading import read_model
 from glassformer.interop.huggingface.rewrites import WRITE, rewritten
 from glassformer.interop.huggingface.writing import written
 from glassformer.model.build import build_model
 from glassformer.model.weights import save_tensors
-from tests.parity.hugging_face import CASES, V, change_config, our_logits, save, their_logits, transformers
+from tests.parity.hugging_face import CASES, V, change_config, our_logits, save, their_logits, their_model, transformers
 from tests.property.models import as_if_trained, tiny
 
 IMPORT, EXPORT = 1e-5, 1e-6
@@ -70,7 +71,7 @@ def test_a_planted_error_moves_the_logits(name: str, tmp_path: Path) -> None:
     change_config(tmp_path, **PLANTED[name])
     found = read_model(tmp_path)
     assert (our_logits(found.model) - wanted).abs().max() > 10 * IMPORT
-    assert compare_logits(tmp_path, found.model).ok  # they say the same of the changed model
+    assert compare_logits(tmp_path, CASES[name][0], found.model).ok  # they say the same of the changed model
 
 
 FORMS: dict[str, dict[str, Any]] = {
@@ -147,9 +148,74 @@ def test_output_biases_that_are_not_zero_are_not_dropped() -> None:
 
 def test_nothing_appears_where_a_comparison_fails(tmp_path: Path) -> None:
     def fill(folder: Path) -> list[Measured]:
+        folder.mkdir()
         (folder / "config.json").write_text("{}", encoding="utf-8")
         return [Measured("logits", 0.5, 1e-3, "all")]
 
     with pytest.raises(GlassError, match=r"logits differ by 0\.5"):
-        appear_whole(tmp_path / "deep" / "out", fill)
+        appear_whole("hf", tmp_path / "deep" / "out", fill)
     assert list(tmp_path.iterdir()) == []
+
+
+def test_what_came_in_the_meantime_is_not_written_over(tmp_path: Path) -> None:
+    def fill(partial: Path) -> list[Measured]:
+        partial.write_text("new", encoding="utf-8")
+        (tmp_path / "out").write_text("mine", encoding="utf-8")
+        return []
+
+    with pytest.raises(GlassError, match="is there already"):
+        appear_whole("gguf", tmp_path / "out", fill)
+    assert [(path.name, path.read_text(encoding="utf-8")) for path in tmp_path.iterdir()] == [("out", "mine")]
+
+
+def test_a_link_that_leads_nowhere_is_not_replaced(tmp_path: Path) -> None:
+    (tmp_path / "out").symlink_to(tmp_path / "gone")
+    with pytest.raises(GlassError, match="is there already"):
+        appear_whole("onnx", tmp_path / "out", lambda _: [])
+    assert (tmp_path / "out").is_symlink()
+
+
+OLD_FIELDS: dict[str, dict[str, Any]] = {  # what files of older versions say besides
+    "bart": {"normalize_before": False, "add_final_layer_norm": False, "normalize_embedding": True},
+    "mbart": {"normalize_before": True, "add_final_layer_norm": True, "static_position_embeddings": False},
+    "marian": {"normalize_before": False, "normalize_embedding": False, "static_position_embeddings": True},
+    "pegasus": {"normalize_before": True, "normalize_embedding": False, "static_position_embeddings": True},
+    "blenderbot": {"normalize_before": True, "add_final_layer_norm": True, "normalize_embedding": False},
+}
+
+
+@pytest.mark.parametrize("name", OLD_FIELDS)
+def test_older_files_say_more_and_may_not_contradict_the_class(name: str, tmp_path: Path) -> None:
+    wanted = their_logits(save(name, tmp_path))
+    said = {**OLD_FIELDS[name], "num_hidden_layers": 2}
+    change_config(tmp_path, **said)
+    assert (our_logits(read_model(tmp_path).model) - wanted).abs().max() <= IMPORT
+    for field, value in said.items():
+        change_config(tmp_path, **{**said, field: 5 if field == "num_hidden_layers" else not value})
+        with pytest.raises(GlassError, match=field):
+            read_model(tmp_path)
+
+
+def test_tokens_that_they_write_are_counted_where_the_run_would_write_others(tmp_path: Path) -> None:
+    save("gpt2", tmp_path)
+    found = read_model(tmp_path)
+    theirs = their_model("gpt2")
+    same = compare._written(theirs, found.model, 0)
+    assert same is not None
+    assert (same.value, same.compared) == (0, "21 tokens for each of 3 prompts")
+    with torch.no_grad():
+        theirs.lm_head.weight.add_(torch.randn(theirs.lm_head.weight.shape, generator=torch.Generator().manual_seed(1)))
+    other = compare._written(theirs, found.model, 0)
+    assert other is not None
+    assert other.value > 9
+
+
+def test_a_context_of_one_token_has_no_room_to_write(tmp_path: Path) -> None:
+    save("gpt2", tmp_path, n_positions=1)
+    assert compare._written(their_model("gpt2", n_positions=1), read_model(tmp_path).model, 0) is None
+
+
+def test_a_table_of_sinusoids_is_not_made_as_long_as_config_json_says(tmp_path: Path) -> None:
+    save("marian", tmp_path)
+    change_config(tmp_path, max_position_embeddings=10**11)
+    assert read_model(tmp_path).config.context == 10**11  # at once, and in no memory

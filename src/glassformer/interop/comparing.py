@@ -9,7 +9,6 @@ import torch
 from numpy.typing import NDArray
 
 from glassformer.config import SampleConfig
-from glassformer.errors import GlassError
 from glassformer.generation.context import window_start
 from glassformer.generation.decoding import Step, generate, translate
 from glassformer.interop.export_report import Measured
@@ -78,14 +77,3 @@ def _steps(model: Decoder | EncoderDecoder, prompt: list[int], end_id: int) -> l
     if isinstance(model, EncoderDecoder):
         return list(translate(model, [prompt], settings, end_id))
     return list(generate(model, [prompt], settings))
-
-
-def refuse_differences(target: str, measured: Sequence[Measured]) -> None:
-    """Raise a `GlassError` if a comparison is beyond its limit; the caller then leaves nothing behind."""
-    bad = next((each for each in measured if not each.ok), None)
-    if bad is not None:
-        raise GlassError(
-            f"the {target} export is not the run: {bad.name} differ by {bad.value:.1e}, more than {bad.limit:.0e} "
-            f"({bad.compared})",
-            "Nothing was written. Run glass doctor; if all agrees there, report this with the run's config.toml.",
-        )

@@ -137,7 +137,8 @@ def encoded_text(run: Run, config: Config, note: Callable[[str], None]) -> Prepa
     """The encoded text that the run began with; encoded again if it is gone, refused if it is another text now."""
     if "imported" in run.manifest():
         raise GlassError(
-            f"{run.folder} was imported: the text that it learnt from is not here", "Evaluate it on a text of yours."
+            f"{run.folder} was imported: the text that it learnt from is not here",
+            f"Name a text of yours: glass evaluate {run.folder} DATA. It cannot be resumed.",
         )
     facts = run.manifest()["data"]
     stored = Path(facts["tokens"])

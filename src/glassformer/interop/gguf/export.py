@@ -6,6 +6,7 @@ in NumPy (`reading`). llama.cpp itself is not run.
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -14,14 +15,13 @@ import torch
 
 from glassformer.config import ModelConfig
 from glassformer.errors import GlassError, nearest
-from glassformer.files import clear_disk_errors, no_empty_folders, sync
+from glassformer.interop.appearing import appear_whole, refuse_taken
 from glassformer.interop.comparing import (
     Logits,
     check_greedy,
     largest_difference,
     logits_limit,
     random_rows,
-    refuse_differences,
 )
 from glassformer.interop.export_report import ExportReport, ExportRequest, Measured
 from glassformer.interop.gguf.back import TEXTS, ReadBack, tokenizer_of
@@ -56,8 +56,7 @@ def export(request: ExportRequest) -> ExportReport:
     out, kind = request.out, (request.dtype or "f32").lower()
     if kind not in TYPES:
         raise GlassError(f"GGUF weights in {request.dtype!r} are not written", nearest(kind, TYPES))
-    if out.exists():
-        raise GlassError(f"{out} is there already", "Choose another --out.")
+    refuse_taken(out)
     need_gguf()
     parts = load_parts(request.folder, request.which, device="cpu")
     if not isinstance(parts.model, Decoder):
@@ -71,23 +70,17 @@ def export(request: ExportRequest) -> ExportReport:
     values, theirs = written(ARCHITECTURES[target.name], parts.model, "lm")
     form, ours = fitted(ARCHITECTURES[target.name], config, dict(parts.model.state_dict()))
     begins = parts.config.data.windows == "documents"
-    partial = out.with_name(out.name + ".partial")
-    with no_empty_folders(out.parent), clear_disk_errors(out):
-        out.parent.mkdir(parents=True, exist_ok=True)
-        try:
-            request.note(f"writing {target.name} in {kind}")
-            tensors = gguf_tensors(theirs, target, form)
-            write_gguf(partial, tensors, kind, target, form, tokens, begins, request.folder.resolve().name)
-            request.note("comparing with transformers and by llama.cpp's rules")
-            measured = compare(parts, partial, kind, values, rounded(form, ours, kind))
-            refuse_differences("GGUF", measured)
-            sync(partial)
-            partial.replace(out)
-        finally:
-            partial.unlink(missing_ok=True)
-    return ExportReport(
-        "gguf", target.name, out, out.stat().st_size, tuple(measured), (UNTRIED,), f"llama-server --model {out}"
-    )
+
+    def fill(partial: Path) -> list[Measured]:
+        request.note(f"writing {target.name} in {kind}")
+        tensors = gguf_tensors(theirs, target, form)
+        write_gguf(partial, tensors, kind, target, form, tokens, begins, request.folder.resolve().name)
+        request.note("comparing with transformers and by llama.cpp's rules")
+        return compare(parts, partial, kind, values, rounded(form, ours, kind))
+
+    measured = appear_whole("GGUF", out, fill)
+    use = f"llama-server --model {shlex.quote(str(out))}"
+    return ExportReport("gguf", target.name, out, out.stat().st_size, measured, (UNTRIED,), use)
 
 
 def rounded(form: ModelConfig, ours: Tensors, kind: str) -> Decoder:

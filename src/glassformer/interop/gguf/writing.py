@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 from collections.abc import Mapping
 from pathlib import Path
 from types import ModuleType
@@ -98,8 +100,12 @@ def write_gguf(
             writer.add_tensor(key, gguf.quantize(array, chosen), raw_dtype=chosen)
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
-    writer.write_tensors_to_file()
-    writer.close()
+    try:
+        writer.write_tensors_to_file()
+    except OSError as error:  # NumPy says only how much of an array found room
+        raise error if error.errno else OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path)) from error
+    finally:
+        writer.close()
 
 
 def _add_sizes(writer: Any, target: Target, config: ModelConfig) -> None:

@@ -24,8 +24,8 @@ HARMLESS = frozenset(
     typical_p do_sample repetition_penalty num_return_sequences num_beam_groups diversity_penalty
     exponential_decay_length_penalty encoder_no_repeat_ngram_size remove_invalid_values return_dict_in_generate
     output_scores prefix begin_suppress_tokens suppress_tokens pretraining_tp n_ctx n_positions tf_legacy_loss
-    torchscript use_bfloat16 is_decoder normalize_before normalize_embedding add_final_layer_norm
-    add_bias_logits classif_dropout extra_pos_embeddings static_position_embeddings
+    torchscript use_bfloat16 is_decoder _attn_implementation_autoset n_special predict_special_tokens
+    add_bias_logits classif_dropout extra_pos_embeddings
     force_bos_token_to_be_generated save_step unk_index""".split()  # noqa: SIM905
 )
 """Fields that say how text is written, what was saved by which version, or how training began: no logit depends on

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -32,7 +33,8 @@ class Heads:
         found: dict[str, Any] = {"heads": heads}
         if self.kv_heads is not None:
             default = self.default_kv if self.kv_heads not in theirs.values else None
-            found["kv_heads"] = theirs.number(self.kv_heads, int, default) or heads
+            kv_heads = theirs.number(self.kv_heads, int, default)
+            found["kv_heads"] = heads if kv_heads is None else kv_heads
         if self.head_width is not None:
             found["head_width"] = theirs.number(self.head_width, int, self.default_width)
         if heads < 1 or (found.get("head_width") is None and width % heads):
@@ -94,7 +96,7 @@ class Rope:
             raise theirs.refuse("partial_rotary_factor", share, "It turns whole heads: partial_rotary_factor = 1.0.")
         for name, value in table.items():
             raise theirs.refuse(f"rope_parameters.{name}", value, "It can express rope_theta alone.")
-        if isinstance(theta, bool) or not isinstance(theta, int | float):
+        if isinstance(theta, bool) or not isinstance(theta, int | float) or not math.isfinite(theta):
             raise GlassError(f"{theirs.place} has rope_theta = {theta!r}", "It must be a number.")
         return {"positions": "rotary", "rotary_base": float(theta)}
 

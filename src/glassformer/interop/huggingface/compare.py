@@ -14,15 +14,14 @@ from torch import Tensor
 
 from glassformer.config import Config
 from glassformer.errors import GlassError
-from glassformer.generation.context import CachedReader, Reader, reading
-from glassformer.generation.targets import CachedTargetReader
+from glassformer.generation.context import reading
+from glassformer.interop.comparing import LEVEL, TOKENS, logits_limit
 from glassformer.interop.export_report import Measured
 from glassformer.interop.huggingface.tokenizer_files import frame
 from glassformer.model.families import Decoder, Encoder, EncoderDecoder, Model
+from glassformer.text_model.loading import Parts
 from glassformer.tokenizers import Tokenizer
 
-LOGITS = 1e-3  # largest difference that is allowed
-WRITTEN = 64  # tokens, where the context has room for them
 TEXTS = (
     "The old dog sleeps in the sun.", "It wasn't 3,141.59 — was it?\n\n\tYes!  ",
     "আমার সোনার বাংলা, আমি তোমায় ভালোবাসি।",
@@ -63,12 +62,13 @@ def quiet() -> Iterator[Any]:
             del os.environ["HF_HUB_OFFLINE"]
 
 
-def compare(folder: Path, model: Model, tokenizer: Tokenizer, config: Config) -> tuple[Measured, ...]:
+def compare(folder: Path, parts: Parts) -> tuple[Measured, ...]:
     """Load a folder by the package's own automatic classes, and measure how far it is from the run.
 
     Raises:
         GlassError: the package cannot load it.
     """
+    model, tokenizer = parts.model, parts.tokenizer
     with quiet() as transformers:
         kind = {
             Decoder: transformers.AutoModelForCausalLM,
@@ -79,31 +79,37 @@ def compare(folder: Path, model: Model, tokenizer: Tokenizer, config: Config) ->
             words = transformers.AutoTokenizer.from_pretrained(folder, local_files_only=True)
         except Exception as error:  # whatever their loading may raise
             raise GlassError(
-                f"transformers {transformers.__version__} cannot load what was written: {type(error).__name__} {error}",
+                f"transformers {transformers.__version__} cannot load what was written: {_in_a_line(error)}",
                 "Install the version of transformers that constraints.txt names.",
             ) from error
-        found = [_token_ids(words, tokenizer, config), _logits(theirs, model)]
+        found = [_token_ids(words, tokenizer, parts.config), _logits(theirs, model)]
         if isinstance(model, Decoder | EncoderDecoder):
-            found.append(_written(theirs, model, tokenizer.end_id))
+            written = _written(theirs, model, tokenizer.end_id)
+            found += [written] if written is not None else []
     return tuple(found)
 
 
-def compare_logits(folder: Path, model: Model) -> Measured:
-    """Load a folder by the class that its `config.json` names, and measure how far a model of ours is from it.
+def compare_logits(folder: Path, kind: str, model: Model) -> Measured:
+    """Load a folder by a class of theirs, and measure how far a model of ours is from it.
 
     Raises:
         GlassError: the package cannot load it.
     """
     with quiet() as transformers:
         try:
-            kind = getattr(transformers, transformers.AutoConfig.from_pretrained(folder).architectures[0])
-            theirs = kind.from_pretrained(folder, dtype=torch.float32, local_files_only=True).eval()
+            options = {"dtype": torch.float32, "local_files_only": True, "use_safetensors": True}
+            theirs = getattr(transformers, kind).from_pretrained(folder, **options).eval()
         except Exception as error:  # whatever their loading may raise
             raise GlassError(
-                f"transformers {transformers.__version__} cannot load {folder}: {type(error).__name__} {error}",
+                f"transformers {transformers.__version__} cannot load {folder}: {_in_a_line(error)}",
                 "Copy the model again from where it was made.",
             ) from error
         return _logits(theirs, model)
+
+
+def _in_a_line(error: Exception) -> str:
+    """Their errors may have many lines."""
+    return f"{type(error).__name__} {' '.join(str(error).split())}"[:300]
 
 
 def _token_ids(words: Any, tokenizer: Tokenizer, config: Config) -> Measured:
@@ -149,37 +155,31 @@ def _logits(theirs: Any, model: Model) -> Measured:
     else:
         difference = float((other - ours)[real].abs().max())
     compared = f"{ours.numel():,} numbers, of three texts of up to {tokens.shape[1]} tokens, padded"
-    return Measured("logits", difference, LOGITS, compared)
+    return Measured("logits", difference, logits_limit([ours.numpy()]), compared)
 
 
 @torch.no_grad()
-def _written(theirs: Any, model: Decoder | EncoderDecoder, end: int) -> Measured:
-    """How many tokens differ of what both write greedily for three prompts; the end token ends nothing here."""
+def _written(theirs: Any, model: Decoder | EncoderDecoder, end: int) -> Measured | None:
+    """How many tokens that they write greedily for three prompts are not the run's likeliest ones at their places.
+
+    The end token ends nothing here. None: the context has no room to write.
+    """
     tokens, real = rows_of(model, seed=2)  # (B, T) each
     most = min(8, max(1, model.config.context // 3))
-    prompts = [row[keep][:most].tolist() for row, keep in zip(tokens, real, strict=True)]
-    count = min(WRITTEN, model.config.context - (most if isinstance(model, Decoder) else 1))
-    ours = greedy(model, prompts, count, end)
+    prompts = [row[keep][:most] for row, keep in zip(tokens, real, strict=True)]  # (T) each
+    count = min(TOKENS, model.config.context - (most if isinstance(model, Decoder) else 1))
+    if count < 1:
+        return None
     theirs.generation_config.eos_token_id = theirs.generation_config.forced_eos_token_id = None
+    sizes = {"min_new_tokens": count, "max_new_tokens": count, "do_sample": False, "num_beams": 1, "pad_token_id": end}
     different = 0
-    for prompt, wanted in zip(prompts, ours, strict=True):
+    for prompt in prompts:
         mask = torch.ones(1, len(prompt), dtype=torch.long)  # (1, T)
-        sizes = {"max_new_tokens": count, "do_sample": False, "num_beams": 1, "pad_token_id": end}
-        found = theirs.generate(torch.tensor([prompt]), attention_mask=mask, **sizes)[0].tolist()[-count:]
-        different += sum(one != other for one, other in zip(found, wanted, strict=True))
-    return Measured("greedy tokens", different, 0, f"{count} tokens for each of {len(prompts)} prompts")
-
-
-def greedy(model: Decoder | EncoderDecoder, prompts: list[list[int]], count: int, end: int) -> list[list[int]]:
-    """The likeliest token, again and again: `count` for each prompt, the end token like any other."""
-    reader: Reader
-    if isinstance(model, Decoder):
-        rows, reader = [list(prompt) for prompt in prompts], CachedReader(model, max(map(len, prompts)) + count)
-    else:
-        rows, reader = [[end] for _ in prompts], CachedTargetReader(model, prompts, count)
-    for _ in range(count):
+        found = theirs.generate(prompt[None], attention_mask=mask, **sizes)  # (1, T)
         with reading(model):
-            logits = reader.read(rows)  # (B, V)
-        for row, token in zip(rows, logits.argmax(dim=-1).tolist(), strict=True):
-            row.append(token)
-    return [row[-count:] for row in rows]
+            before = found[:, :-1]  # (1, T)
+            logits = model(before) if isinstance(model, Decoder) else model(prompt[None], before)  # (1, T, V)
+        likeliest = logits[0, -count:].max(dim=-1).values  # (count)
+        written = logits[0, -count:].gather(1, found[0, -count:, None])[:, 0]  # (count)
+        different += int((likeliest - written > LEVEL).sum())
+    return Measured("greedy tokens", different, 0, f"{count} tokens for each of {len(prompts)} prompts")

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import json
-import shutil
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from glassformer.config import PAIRS, Task
 from glassformer.errors import GlassError
-from glassformer.files import clear_disk_errors, no_empty_folders, sync
+from glassformer.interop.appearing import appear_whole, refuse_taken
 from glassformer.interop.export_report import ExportReport, ExportRequest, Measured
 from glassformer.interop.huggingface.architecture import Architecture
 from glassformer.interop.huggingface.choosing import choose
@@ -58,50 +57,17 @@ def export(request: ExportRequest) -> ExportReport:
     request.note(f"writing {chosen.classes[task]}")
 
     def fill(folder: Path) -> tuple[Measured, ...]:
+        folder.mkdir()
         _write(folder, chosen, parts, run.tokenizer_file)
         request.note("loading it back and comparing")
-        return compare(folder, parts.model, parts.tokenizer, parts.config)
+        return compare(folder, parts)
 
-    measured = appear_whole(request.out, fill)
+    measured = appear_whole("Hugging Face", request.out, fill)
     size = sum(path.stat().st_size for path in request.out.iterdir())
     pooled = "those of its first token" if parts.config.model.pooling == "first" else "the mean over its tokens"
     notes = (NOTES[task].format(pooled),) if task in NOTES else ()
     use = f'from transformers import {USES[task]}, AutoTokenizer\nmodel = {USES[task]}.from_pretrained("{request.out}")'
     return ExportReport("hf", chosen.classes[task], request.out, size, measured, notes, use)
-
-
-def refuse_taken(out: Path) -> None:
-    """Raise a `GlassError` if there is something at `out` already."""
-    if out.exists() or out.is_symlink():
-        raise GlassError(f"{out} is there already; nothing is written over", "Choose another --out, or move it away.")
-
-
-def appear_whole(out: Path, fill: Callable[[Path], Sequence[Measured]]) -> tuple[Measured, ...]:
-    """Fill a folder beside `out`; if every comparison is within its limit it becomes `out`, else nothing is left.
-
-    Raises:
-        GlassError: a comparison failed, or the disk refuses.
-    """
-    partial = out.with_name(out.name + ".partial")
-    with no_empty_folders(out.parent), clear_disk_errors(out):
-        shutil.rmtree(partial, ignore_errors=True)
-        try:
-            partial.mkdir(parents=True)
-            measured = tuple(fill(partial))
-            for each in measured:
-                if not each.ok:
-                    raise GlassError(
-                        f"what was written does not give back the run: {each.name} differ by {each.value:g} "
-                        f"(limit {each.limit:g}) on {each.compared}; nothing was kept",
-                        "A fault of glassformer or of the package: please report it with the run's config.toml.",
-                    )
-            for path in partial.iterdir():
-                sync(path)
-            partial.rename(out)
-        except BaseException:
-            shutil.rmtree(partial, ignore_errors=True)
-            raise
-    return measured
 
 
 def _imported_from(run: Path) -> str | None:

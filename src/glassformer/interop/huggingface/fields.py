@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol
@@ -64,10 +65,17 @@ class Theirs:
         value = self.get(name, default)
         wanted = (int, float) if kind is float else kind
         truth = isinstance(value, bool) != (kind is bool)
-        if (value is None and default is None) or (isinstance(value, wanted) and not truth):
+        finite = not isinstance(value, float) or math.isfinite(value)
+        if (value is None and default is None) or (isinstance(value, wanted) and not truth and finite):
             return value
         words = {int: "a whole number", float: "a number", bool: "true or false"}[kind]
         raise GlassError(f"{self.place} has {name} = {value!r}", f"It must be {words}.")
+
+    def same(self, name: str, value: Any) -> None:
+        """Refuse a field that older files say besides, and that must then have this value."""
+        found = self.get(name, None)
+        if found is not None and found != value:
+            raise self.refuse(name, found, f"By the other fields it would be {value}.")
 
     def refuse(self, name: str, value: Any, allowed: str) -> GlassError:
         """The error for a value that our models cannot express."""

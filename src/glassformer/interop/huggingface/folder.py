@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,6 +15,8 @@ from torch import Tensor
 from glassformer.errors import GlassError, nearest_file
 
 PICKLES = ("*.bin", "*.pt", "*.pth", "*.ckpt", "*.pkl", "*.msgpack", "*.h5")
+FLOATS = ("F64", "F32", "F16", "BF16")
+"""Types of numbers that a weight may have, by their name in the file."""
 INDEX = "model.safetensors.index.json"
 CONVERT = "Where it was made: AutoModel….from_pretrained(PATH).save_pretrained(NEW, safe_serialization=True)."
 
@@ -117,14 +118,4 @@ def _collected(folder: Path, paths: list[Path], table: dict[str, str] | None) ->
     for name, place in (table or {}).items():
         if files.get(name) != folder / place:
             raise GlassError(f"{folder / place} has no tensor {name}, and the index says so", "Copy all files again.")
-    unlike = [name for name, dtype in dtypes.items() if dtype not in ("F64", "F32", "F16", "BF16")]
-    floats = [
-        name for name in unlike if dtypes[name].startswith(("F8", "F4", "I", "U")) and math.prod(shapes[name]) > 1
-    ]
-    quantized = [name for name in floats if not name.endswith((".position_ids", ".bias", ".masked_bias"))]
-    if quantized:
-        raise GlassError(
-            f"{quantized[0]} in {files[quantized[0]]} is stored as {dtypes[quantized[0]]}",
-            "Give the model with its weights in float32, float16 or bfloat16.",
-        )
     return Found(folder, files, shapes, dtypes)

@@ -103,7 +103,7 @@ def _compared(folder: Path, found: Imported, note: Callable[[str], None]) -> tup
     from glassformer.interop.huggingface.compare import compare_logits
 
     note("comparing with transformers")
-    measured = compare_logits(folder, found.model)
+    measured = compare_logits(folder, found.architecture.classes[found.task], found.model)
     if not measured.ok:
         raise GlassError(
             f"the model does not compute what transformers does: logits differ by {measured.value:g}",

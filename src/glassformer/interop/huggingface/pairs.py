@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 from glassformer.config import GATED, ModelConfig
 from glassformer.interop.huggingface.architecture import Architecture
 from glassformer.interop.huggingface.attention_fields import Heads
 from glassformer.interop.huggingface.decoders import PLAIN
-from glassformer.interop.huggingface.fields import Always, Field, Must, Number, Theirs, Word
+from glassformer.interop.huggingface.fields import Always, Field, Must, Number, Refusal, Theirs, Word
 from glassformer.interop.huggingface.weights import (
     ONE_ROW,
     SAME,
@@ -93,6 +94,32 @@ _MARIAN: tuple[Field, ...] = (
 )
 
 
+@dataclass(frozen=True)
+class _SaidBesides:
+    """What files of before 2021 say of a class as well; the class decides it, and a file may not contradict it."""
+
+    order: str
+    sinusoidal: bool
+    embedding_norm: bool
+
+    def read(self, theirs: Theirs) -> dict[str, Any]:
+        """See `Field`."""
+        theirs.same("num_hidden_layers", theirs.number("encoder_layers", int))
+        theirs.same("normalize_before", self.order == "pre")
+        theirs.same("add_final_layer_norm", self.order == "pre")
+        theirs.same("static_position_embeddings", self.sinusoidal)
+        theirs.same("normalize_embedding", self.embedding_norm)
+        return {}
+
+    def write(self, config: ModelConfig) -> dict[str, Any]:
+        """Nothing: today's files do not say it."""
+        return {}
+
+    def refusals(self, config: ModelConfig) -> list[Refusal]:
+        """None."""
+        return []
+
+
 def _bart_like(name: str, kind: str, order: str, places: Change | None, embedding_norm: bool) -> Architecture:
     sinusoidal = places is None
     return Architecture(
@@ -101,6 +128,7 @@ def _bart_like(name: str, kind: str, order: str, places: Change | None, embeddin
         family="encoder-decoder",
         fields=(
             *_FIELDS,
+            _SaidBesides(order, sinusoidal, embedding_norm),
             Always("positions", ("sinusoidal" if sinusoidal else "learned",)),
             Always("norm_order", (order,)),
             Always("embedding_norm", (embedding_norm,)),

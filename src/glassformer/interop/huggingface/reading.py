@@ -12,7 +12,7 @@ from glassformer.config import ModelConfig, Task
 from glassformer.errors import GlassError
 from glassformer.interop.huggingface.architecture import Architecture
 from glassformer.interop.huggingface.choosing import ARCHITECTURES, architecture_named
-from glassformer.interop.huggingface.folder import Found, find_tensors, read_json
+from glassformer.interop.huggingface.folder import FLOATS, Found, find_tensors, read_json
 from glassformer.interop.huggingface.rewrites import READ, rewritten
 from glassformer.interop.huggingface.weights import Tensors, Waves
 from glassformer.model.build import build_model
@@ -61,6 +61,12 @@ def read_model(folder: Path) -> Imported:
         raise GlassError(f"{place} has vocab_size = {config.vocab_size}", "It must be 2 or more.")
     config = config.replace(pooling=_pooling(values, place)) if task == "classify" else config
     found = find_tensors(folder)
+    layers = max(config.layers, config.encoder_layers or 0)
+    if layers > len(found.shapes):  # refused before so many are laid out
+        raise GlassError(
+            f"{place} says that there are {layers} layers, and {folder} has {len(found.shapes)} tensors",
+            "One of the two belongs to another model: copy both from where it was made.",
+        )
     wanted, expected = architecture.shapes(config, len(labels) or None)
     names = _matched(architecture, found, {name: tuple(tensor.shape) for name, tensor in expected.items()}, place)
     theirs = found.load(names)
@@ -77,7 +83,7 @@ def _task(architecture: Architecture, values: dict[str, Any], place: Path) -> tu
     """What the class does, by its own name, and the labels of a classifier."""
     named = values.get("architectures") or [next(iter(architecture.classes.values()))]
     known = set(architecture.classes.values())
-    if not isinstance(named, list) or len(named) != 1 or named[0] not in known:
+    if not isinstance(named, list) or len(named) != 1 or str(named[0]) not in known:
         shown = ", ".join(map(str, named)) if isinstance(named, list) else named
         why = "" if architecture.family != "encoder" else " (its other heads have a layer that glassformer has not)"
         raise GlassError(
@@ -124,6 +130,11 @@ def _matched(
                     "Copy the whole model again, or correct config.json.",
                 )
             names[wanted] = other
+        if found.dtypes[names[wanted]] not in FLOATS:
+            raise GlassError(
+                f"{names[wanted]} in {found.files[names[wanted]]} is stored as {found.dtypes[names[wanted]]}",
+                "Give the model with its weights in float32, float16 or bfloat16.",
+            )
         if found.shapes[names[wanted]] != expected[wanted]:
             raise GlassError(
                 f"{names[wanted]} has shape {found.shapes[names[wanted]]}; by {place} it would be {expected[wanted]}",

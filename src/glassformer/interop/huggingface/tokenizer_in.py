@@ -117,7 +117,7 @@ def _end(theirs: tokenizers.Tokenizer, names: dict[str, str], config: Json, path
             return found
     ids = config.get("eos_token_id")
     id = ids[0] if isinstance(ids, list) and ids else ids
-    if isinstance(id, int) and theirs.id_to_token(id) is not None:
+    if isinstance(id, int) and 0 <= id < theirs.get_vocab_size() and theirs.id_to_token(id) is not None:
         return id
     raise GlassError(
         f"{path} has no token that ends a text: no eos_token is named", 'Say "eos_token" in tokenizer_config.json.'
@@ -131,6 +131,12 @@ def _kind(document: Json, theirs: tokenizers.Tokenizer, path: Path) -> tuple[str
     if kind == "BPE":
         if "ByteLevel" not in _types(document.get("pre_tokenizer")) + _types(document.get("normalizer")):
             raise GlassError(f"{path} is a BPE of characters, not of bytes (no ByteLevel pre-tokenizer)", HELD)
+        if model.get("dropout"):
+            raise GlassError(f"{path} cuts words at random: dropout = {model['dropout']}", 'Set its "dropout" to null.')
+        letters = {*layout.byte_letters(), *(each["content"] for each in document["added_tokens"])}
+        odd = next((token for token in model["vocab"] if token not in letters and not letters.issuperset(token)), None)
+        if odd is not None:
+            raise GlassError(f"{path} has the token {odd!r}, whose letters stand for no bytes", HELD)
         return "bpe", None
     if kind == "WordPiece":
         if model.get("continuing_subword_prefix") != "##":

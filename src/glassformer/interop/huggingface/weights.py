@@ -152,7 +152,8 @@ def to_theirs(rules: Sequence[Rule], ours: Tensors, config: ModelConfig, owner: 
         if isinstance(rule, Implied):
             _check_implied(rule, ours, left, owner)
         elif isinstance(rule, Waves):
-            found[rule.theirs] = rule.table(config)
+            of_shape = ours["embedding.tokens.weight"].new_empty(config.context, config.width)
+            found[rule.theirs] = of_shape if of_shape.is_meta else rule.table(config)
         elif isinstance(rule, Folded):
             found[rule.theirs] = found[rule.into].new_zeros(rule.rows, config.width)
         elif all(name in ours for name in rule.ours):

@@ -13,8 +13,9 @@ from typing import Any
 from glassformer import __version__
 from glassformer.config import PAIRS
 from glassformer.errors import GlassError
-from glassformer.files import write_folder, write_text
-from glassformer.interop.comparing import check_greedy, refuse_differences
+from glassformer.files import write_text
+from glassformer.interop.appearing import appear_whole, refuse_taken
+from glassformer.interop.comparing import check_greedy
 from glassformer.interop.export_report import ExportReport, ExportRequest, Measured
 from glassformer.interop.onnx.graph import OPSET, inputs_of, output_of, write_graph
 from glassformer.interop.onnx.session import Session, check_logits
@@ -36,27 +37,26 @@ def export(request: ExportRequest) -> ExportReport:
     if request.architecture or request.dtype not in (None, "float32", "f32"):
         what = f"architecture {request.architecture}" if request.architecture else f"weights in {request.dtype}"
         raise GlassError(f"an ONNX export has no {what}", "It is the model as it is, in float32: leave that out.")
-    if out.exists():
-        raise GlassError(f"{out} is there already", "Choose another --out.")
+    refuse_taken(out)
     parts = load_parts(request.folder, request.which, device="cpu")
-    measured: list[Measured] = []
 
-    def fill(folder: Path) -> None:
+    def fill(folder: Path) -> list[Measured]:
+        folder.mkdir()
         request.note("tracing the model into a graph")
         write_graph(parts.model, folder / GRAPH)
         request.note("comparing with onnxruntime")
-        measured.extend(compare(parts, folder / GRAPH))
-        refuse_differences("ONNX", measured)
+        measured = compare(parts, folder / GRAPH)
         parts.tokenizer.save(folder / "tokenizer.json")
         if parts.config.two_vocabularies:
             parts.source_tokenizer.save(folder / "source_tokenizer.json")
         write_text(folder / FACTS, json.dumps(facts(parts, measured), ensure_ascii=False, indent=1) + "\n")
+        return measured
 
-    write_folder(out, fill)
+    measured = appear_whole("ONNX", out, fill)
     size = sum(path.stat().st_size for path in out.iterdir())
     notes = (NO_CACHE,) if isinstance(parts.model, Decoder | EncoderDecoder) else ()
     use = f'onnxruntime.InferenceSession("{out / GRAPH}"); inputs and output: {out / FACTS}'
-    return ExportReport("onnx", type(parts.model).__name__, out, size, tuple(measured), notes, use)
+    return ExportReport("onnx", type(parts.model).__name__, out, size, measured, notes, use)
 
 
 def compare(parts: Parts, graph: Path) -> list[Measured]:
