@@ -71,6 +71,12 @@ def write_text(path: Path, text: str) -> None:
             raise
 
 
+def refuse_no_folder(path: Path) -> None:
+    """Raise a `GlassError` if there is no folder that a file could be written into: known before the work is done."""
+    if not path.parent.is_dir():
+        raise GlassError(f"there is no folder {path.parent} to write {path.name} into", "Make it first.")
+
+
 def write_folder(final: Path, fill: Callable[[Path], None]) -> None:
     """Make a folder of files that appears whole, with a manifest of their sizes and SHA-256.
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import tomllib
 from pathlib import Path
@@ -90,13 +91,29 @@ def test_a_wrong_gradient_is_seen_where_the_logits_are_right(monkeypatch: pytest
 def test_numbers_that_are_not_finite_agree_with_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     nan = float("nan")
     monkeypatch.setattr(F, "scaled_dot_product_attention", lambda *given, **named: RIGHT(*given, **named) * nan)
-    assert not check_attention(tiny(), torch.device("cpu")).ok
+    found = check_attention(tiny(), torch.device("cpu"))
+    assert not found.ok
+    told = json.loads(json.dumps(found.facts(), allow_nan=False))
+    assert (told["logits"], told["gradients"], told["ok"]) == (None, None, False)
 
 
-def test_the_number_of_threads_is_as_before() -> None:
-    before = torch.get_num_threads()
+def test_threads_and_random_numbers_are_as_before() -> None:
+    before, random = torch.get_num_threads(), torch.get_rng_state()
     check_devices(tiny(layers=1), ["cpu"])
     assert torch.get_num_threads() == before
+    assert torch.equal(torch.get_rng_state(), random)
+
+
+@pytest.mark.parametrize("changes", [{"context": 1}, {"window": 1}])
+def test_where_one_key_is_seen_gradients_of_zero_agree(changes: dict[str, int]) -> None:
+    assert check_attention(tiny(**changes), torch.device("cpu")).ok
+
+
+def test_a_window_is_cut_so_far_that_it_hides_something() -> None:
+    cut, notes = cut_sizes(tiny(window=27))
+    assert cut.window is not None
+    assert cut.window < min(device.LENGTH, cut.context)
+    assert f"window 27 -> {cut.window}" in notes
 
 
 @pytest.mark.parametrize("name", recipe_names())
@@ -116,7 +133,7 @@ def test_sizes_are_cut_and_choices_are_kept(name: str) -> None:
 
 def test_many_heads_are_cut_in_whole_groups() -> None:
     cut, notes = cut_sizes(ModelConfig(width=1024, heads=32, kv_heads=8, window=200, context=4096))
-    assert (cut.heads, cut.G, cut.K, cut.window, cut.width) == (8, 2, 32, 64, 256)
+    assert (cut.heads, cut.G, cut.K, cut.window, cut.width) == (8, 2, 32, 12, 256)
     assert "heads 32 -> 8" in notes
 
 

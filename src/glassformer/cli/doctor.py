@@ -14,7 +14,6 @@ from __future__ import annotations
 import argparse
 import json
 import time
-from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -52,9 +51,9 @@ def run(arguments: argparse.Namespace) -> int:
     checks = check_devices(model, devices, classify=config.train.task == "classify")
     ok, seconds = all(check.ok for check in checks), time.perf_counter() - start
     if arguments.json:
-        rows = [{**asdict(check), "ok": check.ok} for check in checks]
+        rows = [check.facts() for check in checks]
         facts = {"ok": ok, "seconds": seconds, "settings": arguments.what, "cut": cut, "checks": rows}
-        print(json.dumps({**facts, "machine": machine.facts()}))
+        print(json.dumps({**facts, "machine": machine.facts()}, allow_nan=False))
     else:
         _print_machine(machine)
         _print_checks(checks, arguments.what or "a small language model", cut)

@@ -60,7 +60,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Print the receipt, or the script."""
-    from glassformer.files import write_text
+    from glassformer.files import refuse_no_folder, write_text
     from glassformer.inspection.receipt import write_receipt
     from glassformer.inspection.receipt.snippet import snippet
     from glassformer.inspection.receipt.table import table
@@ -70,8 +70,10 @@ def run(arguments: argparse.Namespace) -> int:
         value = getattr(arguments, name)
         if value is not None and value < 1:
             raise GlassError(f"--{name} {value} asks for nothing", "Give a number of at least 1.")
-    if arguments.snippet is not None and arguments.snippet != "-" and Path(arguments.snippet).exists():
-        raise GlassError(f"{arguments.snippet} is there already", "Give another name for the script.")
+    if arguments.snippet is not None and arguments.snippet != "-":
+        refuse_no_folder(Path(arguments.snippet))
+        if Path(arguments.snippet).exists():
+            raise GlassError(f"{arguments.snippet} is there already", "Give another name for the script.")
     model = load_text_model(arguments.run, arguments.checkpoint, arguments.device)
     config = _settings(arguments, model.config)
     text = arguments.text
@@ -104,7 +106,13 @@ def _settings(arguments: argparse.Namespace, config: Config) -> Config:
     wrong += ["--mask"] if arguments.mask is not None and task != "masked" else []
     if wrong:
         raise GlassError(f"{wrong[0]} has no meaning for a run of train.task = {task}", "Leave it out.")
-    return config.with_changes({**given, **stop_changes(given), **drawing_changes(given)})
+    config = config.with_changes({**given, **stop_changes(given), **drawing_changes(given)})
+    if "sample.tokens" in given and (arguments.step or 1) > config.sample.tokens:
+        raise GlassError(
+            f"--step {arguments.step} is not written with --tokens {config.sample.tokens}",
+            f"Give a step from 1 to {config.sample.tokens}.",
+        )
+    return config
 
 
 def _warn(model: AnyTextModel, text: str) -> None:

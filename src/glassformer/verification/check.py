@@ -61,6 +61,7 @@ class Result:
         measured: None where nothing was.
         note: on what it was measured, or why it was not.
         seconds: it took.
+        made: False where the check concerns the run and could not be made: nothing is shown then.
     """
 
     check: Check
@@ -68,6 +69,7 @@ class Result:
     measured: float | None
     note: str
     seconds: float
+    made: bool = True
 
     def facts(self) -> dict[str, Any]:
         """For JSON, which has no infinity: that is null, and `ok` false."""

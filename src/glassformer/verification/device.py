@@ -3,17 +3,18 @@
 The model has fresh weights and its own choices (positions, norms, activation, heads, masks), in sizes cut so far that
 all checks take a few seconds. Every way to compute it, each device, precision and number of threads, gives logits and
 gradients; their distance from those in float64 is what is measured. float32 has 24 bits and bfloat16 has 8: one
-rounding errs by up to 6e-8 and 4e-3 of a number. The limits are three to ten times what a sound machine shows, and far
-below what a wrong kernel does.
+rounding errs by up to 6e-8 and 4e-3 of a number. The limits leave room for other kernels: they are some five to fifteen
+times what a sound processor shows in bfloat16 and twenty to ninety times in float32, and far below what a wrong kernel
+does.
 """
 
 from __future__ import annotations
 
 import copy
+import math
 import os
-from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -25,11 +26,13 @@ from glassformer.model.build import build_model
 from glassformer.model.device import autocast
 from glassformer.model.families import Classifier, EncoderDecoder, Model
 from glassformer.model.masks import Mask, self_mask, token_positions
+from glassformer.verification.surroundings import own_random_numbers, threads
 
 Computed = tuple[Tensor, Tensor | None]
 """Logits, and all gradients in one row."""
 ROWS, LENGTH = 3, 24  # tokens of the batch that is computed; the first row ends in padding
 MOST = {"layers": 2, "encoder_layers": 2, "width": 256, "hidden": 512, "heads": 8, "context": 64}
+WINDOW = LENGTH // 2  # a longer one would hide nothing of the batch
 VOCABULARY, CLASSES = 509, 5
 LIMITS = {"float32": (1e-5, 2e-5), "bfloat16": (5e-2, 1.5e-1), "attention": (1e-5, 2e-5)}
 """Most that logits, and gradients, may be away: norm of the difference / norm of what is right."""
@@ -59,6 +62,13 @@ class Agreement:
         """Whether both distances are within their limits; what is not a number is not."""
         return self.logits <= self.limit and (self.gradients is None or self.gradients <= self.gradient_limit)
 
+    def facts(self) -> dict[str, Any]:
+        """For JSON, which has no infinity: that is null, and `ok` false."""
+        numbers = {"logits": self.logits, "gradients": self.gradients}
+        finite = {name: number if number is not None and math.isfinite(number) else None
+                  for name, number in numbers.items()}  # fmt: skip
+        return {**asdict(self), **finite, "ok": self.ok}
+
 
 def cut_sizes(config: ModelConfig) -> tuple[ModelConfig, list[str]]:
     """The same choices in a model that is quick to compute, without dropout; and what was cut, in words."""
@@ -70,7 +80,7 @@ def cut_sizes(config: ModelConfig) -> tuple[ModelConfig, list[str]]:
         "heads": G * group,
         "hidden": min(config.F, MOST["hidden"]),
         "context": min(config.context, MOST["context"]),
-        "window": config.window and min(config.window, MOST["context"], config.context),
+        "window": config.window and min(config.window, WINDOW, config.context),
         "encoder_layers": config.encoder_layers and min(config.encoder_layers, MOST["encoder_layers"]),
     }
     before = {**{name: getattr(config, name) for name in sizes}, "hidden": config.F}
@@ -88,19 +98,19 @@ def check_devices(config: ModelConfig, devices: list[str], classify: bool = Fals
         devices: "cpu" and what else is to be compared with it.
         classify: an encoder is a classifier.
     """
-    with _threads(1):
+    with own_random_numbers(), threads(1):
         model = build_model(config, VOCABULARY, source_vocab_size=VOCABULARY, classes=CLASSES if classify else None)
         inputs = _inputs(model, min(LENGTH, config.context))
         right = _computed(copy.deepcopy(model).double(), inputs, torch.device("cpu"), torch.float64)
     found: list[Agreement] = []
     for name in devices:
         device = torch.device(name)
-        for threads in sorted({1, usable_cores()}) if name == "cpu" else [1]:
-            with _threads(threads):
+        for count in sorted({1, usable_cores()}) if name == "cpu" else [1]:
+            with threads(count):
                 got = _computed(copy.deepcopy(model).to(device), inputs, device, torch.float32)
-            said = f", {threads} thread{'s' if threads > 1 else ''}" if name == "cpu" else ""
+            said = f", {count} thread{'s' if count > 1 else ''}" if name == "cpu" else ""
             found.append(_compared(f"float32{said}", name, got, right, "float32"))
-        with _threads(1):  # the processor may be busy: threads that wait for each other cost seconds then
+        with threads(1):  # the processor may be busy: threads that wait for each other cost seconds then
             found.append(check_attention(config, device))
             if computes_in(device, torch.bfloat16):
                 found += _in_bfloat16(model, inputs, device, right)
@@ -140,8 +150,9 @@ def check_attention(config: ModelConfig, device: torch.device) -> Agreement:
         )  # (B, H, T, K), (B, G, S, K), (B, G, S, K)
         outputs = [attend(q, k, v, own, explicit=explicit)[0] for explicit in (False, True)]  # (B, H, T, K) each
         slopes = [torch.autograd.grad(out.square().sum(), (q, k, v)) for out in outputs]
+        rows = [torch.cat([slope.flatten() for slope in each]) for each in slopes]  # where one key is seen, q's are 0
         logits = max(logits, _distance(outputs[0], outputs[1]))
-        gradients = max(gradients, *(_distance(a, b) for a, b in zip(*slopes, strict=True)))
+        gradients = max(gradients, _distance(rows[0], rows[1]))
     return Agreement("fused attention, against step by step", str(device), logits, gradients, *LIMITS["attention"])
 
 
@@ -157,17 +168,6 @@ def computes_in(device: torch.device, dtype: torch.dtype) -> bool:
 def usable_cores() -> int:
     """Processor cores that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-
-
-@contextmanager
-def _threads(count: int) -> Iterator[None]:
-    """Let torch use this many threads inside."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(count)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)
 
 
 def _real(rows: int, length: int) -> Tensor:

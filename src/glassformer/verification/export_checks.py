@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import math
 import tempfile
 from pathlib import Path
 
@@ -20,7 +21,7 @@ def export_hf(subject: Subject) -> Finding:
     with tempfile.TemporaryDirectory(prefix="glass-verify-", ignore_cleanup_errors=True) as temporary:
         report = export(ExportRequest(subject.folder, Path(temporary) / "hf", subject.which))
     compared = "; ".join(f"{each.name} {each.value:.1e} (limit {each.limit:.0e})" for each in report.measured)
-    shares = (each.value / each.limit if each.limit else each.value for each in report.measured)
+    shares = (each.value / each.limit if each.limit else math.inf if each.value else 0.0 for each in report.measured)
     return Finding(max(shares), f"{report.architecture}: {compared}")
 
 

@@ -28,6 +28,8 @@ from glassformer.verification.rows import ids_of, source_ids_of
 from glassformer.verification.subject import Subject
 
 BOTH: tuple[Which, ...] = ("best", "last")
+NEEDED = {"model.safetensors", "optimizer.safetensors", "state.json"}
+"""Files that every checkpoint has: a manifest that names none of them would vouch for nothing."""
 TEXTS = (
     'The quick brown fox, "jumps" — over 13 lazy dogs; isn\'t it?',
     "আমি বাংলায় গান গাই। ক্ষ্ণ",
@@ -47,7 +49,10 @@ def checkpoints(subject: Subject) -> Finding:
     for which in BOTH:
         folder = _pointed(subject, which)
         check_folder(folder)
-        files += len(json.loads((folder / MANIFEST).read_text(encoding="utf-8"))["files"])
+        noted = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))["files"]
+        if unnoted := sorted(NEEDED - noted.keys()):
+            raise GlassError(f"{folder / MANIFEST} does not name {unnoted[0]}", "Use another checkpoint of the run.")
+        files += len(noted)
     return Finding(0, f"{files} files of best and last, by SHA-256")
 
 
@@ -85,7 +90,7 @@ def vocabulary(subject: Subject) -> Finding:
 def _noted(subject: Subject) -> dict[str, str]:
     """Digests of the tokenizers that the run learnt with, by the names of their files; none where nobody knows."""
     manifest, run = subject.run.manifest(), subject.run
-    if isinstance(manifest.get("tokenizers"), dict):
+    if isinstance(manifest.get("tokenizers"), dict) and manifest["tokenizers"]:
         return {str(name): str(digest) for name, digest in manifest["tokenizers"].items()}
     try:
         data = open_text(subject.config, Path(manifest["data"]["tokens"]))
@@ -169,6 +174,7 @@ def moved(subject: Subject) -> Finding:
 def _copy(subject: Subject, folder: Path) -> None:
     """What a person would take along, with one checkpoint; where the text was is forgotten."""
     kept = _pointed(subject, subject.which)
+    subject.run.manifest()  # one that is missing or damaged is named where the run is, not where the copy was
     shutil.copytree(subject.folder, folder, ignore=shutil.ignore_patterns("checkpoints", "lock", "*.partial"))
     shutil.copytree(kept, folder / "checkpoints" / kept.name)
     for which in BOTH:

@@ -23,6 +23,7 @@ from glassformer.model.masks import Mask
 from glassformer.training.objectives import logits_of
 from glassformer.verification.check import LOGITS, Check, Finding, distance
 from glassformer.verification.subject import Subject
+from glassformer.verification.surroundings import threads
 
 ROUNDING = 1e-4  # of float32 against float64, and of another device: errors of all layers add up
 BF16 = 0.05  # some ten times the 2^-8 of one rounding
@@ -110,7 +111,8 @@ def bf16(subject: Subject) -> Finding:
     spread = float((exact - exact.mean(dim=-1, keepdim=True)).norm())
     apart = float((rough - exact).norm()) / max(spread, 1e-12)
     changed = float((rough.argmax(dim=-1) != exact.argmax(dim=-1)).float().mean())
-    return Finding(apart, f"norm of the difference / norm of the logits; the likeliest changes at {changed:.1%}")
+    how = "norm of the difference / norm of the logits less their mean"
+    return Finding(apart, f"{how}; the likeliest changes at {changed:.1%}")
 
 
 def bf16_norms(subject: Subject) -> Finding:
@@ -138,25 +140,15 @@ def no_norms(subject: Subject) -> str | None:
     return "the model has no norms" if config.norm == "none" and not config.qk_norm else None
 
 
-def threads(subject: Subject) -> Finding:
+def thread_counts(subject: Subject) -> Finding:
     """One thread, and two or what is in use."""
     several = max(2, torch.get_num_threads())
     with reading(subject.model):
-        with _threads(1):
+        with threads(1):
             one = logits_of(subject.model, subject.batch)
-        with _threads(several):
+        with threads(several):
             more = logits_of(subject.model, subject.batch)
     return Finding(distance(more, one), f"1 thread and {several}")
-
-
-@contextmanager
-def _threads(count: int) -> Iterator[None]:
-    before = torch.get_num_threads()
-    torch.set_num_threads(count)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)
 
 
 def reference_logits(subject: Subject) -> Finding:
@@ -221,9 +213,9 @@ CHECKS = (
           "of the largest logit", fused_explicit),
     Check("float64", "double precision gives the same logits", ROUNDING, "of the largest logit", float64),
     Check("device", "another device gives the logits of the CPU", ROUNDING, "of the largest logit", device, no_device),
-    Check("bf16", "bfloat16 products stay near", BF16, "of the logits' norm", bf16),
+    Check("bf16", "bfloat16 products stay near", BF16, "of the norm of the logits", bf16),
     Check("bf16-norms", "under bfloat16 norms compute in float32", 0, "norms that do not", bf16_norms, no_norms),
-    Check("threads", "other numbers of threads give the same logits", LOGITS, "of the largest logit", threads),
+    Check("threads", "other numbers of threads give the same logits", LOGITS, "of the largest logit", thread_counts),
     Check("reference", "the NumPy model gives the same logits", REFERENCE, "of the largest logit", reference_logits),
     Check("reference-gradients", "the NumPy model's own backward pass gives the same gradients",
           REFERENCE_GRADIENTS, "of the largest gradient", reference_gradients),

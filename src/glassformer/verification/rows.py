@@ -16,7 +16,8 @@ from glassformer.text_model.loading import Parts
 from glassformer.training.setup import make_task, open_text
 
 ROWS = 4
-LONGEST = 64  # tokens of the longest row
+LONGEST = 64  # tokens of the longest row, if the model has no long window
+LONGEST_WINDOW = 512  # tokens of the longest row of a model with a window: twice the window, so that it hides something
 DRAWN = 32  # rows that the longest are chosen from
 KEY = (20, 4)  # of the holes in masked rows
 OWN_TEXT = """The old dog sleeps in the sun, and the red bird sings above it. When the rain came early, they went home.
@@ -30,9 +31,9 @@ def few_rows(run: Run, parts: Parts) -> tuple[list[Any], str]:
     if not found:
         found, text = _encoded_rows(parts), "a text of ours, in the run's tokens: its own text is not here"
     found = (found * ROWS)[:ROWS]  # where there are fewer, the same ones are cut to other lengths
-    longest = min(LONGEST, parts.config.model.context, len(found[0]))
-    least = min(2, longest)
-    lengths = [max(least, longest * (ROWS - number) // ROWS - number) for number in range(ROWS)]
+    window = parts.config.model.window or 0
+    longest = min(max(LONGEST, min(2 * window, LONGEST_WINDOW)), parts.config.model.context, len(found[0]))
+    lengths = [max(1, longest * (ROWS - number) // ROWS - number) for number in range(ROWS)]
     return [cut(row, length, parts) for row, length in zip(found, lengths, strict=True)], text
 
 

@@ -6,8 +6,7 @@ import json
 import os
 import platform
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from importlib import metadata
@@ -31,6 +30,7 @@ from glassformer.verification import (
 )
 from glassformer.verification.check import Check, Result
 from glassformer.verification.subject import Subject
+from glassformer.verification.surroundings import own_random_numbers
 
 CHECKS: tuple[Check, ...] = (
     *file_checks.CHECKS,
@@ -66,8 +66,8 @@ class Sheet:
 
     @property
     def ok(self) -> bool:
-        """Whether no check failed."""
-        return all(result.ok is not False for result in self.results)
+        """Whether no check failed, and all that concern the run could be made."""
+        return all(result.ok is not False and result.made for result in self.results)
 
     def facts(self) -> dict[str, Any]:
         """For `verify.json` and `--json`."""
@@ -96,9 +96,11 @@ class Sheet:
         counts = {ok: sum(result.ok is ok for result in self.results) for ok in (True, False, None)}
         failed = [result.check.name for result in self.results if result.ok is False]
         named = f" ({', '.join(failed)})" if failed else ""
+        missing = sum(not result.made for result in self.results)
+        unmade = f", {missing} could not be made" if missing else ""
         return (
             f"{self.checkpoint} of {self.run}: {counts[True]} checks passed, {counts[False]} failed{named}, "
-            f"{counts[None]} do not apply; on {self.text}; {self.seconds:.1f} s"
+            f"{counts[None] - missing} do not apply{unmade}; on {self.text}; {self.seconds:.1f} s"
         )
 
 
@@ -119,17 +121,19 @@ def verify_run(
         tell: is given each result as it comes.
 
     Raises:
-        GlassError: there is no such run, check or device.
+        GlassError: there is no such run, check or device, or another process gave the run other weights meanwhile.
     """
     run = open_run(folder)
     choose_device(device)
     subject, checks, started, results = Subject(run, which, device), chosen(only), time.perf_counter(), list[Result]()
-    with _own_random_numbers():
+    name, weights = _weights(run, which)
+    with own_random_numbers():
         for check in checks:
             results.append(make(check, subject))
             tell(results[-1])
     text = subject.text if subject.trouble is None else "nothing"
-    name, weights = _weights(run, which)
+    if _weights(run, which) != (name, weights):
+        raise GlassError(f"the {which} checkpoint of {folder} changed meanwhile", "Verify it when training is over.")
     return Sheet(folder, name, weights, text, tuple(results), time.perf_counter() - started)
 
 
@@ -157,7 +161,7 @@ def make(check: Check, subject: Subject) -> Result:
     """Carry out one check. One that breaks down has failed: whatever it is, something is not as promised."""
     started = time.perf_counter()
     if not check.files_only and subject.trouble is not None:
-        return Result(check, None, None, f"not made: {subject.trouble}", 0.0)
+        return Result(check, None, None, f"not made: {subject.trouble}", 0.0, made=False)
     try:
         why = check.exempt(subject)
         if why is not None:
@@ -170,14 +174,6 @@ def make(check: Check, subject: Subject) -> Result:
         return Result(check, False, None, note, time.perf_counter() - started)
     passed = bool(found.measured <= check.limit)  # what is not a number is not
     return Result(check, passed, float(found.measured), found.note, time.perf_counter() - started)
-
-
-@contextmanager
-def _own_random_numbers() -> Iterator[None]:
-    """Whatever is drawn inside, PyTorch's random numbers go on afterwards as if nothing had been."""
-    devices = list(range(torch.cuda.device_count())) if torch.cuda.is_available() else []
-    with torch.random.fork_rng(devices):
-        yield
 
 
 def _weights(run: Run, which: Which) -> tuple[str, str | None]:

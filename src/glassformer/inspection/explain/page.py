@@ -9,7 +9,7 @@ from pathlib import Path
 from string import Template
 
 from glassformer.errors import GlassError
-from glassformer.files import clear_disk_errors, write_text
+from glassformer.files import clear_disk_errors, refuse_no_folder, write_text
 from glassformer.inspection.explain.sections import Cell, Matrix, Section, Table, Walk, edges, line_of, write_number
 from glassformer.inspection.explain.wording import LEVELS, Level, wordings
 
@@ -36,8 +36,7 @@ def check_writable(path: Path) -> None:
     """Refuse a place that cannot hold a page, and a file that something else wrote."""
     if path.is_dir():
         raise GlassError(f"{path} is a folder", "Give the name of a file, such as explained.html.")
-    if not path.parent.is_dir():
-        raise GlassError(f"there is no folder {path.parent} to write {path.name} into", "Make it first.")
+    refuse_no_folder(path)
     if path.exists():
         with clear_disk_errors(path), path.open("rb") as file:
             ours = MARK.encode() in file.read(2000)

@@ -73,7 +73,8 @@ def of_hole(model: MaskFiller, text: str, hole: int) -> Moment:
     ids = model.ids(text)
     holes = [place for place, token in enumerate(ids) if token == model.mask_id]
     if not 1 <= hole <= len(holes):
-        raise GlassError(f"there is no {model.MASK} number {hole} in the text", f"It has {len(holes)}.")
+        remedy = f"Give a number from 1 to {len(holes)}." if len(holes) > 1 else "It has one: leave the number out."
+        raise GlassError(f"there is no {model.MASK} number {hole} in the text", remedy)
     place = holes[hole - 1]
     with reading(model.model):
         logits = model.model(torch.tensor([ids], device=_device(model)))[0, place].cpu()  # (V)

@@ -1,0 +1,116 @@
+"""The sheet shows what it says: nothing passes for want of something to look at, and no weights but those it names."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from glassformer.errors import GlassError
+from glassformer.files import MANIFEST
+from glassformer.model import stack
+from glassformer.runs import open_run
+from glassformer.training.reporting import Silent
+from glassformer.training.setup import new_training
+from glassformer.verification import sheet as sheets
+from glassformer.verification.sheet import Sheet, verify_run
+from glassformer.verification.subject import Subject
+from tests.journey.commands import here
+from tests.property.trainers import small_config
+
+TRAIN = {"steps": 2, "batch": 3, "warmup": 0, "threads": 1, "evaluate_every": 2}
+MODEL = {"layers": 1, "heads": 2, "head_width": 6, "width": 10, "hidden": 14}
+
+
+def trained(folder: Path, **model: Any) -> Path:
+    """A run of two steps."""
+    config = small_config(folder).replace(train=TRAIN, model={**MODEL, **model})
+    assert new_training(config, folder / "run", Silent()).train()
+    return folder / "run"
+
+
+@pytest.fixture(scope="module")
+def once(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run that no test changes."""
+    return trained(tmp_path_factory.mktemp("sheet"), context=29)
+
+
+@pytest.fixture
+def run(once: Path, tmp_path: Path) -> Path:
+    """A copy, to be spoilt."""
+    return Path(shutil.copytree(once, tmp_path / "run"))
+
+
+def found(run: Path, *only: str) -> dict[str, bool | None]:
+    """What these checks say."""
+    return {result.check.name: result.ok for result in verify_run(run, only=only).results}
+
+
+def test_a_check_that_could_not_be_made_is_no_success(run: Path) -> None:
+    with (open_run(run).checkpoint("best") / "model.safetensors").open("ab") as file:
+        file.write(b"x")
+    sheet = verify_run(run, only=["reference"])
+    assert [result.ok for result in sheet.results] == [None]
+    assert not sheet.ok
+    assert "0 do not apply, 1 could not be made" in sheet.summary()
+    done = here("verify", str(run), "--only", "reference", "--json", folder=run.parent)
+    assert (done.returncode, json.loads(done.stdout)["ok"]) == (1, False)
+
+
+def test_a_manifest_that_vouches_for_nothing_is_noticed(run: Path) -> None:
+    (open_run(run).checkpoint("best") / MANIFEST).write_text('{"files": {}}', encoding="utf-8")
+    assert found(run, "checkpoints") == {"checkpoints": False}
+
+
+def test_a_run_without_manifest_is_named_where_it_is(run: Path) -> None:
+    (run / "manifest.json").unlink()
+    (result,) = verify_run(run, only=["moved"]).results
+    assert (result.ok, result.note) == (False, f"{run / 'manifest.json'} is missing")
+
+
+def test_weights_that_change_meanwhile_are_not_vouched_for(run: Path) -> None:
+    def train_on(_: object) -> None:
+        with (open_run(run).checkpoints / (run / "best").read_text().strip() / "model.safetensors").open("ab") as file:
+            file.write(b"x")
+
+    with pytest.raises(GlassError, match="the best checkpoint of"):
+        verify_run(run, only=["loss"], tell=train_on)
+
+
+def test_a_single_token_has_no_padding_and_no_future(tmp_path: Path) -> None:
+    run = trained(tmp_path, context=1)
+    assert found(run, "padding-blind", "future-blind", "loss") == {
+        "padding-blind": None, "future-blind": None, "loss": True
+    }  # fmt: skip
+
+
+def test_rows_of_two_tokens_are_padded(tmp_path: Path) -> None:
+    run = trained(tmp_path, context=2)
+    assert not Subject(open_run(run)).batch.real.all()
+    assert found(run, "padding-blind", "future-blind") == {"padding-blind": True, "future-blind": True}
+
+
+def test_a_long_window_that_is_not_heeded_is_noticed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    run = trained(tmp_path, context=150, window=73)
+    assert found(run, "reference") == {"reference": True}
+    own = stack.self_mask
+    monkeypatch.setattr(stack, "self_mask", lambda q, k, real, causal, window: own(q, k, real, causal, None))
+    assert found(run, "reference") == {"reference": False}
+
+
+def test_a_sheet_that_cannot_be_kept_is_shown(once: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    checks = sheets.chosen(["loss"])
+    own: Callable[..., Any] = sheets.chosen
+    monkeypatch.setattr(sheets, "chosen", lambda only: own(only) if only else checks)
+
+    def refuse(sheet: Sheet) -> Path:
+        raise GlassError("no permission to use verify.json", "Change its permissions, or choose another place.")
+
+    monkeypatch.setattr(sheets, "save", refuse)
+    done = here("verify", str(once), "--json", folder=once.parent)
+    assert (done.returncode, json.loads(done.stdout)["ok"]) == (0, True)
+    assert done.stderr == "the sheet is not kept: no permission to use verify.json\n"
