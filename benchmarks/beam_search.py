@@ -303,7 +303,10 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--run", type=Path, help="a trained run to translate with, in place of random weights")
     parser.add_argument("--input", type=Path, help="with --run: a text, a source on each line")
     parser.add_argument("--json", type=Path, help="also write everything measured to this file")
-    return parser.parse_args()
+    options = parser.parse_args()
+    if (options.run is None) != (options.input is None):
+        parser.error("--run and --input belong together")
+    return options
 
 
 if __name__ == "__main__":

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -103,17 +101,6 @@ def config_of(case: Case) -> ModelConfig:
     shape = {"classifier": {"classes": CLASSES}, "encoder-decoder": {"source_vocab_size": SOURCE_VOCAB}}
     config = tiny(family="encoder" if case.kind == "classifier" else case.kind, vocab_size=VOCAB, **case.changes)
     return config.replace(**shape.get(case.kind, {}))
-
-
-@contextmanager
-def in_float64() -> Iterator[None]:
-    """Angles and slopes of positions have PyTorch's default precision, whatever that of the weights."""
-    before = torch.get_default_dtype()
-    torch.set_default_dtype(torch.float64)
-    try:
-        yield
-    finally:
-        torch.set_default_dtype(before)
 
 
 def grown_model(config: ModelConfig) -> Model:

@@ -19,13 +19,13 @@ from glassformer.config import ModelConfig
 from glassformer.model.positions import RelativePositions
 from glassformer.reference import IGNORED, Batch, Settings, backward, forward, gradients, logits
 from glassformer.reference.positions import bucket_of
+from glassformer.verification.surroundings import in_float64
 from tests.parity.reference_cases import (
     NOT_IN_A_FORWARD_PASS,
     Case,
     config_of,
     furthest,
     grown_model,
-    in_float64,
     inputs_for,
     many_choices_at_once,
     one_choice_each,

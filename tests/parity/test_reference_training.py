@@ -29,6 +29,7 @@ from glassformer.reference import (
 )
 from glassformer.reference.adam import clipped
 from glassformer.training.optimizers import make_optimizers
+from glassformer.verification.surroundings import in_float64
 from tests.journey.pages import ROOT, blocks, quick_python
 from tests.parity.reference_cases import (
     CLASSES,
@@ -38,7 +39,6 @@ from tests.parity.reference_cases import (
     Case,
     config_of,
     grown_model,
-    in_float64,
     inputs_for,
     one_choice_each,
     say,

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -23,7 +21,7 @@ from glassformer.model.masks import Mask
 from glassformer.training.objectives import logits_of
 from glassformer.verification.check import LOGITS, Check, Finding, distance
 from glassformer.verification.subject import Subject
-from glassformer.verification.surroundings import threads
+from glassformer.verification.surroundings import in_float64, threads
 
 ROUNDING = 1e-4  # of float32 against float64, and of another device: errors of all layers add up
 BF16 = 0.05  # some ten times the 2^-8 of one rounding
@@ -154,7 +152,7 @@ def thread_counts(subject: Subject) -> Finding:
 def reference_logits(subject: Subject) -> Finding:
     """The NumPy model, written apart from this one, with the same weights."""
     logits, _ = _reference(subject)
-    with reading(subject.double), _float64_positions():
+    with reading(subject.double), in_float64():
         found = logits_of(subject.double, subject.batch)  # (B, T, V) or (B, C)
     wanted = torch.from_numpy(logits)
     if found.ndim == 3:  # what a model says at padding is nobody's business
@@ -171,7 +169,7 @@ def reference_gradients(subject: Subject) -> Finding:
         upstream *= batch.real.numpy()[..., None]
     by_hand = reference.backward(upstream, kept)
     named = dict(model.named_parameters())
-    with _float64_positions():
+    with in_float64():
         total = (logits_of(model, batch) * torch.from_numpy(upstream)).sum()
     found = torch.autograd.grad(total, list(named.values()), allow_unused=True)
     apart = 0.0
@@ -179,17 +177,6 @@ def reference_gradients(subject: Subject) -> Finding:
         own = torch.zeros_like(weight) if gradient is None else gradient
         apart = max(apart, distance(torch.from_numpy(by_hand.get(name, np.zeros(weight.shape))), own))
     return Finding(apart, f"{len(named)} tensors, in float64")
-
-
-@contextmanager
-def _float64_positions() -> Iterator[None]:
-    """Angles and slopes of positions have PyTorch's default precision, whatever that of the weights."""
-    before = torch.get_default_dtype()
-    torch.set_default_dtype(torch.float64)
-    try:
-        yield
-    finally:
-        torch.set_default_dtype(before)
 
 
 def _reference(subject: Subject) -> tuple[Any, Any]:

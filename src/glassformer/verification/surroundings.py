@@ -1,4 +1,4 @@
-"""What all of a process shares, changed for a while and put back: PyTorch's threads, and its random numbers."""
+"""What all of a process shares, changed for a while and put back: PyTorch's threads, precision and random numbers."""
 
 from __future__ import annotations
 
@@ -25,3 +25,14 @@ def own_random_numbers() -> Iterator[None]:
     devices = list(range(torch.cuda.device_count())) if torch.cuda.is_available() else []
     with torch.random.fork_rng(devices):
         yield
+
+
+@contextmanager
+def in_float64() -> Iterator[None]:
+    """Angles and slopes of positions have PyTorch's default precision, whatever that of the weights."""
+    before = torch.get_default_dtype()
+    torch.set_default_dtype(torch.float64)
+    try:
+        yield
+    finally:
+        torch.set_default_dtype(before)
