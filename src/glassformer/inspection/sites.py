@@ -1,0 +1,88 @@
+"""Names of places inside a model, one scheme for all families: `dec.3.cross`, `dec.3.cross.2`, `enc.0.feedforward`.
+
+A decoder-only model has the stack `dec`, an encoder the stack `enc`, an encoder-decoder both. All numbers begin at 0.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from torch import nn
+
+from glassformer.errors import GlassError
+from glassformer.model.attention import Attention
+from glassformer.model.block import Block
+from glassformer.model.families import Decoder, EncoderDecoder, Model
+from glassformer.model.stack import Stack
+
+
+@dataclass(frozen=True, order=True)
+class Site:
+    """One part of one block: `dec.3.cross`.
+
+    Attributes:
+        stack: "enc" or "dec".
+        layer: from 0.
+        part: "self", "cross" or "feedforward".
+    """
+
+    stack: str
+    layer: int
+    part: str
+
+    def __str__(self) -> str:
+        return f"{self.stack}.{self.layer}.{self.part}"
+
+
+@dataclass(frozen=True, order=True)
+class Head:
+    """One head of one attention: `dec.3.cross.2`."""
+
+    site: Site
+    head: int
+
+    def __str__(self) -> str:
+        return f"{self.site}.{self.head}"
+
+
+def stacks(model: Model) -> dict[str, Stack]:
+    """The stacks of a model by their names, in the order in which they run."""
+    if isinstance(model, EncoderDecoder):
+        return {"enc": model.encoder, "dec": model.decoder}
+    return {"dec" if isinstance(model, Decoder) else "enc": model.stack}
+
+
+def parts(model: Model) -> Iterator[tuple[Site, nn.Module]]:
+    """All attentions and feed-forward layers with their sites, in the order in which they run."""
+    for name, stack in stacks(model).items():
+        for layer, block in enumerate(stack.blocks):
+            assert isinstance(block, Block)
+            yield Site(name, layer, "self"), block.attention
+            if block.cross is not None:
+                yield Site(name, layer, "cross"), block.cross
+            yield Site(name, layer, "feedforward"), block.feedforward
+
+
+def attentions(model: Model) -> dict[Site, Attention]:
+    """The attention layers of a model by their sites, in the order in which they run."""
+    return {site: part for site, part in parts(model) if isinstance(part, Attention)}
+
+
+def heads(model: Model) -> list[Head]:
+    """All heads of a model, in the order in which they run."""
+    return [Head(site, number) for site, layer in attentions(model).items() for number in range(layer.heads)]
+
+
+def find_head(model: Model, name: str) -> Head:
+    """The head of that name.
+
+    Raises:
+        GlassError: the model has no such head; the error says which it has.
+    """
+    for head in heads(model):
+        if str(head) == name:
+            return head
+    sites = attentions(model)
+    ranges = ", ".join(f"{site}.0 to {site}.{layer.heads - 1}" for site, layer in sites.items())
+    raise GlassError(f"there is no head {name!r} in this model", f"It has {ranges}.")
