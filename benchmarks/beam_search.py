@@ -291,8 +291,8 @@ def arguments() -> argparse.Namespace:
     """What to measure."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     for name, value, words in (
-        ("threads", 1, "of PyTorch"), ("repeats", 5, "turns of each"), ("sentences", 32, "sources"),
-        ("batch", 32, "sources at once"), ("beams", 4, "hypotheses of each source"), ("tokens", 32, "most per text"),
+        ("threads", 1, "of PyTorch"), ("repeats", 5, "turns of each"), ("sentences", 64, "sources"),
+        ("batch", 64, "sources at once"), ("beams", 4, "hypotheses of each source"), ("tokens", 32, "most per text"),
         ("layers", 3, "of encoder and decoder each"), ("width", 256, "D"), ("heads", 4, "H"), ("hidden", 1024, "F"),
         ("vocabulary", 8000, "V"), ("seed", 0, "of the sources"),
     ):  # fmt: skip

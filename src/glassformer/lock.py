@@ -27,6 +27,18 @@ def only_one(folder: Path) -> Iterator[None]:
         yield
 
 
+def is_held(folder: Path) -> bool:
+    """Whether another process holds `folder/lock` now; nothing is written."""
+    try:
+        with (folder / "lock").open("rb") as file:
+            _lock(file.fileno())
+    except FileNotFoundError:
+        return False
+    except OSError:
+        return True
+    return False
+
+
 def _lock(descriptor: int) -> None:
     if os.name == "nt":
         import msvcrt

@@ -26,6 +26,7 @@ from glassformer import __version__
 from glassformer.config import Config
 from glassformer.errors import GlassError, nearest
 from glassformer.files import check_folder, clear_disk_errors, is_whole, write_text
+from glassformer.wording import quoted
 
 Which = Literal["best", "last"]
 
@@ -71,6 +72,14 @@ class Run:
     def samples_file(self) -> Path:
         """What the model wrote at each evaluation."""
         return self.folder / "samples.txt"
+
+    @property
+    def altered(self) -> str | None:
+        """What an experiment took out of the model, which no setting says: "no causal mask"; of ordinary runs None."""
+        try:
+            return dict(json.loads((self.folder / "manifest.json").read_text(encoding="utf-8"))).get("altered")
+        except (OSError, ValueError, TypeError):
+            return None
 
     @property
     def checkpoints(self) -> Path:
@@ -120,7 +129,7 @@ class Run:
         return folder
 
     def _resume(self) -> str:
-        return f"glass train --resume --out {self.folder}"
+        return f"glass train --resume --out {quoted(self.folder)}"
 
     def whole_checkpoints(self) -> list[Path]:
         """All complete checkpoints, oldest first."""
@@ -172,7 +181,8 @@ def refuse_existing(folder: Path) -> None:
     """Raise a `GlassError` if there is something in `folder`, so that no file is ever overwritten or mixed up."""
     if (folder / "config.toml").exists():
         raise GlassError(
-            f"{folder} already holds a run", f"Continue it with --resume --out {folder}, or choose another --out."
+            f"{folder} already holds a run",
+            f"Continue it with --resume --out {quoted(folder)}, or choose another --out.",
         )
     if folder.exists() and not folder.is_dir():
         raise GlassError(f"{folder} is a file, not a folder", "Choose another --out.")
@@ -180,13 +190,22 @@ def refuse_existing(folder: Path) -> None:
         raise GlassError(f"{folder} is not empty: it holds {name}", "Choose another --out, or empty that folder.")
 
 
-def open_run(folder: Path) -> Run:
+def open_run(folder: Path, altered: str | None = None) -> Run:
     """The run in a folder.
 
+    Args:
+        folder: of the run.
+        altered: what an experiment took out of its model; only the experiment itself opens such a run.
+
     Raises:
-        GlassError: there is none; the nearest run beside it is named.
+        GlassError: there is none, and the nearest run beside it is named; or its settings do not say all of its model.
     """
     if (folder / "config.toml").is_file():
+        if (found := Run(folder).altered) != altered:
+            raise GlassError(
+                f"{folder} is part of an experiment: its model has {found or 'all its parts'}",
+                "It is no ordinary run, and only glass compare uses it.",
+            )
         return Run(folder)
     beside = runs_near(folder)
     if folder.is_dir():

@@ -1,4 +1,4 @@
-"""Small files as people have them, one kind for each task: a book, parallel lines, mails with labels, articles.
+"""Small files as people have them, for each task: a book, parallel lines, mails with labels, articles, minimal pairs.
 
 They are what the pages of `docs/` speak of, and what the journeys of the tasks learn from.
 """
@@ -102,7 +102,16 @@ def write_articles(folder: Path) -> None:
     (folder / "article.txt").write_text(rows[-1][0], encoding="utf-8")
 
 
+def write_minimal_pairs(folder: Path) -> None:
+    """`minimal-pairs.jsonl`: right and wrong English, of two kinds."""
+    rows = [{"sentence_good": f"It was a {adjective} day when the {noun} met the bird.",
+             "sentence_bad": f"It was {wrong} day when the {noun} met the bird.", "UID": kind}
+            for noun, adjective in product(NOUNS, ADJECTIVES)
+            for kind, wrong in (("order", f"{adjective} a"), ("noun", f"a {noun}"))]  # fmt: skip
+    write_lines(folder / "minimal-pairs.jsonl", [json.dumps(row) for row in rows])
+
+
 def write_all(folder: Path) -> None:
     """Every file."""
-    for write in (write_book, write_pairs, write_mails, write_articles):
+    for write in (write_book, write_pairs, write_mails, write_articles, write_minimal_pairs):
         write(folder)

@@ -30,7 +30,7 @@ SMALL = tuple(
     for word in ("--set", setting)
 )  # fmt: skip
 LENGTH = re.compile(r"--(minutes|steps) [\d.]+")
-NEEDS = {"translate.md": "sacrebleu", "summarize.md": "sacrebleu"}
+NEEDS = {"translate.md": "sacrebleu", "summarize.md": "sacrebleu", "compare.md": "matplotlib"}
 """Pages about one more library."""
 FILES = ("train.en", "train.de", "model.safetensors", "tokenizer.json")
 PROMISES = {
@@ -40,6 +40,7 @@ PROMISES = {
     "fill": r"^\[MASK\] 1: ",
     "count": r"^all +[\d,]+",
     "plan": r"^model +(de|en)coder",
+    "probe": r"^ *right  95 %|^mean: \d",
 }
 """What each command's output must hold, whatever was learnt."""
 
@@ -57,7 +58,7 @@ def follow(block: Block, folder: Path) -> list[str]:
     shown = []
     for line in lines_of(block):
         name = line.split()[1]
-        settings = SMALL if name in ("train", "plan") else ()
+        settings = SMALL if name in ("train", "plan", "compare") else ()
         shown.append(quick(LENGTH.sub("--steps 20", line), folder, settings).replace("\\", "/"))
         assert re.search(PROMISES.get(name, ""), shown[-1], flags=re.MULTILINE), f"{line}\n{shown[-1]}"
     return shown

@@ -114,11 +114,11 @@ def test_a_head_that_is_chosen_is_shown_in_full(task_home: Path) -> None:
     ("words", "problem", "remedy"),
     [
         (["runs/lm"], "runs/lm was given without a text", "glass explain runs/lm"),
-        (["runs/lm", " "], "the text is empty", "at least one word"),
+        (["runs/lm", ""], "the text is empty", "Give a text"),
         (["runs/ml", "It"], "there is no run at runs/ml", "Did you mean"),
         (["book.txt", "It"], "there is no run at book.txt", ""),
-        (["runs/lm", "It", "--layer", "1"], "there is no layer 1: the model has 1", "Give 0 to 0"),
-        (["runs/lm", "It", "--head", "-2"], "there is no head -2: the model has 2", "Give 0 to 1"),
+        (["runs/lm", "It", "--layer", "1"], "there is no layer 1: the model has 1", "Give 0."),
+        (["runs/lm", "It", "--head", "-2"], "there is no head -2: the model has 2", "Give 0 to 1."),
         (["runs/lm", "It", "--target", "x"], "a target was given, but runs/lm learnt train.task = lm", "Leave it out"),
         (["runs/masked", "It was"], "there is no [MASK] in", "Write it where"),
         (["runs/masked", "It " * 50 + "[MASK]"], "the text has 51 tokens, the model reads 40", "shorter"),
@@ -139,6 +139,13 @@ def test_what_makes_no_sense_is_refused_in_two_lines(
     assert problem in first
     assert remedy in second
     assert (task_home / "book.txt").read_bytes() == before
+
+
+def test_two_spaces_are_a_text(task_home: Path) -> None:
+    done = here("explain", "runs/lm", "  ", folder=task_home)
+    assert done.returncode == 0, done.stderr
+    assert "text: ␣␣" in done.stdout
+    assert here("receipt", "runs/lm", "  ", folder=task_home).returncode == 0
 
 
 def test_the_page_of_the_documentation_shows_what_is_printed(tmp_path: Path) -> None:

@@ -98,7 +98,7 @@ REFUSED = {
     "a class that cannot": (["--architecture", "llama"], "model.positions = learned", "model.positions=rotary"),
     "a class that is not": (["--architecture", "gpt3"], "'gpt3' is not known", "gpt2"),
     "another dtype": (["--dtype", "f16"], "--dtype f16", "float32"),
-    "olmo2": (["--architecture", "olmo2"], "olmo2", "qwen3"),
+    "olmo3": (["--architecture", "olmo3"], "olmo3", "olmo2"),
 }
 
 

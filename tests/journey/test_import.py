@@ -156,7 +156,7 @@ SPOILT: dict[str, tuple[Spoil, str, str]] = {
     "no model type": (lambda f: change_config(f, model_type=...), "does not say model_type", "gpt2"),
     "unknown architecture": (lambda f: change_config(f, model_type="rwkv7"), "'rwkv7' is not known", "Choose one of"),
     "near architecture": (lambda f: change_config(f, model_type="gpt"), "'gpt' is not known", "gpt2"),
-    "olmo2": (lambda f: change_config(f, model_type="olmo2"), "olmo2", "qwen3"),
+    "olmo3": (lambda f: change_config(f, model_type="olmo3"), "olmo3", "olmo2"),
     "another head": (lambda f: change_config(f, architectures=["GPT2ForSequenceClassification"]),
                      "GPT2ForSequenceClassification", "GPT2LMHeadModel"),
     "a field that is missing": (lambda f: change_config(f, n_layer=...), "does not say n_layer", ""),
@@ -261,14 +261,14 @@ def test_a_class_that_is_not_named_is_the_one_of_its_kind(home: Path, tmp_path: 
     assert "GPT2LMHeadModel" in done.stdout
 
 
-def test_rules_of_writing_are_told_and_a_second_first_token_is_refused(tmp_path: Path) -> None:
+def test_rules_of_writing_are_told_and_a_first_token_that_is_none_is_refused(tmp_path: Path) -> None:
     saved(tmp_path / "t5", "T5ForConditionalGeneration", unigram(), **T5)
     path = tmp_path / "t5" / "generation_config.json"
     values = json.loads(path.read_text(encoding="utf-8"))
     path.write_text(json.dumps({**values, "no_repeat_ngram_size": 3}), encoding="utf-8")
     assert "no_repeat_ngram_size = 3" in here("import", "t5", "--out", "runs/one", folder=tmp_path).stdout
-    path.write_text(json.dumps({**values, "forced_bos_token_id": 7}), encoding="utf-8")
-    assert "forced_bos_token_id = 7" in refused("import", "t5", "--out", "runs/two", folder=tmp_path)[0]
+    path.write_text(json.dumps({**values, "forced_bos_token_id": 10**6}), encoding="utf-8")
+    assert "forced_bos_token_id = 1000000" in refused("import", "t5", "--out", "runs/two", folder=tmp_path)[0]
     path.unlink()
     change_config(tmp_path / "t5", decoder_start_token_id=...)
     assert "decoder_start_token_id = None" in refused("import", "t5", "--out", "runs/two", folder=tmp_path)[0]

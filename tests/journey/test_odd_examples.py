@@ -73,7 +73,7 @@ def test_labels_that_look_like_numbers_are_names(folder: Path) -> None:
 
 def test_a_label_of_one_text_and_a_sorted_file(folder: Path) -> None:
     append(folder / "mails.csv", "odd,one of its kind\n")
-    assert "1 labels are seen once only: odd" in said(*MAILS, folder=folder)
+    assert "1 label is seen once only: odd" in said(*MAILS, folder=folder)
     lines = (folder / "mails.csv").read_text(encoding="utf-8").splitlines()
     (folder / "sorted.csv").write_text("\n".join([lines[0], *sorted(lines[1:])]), encoding="utf-8")
     notes = here("data", "look", "sorted.csv", "--task=classify", "--data.split=tail", folder=folder).stdout
@@ -120,7 +120,7 @@ def test_files_to_measure_on_that_do_not_fit(folder: Path) -> None:
     append(folder / "val.de", "das Ende .\n")
     done = here("evaluate", "run", "val.en", "val.de", folder=folder)
     assert done.returncode == 0, done.stderr
-    assert "1 of 31 examples are longer than model.context = 40 (the longest has 63 tokens): cut" in done.stderr
+    assert "1 of 31 examples is longer than model.context = 40 (the longest has 63 tokens): cut" in done.stderr
 
 
 @pytest.mark.parametrize(("what", "task"), [(PAIR, "translate"), (MAILS, "classify")])

@@ -144,10 +144,12 @@ def test_a_person_reads_parts_sources_and_the_race(task_home: Path) -> None:
         ("lm", ["It was", "--mask", "1"], "--mask has no meaning for a run of train.task = lm", "Leave it out"),
         ("lm", ["It was", "--temperature=-1"], "temperature", "0 or more"),
         ("lm", ["It was", "--beams=2", "--seed=1"], "--seed was given with --beams 2", "Beam search draws nothing"),
-        ("translate", ["the old dog sleeps .", "--step", "999"], "the text that is written", "Give a step from 1"),
+        ("translate", ["the old dog sleeps .", "--step", "999"], "the text that is written", "Give step 1"),
         ("masked", ["It was a day"], "there is no [MASK]", "Write it"),
         ("masked", ["a [MASK]", "--mask", "2"], "there is no [MASK] number 2", "It has one"),
-        ("lm", ["It", "--tokens", "3", "--step", "4"], "--step 4 is not written with --tokens 3", "from 1 to 3"),
+        ("lm", ["It", "--tokens", "3", "--step", "4"], "--step 4 is not written with --tokens 3", "Give step 1 to 3."),
+        ("lm", ["It", "--tokens", "1", "--step", "2"], "--step 2 is not written with --tokens 1", "Give step 1."),
+        ("lm", ["It", "--length-penalty=2"], "--length-penalty 2 was given, and there is no beam search", "--beams 2"),
         ("lm", ["It", "--snippet", "none/again.py"], "there is no folder none", "Make it first."),
         ("masked", ["a [MASK] day " * 20], "tokens, the model reads 40", "shorter"),
         ("masked", ["a [MASK]", "--top-k=3"], "--top-k has no meaning", "Leave it out"),
@@ -172,7 +174,7 @@ def test_a_post_norm_run_is_refused_with_the_reason(task_home: Path, tmp_path: P
     assert done.returncode == 0, done.stderr
     problem, remedy = refused("receipt", str(tmp_path / "new"), "It was", folder=task_home)
     assert "passes through the norms of all later layers" in problem
-    assert remedy == "Give a run with model.norm_order = pre."
+    assert remedy == "Give a run with model.norm_order = pre, or output."
 
 
 def test_what_the_model_does_not_read_is_said(task_home: Path) -> None:

@@ -218,14 +218,14 @@ def test_what_is_too_long_is_said_in_numbers(name: str, task_home: Path) -> None
     long = "the dog " * 29 + "the dog"
     done = here(command, f"runs/{name}", long, folder=task_home)
     assert done.returncode == 0, done.stderr
-    what = "texts" if name == "classify" else "sources"
-    assert f"1 of 1 {what} are longer than the model reads (model.context = 40)" in done.stderr
+    what = "text" if name == "classify" else "source"
+    assert f"the {what} is longer than the model reads (model.context = 40)" in done.stderr
     assert "its last 21 tokens" in done.stderr  # 60 words, 39 and an end token fit
     if command == "generate":
         lines = ["the dog", long, "dog " * 44 + "dog"]
         (task_home / "long.txt").write_text("\n".join(lines), encoding="utf-8")
         done = here(command, f"runs/{name}", "--input", "long.txt", folder=task_home)
-        assert f"2 of 3 {what} are longer" in done.stderr
+        assert f"2 of 3 {what}s are longer" in done.stderr
         assert "21 tokens of the longest" in done.stderr
     quiet = here(command, f"runs/{name}", DOES[name][1], folder=task_home)
     assert quiet.stderr == ""

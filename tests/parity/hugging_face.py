@@ -52,7 +52,12 @@ CASES: dict[str, tuple[str, dict[str, Any]]] = {
     "stablelm": ("StableLmForCausalLM", {**DECODER, "use_qkv_bias": True, "rope_parameters": {
         "rope_type": "default", "rope_theta": 777.0, "partial_rotary_factor": 1.0}}),
     "arcee": ("ArceeForCausalLM", {**DECODER, "head_dim": 10, "attention_bias": True}),
+    "olmo2": ("Olmo2ForCausalLM", {**DECODER, "rms_norm_eps": 1e-4}),
+    "olmo2, biases": ("Olmo2ForCausalLM", {**DECODER, "attention_bias": True, "tie_word_embeddings": True}),
     "bert": ("BertForTokenClassification", ENCODER),
+    "bert-masked": ("BertForMaskedLM", {**ENCODER, "hidden_act": "relu"}),
+    "bert-masked, own head": ("BertForMaskedLM", {**ENCODER, "tie_word_embeddings": False}),
+    "roberta-masked": ("RobertaForMaskedLM", {**ENCODER, "max_position_embeddings": 31, "type_vocab_size": 1}),
     "roberta": ("RobertaForTokenClassification", {**ENCODER, "max_position_embeddings": 31, "type_vocab_size": 1}),
     "bart": ("BartForConditionalGeneration", {**PAIR, "scale_embedding": True}),
     "mbart": ("MBartForConditionalGeneration", {**PAIR, "activation_function": "relu"}),

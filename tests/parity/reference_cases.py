@@ -15,16 +15,22 @@ from glassformer.model.build import build_model
 from glassformer.model.families import EncoderDecoder, Model
 from glassformer.reference import Inputs, Settings
 from glassformer.reference.arrays import Array
-from tests.property.models import POSITIONS, VOCAB, tiny
+from tests.property.models import POSITIONS, VOCAB, some_heads, tiny
 
 SOURCE_VOCAB, CLASSES, ROWS, T, S = 37, 5, 7, 11, 13
 FAMILIES = ("decoder", "encoder", "classifier", "encoder-decoder")
-NORMS = [("layernorm", "pre"), ("layernorm", "post"), ("rmsnorm", "pre"), ("rmsnorm", "post"), ("none", "pre")]
+NORMS = [(norm, order) for norm in ("layernorm", "rmsnorm") for order in ("pre", "post", "output")] + [("none", "pre")]
+SOME: dict[str, Any] = {"removed_heads": "some"}
+"""Stands for `some_heads` of the family."""
 ACTIVATIONS = ("relu", "gelu", "gelu_tanh", "relu2", "swiglu", "geglu")
 OTHERS: list[dict[str, Any]] = [
-    {"kv_heads": 1}, {"kv_heads": 2}, {"kv_heads": 3, "qk_norm": True, "positions": "rotary"},
+    {"kv_heads": 1}, {"kv_heads": 2}, {"kv_heads": 3, "qk_norm": "head", "positions": "rotary"},
     {"window": 1}, {"window": 3}, {"window": 4, "positions": "rotary"}, {"window": 4, "positions": "relative"},
-    {"qk_norm": True}, {"qk_norm": True, "norm_eps": 0.1}, {"attention_bias": True}, {"feedforward_bias": True},
+    {"qk_norm": "head"}, {"qk_norm": "head", "norm_eps": 0.1}, {"qk_norm": "whole", "norm_eps": 0.1},
+    {"qk_norm": "whole", "kv_heads": 2, "positions": "rotary"}, {"norm_bias": True, "norm_order": "output"},
+    {**SOME, "attention_bias": True}, {**SOME, "kv_heads": 1, "positions": "alibi"},
+    {**SOME, "kv_heads": 2, "positions": "relative"}, {**SOME, "kv_heads": 3, "positions": "rotary", "qk_norm": "head"},
+    {"attention_bias": True}, {"feedforward_bias": True},
     {"feedforward_bias": True, "activation": "swiglu"}, {"norm_bias": True}, {"norm_bias": True, "norm_order": "post"},
     {"head_bias": True}, {"head_bias": True, "tied": False}, {"tied": False}, {"embedding_scale": True},
     {"embedding_norm": True}, {"embedding_norm": True, "norm_bias": True, "norm_order": "post"},
@@ -33,6 +39,11 @@ OTHERS: list[dict[str, Any]] = [
     {"positions": "rotary", "rotary_base": 50.0}, {"heads": 7, "positions": "alibi"}, {"context": 41},
     {"positions": "relative", "relative_buckets": 4}, {"positions": "relative", "relative_max_distance": 8},
 ]  # fmt: skip
+OF_TOKENS: list[dict[str, Any]] = [
+    {"head_transform": True}, {"head_transform": True, "tied": False, "head_bias": True, "activation": "swiglu"},
+    {"head_transform": True, "norm": "none"}, {"head_transform": True, "norm_order": "post", "norm_bias": True},
+]  # fmt: skip
+"""Of all families but classifiers."""
 OF_CLASSIFIERS: list[dict[str, Any]] = [{"pooling": "first"}, {"pooling": "mean", "tied": False, "head_bias": True}]
 OF_PAIRS: list[dict[str, Any]] = [
     {"shared_embedding": False, "embedding_scale": True}, {"shared_embedding": False, "tied": False},
@@ -65,6 +76,7 @@ def one_choice_each() -> list[Case]:
     changes += [{"norm": norm, "norm_order": order} for norm, order in NORMS]
     changes += [{"activation": name} for name in ACTIVATIONS] + OTHERS
     cases = [Case(kind, each) for kind in FAMILIES for each in changes]
+    cases += [Case(kind, each) for kind in FAMILIES if kind != "classifier" for each in OF_TOKENS]
     cases += [Case("classifier", each) for each in OF_CLASSIFIERS]
     return cases + [Case("encoder-decoder", each) for each in OF_PAIRS]
 
@@ -74,8 +86,8 @@ def many_choices_at_once(count: int) -> list[Case]:
     draw, cases = random.Random(0), []
     for _ in range(count):
         norm, order = draw.choice(NORMS)
+        kind, qk_norm = draw.choice(FAMILIES), draw.choice(["none", "head", "whole"])
         flags = [
-            "qk_norm",
             "attention_bias",
             "feedforward_bias",
             "head_bias",
@@ -83,6 +95,7 @@ def many_choices_at_once(count: int) -> list[Case]:
             "shared_embedding",
             "embedding_scale",
         ]
+        flags += [] if kind == "classifier" else ["head_transform"]
         flags += ["norm_bias"] if norm == "layernorm" else []
         flags += ["embedding_norm"] if norm != "none" else []
         changes: dict[str, Any] = {name: draw.random() < 0.5 for name in flags}
@@ -92,14 +105,17 @@ def many_choices_at_once(count: int) -> list[Case]:
             "kv_heads": draw.choice([1, 2, 3, 6]),
         }
         changes |= {"window": draw.choice([None, 2, 5, 9]), "pooling": draw.choice(["mean", "first"])}
-        cases.append(Case(draw.choice(FAMILIES), changes))
+        changes |= {"qk_norm": qk_norm, **(SOME if qk_norm != "whole" and draw.random() < 0.5 else {})}
+        cases.append(Case(kind, changes))
     return cases
 
 
 def config_of(case: Case) -> ModelConfig:
     """Its settings, with which `build_model` needs no further sizes."""
     shape = {"classifier": {"classes": CLASSES}, "encoder-decoder": {"source_vocab_size": SOURCE_VOCAB}}
-    config = tiny(family="encoder" if case.kind == "classifier" else case.kind, vocab_size=VOCAB, **case.changes)
+    family = "encoder" if case.kind == "classifier" else case.kind
+    removed = {"removed_heads": some_heads(family)} if "removed_heads" in case.changes else {}
+    config = tiny(family=family, vocab_size=VOCAB, **{**case.changes, **removed})
     return config.replace(**shape.get(case.kind, {}))
 
 
@@ -160,8 +176,9 @@ def furthest(ours: dict[str, Array], theirs: dict[str, Array]) -> tuple[float, s
     is divided by.
     """
     assert ours.keys() == theirs.keys()
-    least = 1e-6 * max(np.abs(value).max() for value in theirs.values())
+    least = 1e-6 * max(np.abs(value).max() for value in theirs.values() if value.size)
     return max(
         (float(np.abs(ours[name] - value).max() / max(np.abs(value).max(), least)), name)
         for name, value in theirs.items()
+        if value.size
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -31,7 +32,7 @@ LLAMA: dict[str, Any] = {"positions": "rotary", "norm": "rmsnorm", "activation":
 SMALL: dict[str, Any] = {"width": 96, "head_width": 32, "hidden": 64, "kv_heads": 1}
 RUNS: dict[str, dict[str, Any]] = {
     "llama": {**LLAMA, **BIASES, "kv_heads": 1, "head_width": 14, "norm_eps": 1e-4, "rotary_base": 700.0},
-    "qwen3": {**LLAMA, "qk_norm": True, "tied": True, "head_width": 26},
+    "qwen3": {**LLAMA, "qk_norm": "head", "tied": True, "head_width": 26},
     "starcoder2": {"positions": "rotary", "activation": "gelu_tanh", "norm_bias": True, **BIASES},
     "gpt2": {
         "positions": "sinusoidal", "activation": "gelu_tanh", "embedding_scale": True, "data": {"windows": "documents"},
@@ -144,7 +145,7 @@ def test_a_planted_fault_is_found_and_nothing_is_left(
         ({**LLAMA, "positions": "alibi"}, None, ["model.positions = alibi", "model.positions=rotary"]),
         ({**LLAMA, "norm_order": "post"}, None, ["model.norm_order = post", "model.norm_order=pre"]),
         ({**LLAMA, "head_bias": True}, None, ["model.head_bias = True", "model.head_bias=false"]),
-        ({**LLAMA, "qk_norm": True, "attention_bias": True}, None, ["qk_norm = True as llama", "model.qk_norm=false"]),
+        ({**LLAMA, "qk_norm": "head", "attention_bias": True}, None, ["qk_norm = head as llama", "model.qk_norm=none"]),
         (LLAMA, "q8_0", ["have 66 numbers", "--dtype f16", "model.width=96"]),
         ({**LLAMA, **SMALL, "hidden": 50}, "q8_0", ["ffn_down", "have 50 numbers", "model.hidden=64"]),
         ({**LLAMA, **SMALL, "head_width": 14}, "q8_0", ["have 42 numbers", "model.head_width=32"]),
@@ -185,6 +186,20 @@ def test_a_file_that_is_there_stays(tmp_path: Path) -> None:
     with pytest.raises(GlassError, match="is there already"):
         exported(tmp_path)
     assert (tmp_path / "model.gguf").read_text(encoding="utf-8") == "mine"
+
+
+@pytest.mark.parametrize(("target", "package"), [("gguf", "gguf"), ("gguf", "transformers"), ("hf", "transformers")])
+def test_a_package_that_is_missing_is_named_before_anything_is_done(
+    target: str, package: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = make_run(tmp_path / "run", **LLAMA)
+    monkeypatch.setitem(sys.modules, package, None)
+    done = here("export", run, "--to", target, "--out", tmp_path / "deep" / "out", folder=tmp_path)
+    problem, remedy = done.stderr.splitlines()
+    assert (done.returncode, done.stdout) == (2, "")
+    assert problem.endswith(f"needs the package {package}")
+    assert ".[export]" in remedy
+    assert [path.name for path in tmp_path.iterdir()] == ["run"]
 
 
 @pytest.mark.parametrize("target", ["hf", "gguf --dtype q8_0"])

@@ -25,13 +25,14 @@ SMALL = {"layers": 1, "width": 66, "heads": 1, "hidden": 50, "context": 37}
 RUNS: dict[str, dict[str, Any]] = {
     "decoder": {**load_recipe("serve").settings["model"], **SMALL},  # the recipe that exports everywhere
     "encoder": {
-        "task": "masked", "positions": "alibi", "activation": "relu2", "qk_norm": True, "norm_order": "post",
-        "layers": 1, "window": 5, "kv_heads": 1,
+        "task": "masked", "positions": "alibi", "activation": "relu2", "qk_norm": "head", "norm_order": "post",
+        "layers": 2, "window": 5, "heads": 4, "kv_heads": 2, "head_transform": True,
+        "removed_heads": ["enc.0.self.1", *(f"enc.1.self.{head}" for head in range(4))],
     },
     "classifier": {"task": "classify", "positions": "sinusoidal", "pooling": "first", "norm": "none", "layers": 1},
     "pair": {
         "task": "translate", "positions": "relative", "tokenizer": {"joint": False}, "shared_embedding": False,
-        "embedding_scale": True, "layers": 1, "encoder_layers": 1,
+        "embedding_scale": True, "layers": 1, "encoder_layers": 1, "norm_order": "output", "qk_norm": "whole",
     },
 }  # fmt: skip
 
@@ -114,13 +115,14 @@ def test_nothing_is_overwritten_and_nothing_is_promised_that_is_not_there(tmp_pa
         onnx_export.export(ExportRequest(tmp_path, tmp_path / "new", architecture="llama"))
 
 
-@pytest.mark.parametrize("package", ["onnxscript", "onnxruntime"])
-def test_a_package_that_is_missing_is_named(package: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    run = make_run(tmp_path / "run")
+@pytest.mark.parametrize("package", ["onnx", "onnxscript", "onnxruntime"])
+def test_a_package_that_is_missing_is_named_before_anything_is_done(
+    package: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run, said = make_run(tmp_path / "run"), list[str]()
     monkeypatch.setitem(sys.modules, package, None)
-    if package == "onnxruntime":
-        monkeypatch.setattr(onnx_export, "write_graph", lambda model, path: path.write_bytes(b""))
-    with pytest.raises(GlassError, match=package) as refused:
-        onnx_export.export(ExportRequest(run, tmp_path / "deep" / "out"))
+    with pytest.raises(GlassError, match=rf"needs the package {package}\n") as refused:
+        onnx_export.export(ExportRequest(run, tmp_path / "deep" / "out", note=said.append))
     assert ".[export]" in refused.value.remedy
     assert sorted(path.name for path in tmp_path.iterdir()) == ["run"]
+    assert said == []

@@ -65,7 +65,7 @@ def copied(order: str, activation: str, cross: bool) -> tuple[Block, nn.Module]:
     torch.manual_seed(3)
     kind = nn.TransformerDecoderLayer if cross else nn.TransformerEncoderLayer
     layer = kind(WIDTH, HEADS, HIDDEN, dropout=0.0, activation=activation, batch_first=True, norm_first=order == "pre")
-    block = Block(shape(order, activation), cross)
+    block = Block(shape(order, activation), "dec.0", cross)
     with torch.no_grad():
         for _, ours, theirs, rows in pairs_of(block, layer):
             theirs[rows] += 0.3 * torch.randn_like(theirs[rows])  # biases and gains away from 0 and 1
@@ -137,7 +137,7 @@ def test_a_block_with_a_memory_is_a_transformer_decoder_layer(order: str, activa
 def test_a_wrong_norm_order_is_seen() -> None:
     """The comparison can fail: pre-norm weights in a post-norm block give other vectors."""
     _, layer = copied("pre", "relu", cross=False)
-    block = Block(shape("post", "relu"))
+    block = Block(shape("post", "relu"), "dec.0")
     with torch.no_grad():
         for _, ours, theirs, rows in pairs_of(block, layer):
             ours.copy_(theirs[rows])

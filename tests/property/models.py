@@ -23,6 +23,37 @@ def tiny(**changes: Any) -> ModelConfig:
     return ModelConfig(**{**shape, **changes})
 
 
+def some_heads(family: str) -> tuple[str, ...]:
+    """Heads of `tiny` to remove: groups become unequal, a key head may serve nobody, one attention has no head left."""
+    own = "enc" if family == "encoder" else "dec"
+    found = [(f"{own}.0.self", (0, 4, 5)), (f"{own}.1.self", range(6)), (f"{own}.2.self", (3,))]
+    if family == "encoder-decoder":
+        found += [("enc.0.self", (0, 1, 3)), ("dec.0.cross", (1, 4, 5)), ("dec.2.cross", range(6))]
+    return tuple(f"{site}.{head}" for site, heads in found for head in heads)
+
+
+def kinds(family: str) -> list[dict[str, Any]]:
+    """What rules about masks, padding, batches and caches must hold for: positions, and all that changes a block."""
+    some = {"removed_heads": some_heads(family)}
+    return [
+        *({"positions": name} for name in POSITIONS),
+        {"norm_order": "output", "qk_norm": "whole", "kv_heads": 2, "positions": "rotary"},
+        {"norm_order": "post", "head_transform": True, "qk_norm": "head"},
+        {**some, "kv_heads": 2, "positions": "relative"},
+        {**some, "kv_heads": 3, "positions": "rotary", "qk_norm": "head"},
+        {**some, "kv_heads": 6, "positions": "alibi"},
+    ]
+
+
+def named(kind: Any) -> str | None:
+    """The name of a test of a kind of model."""
+    return (
+        "-".join("some" if isinstance(each, tuple) else str(each) for each in kind.values())
+        if isinstance(kind, dict)
+        else None
+    )
+
+
 def as_if_trained(config: ModelConfig) -> Model:
     """A model whose every parameter is away from its first value, with logits that spread by about 1."""
     model = build_model(config, VOCAB, seed=1)

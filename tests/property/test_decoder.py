@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from itertools import product
+from typing import Any
 
 import pytest
 import torch
@@ -12,14 +13,15 @@ from torch.nn.functional import cross_entropy
 from glassformer.config import ModelConfig
 from glassformer.model.build import build_model
 from glassformer.model.cache import Cache
-from tests.property.models import POSITIONS, VOCAB, decoder, tiny, tokens
+from tests.property.models import VOCAB, decoder, kinds, named, tiny, tokens
 
+KINDS = kinds("decoder")
 HEADS = {"multi-head": 6, "grouped-query": 2, "multi-query": 1}
 
 
-@pytest.mark.parametrize(("positions", "window"), list(product(POSITIONS, [None, 5])))
-def test_a_token_never_changes_what_comes_before_it(positions: str, window: int | None) -> None:
-    model = decoder(tiny(positions=positions, window=window, kv_heads=2))
+@pytest.mark.parametrize(("kind", "window"), list(product(KINDS, [None, 5])), ids=named)
+def test_a_token_never_changes_what_comes_before_it(kind: dict[str, Any], window: int | None) -> None:
+    model = decoder(tiny(**{"kv_heads": 2, **kind}, window=window))
     before = tokens(2, 17)
     after = before.clone()
     after[:, 11] = (after[:, 11] + 1) % VOCAB
@@ -28,9 +30,9 @@ def test_a_token_never_changes_what_comes_before_it(positions: str, window: int 
     assert changed[11] > 1e-3
 
 
-@pytest.mark.parametrize(("positions", "side"), list(product(POSITIONS, ["left", "right"])))
-def test_padding_and_batch_mates_change_nothing(positions: str, side: str) -> None:
-    model = decoder(tiny(positions=positions, window=7))
+@pytest.mark.parametrize(("kind", "side"), list(product(KINDS, ["left", "right"])), ids=named)
+def test_padding_and_batch_mates_change_nothing(kind: dict[str, Any], side: str) -> None:
+    model = decoder(tiny(**kind, window=7))
     lengths, width = [13, 1, 7], 13
     rows = [tokens(1, n, seed=n) for n in lengths]
     real = torch.zeros(3, width, dtype=torch.bool)
@@ -47,10 +49,10 @@ def test_padding_and_batch_mates_change_nothing(positions: str, side: str) -> No
 
 
 @pytest.mark.parametrize(
-    ("positions", "heads", "window", "ragged"), list(product(POSITIONS, HEADS, [None, 5], [False, True]))
+    ("kind", "heads", "window", "ragged"), list(product(KINDS, HEADS, [None, 5], [False, True])), ids=named
 )
-def test_cached_logits_equal_uncached(positions: str, heads: str, window: int | None, ragged: bool) -> None:
-    config = tiny(positions=positions, kv_heads=HEADS[heads], window=window)
+def test_cached_logits_equal_uncached(kind: dict[str, Any], heads: str, window: int | None, ragged: bool) -> None:
+    config = tiny(**{**kind, "kv_heads": HEADS[heads]}, window=window)
     model, whole = decoder(config), tokens(3 if ragged else 1, 23)
     real = torch.ones_like(whole, dtype=torch.bool)
     if ragged:
@@ -81,7 +83,9 @@ def test_a_cache_that_is_one_place_off_is_seen() -> None:
 
 @pytest.mark.parametrize("vocab", [50, 32_100])
 @pytest.mark.parametrize("tied", [True, False])
-@pytest.mark.parametrize(("norm", "order"), [("layernorm", "pre"), ("rmsnorm", "post"), ("none", "pre")])
+@pytest.mark.parametrize(
+    ("norm", "order"), [("layernorm", "pre"), ("rmsnorm", "post"), ("none", "pre"), ("rmsnorm", "output")]
+)
 def test_the_first_loss_is_ln_v(vocab: int, tied: bool, norm: str, order: str) -> None:
     """For every kind of position and activation, and for narrow and wide models."""
     inputs = torch.randint(0, vocab, (4, 32), generator=torch.Generator().manual_seed(0))
@@ -93,7 +97,8 @@ def test_the_first_loss_is_ln_v(vocab: int, tied: bool, norm: str, order: str) -
     ]:  # fmt: skip
         config = ModelConfig.model_validate(
             {"layers": 3, "heads": 4, "width": width, "context": 32, "tied": tied, "norm": norm, "norm_order": order,
-             "positions": positions, "activation": activation, "embedding_scale": scale, "qk_norm": scale}
+             "positions": positions, "activation": activation, "embedding_scale": scale,
+             "qk_norm": ("head" if width > 32 else "whole") if scale else "none", "head_transform": scale != tied}
         )  # fmt: skip
         with torch.no_grad():
             logits = build_model(config, vocab, seed=3)(inputs)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from itertools import product
+from typing import Any
 
 import pytest
 import torch
@@ -10,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from tests.property.models import POSITIONS, VOCAB, as_if_trained, encoder, encoder_decoder, tiny, tokens
+from tests.property.models import POSITIONS, VOCAB, as_if_trained, encoder, encoder_decoder, kinds, named, tiny, tokens
 
 
 def padded(rows: list[Tensor], width: int, side: str, filler: int) -> tuple[Tensor, Tensor]:
@@ -34,9 +35,11 @@ def other(ids: Tensor, row: int, place: int) -> Tensor:
 # ---- encoder
 
 
-@pytest.mark.parametrize(("positions", "side", "window"), list(product(POSITIONS, ["left", "right"], [None, 3])))
-def test_encoder_padding_and_batch_mates_change_nothing(positions: str, side: str, window: int | None) -> None:
-    model = encoder(positions=positions, window=window, kv_heads=2)
+@pytest.mark.parametrize(
+    ("kind", "side", "window"), list(product(kinds("encoder"), ["left", "right"], [None, 3])), ids=named
+)
+def test_encoder_padding_and_batch_mates_change_nothing(kind: dict[str, Any], side: str, window: int | None) -> None:
+    model = encoder(**{"kv_heads": 2, **kind}, window=window)
     rows = [tokens(1, n, seed=n) for n in (13, 1, 7)]
     outputs = []
     for filler in (0, 5):
@@ -102,9 +105,9 @@ def test_an_encoder_that_is_given_only_padding_stays_finite() -> None:
 # ---- encoder-decoder
 
 
-@pytest.mark.parametrize(("positions", "window"), list(product(POSITIONS, [None, 5])))
-def test_a_target_token_never_changes_what_comes_before_it(positions: str, window: int | None) -> None:
-    model = encoder_decoder(positions=positions, window=window, kv_heads=3)
+@pytest.mark.parametrize(("kind", "window"), list(product(kinds("encoder-decoder"), [None, 5])), ids=named)
+def test_a_target_token_never_changes_what_comes_before_it(kind: dict[str, Any], window: int | None) -> None:
+    model = encoder_decoder(**{"kv_heads": 3, **kind}, window=window)
     source, target = tokens(2, 11, seed=1), tokens(2, 17, seed=2)
     changed = (model(source, target) - model(source, other(target, 0, 7))).abs().amax(dim=2)  # (B, T)
     assert (changed[0, :7] == 0).all()
@@ -112,9 +115,9 @@ def test_a_target_token_never_changes_what_comes_before_it(positions: str, windo
     assert (changed[1] == 0).all()
 
 
-@pytest.mark.parametrize(("positions", "side"), list(product(POSITIONS, ["left", "right"])))
-def test_source_and_target_padding_and_batch_mates_change_nothing(positions: str, side: str) -> None:
-    model = encoder_decoder(positions=positions, kv_heads=1)
+@pytest.mark.parametrize(("kind", "side"), list(product(kinds("encoder-decoder"), ["left", "right"])), ids=named)
+def test_source_and_target_padding_and_batch_mates_change_nothing(kind: dict[str, Any], side: str) -> None:
+    model = encoder_decoder(**{"kv_heads": 1, **kind})
     sources = [tokens(1, n, seed=n) for n in (11, 2, 5)]
     targets = [tokens(1, n, seed=20 + n) for n in (3, 13, 7)]
     outputs = []

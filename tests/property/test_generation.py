@@ -273,7 +273,7 @@ def test_no_prompts_no_steps() -> None:
 @pytest.mark.parametrize("positions", POSITIONS)
 def test_a_bfloat16_model_generates(positions: str) -> None:
     config = ModelConfig.model_validate(
-        {"layers": 1, "heads": 2, "width": 16, "context": 8, "positions": positions, "qk_norm": True}
+        {"layers": 1, "heads": 2, "width": 16, "context": 8, "positions": positions, "qk_norm": "head"}
     )
     model = decoder(config).to(torch.bfloat16)
     assert len(list(generate(model, [[1, 2], [3]], SampleConfig(tokens=20)))) == 20

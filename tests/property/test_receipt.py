@@ -28,21 +28,38 @@ from glassformer.model.build import build_model
 from glassformer.model.families import Classifier, Decoder, EncoderDecoder, Model
 from glassformer.text_model import TextClassifier, TextModel
 from glassformer.tokenizers import Tokenizer, train_tokenizer
-from tests.property.models import POSITIONS, VOCAB, as_if_trained, decoder, encoder, encoder_decoder, tiny, tokens
+from tests.property.models import (
+    POSITIONS,
+    VOCAB,
+    as_if_trained,
+    decoder,
+    encoder,
+    encoder_decoder,
+    some_heads,
+    tiny,
+    tokens,
+)
 
 LENGTH, SOURCE = 17, 13
 PLACE, TOKEN, OTHER = 11, 5, 23
 NORMS: tuple[dict[str, Any], ...] = (
     {"norm": "layernorm", "norm_bias": True}, {"norm": "layernorm"}, {"norm": "rmsnorm"}, {"norm": "none"},
+    {"norm": "layernorm", "norm_bias": True, "norm_order": "output"}, {"norm": "rmsnorm", "norm_order": "output"},
 )  # fmt: skip
 BIASES = {"attention_bias": True, "feedforward_bias": True, "head_bias": True}
 CHOICES: tuple[dict[str, Any], ...] = (
     {},
-    {"kv_heads": 2, "qk_norm": True, **BIASES},
+    {"kv_heads": 2, "qk_norm": "head", **BIASES},
     {"kv_heads": 1, "tied": False, "embedding_scale": True, "activation": "swiglu"},
     {"tied": False, "window": 5, "activation": "gelu_tanh", **BIASES},
     {"embedding_norm": True, "norm_eps": 0.3},
+    {"qk_norm": "whole", "kv_heads": 3, "attention_bias": True},
 )
+SOME: tuple[dict[str, Any], ...] = (
+    {"kv_heads": 2, **BIASES},
+    {"kv_heads": 3, "norm_order": "output", "qk_norm": "head"},
+)
+"""With some heads removed."""
 LIMITS = {torch.float64: 1e-10, torch.float32: 1e-4}
 """How far the sum of all parts may be from the logit."""
 
@@ -92,7 +109,7 @@ def test_the_parts_of_a_decoder_add_up(positions: str, norm: dict[str, Any]) -> 
 
 @pytest.mark.parametrize("positions", POSITIONS)
 def test_the_parts_of_every_other_family_add_up(positions: str) -> None:
-    for norm, choice in zip((*NORMS, NORMS[0]), CHOICES, strict=True):
+    for norm, choice in zip(NORMS, CHOICES, strict=True):
         both: dict[str, Any] = {"positions": positions, "layers": 2, **norm, **choice}
         assert_adds_up(encoder(**both))
         assert_adds_up(encoder_decoder(**both))
@@ -102,7 +119,7 @@ def test_the_parts_of_every_other_family_add_up(positions: str) -> None:
 
 @pytest.mark.parametrize("norm", NORMS, ids=lambda norm: "-".join(map(str, norm.values())))
 def test_each_part_is_its_vector_through_the_frozen_norm(norm: dict[str, Any]) -> None:
-    """By another way: autograd through the norm with its scale held, and head by head, source by source."""
+    """By another way: autograd through the norms with their scales held, and head by head, source by source."""
     normed = norm["norm"] != "none"
     model = encoder_decoder(positions="learned", kv_heads=2, embedding_norm=normed, **norm, **BIASES).double()
     made, _, _ = seen(model)
@@ -112,14 +129,21 @@ def test_each_part_is_its_vector_through_the_frozen_norm(norm: dict[str, Any]) -
     token, position = made.stack.token_vectors[0, PLACE], made.stack.position_vectors[0, PLACE]  # (D), (D)
     below = held_gradient(model.embedding.norm, token + position, u)  # (D)
     expected = {"token embedding": token @ below, "position embedding": position @ below}
-    for layer, block in enumerate(made.stack.blocks):
+    outputs = norm.get("norm_order") == "output"
+    for layer, (block, own) in enumerate(zip(made.stack.blocks, model.decoder.blocks, strict=True)):
         assert block.cross is not None
-        expected[f"layer {layer} feed-forward"] = block.feedforward.output[0, PLACE] @ u
-        for kind, each in (("", block.attention), ("cross ", block.cross)):
+        written, last = block.feedforward.output[0, PLACE], own.feedforward_norm
+        expected[f"layer {layer} feed-forward"] = written @ (held_gradient(last, written, u) if outputs else u)
+        if outputs and norm.get("norm_bias"):
+            expected[f"layer {layer} feed-forward norm bias"] = last.bias @ u
+        for kind, each, last in (("", block.attention, own.attention_norm), ("cross ", block.cross, own.cross_norm)):
             assert each.output_bias is not None
-            expected[f"layer {layer} {kind or 'attention '}bias"] = each.output_bias @ u
+            through = held_gradient(last, each.output[0, PLACE], u) if outputs else u
+            expected[f"layer {layer} {kind or 'attention '}bias"] = each.output_bias @ through
+            if outputs and norm.get("norm_bias"):
+                expected[f"layer {layer} {kind or 'attention '}norm bias"] = last.bias @ u
             for head in range(6):
-                expected[f"layer {layer} {kind}head {head}"] = each.head_outputs[0, head, PLACE] @ u
+                expected[f"layer {layer} {kind}head {head}"] = each.head_outputs[0, head, PLACE] @ through
     if norm.get("norm_bias"):
         expected["embedding norm bias"] = model.embedding.norm.bias @ u
         expected["final norm bias"] = model.decoder.norm.bias @ model.embedding.tokens.weight[TOKEN]
@@ -181,9 +205,25 @@ def test_a_part_that_is_switched_off_takes_its_value_with_it() -> None:
     assert float(before - after) == pytest.approx(parts["layer 2 head 2"], abs=1e-12)
 
 
-def test_a_post_norm_model_is_refused_with_the_reason() -> None:
-    model = decoder(tiny(norm_order="post"))
-    with pytest.raises(GlassError, match="norms of all later layers") as caught:
+@pytest.mark.parametrize("choice", SOME, ids=lambda choice: str(choice["kv_heads"]))
+def test_the_parts_add_up_where_heads_were_removed(choice: dict[str, Any]) -> None:
+    """And each head that is left has its own name."""
+    model = encoder_decoder(removed_heads=some_heads("encoder-decoder"), **choice)
+    assert_adds_up(model)
+    assert_adds_up(encoder(removed_heads=some_heads("encoder"), **choice))
+    found = {part.name for part in split_logit(model, seen(model)[0], [PLACE], TOKEN)}
+    first = {name for name in found if name.startswith("layer 0") and "head" in name}
+    assert first == {*(f"layer 0 head {n}" for n in (1, 2, 3)), *(f"layer 0 cross head {n}" for n in (0, 2, 3))}
+    assert not any(name.startswith("layer 1 head") for name in found)
+
+
+@pytest.mark.parametrize(
+    ("choice", "words"),
+    [({"norm_order": "post"}, "norms of all later layers"), ({"head_transform": True}, "an activation stands between")],
+)
+def test_a_model_without_an_exact_sum_is_refused_with_the_reason(choice: dict[str, Any], words: str) -> None:
+    model = decoder(tiny(**choice))
+    with pytest.raises(GlassError, match=words) as caught:
         split_logit(model, seen(model)[0], [PLACE], TOKEN)
     assert len(str(caught.value).splitlines()) == 2
 
@@ -271,6 +311,18 @@ def text_model(**changes: Any) -> TextModel:
         for parameter in model.parameters():
             parameter.mul_(3)
     return TextModel(model.eval(), tokenizer, Config(model=shape, sample=SampleConfig(tokens=5)))
+
+
+def test_the_backslash_of_a_byte_is_shown_once() -> None:
+    tokenizer = train_tokenizer(TokenizerConfig(kind="bytes"), ["né"])
+    shape = ModelConfig(layers=1, heads=1, width=22, context=13)
+    model = build_model(shape, tokenizer.vocab_size, seed=4).eval()
+    assert isinstance(model, Decoder)
+    shown = table(write_receipt(TextModel(model, tokenizer, Config(model=shape)), "né\n", token="195"))
+    assert r"token '\xc3' (195)" in shown
+    assert r"'\xa9' at 2" in shown
+    assert r"'\n' at 3" in shown
+    assert "\\\\" not in shown
 
 
 def test_a_text_longer_than_the_context_is_read_as_generate_reads_it() -> None:

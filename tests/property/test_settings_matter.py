@@ -30,11 +30,12 @@ CHANGES: dict[str, tuple[dict[str, Any], Any]] = {
     "norm_order": ({}, "post"),
     "activation": ({}, "relu"),
     "window": ({}, 3),
-    "qk_norm": ({}, True),
+    "qk_norm": ({}, "whole"),
     "attention_bias": ({}, True),
     "feedforward_bias": ({}, True),
     "norm_bias": ({}, True),
     "head_bias": ({}, True),
+    "head_transform": ({}, True),
     "tied": ({}, False),
     "shared_embedding": ({"family": "encoder-decoder"}, False),
     "pooling": ({"family": "encoder", "classes": 5}, "first"),
@@ -46,6 +47,7 @@ CHANGES: dict[str, tuple[dict[str, Any], Any]] = {
     "rotary_base": ({"positions": "rotary"}, 100.0),
     "relative_buckets": ({"positions": "relative"}, 6),
     "relative_max_distance": ({"positions": "relative"}, 12),
+    "removed_heads": ({}, ["dec.1.self.4"]),
 }
 
 
@@ -80,3 +82,8 @@ def test_context_and_vocabulary_set_shapes_and_limits() -> None:
     assert build_model(tiny(vocab_size=43)).state_dict()["embedding.tokens.weight"].shape[0] == 43
     two = tiny(family="encoder-decoder", shared_embedding=False, source_vocab_size=37, vocab_size=43)
     assert build_model(two).state_dict()["source_embedding.tokens.weight"].shape[0] == 37
+
+
+@pytest.mark.parametrize(("name", "one", "other"), [("qk_norm", "head", "whole"), ("norm_order", "post", "output")])
+def test_a_setting_of_three_choices_has_three(name: str, one: str, other: str) -> None:
+    assert not torch.allclose(logits(tiny(**{name: one})), logits(tiny(**{name: other})))

@@ -208,20 +208,21 @@ def test_a_label_is_read_from_the_text_and_nothing_is_shifted() -> None:
 def test_holes_are_what_they_should_be(length: int, share: float, key: tuple[int, int]) -> None:
     row = np.arange(length) % 29
     row[0] = 29  # the end token is never hidden
-    found = mask(row, share, mask_id=30, ordinary=29, key=key)
+    words = np.arange(29)
+    found = mask(row, share, 30, words, key)
     assert isinstance(found, Masked)
     assert found.targets.tolist() == row.tolist()
     assert int(found.chosen.sum()) == (max(1, round(share * (length - 1))) if length > 1 else 0)
     assert not found.chosen[0]
     assert bool((found.inputs[~found.chosen] == row[~found.chosen]).all())
-    again, other = mask(row, share, 30, 29, key), mask(row, share, 30, 29, (key[0], key[1] + 1))
+    again, other = mask(row, share, 30, words, key), mask(row, share, 30, words, (key[0], key[1] + 1))
     assert again.inputs.tolist() == found.inputs.tolist()
     if length > 25 and 0.2 < share < 0.8:
         assert other.chosen.tolist() != found.chosen.tolist()
 
 
 def test_four_fifths_are_hidden_a_tenth_replaced_a_tenth_shown() -> None:
-    rows = [mask(np.full(1000, 7), 0.15, mask_id=100, ordinary=99, key=(5, number)) for number in range(200)]
+    rows = [mask(np.full(1000, 7), 0.15, 100, np.arange(99), (5, number)) for number in range(200)]
     chosen = np.concatenate([row.inputs[row.chosen] for row in rows])
     assert len(chosen) == 200 * 150
     spread = 4 * math.sqrt(0.16 / len(chosen))

@@ -17,15 +17,18 @@ from glassformer.inspection.trace import AttentionTrace, BlockTrace, StackTrace,
 from glassformer.model.attention import Attention
 from glassformer.model.families import Model
 from glassformer.model.feedforward import activate
-from tests.property.models import POSITIONS, VOCAB, as_if_trained, tiny, tokens
+from tests.property.models import POSITIONS, VOCAB, as_if_trained, some_heads, tiny, tokens
 
 FAMILIES = ("decoder", "encoder", "classifier", "encoder-decoder")
 BIASES = {"attention_bias": True, "feedforward_bias": True, "norm_bias": True, "head_bias": True}
 CHOICES: list[dict[str, Any]] = [
-    *({"positions": positions, "norm_order": order} for positions, order in product(POSITIONS, ("pre", "post"))),
+    *({"positions": name, "norm_order": order} for name, order in product(POSITIONS, ("pre", "post", "output"))),
     *({"activation": activation} for activation in get_args(Activation)),
     {"norm": "rmsnorm"}, {"norm": "rmsnorm", "norm_order": "post"}, {"norm": "none"},
-    {"kv_heads": 2, "positions": "rotary", "qk_norm": True}, {"kv_heads": 1}, {"qk_norm": True},
+    {"kv_heads": 2, "positions": "rotary", "qk_norm": "head"}, {"kv_heads": 1}, {"qk_norm": "head"},
+    {"norm": "rmsnorm", "norm_order": "output"}, {"kv_heads": 3, "qk_norm": "whole", "positions": "rotary"},
+    {"removed_heads": "some"}, {"removed_heads": "some", "kv_heads": 2, "positions": "rotary", "qk_norm": "head"},
+    {"removed_heads": "some", "kv_heads": 3, "positions": "relative"}, {"removed_heads": "some", "kv_heads": 1},
     {"window": 3}, {"window": 3, "positions": "relative"}, {**BIASES, "embedding_scale": True, "tied": False},
     {"dropout_embedding": 0.3, "dropout_attention": 0.3, "dropout_residual": 0.3, "pooling": "first"},
 ]  # fmt: skip
@@ -34,7 +37,9 @@ PAD = torch.tensor([[True] * 11 + [False] * 2, [True] * 7 + [False] * 6])
 
 
 def model_of(family: str, **changes: Any) -> Model:
-    own = {"family": "encoder", "classes": 5} if family == "classifier" else {"family": family}
+    own: dict[str, Any] = {"family": "encoder", "classes": 5} if family == "classifier" else {"family": family}
+    if "removed_heads" in changes:
+        changes["removed_heads"] = some_heads(own["family"])
     return as_if_trained(tiny(**own, **changes))
 
 
@@ -92,7 +97,7 @@ def check_stack(stack: StackTrace) -> None:
     assert torch.equal(stack.blocks[0].before, stack.embedded)
     for before, after in zip(stack.blocks[:-1], stack.blocks[1:], strict=True):
         assert torch.equal(before.after, after.before)
-    if not stack.blocks[0].pre:
+    if stack.blocks[0].order == "post":
         assert torch.equal(stack.final, stack.blocks[-1].after)
 
 
@@ -106,9 +111,13 @@ def check_block(block: BlockTrace) -> None:
     steps.append((block.feedforward_norm, block.feedforward.input, block.feedforward.output, block.after))
     x = block.before
     for norm, read, wrote, after in steps:
-        if block.pre:
+        if block.order == "pre":
             assert torch.equal(read, norm)
             assert torch.equal(after, x + wrote)
+        elif block.order == "output":
+            assert torch.equal(read, x)
+            assert torch.equal(after, x + norm)
+            assert not torch.equal(norm, wrote)
         else:
             assert torch.equal(read, x)
             assert torch.equal(after, norm)
@@ -119,8 +128,16 @@ def check_block(block: BlockTrace) -> None:
 
 def check_attention(part: AttentionTrace) -> None:
     H, G, K = part.q.shape[1], part.k.shape[1], part.q.shape[-1]
-    keys = torch.stack([part.k[:, head // (H // G)] for head in range(H)], dim=1)  # (B, H, S, K)
-    values = torch.stack([part.v[:, head // (H // G)] for head in range(H)], dim=1)  # (B, H, S, K)
+    assert len(part.heads) == len(part.asks) == H
+    if H == 6:
+        assert part.heads == tuple(range(6))
+        assert part.asks == tuple(head // (6 // G) for head in range(6))
+    assert set(part.asks) == set(range(G))
+    if not H:
+        assert torch.equal(part.output, torch.zeros_like(part.output) + (part.output_bias or 0.0))
+        return
+    keys = torch.stack([part.k[:, asked] for asked in part.asks], dim=1)  # (B, H, S, K)
+    values = torch.stack([part.v[:, asked] for asked in part.asks], dim=1)  # (B, H, S, K)
     close(part.scores, torch.einsum("bhtk,bhsk->bhts", part.q, keys))
     close(part.scaled, part.scores / math.sqrt(K))
     shown = part.scaled if part.bias is None else part.scaled + part.bias
@@ -144,17 +161,29 @@ def check_ends(model: Model, found: Trace) -> None:
         assert torch.equal(model.head(found.pooled), found.logits)
     else:
         assert torch.equal(model.head(found.stack.final, model.embedding), found.logits)
+        assert found.transformed is None
     vectors = model.embedding.tokens.weight[found.stack.ids] * model.embedding.scale
     assert torch.equal(found.stack.token_vectors, vectors)
     block, layer = found.stack.blocks[1], list(model.modules())
     own = next(stack for stack in layer if isinstance(stack, module.Stack) and stack.causal == is_causal(model))
     attention, ff = own.blocks[1].attention, own.blocks[1].feedforward
     assert isinstance(attention, Attention)
-    plain = attention.query(block.attention.input).unflatten(-1, (6, 10)).transpose(1, 2)  # (B, H, T, K)
+    plain = attention.query(block.attention.input).unflatten(-1, (attention.heads, 10)).transpose(1, 2)  # (B, H, T, K)
     assert torch.equal(plain, block.attention.q_projected)
     assert torch.equal(ff.up(block.feedforward.input), block.feedforward.up)
     gate = block.feedforward.up if ff.gate is None else ff.gate(block.feedforward.input)
     assert torch.equal(activate(gate, ff.activation), block.feedforward.activated)
+
+
+@pytest.mark.parametrize("family", ["decoder", "encoder", "encoder-decoder"])
+@pytest.mark.parametrize("norm", ["layernorm", "none"])
+def test_a_transform_is_in_the_trace(family: str, norm: str) -> None:
+    model = model_of(family, head_transform=True, tied=False, norm=norm, activation="relu")
+    found = trace(model, **inputs(family, None))  # type: ignore[arg-type]
+    assert torch.equal(found.logits, logits_of(model, inputs(family, None)))
+    assert found.transformed is not None
+    close(found.transformed @ model.head.weight.T, found.logits)  # type: ignore[union-attr]
+    assert not torch.equal(found.transformed, found.stack.final)
 
 
 def is_causal(model: Model) -> bool:
@@ -233,7 +262,7 @@ def test_weights_that_do_not_lead_to_the_output_are_refused(monkeypatch: pytest.
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float64])
 @pytest.mark.parametrize("family", FAMILIES)
 def test_other_precisions(family: str, dtype: torch.dtype) -> None:
-    model, given = model_of(family, positions="rotary", qk_norm=True).to(dtype), inputs(family, PAD)
+    model, given = model_of(family, positions="rotary", qk_norm="head").to(dtype), inputs(family, PAD)
     found = trace(model, **given)  # type: ignore[arg-type]
     assert torch.equal(found.logits, logits_of(model, given))
     assert found.stack.blocks[2].after.dtype == dtype

@@ -20,7 +20,7 @@ from glassformer.generation.rows import batches_by_length, sources_of
 from glassformer.generation.targets import CachedTargetReader, PlainTargetReader
 from glassformer.model.build import build_model
 from glassformer.model.families import EncoderDecoder
-from tests.property.models import POSITIONS, VOCAB, encoder_decoder, tiny, tokens
+from tests.property.models import POSITIONS, VOCAB, encoder_decoder, kinds, named, tiny, tokens
 
 END = 5
 GREEDY = SampleConfig(temperature=0, tokens=100)
@@ -75,6 +75,16 @@ def test_cached_equals_one_forward_pass_over_the_whole_target(
 ) -> None:
     """Every logit of a ragged batch up to the context limit, and with it every token of greedy decoding."""
     model = small(-9.0, positions=positions, kv_heads=heads, window=window, shared_embedding=shared, norm_order=order)
+    check_cached(model)
+
+
+@pytest.mark.parametrize("kind", kinds("encoder-decoder"), ids=named)
+def test_cached_equals_one_forward_pass_for_every_kind_of_block(kind: dict[str, Any]) -> None:
+    heads = {"removed_heads": [head for head in kind.get("removed_heads", ()) if ".2." not in head]}  # of two layers
+    check_cached(small(-9.0, **{**kind, **heads}))
+
+
+def check_cached(model: EncoderDecoder) -> None:
     given_ = sources(RAGGED)
     steps = list(translate(model, given_, GREEDY, END))
     rows, cached = written(len(given_), steps), logits_by_row(steps)
@@ -144,6 +154,18 @@ def test_batches_by_length_hold_everything_once(lengths: list[int], rows: int) -
     assert [lengths[place] for place in places] == sorted(lengths, reverse=True)
     assert [len(batch) for batch in batches[:-1]] == [rows] * (len(batches) - 1)
     assert all(1 <= len(batch) <= rows for batch in batches)
+
+
+@settings(max_examples=50, deadline=None)
+@given(lengths=st.lists(st.integers(0, 20), max_size=40), rows=st.integers(1, 7), tokens=st.integers(1, 60))
+def test_batches_by_length_hold_no_more_tokens_than_are_allowed(lengths: list[int], rows: int, tokens: int) -> None:
+    batches = batches_by_length(lengths, rows, tokens)
+    assert sorted(place for batch in batches for place in batch) == list(range(len(lengths)))
+    for batch, following in zip(batches, [*batches, []][1:], strict=True):
+        longest = max(lengths[batch[0]], 1)
+        assert len(batch) == 1 or len(batch) * longest <= tokens
+        assert len(batch) <= rows
+        assert not following or len(batch) == rows or (len(batch) + 1) * longest > tokens, "one more had room"
 
 
 def test_targets_end_by_end_token_stop_and_length() -> None:
@@ -226,7 +248,7 @@ def test_no_sources_no_steps() -> None:
 
 @pytest.mark.parametrize("positions", POSITIONS)
 def test_a_bfloat16_model_translates(positions: str) -> None:
-    shape = tiny(family="encoder-decoder", positions=positions, qk_norm=True)
+    shape = tiny(family="encoder-decoder", positions=positions, qk_norm="head")
     model = build_model(shape, VOCAB).to(torch.bfloat16)
     assert isinstance(model, EncoderDecoder)
     assert len(list(translate(model, [[1, 2], [3]], SampleConfig(tokens=7), end_id=0))) <= 7

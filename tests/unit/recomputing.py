@@ -50,6 +50,12 @@ class Bench:
         if found := re.fullmatch(r"softmax\((.*)\), row by row", formula):
             powers = np.exp(self.value(found[1]))
             return powers / powers.sum(axis=1, keepdims=True)
+        if formula.startswith("zeros"):
+            return np.zeros(1)
+        if "all heads" in formula:  # of which one is on the bench
+            return None
+        if found := re.fullmatch(r"(\w+) / (r_\w) · (\w+)", formula):
+            return self.known[found[1]] / self.known[found[2]] * self.known[found[3]]
         if found := re.fullmatch(r"(\w+) / √(\d+)", formula):
             return self.known[found[1]] / sqrt(int(found[2]))
         if found := re.fullmatch(r"\(?(\w+)(?: - mean\))? / √\((variance|mean square) \+ (\S+)\)(.*)", formula):
@@ -106,8 +112,9 @@ def activated(name: str, x: Numbers) -> Numbers:
 
 def recompute(walk: Walk, places: tuple[int, ...], window: int | None = None) -> Bench:
     bench = Bench(walk.facts["family"] == "decoder", window)
+    first = "transform" if any(section.key == "transform" for section in walk.sections) else "logits"
     for section in walk.sections:
-        if section.key == "logits" and places:  # shown for the places that count
+        if section.key == first and places:  # shown for the places that count
             bench.known["Y" if "Y" in bench.known else "X"] = bench.known.get("Y", bench.known["X"])[list(places)]
         bench.section(section)
     return bench

@@ -50,6 +50,36 @@ def test_settings_are_frozen() -> None:
         ({"model": {"window": 300}}, "window = 300 is longer than context = 256", "window"),
         ({"model": {"norm": "rmsnorm", "norm_bias": True}}, "norm_bias with norm = rmsnorm", "layernorm"),
         ({"model": {"norm": "none", "norm_order": "post"}}, "norm_order = post", "pre"),
+        ({"model": {"norm": "none", "norm_order": "output"}}, "norm_order = output", "pre"),
+        ({"model": {"qk_norm": "heads"}}, "model.qk_norm = 'heads'", "Did you mean head?"),
+        (
+            {"model": {"family": "encoder", "classes": 3, "head_transform": True}, "train": {"task": "classify"}},
+            "head_transform",
+            "head_transform = false",
+        ),
+        ({"model": {"head_transform": True}, "train": {"task": "classify"}}, "head_transform", "lm, masked, translate"),
+        ({"model": {"removed_heads": ["dec.4.self.0"]}}, "'dec.4.self.0'", "0 to 3 of dec.0.self to dec.3.self"),
+        ({"model": {"removed_heads": ["dec.0.self.4"]}}, "'dec.0.self.4'", "the heads 0 to 3"),
+        ({"model": {"removed_heads": ["dec.0.self.00"]}}, "'dec.0.self.00'", "the heads 0 to 3"),
+        ({"model": {"removed_heads": ["dec.0.cross.0"]}}, "'dec.0.cross.0'", "dec.0.self"),
+        ({"model": {"removed_heads": ["enc.0.self.0"]}}, "'enc.0.self.0'", "dec.0.self"),
+        (
+            {"model": {"removed_heads": ["enc.0.cross.0"]}, "train": {"task": "translate"}},
+            "'enc.0.cross.0'",
+            "enc.0.self to enc.3.self, dec.0.self to dec.3.self, dec.0.cross to dec.3.cross",
+        ),
+        (
+            {"model": {"removed_heads": ["enc.2.self.0"], "encoder_layers": 2}, "train": {"task": "translate"}},
+            "'enc.2.self.0'",
+            "enc.0.self to enc.1.self",
+        ),
+        (
+            {"model": {"removed_heads": ["dec.0.self.1", "dec.1.self.1", "dec.0.self.1"]}},
+            "'dec.0.self.1' twice",
+            "once",
+        ),
+        ({"model": {"removed_heads": "dec.0.self.1"}}, "model.removed_heads", "list of texts"),
+        ({"model": {"removed_heads": ["dec.0.self.1"], "qk_norm": "whole"}}, "qk_norm = whole", "removed_heads"),
         ({"model": {"relative_buckets": 32, "relative_max_distance": 16}}, "relative_max_distance = 16", "half"),
         ({"model": {"dropout_residual": 1.5}}, "model.dropout_residual", "below 1"),
         ({"train": {"steps": -3}}, "train.steps = -3", "Give 1 or more"),
@@ -70,6 +100,20 @@ def test_impossible_settings_are_refused_in_two_lines(sections: dict[str, object
     assert problem in caught.value.problem
     assert remedy in caught.value.remedy
     assert len(str(caught.value).splitlines()) == 2
+
+
+def test_removed_heads_have_one_order_and_qk_norm_was_a_switch() -> None:
+    names = ["dec.10.self.1", "dec.9.self.11", "dec.9.self.3", "dec.9.self.0"]
+    config = Config.from_dict({"model": {"layers": 12, "heads": 16, "removed_heads": names}})
+    assert list(config.model.removed_heads) == names[::-1][:2] + names[1::-1]
+    assert Config.from_dict(tomllib.loads(config.to_toml())) == config
+    assert config.model.kept_heads("dec.9.self") == [1, 2, *range(4, 11), *range(12, 16)]
+    assert config.model.replace(kv_heads=8).kept_kv_heads("dec.9.self") == list(range(8))
+    three = config.model.replace(removed_heads=["dec.9.self.0", "dec.9.self.1", "dec.9.self.2"], kv_heads=8)
+    assert three.kept_kv_heads("dec.9.self") == list(range(1, 8))
+    for old, new in ((True, "head"), (False, "none")):
+        assert Config.from_dict({"model": {"qk_norm": old}}).model.qk_norm == new
+        assert Config().with_changes({"model.qk_norm": str(old).lower()}).model.qk_norm == new
 
 
 def test_every_setting_is_a_flag_with_help() -> None:

@@ -20,8 +20,8 @@ from glassformer.data.corpora.noise import SYMBOLS, UniformSymbols
 from glassformer.data.corpora.stories import GIRLS, NAMES, Stories
 from glassformer.errors import GlassError
 
-NAMES_OF_CORPORA = ["stories", "repeats", "recall", "copy", "reverse", "sort", "addition", "random",
-                    "agreement", "coreference"]  # fmt: skip
+NAMES_OF_CORPORA = ["stories", "repeats", "recall", "brackets", "copy", "reverse", "sort", "addition",
+                    "random", "agreement", "coreference"]  # fmt: skip
 """Those of documents."""
 
 # Document 0 of seed 7: what a seed gives must not change from one version, or machine, to the next.
@@ -29,6 +29,7 @@ FIRST = {
     "stories": "Once upon a time, a brave bear named Zoe wished for a red ha",
     "repeats": "AJ7BY61bK4LAJ7BY61bK4LAJ7BY61bK4LAJ7BY61bK4L",
     "recall": "AdYaKx|KxAdYa",
+    "brackets": "()[][<<>>]",
     "copy": "ady=ady",
     "reverse": "ady=yda",
     "sort": "019=019",
@@ -108,6 +109,9 @@ def test_own_documents_are_possible_and_spoilt_ones_are_not(name: str) -> None:
         ("recall", "AbAb|AbAb"),
         ("recall", "AbCd|CdCd"),
         ("recall", "Ab|Ab"),
+        ("brackets", "([)]"),
+        ("brackets", "(("),
+        ("brackets", "()" * 21),
         ("repeats", "abcdefgh" * 3),
         ("repeats", "abcdefgh" * 3 + "abcdefgx"),
         ("random", "a" * 999),
@@ -124,6 +128,7 @@ def test_small_lines_by_hand() -> None:
     assert find_text_corpus("sort").log_probability("310=013") == pytest.approx(-math.log(12 * 10**3))
     assert find_text_corpus("addition").log_probability("0+99=99") == pytest.approx(-math.log(3 * 10 * 3 * 90))
     assert find_text_corpus("recall").log_probability("AbCd|CdAb") == pytest.approx(-math.log(7 * 26 * 25 * 26**2 * 2))
+    assert find_text_corpus("brackets").log_probability("([]<>)") == pytest.approx(-math.log(20 * 5 * 4**3))
     assert find_text_corpus("repeats").log_probability("abcdefgh" * 4) == pytest.approx(-math.log(17 * 64**8))
 
 

@@ -49,7 +49,7 @@ def test_torch_layers_have_as_many_parameters() -> None:
     assert ours == 2 * theirs
 
 
-@pytest.mark.parametrize("changes", [{}, {"kv_heads": 2, "activation": "swiglu"}, {"tied": False, "qk_norm": True}])
+@pytest.mark.parametrize("changes", [{}, {"kv_heads": 2, "activation": "swiglu"}, {"tied": False, "qk_norm": "head"}])
 def test_flops_are_those_that_torch_counts(changes: dict[str, object]) -> None:
     config = tiny(**changes)
     model = build_model(config, VOCAB)

@@ -39,8 +39,9 @@ def tiny(**changes: Any) -> ModelConfig:
     "changes",
     [
         {},
-        {"positions": "rotary", "norm": "rmsnorm", "activation": "swiglu", "window": 5, "qk_norm": True},
-        {"family": "encoder", "positions": "relative", "norm_order": "post"},
+        {"positions": "rotary", "norm": "rmsnorm", "activation": "swiglu", "window": 5, "qk_norm": "head"},
+        {"family": "encoder", "positions": "relative", "norm_order": "post", "head_transform": True},
+        {"norm_order": "output", "qk_norm": "whole"},
         {"family": "encoder-decoder", "positions": "alibi", "activation": "relu2", "norm": "none"},
     ],
 )
@@ -135,6 +136,14 @@ def test_many_heads_are_cut_in_whole_groups() -> None:
     cut, notes = cut_sizes(ModelConfig(width=1024, heads=32, kv_heads=8, window=200, context=4096))
     assert (cut.heads, cut.G, cut.K, cut.window, cut.width) == (8, 2, 32, 12, 256)
     assert "heads 32 -> 8" in notes
+
+
+def test_heads_that_are_cut_off_need_no_removing() -> None:
+    removed = ["dec.0.self.5", "dec.0.self.11", "dec.3.self.0", "enc.1.self.7", "dec.1.cross.2"]
+    whole = ModelConfig(
+        family="encoder-decoder", width=1024, heads=16, layers=4, encoder_layers=3, removed_heads=tuple(removed)
+    )
+    assert cut_sizes(whole)[0].removed_heads == ("dec.0.self.5", "dec.1.cross.2", "enc.1.self.7")
 
 
 def test_the_table_of_extras_is_that_of_the_package() -> None:

@@ -86,7 +86,7 @@ REFUSED: list[tuple[Task, str, str, str]] = [  # task, settings, what the proble
     ("translate", "source=stories", "stories has no pairs", "reverse"),
     ("classify", "source=reverse", "reverse has no labels", "Corpora with labels"),
     ("translate", "source=pairs.csv column=englisch", "no column 'englisch'; it has english, french", "mean english"),
-    ("translate", "source=pairs.tsv column=3", "no column '3'", "number from 1 to 2"),
+    ("translate", "source=pairs.tsv column=3", "no column '3'", "column 1 to 2"),
     ("translate", "source=two.jsonl target_column=frr", "no column 'frr'; it has en, fr", "Did you mean fr"),
     ("translate", "source=pairs.tsv column=1 target_column=1", "are the same column", "Choose two of: 1, 2"),
     ("translate", "source=three.jsonl", "has the columns en, fr, de: which are source", "data.target_column"),
@@ -131,8 +131,8 @@ def test_only_empty_pairs_are_refused_with_their_numbers(write: Write, tmp_path:
     with pytest.raises(GlassError) as caught:
         made(tmp_path, "translate", source=source, target=target)
     assert caught.value.problem == (
-        "a, b holds no example that can be used: left out 1 pairs with an empty source, "
-        "1 pairs with an empty target, 1 pairs with both sides empty"
+        "a, b holds no example that can be used: left out 1 pair with an empty source, "
+        "1 pair with an empty target, 1 pair with both sides empty"
     )
 
 
@@ -160,26 +160,26 @@ def test_rows_that_cannot_be_used_are_counted(write: Write, tmp_path: Path) -> N
     found = made(tmp_path, "translate", source=write("t.tsv", lines(rows)), split="tail")
     assert texts(found) == [("a one", "b one"), ("a six", "b six"), ("a seven", "b seven")]
     for note in (
-        "left out 1 pairs with an empty source",
-        "left out 1 pairs with an empty target",
-        "left out 1 pairs with both sides empty",
-        "left out 1 rows with too few fields",
-        "1 rows have more fields than row 1, which are not read",
+        "left out 1 pair with an empty source",
+        "left out 1 pair with an empty target",
+        "left out 1 pair with both sides empty",
+        "left out 1 row with too few fields",
+        "1 row with more fields than row 1, which are not read",
     ):
         assert note in found.notes
     english, french = write("a", "a one\n\na three\n\n"), write("b", "b one\nb two\nb three\n\n")
     found = made(tmp_path, "translate", source=english, target=french, split="tail")
     assert texts(found) == [("a one", "b one"), ("a three", "b three")]
-    assert "left out 1 pairs with both sides empty" in found.notes
+    assert "left out 1 pair with both sides empty" in found.notes
     rows = ["ham\tone text", "\ttwo text", "spam\t ", " ham \tfour text", "spam \tfive text", "spam\tsix text", "only"]
     found = made(tmp_path, "classify", source=write("l.tsv", lines(rows)), column="2", label_column="1")
     expected = [("five text", "spam"), ("four text", "ham"), ("one text", "ham"), ("six text", "spam")]
     assert sorted(texts(found)) == expected
     for note in (
-        "left out 1 rows without a label",
-        "left out 1 rows with an empty text",
-        "left out 1 rows with too few fields",
-        "2 labels had spaces around them, which are left off",
+        "left out 1 row without a label",
+        "left out 1 row with an empty text",
+        "left out 1 row with too few fields",
+        "2 labels with spaces around, which are left off",
     ):
         assert note in found.notes
 
@@ -195,25 +195,25 @@ def test_words_of_the_source_are_limited(write: Write, tmp_path: Path) -> None:
     rows = [("one", "b"), *PAIRS[:5], ("one two three four five six", "c")]
     found = made(tmp_path, "translate", source=write("t.tsv", tsv(rows)), min_words=2, max_words=5, split="tail")
     assert texts(found) == PAIRS[:5]
-    assert "left out 1 examples with fewer than 2 words" in found.notes
-    assert "left out 1 examples with more than 5 words" in found.notes
+    assert "left out 1 example with fewer than 2 words" in found.notes
+    assert "left out 1 example with more than 5 words" in found.notes
 
 
 def test_repeats_and_what_stands_on_both_sides(write: Write, tmp_path: Path) -> None:
     rows = [*PAIRS[:18], PAIRS[0], (PAIRS[1][0], "une autre")]
     source = write("t.tsv", tsv(rows))
     told = notes(made(tmp_path, "translate", source=source, split="tail"))
-    assert "1 pairs repeat another" in told
-    assert "1 sources have several targets" in told
-    assert "1 of 2 validation pairs also stand in the training part; data.split = random keeps them apart" in told
-    assert "1 more validation sources stand in the training part, with other targets; data.split = random" in told
+    assert "1 pair repeats another" in told
+    assert "1 source has several targets" in told
+    assert "1 of 2 validation pairs also stands in the training part; data.split = random keeps them apart" in told
+    assert "1 more validation source stands in the training part, with other targets; data.split = random" in told
     told = notes(made(tmp_path, "translate", source=source, split="random"))
-    assert "1 pairs repeat another" in told
+    assert "1 pair repeats another" in told
     assert "training part" not in told
     both = [(text, "ham") for text, _ in SPAM[:2]]
     labelled = write("l.tsv", tsv((label, text) for text, label in [*SPAM, *both, SPAM[3]]))
     told = notes(made(tmp_path, "classify", source=labelled))
-    assert "1 examples repeat another" in told
+    assert "1 example repeats another" in told
     assert "2 texts have several labels" in told
 
 
@@ -235,8 +235,8 @@ def test_validation_of_its_own(write: Write, tmp_path: Path) -> None:
     assert list(found.train.texts()) == PAIRS[:30]
     assert list(found.validation.texts())[:10] == PAIRS[30:]
     told = notes(found)
-    assert "1 of 12 validation pairs also stand in the training part\n" in told
-    assert "1 more validation sources stand in the training part, with other targets\n" in told
+    assert "1 of 12 validation pairs also stands in the training part\n" in told
+    assert "1 more validation source stands in the training part, with other targets\n" in told
     assert "12 pairs) and" not in told
     assert "(12 pairs); all of" in told
     same = notes(made(tmp_path, "translate", source=source, validation=source))
@@ -253,7 +253,7 @@ def test_labels_that_only_the_validation_part_has(write: Write, tmp_path: Path) 
     rows = [*((b, a) for a, b in SPAM), ("spam", "one more of them"), ("news", "of today")]
     found = made(tmp_path, "classify", source=write("s.tsv", tsv(rows)), split="tail", validation_fraction=0.05)
     assert list(found.validation.texts()) == [("one more of them", "spam")]
-    assert "left out 1 texts whose label was never learnt: news (1); known are ham, spam" in found.notes
+    assert "left out 1 text whose label was never learnt: news (1); known are ham, spam" in found.notes
 
 
 # The split

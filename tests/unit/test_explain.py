@@ -21,16 +21,17 @@ from glassformer.inspection.explain.text import cells, text_lines
 from glassformer.inspection.explain.whole import as_numbers
 from glassformer.inspection.explain.wording import wordings
 from tests.property.models import POSITIONS as KINDS
-from tests.property.models import as_if_trained, tiny, tokens
+from tests.property.models import as_if_trained, some_heads, tiny, tokens
 from tests.unit.recomputing import recompute
 
 FAMILIES = ("decoder", "encoder", "classifier", "encoder-decoder")
 BIASES = {"attention_bias": True, "feedforward_bias": True, "norm_bias": True, "head_bias": True}
 CHOICES: list[dict[str, Any]] = [
-    *({"positions": kind, "norm_order": order} for kind, order in product(KINDS, ("pre", "post"))),
+    *({"positions": kind, "norm_order": order} for kind, order in product(KINDS, ("pre", "post", "output"))),
     *({"activation": activation} for activation in get_args(Activation)),
     {"norm": "rmsnorm"}, {"norm": "rmsnorm", "norm_order": "post"}, {"norm": "none"}, {"kv_heads": 2}, {"kv_heads": 1},
-    {"qk_norm": True, "positions": "rotary"}, {"window": 3, "positions": "alibi"}, {**BIASES, "tied": False},
+    {"norm": "rmsnorm", "norm_order": "output"}, {"qk_norm": "head", "positions": "rotary"},
+    {"qk_norm": "whole", "kv_heads": 2}, {"window": 3, "positions": "alibi"}, {**BIASES, "tied": False},
     {"embedding_scale": True, "pooling": "first"},
 ]  # fmt: skip
 
@@ -63,6 +64,40 @@ def test_every_number_shown_follows_from_numbers_shown(family: str, choice: dict
     for id, share in shares.items():
         assert abs(share - again[id]) < 1e-12  # type: ignore[index,operator]
     assert len(shares) == min(10, len(again))
+
+
+@pytest.mark.parametrize("family", ["decoder", "encoder", "encoder-decoder"])
+@pytest.mark.parametrize("norm", ["layernorm", "none"])
+def test_a_transform_before_the_output_layer_is_shown(family: str, norm: str) -> None:
+    made = subject(family, head_transform=True, norm=norm)
+    bench = recompute(make_walk(made), made.places)
+    assert bench.done >= {"T", "Y", "logits"}
+    assert ("R" in bench.done) == (norm != "none")
+
+
+@pytest.mark.parametrize("kv_heads", [2, 6])
+def test_heads_that_were_removed_are_not_shown(kv_heads: int) -> None:
+    """Those that are left keep their numbers; an attention without any writes zeros."""
+    removed = [name for name in some_heads("decoder") if ".2." not in name]
+    made = subject("decoder", removed_heads=removed, kv_heads=kv_heads)
+    walk = make_walk(made)
+    assert recompute(walk, made.places).done >= {"Q", "A", "O1", "O2", "O3", "O", "logits"}
+    shown = [section for section in walk.everything() if section.key == "head"]
+    assert [(section.layer, section.head) for section in shown] == [(0, 1), (0, 2), (0, 3)]
+    shared = ["shares its keys and values with head 2.", "shares its keys and values with head 1."]
+    assert [note.split("It ")[1] for section in shown for note in section.notes if "shares" in note] == (
+        shared if kv_heads == 2 else []
+    )
+
+
+def test_one_root_mean_square_of_all_heads_is_shown() -> None:
+    made = subject("decoder", qk_norm="whole", kv_heads=2)
+    sections = [section for section in make_walk(made, (0,)).everything() if section.key in ("projections", "qk_norm")]
+    every = np.concatenate([next(m for m in s.matrices if m.name == "Q").values for s in sections[::2]], axis=1)
+    assert every.shape == (7, 60)
+    for section in sections[1::2]:
+        size = next(m for m in section.matrices if m.name == "r_Q").values  # (T, 1)
+        np.testing.assert_allclose(size, np.sqrt((every**2).mean(axis=1, keepdims=True) + 1e-6), rtol=1e-5)
 
 
 def test_the_bench_sees_a_wrong_number() -> None:
@@ -104,8 +139,9 @@ def test_the_example_by_hand() -> None:
 
 
 def test_every_step_has_words_at_five_depths_that_differ() -> None:
-    choices: list[dict[str, Any]] = [{"positions": "alibi"}, {"positions": "rotary", "qk_norm": True}]
+    choices: list[dict[str, Any]] = [{"positions": "alibi"}, {"positions": "rotary", "qk_norm": "head"}]
     walks = [make_walk(subject(family, **choice), heads=(0,)) for family in FAMILIES for choice in choices]
+    walks.append(make_walk(subject("encoder", head_transform=True), heads=(0,)))
     texts = wordings()
     assert {section.key for walk in walks for section in walk.everything()} == texts.keys()
     every = [text for levels in texts.values() for text in levels.values()]

@@ -333,9 +333,9 @@ def test_notes_and_progress(tmp_path: Path) -> None:
     for words in (
         "UTF-16 LE with a byte order mark",
         "5 documents, 79 characters",
-        "left out 1 documents with fewer than 3 words",
+        "left out 1 document with fewer than 3 words",
         "3 documents repeat another",
-        "1 validation documents also stand in the training part",
+        "1 validation document also stands in the training part",
         "per character",
         "0.000% unknown",
         "characters, ",

@@ -61,6 +61,20 @@ def test_a_check_that_could_not_be_made_is_no_success(run: Path) -> None:
     assert (done.returncode, json.loads(done.stdout)["ok"]) == (1, False)
 
 
+def test_checks_that_could_not_be_made_share_one_line(run: Path) -> None:
+    with (open_run(run).checkpoint("best") / "model.safetensors").open("ab") as file:
+        file.write(b"x")
+    done = here("verify", str(run), folder=run.parent)
+    lines = done.stdout.splitlines()
+    (told,) = [line for line in lines if "not made" in line]
+    made = [line for line in lines if line.startswith(("pass  ", "FAIL  "))]
+    why, names = told.removeprefix("-     not made, since ").rsplit(": ", 1)
+    assert "model.safetensors" in why
+    assert "cached-logits" in names
+    assert len(names.split(", ")) + len(made) == len(sheets.CHECKS)
+    assert f"{len(names.split(', '))} could not be made" in lines[-1]
+
+
 def test_a_manifest_that_vouches_for_nothing_is_noticed(run: Path) -> None:
     (open_run(run).checkpoint("best") / MANIFEST).write_text('{"files": {}}', encoding="utf-8")
     assert found(run, "checkpoints") == {"checkpoints": False}

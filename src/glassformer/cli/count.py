@@ -16,6 +16,7 @@ from glassformer.cli.settings import add_setting_flags, changes_from, settings_o
 from glassformer.config import Config
 from glassformer.errors import GlassError, nearest
 from glassformer.recipes import Recipe, load_recipe, recipe_names
+from glassformer.wording import counted
 
 Sizes = tuple[int, int | None, int | None]
 """Tokens, tokens of sources with a vocabulary of their own, and labels."""
@@ -41,7 +42,8 @@ def run(arguments: argparse.Namespace) -> int:
                           "embedding_by_width": [{"width": w, "parameters": n, "mib": mib} for w, n, mib in widths],
                           "published": published}))  # fmt: skip
         return 0
-    print(f"{arguments.what}: {vocab_size:,} tokens, {config.model.layers} layers, {config.model.width} wide\n")
+    layers = counted(config.model.layers, "layers")
+    print(f"{arguments.what}: {vocab_size:,} tokens, {layers}, {config.model.width} wide\n")
     print(f"{'component':<20} {'parameters':>14} {'MiB (fp32)':>11} {'FLOPs/token':>14} {'cache B/token':>14}")
     for part in components:
         _row(part.name, part.parameters, part.bytes / MIB, part.flops, part.cache_bytes)

@@ -100,7 +100,7 @@ def _show(arguments: argparse.Namespace) -> int:
     first = next(iter(kinds.values()))
     print("\n".join(line if isinstance(line, str) else "\t".join(line.values()) for line in first))
     if "minimal_pairs" in kinds:
-        print("\nMinimal pairs of combinations that no document has (right, wrong):")
+        print("\nMinimal pairs (right, wrong); of words, with combinations that no document has:")
         for pair in kinds["minimal_pairs"]:
             print(f"{pair['good']}\t{pair['bad']}")
     return 0

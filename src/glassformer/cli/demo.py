@@ -16,6 +16,7 @@ from pathlib import Path
 from glassformer.cli.choosing import chosen_settings
 from glassformer.cli.settings import add_short_flags, changes_from
 from glassformer.cli.train import train_run
+from glassformer.wording import quoted
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -52,7 +53,7 @@ def run(arguments: argparse.Namespace) -> int:
         f"\nThe best possible loss on this text is {floor:.4f}; the model is at {report.loss / floor:.3f} times that."
     )
     print(f"\nIt writes:\n{sample.text.strip()}\n")
-    print(f'{seconds:.0f} seconds in all. Next: glass generate {out} "Once"   or   glass train YOUR-TEXT.txt')
+    print(f'{seconds:.0f} seconds in all. Next: glass generate {quoted(out)} "Once"   or   glass train YOUR-TEXT.txt')
     return 0
 
 

@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING
 
 from glassformer.cli.texts import say_unknown, standard_input
 from glassformer.errors import GlassError, nearest
+from glassformer.wording import counted, quoted
 
 if TYPE_CHECKING:
     from glassformer.inspection.explain import Level, Section, Subject, Walk
@@ -92,7 +93,9 @@ def _subject(arguments: argparse.Namespace) -> Subject:
         return example()
     open_run(arguments.run)  # a text without a run is told so first
     if arguments.text is None:
-        raise GlassError(f"{arguments.run} was given without a text", f'Use glass explain {arguments.run} "TEXT"')
+        raise GlassError(
+            f"{arguments.run} was given without a text", f'Use glass explain {quoted(arguments.run)} "TEXT"'
+        )
     text = standard_input() if arguments.text == "-" else arguments.text
     model = load_text_model(arguments.run, arguments.checkpoint, arguments.device, arguments.precision)
     subject = subject_of(model, text, arguments.target, str(arguments.run))
@@ -119,8 +122,9 @@ def _print(walk: Walk, level: Level, arguments: argparse.Namespace) -> None:
     for line in text_lines(walk, level, width, whole):
         print(line)
     if len(full) < len(heads):
+        of = f"of {len(heads)} heads "
         print(
-            f"\n{len(heads) - len(full)} of {len(heads)} heads have one line each: "
+            f"\n{counted(len(heads) - len(full), of + 'have one line each', of + 'has one line')}: "
             "--layer and --head show one in full, --html FILE all of them",
             file=sys.stderr,
         )

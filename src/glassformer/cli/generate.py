@@ -27,6 +27,7 @@ from glassformer.cli.texts import lines_of, say_unknown, say_unread, standard_in
 from glassformer.cli.uses import wrong_command
 from glassformer.config import Config, SampleConfig
 from glassformer.errors import GlassError
+from glassformer.wording import counted
 
 if TYPE_CHECKING:
     from glassformer.text_model import TextModel, Translator
@@ -72,6 +73,7 @@ def run(arguments: argparse.Namespace) -> int:
     if not isinstance(model, TextModel | Translator):
         raise wrong_command(arguments.run, model.config.train.task)
     config = model.config.with_changes({**given, **stop_changes(given), **drawing_changes(given)})
+    refuse_idle_penalty(given, config.sample)
     if 1 < config.sample.beams < arguments.samples:
         raise GlassError(
             f"--samples {arguments.samples} asks for more texts than there are beams ({config.sample.beams})",
@@ -103,6 +105,15 @@ def drawing_changes(given: dict[str, str]) -> dict[str, str]:
         flag = said[0].removeprefix("sample.").replace("_", "-")
         raise GlassError(f"--{flag} was given with --beams {given['sample.beams']}", "Beam search draws nothing.")
     return {"sample.beams": "1"} if said else {}
+
+
+def refuse_idle_penalty(given: dict[str, str], settings: SampleConfig) -> None:
+    """Raise a `GlassError` for a length penalty that nothing heeds: it ranks the texts of beam search."""
+    if "sample.length_penalty" in given and settings.beams == 1:
+        raise GlassError(
+            f"--length-penalty {given['sample.length_penalty']} was given, and there is no beam search",
+            "Give --beams 2 or more with it, or leave it out.",
+        )
 
 
 def stop_changes(given: dict[str, str]) -> dict[str, str]:
@@ -161,7 +172,7 @@ def _write_whole(
         print(" ".join(text.splitlines()) if arguments.input else text)
         if not arguments.input:
             how = f"seed {result['seed']}" if result["score"] is None else f"score {result['score']:.4f}"
-            print(f"--- {how}, {result['tokens']} tokens, ended by {result['ended']}")
+            print(f"--- {how}, {counted(result['tokens'], 'tokens')}, ended by {result['ended']}")
     return 0
 
 

@@ -23,7 +23,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Import and print what was measured."""
-    from glassformer.cli.uses import USES
+    from glassformer.cli.uses import use_of
     from glassformer.interop.huggingface.importing import import_model
 
     report = import_model(arguments.path, arguments.out, lambda text: print(text, file=sys.stderr))
@@ -35,5 +35,5 @@ def run(arguments: argparse.Namespace) -> int:
         print(each.line())
     for note in report.notes:
         print(f"note: {note}")
-    print(f"{report.run} is ready: glass {USES[report.task].format(report.run)}")
+    print(f"{report.run} is ready: {use_of(report.run, report.task)}")
     return 0

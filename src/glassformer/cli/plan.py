@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING
 
 from glassformer.cli.choosing import add_run_arguments, chosen_run
 from glassformer.errors import GlassError
+from glassformer.wording import counted
 
 if TYPE_CHECKING:
     from glassformer.config import Config
@@ -86,7 +87,7 @@ def _table(plan: Plan) -> Iterator[str]:
 
     model = plan.config.model
     yield (
-        f"model    {model.family}, {model.layers} layers, {model.width} wide, {plan.vocab_size:,} tokens: "
+        f"model    {model.family}, {counted(model.layers, 'layers')}, {model.width} wide, {plan.vocab_size:,} tokens: "
         f"{plan.parameters:,} parameters, {4 * plan.parameters / MIB:,.1f} MiB"
     )
     parts = [f"{part.name} {part.parameters / plan.parameters:.0%}" for part in plan.components if part.parameters]
@@ -96,7 +97,7 @@ def _table(plan: Plan) -> Iterator[str]:
     if plan.steps is None:
         yield "the run  how many steps it takes is not known beforehand"
     else:
-        yield f"the run  {plan.steps:,} steps, {plan.epochs:,.3g} epochs"
+        yield f"the run  {counted(plan.steps, 'steps')}, {plan.epochs:,.3g} epochs"
     if plan.probe is not None:
         yield from _measured(plan, plan.probe)
     yield f"disk     {plan.checkpoint_bytes / MIB:,.1f} MiB a checkpoint, {CHECKPOINTS} at most at a time"
@@ -108,7 +109,7 @@ def _measured(plan: Plan, probe: Probe) -> Iterator[str]:
     from glassformer.training.plan import LONG_RUN
     from glassformer.training.reporting import duration
 
-    threads = f", {probe.threads} threads" if probe.device == "cpu" else ""
+    threads = f", {counted(probe.threads, 'threads')}" if probe.device == "cpu" else ""
     how = f"{probe.device}{threads}, {probe.dtype} (mean of {probe.steps:,})"
     yield f"speed    {probe.seconds_per_step:.3g} s a step on {how}"
     if plan.train_seconds is not None and plan.whole_seconds is not None:

@@ -22,11 +22,12 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from glassformer.cli.generate import drawing_changes, stop_changes
+from glassformer.cli.generate import drawing_changes, refuse_idle_penalty, stop_changes
 from glassformer.cli.settings import add_section_flags
 from glassformer.cli.texts import say_unknown, say_unread, standard_input
 from glassformer.config import PAIRS, Config, SampleConfig
 from glassformer.errors import GlassError
+from glassformer.wording import quoted, span
 
 if TYPE_CHECKING:
     from glassformer.text_model import AnyTextModel
@@ -86,7 +87,7 @@ def run(arguments: argparse.Namespace) -> int:
     script = snippet(receipt, arguments.run, arguments.checkpoint) if arguments.snippet else None
     if script is not None and arguments.snippet != "-":
         write_text(Path(arguments.snippet), script)
-        print(f"the script is in {arguments.snippet}: python {arguments.snippet}", file=sys.stderr)
+        print(f"the script is in {arguments.snippet}: python {quoted(arguments.snippet)}", file=sys.stderr)
     if arguments.json:
         print(json.dumps({**receipt.facts(), "snippet": script}, ensure_ascii=False))
     elif arguments.snippet == "-":
@@ -107,10 +108,11 @@ def _settings(arguments: argparse.Namespace, config: Config) -> Config:
     if wrong:
         raise GlassError(f"{wrong[0]} has no meaning for a run of train.task = {task}", "Leave it out.")
     config = config.with_changes({**given, **stop_changes(given), **drawing_changes(given)})
+    refuse_idle_penalty(given, config.sample)
     if "sample.tokens" in given and (arguments.step or 1) > config.sample.tokens:
         raise GlassError(
             f"--step {arguments.step} is not written with --tokens {config.sample.tokens}",
-            f"Give a step from 1 to {config.sample.tokens}.",
+            f"Give step {span(1, config.sample.tokens)}.",
         )
     return config
 

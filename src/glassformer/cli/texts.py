@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from glassformer.errors import GlassError, nearest_file
+from glassformer.wording import counted
 
 if TYPE_CHECKING:
     from glassformer.tokenizers import Tokenizer
@@ -62,9 +63,11 @@ def say_unread(unread: list[int], what: str, context: int) -> None:
     """Tell a person which texts were longer than the model reads."""
     cut = [number for number in unread if number]
     if cut:
-        most = f", {max(cut):,} tokens of the longest" if len(unread) > 1 else f", its last {cut[0]:,} tokens"
+        of, most = f"of {len(unread):,} {what}", counted(max(cut), "tokens")
+        some, most = counted(len(cut), f"{of} are", f"{of} is"), f"{most} of the longest"
+        if len(unread) == 1:
+            some, most = f"the {what.removesuffix('s')} is", f"its last {counted(cut[0], 'tokens')}"
         print(
-            f"{len(cut):,} of {len(unread):,} {what} are longer than the model reads (model.context = {context}): "
-            f"the end was left out{most}",
+            f"{some} longer than the model reads (model.context = {context}): the end was left out, {most}",
             file=sys.stderr,
         )

@@ -25,9 +25,10 @@ from typing import TYPE_CHECKING
 
 from glassformer.cli.choosing import add_run_arguments, chosen_run
 from glassformer.cli.settings import changes_from
-from glassformer.cli.uses import USES
+from glassformer.cli.uses import use_of
 from glassformer.config import Config, Task
 from glassformer.errors import GlassError
+from glassformer.wording import quoted
 
 if TYPE_CHECKING:
     from glassformer.training.trainer import Outcome, Trainer
@@ -98,7 +99,7 @@ def _until_the_end(trainer: Trainer) -> Outcome | None:
             signal.signal(number, handler)
     if outcome is None:
         print(f"stopped after step {trainer.state.step}, all saved", file=sys.stderr)
-        print(f"Go on with: glass train --resume --out {trainer.run.folder}", file=sys.stderr)
+        print(f"Go on with: glass train --resume --out {quoted(trainer.run.folder)}", file=sys.stderr)
     return outcome
 
 
@@ -124,5 +125,5 @@ def _print_outcome(out: Path, task: Task, outcome: Outcome | None, as_json: bool
     if outcome.floor is not None:
         ratio = validation.loss / outcome.floor
         print(f"this is {ratio:.3f} times the true entropy of the text, {outcome.floor:.4f}: no model can do better")
-    print(f"{out} is ready: glass {USES[task].format(out)}")
+    print(f"{out} is ready: {use_of(out, task)}")
     return 0

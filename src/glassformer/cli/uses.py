@@ -6,6 +6,7 @@ from pathlib import Path
 
 from glassformer.config import Task
 from glassformer.errors import GlassError
+from glassformer.wording import quoted
 
 USES = {
     "lm": "generate {} PROMPT",
@@ -17,8 +18,13 @@ USES = {
 """What to do with a run of each task."""
 
 
+def use_of(run: Path, task: str) -> str:
+    """The command that uses a run of this task, as it can be typed."""
+    return f"glass {USES[task].format(quoted(run))}"
+
+
 def wrong_command(run: Path, task: Task) -> GlassError:
     """The error of a command that cannot use a run of this task."""
     from glassformer.text_model.loading import VERBS
 
-    return GlassError(f"{run} learnt train.task = {task}: to {VERBS[task]}", f"Use glass {USES[task].format(run)}")
+    return GlassError(f"{run} learnt train.task = {task}: to {VERBS[task]}", f"Use {use_of(run, task)}")

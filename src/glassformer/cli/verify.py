@@ -42,9 +42,12 @@ def run(arguments: argparse.Namespace) -> int:
         arguments.checkpoint,
         arguments.device,
         arguments.only,
-        tell=lambda result: None if arguments.json else print(result.line(width), flush=True),
+        tell=lambda result: print(result.line(width), flush=True) if result.made and not arguments.json else None,
     )
-    print(json.dumps(sheet.facts(), ensure_ascii=False) if arguments.json else f"\n{sheet.summary()}")
+    if arguments.json:
+        print(json.dumps(sheet.facts(), ensure_ascii=False))
+    else:
+        print(*filter(None, [sheet.unmade()]), f"\n{sheet.summary()}", sep="\n")
     if not arguments.only:
         try:
             save(sheet)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Literal, Self
+from itertools import zip_longest
+from typing import Any, Literal, Self
 
-from pydantic import Field, model_validator
+from pydantic import Field, field_validator, model_validator
 
 from glassformer.config.kinds import Count, Probability
 from glassformer.settings import Settings, impossible
+from glassformer.wording import span
 
 Family = Literal["decoder", "encoder", "encoder-decoder"]
 Positions = Literal["learned", "sinusoidal", "rotary", "alibi", "relative", "none"]
@@ -46,14 +48,21 @@ class ModelConfig(Settings):
     norm_eps: float | None = Field(
         None, gt=0, lt=1, description="added to the variance in every norm; unset: 1e-5 in LayerNorm, 1e-6 in RMSNorm"
     )
-    norm_order: Literal["pre", "post"] = Field("pre", description="x + part(norm(x)), or norm(x + part(x))")
+    norm_order: Literal["pre", "post", "output"] = Field(
+        "pre", description="x + part(norm(x)), norm(x + part(x)), or x + norm(part(x)) as in OLMo 2"
+    )
     activation: Activation = Field("gelu", description="feed-forward activation; swiglu and geglu are gated")
     window: Count | None = Field(None, description="tokens each token may look back on, itself included; unset: all")
-    qk_norm: bool = Field(False, description="normalise queries and keys per head before their product")
+    qk_norm: Literal["none", "head", "whole"] = Field(
+        "none", description="normalise queries and keys before their product: each head, or all heads as one vector"
+    )
     attention_bias: bool = Field(False, description="biases in the query, key, value and output projections")
     feedforward_bias: bool = Field(False, description="biases in the feed-forward layer")
     norm_bias: bool = Field(False, description="a bias in LayerNorm (RMSNorm has none)")
     head_bias: bool = Field(False, description="a bias on the output logits")
+    head_transform: bool = Field(
+        False, description="linear, activation and norm before the output layer, as BERT has (Devlin et al. 2019)"
+    )
     tied: bool = Field(True, description="the output layer uses the embedding matrix (of the target)")
     shared_embedding: bool = Field(
         True, description="encoder-decoder: source and target have one embedding matrix, and one vocabulary"
@@ -73,6 +82,9 @@ class ModelConfig(Settings):
     rotary_base: float = Field(10_000.0, gt=1, description="rotary positions: longest wavelength / 2 pi")
     relative_buckets: int = Field(32, ge=4, description="relative positions: learned distances per head (T5)")
     relative_max_distance: int = Field(128, ge=8, description="relative positions: distances beyond it are one (T5)")
+    removed_heads: tuple[str, ...] = Field(
+        (), description="query heads that are not there, such as dec.0.self.3; key heads that served them alone go too"
+    )
 
     @property
     def G(self) -> int:  # noqa: N802
@@ -96,6 +108,26 @@ class ModelConfig(Settings):
         """What norms over the width add to the variance, resolved."""
         return self.norm_eps or (1e-5 if self.norm == "layernorm" else 1e-6)
 
+    def kept_heads(self, site: str) -> list[int]:
+        """The numbers of the query heads that the attention `site`, such as `dec.0.self`, has: all but the removed."""
+        return [head for head in range(self.heads) if f"{site}.{head}" not in self.removed_heads]
+
+    def kept_kv_heads(self, site: str) -> list[int]:
+        """The numbers of the key and value heads that serve one of these; each serves heads / G in a row."""
+        return sorted({head * self.G // self.heads for head in self.kept_heads(site)})
+
+    @field_validator("removed_heads")
+    @classmethod
+    def _in_order(cls, names: tuple[str, ...]) -> tuple[str, ...]:
+        """One order, with dec.10 after dec.9, so that the same heads give the same settings."""
+        return tuple(sorted(names, key=lambda name: [(len(part), part) for part in name.split(".")]))
+
+    @field_validator("qk_norm", mode="before")
+    @classmethod
+    def _once_a_switch(cls, value: Any) -> Any:
+        """Run folders from before there was a choice say true or false."""
+        return {True: "head", False: "none"}[value] if isinstance(value, bool) else value
+
     @model_validator(mode="after")
     def _possible(self) -> Self:
         if self.head_width is None and self.width % self.heads:
@@ -118,8 +150,10 @@ class ModelConfig(Settings):
             )
         if self.norm_bias and self.norm != "layernorm":
             raise impossible(f"norm_bias with norm = {self.norm}", "Only layernorm has a bias: set norm_bias = false.")
-        if self.norm == "none" and self.norm_order == "post":
-            raise impossible("norm_order = post with norm = none", "Set norm_order = pre, or choose a norm.")
+        if self.norm == "none" and self.norm_order != "pre":
+            raise impossible(
+                f"norm_order = {self.norm_order} with norm = none", "Set norm_order = pre, or choose a norm."
+            )
         if self.norm == "none" and (self.embedding_norm or self.norm_eps is not None):
             name = "embedding_norm" if self.embedding_norm else "norm_eps"
             raise impossible(f"{name} with norm = none", f"Leave {name} out, or choose a norm.")
@@ -128,7 +162,40 @@ class ModelConfig(Settings):
                 f"relative_max_distance = {self.relative_max_distance} with {self.relative_buckets} buckets",
                 "Make relative_max_distance more than half of relative_buckets.",
             )
+        if self.head_transform and self.classes is not None:
+            raise impossible(
+                "head_transform with classes: it stands before the vocabulary", "Set head_transform = false."
+            )
         return self
+
+    @model_validator(mode="after")
+    def _removed_heads_exist(self) -> Self:
+        if self.removed_heads and self.qk_norm == "whole":
+            raise impossible(
+                "removed_heads with qk_norm = whole, which normalises the queries of all heads as one vector",
+                "Leave removed_heads out: without one head the others would not be what they were.",
+            )
+        layers = {("enc", "self"): self.layers} if self.family == "encoder" else {("dec", "self"): self.layers}
+        if self.family == "encoder-decoder":
+            encoder = {("enc", "self"): self.encoder_layers or self.layers}
+            layers = encoder | layers | {("dec", "cross"): self.layers}
+        for name, after in zip_longest(self.removed_heads, self.removed_heads[1:]):
+            stack, layer, part, head = (*name.split("."), "", "", "")[:4]
+            count = layers.get((stack, part), 0)
+            if name != f"{stack}.{layer}.{part}.{head}" or not (_below(layer, count) and _below(head, self.heads)):
+                sites = [span(f"{a}.0.{b}", f"{a}.{count - 1}.{b}") for (a, b), count in layers.items()]
+                raise impossible(
+                    f"removed_heads has {name!r}, and there is no such head",
+                    f"There are the heads {span(0, self.heads - 1)} of {', '.join(sites)}.",
+                )
+            if name == after:
+                raise impossible(f"removed_heads has {name!r} twice", "Name it once.")
+        return self
+
+
+def _below(number: str, count: int) -> bool:
+    """Whether a number is written as it is counted, from 0: "7", not "07"."""
+    return number.isdecimal() and str(int(number)) == number and int(number) < count
 
 
 def _nearest_divisor(number: int, wanted: int) -> int:

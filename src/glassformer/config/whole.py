@@ -35,6 +35,7 @@ ONLY_FOR: Mapping[tuple[str, str], tuple[Task, ...]] = {
     ("model", "source_vocab_size"): PAIRS,
     ("model", "classes"): ("classify",),
     ("model", "pooling"): ("classify",),
+    ("model", "head_transform"): (*TEXTS, *PAIRS),
     ("tokenizer", "joint"): PAIRS,
     ("data", "windows"): TEXTS,
     ("data", "document"): TEXTS,

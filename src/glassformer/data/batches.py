@@ -111,7 +111,7 @@ def training_rows(
     batch: int,
     seed: int,
     step: int,
-    end_id: int,
+    start_id: int,
     rank: int = 0,
     world: int = 1,
 ) -> list[Row]:
@@ -127,7 +127,7 @@ def training_rows(
     if data.windows == "documents":
         pieces = store.pieces(context)
         places = [divmod(step * batch + number, len(pieces)) for number in range(rank, batch, world)]
-        return [_document_row(store, context, end_id, shuffled(at, len(pieces), seed, epoch)) for epoch, at in places]
+        return [_document_row(store, context, start_id, shuffled(at, len(pieces), seed, epoch)) for epoch, at in places]
     starts = len(store) - context
     if starts < 1:
         raise too_short("training", len(store), context + 1)
@@ -139,7 +139,7 @@ def training_rows(
 
 
 def validation_rows(
-    store: TokenStore, data: DataConfig, context: int, end_id: int, limit_tokens: int | None = None
+    store: TokenStore, data: DataConfig, context: int, start_id: int, limit_tokens: int | None = None
 ) -> ValidationRows:
     """Rows that predict every token of the split exactly once (in a stream: but the first, which nothing precedes).
 
@@ -150,14 +150,14 @@ def validation_rows(
     """
     if len(store) < 2:
         raise too_short("validation", len(store), 2)
-    return ValidationRows(store, data.windows == "documents", context, end_id, limit_tokens)
+    return ValidationRows(store, data.windows == "documents", context, start_id, limit_tokens)
 
 
 class ValidationRows(Sequence[Row]):
     """Non-overlapping rows over a whole store, made when asked for."""
 
-    def __init__(self, store: TokenStore, documents: bool, context: int, end_id: int, limit: int | None) -> None:
-        self.store, self.documents, self.context, self.end_id = store, documents, context, end_id
+    def __init__(self, store: TokenStore, documents: bool, context: int, start_id: int, limit: int | None) -> None:
+        self.store, self.documents, self.context, self.start_id = store, documents, context, start_id
         self.total = len(store.pieces(context)) if documents else -(-(len(store) - 1) // context)
         self.wanted = self.total if limit is None else max(1, min(self.total, self.total * limit // len(store)))
 
@@ -176,15 +176,15 @@ class ValidationRows(Sequence[Row]):
             raise IndexError(index)
         row = number * self.total // self.wanted
         if self.documents:
-            return _document_row(self.store, self.context, self.end_id, row)
+            return _document_row(self.store, self.context, self.start_id, row)
         return self.store.tokens[row * self.context : (row + 1) * self.context + 1]
 
 
-def _document_row(store: TokenStore, context: int, end_id: int, row: int) -> Row:
+def _document_row(store: TokenStore, context: int, start_id: int, row: int) -> Row:
     start, stop, first = store.pieces(context).span(row)
     if not first:
         return store.tokens[start - 1 : stop]
-    return np.concatenate([np.array([end_id], dtype=store.tokens.dtype), store.tokens[start:stop]])
+    return np.concatenate([np.array([start_id], dtype=store.tokens.dtype), store.tokens[start:stop]])
 
 
 def too_short(side: str, tokens: int, needed: int) -> GlassError:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from glassformer.data.tables import Table
 from glassformer.errors import GlassError, nearest
+from glassformer.wording import span
 
 SOURCE_NAMES = frozenset(("source", "src", "input", "question", "document", "article", "text", "story"))
 TARGET_NAMES = frozenset(("target", "tgt", "output", "answer", "summary", "translation", "highlights", "title"))
@@ -166,7 +167,7 @@ def _find(table: Table, wanted: str) -> int:
     first = ", ".join(f"{number + 1}: {cell[:20]!r}" for number, cell in enumerate(table.first))
     raise GlassError(
         f"{table.name} has no column {wanted!r}; its first row does not look like names ({first})",
-        f"Give a column number from 1 to {len(table.names)}.",
+        f"Give column {span(1, len(table.names))}.",
     )
 
 

@@ -13,6 +13,7 @@ from typing import NamedTuple
 from glassformer.config import DataConfig
 from glassformer.data.reading import Source
 from glassformer.errors import GlassError
+from glassformer.wording import counted
 
 LINE_END = re.compile(r"\r\n|\n|\r")
 BLANK_LINES = re.compile(r"(?>\r\n|\n|\r)(?:[ \t]*(?>\r\n|\n|\r))+")  # atomic: \r\n is never two line ends
@@ -166,7 +167,7 @@ def survey(source: Source, data: DataConfig) -> Survey:
         if len(found.marks) < MOST_MARKS:
             found.marks.append(facts.mark)
     if not found.documents:
-        reasons = ", ".join(f"{count:,} {reason}" for reason, count in found.left_out.items())
+        reasons = ", ".join(counted(count, reason) for reason, count in found.left_out.items())
         raise GlassError(
             f"{source.name} holds no text" + (f": left out {reasons}" if reasons else ""),
             "Give a source with some text in it, or loosen data.min_words and data.max_words.",

@@ -16,6 +16,7 @@ from glassformer.data.example_source import ExampleSource, Tally
 from glassformer.data.example_split import ExampleSurvey, Side
 from glassformer.data.examples import ExampleStore, ExampleWriter
 from glassformer.tokenizers import Tokenizer
+from glassformer.wording import counted
 
 SHOWN_LABELS = 12
 AT_ONCE = 65_536  # examples of the training part whose hashes are compared together
@@ -28,18 +29,19 @@ def source_notes(source: ExampleSource, found: ExampleSurvey, labels: Mapping[st
     characters = f"{int(np.sum(found.characters)):,} characters of {'source' if labels is None else 'text'}"
     if labels is None:
         characters += f", {found.answer_characters:,} of target"
-    notes = [f"{len(found):,} {kind}, {characters}", *tally_notes(found.tally)]
+    notes = [f"{counted(len(found), kind)}, {characters}", *tally_notes(found.tally)]
     if labels is not None:
         counts = np.bincount(np.frombuffer(found.numbers, dtype=np.int32))
         each = sorted(found.names, key=lambda name: (-counts[found.names[name]], name))
-        notes.append(f"{len(each):,} labels: {listed([f'{name} ({counts[found.names[name]]:,})' for name in each])}")
+        shown = listed([f"{name} ({counts[found.names[name]]:,})" for name in each])
+        notes.append(f"{counted(len(each), 'labels')}: {shown}")
     return notes
 
 
 def tally_notes(tally: Tally) -> list[str]:
     """What was left out, and what was read with a remark."""
-    left_out = [f"left out {count:,} {reason}" for reason, count in sorted(tally.left_out.items())]
-    return left_out + [f"{count:,} {remark}" for remark, count in sorted(tally.remarks.items()) if count]
+    left_out = [f"left out {counted(count, reason)}" for reason, count in sorted(tally.left_out.items())]
+    return left_out + [counted(count, remark) for remark, count in sorted(tally.remarks.items()) if count]
 
 
 def listed(names: list[str]) -> str:
@@ -52,7 +54,8 @@ def split_note(source: ExampleSource, own: ExampleSource | None, train: int, val
     """How the validation part was chosen, and how large it is."""
     kind = "pairs" if source.task in PAIRS else "texts"
     if own is not None:
-        return f"validation: {own.name} ({validation:,} {kind}); all of {source.name} is learnt from ({train:,} {kind})"
+        learnt = f"all of {source.name} is learnt from ({counted(train, kind)})"
+        return f"validation: {own.name} ({counted(validation, kind)}); {learnt}"
     how = "the last ones"
     if source.data.split == "random":
         drawn = "equal sources together" if source.task in PAIRS else "the same share of each label"
@@ -71,7 +74,7 @@ def label_notes(found: ExampleSurvey, own: ExampleSurvey | None, labels: Mapping
     numbers = np.frombuffer(found.numbers, dtype=np.int32)
     counts = np.bincount(numbers)
     if once := sorted(name for name, number in found.names.items() if counts[number] == 1):
-        notes.append(f"{len(once):,} labels are seen once only: {listed(once)}")
+        notes.append(f"{counted(len(once), 'labels are', 'label is')} seen once only: {listed(once)}")
     unseen = {name: int(counts[number]) for name, number in found.names.items() if name not in labels}
     if unseen:  # of a tail split
         notes += [*unseen_notes(unseen, list(labels)), "data.split = random keeps some of each label in both parts"]
@@ -91,7 +94,7 @@ def unseen_notes(unseen: Mapping[str, int], labels: Sequence[str]) -> list[str]:
     count = sum(unseen.values())
     close = difflib.get_close_matches(most[0], labels, n=1, cutoff=0.6)
     known = f"nearest to {most[0]} is {close[0]}" if close else f"known are {listed(list(labels))}"
-    return [f"left out {count:,} texts whose label was never learnt: {shown}; {known}"]
+    return [f"left out {counted(count, 'texts')} whose label was never learnt: {shown}; {known}"]
 
 
 def overlap_notes(found: ExampleSurvey, own: ExampleSurvey | None, held: Side, pairs: bool) -> list[str]:
@@ -101,18 +104,20 @@ def overlap_notes(found: ExampleSurvey, own: ExampleSurvey | None, held: Side, p
     notes = []
     distinct, first = np.unique(both, return_index=True)
     if repeated := len(both) - len(distinct):
-        notes.append(f"{repeated:,} {kind} repeat another")
+        notes.append(f"{counted(repeated, f'{kind} repeat', f'{kind[:-1]} repeats')} another")
     if several := int((np.unique(sources[first], return_counts=True)[1] > 1).sum()):
-        notes.append(f"{several:,} {text} have several {answers}")
+        notes.append(f"{counted(several, f'{text} have', f'{text[:-1]} has')} several {answers}")
     train = ~held
     held_sources, held_both = (own.marks("sources"), own.marks("pairs")) if own else (sources[held], both[held])
     seen = int(np.isin(held_both, both[train]).sum())
     known = int(np.isin(held_sources, sources[train]).sum()) - seen
     apart = "" if own else "; data.split = random keeps them apart"
     if seen:
-        notes.append(f"{seen:,} of {len(held_both):,} validation {kind} also stand in the training part{apart}")
+        of = f"of {counted(len(held_both), f'validation {kind}')} also stand"
+        notes.append(f"{counted(seen, of, f'{of}s')} in the training part{apart}")
     if known > 0:
-        notes.append(f"{known:,} more validation {text} stand in the training part, with other {answers}{apart}")
+        more = counted(known, f"more validation {text} stand", f"more validation {text[:-1]} stands")
+        notes.append(f"{more} in the training part, with other {answers}{apart}")
     return notes
 
 
@@ -132,7 +137,8 @@ def overlap_note(store: ExampleStore, train: ExampleStore) -> str | None:
     if not learnt.any():
         return None
     kind = "pairs" if store.labels is None else "labelled texts"
-    return f"{int(counts[learnt].sum()):,} of {len(marks):,} {kind} also stand in the training part"
+    of = f"of {counted(len(marks), kind)} also stand"
+    return f"{counted(int(counts[learnt].sum()), of, f'{of}s')} in the training part"
 
 
 def _marks(store: ExampleStore) -> Iterator[int]:

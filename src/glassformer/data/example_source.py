@@ -16,6 +16,7 @@ from glassformer.data.locating import Located, located
 from glassformer.data.reading import SHOWN_NAMES, Source, SourceFile, format_of, scan_files
 from glassformer.data.tables import describe, read_cells, text_lines
 from glassformer.errors import GlassError
+from glassformer.wording import counted
 
 LOOKED_AT = 2000  # rows, to find the column of the label: files are often sorted by it
 SHOWN_CHARACTERS = 40  # of a line, in an error
@@ -34,7 +35,7 @@ class Tally:
 
     def nothing(self, name: str) -> GlassError:
         """The error where no example of the source called `name` was left."""
-        reasons = ", ".join(f"{count:,} {reason}" for reason, count in sorted(self.left_out.items()))
+        reasons = ", ".join(counted(count, reason) for reason, count in sorted(self.left_out.items()))
         return GlassError(
             f"{name} holds no example that can be used" + (f": left out {reasons}" if reasons else ""),
             "Give a text, and its target or label, in each row.",
@@ -66,7 +67,7 @@ class ExampleSource:
         counting = data.min_words > 0 or data.max_words is not None
         for source, target in self._raw(tally):
             if not pairs and target != (stripped := target.strip()):
-                tally.remarks["labels had spaces around them, which are left off"] += bool(stripped)
+                tally.remarks["labels with spaces around, which are left off"] += bool(stripped)
                 target = stripped
             if reason := _why_empty(source, target, pairs):
                 tally.left_out[reason] += 1
@@ -149,7 +150,7 @@ def _cells(file: SourceFile, tally: Tally) -> Iterator[list[object]]:
     beyond = len(file.table.names)
     for *values, more in read_cells(file.text(), file.table, (*file.chosen.indices, beyond)):
         if more is not None:
-            tally.remarks["rows have more fields than row 1, which are not read"] += 1
+            tally.remarks["rows with more fields than row 1, which are not read"] += 1
         if None in values:
             tally.left_out["rows with too few fields"] += 1
         else:

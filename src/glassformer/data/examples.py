@@ -12,7 +12,7 @@ import json
 from array import array
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import IO, Any
@@ -23,7 +23,7 @@ import numpy.typing as npt
 from glassformer.data.encode import BATCH, BATCH_TEXTS
 from glassformer.data.store import DamagedStoreError, Ids, StoreWriter, TokenStore
 from glassformer.files import clear_disk_errors, sha256, sync
-from glassformer.tokenizers import Tokenizer
+from glassformer.tokenizers import Frame, Tokenizer
 
 
 @dataclass(frozen=True)
@@ -35,12 +35,16 @@ class ExampleStore:
         targets: the same number of documents in the same order; None for labelled texts.
         labels: (examples,) index of each label; None for pairs.
         texts_file: the same examples as text.
+        frame: around a source as the model reads it, where its tokenizer says so; None: as the task has it.
+        target_start: what a target begins with; empty: the end token.
     """
 
     sources: TokenStore
     targets: TokenStore | None
     labels: npt.NDArray[np.integer[Any]] | None
     texts_file: Path | None = None
+    frame: Frame | None = None
+    target_start: tuple[int, ...] = ()
 
     @classmethod
     def open(cls, prefix: Path) -> ExampleStore:
@@ -66,6 +70,15 @@ class ExampleStore:
 
     def __len__(self) -> int:
         return self.sources.documents
+
+    def read_with(self, source_tokenizer: Tokenizer, tokenizer: Tokenizer) -> ExampleStore:
+        """The same examples, framed as these tokenizers say."""
+        return replace(self, frame=source_tokenizer.frame, target_start=tokenizer.target_start)
+
+    @property
+    def around(self) -> int:
+        """Tokens that stand around a source, or before a target: the larger number."""
+        return max(1 if self.frame is None else len(self.frame), len(self.target_start) if self.targets else 0)
 
     def source(self, index: int) -> Ids:
         """The tokens of one source, without the end token."""

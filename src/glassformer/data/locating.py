@@ -14,6 +14,7 @@ from typing import IO
 
 from glassformer.errors import GlassError
 from glassformer.files import clear_disk_errors
+from glassformer.wording import counted
 
 BLOCK = 1 << 20
 
@@ -101,7 +102,7 @@ def _folder(folder: Path) -> Located:
     if not found:
         raise GlassError(f"the folder {folder} holds no files to read", "Put text files (.txt, .md, .csv ...) into it.")
     found.sort(key=lambda entry: entry[1].split("/"))
-    notes = [f"left out {hidden} hidden entries of {folder}"] if hidden else []
+    notes = [f"left out {counted(hidden, 'hidden entries', 'hidden entry')} of {folder}"] if hidden else []
     return Located(files=tuple(found), folder=True, notes=notes)
 
 

@@ -20,6 +20,7 @@ from glassformer.data.split import Side, SidedPiece, Split, plan_split, sided
 from glassformer.data.store import DamagedStoreError, StoreWriter, TokenStore
 from glassformer.files import clear_disk_errors, no_empty_folders, write_text
 from glassformer.tokenizers import Tokenizer, train_tokenizer
+from glassformer.wording import counted
 
 VERSION = 1  # of the whole procedure: a change in what it writes makes older results unusable
 SIDES: tuple[Side, Side] = ("train", "validation")
@@ -157,28 +158,29 @@ def _make(
 
 def survey_notes(found: Survey) -> list[str]:
     """In words: how many documents there are, and what was left out."""
-    notes = [f"{found.documents:,} documents, {found.characters:,} characters"]
-    notes += [f"left out {count:,} {reason}" for reason, count in sorted(found.left_out.items())]
+    notes = [f"{counted(found.documents, 'documents')}, {counted(found.characters, 'characters')}"]
+    notes += [f"left out {counted(count, reason)}" for reason, count in sorted(found.left_out.items())]
     return notes
 
 
 def _split_notes(found: Survey, split: Split, writers: dict[Side, StoreWriter]) -> list[str]:
     train, held = writers["train"], writers["validation"]
     share = held.characters / max(train.characters + held.characters, 1)
-    notes = [f"{split.note} ({held.documents:,} documents, {held.characters:,} characters, {share:.1%})"]
+    size = f"{counted(held.documents, 'documents')}, {counted(held.characters, 'characters')}"
+    notes = [f"{split.note} ({size}, {share:.1%})"]
     if unused := found.characters - train.characters - held.characters:
         notes.append(
-            f"{unused:,} characters are in neither part: data.validation_limit is shorter than the document held out"
+            f"{counted(unused, 'characters are', 'character is')} in neither part: "
+            "data.validation_limit is shorter than the document held out"
         )
     marks = np.frombuffer(found.marks, dtype=np.uint64)
     if found.documents > 1 and (repeated := len(marks) - len(np.unique(marks))):
         most = "at least " if found.documents > len(marks) else ""
-        notes.append(f"{most}{repeated:,} documents repeat another")
+        notes.append(f"{most}{counted(repeated, 'documents repeat', 'document repeats')} another")
         both = int(np.isin(marks[train.documents :], marks[: train.documents]).sum())
         if split.bucket < 0 and both:
-            notes.append(
-                f"{both:,} validation documents also stand in the training part; data.split = random keeps them apart"
-            )
+            stand = counted(both, "validation documents also stand", "validation document also stands")
+            notes.append(f"{stand} in the training part; data.split = random keeps them apart")
     return notes
 
 
@@ -189,7 +191,7 @@ def _token_notes(encoder: Encoder) -> list[str]:
         unknown = f", {writer.unknown / max(tokens, 1):.3%} unknown" if encoder.tokenizer.unknown_id is not None else ""
         notes.append(f"{side}: {writer.tokens:,} tokens, {tokens / characters:.3f} per character{unknown}")
     if encoder.forced_cuts:
-        notes.append(f"{encoder.forced_cuts:,} cuts in very long words may have changed a token each")
+        notes.append(f"{counted(encoder.forced_cuts, 'cuts')} in very long words may have changed a token each")
     return notes
 
 

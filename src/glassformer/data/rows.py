@@ -48,18 +48,20 @@ class Masked:
         return len(self.targets)
 
 
-def mask(row: Row, share: float, mask_id: int, ordinary: int, key: tuple[int, int]) -> Masked:
+def mask(row: Row, share: float, mask_id: int, text_ids: Row, key: tuple[int, int]) -> Masked:
     """Choose a share of the tokens (one at least) and hide most of them: Devlin et al. 2019, section 3.1.
 
-    Of the chosen, 80 % become `mask_id`, 10 % another token, 10 % stay. Ids from `ordinary` on (the unknown and the
-    end token) are never chosen or put in. A pure function of its arguments: other `key`, other holes.
+    Of the chosen, 80 % become `mask_id`, 10 % another token, 10 % stay. Only ids of `text_ids`, which ascend, are
+    chosen and put in, so no special ones. A pure function of its arguments: other `key`, other holes.
     """
     # Raw words of Philox 4x64-10 (Salmon et al. 2011) are the same in every version and on every machine.
     drawn = np.random.Philox(key=np.array(key, dtype=np.uint64)).random_raw(3 * len(row)).reshape(3, len(row))
-    words = np.flatnonzero(row < ordinary)
+    at = np.minimum(np.searchsorted(text_ids, row), len(text_ids) - 1)
+    words = np.flatnonzero(text_ids[at] == row)
     chosen = np.zeros(len(row), dtype=np.bool_)
     chosen[words[np.argsort(drawn[0][words])][: max(1, round(share * len(words)))]] = True
     fate = drawn[1] / 2**64
     inputs = np.where(chosen & (fate < HIDDEN), mask_id, row)
-    inputs = np.where(chosen & (fate >= HIDDEN) & (fate < HIDDEN + REPLACED), drawn[2] % np.uint64(ordinary), inputs)
+    others = text_ids[drawn[2] % np.uint64(len(text_ids))]
+    inputs = np.where(chosen & (fate >= HIDDEN) & (fate < HIDDEN + REPLACED), others, inputs)
     return Masked(inputs, row, chosen)

@@ -68,7 +68,7 @@ def encode_examples(
             writer.close()
         finally:
             writer.abandon()
-    return ExampleStore.open(folder / "examples"), notes
+    return ExampleStore.open(folder / "examples").read_with(*tokenizers), notes
 
 
 def _never_learnt(name: str, unseen: Counter[str], labels: Sequence[str]) -> GlassError:

@@ -28,6 +28,7 @@ from glassformer.training.example_tasks import kept, labelled_rows, length_notes
 from glassformer.training.setup import encoded_text
 from glassformer.training.tasks import MaskedTask
 from glassformer.training.validation import LossEstimate, validation_loss
+from glassformer.wording import counted
 
 Report = LanguageReport | MaskedReport | PairReport | LabelReport
 
@@ -131,7 +132,7 @@ def _of_text(request: Request, model: TextModel | MaskFiller, folder: Path) -> R
         for note in notes:
             request.note(note)
         if len(store) < 2:
-            raise GlassError(f"{text} has {len(store)} tokens", "Give a longer text.")
+            raise GlassError(f"{text} has {counted(len(store), 'tokens')}", "Give a longer text.")
     train = own.train if isinstance(own, Prepared) else None
     precision = request.precision or config.train.precision
     if isinstance(model, TextModel):
@@ -172,7 +173,7 @@ def _of_examples(request: Request, model: AnyTextModel, folder: Path) -> Report:
     bits = estimate.bits_per_byte(store.target_bytes) if whole else None
     if not can_score():
         note('without BLEU and chrF++, which need sacrebleu: pip install -c constraints.txt -e ".[metrics]"')
-    tell(f"writing {len(chosen):,} texts")
+    tell(f"writing {counted(len(chosen), 'texts')}")
     return pair_report(model, text, chosen, (estimate, bits), train, other, said)
 
 

@@ -20,6 +20,7 @@ from glassformer.evaluation.resampling import PairedTest
 from glassformer.evaluation.rouge import words
 from glassformer.text_model import TextClassifier
 from glassformer.training.validation import LossEstimate
+from glassformer.wording import counted
 
 LINEAR = "TF-IDF + logistic regression"
 LINEAR_LABELS = 200
@@ -64,7 +65,7 @@ class LabelReport:
         """For people."""
         scores = self.scores
         lines = [
-            f"on {self.text}: {scores.examples:,} texts, {scores.right:,} labelled right",
+            f"on {self.text}: {counted(scores.examples, 'texts')}, {scores.right:,} labelled right",
             f"loss {self.estimate.loss:.4f} {self.estimate.margin} nats per text (95 %)",
             *(measure.line() for measure in self.measures),
             f"{'calibration':<16}{scores.calibration_error:>9.4f}   mean gap between confidence and accuracy",

@@ -46,9 +46,9 @@ def ladder(config: Config, data: Prepared | PreparedExamples) -> list[Rung]:
     if config.train.task == "lm":
         found = baselines(train, held, data.tokenizer, corpus, config.data.windows, COUNTED)
         return [Rung(each.name, each.loss, None, each.note) for each in found]
-    words = data.tokenizer.ordinary  # special tokens are never hidden
+    words = data.tokenizer.text_ids  # special tokens are never hidden
     size = data.tokenizer.vocab_size
-    return by_frequency(counts_of(train.tokens, size)[:words], counts_of(held.tokens, size)[:words], size)
+    return by_frequency(counts_of(train.tokens, size)[words], counts_of(held.tokens, size)[words], size)
 
 
 def _of_targets(data: PreparedExamples) -> list[Rung]:

@@ -13,6 +13,7 @@ from glassformer.evaluation.copying import Overlap, longest_overlap
 from glassformer.model.device import choose_precision
 from glassformer.text_model import TextModel
 from glassformer.training.validation import LossEstimate, sliding_loss, validation_loss
+from glassformer.wording import counted
 
 
 @dataclass(frozen=True)
@@ -55,7 +56,7 @@ class LanguageReport:
     def table(self) -> str:
         """For people."""
         lines = [
-            f"on {self.text}: {self.estimate.tokens:,} tokens",
+            f"on {self.text}: {counted(self.estimate.tokens, 'tokens')}",
             f"loss {self.loss:.4f} {self.estimate.margin} nats per token (95 %), "
             f"perplexity {self.estimate.perplexity:.2f}, {self.bits_per_byte:.4f} bits per byte",
         ]
@@ -97,7 +98,7 @@ def language_report(
     """
     config, device = model.config, next(model.model.parameters()).device
     dtype = choose_precision(precision, device)
-    rows = validation_rows(store, config.data, config.model.context, model.tokenizer.end_id)
+    rows = validation_rows(store, config.data, config.model.context, model.tokenizer.start_id)
     estimate = validation_loss(model.model, rows, device, dtype)
     sliding = None
     if config.data.windows == "stream":

@@ -17,6 +17,7 @@ from glassformer.model.families import Model
 from glassformer.training.objectives import tokens_at_once
 from glassformer.training.tasks import MaskedTask
 from glassformer.training.validation import LossEstimate, groups, validation_loss
+from glassformer.wording import counted
 
 
 @dataclass(frozen=True)
@@ -47,7 +48,7 @@ class MaskedReport:
     def table(self) -> str:
         """For people."""
         lines = [
-            f"on {self.text}: {self.estimate.tokens:,} hidden tokens",
+            f"on {self.text}: {counted(self.estimate.tokens, 'hidden tokens')}",
             f"loss {self.estimate.loss:.4f} {self.estimate.margin} nats per hidden token (95 %), "
             f"perplexity {self.estimate.perplexity:.2f}",
             *(measure.line() for measure in self.measures),
@@ -98,8 +99,8 @@ def _share(counts: np.ndarray, column: int, chosen: Indices) -> float:
 
 def _baselines(task: MaskedTask, truth: np.ndarray) -> list[tuple[str, float, float, str]]:
     """The predictors that `glass plan` names too, on the tokens that were hidden, and how often they are right."""
-    V, words = task.choices, task.tokenizer.ordinary  # special tokens are never hidden
-    known, hidden = counts_of(task.train.tokens, V)[:words], counts_of(truth, V)[:words]
+    V, words = task.choices, task.tokenizer.text_ids  # special tokens are never hidden
+    known, hidden = counts_of(task.train.tokens, V)[words], counts_of(truth, V)[words]
     uniform, unigram = by_frequency(known, hidden, V)
     right = float(hidden[known.argmax()] / max(1, hidden.sum()))
     return [

@@ -15,6 +15,7 @@ from glassformer.evaluation.rouge import rouge_of_each
 from glassformer.evaluation.translation import can_score, exact_matches, sentence_statistics, translation_scores
 from glassformer.text_model import Translator
 from glassformer.training.validation import LossEstimate
+from glassformer.wording import counted
 
 SHOWN = 3  # examples
 SCORES = ("bleu", "chrf", "rougeL", "exact_match")
@@ -62,11 +63,11 @@ class PairReport:
         """For people."""
         bits = "" if self.bits_per_byte is None else f", {self.bits_per_byte:.4f} bits per byte"
         lines = [
-            f"on {self.text}: {self.estimate.windows:,} pairs, {self.estimate.tokens:,} target tokens",
+            f"on {self.text}: {counted(self.estimate.windows, 'pairs')}, {self.estimate.tokens:,} target tokens",
             f"loss {self.estimate.loss:.4f} {self.estimate.margin} nats per token (95 %), "
             f"perplexity {self.estimate.perplexity:.2f}{bits}",
             "",
-            f"of {self.examples:,} texts that it wrote:   (95 %)",
+            f"of {counted(self.examples, 'texts')} that it wrote:   (95 %)",
             *(measure.line() for measure in self.measures),
         ]
         if self.baselines:

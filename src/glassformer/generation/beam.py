@@ -93,26 +93,29 @@ def beam_translate(
     end_id: int,
     cached: bool = True,
     wanted: int | None = None,
+    start: Sequence[int] = (),
 ) -> list[list[Hypothesis]]:
     """The likeliest targets of each source, up to `wanted` of them, best first.
 
-    What holds for `beam_search` holds here. A target begins with the end token, which is not generated; it has up to
+    What holds for `beam_search` holds here. What a target begins with is not generated; it has up to
     `settings.tokens` tokens, and no more than the model's context.
 
     Args:
         model: its mode and gradients are left as they are.
         sources: ids as in training, at least one each; lengths may differ.
         settings, cached, wanted: as in `beam_search`.
-        end_id: begins and ends a target.
+        end_id: ends a target.
+        start: begins a target; empty: the end token does.
 
     Raises:
         GlassError: a source is empty, longer than the context, or holds an id outside the source's vocabulary; the
             model's logits are not finite.
     """
     check_sources(model, sources)
-    most = most_tokens(model, settings)
+    start = list(start or [end_id])
+    most = most_tokens(model, settings, len(start))
     reader: Reader = CachedTargetReader(model, sources, most) if cached else PlainTargetReader(model, sources)
-    return _search(model, [[end_id]] * len(sources), reader, _Rule.of(settings, most, end_id, wanted))
+    return _search(model, [start] * len(sources), reader, _Rule.of(settings, most, end_id, wanted))
 
 
 @dataclass(frozen=True)

@@ -101,17 +101,19 @@ def translate(
     stop: Stop | None = None,
     seeds: Sequence[int] | None = None,
     cached: bool = True,
+    start: Sequence[int] = (),
 ) -> Iterator[Step]:
     """Write a target for every source: up to `settings.tokens` tokens, and no more than the model's context.
 
-    What holds for `generate` holds here, with the source in the prompt's place. The token that a target begins with
-    is not generated, and the repetition penalty does not count it: it is also the one that ends the target.
+    What holds for `generate` holds here, with the source in the prompt's place. The tokens that a target begins with
+    are not generated, and the repetition penalty does not count them: most often it is the one that ends the target.
 
     Args:
         model: its mode and gradients are left as they are; between steps, too.
         sources: ids as in training, at least one each; lengths may differ.
         settings, stop, seeds, cached: as in `generate`.
-        end_id: begins and ends a target.
+        end_id: ends a target.
+        start: begins a target; empty: the end token does.
 
     Raises:
         GlassError: a source is empty, longer than the context, or holds an id outside the source's vocabulary; the
@@ -119,11 +121,12 @@ def translate(
     """
     check_sources(model, sources)
     _check_seeds(len(sources), "sources", seeds)
+    start = list(start or [end_id])
     rows = [
-        _Row(index, [end_id], 1, torch.Generator().manual_seed(seeds[index] if seeds else settings.seed), 1)
-        for index in range(len(sources))
+        _Row(index, [*start], len(start), torch.Generator().manual_seed(seed), counted_from=len(start))
+        for index, seed in enumerate(seeds or [settings.seed] * len(sources))
     ]
-    most = most_tokens(model, settings)
+    most = most_tokens(model, settings, len(start))
     reader: Reader = CachedTargetReader(model, sources, most) if cached else PlainTargetReader(model, sources)
     return _steps(model, rows, reader, settings, most, end_id, stop)
 

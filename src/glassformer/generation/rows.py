@@ -59,14 +59,24 @@ def kept_slots(gone: Sequence[bool]) -> list[int]:
     return slots
 
 
-def batches_by_length(lengths: Sequence[int], rows: int) -> list[list[int]]:
-    """Places of texts of like length, up to `rows` together, the longest first: little padding, and texts end alike.
+def batches_by_length(lengths: Sequence[int], rows: int, tokens: int | None = None) -> list[list[int]]:
+    """Places of texts of like length, the longest first: little padding, and texts end alike.
+
+    A batch has up to `rows` texts; with `tokens`, also no more than that many tokens, padding included, except where
+    one text alone is longer.
 
     >>> batches_by_length([3, 9, 4, 8, 3], rows=2)
     [[1, 3], [2, 0], [4]]
+    >>> batches_by_length([3, 9, 4, 8, 3], rows=4, tokens=10)
+    [[1], [3], [2, 0], [4]]
     """
     order = sorted(range(len(lengths)), key=lambda place: -lengths[place])
-    return [order[start : start + rows] for start in range(0, len(order), rows)]
+    batches: list[list[int]] = []
+    while order:
+        count = rows if tokens is None else max(1, min(rows, tokens // max(lengths[order[0]], 1)))
+        batches.append(order[:count])
+        order = order[count:]
+    return batches
 
 
 class _Moves:

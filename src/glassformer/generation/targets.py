@@ -1,9 +1,10 @@
 """Two ways to read what an encoder-decoder has written so far of its targets: with a cache, and anew each time.
 
-A target begins with the token that also ends it, and has no padding: all rows are equally long. Several rows may share
-a source, as the hypotheses of a beam do: they stand side by side, and every source has the same number of them.
+All targets begin with the same tokens, most often the one that also ends them, and have no padding: all rows are
+equally long. Several rows may share a source, as the hypotheses of a beam do: they stand side by side, and every source
+has the same number of them.
 
-**The context limit.** The decoder reads at most C tokens, C the model's context, the first one included; having read
+**The context limit.** The decoder reads at most C tokens, C the model's context, the first ones included; having read
 C, it can write one more. So a target ends after C written tokens at the latest: see `most_tokens`. Nothing hops here:
 a target whose beginning is forgotten would no longer say which part of the source is translated already.
 """
@@ -21,9 +22,9 @@ from glassformer.model.cache import Cache
 from glassformer.model.families import EncoderDecoder
 
 
-def most_tokens(model: EncoderDecoder, settings: SampleConfig) -> int:
-    """How many tokens are written at most: `settings.tokens`, and never more than the model's context."""
-    return min(settings.tokens, model.config.context)
+def most_tokens(model: EncoderDecoder, settings: SampleConfig, begun: int = 1) -> int:
+    """How many tokens are written at most, after `begun` ones: `settings.tokens`, and what the context has room for."""
+    return min(settings.tokens, model.config.context - begun + 1)
 
 
 class PlainTargetReader:
@@ -50,7 +51,7 @@ class CachedTargetReader:
     Args:
         model: any encoder-decoder.
         sources: one for each row of the first read.
-        longest: tokens that are written at most.
+        longest: tokens that are written at most; those that a target begins with come before them.
     """
 
     def __init__(self, model: EncoderDecoder, sources: Sequence[Sequence[int]], longest: int) -> None:
@@ -62,13 +63,15 @@ class CachedTargetReader:
 
     def read(self, rows: Sequence[Sequence[int]]) -> Tensor:
         """The next token's logits, (rows, V)."""
+        new = [row[-1:] for row in rows]
         if self.memory is None or self.cache is None:
             weight = self.model.embedding.tokens.weight
             source, self.real = padded(self.sources, weight.device)
             self.memory = self.model.encode(source, self.real)  # (sources, S, D)
-            self.cache = Cache(self.model.config, len(rows), self.longest, weight.device, weight.dtype)
-        last = torch.tensor([row[-1:] for row in rows], device=self.memory.device)  # (rows, 1)
-        return self.model.decode(last, self.memory, self.real, self.cache)[:, 0]  # (rows, V)
+            new, longest = list(rows), self.longest + len(rows[0]) - 1
+            self.cache = Cache(self.model.config, len(rows), longest, weight.device, weight.dtype)
+        last = torch.tensor(new, device=self.memory.device)  # (rows, 1), or all that targets begin with
+        return self.model.decode(last, self.memory, self.real, self.cache)[:, -1]  # (rows, V)
 
     def select(self, rows: Sequence[int]) -> None:
         """Row i becomes what row `rows[i]` was; a source without rows is forgotten."""

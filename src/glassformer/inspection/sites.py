@@ -15,6 +15,7 @@ from glassformer.model.attention import Attention
 from glassformer.model.block import Block
 from glassformer.model.families import Decoder, EncoderDecoder, Model
 from glassformer.model.stack import Stack
+from glassformer.wording import span
 
 
 @dataclass(frozen=True, order=True)
@@ -71,7 +72,7 @@ def attentions(model: Model) -> dict[Site, Attention]:
 
 def heads(model: Model) -> list[Head]:
     """All heads of a model, in the order in which they run."""
-    return [Head(site, number) for site, layer in attentions(model).items() for number in range(layer.heads)]
+    return [Head(site, number) for site, layer in attentions(model).items() for number in layer.kept]
 
 
 def find_head(model: Model, name: str) -> Head:
@@ -83,6 +84,12 @@ def find_head(model: Model, name: str) -> Head:
     for head in heads(model):
         if str(head) == name:
             return head
-    sites = attentions(model)
-    ranges = ", ".join(f"{site}.0 to {site}.{layer.heads - 1}" for site, layer in sites.items())
-    raise GlassError(f"there is no head {name!r} in this model", f"It has {ranges}.")
+    found = [_those(site, layer.kept) for site, layer in attentions(model).items() if layer.kept]
+    raise GlassError(f"there is no head {name!r} in this model", f"It has {', '.join(found) or 'none'}.")
+
+
+def _those(site: Site, kept: list[int]) -> str:
+    """The heads of a site: a range where none is missing between the first and the last."""
+    if kept == list(range(kept[0], kept[-1] + 1)):
+        return span(f"{site}.{kept[0]}", f"{site}.{kept[-1]}")
+    return ", ".join(f"{site}.{number}" for number in kept)

@@ -22,7 +22,7 @@ from glassformer.generation.decoding import check_finite
 from glassformer.inspection.traced import AttentionTrace, BlockTrace, FeedForwardTrace, StackTrace, Trace
 from glassformer.model.attention import Attention, attend
 from glassformer.model.block import Block
-from glassformer.model.families import Classifier, EncoderDecoder, Model
+from glassformer.model.families import Classifier, EncoderDecoder, Head, Model
 from glassformer.model.feedforward import FeedForward, activate
 from glassformer.model.masks import Mask
 from glassformer.model.positions import rotate
@@ -43,15 +43,8 @@ def trace(model: Model, tokens: Tensor, target: Tensor | None = None, real: Tens
     Raises:
         GlassError: the ids do not fit the model, a target is missing or too much, or the logits are not finite.
     """
-    if (target is not None) != isinstance(model, EncoderDecoder):
-        what = "no target" if target is None else "a target"
-        raise GlassError(f"{what} was given to a {type(model).__name__}", "Only an encoder-decoder has one.")
-    device, own = model.embedding.tokens.weight.device, getattr(model, "source_embedding", None)
-    _check_ids(tokens, own or model.embedding)
-    tokens, real = tokens.to(device, torch.long).clone(), None if real is None else real.to(device).clone()
-    if target is not None:
-        _check_ids(target, model.embedding)
-        target = target.to(device, torch.long).clone()
+    tokens, target, real = check_given(model, tokens, target, real)
+    own = getattr(model, "source_embedding", None)
     # Tensors of inference mode could not be used beside gradients later: plain no_grad gives plain tensors.
     with reading(model), torch.inference_mode(False), torch.no_grad(), recording(model) as calls:
         if isinstance(model, EncoderDecoder):
@@ -63,9 +56,33 @@ def trace(model: Model, tokens: Tensor, target: Tensor | None = None, real: Tens
         check_finite(logits)
         if isinstance(model, EncoderDecoder):
             source = _stack(calls, model.encoder, own or model.embedding, real, which=0)
-            return Trace(_stack(calls, model.decoder, model.embedding, None), source, None, logits)
-        pooled = calls.output(model.dropout) if isinstance(model, Classifier) else None  # (B, D)
-        return Trace(_stack(calls, model.stack, model.embedding, real), None, pooled, logits)
+            target_stack = _stack(calls, model.decoder, model.embedding, None)
+            return Trace(target_stack, source, None, _transformed(calls, model.head), logits)
+        found = _stack(calls, model.stack, model.embedding, real)
+        if isinstance(model, Classifier):
+            return Trace(found, None, calls.output(model.dropout), None, logits)  # pooled: (B, D)
+        return Trace(found, None, None, _transformed(calls, model.head), logits)
+
+
+def _transformed(calls: Calls, head: Head) -> Tensor | None:
+    """The last vectors behind a head's transform: (B, T, D)."""
+    return None if head.transform is None else calls.output(head.norm)
+
+
+def check_given(
+    model: Model, tokens: Tensor, target: Tensor | None, real: Tensor | None
+) -> tuple[Tensor, Tensor | None, Tensor | None]:
+    """Copies of what `trace` was given, on the model's device; refuses what does not fit the model."""
+    if (target is not None) != isinstance(model, EncoderDecoder):
+        what = "no target" if target is None else "a target"
+        raise GlassError(f"{what} was given to a {type(model).__name__}", "Only an encoder-decoder has one.")
+    device, own = model.embedding.tokens.weight.device, getattr(model, "source_embedding", None)
+    _check_ids(tokens, own or model.embedding)
+    tokens, real = tokens.to(device, torch.long).clone(), None if real is None else real.to(device).clone()
+    if target is not None:
+        _check_ids(target, model.embedding)
+        target = target.to(device, torch.long).clone()
+    return tokens, target, real
 
 
 def _check_ids(ids: Tensor, embedding: Embedding) -> None:
@@ -130,15 +147,13 @@ def _stack(calls: Calls, stack: Stack, embedding: Embedding, real: Tensor | None
 
 def _block(calls: Calls, block: nn.Module, name: str) -> BlockTrace:
     assert isinstance(block, Block)
-    pre, cross = block.pre, block.cross
-    between = [block.attention_norm, block.cross_norm, block.feedforward_norm]
-    norms = [norm for norm in between if norm is not None]
-    # After each part the stream is what the next norm is given, or what the part's own norm gave.
-    after = [calls.output(norm) for norm in norms]  # post-norm; (B, T, D) each
-    if pre:
-        after = [_first(calls, norm) for norm in norms[1:]] + [calls.output(block)]  # (B, T, D) each
+    cross = block.cross
+    norms, parts = (block.cross_norm, block.feedforward_norm), (cross, block.feedforward)
+    # After each part the stream is what the next part reads, or the norm before it.
+    readers = [reader for reader in (norms if block.order == "pre" else parts) if reader is not None]
+    after = [_first(calls, reader) for reader in readers] + [calls.output(block)]  # (B, T, D) each
     return BlockTrace(
-        pre=pre,
+        order=block.order,
         before=calls.given(block, "x"),
         attention_norm=calls.output(block.attention_norm),
         attention=_attention(calls, block.attention, f"self-attention of {name}"),
@@ -153,7 +168,7 @@ def _block(calls: Calls, block: nn.Module, name: str) -> BlockTrace:
 
 
 def _first(calls: Calls, norm: nn.Module) -> Tensor:
-    """What a norm was given: LayerNorm and Identity call it `input`, RMSNorm `x`."""
+    """What a norm or a part was given: LayerNorm and Identity call it `input`, the others `x`."""
     found = calls.given(norm, "input")
     return calls.given(norm, "x") if found is None else found
 
@@ -173,28 +188,30 @@ def _feedforward(calls: Calls, layer: FeedForward) -> FeedForwardTrace:
 
 def _attention(calls: Calls, layer: Attention, name: str) -> AttentionTrace:
     x, memory, rotation = (calls.given(layer, part) for part in ("x", "memory", "rotation"))
-    mask: Mask = calls.given(layer, "mask")
-    q_projected = _heads(calls.output(layer.query), layer.heads)  # (B, H, T, K)
-    k_projected = _heads(calls.output(layer.key), layer.kv_heads)  # (B, G, S, K)
-    v = _heads(calls.output(layer.value), layer.kv_heads)  # (B, G, S, K)
+    mask: Mask = calls.given(layer, "mask").of_heads(layer.kept)
+    q_projected = _heads(calls.output(layer.query), layer)  # (B, H, T, K)
+    k_projected = _heads(calls.output(layer.key), layer)  # (B, G, S, K)
+    v = _heads(calls.output(layer.value), layer)  # (B, G, S, K)
     q_unturned, k_unturned = q_projected, k_projected
     if layer.query_norm is not None and layer.key_norm is not None:
-        q_unturned = calls.output(layer.query_norm).to(q_projected.dtype)  # (B, H, T, K)
-        k_unturned = calls.output(layer.key_norm).to(k_projected.dtype)  # (B, G, S, K)
+        q_normed = calls.output(layer.query_norm).to(q_projected.dtype).flatten(2)  # (B, T, H K)
+        k_normed = calls.output(layer.key_norm).to(k_projected.dtype).flatten(2)  # (B, S, G K)
+        q_unturned, k_unturned = _heads(q_normed, layer), _heads(k_normed, layer)  # (B, H, T, K), (B, G, S, K)
     q, k = q_unturned, k_unturned
     if rotation is not None:
         q, k = rotate(q, rotation), rotate(k, rotation)  # (B, H, T, K), (B, G, S, K)
-    scores = q @ k.repeat_interleave(layer.heads // layer.kv_heads, dim=1).transpose(-2, -1)  # (B, H, T, S)
-    again, weights = attend(q, k, v, mask, explicit=True)  # (B, H, T, K), (B, H, T, S)
-    mixed = _heads(calls.given(layer.output, "input"), layer.heads)  # (B, H, T, K) the real one
+    each_k, each_v = k[:, layer.asks], v[:, layer.asks]  # (B, H, S, K) each
+    scores = q @ each_k.transpose(-2, -1)  # (B, H, T, S)
+    again, weights = attend(q, each_k, each_v, mask, explicit=True)  # (B, H, T, K), (B, H, T, S)
+    mixed = _heads(calls.given(layer.output, "input"), layer)  # (B, H, T, K) the real one
     _check_same(again, mixed, name)
     assert weights is not None
     allowed = mask.full(scores)  # (B or 1, 1, T, S), or (T, S) of the plain triangle
     if mask.dead is not None:
         allowed = allowed & ~mask.dead  # (B or 1, 1, T, S)
-    matrix = layer.output.weight.unflatten(1, (layer.heads, -1))  # (D, H, K)
+    matrix = layer.output.weight.unflatten(1, (layer.heads, layer.head_width))  # (D, H, K)
     return AttentionTrace(
-        input=x, source=x if memory is None else memory,
+        heads=tuple(layer.kept), asks=tuple(layer.asks), input=x, source=x if memory is None else memory,
         q_projected=q_projected, k_projected=k_projected, q_unturned=q_unturned, k_unturned=k_unturned,
         q=q, k=k, v=v, rotation=rotation,
         scores=scores, scaled=scores / math.sqrt(q.shape[-1]), bias=mask.bias,
@@ -205,13 +222,15 @@ def _attention(calls: Calls, layer: Attention, name: str) -> AttentionTrace:
     )  # fmt: skip
 
 
-def _heads(x: Tensor, heads: int) -> Tensor:
+def _heads(x: Tensor, layer: Attention) -> Tensor:
     """(B, T, heads K) -> (B, heads, T, K)."""
-    return x.unflatten(-1, (heads, -1)).transpose(1, 2)
+    return x.unflatten(-1, (x.shape[-1] // layer.head_width, layer.head_width)).transpose(1, 2)
 
 
 def _check_same(again: Tensor, real: Tensor, name: str) -> None:
     """Refuse to show weights that do not lead to what the layer gave; rounding is below √eps of the largest value."""
+    if not real.numel():  # an attention without heads
+        return
     difference, size = (again - real).abs().max(), real.abs().max()
     if not bool(difference <= math.sqrt(torch.finfo(real.dtype).eps) * size):
         raise RuntimeError(f"the trace of {name} is off by {float(difference):.3g}, its values reach {float(size):.3g}")

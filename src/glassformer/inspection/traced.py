@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Literal
 
 from torch import Tensor
 
@@ -13,7 +14,11 @@ from glassformer.model.positions import Rotation
 class AttentionTrace:
     """One attention layer. Query head h uses key and value head h // (H / G).
 
+    Where heads were removed, H and G count those that are left, `heads` numbers them and `asks` says who uses which.
+
     Attributes:
+        heads: (H) the number of each query head in the settings; 0 to H - 1 where none was removed.
+        asks: (H) which of the G key and value heads each query head uses.
         input: (B, T, D) what the queries are made of.
         source: (B, S, D) what keys and values are made of: `input`, or the memory.
         q_projected, k_projected: (B, H, T, K) and (B, G, S, K) as they leave the projections.
@@ -31,6 +36,8 @@ class AttentionTrace:
         output: (B, T, D) the sum of `head_outputs` and `output_bias`, up to rounding.
     """
 
+    heads: tuple[int, ...]
+    asks: tuple[int, ...]
     input: Tensor
     source: Tensor
     q_projected: Tensor
@@ -78,7 +85,8 @@ class BlockTrace:
     """One block; all residuals and norms are (B, T, D).
 
     Attributes:
-        pre: True: after = before + part(norm(before)); False: after = norm(before + part(before)), for each part.
+        order: for each part, "pre": after = before + part(norm(before)); "post": after = norm(before + part(before));
+            "output": after = before + norm(part(before)).
         before: the residual stream that enters.
         attention_norm, cross_norm, feedforward_norm: what these norms gave; `cross_norm` may be None.
         attention: self-attention.
@@ -89,7 +97,7 @@ class BlockTrace:
         after: the residual stream that leaves.
     """
 
-    pre: bool
+    order: Literal["pre", "post", "output"]
     before: Tensor
     attention_norm: Tensor
     attention: AttentionTrace
@@ -135,12 +143,14 @@ class Trace:
         stack: the decoder, or the encoder of a model that has no decoder.
         source: the encoder of an encoder-decoder; else None.
         pooled: (B, D) the one vector that a classifier reads; else None.
+        transformed: (B, T, D) the last vectors behind the head's transform; None where there is none.
         logits: (B, T, V), or (B, classes) of a classifier: bit for bit what the model gives.
     """
 
     stack: StackTrace
     source: StackTrace | None
     pooled: Tensor | None
+    transformed: Tensor | None
     logits: Tensor
 
     @property

@@ -14,6 +14,7 @@ from glassformer.generation.decoding import Step, generate, translate
 from glassformer.interop.export_report import Measured
 from glassformer.model.families import Decoder, EncoderDecoder
 from glassformer.text_model.loading import Parts
+from glassformer.tokenizers import Tokenizer
 
 TOKENS = 64
 LOGITS = 1e-3
@@ -56,12 +57,13 @@ def check_greedy(parts: Parts, theirs: Next, how: str) -> Measured:
     """
     model, end = parts.model, parts.source_tokenizer.end_id
     assert isinstance(model, Decoder | EncoderDecoder)
-    context = model.config.context
-    prompts = [[end], *random_rows(1, min(5, context), end), *random_rows(1, min(11, context), end)]
+    context, size = model.config.context, parts.source_tokenizer.vocab_size
+    prompts = [[end], *random_rows(1, min(5, context), size), *random_rows(1, min(11, context), size)]
     count = differ = 0
     for prompt in prompts:
-        source, tokens = ([], list(prompt)) if isinstance(model, Decoder) else (prompt, [parts.tokenizer.end_id])
-        for step in _steps(model, prompt, parts.tokenizer.end_id):
+        begun = list(parts.tokenizer.target_start)
+        source, tokens = ([], list(prompt)) if isinstance(model, Decoder) else (prompt, begun)
+        for step in _steps(model, prompt, parts.tokenizer):
             logits = theirs(source, tokens[window_start(len(tokens), context) :])  # (V)
             token, choice = step.tokens[0], int(logits.argmax())
             level = float(step.logits[0, token] - step.logits[0, choice]) <= LEVEL
@@ -71,9 +73,9 @@ def check_greedy(parts: Parts, theirs: Next, how: str) -> Measured:
     return Measured("greedy tokens", differ, 0, f"{count} tokens after {len(prompts)} prompts, {how}")
 
 
-def _steps(model: Decoder | EncoderDecoder, prompt: list[int], end_id: int) -> list[Step]:
+def _steps(model: Decoder | EncoderDecoder, prompt: list[int], tokenizer: Tokenizer) -> list[Step]:
     """The run's own greedy tokens; a target ends where the run ends it."""
     settings = SampleConfig(tokens=TOKENS, temperature=0.0)
     if isinstance(model, EncoderDecoder):
-        return list(translate(model, [prompt], settings, end_id))
+        return list(translate(model, [prompt], settings, tokenizer.end_id, start=tokenizer.target_start))
     return list(generate(model, [prompt], settings))

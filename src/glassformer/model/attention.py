@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 
+import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
@@ -22,8 +23,7 @@ def attend(
         q: (B, H, T, K) queries.
         k: (B, G, S, K) keys; G divides H, each key head serves H / G query heads.
         v: (B, G, S, any width) values.
-        mask: which keys each query may see. Hidden scores are -inf, so hidden weights are exactly 0;
-            a query that may see nothing gets zeros.
+        mask: hidden scores are -inf, so hidden weights are exactly 0; a query that may see nothing gets zeros.
         dropout: share of weights dropped.
         explicit: also return the weights, computed step by step. Both ways give the same output.
 
@@ -32,40 +32,39 @@ def attend(
     """
     weights = None
     if explicit:
-        out, weights = _attend_explicit(q, k, v, mask, dropout)
+        group = q.shape[1] // max(1, k.shape[1])
+        k, v = k.repeat_interleave(group, dim=1), v.repeat_interleave(group, dim=1)  # (B, H, S, K)
+        scores = q @ k.transpose(-2, -1) / math.sqrt(q.shape[-1])  # (B, H, T, S)
+        scores = scores if mask.bias is None else scores + mask.bias  # (B, H, T, S)
+        weights = scores.masked_fill(~mask.full(scores), -math.inf).softmax(dim=-1)  # (B, H, T, S)
+        out = F.dropout(weights, dropout, training=dropout > 0) @ v  # (B, H, T, K)
     else:
         hidden = mask.allowed if mask.bias is None else mask.bias.to(q.dtype)  # (B, 1 or H, T, S)
-        grouped = k.shape[1] != q.shape[1]
-        out = F.scaled_dot_product_attention(q, k, v, hidden, dropout, mask.triangle, enable_gqa=grouped)
+        shared = k.shape[1] != q.shape[1]
+        out = F.scaled_dot_product_attention(q, k, v, hidden, dropout, mask.triangle, enable_gqa=shared)
     if mask.dead is not None:
         out = out.masked_fill(mask.dead, 0.0)  # (B, H, T, K)
         weights = None if weights is None else weights.masked_fill(mask.dead, 0.0)  # (B, H, T, S)
     return out, weights
 
 
-def _attend_explicit(q: Tensor, k: Tensor, v: Tensor, mask: Mask, dropout: float) -> tuple[Tensor, Tensor]:
-    group = q.shape[1] // k.shape[1]
-    k, v = k.repeat_interleave(group, dim=1), v.repeat_interleave(group, dim=1)  # (B, H, S, K)
-    scores = q @ k.transpose(-2, -1) / math.sqrt(q.shape[-1])  # (B, H, T, S)
-    if mask.bias is not None:
-        scores = scores + mask.bias  # (B, H, T, S)
-    weights = scores.masked_fill(~mask.full(scores), -math.inf).softmax(dim=-1)  # (B, H, T, S)
-    return F.dropout(weights, dropout, training=dropout > 0) @ v, weights  # (B, H, T, K)
-
-
 class Attention(nn.Module):
     """Multi-head, grouped-query or multi-query attention, of a sequence to itself or to a memory."""
 
-    def __init__(self, config: ModelConfig) -> None:
+    def __init__(self, config: ModelConfig, site: str) -> None:
         super().__init__()
-        D, H, G, K = config.width, config.heads, config.G, config.K
-        self.heads, self.kv_heads = H, G
+        self.kept, served = config.kept_heads(site), config.kept_kv_heads(site)
+        self.asks = [served.index(head * config.G // config.heads) for head in self.kept]  # the key head of each
+        self.even = all(self.asks.count(head) * len(served) == len(self.kept) for head in self.asks)
+        D, H, G, K = config.width, len(self.kept), len(served), config.K
+        self.heads, self.kv_heads, self.head_width = H, G, K
         self.query = nn.Linear(D, H * K, bias=config.attention_bias)
         self.key = nn.Linear(D, G * K, bias=config.attention_bias)
         self.value = nn.Linear(D, G * K, bias=config.attention_bias)
         self.output = nn.Linear(H * K, D, bias=config.attention_bias)
-        self.query_norm = nn.RMSNorm(K, eps=config.norm_eps or 1e-6) if config.qk_norm else None
-        self.key_norm = nn.RMSNorm(K, eps=config.norm_eps or 1e-6) if config.qk_norm else None
+        normed, whole, eps = config.qk_norm != "none" and H > 0, config.qk_norm == "whole", config.norm_eps or 1e-6
+        self.query_norm = nn.RMSNorm(H * K if whole else K, eps) if normed else None
+        self.key_norm = nn.RMSNorm(G * K if whole else K, eps) if normed else None
         self.dropout = config.dropout_attention
 
     def forward(
@@ -93,17 +92,20 @@ class Attention(nn.Module):
             k, v = cache.append(k, v)  # (B, G, cached + T, K)
         elif cache is not None:
             cache.memory = (k, v)
+        if not self.even:  # after some heads were removed
+            k, v = (torch.stack([x[:, head] for head in self.asks], dim=1) for x in (k, v))  # (B, H, S, K) each
         rows, T = q.shape[0], q.shape[2]
         if rows != k.shape[0]:  # the rows of one source ask it together, as if they were one longer row
             q = q.unflatten(0, (k.shape[0], -1)).transpose(1, 2).flatten(2, 3)  # (sources, H, n T, K)
-        mixed, _ = attend(q, k, v, mask, self.dropout if self.training else 0.0)  # (B, H, T, K)
+        mixed, _ = attend(q, k, v, mask.of_heads(self.kept), self.dropout if self.training else 0.0)  # (B, H, T, K)
         if rows != k.shape[0]:
             mixed = mixed.unflatten(2, (-1, T)).transpose(1, 2).flatten(0, 1)  # (B, H, T, K)
-        return self.output(mixed.transpose(1, 2).flatten(2))  # (B, T, D)
+        flat = mixed.transpose(1, 2).flatten(2) if self.heads else x[..., :0]  # (B, T, H K); ONNX cannot reshape to 0
+        return self.output(flat)  # (B, T, D)
 
     def _heads(self, x: Tensor, heads: int, norm: nn.RMSNorm | None) -> Tensor:
-        """(B, T, heads K) -> (B, heads, T, K), each head normalised where there is a norm."""
-        x = x.unflatten(-1, (heads, -1)).transpose(1, 2)  # (B, heads, T, K)
+        """(B, T, heads K) -> (B, heads, T, K), normalised where there is a norm, of each head or of all as one."""
         if norm is not None:  # norms keep their precision under autocast
-            x = norm(x.to(norm.weight.dtype)).to(x.dtype)  # (B, heads, T, K)
-        return x
+            parts = x.unflatten(-1, (-1, len(norm.weight)))  # (B, T, heads, K) or (B, T, 1, heads K)
+            x = norm(parts.to(norm.weight.dtype)).to(x.dtype).flatten(2)  # (B, T, heads K)
+        return x.unflatten(-1, (heads, self.head_width)).transpose(1, 2)  # (B, heads, T, K)

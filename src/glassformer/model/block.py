@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 
 from torch import Tensor, nn
 
@@ -28,30 +30,33 @@ class View:
 class Block(nn.Module):
     """Self-attention, cross-attention where there is a memory, feed-forward; each added to the residual stream.
 
-    Pre-norm (Xiong et al. 2020) adds part(norm(x)); post-norm (Vaswani et al. 2017) normalises x + part(x).
+    `site` is its name, such as `dec.0`, by which `config.removed_heads` knows its heads; `cross`: there is a memory.
     """
 
-    def __init__(self, config: ModelConfig, cross: bool = False) -> None:
+    def __init__(self, config: ModelConfig, site: str, cross: bool = False) -> None:
         super().__init__()
-        self.pre = config.norm_order == "pre"
-        self.attention_norm, self.attention = make_norm(config), Attention(config)
+        self.order = config.norm_order
+        self.attention_norm, self.attention = make_norm(config), Attention(config, f"{site}.self")
         self.cross_norm = make_norm(config) if cross else None
-        self.cross = Attention(config) if cross else None
+        self.cross = Attention(config, f"{site}.cross") if cross else None
         self.feedforward_norm, self.feedforward = make_norm(config), FeedForward(config)
         self.dropout = nn.Dropout(config.dropout_residual)
 
     def forward(self, x: Tensor, view: View, cache: LayerCache | None = None) -> Tensor:
         """(B, T, D) -> (B, T, D)."""
-        if self.pre:
-            seen = self.attention(self.attention_norm(x), view.mask, None, view.rotation, cache)  # (B, T, D)
-            x = x + self.dropout(seen)  # (B, T, D)
-            if self.cross is not None and self.cross_norm is not None:
-                seen = self.cross(self.cross_norm(x), view.memory_mask, view.memory, None, cache)  # (B, T, D)
-                x = x + self.dropout(seen)  # (B, T, D)
-            return x + self.dropout(self.feedforward(self.feedforward_norm(x)))  # (B, T, D)
-        seen = self.attention(x, view.mask, None, view.rotation, cache)  # (B, T, D)
-        x = self.attention_norm(x + self.dropout(seen))  # (B, T, D)
+        attend = partial(self.attention, mask=view.mask, rotation=view.rotation, cache=cache)
+        x = self._add(attend, self.attention_norm, x)  # (B, T, D)
         if self.cross is not None and self.cross_norm is not None:
-            seen = self.cross(x, view.memory_mask, view.memory, None, cache)  # (B, T, D)
-            x = self.cross_norm(x + self.dropout(seen))  # (B, T, D)
-        return self.feedforward_norm(x + self.dropout(self.feedforward(x)))  # (B, T, D)
+            attend = partial(self.cross, mask=view.memory_mask, memory=view.memory, cache=cache)
+            x = self._add(attend, self.cross_norm, x)  # (B, T, D)
+        return self._add(self.feedforward, self.feedforward_norm, x)  # (B, T, D)
+
+    def _add(self, part: Callable[[Tensor], Tensor], norm: nn.Module, x: Tensor) -> Tensor:
+        """The stream x (B, T, D) with what a part adds to it."""
+        match self.order:
+            case "pre":  # Xiong et al. 2020
+                return x + self.dropout(part(norm(x)))  # (B, T, D)
+            case "post":  # Vaswani et al. 2017
+                return norm(x + self.dropout(part(x)))  # (B, T, D)
+            case "output":  # OLMo 2: Team OLMo 2025
+                return x + self.dropout(norm(part(x)))  # (B, T, D)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import warnings
 
 import torch
 from torch import nn
@@ -41,12 +42,14 @@ def build_model(
     if V is None:
         raise GlassError("the model's vocabulary size is not known", "Set model.vocab_size, or give a tokenizer.")
     model: Model
-    if config.family == "encoder-decoder":
-        model = EncoderDecoder(config, V, S)
-    elif config.family == "encoder":
-        model = Encoder(config, V) if C is None else Classifier(config, V, C)
-    else:
-        model = Decoder(config, V)
+    with warnings.catch_warnings():  # torch's, about the empty matrices of an attention without heads
+        warnings.filterwarnings("ignore", "Initializing zero-element tensors")
+        if config.family == "encoder-decoder":
+            model = EncoderDecoder(config, V, S)
+        elif config.family == "encoder":
+            model = Encoder(config, V) if C is None else Classifier(config, V, C)
+        else:
+            model = Decoder(config, V)
     initialize(model, config, seed)
     return model
 
@@ -74,11 +77,13 @@ def initialize(model: nn.Module, config: ModelConfig, seed: int) -> None:
         for module in model.modules()
         if isinstance(module, Attention | FeedForward)
     }
+    if config.norm == "none":  # then nothing holds back what the head's transform gives, where there is one
+        writers.add(id(getattr(model.head, "transform", None)))
     tied = config.tied and not isinstance(model, Classifier)
     for name, module in model.named_modules():
         if isinstance(module, nn.Linear):
             shrink = math.sqrt(parts) if id(module) in writers else 1.0
-            _normal(module.weight, 1 / math.sqrt(module.in_features) / shrink, generator)
+            _normal(module.weight, 1 / math.sqrt(max(1, module.in_features)) / shrink, generator)
             if module.bias is not None:
                 nn.init.zeros_(module.bias)
         elif isinstance(module, nn.Embedding):

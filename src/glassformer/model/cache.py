@@ -20,11 +20,10 @@ class LayerCache:
 
     def append(self, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
         """Keep k and v, (B, G, T, K), and return all kept so far, (B, G, length, K)."""
-        end = self.length + k.shape[2]
-        self.keys[:, :, self.length : end] = k
-        self.values[:, :, self.length : end] = v
-        self.length = end
-        return self.keys[:, :, :end], self.values[:, :, :end]
+        start, self.length = self.length, self.length + k.shape[2]
+        self.keys[:, :, start : self.length] = k
+        self.values[:, :, start : self.length] = v
+        return self.keys[:, :, : self.length], self.values[:, :, : self.length]
 
 
 class Cache:
@@ -33,8 +32,8 @@ class Cache:
     def __init__(
         self, config: ModelConfig, batch: int, capacity: int, device: torch.device, dtype: torch.dtype
     ) -> None:
-        shape = (batch, config.G, capacity, config.K)
-        self.layers = [LayerCache(shape, device, dtype) for _ in range(config.layers)]
+        counts = [len(config.kept_kv_heads(f"dec.{layer}.self")) for layer in range(config.layers)]  # G of each layer
+        self.layers = [LayerCache((batch, G, capacity, config.K), device, dtype) for G in counts]
         self.real = torch.zeros(batch, capacity, dtype=torch.bool, device=device)  # (B, capacity)
         self.positions = torch.zeros(batch, capacity, dtype=torch.long, device=device)  # (B, capacity)
         self.capacity = capacity

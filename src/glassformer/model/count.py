@@ -8,8 +8,9 @@ import torch
 from torch import nn
 
 from glassformer.config import ModelConfig
+from glassformer.model.attention import Attention
 from glassformer.model.build import build_model
-from glassformer.model.families import Classifier, EncoderDecoder, Model
+from glassformer.model.families import Classifier, Model
 
 MIB = 1 << 20
 PARTS = {
@@ -70,12 +71,13 @@ def count_model(
     if config.tied and not isinstance(model, Classifier):
         parameters.setdefault("output head", 0)
     flops = _flops(model, config)
+    kept = sum(len(config.kept_kv_heads(f"dec.{layer}.self")) for layer in range(config.layers))
     return [
         Component(
             name,
             parameters[name],
             flops.get(name, 0),
-            2 * config.layers * config.G * config.K * 4 if name == "self-attention" else 0,
+            2 * kept * config.K * 4 if name == "self-attention" else 0,
         )
         for name in PARTS.values()
         if name in parameters
@@ -84,19 +86,16 @@ def count_model(
 
 def _flops(model: Model, config: ModelConfig) -> dict[str, int]:
     flops: dict[str, int] = {}
+    window = min(config.context, config.window or config.context)
     for name, module in model.named_modules():
         if isinstance(module, nn.Linear):
             part = next(part for key, part in PARTS.items() if key in f".{name}")
             flops[part] = flops.get(part, 0) + 2 * module.weight.numel()
-    seen = min(config.context, config.window or config.context)
-    scores = 4 * config.heads * config.K
-    layers = config.layers
-    if isinstance(model, EncoderDecoder):
-        layers += config.encoder_layers or config.layers
-        flops["cross-attention"] += scores * config.layers * config.context
-    flops["self-attention"] += scores * layers * seen
+        elif isinstance(module, Attention):
+            part, seen = ("cross-attention", config.context) if name.endswith(".cross") else ("self-attention", window)
+            flops[part] = flops.get(part, 0) + 4 * module.heads * config.K * seen
     if not isinstance(model, Classifier):
-        flops["output head"] = 2 * model.vocab_size * config.width
+        flops["output head"] = flops.get("output head", 0) + 2 * model.vocab_size * config.width
     return flops
 
 

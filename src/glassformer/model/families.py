@@ -8,6 +8,8 @@ from torch.nn import functional as F
 
 from glassformer.config import ModelConfig
 from glassformer.model.cache import Cache
+from glassformer.model.feedforward import activate
+from glassformer.model.normalization import make_norm
 from glassformer.model.stack import Embedding, Stack
 
 
@@ -16,13 +18,16 @@ class Head(nn.Module):
 
     def __init__(self, config: ModelConfig, vocab_size: int) -> None:
         super().__init__()
+        self.transform = nn.Linear(config.width, config.width) if config.head_transform else None  # Devlin et al. 2019
+        self.activation, self.norm = config.activation, make_norm(config) if config.head_transform else nn.Identity()
         self.weight = None if config.tied else nn.Parameter(torch.empty(vocab_size, config.width))  # (V, D)
         self.bias = nn.Parameter(torch.zeros(vocab_size)) if config.head_bias else None  # (V)
 
     def forward(self, x: Tensor, embedding: Embedding) -> Tensor:
         """(B, T, D) -> (B, T, V)."""
+        x = x if self.transform is None else activate(self.transform(x), self.activation)  # (B, T, D)
         matrix = embedding.tokens.weight if self.weight is None else self.weight  # (V, D)
-        return F.linear(x, matrix, self.bias)  # (B, T, V)
+        return F.linear(self.norm(x), matrix, self.bias)  # (B, T, V)
 
 
 class Decoder(nn.Module):
@@ -83,8 +88,7 @@ class EncoderDecoder(nn.Module):
     def __init__(self, config: ModelConfig, vocab_size: int, source_vocab_size: int | None = None) -> None:
         super().__init__()
         self.config, self.vocab_size, self.embedding = config, vocab_size, Embedding(config, vocab_size)
-        own = None if config.shared_embedding else Embedding(config, source_vocab_size or vocab_size)
-        self.source_embedding = own
+        self.source_embedding = None if config.shared_embedding else Embedding(config, source_vocab_size or vocab_size)
         self.encoder = Stack(config, causal=False, layers=config.encoder_layers)
         self.decoder = Stack(config, causal=True, cross=True)
         self.head = Head(config, vocab_size)
@@ -98,8 +102,7 @@ class EncoderDecoder(nn.Module):
 
         A target's padding stands last, where no real token of it looks, so it needs no mask.
         """
-        x = self.decoder(target, self.embedding, None, memory, real, cache)  # (B, T, D)
-        return self.head(x, self.embedding)  # (B, T, V)
+        return self.head(self.decoder(target, self.embedding, None, memory, real, cache), self.embedding)  # (B, T, V)
 
     def forward(self, source: Tensor, target: Tensor, real_source: Tensor | None = None) -> Tensor:
         """Source ids (B, S) and target ids (B, T) -> logits (B, T, V) of the target's next tokens."""

@@ -29,15 +29,12 @@ class FeedForward(nn.Module):
     def __init__(self, config: ModelConfig) -> None:
         super().__init__()
         self.activation = config.activation
-        self.up = nn.Linear(config.width, config.F, bias=config.feedforward_bias)
-        gated = config.activation in GATED
-        self.gate = nn.Linear(config.width, config.F, bias=config.feedforward_bias) if gated else None
-        self.down = nn.Linear(config.F, config.width, bias=config.feedforward_bias)
+        self.up = nn.Linear(config.width, config.F, config.feedforward_bias)
+        self.gate = nn.Linear(config.width, config.F, config.feedforward_bias) if config.activation in GATED else None
+        self.down = nn.Linear(config.F, config.width, config.feedforward_bias)
 
     def forward(self, x: Tensor) -> Tensor:
         """(B, T, D) -> (B, T, D)."""
-        if self.gate is None:
-            hidden = activate(self.up(x), self.activation)  # (B, T, F)
-        else:
-            hidden = activate(self.gate(x), self.activation) * self.up(x)  # (B, T, F)
-        return self.down(hidden)  # (B, T, D)
+        up = self.up(x)  # (B, T, F)
+        hidden = activate(up if self.gate is None else self.gate(x), self.activation)  # (B, T, F)
+        return self.down(hidden if self.gate is None else hidden * up)  # (B, T, D)

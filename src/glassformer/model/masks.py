@@ -35,6 +35,12 @@ class Mask:
         """The same mask with a bias (B or 1, H, T, S) on the scores of the allowed keys."""
         return replace(self, bias=bias.masked_fill(~self.full(bias), -math.inf), triangle=False)
 
+    def of_heads(self, heads: list[int]) -> Mask:
+        """The same mask for some of the heads, by their numbers."""
+        if self.bias is None or len(heads) == self.bias.shape[1]:
+            return self
+        return replace(self, bias=self.bias[:, heads])
+
 
 def token_positions(real: Tensor, already: Tensor | int = 0) -> Tensor:
     """Each real token's place in its own row, (B, T), counted from `already`; padding gets the place before it."""
@@ -47,8 +53,7 @@ def self_mask(
     """The mask of self-attention.
 
     Args:
-        query_positions: (B or 1, T).
-        key_positions: (B or 1, S).
+        query_positions, key_positions: (B or 1, T) and (B or 1, S).
         real_keys: (B, S) bool, False at padding; None: all real.
         causal: each token sees itself and what came before it; otherwise both sides.
         window: how many tokens a token may look back (and, if not causal, ahead) on, itself included.
@@ -57,9 +62,7 @@ def self_mask(
     if causal and whole and real_keys is None:
         return Mask(triangle=True)
     distance = query_positions[:, None, :, None] - key_positions[:, None, None, :]  # (B, 1, T, S)
-    allowed = torch.ones_like(distance, dtype=torch.bool)
-    if causal:
-        allowed = distance >= 0
+    allowed = distance >= 0 if causal else torch.ones_like(distance, dtype=torch.bool)
     if window is not None:
         allowed = allowed & (distance.abs() < window)
     if real_keys is None:

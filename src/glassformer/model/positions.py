@@ -123,8 +123,7 @@ class RelativePositions(nn.Module):
             buckets //= 2
             offset = (back < 0).long() * buckets
             back = back.abs()
-        back = back.clamp(min=0)
-        exact = buckets // 2
+        back, exact = back.clamp(min=0), buckets // 2
         far = torch.log(back.clamp(min=1).float() / exact) / math.log(self.max_distance / exact)
         far_bucket = (exact + far * (buckets - exact)).long().clamp(max=buckets - 1)  # (B, T, S)
         return offset + torch.where(back < exact, back, far_bucket)
@@ -139,8 +138,6 @@ def added_positions(config: ModelConfig) -> LearnedPositions | SinusoidalPositio
 
 def score_positions(config: ModelConfig, causal: bool) -> AlibiPositions | RelativePositions | None:
     """The part that biases attention scores, if the setting is one of that kind."""
-    if config.positions == "alibi":
-        return AlibiPositions(config.heads)
     if config.positions == "relative":
         return RelativePositions(config.heads, config.relative_buckets, config.relative_max_distance, causal)
-    return None
+    return AlibiPositions(config.heads) if config.positions == "alibi" else None

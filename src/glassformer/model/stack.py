@@ -35,13 +35,9 @@ class Embedding(nn.Module):
 
 
 class Stack(nn.Module):
-    """L blocks and what they share: places, masks, and the last norm of a pre-norm stack.
+    """L blocks and what they share: places, masks, and the last norm, unless each block ends with one.
 
-    Args:
-        config: of the model.
-        causal: a decoder's stack; an encoder's looks both ways.
-        cross: with cross-attention to a memory.
-        layers: L; None: `config.layers`.
+    A decoder's is `causal`, an encoder's looks both ways. `cross`: with cross-attention; `layers`: L, not `config`'s.
     """
 
     def __init__(self, config: ModelConfig, causal: bool, cross: bool = False, layers: int | None = None) -> None:
@@ -49,8 +45,9 @@ class Stack(nn.Module):
         self.causal, self.window, self.context = causal, config.window, config.context
         self.rotary = RotaryPositions(config.K, config.rotary_base) if config.positions == "rotary" else None
         self.score_positions = score_positions(config, causal)
-        self.blocks = nn.ModuleList(Block(config, cross) for _ in range(layers or config.layers))
-        self.norm = make_norm(config) if config.norm_order == "pre" else nn.Identity()
+        sites = [f"{'dec' if causal else 'enc'}.{index}" for index in range(layers or config.layers)]
+        self.blocks = nn.ModuleList(Block(config, site, cross) for site in sites)
+        self.norm = make_norm(config) if config.norm_order != "post" else nn.Identity()
 
     def forward(
         self,
@@ -64,22 +61,18 @@ class Stack(nn.Module):
         """Ids (B, T) -> vectors (B, T, D).
 
         Args:
-            tokens, embedding: what turns into vectors, and what turns it into them.
             real: (B, T) bool, False at padding, on either side; None: all real. Places count real tokens only.
             memory, real_memory: (B, S, D) for cross-attention, and (B, S) bool.
             cache: holds the tokens before these; it is filled with these.
         """
-        if tokens.shape[1] > self.context:
-            raise GlassError(
-                f"{tokens.shape[1]} tokens were given to a model with a context of {self.context}", "Cut the text."
-            )
+        if (T := tokens.shape[1]) > self.context:
+            raise GlassError(f"{T} tokens were given to a model with a context of {self.context}", "Cut the text.")
         positions, key_positions, real_keys = self._places(tokens, real, cache)  # (B, T), (B, S), (B, S)
         mask = self_mask(positions, key_positions, real_keys, self.causal, self.window)  # (B, 1, T, S)
         if self.score_positions is not None:
             mask = mask.with_bias(self.score_positions(positions, key_positions))  # (B, H, T, S)
-        rotation = self.rotary(positions) if self.rotary is not None else None
         seen = Mask() if real_memory is None else Mask.of(real_memory[:, None, None, :])  # (B, 1, 1, S)
-        view = View(mask, rotation, memory, seen)
+        view = View(mask, None if self.rotary is None else self.rotary(positions), memory, seen)
         x = embedding(tokens, positions)  # (B, T, D)
         for index, block in enumerate(self.blocks):
             x = block(x, view, cache.layers[index] if cache is not None else None)  # (B, T, D)

@@ -48,15 +48,13 @@ def attend(q: Array, k: Array, v: Array, allowed: Bools, bias: Array | None = No
 
     Args:
         q: (B, H, T, K).
-        k, v: (B, G, S, K); each serves H / G query heads.
+        k, v: (B, H, S, K); heads that share keys and values have the same ones.
         allowed: fits (B, H, T, S).
         bias: (B, H, T, S), or None.
 
     Returns:
         The mixed values (B, H, T, K), and what the backward pass needs; the attention weights are in it.
     """
-    group = q.shape[1] // k.shape[1]
-    k, v = np.repeat(k, group, axis=1), np.repeat(v, group, axis=1)  # (B, H, S, K)
     scores = q @ k.swapaxes(-1, -2) / math.sqrt(q.shape[-1])  # (B, H, T, S)
     if bias is not None:
         scores = scores + bias  # (B, H, T, S)
@@ -67,12 +65,11 @@ def attend(q: Array, k: Array, v: Array, allowed: Bools, bias: Array | None = No
     return weights @ v, Attend(q, k, v, weights)  # (B, H, T, K)
 
 
-def attend_backward(dmixed: Array, kept: Attend, kv_heads: int) -> tuple[Array, Array, Array, Array]:
-    """dq (B, H, T, K), dk and dv (B, G, S, K), and dbias (B, H, T, S), which is also the gradient of the scores.
+def attend_backward(dmixed: Array, kept: Attend) -> tuple[Array, Array, Array, Array]:
+    """dq (B, H, T, K), dk and dv (B, H, S, K), and dbias (B, H, T, S), which is also the gradient of the scores.
 
     mixed = A v gives dA = dmixed vᵀ and dv = Aᵀ dmixed. Softmax has ∂A_s/∂score_r = A_s (δ_sr - A_r), so
-    dscore = A (dA - Σ_s A_s dA_s); where A is 0 nothing flows. score = q kᵀ / √K gives dq and dk. A key head that
-    serves several query heads gets the sum of their gradients.
+    dscore = A (dA - Σ_s A_s dA_s); where A is 0 nothing flows. score = q kᵀ / √K gives dq and dk.
     """
     q, k, v, weights = kept  # (B, H, T, K), (B, H, S, K), (B, H, S, K), (B, H, T, S)
     dweights = dmixed @ v.swapaxes(-1, -2)  # (B, H, T, S)
@@ -81,13 +78,33 @@ def attend_backward(dmixed: Array, kept: Attend, kv_heads: int) -> tuple[Array, 
     dq = dscores @ k * scale  # (B, H, T, K)
     dk = dscores.swapaxes(-1, -2) @ q * scale  # (B, H, S, K)
     dv = weights.swapaxes(-1, -2) @ dmixed  # (B, H, S, K)
-    return dq, _ungrouped(dk, kv_heads), _ungrouped(dv, kv_heads), dscores
+    return dq, dk, dv, dscores
 
 
-def _ungrouped(dx: Array, kv_heads: int) -> Array:
-    """(B, H, S, K) -> (B, G, S, K), the sum over the query heads of each key head."""
-    B, H, S, K = dx.shape
-    return dx.reshape(B, kv_heads, H // kv_heads, S, K).sum(axis=2)  # (B, G, S, K)
+class Sharing(NamedTuple):
+    """Which heads there are, and which keys and values each one uses."""
+
+    heads: list[int]  # (H) the numbers of the query heads
+    asks: list[int]  # (H) the index of the key head of each
+    kv_heads: int  # G
+
+
+def sharing(settings: Settings, site: str) -> Sharing:
+    """Query head h uses key head ⌊h G / H⌋ (Ainslie et al. 2023), of those that are there.
+
+    Removed query heads are not, nor are key heads that only they used.
+    """
+    heads, served = settings.kept_heads(site), settings.kept_kv_heads(site)
+    return Sharing(heads, [served.index(head * settings.G // settings.heads) for head in heads], len(served))
+
+
+def shared_backward(dx: Array, by: Sharing) -> Array:
+    """(B, H, S, K) -> (B, G, S, K): a key head that serves several query heads gets the sum of their gradients."""
+    B, _, S, K = dx.shape
+    found = np.zeros((B, by.kv_heads, S, K))  # (B, G, S, K)
+    for head, shared in enumerate(by.asks):
+        found[:, shared] += dx[:, head]
+    return found
 
 
 class Heads(NamedTuple):
@@ -99,19 +116,22 @@ class Heads(NamedTuple):
 
 
 def project(
-    x: Array, weights: Weights, name: str, heads: int, turn: Rotation | None, epsilon: float
+    x: Array, weights: Weights, name: str, heads: int, turn: Rotation | None, settings: Settings
 ) -> tuple[Array, Heads]:
     """The queries, keys or values of all heads: projected, normalised and turned, as the settings ask.
 
-    Queries and keys may have a norm of their own (Henry et al. 2020, section 3), here RMSNorm over each head.
+    Queries and keys may have a norm of their own, here RMSNorm: over each head (Henry et al. 2020, section 3), or over
+    all heads as one vector (Team OLMo 2025). Its gain is as wide as what it normalises.
 
     x: (B, T, D) -> (B, heads, T, K).
     """
     flat, kept = linear(x, under(name, weights))  # (B, T, heads K)
-    y = flat.reshape(*flat.shape[:2], heads, -1).transpose(0, 2, 1, 3)  # (B, heads, T, K)
+    B, T, _ = flat.shape
     gain, normed = under(f"{name}_norm", weights), None
     if gain:
-        y, normed = norm(y, gain, "rmsnorm", epsilon)  # (B, heads, T, K)
+        parts = flat.reshape(B, T, -1, len(gain["weight"]))  # (B, T, heads, K) or (B, T, 1, heads K)
+        flat, normed = norm(parts, gain, "rmsnorm", settings.norm_eps or RMSNORM_EPSILON)
+    y = flat.reshape(B, T, heads, settings.K).transpose(0, 2, 1, 3)  # (B, heads, T, K)
     if turn is not None:
         y = rotate(y, turn)  # (B, heads, T, K)
     return y, Heads(kept, normed, turn)
@@ -122,10 +142,10 @@ def project_backward(dy: Array, kept: Heads, name: str) -> tuple[Array, dict[str
     gradients: dict[str, Array] = {}
     if kept.rotation is not None:
         dy = rotate_backward(dy, kept.rotation)  # (B, heads, T, K)
-    if kept.norm is not None:
-        dy, gain = norm_backward(dy, kept.norm)  # (B, heads, T, K)
-        gradients = placed(f"{name}_norm", gain)
     dflat = joined(dy)  # (B, T, heads K)
+    if kept.norm is not None:
+        dparts, gain = norm_backward(dflat.reshape(kept.norm.normalised.shape), kept.norm)
+        dflat, gradients = dparts.reshape(dflat.shape), placed(f"{name}_norm", gain)  # (B, T, heads K)
     dx, matrix = linear_backward(dflat, kept.linear)  # (B, T, D)
     return dx, gradients | placed(name, matrix)
 
@@ -139,8 +159,8 @@ def joined(x: Array) -> Array:
 class Attention(NamedTuple):
     """What the backward pass of `attention` needs."""
 
-    heads: int
-    kv_heads: int
+    heads: int  # of the settings, the removed ones included
+    sharing: Sharing
     query: Heads
     key: Heads
     value: Heads
@@ -153,6 +173,7 @@ def attention(
     source: Array,
     weights: Weights,
     settings: Settings,
+    site: str,
     allowed: Bools,
     bias: Array | None = None,
     turn: Rotation | None = None,
@@ -160,27 +181,34 @@ def attention(
     """MultiHead(x, source) = Concat(head_1 … head_H) W_O (Vaswani et al. 2017, section 3.2.2).
 
     Queries come from x (B, T, D), keys and values from the source (B, S, D): x itself in self-attention, the memory in
-    cross-attention. `allowed` and `bias` are those of `attend`; `turn` turns queries and keys.
+    cross-attention. `site` names the layer, `dec.0.self`; `allowed` and `bias` are those of `attend`, the bias for all
+    heads of the settings; `turn` turns queries and keys.
 
     Returns:
         (B, T, D), and what the backward pass needs.
     """
-    H, G, epsilon = settings.heads, settings.G, settings.norm_eps or RMSNORM_EPSILON
-    q, query = project(x, weights, "query", H, turn, epsilon)  # (B, H, T, K)
-    k, key = project(source, weights, "key", G, turn, epsilon)  # (B, G, S, K)
-    v, value = project(source, weights, "value", G, None, epsilon)  # (B, G, S, K)
-    mixed, kept = attend(q, k, v, allowed, bias)  # (B, H, T, K)
+    by = sharing(settings, site)
+    q, query = project(x, weights, "query", len(by.heads), turn, settings)  # (B, H, T, K)
+    k, key = project(source, weights, "key", by.kv_heads, turn, settings)  # (B, G, S, K)
+    v, value = project(source, weights, "value", by.kv_heads, None, settings)  # (B, G, S, K)
+    own = None if bias is None else bias[:, by.heads]  # (B, H, T, S)
+    mixed, kept = attend(q, k[:, by.asks], v[:, by.asks], allowed, own)  # (B, H, T, K)
     y, output = linear(joined(mixed), under("output", weights))  # (B, T, D)
-    return y, Attention(H, G, query, key, value, kept, output)
+    return y, Attention(settings.heads, by, query, key, value, kept, output)
 
 
 def attention_backward(dy: Array, kept: Attention) -> tuple[Array, Array, Array, dict[str, Array]]:
-    """dx (B, T, D) through the queries, dsource (B, S, D) through keys and values, dbias (B, H, T, S), and the rest."""
+    """dx (B, T, D) through the queries, dsource (B, S, D) through keys and values, dbias, and the rest.
+
+    dbias, (B, heads, T, S), is 0 for the heads that are not there.
+    """
     dflat, output = linear_backward(dy, kept.output)  # (B, T, H K)
-    B, T, _ = dflat.shape
-    dmixed = dflat.reshape(B, T, kept.heads, -1).transpose(0, 2, 1, 3)  # (B, H, T, K)
-    dq, dk, dv, dbias = attend_backward(dmixed, kept.attend, kept.kv_heads)
+    B, H, T, K = kept.attend.q.shape
+    dmixed = dflat.reshape(B, T, H, K).transpose(0, 2, 1, 3)  # (B, H, T, K)
+    dq, dk, dv, dscores = attend_backward(dmixed, kept.attend)
     dx, query = project_backward(dq, kept.query, "query")  # (B, T, D)
-    dsource_key, key = project_backward(dk, kept.key, "key")  # (B, S, D)
-    dsource_value, value = project_backward(dv, kept.value, "value")  # (B, S, D)
+    dsource_key, key = project_backward(shared_backward(dk, kept.sharing), kept.key, "key")  # (B, S, D)
+    dsource_value, value = project_backward(shared_backward(dv, kept.sharing), kept.value, "value")  # (B, S, D)
+    dbias = np.zeros((B, kept.heads, T, dscores.shape[-1]))  # (B, heads, T, S)
+    dbias[:, kept.sharing.heads] = dscores
     return dx, dsource_key + dsource_value, dbias, placed("output", output) | query | key | value

@@ -33,16 +33,16 @@ class Flow(NamedTuple):
 Part = Attention | FeedForward
 
 
-def part(name: str, x: Array, weights: Weights, settings: Settings, view: View) -> tuple[Array, Part]:
+def part(name: str, x: Array, weights: Weights, settings: Settings, view: View, site: str) -> tuple[Array, Part]:
     """One of the three parts of a block, by its name; (B, T, D) -> (B, T, D)."""
     own = under(name, weights)
     if name == "feedforward":
         return feedforward(x, own, settings.activation)
     if name == "attention":
-        return attention(x, x, own, settings, view.allowed, view.bias, view.rotation)
+        return attention(x, x, own, settings, f"{site}.self", view.allowed, view.bias, view.rotation)
     if view.memory is None or view.memory_allowed is None:
         raise ValueError("cross-attention needs a memory to look at")
-    return attention(x, view.memory, own, settings, view.memory_allowed)
+    return attention(x, view.memory, own, settings, f"{site}.cross", view.memory_allowed)
 
 
 def part_backward(name: str, dy: Array, kept: Part) -> tuple[Flow, dict[str, Array]]:
@@ -67,28 +67,34 @@ class Residual(NamedTuple):
 class Block(NamedTuple):
     """What the backward pass of `block` needs."""
 
-    pre: bool
+    order: str
     residuals: list[Residual]
 
 
-def block(x: Array, weights: Weights, settings: Settings, view: View) -> tuple[Array, Block]:
-    """For each part f: x + f(norm(x)) if pre (Xiong et al. 2020), norm(x + f(x)) if post (Vaswani et al. 2017).
+def block(x: Array, weights: Weights, settings: Settings, view: View, site: str) -> tuple[Array, Block]:
+    """For each part f: x + f(norm(x)), norm(x + f(x)) or x + norm(f(x)).
 
-    x: (B, T, D) -> (B, T, D).
+    Pre-norm: Xiong et al. 2020; post-norm: Vaswani et al. 2017; at the output: OLMo 2 (Team OLMo 2025).
+
+    x: (B, T, D) -> (B, T, D). `site` names the block, `dec.0`.
     """
     names = ["attention", "feedforward"] if view.memory is None else ["attention", "cross", "feedforward"]
-    pre, residuals = settings.norm_order == "pre", []
+    residuals = []
     for name in names:
         gain = under(f"{name}_norm", weights)
-        if pre:
+        if settings.norm_order == "pre":
             normed, kept_norm = norm(x, gain, settings.norm, settings.eps)  # (B, T, D)
-            added, kept_part = part(name, normed, weights, settings, view)  # (B, T, D)
+            added, kept_part = part(name, normed, weights, settings, view, site)  # (B, T, D)
+            x = x + added  # (B, T, D)
+        elif settings.norm_order == "output":
+            written, kept_part = part(name, x, weights, settings, view, site)  # (B, T, D)
+            added, kept_norm = norm(written, gain, settings.norm, settings.eps)  # (B, T, D)
             x = x + added  # (B, T, D)
         else:
-            added, kept_part = part(name, x, weights, settings, view)  # (B, T, D)
+            added, kept_part = part(name, x, weights, settings, view, site)  # (B, T, D)
             x, kept_norm = norm(x + added, gain, settings.norm, settings.eps)  # (B, T, D)
         residuals.append(Residual(name, kept_part, kept_norm))
-    return x, Block(pre, residuals)
+    return x, Block(settings.norm_order, residuals)
 
 
 def block_backward(dx: Array, kept: Block) -> tuple[Flow, dict[str, Array]]:
@@ -96,10 +102,14 @@ def block_backward(dx: Array, kept: Block) -> tuple[Flow, dict[str, Array]]:
     gradients: dict[str, Array] = {}
     dbias, dmemory = None, None
     for name, kept_part, kept_norm in reversed(kept.residuals):
-        if kept.pre:
+        if kept.order == "pre":
             flow, own = part_backward(name, dx, kept_part)
             through, gain = norm_backward(flow.x, kept_norm)  # (B, T, D)
             dx = dx + through  # (B, T, D)
+        elif kept.order == "output":
+            dwritten, gain = norm_backward(dx, kept_norm)  # (B, T, D)
+            flow, own = part_backward(name, dwritten, kept_part)
+            dx = dx + flow.x  # (B, T, D)
         else:
             dsum, gain = norm_backward(dx, kept_norm)  # (B, T, D)
             flow, own = part_backward(name, dsum, kept_part)

@@ -9,11 +9,38 @@ from typing import NamedTuple
 
 import numpy as np
 
+from glassformer.reference.activations import activate, activate_backward
 from glassformer.reference.arrays import Array, Bools, Ints, Weights, placed, total, under
 from glassformer.reference.inputs import Inputs, checked_inputs, checked_weights
 from glassformer.reference.linear import Linear, linear, linear_backward
+from glassformer.reference.norms import Norm, norm, norm_backward
 from glassformer.reference.settings import Settings
 from glassformer.reference.stack import Stack, stack, stack_backward
+
+
+class Transform(NamedTuple):
+    """What the backward pass of `transform` needs."""
+
+    activation: str
+    raised: Array  # (B, T, D)
+    linear: Linear
+    norm: Norm
+
+
+def transform(x: Array, weights: Weights, settings: Settings) -> tuple[Array, Transform]:
+    """norm(f(x Wᵀ + b)), before the output layer of BERT (Devlin et al. 2019); x: (B, T, D) -> (B, T, D)."""
+    raised, kept = linear(x, under("transform", weights))  # (B, T, D)
+    opened = activate(raised, settings.activation)  # (B, T, D)
+    y, last = norm(opened, under("norm", weights), settings.norm, settings.eps)  # (B, T, D)
+    return y, Transform(settings.activation, raised, kept, last)
+
+
+def transform_backward(dy: Array, kept: Transform) -> tuple[Array, dict[str, Array]]:
+    """dx (B, T, D), and the gradients of the weights."""
+    dopened, gain = norm_backward(dy, kept.norm)  # (B, T, D)
+    draised = activate_backward(dopened, kept.raised, kept.activation)  # (B, T, D)
+    dx, matrix = linear_backward(draised, kept.linear)  # (B, T, D)
+    return dx, placed("transform", matrix) | placed("norm", gain)
 
 
 class Head(NamedTuple):
@@ -21,26 +48,31 @@ class Head(NamedTuple):
 
     tied: bool
     linear: Linear
+    transform: Transform | None
 
 
 def head(x: Array, weights: Weights, settings: Settings) -> tuple[Array, Head]:
     """Logits x Wᵀ + b, with W its own matrix, or the embedding's when tied (Press and Wolf 2017).
 
-    x: (B, T, D) -> (B, T, V).
+    x, behind its transform where there is one: (B, T, D) -> (B, T, V).
     """
-    own = under("head", weights)
+    own, transformed = under("head", weights), None
+    if settings.head_transform:
+        x, transformed = transform(x, own, settings)  # (B, T, D)
+    matrix = {name: value for name, value in own.items() if name in ("weight", "bias")}
     if settings.tied:
-        own["weight"] = weights["embedding.tokens.weight"]  # (V, D)
-    logits, kept = linear(x, own)  # (B, T, V)
-    return logits, Head(settings.tied, kept)
+        matrix["weight"] = weights["embedding.tokens.weight"]  # (V, D)
+    logits, kept = linear(x, matrix)  # (B, T, V)
+    return logits, Head(settings.tied, kept, transformed)
 
 
 def head_backward(dlogits: Array, kept: Head) -> tuple[Array, dict[str, Array]]:
     """dx (B, T, D); a tied matrix gets its gradient under the embedding's name, where that of the look-up is added."""
     dx, gradients = linear_backward(dlogits, kept.linear)  # (B, T, D)
-    if not kept.tied:
-        return dx, placed("head", gradients)
-    matrix = {"embedding.tokens.weight": gradients.pop("weight")}
+    matrix = {"embedding.tokens.weight": gradients.pop("weight")} if kept.tied else {}
+    if kept.transform is not None:
+        dx, of_transform = transform_backward(dx, kept.transform)  # (B, T, D)
+        gradients |= of_transform
     return dx, matrix | placed("head", gradients)
 
 

@@ -37,6 +37,8 @@ def shapes(
         found["head.weight"] = (vocab_size, D)
     if settings.head_bias:
         found["head.bias"] = (vocab_size,)
+    if settings.head_transform:
+        found |= _linear("head.transform", D, D, bias=True) | _norm(settings, "head.norm")
     return found
 
 
@@ -49,14 +51,16 @@ def _embedding(settings: Settings, name: str, vocab_size: int) -> Shapes:
 
 def _stack(settings: Settings, name: str, layers: int, cross: bool) -> Shapes:
     found: Shapes = {}
+    short = {"encoder": "enc", "decoder": "dec"}[name if name != "stack" else settings.family]
     if settings.positions == "relative":
         found[f"{name}.score_positions.table.weight"] = (settings.relative_buckets, settings.heads)
     for index in range(layers):
         at = f"{name}.blocks.{index}"
         for part in ("attention", "cross") if cross else ("attention",):
-            found |= _norm(settings, f"{at}.{part}_norm") | _attention(settings, f"{at}.{part}")
+            site = f"{short}.{index}.{'self' if part == 'attention' else 'cross'}"
+            found |= _norm(settings, f"{at}.{part}_norm") | _attention(settings, f"{at}.{part}", site)
         found |= _norm(settings, f"{at}.feedforward_norm") | _feedforward(settings, f"{at}.feedforward")
-    return found | (_norm(settings, f"{name}.norm") if settings.norm_order == "pre" else {})
+    return found | (_norm(settings, f"{name}.norm") if settings.norm_order != "post" else {})
 
 
 def _norm(settings: Settings, name: str) -> Shapes:
@@ -69,12 +73,16 @@ def _linear(name: str, outputs: int, inputs: int, bias: bool) -> Shapes:
     return {f"{name}.weight": (outputs, inputs)} | ({f"{name}.bias": (outputs,)} if bias else {})
 
 
-def _attention(settings: Settings, name: str) -> Shapes:
-    D, H, G, K, bias = settings.width, settings.heads, settings.G, settings.K, settings.attention_bias
+def _attention(settings: Settings, name: str, site: str) -> Shapes:
+    D, K, bias = settings.width, settings.K, settings.attention_bias
+    H, G = len(settings.kept_heads(site)), len(settings.kept_kv_heads(site))
     found = _linear(f"{name}.query", H * K, D, bias)
     found |= _linear(f"{name}.key", G * K, D, bias) | _linear(f"{name}.value", G * K, D, bias)
     found |= _linear(f"{name}.output", D, H * K, bias)
-    return found | ({f"{name}.{part}_norm.weight": (K,) for part in ("query", "key")} if settings.qk_norm else {})
+    if settings.qk_norm == "none" or not H:
+        return found
+    queries, keys = (K, K) if settings.qk_norm == "head" else (H * K, G * K)
+    return found | {f"{name}.query_norm.weight": (queries,), f"{name}.key_norm.weight": (keys,)}
 
 
 def _feedforward(settings: Settings, name: str) -> Shapes:
@@ -104,12 +112,12 @@ def initial_weights(
 
 def _deviation(name: str, shape: tuple[int, ...], settings: Settings, vocab_size: int, writers: int) -> float:
     """The standard deviation that a matrix starts with."""
-    small = 1 / math.sqrt(shape[1])
+    small = 1 / math.sqrt(max(1, shape[1]))
     if name == "head.weight":
         return 0.1 * small
     if name.endswith("score_positions.table.weight"):
         return 0.02
-    if name.endswith(("output.weight", "down.weight")):
+    if name.endswith(("output.weight", "down.weight")) or (name == "head.transform.weight" and settings.norm == "none"):
         return small / math.sqrt(writers)
     tied = settings.tied and not (settings.family == "encoder" and settings.classes is not None)
     if tied and name.startswith("embedding."):  # a head too: a token must not predict itself from the start

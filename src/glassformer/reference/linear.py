@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import NamedTuple
 
 import numpy as np
@@ -35,7 +36,8 @@ def linear_backward(dy: Array, kept: Linear) -> tuple[Array, dict[str, Array]]:
     """
     weight = kept.weights["weight"]  # (outputs, inputs)
     dx = dy @ weight  # (..., inputs)
-    flat_dy, flat_x = dy.reshape(-1, weight.shape[0]), kept.x.reshape(-1, weight.shape[1])  # (places, ...)
+    places = math.prod(dy.shape[:-1])
+    flat_dy, flat_x = dy.reshape(places, weight.shape[0]), kept.x.reshape(places, weight.shape[1])  # (places, ...)
     gradients = {"weight": flat_dy.T @ flat_x}  # (outputs, inputs)
     if "bias" in kept.weights:
         gradients["bias"] = flat_dy.sum(axis=0)  # (outputs)

@@ -8,7 +8,8 @@ CHOICES = {
     "family": ("decoder", "encoder", "encoder-decoder"),
     "positions": ("learned", "sinusoidal", "rotary", "alibi", "relative", "none"),
     "norm": ("layernorm", "rmsnorm", "none"),
-    "norm_order": ("pre", "post"),
+    "norm_order": ("pre", "post", "output"),
+    "qk_norm": ("none", "head", "whole"),
     "activation": ("relu", "gelu", "gelu_tanh", "relu2", "swiglu", "geglu"),
     "pooling": ("mean", "first"),
 }
@@ -22,7 +23,8 @@ class Settings:
     """The shape of a transformer. The letters are those of the shape comments.
 
     `Settings(**config.model.model_dump())` and `Settings(**tomllib.load(config_file)["model"])` both work: the word
-    "unset", which stands for no value in a TOML file, is read as None. An encoder with `classes` is a classifier.
+    "unset", which stands for no value in a TOML file, is read as None, and qk_norm = true of older files as "head".
+    An encoder with `classes` is a classifier.
     Sizes of vocabularies are read off the weights. The three dropouts are here so that a dump fits; nothing is dropped.
 
     Raises:
@@ -47,11 +49,12 @@ class Settings:
     norm_order: str = "pre"
     activation: str = "gelu"
     window: int | None = None
-    qk_norm: bool = False
+    qk_norm: str = "none"
     attention_bias: bool = False
     feedforward_bias: bool = False
     norm_bias: bool = False
     head_bias: bool = False
+    head_transform: bool = False
     tied: bool = True
     shared_embedding: bool = True
     pooling: str = "mean"
@@ -63,11 +66,15 @@ class Settings:
     rotary_base: float = 10_000.0
     relative_buckets: int = 32
     relative_max_distance: int = 128
+    removed_heads: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         for field in fields(self):
             if getattr(self, field.name) == "unset":
                 object.__setattr__(self, field.name, None)
+        if isinstance(self.qk_norm, bool):
+            object.__setattr__(self, "qk_norm", "head" if self.qk_norm else "none")
+        object.__setattr__(self, "removed_heads", tuple(self.removed_heads))
         for name, allowed in CHOICES.items():
             if getattr(self, name) not in allowed:
                 raise ValueError(f"{name} = {getattr(self, name)!r} does not exist: choose one of {', '.join(allowed)}")
@@ -76,6 +83,14 @@ class Settings:
     def G(self) -> int:  # noqa: N802
         """Key and value heads; unset, as many as heads."""
         return self.kv_heads or self.heads
+
+    def kept_heads(self, site: str) -> list[int]:
+        """The numbers of the query heads of an attention such as `dec.0.self`."""
+        return [head for head in range(self.heads) if f"{site}.{head}" not in self.removed_heads]
+
+    def kept_kv_heads(self, site: str) -> list[int]:
+        """The numbers of its key and value heads: those that serve one of its query heads."""
+        return sorted({head * self.G // self.heads for head in self.kept_heads(site)})
 
     @property
     def K(self) -> int:  # noqa: N802

@@ -87,7 +87,7 @@ def stack(
     memory: Array | None = None,
     real_memory: Bools | None = None,
 ) -> tuple[Array, Stack]:
-    """Embed, then L blocks, then the last norm of a pre-norm stack.
+    """Embed, then L blocks, then the last norm, unless each block ends with one.
 
     Args:
         tokens: (B, T).
@@ -116,10 +116,11 @@ def stack(
     x, kept_embedding = embed(tokens, places, embedding, settings)  # (B, T, D)
     blocks: list[Block] = []
     while own := under(f"blocks.{len(blocks)}", weights):
-        x, kept = block(x, own, settings, view)  # (B, T, D)
+        site = f"{'dec' if causal else 'enc'}.{len(blocks)}"
+        x, kept = block(x, own, settings, view, site)  # (B, T, D)
         blocks.append(kept)
     last = None
-    if settings.norm_order == "pre":
+    if settings.norm_order != "post":
         x, last = norm(x, under("norm", weights), settings.norm, settings.eps)  # (B, T, D)
     return x, Stack(kept_embedding, blocks, last, buckets, weights)
 

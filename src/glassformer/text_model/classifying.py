@@ -13,7 +13,7 @@ from glassformer.config import Config
 from glassformer.generation.context import reading
 from glassformer.model.families import Classifier, Model
 from glassformer.text_model.loading import refuse_mismatch, wrong_task
-from glassformer.tokenizers import Tokenizer
+from glassformer.tokenizers import Tokenizer, frame_of
 
 ROWS = 64  # texts that are read side by side
 
@@ -53,14 +53,18 @@ class TextClassifier:
             raise wrong_task(config.train.task, "classify", "Give a run of --task classify.")
         refuse_mismatch(model, tokenizer)
         self.model, self.tokenizer, self.labels, self.config = model, tokenizer, tuple(labels), config
+        self.frame = frame_of(tokenizer, config)
 
     def ids(self, text: str) -> list[int]:
-        """What the model reads: an end token, which stands for the whole, and the text, cut to the context."""
-        return [self.tokenizer.start_id, *self.tokenizer.encode(text)][: self.config.model.context]
+        """What the model reads: the text, cut to the context, after an end token, which stands for the whole.
+
+        Of an imported run it is framed as its own model was used.
+        """
+        return self.frame.around(self.tokenizer.encode(text), self.config.model.context)
 
     def unread_tokens(self, text: str) -> int:
         """How many tokens of the text are beyond what the model reads."""
-        return max(0, len(self.tokenizer.encode(text)) - (self.config.model.context - 1))
+        return max(0, len(self.tokenizer.encode(text)) - (self.config.model.context - len(self.frame)))
 
     def probabilities(self, texts: Sequence[str]) -> npt.NDArray[np.float64]:
         """(texts, labels), each row a distribution; a text's row does not depend on the others."""

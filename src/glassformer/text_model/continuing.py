@@ -13,7 +13,7 @@ from glassformer.model.families import Decoder, Model
 from glassformer.runs import Which
 from glassformer.text_model.loading import load_parts, refuse_mismatch, wrong_task
 from glassformer.text_model.text_writer import TextWriter
-from glassformer.tokenizers import Tokenizer
+from glassformer.tokenizers import Tokenizer, frame_of
 
 
 class TextModel(TextWriter):
@@ -47,8 +47,8 @@ class TextModel(TextWriter):
 
     def prompt_ids(self, prompt: str) -> list[int]:
         """The tokens the model is given: after the end token where rows in training began with it, or if empty."""
-        ids = self.tokenizer.encode(prompt)
-        return [self.tokenizer.start_id, *ids] if self.config.data.windows == "documents" or not ids else ids
+        ids = frame_of(self.tokenizer, self.config).around(self.tokenizer.encode(prompt))
+        return ids or [self.tokenizer.start_id]
 
     def _before(self, ids: Sequence[int]) -> Sequence[int]:
         return ids

@@ -13,7 +13,7 @@ from glassformer.generation.context import reading
 from glassformer.generation.sampling import ranked
 from glassformer.model.families import Encoder, Model
 from glassformer.text_model.loading import refuse_mismatch, wrong_task
-from glassformer.tokenizers import Tokenizer
+from glassformer.tokenizers import Tokenizer, frame_of
 
 SPACE_BELONGS_TO_WORD = ("words", "bpe", "unigram")
 """Schemes whose tokens carry the space before them: a hole after a space stands for both."""
@@ -21,7 +21,7 @@ SPACE_BELONGS_TO_WORD = ("words", "bpe", "unigram")
 
 @dataclass(frozen=True)
 class Candidate:
-    """What may stand in a hole: a token, its text, and its probability over the whole vocabulary."""
+    """What may stand in a hole: a token, its text, and its probability among all tokens that stand for text."""
 
     token: int
     text: str
@@ -47,6 +47,7 @@ class MaskFiller:
             raise wrong_task(config.train.task, "masked", "Give a run of --task masked.")
         refuse_mismatch(model, tokenizer)
         self.model, self.tokenizer, self.mask_id, self.config = model, tokenizer, tokenizer.mask_id, config
+        self.frame = frame_of(tokenizer, config)
 
     def parts(self, text: str) -> list[str]:
         """What stands around the holes; a space that would belong to the missing token is left out.
@@ -62,16 +63,16 @@ class MaskFiller:
         return [*before, last]
 
     def ids(self, text: str) -> list[int]:
-        """The text's tokens, the mask token in each hole; after an end token where rows in training began with it.
+        """The text's tokens, the mask token in each hole, framed as rows in training were.
 
         Raises:
             GlassError: there is no hole, or the text is longer than the context.
         """
         first, *rest = self.parts(text)
-        ids = [self.tokenizer.start_id] if self.config.data.windows == "documents" else []
-        ids += self.tokenizer.encode(first)
+        ids = self.tokenizer.encode(first)
         for part in rest:
             ids += [self.mask_id, *self.tokenizer.encode(part)]
+        ids = self.frame.around(ids)
         if len(ids) > self.config.model.context:
             raise GlassError(
                 f"the text has {len(ids):,} tokens, the model reads {self.config.model.context:,}",
@@ -110,7 +111,7 @@ class MaskFiller:
         device = self.model.embedding.tokens.weight.device
         with reading(self.model):
             logits = self.model(torch.tensor([ids], device=device))[0]  # (T, V)
-        special = torch.arange(logits.shape[1], device=device) >= self.tokenizer.ordinary  # (V)
-        logits = logits.masked_fill(special, -torch.inf)  # (T, V)
+        special = torch.tensor(sorted(self.tokenizer.special), device=device)  # (special ones)
+        logits = logits.index_fill(1, special, -torch.inf)  # (T, V)
         holes = [place for place, token in enumerate(ids) if token == self.mask_id]
         return [(place, ranked(logits[place], n)) for place in holes]

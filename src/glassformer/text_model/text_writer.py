@@ -13,7 +13,8 @@ from glassformer.generation.rows import batches_by_length
 from glassformer.text_model.writing import Sample, Writer, written
 from glassformer.tokenizers import Tokenizer
 
-ROWS = 32  # prompts that are worked on side by side
+ROWS = 64  # prompts that are worked on side by side: with more, a processor is hardly faster
+TOKENS = 65_536  # of all their beams, prompts included: what keeps a cache in memory
 
 
 class TextWriter(ABC):
@@ -94,7 +95,7 @@ class TextWriter(ABC):
         if seeds is not None and len(seeds) != len(prompts):
             raise GlassError(f"{len(seeds)} seeds were given for {len(prompts)} prompts", "Give one for each prompt.")
         ids, samples = [self.prompt_ids(prompt) for prompt in prompts], dict[int, Sample]()
-        for group in batches_by_length([len(row) for row in ids], ROWS):
+        for group in self._batches(ids, settings):
             own = None if seeds is None else [seeds[index] for index in group]
             found = self._drawn([prompts[index] for index in group], [ids[index] for index in group], settings, own)
             samples.update(zip(group, found, strict=True))
@@ -117,12 +118,18 @@ class TextWriter(ABC):
     def best(self, prompts: Sequence[str], settings: SampleConfig, wanted: int | None = None) -> list[list[Sample]]:
         """The likeliest texts that beam search finds for each prompt, the best first: so many, or one for each beam."""
         ids, samples = [self.prompt_ids(prompt) for prompt in prompts], dict[int, list[Sample]]()
-        for group in batches_by_length([len(row) for row in ids], ROWS):
+        for group in self._batches(ids, settings):
             found = self._search([ids[index] for index in group], settings, wanted)
             for index, hypotheses in zip(group, found, strict=True):
                 before = self._before(ids[index])
                 samples[index] = [self._sample(prompts[index], before, each, settings) for each in hypotheses]
         return [samples[index] for index in range(len(prompts))]
+
+    def _batches(self, ids: Sequence[Sequence[int]], settings: SampleConfig) -> list[list[int]]:
+        """Prompts of like length, as many as memory allows."""
+        most = 2 * self.config.model.context  # a cache never holds more of a row
+        reach = [settings.beams * min(len(row) + settings.tokens, most) for row in ids]
+        return batches_by_length(reach, ROWS, TOKENS)
 
     def _sample(self, prompt: str, before: Sequence[int], found: Hypothesis, settings: SampleConfig) -> Sample:
         text, stopped = written(self.tokenizer, before, found.tokens, settings.stop)

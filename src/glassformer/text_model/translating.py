@@ -15,7 +15,7 @@ from glassformer.generation.sampling import ranked
 from glassformer.model.families import EncoderDecoder, Model
 from glassformer.text_model.loading import refuse_mismatch, wrong_task
 from glassformer.text_model.text_writer import TextWriter
-from glassformer.tokenizers import Tokenizer
+from glassformer.tokenizers import Tokenizer, frame_of
 
 
 class Translator(TextWriter):
@@ -36,15 +36,15 @@ class Translator(TextWriter):
         refuse_mismatch(model, tokenizer)
         super().__init__(tokenizer, config)
         self.model, self.source_tokenizer = model, source_tokenizer
+        self.frame = frame_of(source_tokenizer, config)
 
     def prompt_ids(self, prompt: str) -> list[int]:
-        """What the encoder reads: the source, cut to the context, and an end token."""
-        ids = self.source_tokenizer.encode(prompt)[: self.config.model.context - 1]
-        return [*ids, self.source_tokenizer.end_id]
+        """What the encoder reads: the source, cut to the context, and an end token, or what frames it otherwise."""
+        return self.frame.around(self.source_tokenizer.encode(prompt), self.config.model.context)
 
     def unread_tokens(self, text: str) -> int:
         """How many tokens of the text are beyond what the encoder reads."""
-        return max(0, len(self.source_tokenizer.encode(text)) - (self.config.model.context - 1))
+        return max(0, len(self.source_tokenizer.encode(text)) - (self.config.model.context - len(self.frame)))
 
     def _before(self, ids: Sequence[int]) -> Sequence[int]:
         return ()
@@ -52,18 +52,22 @@ class Translator(TextWriter):
     def _steps(
         self, rows: Sequence[Sequence[int]], settings: SampleConfig, stop: Stop, seeds: Sequence[int] | None
     ) -> Iterator[Step]:
-        return decoding.translate(self.model, rows, settings, self.tokenizer.end_id, stop, seeds)
+        tokenizer = self.tokenizer
+        return decoding.translate(
+            self.model, rows, settings, tokenizer.end_id, stop, seeds, start=tokenizer.target_start
+        )
 
     def _search(
         self, rows: Sequence[Sequence[int]], settings: SampleConfig, wanted: int | None
     ) -> list[list[Hypothesis]]:
-        return beam_translate(self.model, rows, settings, self.tokenizer.end_id, wanted=wanted)
+        tokenizer = self.tokenizer
+        return beam_translate(self.model, rows, settings, tokenizer.end_id, wanted=wanted, start=tokenizer.target_start)
 
     def candidates(self, prompt: str, n: int) -> list[tuple[int, str, float]]:
         """The n likeliest first tokens: id, printable text, probability over the whole vocabulary."""
         device = self.model.embedding.tokens.weight.device
         source = torch.tensor([self.prompt_ids(prompt)], device=device)  # (1, S)
-        target = torch.tensor([[self.tokenizer.end_id]], device=device)  # (1, 1)
+        target = torch.tensor([self.tokenizer.target_start], device=device)  # (1, what targets begin with)
         with reading(self.model):
             logits = self.model(source, target)[0, -1]  # (V)
         return [(id, self.tokenizer.token_text(id), probability) for id, probability in ranked(logits, n)]

@@ -1,7 +1,7 @@
 """Which ids of a vocabulary have a part of their own, and what each id stands for; of our tokenizers, and of others'.
 
 Ours have their special tokens last: unknown, end, mask. Those that come from elsewhere have them anywhere; then the
-file says under `roles` which is which.
+file says under `roles` which is which, and what stands around a text.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from glassformer.tokenizers import layout
+from glassformer.tokenizers.frames import Frame
 
 METASPACE = "\u2581"  # stands for a space in vocabularies made by sentencepiece
 
@@ -21,9 +22,12 @@ class Roles:
     Attributes:
         size: number of ids.
         start: stands before a text's first token.
-        ordinary: from this id on all are special.
         bytes: what each id stands for; nothing for special ones.
         drops_space: the first token's space is no part of the text.
+        special: all ids that stand for no text: special tokens, the unknown one, rows without a token.
+        padding: fills rows, and no text has it; None: there is no such token.
+        frame: around a text that is read; None: as the task and the settings say.
+        target_start: what a text begins with that an encoder-decoder writes.
     """
 
     size: int
@@ -31,9 +35,12 @@ class Roles:
     end: int
     mask: int | None
     unknown: int | None
-    ordinary: int
     bytes: list[bytes]
     drops_space: bool
+    special: frozenset[int]
+    padding: int | None
+    frame: Frame | None
+    target_start: tuple[int, ...]
 
 
 def roles_of(document: dict[str, Any]) -> Roles:
@@ -44,20 +51,24 @@ def roles_of(document: dict[str, Any]) -> Roles:
     tokens, added = layout.tokens(model), document["added_tokens"]
     end = len(tokens)
     unknown = end - 1 if tokens[-1] == layout.UNKNOWN else None
+    size = end + len(added)
     return Roles(
-        size=end + len(added),
+        size=size,
         start=end,
         end=end,
         mask=end + 1 if len(added) > 1 else None,
         unknown=unknown,
-        ordinary=end if unknown is None else unknown,
         bytes=[*layout.token_bytes(facts["kind"], tokens), *[b""] * len(added)],
         drops_space=facts["kind"] == "wordpiece",
+        special=frozenset(range(end if unknown is None else unknown, size)),
+        padding=None,
+        frame=None,
+        target_start=(end,),
     )
 
 
 def imported_document(
-    document: dict[str, Any], kind: str, size: int, roles: dict[str, int | None], drops_space: bool
+    document: dict[str, Any], kind: str, size: int, roles: dict[str, Any], drops_space: bool
 ) -> dict[str, Any]:
     """Another program's `tokenizer.json` as a file of ours: the same ids, and which of them have a part of their own.
 
@@ -65,7 +76,8 @@ def imported_document(
         document: the file's contents.
         kind: "bpe", "wordpiece" or "unigram".
         size: rows of the model's embedding; those beyond the file's tokens stand for nothing.
-        roles: the ids of "start", "end", "mask" and "unknown".
+        roles: the ids of "start", "end", "mask", "unknown" and "padding"; lists of ids "before" and "after" a text
+            that is read, and of the "target_start".
         drops_space: see `Roles`.
     """
     facts: dict[str, Any] = {"format": layout.FORMAT, "kind": kind, "normalization": "none", "lowercase": False}
@@ -90,10 +102,18 @@ def _imported(document: dict[str, Any], kind: str, roles: dict[str, Any]) -> Rol
     parts = [b"" if id in special else data for id, data in enumerate(parts)]
     if roles["unknown"] is not None:
         parts[roles["unknown"]] = layout.REPLACEMENT.encode()
-    named = special | (set(range(size)) - tokens.keys() - plain.keys())
-    ordinary = size
-    while ordinary and ordinary - 1 in named:
-        ordinary -= 1
+    no_token = set(range(size)) - tokens.keys() - plain.keys()
+    before, after = roles.get("before"), roles.get("after")
     return Roles(
-        size, roles["start"], roles["end"], roles["mask"], roles["unknown"], ordinary, parts, roles["drops_space"]
+        size=size,
+        start=roles["start"],
+        end=roles["end"],
+        mask=roles["mask"],
+        unknown=roles["unknown"],
+        bytes=parts,
+        drops_space=roles["drops_space"],
+        special=frozenset(special | no_token) - {None},
+        padding=roles.get("padding"),
+        frame=None if before is None or after is None else Frame(tuple(before), tuple(after)),
+        target_start=tuple(roles.get("target_start") or (roles["end"],)),
     )

@@ -6,9 +6,12 @@ import codecs
 import hashlib
 import json
 from collections.abc import Iterable, Iterator
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Self
 
+import numpy as np
+import numpy.typing as npt
 import regex
 import tokenizers
 
@@ -69,7 +72,11 @@ class Tokenizer:
         end_id: ends a document, and stands before a document's first token. No text encodes to it.
         start_id: stands before a text's first token where something must; the end token, unless the tokenizer was
             imported and has another one.
-        ordinary: ids below this one stand for text; from it on come the special ones, the unknown token first.
+        special: ids that stand for no text: special tokens, the unknown one, rows without a token. In tokenizers of
+            ours they are the last ids; in imported ones they are anywhere.
+        padding_id: fills rows, and no text encodes to it; None where the tokenizer has none.
+        frame: what stands around a text that is read, where an imported tokenizer says it; see `frames.frame_of`.
+        target_start: the ids that a text begins with that an encoder-decoder writes.
         drops_space: the space that the first token carries is no part of the text.
         mask_id: stands for a token that is hidden and to be filled in; None where the tokenizer has none. No text
             encodes to it.
@@ -95,13 +102,19 @@ class Tokenizer:
         self._hf.encode_special_tokens = True  # text that spells a special token stays text
         roles = roles_of(document)
         self.vocab_size, self.start_id, self.end_id = roles.size, roles.start, roles.end
-        self.mask_id, self.unknown_id, self.ordinary = roles.mask, roles.unknown, roles.ordinary
+        self.mask_id, self.unknown_id, self.padding_id = roles.mask, roles.unknown, roles.padding
+        self.special, self.frame, self.target_start = roles.special, roles.frame, roles.target_start
         self._bytes, self.drops_space = roles.bytes, roles.drops_space
         self._changes_text = self._hf.normalizer is not None
         self.exact = not self._changes_text and self.kind in ("bytes", "bpe", "unigram") and "roles" not in facts
         self._lookup: _Lookup | None = None
         if self.kind in ("characters", "graphemes") and self.unknown_id is not None:
             self._lookup = _Lookup(plain["vocab"], self.unknown_id)
+
+    @cached_property
+    def text_ids(self) -> npt.NDArray[np.int64]:
+        """The ids that stand for text, in ascending order."""
+        return np.array([id for id in range(self.vocab_size) if id not in self.special], dtype=np.int64)
 
     def encode(self, text: str) -> list[int]:
         """The text's ids; never a special one but `unknown_id`.
@@ -185,8 +198,8 @@ class Tokenizer:
     def token_text(self, id: int) -> str:
         r"""A printable form of one token: part of a character as `\xe0`, a newline as `\n`, special ones by name."""
         self._check(id)
-        if id in (self.start_id, self.end_id, self.mask_id, self.unknown_id):
-            return str(self._hf.id_to_token(id))
+        if id in self.special:
+            return str(self._hf.id_to_token(id) or f"<{id}>")
         return self._bytes[id].decode("utf-8", "backslashreplace").translate(CONTROL)
 
     def stream_decoder(self) -> StreamDecoder:

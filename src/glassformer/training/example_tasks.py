@@ -17,7 +17,9 @@ from glassformer.data.examples import ExampleStore, PreparedExamples
 from glassformer.data.rows import Labelled, Pair, Row
 from glassformer.errors import GlassError
 from glassformer.model.families import Model
+from glassformer.tokenizers import Frame
 from glassformer.training.tasks import Mapped
+from glassformer.wording import counted
 
 WATCHED = 200
 """Examples on which it is seen whether the source is used."""
@@ -118,8 +120,9 @@ class ClassTask:
 
     @cached_property
     def _order(self) -> AnyLength | LikeLength:
-        lengths = self.data.train.source_lengths
-        return _order(self.config, len(self._train), lambda: (lengths + 1)[_kept(lengths, self.config)][:, None])
+        lengths, around = self.data.train.source_lengths, self.data.train.around
+        used = kept(self.data.train, self.config)
+        return _order(self.config, len(self._train), lambda: (lengths + around)[used][:, None])
 
     @property
     def steps_per_epoch(self) -> float:
@@ -133,7 +136,7 @@ class ClassTask:
     def held_out(self, limit: int | None) -> Sequence[Labelled]:
         """Texts of the validation part, shortest first."""
         store = self.data.validation
-        lengths = store.source_lengths[_kept(store.source_lengths, self.config)] + 1
+        lengths = store.source_lengths[kept(store, self.config)] + store.around
         return _evenly(labelled_rows(store, self.config), limit, lengths)
 
     def collate(self, rows: Sequence[Labelled]) -> Batch:
@@ -156,38 +159,37 @@ class ClassTask:
 def pair_rows(store: ExampleStore, config: Config) -> Sequence[Pair]:
     """The pairs of a store as rows: all, cut to fit the context, or those that fit it, as the settings say."""
     assert store.targets is not None
-    context, end, source_end = config.model.context, store.targets.end_id, store.sources.end_id
-    longest = np.maximum(store.source_lengths, store.target_lengths)
-    kept = np.flatnonzero(_kept(longest, config))
+    context, end = config.model.context, store.targets.end_id
+    start, frame = store.target_start or (end,), store.frame or Frame(after=(store.sources.end_id,))
+    used, room = np.flatnonzero(kept(store, config)), context - len(start) + 1
 
     def make(number: int) -> Pair:
-        index = int(kept[number])
-        source, target = store.source(index)[: context - 1], store.target(index)
-        ends = [end] if len(target) < context else []  # a target that is cut has no end
-        return Pair(_ids(source, [source_end]), _ids([end], target[:context], ends))
+        index = int(used[number])
+        source, target = frame.around(store.source(index).tolist(), context), store.target(index)
+        ends = [end] if len(target) < room else []  # a target that is cut has no end
+        return Pair(_ids(source), _ids(start, target[:room], ends))
 
-    return Mapped(range(len(kept)), make)
+    return Mapped(range(len(used)), make)
 
 
 def pair_lengths(store: ExampleStore, config: Config) -> npt.NDArray[np.int64]:
     """(N, 2): tokens that each row of `pair_rows` makes the encoder and the decoder read."""
-    both = np.stack([store.source_lengths + 1, store.target_lengths + 1], axis=1)
-    longest = np.maximum(store.source_lengths, store.target_lengths)
-    return np.minimum(both, config.model.context)[_kept(longest, config)]
+    both = np.stack([store.source_lengths + store.around, store.target_lengths + store.around], axis=1)
+    return np.minimum(both, config.model.context)[kept(store, config)]
 
 
 def labelled_rows(store: ExampleStore, config: Config) -> Sequence[Labelled]:
-    """The texts of a store as rows, each after an end token, which stands for the whole text."""
+    """The texts of a store as rows, each after an end token, which stands for the whole text, or framed otherwise."""
     assert store.labels is not None
-    labels, kept = store.labels, np.flatnonzero(_kept(store.source_lengths, config))
+    labels, used = store.labels, np.flatnonzero(kept(store, config))
+    frame = store.frame or Frame(before=(store.sources.end_id,))
 
     def make(number: int) -> Labelled:
-        index = int(kept[number])
-        return Labelled(
-            _ids([store.sources.end_id], store.source(index)[: config.model.context - 1]), int(labels[index])
-        )
+        index = int(used[number])
+        tokens = frame.around(store.source(index).tolist(), config.model.context)
+        return Labelled(_ids(tokens), int(labels[index]))
 
-    return Mapped(range(len(kept)), make)
+    return Mapped(range(len(used)), make)
 
 
 def length_notes(store: ExampleStore, config: Config, side: str) -> Iterator[str]:
@@ -199,8 +201,9 @@ def length_notes(store: ExampleStore, config: Config, side: str) -> Iterator[str
     long = too_long(store, config.model.context)
     if not long:
         return
-    longest = int(max(lengths.max() for lengths in _lengths(store))) + 1
-    problem = f"{side}: {long:,} of {len(store):,} examples are longer than model.context = {config.model.context}"
+    longest = int(max(lengths.max() for lengths in _lengths(store))) + store.around
+    of = f"of {counted(len(store), 'examples')}"
+    problem = f"{side}: {counted(long, f'{of} are', f'{of} is')} longer than model.context = {config.model.context}"
     if config.data.too_long == "refuse" or (config.data.too_long == "leave_out" and long == len(store)):
         raise GlassError(problem, f"Set model.context = {longest}, or data.too_long = cut.")
     what = "cut" if config.data.too_long == "cut" else "left out"
@@ -209,12 +212,14 @@ def length_notes(store: ExampleStore, config: Config, side: str) -> Iterator[str
 
 def kept(store: ExampleStore, config: Config) -> npt.NDArray[np.bool_]:
     """(examples,) which ones become rows: all, or those that fit the context whole, as the settings say."""
-    return _kept(np.max(_lengths(store), axis=0), config)
+    if config.data.too_long == "leave_out":
+        return np.max(_lengths(store), axis=0) <= config.model.context - store.around
+    return np.ones(len(store), dtype=np.bool_)
 
 
 def too_long(store: ExampleStore, context: int) -> int:
-    """How many examples do not fit a context whole, with their end tokens."""
-    return int((np.max(_lengths(store), axis=0) > context - 1).sum())
+    """How many examples do not fit a context whole, with what stands around them."""
+    return int((np.max(_lengths(store), axis=0) > context - store.around).sum())
 
 
 def _lengths(store: ExampleStore) -> list[npt.NDArray[np.int64]]:
@@ -230,13 +235,6 @@ def unknown_concern(data: PreparedExamples) -> Iterator[str]:
             f"{share:.1%} of the tokens are unknown: "
             "a larger tokenizer.vocab_size, or tokenizer.kind = bpe, would let the model read them"
         )
-
-
-def _kept(lengths: npt.NDArray[np.int64], config: Config) -> npt.NDArray[np.bool_]:
-    """Which examples become rows: all, or those that fit whole."""
-    if config.data.too_long == "leave_out":
-        return lengths <= config.model.context - 1
-    return np.ones(len(lengths), dtype=np.bool_)
 
 
 def _order(config: Config, examples: int, lengths: Callable[[], npt.NDArray[np.int64]]) -> AnyLength | LikeLength:

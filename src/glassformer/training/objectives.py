@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import torch
 from torch import Tensor
 from torch.nn.functional import cross_entropy
 
@@ -26,7 +27,8 @@ def logits_of(model: Model, batch: Batch) -> Tensor:
 
 def token_losses(logits: Tensor, batch: Batch) -> Tensor:
     """-ln p(target) at every place, (B, T) or (B, 1) in nats; 0 where the loss mask is off."""
-    flat = logits.float().reshape(-1, logits.shape[-1])  # (B * T, V)
+    precise = logits.to(torch.promote_types(logits.dtype, torch.float32))  # (B, T, V)
+    flat = precise.reshape(-1, logits.shape[-1])  # (B * T, V)
     losses = cross_entropy(flat, batch.targets.flatten(), reduction="none")  # (B * T)
     return losses.view_as(batch.targets) * batch.loss_mask  # (B, T)
 

@@ -17,7 +17,10 @@ def make_optimizers(model: nn.Module, config: TrainConfig) -> list[Optimizer]:
     Each group carries `peak`, the learning rate that schedules scale.
     """
     named = [(name, parameter) for name, parameter in model.named_parameters() if parameter.requires_grad]
-    hidden = [p for name, p in named if ".blocks." in name and p.ndim == 2] if config.optimizer == "muon" else []
+    hidden = [
+        p for name, p in named if ".blocks." in name and p.ndim == 2 and p.numel()
+    ]  # an attention may have no head
+    hidden = hidden if config.optimizer == "muon" else []
     taken = {id(p) for p in hidden}
     rest = [p for _, p in named if id(p) not in taken]
     optimizers: list[Optimizer] = [_adamw(rest, config)]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 import torch
@@ -25,6 +26,7 @@ from glassformer.training.example_tasks import ClassTask, PairTask, length_notes
 from glassformer.training.reporting import Reporter
 from glassformer.training.tasks import LanguageTask, MaskedTask, Task
 from glassformer.training.trainer import Trainer
+from glassformer.wording import quoted
 
 LIMITS = (
     "steps",
@@ -40,20 +42,35 @@ LIMITS = (
 """Settings of `train` that a resumed run may change: they say how long and where, not what."""
 
 
-def new_training(config: Config, folder: Path, reporter: Reporter) -> Trainer:
+@dataclass(frozen=True)
+class Alteration:
+    """A change to the model that no setting makes, for experiments. Its runs are marked: `open_run` refuses them.
+
+    Attributes:
+        name: what the model then has: "no causal mask".
+        apply: makes the change, in place and without drawing numbers.
+    """
+
+    name: str
+    apply: Callable[[Model], None]
+
+
+def new_training(config: Config, folder: Path, reporter: Reporter, alteration: Alteration | None = None) -> Trainer:
     """Read and encode the text, build the model, make the run folder.
 
     Args:
         config: all settings.
         folder: of the run; must not hold one yet.
         reporter: is told what happens.
+        alteration: of the model, in an experiment.
     """
     refuse_existing(folder)
     set_threads(config)
     data = text_of_run(config, folder, reporter.note)
-    model = fresh_model(config, data)
+    model = fresh_model(config, data, alteration)
     source = {"source": config.data.source, "text_hash": data.text_hash, "tokens": str(data.folder.resolve())}
-    run = create_run(folder, config, {"data": source, "tokenizers": _digests(config, data)})
+    mark = {"altered": alteration.name} if alteration else {}
+    run = create_run(folder, config, {"data": source, "tokenizers": _digests(config, data), **mark})
     _save_vocabulary(run, config, data)
     return Trainer(run, config, model, make_task(config, data), reporter, _floor(config, data))
 
@@ -87,15 +104,18 @@ def make_task(config: Config, data: Prepared | PreparedExamples) -> Task:
     return kind(config, data.tokenizer, data.train, data.validation)
 
 
-def resume_training(folder: Path, changes: dict[str, str], reporter: Reporter) -> Trainer:
+def resume_training(
+    folder: Path, changes: dict[str, str], reporter: Reporter, alteration: Alteration | None = None
+) -> Trainer:
     """Take up an interrupted run where its newest whole checkpoint left it.
 
     Args:
         folder: of the run.
         changes: `train.…` limits to change, as text; nothing else of a run may change.
         reporter: is told what happens.
+        alteration: the one with which it began.
     """
-    run = open_run(folder)
+    run = open_run(folder, alteration.name if alteration else None)
     config = run.config()
     for key in changes:
         if key not in {f"train.{name}" for name in LIMITS}:
@@ -106,7 +126,8 @@ def resume_training(folder: Path, changes: dict[str, str], reporter: Reporter) -
     config = config.with_changes(changes)
     set_threads(config)
     data = encoded_text(run, config, reporter.note)
-    trainer = Trainer(run, config, fresh_model(config, data), make_task(config, data), reporter, _floor(config, data))
+    model = fresh_model(config, data, alteration)
+    trainer = Trainer(run, config, model, make_task(config, data), reporter, _floor(config, data))
     trainer.resume()
     _save_vocabulary(run, config, data)  # the run may have been killed before it was written
     if changes:
@@ -138,7 +159,7 @@ def encoded_text(run: Run, config: Config, note: Callable[[str], None]) -> Prepa
     if "imported" in run.manifest():
         raise GlassError(
             f"{run.folder} was imported: the text that it learnt from is not here",
-            f"Name a text of yours: glass evaluate {run.folder} DATA. It cannot be resumed.",
+            f"Name a text of yours: glass evaluate {quoted(run.folder)} DATA. It cannot be resumed.",
         )
     facts = run.manifest()["data"]
     stored = Path(facts["tokens"])
@@ -174,10 +195,13 @@ def encoded_text(run: Run, config: Config, note: Callable[[str], None]) -> Prepa
     return data
 
 
-def fresh_model(config: Config, data: Prepared | PreparedExamples) -> Model:
-    """Freshly initialised, with as many tokens and classes as the text has."""
+def fresh_model(config: Config, data: Prepared | PreparedExamples, alteration: Alteration | None = None) -> Model:
+    """Freshly initialised, with as many tokens and classes as the text has; then altered, in an experiment."""
     vocabulary, source, classes = sizes(config, data)
-    return build_model(config.model, vocabulary, config.train.seed, source, classes)
+    model = build_model(config.model, vocabulary, config.train.seed, source, classes)
+    if alteration is not None:
+        alteration.apply(model)
+    return model
 
 
 def sizes(config: Config, data: Prepared | PreparedExamples) -> tuple[int, int | None, int | None]:

@@ -85,13 +85,13 @@ class LanguageTask:
         config = self.config
         return training_rows(
             self.train, config.data, config.model.context, config.train.batch, config.train.seed, step,
-            self.tokenizer.end_id,
+            self.tokenizer.start_id,
         )  # fmt: skip
 
     def held_out(self, limit: int | None) -> Sequence[Row]:
         """Non-overlapping windows, or documents."""
         config = self.config
-        return validation_rows(self.validation, config.data, config.model.context, self.tokenizer.end_id, limit)
+        return validation_rows(self.validation, config.data, config.model.context, self.tokenizer.start_id, limit)
 
     def collate(self, rows: Sequence[Row]) -> Batch:
         """Each id from those before it."""
@@ -135,19 +135,19 @@ class MaskedTask:
         config = self.config
         batch, seed = config.train.batch, config.train.seed
         found = training_rows(
-            self.train, config.data, config.model.context - 1, batch, seed, step, self.tokenizer.end_id
+            self.train, config.data, config.model.context - 1, batch, seed, step, self.tokenizer.start_id
         )
         return [self._with_holes(row, (seed, step * batch + number)) for number, row in enumerate(found)]
 
     def held_out(self, limit: int | None) -> Sequence[Masked]:
         """The same windows with the same holes each time."""
         config = self.config
-        rows = validation_rows(self.validation, config.data, config.model.context - 1, self.tokenizer.end_id, limit)
+        rows = validation_rows(self.validation, config.data, config.model.context - 1, self.tokenizer.start_id, limit)
         return Mapped(rows, lambda number: self._with_holes(rows[number], (VALIDATION_SEED, number)))
 
     def _with_holes(self, row: Row, key: tuple[int, int]) -> Masked:
         assert self.tokenizer.mask_id is not None
-        return mask(row, self.config.train.mask_share, self.tokenizer.mask_id, self.tokenizer.ordinary, key)
+        return mask(row, self.config.train.mask_share, self.tokenizer.mask_id, self.tokenizer.text_ids, key)
 
     def collate(self, rows: Sequence[Masked]) -> Batch:
         """Each hidden token from all around it."""

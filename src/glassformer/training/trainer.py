@@ -28,6 +28,7 @@ from glassformer.training.stepping import Gradients, Stepper
 from glassformer.training.tasks import Task
 from glassformer.training.validation import LossEstimate, validation_loss
 from glassformer.training.verdicts import verdict
+from glassformer.wording import counted
 
 SAMPLE = "--- step "
 """Begins each entry of `samples.txt`."""
@@ -248,13 +249,13 @@ class Trainer:
         if self.stop_requested:
             return "you asked it to stop"
         if train.steps is not None and state.step >= train.steps:
-            return f"all {train.steps} steps are done"
+            return f"all {train.steps} steps are done" if train.steps > 1 else "its one step is done"
         if train.minutes is not None and state.train_seconds >= 60 * train.minutes:
-            return f"the {train.minutes:g} minutes are over"
+            return f"the {train.minutes:g} minutes are over" if train.minutes != 1 else "the minute is over"
         if train.until_loss is not None and state.evaluations and state.evaluations[-1][1] <= train.until_loss:
             return f"the validation loss reached {train.until_loss:g}"
         if train.patience is not None and state.waited >= train.patience:
-            return f"{state.waited} evaluations brought no improvement"
+            return f"{counted(state.waited, 'evaluations')} brought no improvement"
         return None
 
     def _finish(self, reason: str) -> Outcome:

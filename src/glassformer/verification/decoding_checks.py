@@ -103,6 +103,10 @@ def _end(subject: Subject) -> int:
     return subject.parts.tokenizer.end_id
 
 
+def _start(subject: Subject) -> tuple[int, ...]:
+    return subject.parts.tokenizer.target_start
+
+
 def _written(
     subject: Subject, rows: Sequence[Sequence[int]], temperature: float, first_seed: int = 0, cached: bool = True
 ) -> list[list[int]]:
@@ -110,7 +114,7 @@ def _written(
     seeds, settings = range(first_seed, first_seed + len(rows)), _settings(temperature)
     model, written = subject.double, [list[int]() for _ in rows]
     if isinstance(model, EncoderDecoder):
-        steps = translate(model, rows, settings, _end(subject), seeds=seeds, cached=cached)
+        steps = translate(model, rows, settings, _end(subject), seeds=seeds, cached=cached, start=_start(subject))
     else:
         assert isinstance(model, Decoder)
         steps = generate(model, rows, settings, _end(subject), seeds=seeds, cached=cached)
@@ -124,7 +128,7 @@ def _searched(subject: Subject, beams: int, cached: bool) -> list[list[Hypothesi
     """The hypotheses of each prompt, in float64."""
     model, rows, settings = subject.double, subject.prompts, _settings(beams=beams)
     if isinstance(model, EncoderDecoder):
-        return beam_translate(model, rows, settings, _end(subject), cached=cached)
+        return beam_translate(model, rows, settings, _end(subject), cached=cached, start=_start(subject))
     assert isinstance(model, Decoder)
     return beam_search(model, rows, settings, _end(subject), cached=cached)
 

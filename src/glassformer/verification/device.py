@@ -13,6 +13,7 @@ from __future__ import annotations
 import copy
 import math
 import os
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -87,7 +88,15 @@ def cut_sizes(config: ModelConfig) -> tuple[ModelConfig, list[str]]:
     notes = [f"{name} {before[name]} -> {size}" for name, size in sizes.items() if size != before[name]]
     fixed = {"kv_heads": G, "head_width": config.K, "vocab_size": None, "source_vocab_size": None, "classes": None}
     off = dict.fromkeys(("dropout_embedding", "dropout_attention", "dropout_residual"), 0.0)
-    return config.replace(**sizes, **fixed, **off), notes
+    left = [name for name in config.removed_heads if _is_left(name, sizes)]
+    return config.replace(**sizes, **fixed, **off, removed_heads=left), notes
+
+
+def _is_left(head: str, sizes: Mapping[str, int | None]) -> bool:
+    """Whether a head such as `enc.0.self.3` is within the sizes."""
+    stack, layer, _, number = head.split(".")
+    layers = (sizes["encoder_layers"] if stack == "enc" else None) or sizes["layers"] or 0
+    return int(layer) < layers and int(number) < (sizes["heads"] or 0)
 
 
 def check_devices(config: ModelConfig, devices: list[str], classify: bool = False) -> list[Agreement]:

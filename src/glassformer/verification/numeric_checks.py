@@ -58,7 +58,7 @@ class _Explicit(TorchFunctionMode):
 
     def __enter__(self) -> _Explicit:
         parts = (part for part in self.model.modules() if isinstance(part, Attention))
-        self._hooks = [part.register_forward_pre_hook(self._note) for part in parts]
+        self._hooks = [part.register_forward_pre_hook(self._note, with_kwargs=True) for part in parts]
         super().__enter__()
         return self
 
@@ -67,8 +67,8 @@ class _Explicit(TorchFunctionMode):
         for hook in self._hooks:
             hook.remove()
 
-    def _note(self, layer: nn.Module, given: tuple[Any, ...]) -> None:
-        self.mask = given[1]
+    def _note(self, layer: nn.Module, given: tuple[Any, ...], named: dict[str, Any]) -> None:
+        self.mask = named["mask"].of_heads(layer.kept)
 
     def __torch_function__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         if function is not FUSED:
@@ -135,7 +135,7 @@ def bf16_norms(subject: Subject) -> Finding:
 def no_norms(subject: Subject) -> str | None:
     """Exempts models without any."""
     config = subject.config.model
-    return "the model has no norms" if config.norm == "none" and not config.qk_norm else None
+    return "the model has no norms" if config.norm == "none" and config.qk_norm == "none" else None
 
 
 def thread_counts(subject: Subject) -> Finding:

@@ -52,26 +52,27 @@ def _own_rows(run: Run, parts: Parts) -> list[Any]:
 
 def _encoded_rows(parts: Parts) -> list[Any]:
     """Rows of `OWN_TEXT`, each beginning elsewhere. What the tokenizer cannot write is replaced by any tokens."""
-    config, end = parts.config, parts.tokenizer.end_id
+    config, start, end = parts.config, parts.tokenizer.target_start, parts.tokenizer.end_id
+    before = parts.tokenizer.start_id
     task, length = config.train.task, config.model.context + 1
     rows: list[Any] = []
     for number in range(ROWS):
         ids = _tokens(parts.tokenizer, length, number)
         if task in PAIRS:
             source = _tokens(parts.source_tokenizer, length, number + ROWS)
-            rows.append(Pair(np.append(source, parts.source_tokenizer.end_id), np.concatenate([[end], ids, [end]])))
+            rows.append(Pair(np.append(source, parts.source_tokenizer.end_id), np.concatenate([start, ids, [end]])))
         elif task in EXAMPLES:
-            rows.append(Labelled(np.concatenate([[end], ids]), number % len(parts.labels)))
+            rows.append(Labelled(np.concatenate([[before], ids]), number % len(parts.labels)))
         else:
             rows.append(Masked(ids, ids, ids > 0) if task == "masked" else ids)
     return rows
 
 
 def _tokens(tokenizer: Any, length: int, number: int) -> Row:
-    known = [id for id in tokenizer.encode(OWN_TEXT) if id < tokenizer.ordinary]
-    drawn = np.random.Philox(key=number).random_raw(length) % np.uint64(tokenizer.ordinary)
+    known = [id for id in tokenizer.encode(OWN_TEXT) if id not in tokenizer.special]
+    drawn = tokenizer.text_ids[np.random.Philox(key=number).random_raw(length) % np.uint64(len(tokenizer.text_ids))]
     start = number * len(known) // (2 * ROWS)
-    return np.concatenate([np.array(known[start:], dtype=np.int64), drawn.astype(np.int64)])[:length]
+    return np.concatenate([np.array(known[start:], dtype=np.int64), drawn])[:length]
 
 
 def cut(row: Any, length: int, parts: Parts) -> Any:
@@ -84,7 +85,7 @@ def cut(row: Any, length: int, parts: Parts) -> Any:
     if isinstance(row, Masked):
         tokenizer, share = parts.tokenizer, parts.config.train.mask_share
         assert tokenizer.mask_id is not None
-        return mask(np.asarray(row.targets[:length]), share, tokenizer.mask_id, tokenizer.ordinary, KEY)
+        return mask(np.asarray(row.targets[:length]), share, tokenizer.mask_id, tokenizer.text_ids, KEY)
     return row[: length + 1]
 
 

@@ -31,6 +31,7 @@ from glassformer.verification import (
 from glassformer.verification.check import Check, Result
 from glassformer.verification.subject import Subject
 from glassformer.verification.surroundings import own_random_numbers
+from glassformer.wording import counted
 
 CHECKS: tuple[Check, ...] = (
     *file_checks.CHECKS,
@@ -98,10 +99,20 @@ class Sheet:
         named = f" ({', '.join(failed)})" if failed else ""
         missing = sum(not result.made for result in self.results)
         unmade = f", {missing} could not be made" if missing else ""
-        return (
-            f"{self.checkpoint} of {self.run}: {counts[True]} checks passed, {counts[False]} failed{named}, "
-            f"{counts[None] - missing} do not apply{unmade}; on {self.text}; {self.seconds:.1f} s"
+        passed, exempt = (
+            counted(counts[True], "checks"),
+            counted(counts[None] - missing, "do not apply", "does not apply"),
         )
+        return (
+            f"{self.checkpoint} of {self.run}: {passed} passed, {counts[False]} failed{named}, "
+            f"{exempt}{unmade}; on {self.text}; {self.seconds:.1f} s"
+        )
+
+    def unmade(self) -> str | None:
+        """One line on all checks that could not be made, and why; None where there is none."""
+        missing = [result for result in self.results if not result.made]
+        why = "; ".join(dict.fromkeys(result.note for result in missing))
+        return f"-     {why}: {', '.join(result.check.name for result in missing)}" if missing else None
 
 
 def verify_run(
@@ -161,7 +172,7 @@ def make(check: Check, subject: Subject) -> Result:
     """Carry out one check. One that breaks down has failed: whatever it is, something is not as promised."""
     started = time.perf_counter()
     if not check.files_only and subject.trouble is not None:
-        return Result(check, None, None, f"not made: {subject.trouble}", 0.0, made=False)
+        return Result(check, None, None, f"not made, since {subject.trouble}", 0.0, made=False)
     try:
         why = check.exempt(subject)
         if why is not None:

@@ -7,6 +7,7 @@ from typing import TypeVar
 
 from glassformer.data.corpora.addition import Addition
 from glassformer.data.corpora.agreement.corpus import Agreement
+from glassformer.data.corpora.brackets import Brackets
 from glassformer.data.corpora.coreference import Coreference
 from glassformer.data.corpora.corpus import (
     Corpus,
@@ -29,6 +30,7 @@ _ALL: tuple[Generated, ...] = (
     Stories(),
     Repeats(),
     Recall(),
+    Brackets(),
     COPY,
     REVERSE,
     SORT,

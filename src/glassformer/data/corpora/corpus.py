@@ -108,16 +108,19 @@ class MinimalPair:
     """Tokens count from this character on, in either text (0: all of them); at or before the first difference, or,
     for partial scoring, behind a difference whose length is the same."""
     cell: str
-    """Number of the subject and of the last noun before the verb: SS, SP, PS or PP; which noun, in `coreference`."""
+    """Number of the subject and of the last noun before the verb: SS, SP, PS or PP; which noun, in `coreference`; how
+    far back, in `brackets`."""
     attractors: int
-    """Nouns between subject and verb whose number is not the subject's."""
+    """Nouns between subject and verb whose number is not the subject's; in `brackets` 1 where the one opened last is of
+    another kind than the one to close."""
     twin: int
     """Pairs of the same number belong together."""
 
 
 @runtime_checkable
 class MinimalPairCorpus(Corpus, Protocol):
-    """Documents to train on, and pairs that ask whether a rule was learnt, with combinations never trained on."""
+    """Documents to train on, and pairs that ask whether a rule was learnt; of words, with combinations never trained
+    on."""
 
     def minimal_pairs(self, size: int, seed: int) -> Iterator[MinimalPair]:
         """The first `size` pairs for this seed."""

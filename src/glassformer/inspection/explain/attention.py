@@ -40,9 +40,9 @@ class View:
 
 
 def attention_sections(part: AttentionTrace, layer: Attention, view: View) -> list[Section]:
-    """The heads, then the sum of what they write."""
-    chosen = [head for head in range(layer.heads) if view.heads is None or head in view.heads]
-    return [*(_head(part, layer, head, view) for head in chosen), _output(part, layer, view)]
+    """The heads, then the sum of what they write. A head's number is not its index where others were removed."""
+    chosen = [index for index, head in enumerate(part.heads) if view.heads is None or head in view.heads]
+    return [*(_head(part, layer, index, view) for index in chosen), _output(part, layer, view)]
 
 
 def looks(weights: Tensor, view: View) -> str:
@@ -54,8 +54,7 @@ def looks(weights: Tensor, view: View) -> str:
 
 
 def _head(part: AttentionTrace, layer: Attention, head: int, view: View) -> Section:
-    group = layer.heads // layer.kv_heads
-    shared = head // group
+    number, shared = part.heads[head], part.asks[head]
     steps = [_projections(part, layer, head, view)]
     if layer.query_norm is not None and layer.key_norm is not None:
         steps.append(_qk_norm(part, layer.query_norm, layer.key_norm, head, shared, view))
@@ -64,15 +63,22 @@ def _head(part: AttentionTrace, layer: Attention, head: int, view: View) -> Sect
     steps += _scores(part, head, view)
     steps.append(_mixing(part, layer, head, view))
     notes = [looks(part.weights[0, head], view)]
-    if group > 1:
-        notes.append(f"It shares its keys and values with heads {shared * group} to {shared * group + group - 1}.")
-    placed = tuple(replace(step, layer=view.layer, head=head) for step in steps)
-    return Section("head", f"Head {head}", notes=tuple(notes), children=placed, layer=view.layer, head=head)
+    others = [other for other, asked in zip(part.heads, part.asks, strict=True) if asked == shared and other != number]
+    if others:
+        notes.append(f"It shares its keys and values with {_heads(others)}.")
+    placed = tuple(replace(step, layer=view.layer, head=number) for step in steps)
+    return Section("head", f"Head {number}", notes=tuple(notes), children=placed, layer=view.layer, head=number)
+
+
+def _heads(numbers: list[int]) -> str:
+    """In words: head 2, heads 0 and 2, heads 0, 1 and 4."""
+    *most, last = map(str, numbers)
+    return f"heads {', '.join(most)} and {last}" if most else f"head {last}"
 
 
 def _projections(part: AttentionTrace, layer: Attention, head: int, view: View) -> Section:
     """Q, K and V of one head, with the columns of the matrices that make them."""
-    shared = head // (layer.heads // layer.kv_heads)
+    shared = part.asks[head]
     matrices: list[Matrix] = []
     for name, linear, index, source, projected, labels in (
         ("Q", layer.query, head, view.x, part.q_projected[0, head], view.queries),
@@ -93,12 +99,21 @@ def _projections(part: AttentionTrace, layer: Attention, head: int, view: View) 
 def _qk_norm(
     part: AttentionTrace, query_norm: nn.RMSNorm, key_norm: nn.RMSNorm, head: int, shared: int, view: View
 ) -> Section:
-    return Section("qk_norm", "Queries and keys normalised", (
-        Matrix("g_Q", "", numbers(query_norm.weight), ("gain",), role="parameters"),
-        Matrix("Q", f"Q / √(mean square + {query_norm.eps:g}) · g_Q", numbers(part.q_unturned[0, head]), view.queries),
-        Matrix("g_K", "", numbers(key_norm.weight), ("gain",), role="parameters"),
-        Matrix("K", f"K / √(mean square + {key_norm.eps:g}) · g_K", numbers(part.k_unturned[0, shared]), view.keys),
-    ))  # fmt: skip
+    """Divided by each head's own root mean square, or by r, that of all heads as one vector."""
+    matrices: list[Matrix] = []
+    for name, norm, index, projected, normed, labels in (
+        ("Q", query_norm, head, part.q_projected[0], part.q_unturned[0], view.queries),
+        ("K", key_norm, shared, part.k_projected[0], part.k_unturned[0], view.keys),
+    ):
+        K, gain, size = projected.shape[-1], numbers(norm.weight), f"√(mean square + {norm.eps:g})"  # gain: (1, K)
+        if len(norm.weight) > K:
+            mean = projected.double().square().mean(dim=(0, 2))[:, None]  # (T, 1)
+            formula = f"√(mean square of all heads' {name} + {norm.eps:g})"
+            matrices.append(Matrix(f"r_{name}", formula, numbers((mean + (norm.eps or 0.0)).sqrt()), labels))
+            gain, size = gain[:, index * K : index * K + K], f"r_{name}"  # (1, K)
+        matrices.append(Matrix(f"g_{name}", "", gain, ("gain",), role="parameters"))
+        matrices.append(Matrix(name, f"{name} / {size} · g_{name}", numbers(normed[index]), labels))
+    return Section("qk_norm", "Queries and keys normalised", tuple(matrices))
 
 
 def _rotation(part: AttentionTrace, head: int, shared: int, view: View) -> Section:
@@ -151,15 +166,17 @@ def _mixing(part: AttentionTrace, layer: Attention, head: int, view: View) -> Se
     return Section("mixing", "Weighted sum, and what the head writes", (
         Matrix("Z", "A V", numbers(part.mixed[0, head]), view.queries),
         Matrix("W_O", "", numbers(own.T), role="parameters"),
-        Matrix(f"O{head}", "Z W_O", numbers(part.head_outputs[0, head]), view.queries),
+        Matrix(f"O{part.heads[head]}", "Z W_O", numbers(part.head_outputs[0, head]), view.queries),
     ))  # fmt: skip
 
 
 def _output(part: AttentionTrace, layer: Attention, view: View) -> Section:
-    total = "O0" if layer.heads == 1 else "O0 + O1" if layer.heads == 2 else f"O0 + … + O{layer.heads - 1}"
+    written = [f"O{head}" for head in part.heads]
+    terms = [written[0], "…", written[-1]] if len(written) > 2 else written
     matrices: tuple[Matrix, ...] = ()
     if part.output_bias is not None:
-        total += " + b_O"
+        terms.append("b_O")
         matrices = (Matrix("b_O", "", numbers(part.output_bias), ("bias",), role="parameters"),)
+    total = " + ".join(terms) or "zeros: no head is left"
     matrices += (Matrix("O", total, numbers(part.output[0]), view.queries),)
     return Section("output", "All heads together", matrices, layer=view.layer)

@@ -5,13 +5,15 @@ from __future__ import annotations
 import math
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from glassformer.generation.sampling import ranked
+from glassformer.inspection.explain.norm import norm_section
 from glassformer.inspection.explain.sections import Matrix, Section, Table, numbers
 from glassformer.inspection.explain.subject import Subject
 from glassformer.inspection.trace import Trace
 from glassformer.model.families import Classifier
+from glassformer.model.feedforward import activate
 
 SEVERAL = 3  # places with a full ranking each; of more, only the last has one
 
@@ -25,6 +27,8 @@ def prediction(subject: Subject, found: Trace, top: int) -> list[Section]:
         sections.append(Section("pooling", "One vector for the text", (
             Matrix("p", f"{how} above", numbers(found.pooled[0]), ("text",)),
         )))  # fmt: skip
+    if found.transformed is not None:
+        sections.append(_transform(subject, found))
     sections.append(_logits(subject, found))
     return [*sections, _probabilities(subject, found, top)]
 
@@ -40,6 +44,29 @@ def _rows(subject: Subject, found: Trace) -> Tensor:
     return found.logits[0, list(subject.places)] if subject.places else found.logits
 
 
+def _transform(subject: Subject, found: Trace) -> Section:
+    """What stands before the output layer: linear, activation, norm."""
+    model, rows, places = subject.model, tuple(_places(subject).values()), list(subject.places)
+    assert not isinstance(model, Classifier)
+    assert model.head.transform is not None
+    assert found.transformed is not None
+    raised = model.head.transform(found.stack.final)  # (B, T, D)
+    opened = activate(raised, model.head.activation)  # (B, T, D)
+    name = "Y" if isinstance(model.head.norm, nn.Identity) else "R"
+    activation = {"swiglu": "silu", "geglu": "gelu"}.get(model.head.activation, model.head.activation)
+    matrices = (
+        Matrix("W_T", "", numbers(model.head.transform.weight.T), role="parameters"),
+        Matrix("b_T", "", numbers(model.head.transform.bias), ("bias",), role="parameters"),
+        Matrix("T", "last vectors W_T + b_T", numbers(raised[0, places]), rows),
+        Matrix(name, f"{activation}(T)", numbers(opened[0, places]), rows),
+    )
+    children: tuple[Section, ...] = ()
+    if name == "R":
+        before, after = opened[:, places], found.transformed[:, places]  # (B, places, D)
+        children = (norm_section("norm", "Norm", model.head.norm, "R", "Y", before, after, rows),)
+    return Section("transform", "Transform before the output layer", matrices, children=children)
+
+
 def _logits(subject: Subject, found: Trace) -> Section:
     model, rows = subject.model, tuple(_places(subject).values())
     logits = _rows(subject, found)  # (places, V)
@@ -48,7 +75,8 @@ def _logits(subject: Subject, found: Trace) -> Section:
     assert own is not None
     names = tuple(subject.name(index) for index in range(logits.shape[-1]))
     letter = "Eᵀ" if tied else "W_L"
-    formula = f"{'p' if isinstance(model, Classifier) else 'last vectors'} {letter}"
+    read = "p" if isinstance(model, Classifier) else "last vectors" if found.transformed is None else "Y"
+    formula = f"{read} {letter}"
     matrices = [Matrix(letter, "", numbers(own.T), (), names, "parameters")]
     if bias is not None:
         matrices.append(Matrix("b_L", "", numbers(bias), ("bias",), names, "parameters"))
@@ -60,9 +88,8 @@ def _logits(subject: Subject, found: Trace) -> Section:
 
 def _probabilities(subject: Subject, found: Trace, top: int) -> Section:
     places, logits = _places(subject), _rows(subject, found)  # (places, V)
-    if subject.candidates is not None:
-        special = torch.arange(logits.shape[-1], device=logits.device) >= subject.candidates  # (V)
-        logits = logits.masked_fill(special, -math.inf)  # (places, V)
+    if subject.special:
+        logits = logits.index_fill(1, torch.tensor(subject.special, device=logits.device), -math.inf)  # (places, V)
     of = list(zip(places.items(), logits, strict=True))
     full = of if len(of) <= SEVERAL else of[-1:]
     tables = [_ranking(subject, place, token, row, top) for (place, token), row in full]
@@ -72,9 +99,9 @@ def _probabilities(subject: Subject, found: Trace, top: int) -> Section:
             ("place", "after", "likeliest", "probability", "second", "probability"),
             tuple(_best_two(subject, place, token, row) for (place, token), row in of),
         ))  # fmt: skip
-    size = logits.shape[-1] if subject.candidates is None else subject.candidates
+    size = logits.shape[-1] - len(subject.special)
     what = "classes" if isinstance(subject.model, Classifier) else "tokens"
-    left_out = "; special tokens are no candidates" if subject.candidates is not None else ""
+    left_out = "; special tokens are no candidates" if subject.special else ""
     notes = (f"The probabilities of all {size:,} {what} add up to 1{left_out}.",)
     return Section("probabilities", "Probabilities", tables=tuple(tables), notes=notes)
 
@@ -82,8 +109,7 @@ def _probabilities(subject: Subject, found: Trace, top: int) -> Section:
 def _ranking(subject: Subject, place: int, token: str, row: Tensor, top: int) -> Table:
     name = "the likeliest classes"
     if subject.places:
-        filled = subject.candidates is not None
-        name = f"the likeliest at place {place}" if filled else f"the likeliest after {token} (place {place})"
+        name = f"the likeliest at place {place}" if subject.special else f"the likeliest after {token} (place {place})"
     rows = tuple(
         (rank, subject.name(id), id, float(row[id]), share)
         for rank, (id, share) in enumerate(ranked(row, top), start=1)

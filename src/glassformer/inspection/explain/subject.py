@@ -29,7 +29,7 @@ class Subject:
         target_ids, target_labels: those of the target, the end token before it included; else None.
         places: whose predictions are shown; none of a classifier, which predicts once.
         name: the text of an output: a token, or a class.
-        candidates: outputs from this id on are no candidates; None: all are.
+        special: outputs that are no candidates.
         notes: what of the text the model does not see.
     """
 
@@ -43,7 +43,7 @@ class Subject:
     target: str | None = None
     target_ids: tuple[int, ...] | None = None
     target_labels: tuple[str, ...] | None = None
-    candidates: int | None = None
+    special: tuple[int, ...] = ()
     notes: tuple[str, ...] = ()
 
     def trace(self) -> Trace:
@@ -64,8 +64,8 @@ def subject_of(model: AnyTextModel, text: str, target: str | None = None, name: 
     Raises:
         GlassError: the text is empty or does not fit the task, or a target was given to a run of another task.
     """
-    if not text.strip():
-        raise GlassError("the text is empty: there is nothing to explain", "Give at least one word.")
+    if not text:
+        raise GlassError("the text is empty: there is nothing to explain", "Give a text.")
     task = model.config.train.task
     title = f"{name}, which learnt to {VERBS[task]}"
     if isinstance(model, Translator):
@@ -85,13 +85,13 @@ def _continued(model: TextModel, text: str, title: str) -> Subject:
     ids, context = model.prompt_ids(text), model.config.model.context
     start = window_start(len(ids), context)
     notes = (_cut(start, "first", len(ids), context),) if start else ()
-    return _of_tokens(model, text, ids[start:], (len(ids) - start - 1,), title, None, notes)
+    return _of_tokens(model, text, ids[start:], (len(ids) - start - 1,), title, (), notes)
 
 
 def _filled(model: MaskFiller, text: str, title: str) -> Subject:
     ids = model.ids(text)
     holes = tuple(place for place, token in enumerate(ids) if token == model.mask_id)
-    return _of_tokens(model, text, ids, holes, title, model.tokenizer.ordinary, ())
+    return _of_tokens(model, text, ids, holes, title, tuple(sorted(model.tokenizer.special)), ())
 
 
 def _of_tokens(
@@ -100,14 +100,14 @@ def _of_tokens(
     ids: list[int],
     places: tuple[int, ...],
     title: str,
-    candidates: int | None,
+    special: tuple[int, ...],
     notes: tuple[str, ...],
 ) -> Subject:
     def name(id: int) -> str:
         return shown(model.tokenizer.token_text(id))
 
     labels = tuple(map(name, ids))
-    return Subject(title, model.model, text, tuple(ids), labels, places, name, candidates=candidates, notes=notes)
+    return Subject(title, model.model, text, tuple(ids), labels, places, name, special=special, notes=notes)
 
 
 def _classified(model: TextClassifier, text: str, title: str) -> Subject:
@@ -118,21 +118,22 @@ def _classified(model: TextClassifier, text: str, title: str) -> Subject:
 
 
 def _translated(model: Translator, text: str, target: str | None, title: str) -> Subject:
-    """The target is what the model is given, its end token before it; the end token after it is left to predict."""
-    context, end = model.config.model.context, model.tokenizer.end_id
+    """The target is what the model is given, the token before it, too; the end token after it is left to predict."""
+    end, start = model.tokenizer.end_id, model.tokenizer.target_start
+    context, room = model.config.model.context, model.config.model.context - len(start)
     ids, unread = model.prompt_ids(text), model.unread_tokens(text)
     notes = [_cut(unread, "last", len(ids) + unread, context)] if unread else []
     if target is None:
         settings = model.config.sample.replace(beams=1, temperature=0.0, repetition_penalty=1.0)
-        steps = decoding.translate(model.model, [ids], settings, end)
-        written = [token for step in steps for token in step.tokens if token != end][: context - 1]
+        steps = decoding.translate(model.model, [ids], settings, end, start=start)
+        written = [token for step in steps for token in step.tokens if token != end][:room]
         notes.append("The target is what the model writes greedily, token by token; --target explains another one.")
     else:
         written = model.tokenizer.encode(target)
-        if len(written) > context - 1:
-            notes.append(_cut(len(written) - context + 1, "last", len(written), context - 1, "target"))
-        written = written[: context - 1]
-    target_ids = (end, *written)
+        if len(written) > room:
+            notes.append(_cut(len(written) - room, "last", len(written), room, "target"))
+        written = written[:room]
+    target_ids = (*start, *written)
     return Subject(
         title, model.model, text, tuple(ids),
         tuple(shown(model.source_tokenizer.token_text(id)) for id in ids),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import unicodedata
 from collections.abc import Callable, Iterator
 
-from glassformer.inspection.explain.sections import Matrix, Section, Table, Walk, edges, line_of, write_number
+from glassformer.inspection.explain.sections import Matrix, Section, Table, Walk, edges, line_of, shown, write_number
 from glassformer.inspection.explain.wording import Level, wordings
 
 ROWS = 12  # of a matrix or a table; more are shortened
@@ -24,7 +24,8 @@ def text_lines(walk: Walk, level: Level, width: int, whole: Whole) -> Iterator[s
     """
     yield walk.title
     yield "═" * min(width, cells(walk.title))
-    yield from _wrapped(f"{'text' if walk.target is None else 'source'}: {walk.text}", width, "")
+    text = walk.text if walk.text.strip() else shown(walk.text)  # spaces alone would not be seen
+    yield from _wrapped(f"{'text' if walk.target is None else 'source'}: {text}", width, "")
     if walk.target is not None:
         yield from _wrapped(f"target: {walk.target}", width, "")
     yield from _wrapped(", ".join(f"{name} {value}" for name, value in walk.facts.items()), width, "")

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import replace
 
-import numpy as np
 from torch import Tensor, nn
 
 from glassformer.errors import GlassError
 from glassformer.inspection.explain.attention import Labels, View, attention_sections
+from glassformer.inspection.explain.norm import norm_section
 from glassformer.inspection.explain.prediction import prediction
 from glassformer.inspection.explain.sections import Matrix, Section, Table, Walk, numbers
 from glassformer.inspection.explain.subject import Subject
@@ -18,6 +18,7 @@ from glassformer.model.block import Block
 from glassformer.model.families import EncoderDecoder
 from glassformer.model.feedforward import FeedForward
 from glassformer.model.stack import Embedding, Stack
+from glassformer.wording import span
 
 PLACES = {
     "learned": "A learned vector for each place is added.",
@@ -85,7 +86,7 @@ class Chosen:
 def _check(chosen: Collection[int] | None, count: int, what: str) -> None:
     for number in chosen or ():
         if not 0 <= number < count:
-            raise GlassError(f"there is no {what} {number}: the model has {count}", f"Give 0 to {count - 1}.")
+            raise GlassError(f"there is no {what} {number}: the model has {count}", f"Give {span(0, count - 1)}.")
 
 
 def _tokens(subject: Subject) -> Section:
@@ -110,9 +111,9 @@ def _stack(
             assert isinstance(module, Block)
             view = View(labels, labels, place, "X", "X", number, chosen.heads, chosen.bias)
             sections.append(_layer(block, module, view, source))
-    if stack.blocks[0].pre and not isinstance(stack.norm, nn.Identity):
+    if not isinstance(stack.norm, nn.Identity):
         sections.append(
-            _norm("final_norm", "Final norm", stack.norm, "X", "Y", found.blocks[-1].after, found.final, labels)
+            norm_section("final_norm", "Final norm", stack.norm, "X", "Y", found.blocks[-1].after, found.final, labels)
         )
     return sections
 
@@ -154,17 +155,20 @@ def _layer(block: BlockTrace, module: Block, view: View, source: Labels | None) 
     for kind, norm, normed, after in parts:
         new, plain = next(names), isinstance(norm, nn.Identity)
         read = x
-        if block.pre and not plain:
+        if block.order == "pre" and not plain:
             read = f"N{new[1:]}"
-            steps.append(_norm("norm", "Norm", norm, x, read, before, normed, view.queries))
+            steps.append(norm_section("norm", "Norm", norm, x, read, before, normed, view.queries))
         inside, wrote, letter = _part(kind, block, module, view, read, source)
         steps += inside
-        if block.pre:
+        if block.order == "pre":
             steps.append(_residual(f"{x} + {letter}", new, after, view.queries))
+        elif block.order == "output":
+            steps.append(norm_section("norm", "Norm", norm, letter, "R", wrote, normed, view.queries))
+            steps.append(_residual(f"{x} + R", new, after, view.queries))
         else:
             between = before + wrote  # (B, T, D) what the norm is given
             steps.append(_residual(f"{x} + {letter}", "R", between, view.queries))
-            steps.append(_norm("norm", "Norm", norm, "R", new, between, normed, view.queries))
+            steps.append(norm_section("norm", "Norm", norm, "R", new, between, normed, view.queries))
         x, before = new, after
     placed = tuple(_at(step, view.layer) for step in steps)
     return Section("layer", f"Layer {view.layer}", children=placed, layer=view.layer)
@@ -195,25 +199,6 @@ def _at(step: Section, layer: int) -> Section:
 
 def _residual(formula: str, name: str, after: Tensor, labels: Labels) -> Section:
     return Section("residual", "Residual stream", (Matrix(name, formula, numbers(after[0]), labels),))
-
-
-def _norm(
-    key: str, title: str, norm: nn.Module, x: str, name: str, before: Tensor, after: Tensor, labels: Labels
-) -> Section:
-    """A norm with its gain, and what it did to the size of the last token's vector."""
-    centred = isinstance(norm, nn.LayerNorm)
-    weight, bias = getattr(norm, "weight", None), getattr(norm, "bias", None)
-    matrices: list[Matrix] = []
-    eps = getattr(norm, "eps", None) or 0.0
-    formula = f"({x} - mean) / √(variance + {eps:g})" if centred else f"{x} / √(mean square + {eps:g})"
-    for letter, parameter, sign, what in (("g", weight, "·", "gain"), ("b", bias, "+", "bias")):
-        if parameter is not None:
-            matrices.append(Matrix(letter, "", numbers(parameter), (what,), role="parameters"))
-            formula += f" {sign} {letter}"
-    last = numbers(before[0, -1])  # (1, D)
-    size = f"mean {last.mean():.4f}, sd {last.std():.4f}" if centred else f"rms {np.sqrt((last**2).mean()):.4f}"
-    matrices.append(Matrix(name, formula, numbers(after[0]), labels))
-    return Section(key, title, tuple(matrices), notes=(f"{labels[-1]} (place {len(labels) - 1}) came with {size}.",))
 
 
 def _feedforward(part: FeedForwardTrace, layer: FeedForward, read: str, labels: Labels) -> Section:

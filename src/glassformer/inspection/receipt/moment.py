@@ -16,6 +16,7 @@ from glassformer.generation.targets import PlainTargetReader
 from glassformer.inspection.receipt.draw import Draw, Stage, explain_draw, model_stage
 from glassformer.text_model import MaskFiller, TextClassifier, TextModel, Translator
 from glassformer.text_model.writing import Writer
+from glassformer.wording import counted, span
 
 Writes = TextModel | Translator
 
@@ -26,7 +27,7 @@ class Moment:
 
     Attributes:
         read: the ids that the stack whose logits are explained reads: of a text longer than the context its window,
-            of an encoder-decoder the target's, which begins with the end token.
+            of an encoder-decoder the target's, which begins with the token before it.
         source: the ids that the encoder of an encoder-decoder reads; else None.
         unread: how many tokens of the text stand outside what is read.
         places: what the head reads of `read`: one place, or all whose mean a classifier reads.
@@ -53,8 +54,8 @@ def of_next_token(model: Writes, text: str, settings: SampleConfig, step: int) -
         written, logits = _found(model, prompt, settings, step)
     else:
         written, logits = _drawn(model, prompt, settings, step)
-    before, start = written[:-1], [model.tokenizer.end_id] if isinstance(model, Translator) else prompt
-    row = [*start, *before]
+    before = written[:-1]
+    row = [*(model.tokenizer.target_start if isinstance(model, Translator) else prompt), *before]
     draw = Draw("beam search", written[-1], (model_stage(logits),), settings.seed, step, ())
     if settings.beams == 1:
         draw = explain_draw(logits, settings, before if isinstance(model, Translator) else row, step)
@@ -79,8 +80,7 @@ def of_hole(model: MaskFiller, text: str, hole: int) -> Moment:
     with reading(model.model):
         logits = model.model(torch.tensor([ids], device=_device(model)))[0, place].cpu()  # (V)
     check_finite(logits)
-    special = torch.arange(len(logits)) >= model.tokenizer.ordinary  # (V)
-    left = model_stage(logits.masked_fill(special, -torch.inf)).shares  # (V)
+    left = model_stage(logits.index_fill(0, torch.tensor(sorted(model.tokenizer.special)), -torch.inf)).shares  # (V)
     stages = (model_stage(logits), Stage("special tokens left out", None, left))
     return Moment(tuple(ids), None, 0, (place,), logits, Draw("likeliest", int(left.argmax()), stages, 0, 1, ()))
 
@@ -106,7 +106,7 @@ def _drawn(model: Writes, prompt: list[int], settings: SampleConfig, step: int) 
         return writer.add(new[-1])
 
     if isinstance(model, Translator):
-        steps = translate(model.model, [prompt], settings, end, stop)
+        steps = translate(model.model, [prompt], settings, end, stop, start=model.tokenizer.target_start)
     else:
         steps = generate(model.model, [prompt], settings, end, stop)
     written = []
@@ -121,7 +121,8 @@ def _found(model: Writes, prompt: list[int], settings: SampleConfig, step: int) 
     """The same of the text that beam search finds."""
     end = model.tokenizer.end_id
     if isinstance(model, Translator):
-        best = beam_translate(model.model, [prompt], settings, end, wanted=1)[0][0]
+        start = model.tokenizer.target_start
+        best = beam_translate(model.model, [prompt], settings, end, wanted=1, start=start)[0][0]
     else:
         best = beam_search(model.model, [prompt], settings, end, wanted=1)[0][0]
     written = list(best.tokens[:step])
@@ -129,7 +130,7 @@ def _found(model: Writes, prompt: list[int], settings: SampleConfig, step: int) 
         raise _too_short(len(written), best.ended)
     with reading(model.model):
         if isinstance(model, Translator):
-            logits = PlainTargetReader(model.model, [prompt]).read([[end, *written[:-1]]])  # (1, V)
+            logits = PlainTargetReader(model.model, [prompt]).read([[*start, *written[:-1]]])  # (1, V)
         else:
             logits = PlainReader(model.model).read([[*prompt, *written[:-1]]])  # (1, V)
     return written, logits[0].cpu()
@@ -137,8 +138,8 @@ def _found(model: Writes, prompt: list[int], settings: SampleConfig, step: int) 
 
 def _too_short(written: int, ended: str) -> GlassError:
     return GlassError(
-        f"the text that is written has {written} token{'s' * (written != 1)} (ended by {ended})",
-        f"Give a step from 1 to {written}.",
+        f"the text that is written has {counted(written, 'tokens')} (ended by {ended})",
+        f"Give step {span(1, written)}.",
     )
 
 

@@ -8,6 +8,15 @@ from glassformer.errors import GlassError, nearest
 from glassformer.tokenizers import Tokenizer
 
 
+def in_quotes(text: str) -> str:
+    r"""A token's printable text, or a label, in quotes; the backslash of a byte such as `\xe0` is not doubled.
+
+    >>> print(in_quotes(" cat"), in_quotes("\\xe0"), in_quotes("it's"))
+    ' cat' '\xe0' "it's"
+    """
+    return repr(text).replace("\\\\", "\\")
+
+
 def token_named(tokenizer: Tokenizer, name: str) -> int:
     """The id of a token: a number is an id, anything else the token's text; in "double quotes" always a text.
 
@@ -22,14 +31,15 @@ def token_named(tokenizer: Tokenizer, name: str) -> int:
             )
         return int(name)
     text = name[1:-1] if len(name) > 2 and name[0] == name[-1] == '"' else name
-    special = {tokenizer.token_text(id): id for id in range(tokenizer.ordinary, tokenizer.vocab_size)}
+    special = {tokenizer.token_text(id): id for id in sorted(tokenizer.special)}
     if text in special:
         return special[text]
     ids = tokenizer.encode(text)
     if not ids:
         raise GlassError(f"{name!r} names no token", "Give the text of one, or its id.")
     if len(ids) > 1:
-        pieces = ", ".join(f"{tokenizer.token_text(id)!r} ({id})" for id in ids[:8]) + (", …" if len(ids) > 8 else "")
+        pieces = ", ".join(f"{in_quotes(tokenizer.token_text(id))} ({id})" for id in ids[:8])
+        pieces += ", …" if len(ids) > 8 else ""
         raise GlassError(f"{text!r} is {len(ids)} tokens, not one: {pieces}", _name_one(tokenizer, text))
     if ids[0] == tokenizer.unknown_id:
         raise GlassError(f"{text!r} is not in the vocabulary", _name_one(tokenizer, text))

@@ -15,14 +15,18 @@ LayerNorm takes the mean off x_i; taking it off g instead is the same, since (x 
 shares s_i are 1 for the one place that the head reads, and 1 / n for each of n places where their mean is read. So
 every part gives u_i · part, and all of them add up to the logit, but for rounding; they are computed in float64.
 
+Where the norms stand at the outputs (norm_order = output), x_i is the sum of norm(part). Their scales are held, too: u
+goes through each of these norms as w does through the final one, and the sum is as exact.
+
 In a post-norm model each norm stands inside the stream: a part passes through the norms of all later layers, whose
-scales depend on all parts together. No such sum exists, and it is refused.
+scales depend on all parts together. No such sum exists, and it is refused. So it is behind a head with a transform,
+whose activation is not linear.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -34,6 +38,7 @@ from glassformer.inspection.traced import AttentionTrace, StackTrace, Trace
 from glassformer.model.attention import Attention
 from glassformer.model.block import Block
 from glassformer.model.families import EncoderDecoder, Model
+from glassformer.model.stack import Stack
 
 CROSS = "cross head"
 Kind = Literal[
@@ -43,8 +48,11 @@ Kind = Literal[
     "head",
     "cross head",
     "attention bias",
+    "attention norm bias",
     "cross bias",
+    "cross norm bias",
     "feed-forward",
+    "feed-forward norm bias",
     "final norm bias",
     "head bias",
 ]
@@ -73,8 +81,39 @@ class Part:
     @property
     def name(self) -> str:
         """For people."""
-        where = [] if self.layer is None else [f"layer {self.layer}"]
-        return " ".join([*where, self.kind, *([] if self.head is None else [str(self.head)])])
+        return part_name(self.kind, self.layer, self.head)
+
+
+def part_name(kind: Kind, layer: int | None, head: int | None) -> str:
+    """What a part is called.
+
+    >>> part_name("head", 1, 2), part_name("token embedding", None, None)
+    ('layer 1 head 2', 'token embedding')
+    """
+    where = [] if layer is None else [f"layer {layer}"]
+    return " ".join([*where, kind, *([] if head is None else [str(head)])])
+
+
+@dataclass(frozen=True, eq=False)
+class Share:
+    """What one part of the model gives along a direction, at each of P places. The letters of `Part` apply.
+
+    Attributes:
+        kind, layer, head: as of a `Part`.
+        values: (P) float64.
+        sources: (P, S) the split of `values` by the token that they came from, or None.
+    """
+
+    kind: Kind
+    values: Tensor
+    layer: int | None = None
+    head: int | None = None
+    sources: Tensor | None = None
+
+    def part(self) -> Part:
+        """The sum over the places."""
+        sources = None if self.sources is None else tuple(self.sources.sum(dim=0).tolist())
+        return Part(self.kind, float(self.values.sum()), self.layer, self.head, sources)
 
 
 def split_logit(
@@ -83,46 +122,95 @@ def split_logit(
     """All parts of one logit of the first row, in the order of the model; their sum is the logit.
 
     Args:
-        model: any of the families, pre-norm.
+        model: any of the families, not post-norm, and without a transform in its head.
         trace: of the forward pass that gave the logit.
         places: what the head reads: the one place of the logit, or all whose mean a classifier reads.
         token: whose logit; of a classifier a class.
         against: another one: then it is the difference of the two logits.
 
     Raises:
-        GlassError: the model is post-norm.
+        GlassError: the model's logits have no exact split.
     """
-    refuse_post_norm(model)
-    stack = model.decoder if isinstance(model, EncoderDecoder) else model.stack
-    w, bias = _head_row(model, token)  # (D), ()
-    if against is not None:
-        other, other_bias = _head_row(model, against)
-        w, bias = w - other, None if bias is None or other_bias is None else bias - other_bias
-    rows = list(places)
-    u = _directions(stack.norm, _entering_norm(trace.stack, rows), w) / len(rows)  # (P, D)
-    parts = _embedded(model.embedding.norm, trace.stack, rows, u)
-    for layer, (block, made) in enumerate(zip(stack.blocks, trace.stack.blocks, strict=True)):
-        assert isinstance(block, Block)
-        parts += _attention(block.attention, made.attention, rows, u, layer, "head", "attention bias")
-        if block.cross is not None and made.cross is not None:
-            parts += _attention(block.cross, made.cross, rows, u, layer, "cross head", "cross bias")
-        written = _double(made.feedforward.output[0, rows])  # (P, D)
-        parts.append(Part("feed-forward", float((written * u).sum()), layer))
-    beta = getattr(stack.norm, "bias", None)
+    refuse_inexact(model)
+    w, bias = head_rows(model, [token] * len(places), against)  # (P, D), (P)
+    w, bias = w / len(places), None if bias is None else bias / len(places)
+    return [share.part() for share in split_logits(model, trace, list(places), w, bias)]
+
+
+def split_logits(model: Model, trace: Trace, rows: list[int], w: Tensor, bias: Tensor | None) -> Iterator[Share]:
+    """All parts of the logits at P places of the first row, in the order of the model; they add up at each place.
+
+    Args:
+        model: one that `refuse_inexact` does not refuse.
+        trace: of the forward pass.
+        rows: the P places.
+        w, bias: (P, D) and (P), what the head multiplies each place's last vector by, and adds: see `head_rows`.
+    """
+    yield from split_stream(model, trace, rows, final_directions(model, trace, rows, w))
+    beta = getattr(stack_of(model).norm, "bias", None)
     if beta is not None:
-        parts.append(Part("final norm bias", float(_double(beta) @ w)))
+        yield Share("final norm bias", w @ double(beta))
     if bias is not None:
-        parts.append(Part("head bias", float(bias)))
-    return parts
+        yield Share("head bias", bias)
 
 
-def refuse_post_norm(model: Model) -> None:
+def split_stream(model: Model, trace: Trace, rows: list[int], u: Tensor) -> Iterator[Share]:
+    """All parts of the residual stream x before the final norm, along u: at each place they add up to u · x.
+
+    Args:
+        model, trace, rows: as for `split_logits`.
+        u: (P, D) a direction for each place.
+    """
+    yield from _embedded(model.embedding.norm, trace.stack, rows, u)
+    for layer, (block, made) in enumerate(zip(stack_of(model).blocks, trace.stack.blocks, strict=True)):
+        assert isinstance(block, Block)
+        through, offset = output_norm(block.order, block.attention_norm, made.attention.output, rows, u)
+        yield from _attention(block.attention, made.attention, rows, through, layer, "head", "attention bias")
+        yield from (Share("attention norm bias", values, layer) for values in offset)
+        if block.cross_norm is not None and block.cross is not None and made.cross is not None:
+            through, offset = output_norm(block.order, block.cross_norm, made.cross.output, rows, u)
+            yield from _attention(block.cross, made.cross, rows, through, layer, "cross head", "cross bias")
+            yield from (Share("cross norm bias", values, layer) for values in offset)
+        through, offset = output_norm(block.order, block.feedforward_norm, made.feedforward.output, rows, u)
+        written = double(made.feedforward.output[0, rows])  # (P, D)
+        yield Share("feed-forward", (written * through).sum(dim=-1), layer)
+        yield from (Share("feed-forward norm bias", values, layer) for values in offset)
+
+
+def output_norm(
+    order: str, norm: nn.Module, written: Tensor, rows: list[int], u: Tensor
+) -> tuple[Tensor, list[Tensor]]:
+    """u (P, D) as what a part wrote (B, T, D) sees it through a norm at its output; and what the norm's bias gives."""
+    if order != "output":
+        return u, []
+    beta = getattr(norm, "bias", None)
+    given = [] if beta is None else [u @ double(beta)]  # (P)
+    return _directions(norm, double(written[0, rows]), u), given  # (P, D)
+
+
+def final_directions(model: Model, trace: Trace, rows: list[int], w: Tensor) -> Tensor:
+    """What the stream before the final norm is multiplied by, to give w · the last vectors: (P, D) -> (P, D)."""
+    return _directions(stack_of(model).norm, double(trace.stack.blocks[-1].after[0, rows]), w)
+
+
+def stack_of(model: Model) -> Stack:
+    """The stack whose last vectors the head reads."""
+    return model.decoder if isinstance(model, EncoderDecoder) else model.stack
+
+
+def refuse_inexact(model: Model) -> None:
     """Raise a `GlassError` if the model's logits have no exact split."""
     if model.config.norm_order == "post":
         raise GlassError(
             "model.norm_order = post: what a part writes passes through the norms of all later layers, "
             "so a logit has no exact split into parts",
-            "Give a run with model.norm_order = pre.",
+            "Give a run with model.norm_order = pre, or output.",
+        )
+    if model.config.head_transform:
+        raise GlassError(
+            "model.head_transform = true: an activation stands between the parts and the logits, "
+            "so a logit has no exact split into parts",
+            "Give a run with model.head_transform = false.",
         )
 
 
@@ -131,21 +219,22 @@ def total(parts: Sequence[Part]) -> float:
     return math.fsum(part.value for part in parts)
 
 
-def _double(x: Tensor) -> Tensor:
+def double(x: Tensor) -> Tensor:
+    """A float64 copy on the CPU; same shape."""
     return x.detach().to(device="cpu").to(torch.float64)
 
 
-def _head_row(model: Model, token: int) -> tuple[Tensor, Tensor | None]:
-    """The head's row of a token or class, (D), and its bias."""
+def head_rows(model: Model, tokens: Sequence[int], against: int | None = None) -> tuple[Tensor, Tensor | None]:
+    """The head's rows of tokens or classes, (P, D), and its biases (P); those of `against` are taken off."""
     own: Tensor | None = model.head.weight  # (V, D), or (C, D) of a classifier
     biases: Tensor | None = model.head.bias  # (V) or (C)
     matrix = model.embedding.tokens.weight if own is None else own  # (V, D) or (C, D)
-    return _double(matrix[token]), None if biases is None else _double(biases[token])
-
-
-def _entering_norm(stack: StackTrace, rows: list[int]) -> Tensor:
-    """The residual stream before the final norm: (P, D)."""
-    return _double(stack.blocks[-1].after[0, rows])
+    w = double(matrix[list(tokens)])  # (P, D)
+    bias = None if biases is None else double(biases[list(tokens)])  # (P)
+    if against is None:
+        return w, bias
+    other = None if biases is None else double(biases[against])  # ()
+    return w - double(matrix[against]), None if bias is None or other is None else bias - other
 
 
 def _directions(norm: nn.Module, x: Tensor, w: Tensor) -> Tensor:
@@ -155,47 +244,44 @@ def _directions(norm: nn.Module, x: Tensor, w: Tensor) -> Tensor:
     """
     if isinstance(norm, nn.LayerNorm):
         scale = (x.var(dim=-1, keepdim=True, unbiased=False) + norm.eps).sqrt()  # (P, 1)
-        g = _double(norm.weight) * w  # (D) or (P, D)
+        g = double(norm.weight) * w  # (D) or (P, D)
         return (g - g.mean(dim=-1, keepdim=True)) / scale  # (P, D)
     if isinstance(norm, nn.RMSNorm):
         assert norm.eps is not None
         scale = (x.square().mean(dim=-1, keepdim=True) + norm.eps).sqrt()  # (P, 1)
-        return _double(norm.weight) * w / scale  # (P, D)
+        return double(norm.weight) * w / scale  # (P, D)
     return w.expand_as(x)  # (P, D)
 
 
-def _embedded(norm: nn.Module, stack: StackTrace, rows: list[int], u: Tensor) -> list[Part]:
+def _embedded(norm: nn.Module, stack: StackTrace, rows: list[int], u: Tensor) -> Iterator[Share]:
     """What the embeddings of the places themselves give; those of other places arrive through heads.
 
     Where a norm follows the embeddings, its scale is held, too: u then goes through it as w does through the final one.
     """
-    vectors: dict[Kind, Tensor] = {"token embedding": _double(stack.token_vectors[0, rows])}  # (P, D)
+    vectors: dict[Kind, Tensor] = {"token embedding": double(stack.token_vectors[0, rows])}  # (P, D)
     if stack.position_vectors is not None:
-        vectors["position embedding"] = _double(stack.position_vectors[0, rows])  # (P, D)
+        vectors["position embedding"] = double(stack.position_vectors[0, rows])  # (P, D)
     through = _directions(norm, sum(vectors.values(), torch.zeros_like(u)), u)  # (P, D)
-    parts = [_of_places(kind, each, rows, through, stack.ids.shape[1]) for kind, each in vectors.items()]
+    for kind, each in vectors.items():
+        values = (each * through).sum(dim=-1)  # (P)
+        sources = torch.zeros(len(rows), stack.ids.shape[1], dtype=torch.float64)  # (P, T)
+        sources[torch.arange(len(rows)), rows] = values
+        yield Share(kind, values, sources=sources)
     beta = getattr(norm, "bias", None)
     if beta is not None:
-        parts.append(Part("embedding norm bias", float((u @ _double(beta)).sum())))
-    return parts
-
-
-def _of_places(kind: Kind, vectors: Tensor, rows: list[int], u: Tensor, length: int) -> Part:
-    values = (_double(vectors) * u).sum(dim=-1)  # (P)
-    sources = torch.zeros(length, dtype=torch.float64).index_put((torch.tensor(rows),), values)  # (T)
-    return Part(kind, float(values.sum()), sources=tuple(sources.tolist()))
+        yield Share("embedding norm bias", u @ double(beta))
 
 
 def _attention(
     layer: Attention, made: AttentionTrace, rows: list[int], u: Tensor, number: int, kind: Kind, bias_kind: Kind
-) -> list[Part]:
-    """Each head's value by source token, and the output projection's bias."""
-    matrix = _double(layer.output.weight).unflatten(1, (layer.heads, -1))  # (D, H, K)
+) -> Iterator[Share]:
+    """Each head's values by source token, and the output projection's bias."""
+    matrix = double(layer.output.weight).unflatten(1, (layer.heads, layer.head_width))  # (D, H, K)
     read = torch.einsum("pd,dhk->hpk", u, matrix)  # (H, P, K): u as each head's values see it
-    v = _double(made.v[0]).repeat_interleave(layer.heads // layer.kv_heads, dim=0)  # (H, S, K)
-    weights = _double(made.weights[0, :, rows])  # (H, P, S)
-    sources = (weights * (read @ v.transpose(-2, -1))).sum(dim=1)  # (H, S)
-    parts = [Part(kind, float(each.sum()), number, head, tuple(each.tolist())) for head, each in enumerate(sources)]
+    v = double(made.v[0, list(made.asks)])  # (H, S, K)
+    weights = double(made.weights[0, :, rows])  # (H, P, S)
+    sources = weights * (read @ v.transpose(-2, -1))  # (H, P, S)
+    for head, each in zip(made.heads, sources, strict=True):
+        yield Share(kind, each.sum(dim=-1), number, head, each)
     if made.output_bias is not None:
-        parts.append(Part(bias_kind, float((u @ _double(made.output_bias)).sum()), number))
-    return parts
+        yield Share(bias_kind, u @ double(made.output_bias), number)

@@ -13,7 +13,7 @@ from glassformer.errors import GlassError
 from glassformer.inspection.receipt.draw import Draw
 from glassformer.inspection.receipt.moment import Moment, of_hole, of_label, of_next_token
 from glassformer.inspection.receipt.naming import label_named, token_named
-from glassformer.inspection.receipt.parts import CROSS, Part, refuse_post_norm, split_logit, total
+from glassformer.inspection.receipt.parts import CROSS, Part, refuse_inexact, split_logit, total
 from glassformer.inspection.trace import trace
 from glassformer.text_model import AnyTextModel, MaskFiller, TextClassifier, Translator
 from glassformer.tokenizers import Tokenizer
@@ -127,7 +127,7 @@ def write_receipt(
     Raises:
         GlassError: the model is post-norm, the text is empty or does not fit it, or there is no such token.
     """
-    refuse_post_norm(model.model)
+    refuse_inexact(model.model)
     if not text:
         raise GlassError("the text is empty: there is nothing that a token could come from", "Give a text.")
     if isinstance(model, TextClassifier):

@@ -6,6 +6,7 @@ import json
 from collections.abc import Sequence
 from pathlib import Path
 
+from glassformer.inspection.receipt.naming import in_quotes
 from glassformer.inspection.receipt.receipt import Receipt
 from glassformer.runs import Which, open_run
 
@@ -44,10 +45,10 @@ def snippet(receipt: Receipt, folder: Path, which: Which = "best") -> str:
     if moment.source is not None and receipt.source is not None:
         arrays.append(_array("source", moment.source, receipt.source))
         names.append("source=source")
-    value, explained = f"found[{receipt.token}]", repr(receipt.names(receipt.token))
+    value, explained = f"found[{receipt.token}]", in_quotes(receipt.names(receipt.token))
     if receipt.against is not None:
         value += f" - found[{receipt.against}]"
-        explained += f" against {receipt.names(receipt.against)!r}"
+        explained += f" against {in_quotes(receipt.names(receipt.against))}"
     return SCRIPT.format(
         run=json.dumps(folder.resolve().as_posix(), ensure_ascii=False),
         comment=f"# {explained}: glass receipt said {receipt.logit:.6f}",

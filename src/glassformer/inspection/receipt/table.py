@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from glassformer.inspection.receipt.draw import Draw, Runner, Stage
+from glassformer.inspection.receipt.naming import in_quotes
 from glassformer.inspection.receipt.parts import CROSS, Part
 from glassformer.inspection.receipt.receipt import Receipt
+from glassformer.wording import counted
 
 BAR = 24  # characters of the longest bar
 SOURCES = 6  # tokens that are listed as sources
@@ -33,7 +35,8 @@ def _head(receipt: Receipt) -> list[str]:
     if receipt.token != chosen:
         lines.append(f"not what the model chooses: that is {_named(receipt, chosen)}")
     if moment.unread:
-        lines.append(f"of the text {moment.unread:,} tokens are outside the {len(moment.read):,} that the model reads")
+        outside = counted(moment.unread, "tokens are", "token is")
+        lines.append(f"of the text {outside} outside the {len(moment.read):,} that the model reads")
     return lines
 
 
@@ -49,7 +52,7 @@ def _parts(receipt: Receipt, top: int) -> list[str]:
         lines.append(row.rstrip())
     if others:
         rest, share = sum(part.value for part, _ in others), sum(share for _, share in others)
-        lines.append(f"{f'{len(others)} others':<{width}}  {rest:>+10.4f}  {share:>6.1%}")
+        lines.append(f"{counted(len(others), 'others'):<{width}}  {rest:>+10.4f}  {share:>6.1%}")
     whole = "logit" if receipt.against is None else "difference of logits"
     difference = receipt.total - receipt.logit
     return [*lines, f"sum of parts {receipt.total:.6f} = {whole} {receipt.logit:.6f}, difference {difference:.1e}"]
@@ -61,7 +64,7 @@ def _mostly(receipt: Receipt, part: Part) -> str:
         return ""
     value, place = max(((value, place) for place, value in enumerate(part.sources)), key=lambda each: abs(each[0]))
     texts = receipt.source if part.kind == CROSS and receipt.source is not None else receipt.read
-    return f"  most from {texts[place]!r} at {place}: {value:+.4f}"
+    return f"  most from {in_quotes(texts[place])} at {place}: {value:+.4f}"
 
 
 def _sources(receipt: Receipt) -> list[str]:
@@ -80,8 +83,8 @@ def _by_size(title: str, values: Sequence[float], texts: Sequence[str]) -> list[
     rest = sum(values) - sum(values[place] for place in order)
     return [
         title,
-        *(f"{values[place]:>+10.4f}  {texts[place]!r} at {place}" for place in order),
-        *([f"{rest:>+10.4f}  {others} others"] if others else []),
+        *(f"{values[place]:>+10.4f}  {in_quotes(texts[place])} at {place}" for place in order),
+        *([f"{rest:>+10.4f}  {counted(others, 'others')}"] if others else []),
     ]
 
 
@@ -90,7 +93,7 @@ def _draw(receipt: Receipt) -> list[str]:
     likeliest = draw.stages[0].shares.sort(descending=True, stable=True).indices[:SHOWN].tolist()
     known = [draw.token, receipt.token, *([] if receipt.against is None else [receipt.against])]
     columns = list(dict.fromkeys([*known, *likeliest]))[:SHOWN]
-    heads = [repr(receipt.names(token)) for token in columns]
+    heads = [in_quotes(receipt.names(token)) for token in columns]
     widths = [max(9, len(head)) for head in heads]
     lines = [f"{'probability':<26}" + "".join(f"  {h:>{w}}" for h, w in zip(heads, widths, strict=True)) + "    left"]
     for stage in draw.stages:
@@ -124,9 +127,9 @@ def _choice(receipt: Receipt, draw: Draw) -> list[str]:
 def _lap(receipt: Receipt, draw: Draw, runner: Runner) -> str:
     place = draw.runners.index(runner) + 1
     first = ": drawn" if place == 1 else ""
-    name, times = repr(receipt.names(runner.token)), f"{runner.number:.6g} / {runner.probability:.6g}"
+    name, times = in_quotes(receipt.names(runner.token)), f"{runner.number:.6g} / {runner.probability:.6g}"
     return f"{place:>4,}.  {name} arrives after {times} = {runner.arrival:.6g}{first}"
 
 
 def _named(receipt: Receipt, token: int) -> str:
-    return f"{receipt.names(token)!r} ({token})"
+    return f"{in_quotes(receipt.names(token))} ({token})"

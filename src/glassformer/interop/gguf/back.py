@@ -29,18 +29,13 @@ class ReadBack:
         config: its `config.json`: GGUF does not carry all that Hugging Face's class asks for.
 
     Raises:
-        GlassError: transformers is not installed, or the file lacks a tensor of its class.
+        GlassError: the file lacks a tensor of its class.
     """
 
     def __init__(self, path: Path, config: Mapping[str, Any]) -> None:
-        try:
-            from transformers import AutoConfig, AutoModelForCausalLM
-            from transformers.modeling_gguf_pytorch_utils import load_gguf_checkpoint
-        except ImportError:
-            raise GlassError(
-                "export to GGUF needs the package transformers, to compare what was written",
-                'pip install -c constraints.txt -e ".[export]"',
-            ) from None
+        from transformers import AutoConfig, AutoModelForCausalLM
+        from transformers.modeling_gguf_pytorch_utils import load_gguf_checkpoint
+
         own = AutoConfig.for_model(**{name: value for name, value in config.items() if name != "architectures"})
         self.model: Any = AutoModelForCausalLM.from_config(own, dtype=torch.float32).eval()
         with contextlib.redirect_stderr(io.StringIO()):  # a progress bar

@@ -6,7 +6,6 @@ in NumPy (`reading`). llama.cpp itself is not run.
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -32,10 +31,12 @@ from glassformer.interop.gguf.writing import TYPES, gguf_tensors, need_gguf, wri
 from glassformer.interop.huggingface.choosing import ARCHITECTURES, fitted
 from glassformer.interop.huggingface.weights import Tensors
 from glassformer.interop.huggingface.writing import written
+from glassformer.interop.packages import require_packages
 from glassformer.model.build import build_model
 from glassformer.model.families import Decoder
 from glassformer.runs import open_run
 from glassformer.text_model.loading import Parts, load_parts
+from glassformer.wording import quoted
 
 DISTANCE = {"f16": 5e-2, "q8_0": 5e-1}
 """The most that rounded weights may move the logits: norm of the difference / norm of the logits about their mean."""
@@ -57,7 +58,7 @@ def export(request: ExportRequest) -> ExportReport:
     if kind not in TYPES:
         raise GlassError(f"GGUF weights in {request.dtype!r} are not written", nearest(kind, TYPES))
     refuse_taken(out)
-    need_gguf()
+    require_packages("export to GGUF", "gguf", "transformers")
     parts = load_parts(request.folder, request.which, device="cpu")
     if not isinstance(parts.model, Decoder):
         raise GlassError(
@@ -79,7 +80,7 @@ def export(request: ExportRequest) -> ExportReport:
         return compare(parts, partial, kind, values, rounded(form, ours, kind))
 
     measured = appear_whole("GGUF", out, fill)
-    use = f"llama-server --model {shlex.quote(str(out))}"
+    use = f"llama-server --model {quoted(out)}"
     return ExportReport("gguf", target.name, out, out.stat().st_size, measured, (UNTRIED,), use)
 
 

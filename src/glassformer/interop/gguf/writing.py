@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import importlib
 import os
 from collections.abc import Mapping
 from pathlib import Path
@@ -12,9 +13,9 @@ from typing import Any
 from torch import Tensor
 
 from glassformer.config import ModelConfig
-from glassformer.errors import GlassError
 from glassformer.interop.gguf.targets import Target, neighbouring, refuse_rows
 from glassformer.interop.gguf.tokens import PRE, Tokens
+from glassformer.interop.packages import require_packages
 
 TYPES = ("f32", "f16", "q8_0")
 
@@ -25,13 +26,8 @@ def need_gguf() -> ModuleType:
     Raises:
         GlassError: it is not installed.
     """
-    try:
-        import gguf
-    except ImportError:
-        raise GlassError(
-            "export to GGUF needs the package gguf", 'pip install -c constraints.txt -e ".[export]"'
-        ) from None
-    return gguf
+    require_packages("export to GGUF", "gguf")
+    return importlib.import_module("gguf")
 
 
 def gguf_tensors(theirs: Mapping[str, Tensor], target: Target, config: ModelConfig) -> dict[str, Tensor]:

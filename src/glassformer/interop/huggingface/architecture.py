@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
@@ -16,7 +16,8 @@ from glassformer.model.build import build_model
 
 HARMLESS = frozenset(
     """_name_or_path architectures model_type transformers_version torch_dtype dtype use_cache id2label label2id
-    num_labels problem_type task_specific_params finetuning_task tokenizer_class initializer_range
+    num_labels directionality pooler_fc_size pooler_num_attention_heads pooler_num_fc_layers pooler_size_per_head
+    pooler_type problem_type task_specific_params finetuning_task tokenizer_class initializer_range
     initializer_factor init_std output_attentions output_hidden_states return_dict gradient_checkpointing
     chunk_size_feed_forward output_past bos_token_id eos_token_id pad_token_id sep_token_id cls_token_id
     mask_token_id unk_token_id decoder_start_token_id forced_bos_token_id forced_eos_token_id bad_words_ids
@@ -54,14 +55,15 @@ class Architecture:
     """One class.
 
     Attributes:
-        name: as `--architecture` takes it: their model_type.
+        name: as `--architecture` takes it: their model_type; with `-masked`, the class with a head for hidden words.
         classes: the name of their class for each task of ours that it can do.
         family: of ours.
         fields: of `config.json`.
         rules: of the tensors.
         prefix: of the names of all tensors but the head's: files of the bare model leave it out.
         aliases: names that a file may have besides: each must equal the tensor of the other name.
-        ignored: endings of names of constant tensors that older files have.
+        ignored: endings of names of tensors that files may have besides and the class does not use.
+        renamed: endings of names, and what older files say instead.
         rewrites: names of the equivalent forms of our models that fit it better; see `rewrites`.
         needs_padding: places are counted by the padding token, whose id must be this one.
     """
@@ -74,14 +76,20 @@ class Architecture:
     prefix: str = "model."
     aliases: Mapping[str, str] | None = None
     ignored: tuple[str, ...] = ()
+    renamed: Mapping[str, str] = field(default_factory=dict)
     rewrites: tuple[str, ...] = ()
     needs_padding: int | None = None
+
+    @property
+    def model_type(self) -> str:
+        """As `config.json` says it."""
+        return self.name.removesuffix("-masked")
 
     def refusals(self, config: ModelConfig) -> list[Refusal]:
         """What of our settings it cannot express; empty: everything."""
         if config.family != self.family:
             return [Refusal("family", config.family, self.family)]
-        return [refusal for field in self.fields for refusal in field.refusals(config)]
+        return [refusal for each in self.fields for refusal in each.refusals(config)]
 
     def read_config(self, values: Mapping[str, Any], place: str) -> ModelConfig:
         """Our settings for their `config.json`.
@@ -91,8 +99,8 @@ class Architecture:
         """
         theirs = Theirs(values, place)
         found: dict[str, Any] = {"family": self.family}
-        for field in self.fields:
-            for setting, value in field.read(theirs).items():
+        for each in self.fields:
+            for setting, value in each.read(theirs).items():
                 if found.get(setting, value) != value:
                     raise GlassError(
                         f"{place} says both {found[setting]} and {value} for what is model.{setting} here",
@@ -118,9 +126,9 @@ class Architecture:
 
     def write_config(self, config: ModelConfig) -> dict[str, Any]:
         """Their fields for our settings."""
-        found: dict[str, Any] = {"model_type": self.name}
-        for field in self.fields:
-            found.update(field.write(config))
+        found: dict[str, Any] = {"model_type": self.model_type}
+        for each in self.fields:
+            found.update(each.write(config))
         return found
 
     def shapes(self, config: ModelConfig, classes: int | None) -> tuple[Tensors, Tensors]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 
 from glassformer.config import ModelConfig, Task
@@ -9,28 +11,26 @@ from glassformer.errors import GlassError, nearest
 from glassformer.interop.huggingface import decoders, encoders, pairs
 from glassformer.interop.huggingface.architecture import Architecture
 from glassformer.interop.huggingface.fields import Refusal
-from glassformer.interop.huggingface.rewrites import WRITE, rewritten
+from glassformer.interop.huggingface.rewrites import WRITE, restored_heads, rewritten
 from glassformer.interop.huggingface.weights import Tensors
 
 ARCHITECTURES: dict[str, Architecture] = {
     each.name: each
     for each in (
         decoders.LLAMA, decoders.QWEN3, decoders.QWEN2, decoders.ARCEE, decoders.STARCODER2, decoders.STABLELM,
-        decoders.GPT2, encoders.BERT, encoders.ROBERTA, pairs.BART, pairs.MARIAN, pairs.MBART, pairs.PEGASUS,
-        pairs.BLENDERBOT, pairs.T5,
+        decoders.GPT2, decoders.OLMO2, encoders.BERT, encoders.BERT_MASKED, encoders.ROBERTA, encoders.ROBERTA_MASKED,
+        pairs.BART, pairs.MARIAN, pairs.MBART, pairs.PEGASUS, pairs.BLENDERBOT, pairs.T5,
     )
 }  # fmt: skip
 """All that can be read and written; where several fit, the first one is written."""
 REFUSED = {
-    "olmo2": "Nearest: qwen3, with model.qk_norm=true (a norm for each head) and model.norm_order=pre.",
-    "olmo3": "Nearest: qwen3, with model.qk_norm=true (a norm for each head) and model.norm_order=pre.",
+    "olmo3": "Nearest: olmo2, whose layers all look equally far.",
     "mistral": "Nearest: llama, or qwen2 with a window.",
     "gemma": "Nearest: llama, with model.activation=geglu.",
     "gpt_neox": "Nearest: stablelm or starcoder2.",
     "distilbert": "Nearest: bert.",
 }
-"""Known classes that our blocks are not. OLMo 2 normalises what a part adds, not what it reads, and queries as a whole
-(OLMo et al. 2025, section 2)."""
+"""Known classes that our blocks are not."""
 
 
 def architecture_named(name: str) -> Architecture:
@@ -48,12 +48,25 @@ def architecture_named(name: str) -> Architecture:
     raise GlassError(f"the architecture {name!r} is not known", nearest(name, ARCHITECTURES))
 
 
+def architecture_of(model_type: str, kinds: Any) -> Architecture:
+    """The one that reads a class of theirs: of several with this model_type the one that has the first of `kinds`.
+
+    Raises:
+        GlassError: as `architecture_named`.
+    """
+    named = str(kinds[0]) if isinstance(kinds, list) and kinds else None
+    same = [each for each in ARCHITECTURES.values() if each.model_type == model_type]
+    return next((each for each in same if named in each.classes.values()), None) or architecture_named(model_type)
+
+
 def fitted(architecture: Architecture, config: ModelConfig, ours: Tensors) -> tuple[ModelConfig, Tensors]:
-    """The form of a model in which it is closest to a class."""
-    return rewritten([WRITE[name] for name in architecture.rewrites], config, ours)
+    """The form of a model in which it is closest to a class; no class leaves heads out."""
+    return rewritten([restored_heads, *(WRITE[name] for name in architecture.rewrites)], config, ours)
 
 
-def choose(config: ModelConfig, ours: Tensors, task: Task, wanted: str | None, before: str | None) -> Architecture:
+def choose(
+    config: ModelConfig, ours: Tensors, task: Task, wanted: str | None, before: str | None, padding: int | None = None
+) -> Architecture:
     """The class to write a model as.
 
     Args:
@@ -62,6 +75,7 @@ def choose(config: ModelConfig, ours: Tensors, task: Task, wanted: str | None, b
         task: that it learnt.
         wanted: the name of a class; None: the first one that has all its settings.
         before: the class that it was imported from, which then comes first.
+        padding: the id of a token that no text has; RoBERTa counts its places by it.
 
     Raises:
         GlassError: the class, or every class, lacks a setting; it is named, with the nearest that there is.
@@ -70,9 +84,15 @@ def choose(config: ModelConfig, ours: Tensors, task: Task, wanted: str | None, b
         found = architecture_named(wanted)
         if refusals := _refusals(found, config, ours):
             raise _refused(found, refusals)
+        if found.needs_padding not in (None, padding):
+            raise GlassError(
+                f"{found.name} counts places by a padding token with the id {found.needs_padding}, and this run's "
+                "tokenizer has none",
+                f"Nearest: --architecture {found.name.replace('roberta', 'bert')}.",
+            )
         found.to_theirs(fitted(found, config, ours)[1], fitted(found, config, ours)[0])
         return found
-    likely = [each for each in ARCHITECTURES.values() if task in each.classes and each.needs_padding is None]
+    likely = [each for each in ARCHITECTURES.values() if task in each.classes and each.needs_padding in (None, padding)]
     likely.sort(key=lambda each: each.name != before)
     tried = [(each, _refusals(each, config, ours)) for each in likely]
     for each, refusals in tried:

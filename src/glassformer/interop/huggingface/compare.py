@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -12,15 +12,14 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from glassformer.config import Config
 from glassformer.errors import GlassError
 from glassformer.generation.context import reading
 from glassformer.interop.comparing import LEVEL, TOKENS, logits_limit
 from glassformer.interop.export_report import Measured
-from glassformer.interop.huggingface.tokenizer_files import frame
 from glassformer.model.families import Decoder, Encoder, EncoderDecoder, Model
+from glassformer.text_model.filling import MaskFiller
 from glassformer.text_model.loading import Parts
-from glassformer.tokenizers import Tokenizer
+from glassformer.tokenizers import frame_of
 
 TEXTS = (
     "The old dog sleeps in the sun.", "It wasn't 3,141.59 — was it?\n\n\tYes!  ",
@@ -62,19 +61,22 @@ def quiet() -> Iterator[Any]:
             del os.environ["HF_HUB_OFFLINE"]
 
 
-def compare(folder: Path, parts: Parts) -> tuple[Measured, ...]:
+def compare(folder: Path, parts: Parts, automatic: str, padding: int | None = None) -> tuple[Measured, ...]:
     """Load a folder by the package's own automatic classes, and measure how far it is from the run.
+
+    Args:
+        folder: what was written.
+        parts: of the run.
+        automatic: the name of the model's class.
+        padding: a token that no text has, by which places are counted.
 
     Raises:
         GlassError: the package cannot load it.
     """
     model, tokenizer = parts.model, parts.tokenizer
     with quiet() as transformers:
-        kind = {
-            Decoder: transformers.AutoModelForCausalLM,
-            EncoderDecoder: transformers.AutoModelForSeq2SeqLM,
-        }.get(type(model), transformers.AutoModelForTokenClassification)
         try:
+            kind = getattr(transformers, automatic)
             theirs = kind.from_pretrained(folder, dtype=torch.float32, local_files_only=True).eval()
             words = transformers.AutoTokenizer.from_pretrained(folder, local_files_only=True)
         except Exception as error:  # whatever their loading may raise
@@ -82,15 +84,15 @@ def compare(folder: Path, parts: Parts) -> tuple[Measured, ...]:
                 f"transformers {transformers.__version__} cannot load what was written: {_in_a_line(error)}",
                 "Install the version of transformers that constraints.txt names.",
             ) from error
-        found = [_token_ids(words, tokenizer, parts.config), _logits(theirs, model)]
+        found = [_token_ids(words, parts), _logits(theirs, model, padding)]
         if isinstance(model, Decoder | EncoderDecoder):
             written = _written(theirs, model, tokenizer.end_id)
             found += [written] if written is not None else []
     return tuple(found)
 
 
-def compare_logits(folder: Path, kind: str, model: Model) -> Measured:
-    """Load a folder by a class of theirs, and measure how far a model of ours is from it.
+def compare_logits(folder: Path, kind: str, model: Model, padding: int | None = None) -> Measured:
+    """Load a folder by a class of theirs, and measure how far a model of ours is from it; `padding` as in `compare`.
 
     Raises:
         GlassError: the package cannot load it.
@@ -104,7 +106,7 @@ def compare_logits(folder: Path, kind: str, model: Model) -> Measured:
                 f"transformers {transformers.__version__} cannot load {folder}: {_in_a_line(error)}",
                 "Copy the model again from where it was made.",
             ) from error
-        return _logits(theirs, model)
+        return _logits(theirs, model, padding)
 
 
 def _in_a_line(error: Exception) -> str:
@@ -112,32 +114,48 @@ def _in_a_line(error: Exception) -> str:
     return f"{type(error).__name__} {' '.join(str(error).split())}"[:300]
 
 
-def _token_ids(words: Any, tokenizer: Tokenizer, config: Config) -> Measured:
-    """How many texts have other ids, without and with their frame."""
-    before, after = frame(tokenizer, config)
-    different = 0
-    for text in TEXTS:
+def _token_ids(words: Any, parts: Parts) -> Measured:
+    """How many texts have other ids, without and with their frame; of a run that fills in, one with holes, too."""
+    tokenizer, frame = parts.tokenizer, frame_of(parts.tokenizer, parts.config)
+    masked, different = parts.config.train.task == "masked", 0
+    texts = [_without(text, words.all_special_tokens) for text in TEXTS] if masked else TEXTS
+    for text in texts:
         ids = tokenizer.encode(text)
         plain = words(text, add_special_tokens=False)["input_ids"]
-        different += plain != ids or words(text)["input_ids"] != [*before, *ids, *after]
-    return Measured("token ids", different, 0, f"{len(TEXTS)} texts in nine scripts")
+        different += plain != ids or words(text)["input_ids"] != frame.around(ids)
+    if not masked:
+        return Measured("token ids", different, 0, f"{len(texts)} texts in nine scripts")
+    holes = MaskFiller(parts.model, tokenizer, parts.config)
+    both = (f"The {holes.MASK} dog", f"{holes.MASK}, {holes.MASK} and it")
+    for text in both if parts.config.model.context > 2 * len(both[1]) else ():
+        different += words(text.replace(holes.MASK, words.mask_token))["input_ids"] != holes.ids(text)
+    return Measured("token ids", different, 0, f"{len(texts)} texts in nine scripts, and with holes")
 
 
-def rows_of(model: Model, seed: int = 0) -> tuple[Tensor, Tensor]:
-    """Three rows of random tokens, (3, T), of different lengths, and which places are real, (3, T)."""
+def _without(text: str, names: Sequence[str]) -> str:
+    """A text that spells no special token: where there are holes, all of them are read as tokens."""
+    for name in names:
+        text = text.replace(name, "")
+    return text
+
+
+def rows_of(model: Model, seed: int = 0, padding: int | None = None) -> tuple[Tensor, Tensor]:
+    """Three rows of random tokens but `padding`, (3, T), of different lengths, and which places are real, (3, T)."""
     longest = min(model.config.context, 48)
     lengths = torch.tensor([longest, max(1, longest // 2), max(1, longest // 3)])  # (3)
     size = model.vocab_size
     if isinstance(model, EncoderDecoder) and model.source_embedding is not None:
         size = model.source_embedding.tokens.num_embeddings
     tokens = torch.randint(size, (3, longest), generator=torch.Generator().manual_seed(seed))  # (3, T)
+    if padding is not None:
+        tokens[tokens == padding] = (padding + 1) % size
     return tokens, torch.arange(longest) < lengths[:, None]
 
 
 @torch.no_grad()
-def _logits(theirs: Any, model: Model) -> Measured:
+def _logits(theirs: Any, model: Model, padding: int | None) -> Measured:
     """The largest difference at places that are not padding."""
-    tokens, real = rows_of(model)  # (B, T) each
+    tokens, real = rows_of(model, padding=padding)  # (B, T) each
     if isinstance(model, EncoderDecoder):
         target = rows_of(model, seed=1)[0]  # (B, T)
         other = theirs(input_ids=tokens, attention_mask=real.long(), decoder_input_ids=target).logits  # (B, T, V)
@@ -162,7 +180,7 @@ def _logits(theirs: Any, model: Model) -> Measured:
 def _written(theirs: Any, model: Decoder | EncoderDecoder, end: int) -> Measured | None:
     """How many tokens that they write greedily for three prompts are not the run's likeliest ones at their places.
 
-    The end token ends nothing here. None: the context has no room to write.
+    No token is forced, and the end token ends nothing. None: the context has no room to write.
     """
     tokens, real = rows_of(model, seed=2)  # (B, T) each
     most = min(8, max(1, model.config.context // 3))
@@ -170,7 +188,8 @@ def _written(theirs: Any, model: Decoder | EncoderDecoder, end: int) -> Measured
     count = min(TOKENS, model.config.context - (most if isinstance(model, Decoder) else 1))
     if count < 1:
         return None
-    theirs.generation_config.eos_token_id = theirs.generation_config.forced_eos_token_id = None
+    for rule in ("eos_token_id", "forced_eos_token_id", "forced_bos_token_id"):
+        setattr(theirs.generation_config, rule, None)
     sizes = {"min_new_tokens": count, "max_new_tokens": count, "do_sample": False, "num_beams": 1, "pad_token_id": end}
     different = 0
     for prompt in prompts:

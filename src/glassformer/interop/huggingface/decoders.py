@@ -24,12 +24,13 @@ SIZES: tuple[Field, ...] = (
     Number("num_hidden_layers", "layers"),
     Number("max_position_embeddings", "context"),
 )
-NO_EXTRAS: tuple[Field, ...] = (
-    Always("norm_order", ("pre",)),
+PLAIN_ENDS: tuple[Field, ...] = (
     Always("head_bias", (False,)),
+    Always("head_transform", (False,)),
     Always("embedding_norm", (False,)),
     Always("embedding_scale", (False,)),
 )
+NO_EXTRAS: tuple[Field, ...] = (Always("norm_order", ("pre",)), *PLAIN_ENDS)
 ATTENTION_DROPOUT = Number("attention_dropout", "dropout_attention", float, 0.0)
 
 
@@ -46,6 +47,7 @@ def _block(ours: str, theirs: str, bias: bool = True, always: bool = False) -> l
 def _llama_like(
     up: str = "mlp.up_proj", down: str = "mlp.down_proj", gate: str | None = "mlp.gate_proj",
     output_bias: bool = True, feedforward_bias: bool = True, norm_bias: bool = False, query_bias: bool = False,
+    norms: tuple[str, str] = ("input_layernorm", "post_attention_layernorm"),
 ) -> tuple[Rule, ...]:  # fmt: skip
     """The tensors that classes with rotary positions share."""
     rules: list[Rule] = [weight("embedding.tokens.weight", "model.embed_tokens.weight")]
@@ -60,8 +62,8 @@ def _llama_like(
     rules += _block("feedforward.down", down, bias=feedforward_bias)
     if gate is not None:
         rules += _block("feedforward.gate", gate, bias=feedforward_bias)
-    rules += _block("attention_norm", "input_layernorm", bias=norm_bias, always=norm_bias)
-    rules += _block("feedforward_norm", "post_attention_layernorm", bias=norm_bias, always=norm_bias)
+    for ours, theirs in zip(("attention_norm", "feedforward_norm"), norms, strict=True):
+        rules += _block(ours, theirs, bias=norm_bias, always=norm_bias)
     rules.append(weight("stack.norm.weight", "model.norm.weight"))
     if norm_bias:
         rules.append(weight("stack.norm.bias", "model.norm.bias", always=True))
@@ -112,7 +114,7 @@ GPT2 = Architecture(
         Always("attention_bias", (True, False)),
         Always("feedforward_bias", (True, False)),
         Always("window", (None,)),
-        Always("qk_norm", (False,)),
+        Always("qk_norm", ("none",)),
         *NO_EXTRAS,
     ),
     rules=_gpt2_rules(),
@@ -138,7 +140,7 @@ LLAMA = Architecture(
         ATTENTION_DROPOUT,
         Rope(),
         Always("window", (None,)),
-        Always("qk_norm", (False,)),
+        Always("qk_norm", ("none",)),
         *_RMS,
         *NO_EXTRAS,
     ),
@@ -161,7 +163,7 @@ QWEN2 = Architecture(
         Window(mixes=True),
         Always("attention_bias", (True, False)),  # none on the output: whether that one is zero, the tensors show
         Always("feedforward_bias", (False,)),
-        Always("qk_norm", (False,)),
+        Always("qk_norm", ("none",)),
         *_RMS,
         *NO_EXTRAS,
     ),
@@ -182,7 +184,7 @@ QWEN3 = Architecture(
         ATTENTION_DROPOUT,
         Rope(),
         Window(mixes=True),
-        Always("qk_norm", (True,)),
+        Always("qk_norm", ("head",)),
         Always("feedforward_bias", (False,)),
         *_RMS,
         *NO_EXTRAS,
@@ -190,6 +192,31 @@ QWEN3 = Architecture(
     rules=_llama_like(feedforward_bias=False),
     rewrites=("scale_inside",),
 )
+OLMO2 = Architecture(
+    name="olmo2",
+    classes={"lm": "Olmo2ForCausalLM"},
+    family="decoder",
+    fields=(
+        *SIZES,
+        Heads("num_attention_heads", "num_key_value_heads"),
+        Word("hidden_act", "activation", GATES, "silu"),
+        Number("rms_norm_eps", "norm_eps", float, 1e-5),
+        Number("tie_word_embeddings", "tied", bool, False),
+        Number("attention_bias", "attention_bias", bool, False),
+        ATTENTION_DROPOUT,
+        Rope(),
+        Always("window", (None,)),
+        Always("qk_norm", ("whole",)),
+        Always("norm_order", ("output",)),
+        Always("feedforward_bias", (False,)),
+        *_RMS,
+        *PLAIN_ENDS,
+    ),
+    rules=_llama_like(feedforward_bias=False, norms=("post_attention_layernorm", "post_feedforward_layernorm")),
+    rewrites=("scale_inside",),
+)
+"""Norms stand at the outputs of the parts, and queries and keys are normalised as a whole (OLMo et al. 2025, section
+2)."""
 STARCODER2 = Architecture(
     name="starcoder2",
     classes={"lm": "Starcoder2ForCausalLM"},
@@ -211,7 +238,7 @@ STARCODER2 = Architecture(
         Window(),
         Always("norm", ("layernorm",)),
         Always("norm_bias", (True, False)),
-        Always("qk_norm", (False,)),
+        Always("qk_norm", ("none",)),
         *NO_EXTRAS,
     ),
     rules=_llama_like("mlp.c_fc", "mlp.c_proj", None, norm_bias=True),
@@ -237,7 +264,7 @@ STABLELM = Architecture(
         Always("window", (None,)),
         Always("norm", ("layernorm",)),
         Always("norm_bias", (True, False)),
-        Always("qk_norm", (False,)),
+        Always("qk_norm", ("none",)),
         *NO_EXTRAS,
     ),
     rules=_llama_like(output_bias=False, feedforward_bias=False, norm_bias=True),
@@ -258,7 +285,7 @@ ARCEE = Architecture(
         ATTENTION_DROPOUT,
         Rope(),
         Always("window", (None,)),
-        Always("qk_norm", (False,)),
+        Always("qk_norm", ("none",)),
         *_RMS,
         *NO_EXTRAS,
     ),

@@ -1,9 +1,10 @@
-"""The encoders. BERT and RoBERTa have a head of one matrix in one class only: the one that labels tokens.
+"""The encoders, BERT and RoBERTa, in the two classes whose heads our models can have.
 
-Their heads for hidden words, and for whole texts, have another layer inside (a matrix with GELU and a norm, a matrix
-with tanh), which our models do not have. `…ForTokenClassification` has none: with the vocabulary as its labels it is
-our encoder for hidden words; with a classifier's labels, each token's scores are what the classifier makes of that
-token, so a text's scores are those of its first token, or the mean over its tokens, as `summary_type` says.
+`…ForMaskedLM` has a head of a matrix, an activation and a norm before the vocabulary: our `head_transform`.
+`…ForTokenClassification` has one matrix. With the vocabulary as its labels it is our encoder without the transform;
+with a classifier's labels, each token's scores are what the classifier makes of that token, so a text's scores are
+those of its first token, or the mean over its tokens, as `summary_type` says. `…ForSequenceClassification` has a matrix
+and tanh before its labels, which our models do not have.
 """
 
 from __future__ import annotations
@@ -23,7 +24,6 @@ _FIELDS: tuple[Field, ...] = (
     Number("hidden_dropout_prob", "dropout_residual", float, 0.1),
     Number("attention_probs_dropout_prob", "dropout_attention", float, 0.1),
     Must("position_embedding_type", ("absolute",), "absolute", said=False),
-    Must("tie_word_embeddings", (True, False), True),
     Must("is_decoder", (False,), False),
     Always("positions", ("learned",)),
     Always("norm", ("layernorm",)),
@@ -33,14 +33,28 @@ _FIELDS: tuple[Field, ...] = (
     Always("attention_bias", (True, False)),
     Always("feedforward_bias", (True, False)),
     Always("head_bias", (True, False)),
-    Always("tied", (False,)),
     Always("embedding_scale", (False,)),
     Always("window", (None,)),
-    Always("qk_norm", (False,)),
+    Always("qk_norm", ("none",)),
 )
+_LABELS: tuple[Field, ...] = (
+    Must("tie_word_embeddings", (True, False), True),
+    Always("tied", (False,)),
+    Always("head_transform", (False,)),
+)
+_WORDS: tuple[Field, ...] = (Number("tie_word_embeddings", "tied", bool, True), Always("head_transform", (True,)))
+_BERT: tuple[Field, ...] = (SIZES[-1], Must("type_vocab_size", (2,), 2))
+_ROBERTA: tuple[Field, ...] = (
+    Number("max_position_embeddings", "context", less=2),
+    Must("type_vocab_size", (1,), 2),
+    Must("pad_token_id", (1,), 1),  # places are counted from the padding token's number on
+)
+_OLD_NAMES = {"LayerNorm.weight": "LayerNorm.gamma", "LayerNorm.bias": "LayerNorm.beta"}
+"""As files of 2019 call them."""
 
 
-def _rules(prefix: str, places: Change, types: int) -> tuple[Rule, ...]:
+def _rules(prefix: str, places: Change, types: int, head: dict[str, str]) -> tuple[Rule, ...]:
+    """Of the class with this `head`: its parts, ours and theirs."""
     layer, own = f"{prefix}.encoder.layer.{{i}}", "stack.blocks.{i}"
     matrices = {
         f"{own}.attention.query": f"{layer}.attention.self.query",
@@ -52,42 +66,83 @@ def _rules(prefix: str, places: Change, types: int) -> tuple[Rule, ...]:
         f"{own}.feedforward.down": f"{layer}.output.dense",
         f"{own}.feedforward_norm": f"{layer}.output.LayerNorm",
         "embedding.norm": f"{prefix}.embeddings.LayerNorm",
-        "head": "classifier",
+        **head,
     }
-    table = f"{prefix}.embeddings.word_embeddings.weight"
+    words, table = f"{prefix}.embeddings.word_embeddings.weight", f"{prefix}.embeddings.position_embeddings.weight"
+    tied = "head.transform" in head  # then the embedding of words is the head's matrix, too
     rules: list[Rule] = [
-        weight("embedding.tokens.weight", table),
-        weight("embedding.positions.table.weight", f"{prefix}.embeddings.position_embeddings.weight", places),
-        Folded(f"{prefix}.embeddings.token_type_embeddings.weight", types, table),
+        weight("embedding.tokens.weight", words),
+        weight("embedding.positions.table.weight", table, places),
+        Folded(f"{prefix}.embeddings.token_type_embeddings.weight", types, table if tied else words),
     ]
     for ours, theirs in matrices.items():
         rules += [weight(f"{ours}.weight", f"{theirs}.weight"), weight(f"{ours}.bias", f"{theirs}.bias", always=True)]
     return tuple(rules)
 
 
+def _masked_rules(prefix: str, places: Change, types: int, head: str, transform: dict[str, str]) -> tuple[Rule, ...]:
+    """Their bias of the vocabulary has two names; where a file has two biases, the one of `.decoder` counts."""
+    own = {"head.transform": transform["linear"], "head.norm": transform["norm"], "head": f"{head}.decoder"}
+    return (weight("head.bias", f"{head}.bias", always=True), *_rules(prefix, places, types, own))
+
+
+def _copies(prefix: str, head: str) -> dict[str, str]:
+    """Names that stand for the same tensor where the embedding is tied, and always for the two biases."""
+    return {
+        f"{head}.decoder.weight": f"{prefix}.embeddings.word_embeddings.weight",
+        f"{head}.bias": f"{head}.decoder.bias",
+        f"{head}.decoder.bias": f"{head}.bias",
+    }
+
+
 BERT = Architecture(
     name="bert",
     classes={"masked": "BertForTokenClassification", "classify": "BertForTokenClassification"},
     family="encoder",
-    fields=(*_FIELDS, SIZES[-1], Must("type_vocab_size", (2,), 2)),
-    rules=_rules("bert", SAME, 2),
+    fields=(*_FIELDS, *_LABELS, *_BERT),
+    rules=_rules("bert", SAME, 2, {"head": "classifier"}),
     prefix="bert.",
-    ignored=(".embeddings.position_ids",),
+    ignored=(".embeddings.position_ids", "bert.pooler.dense.weight", "bert.pooler.dense.bias"),
+    renamed=_OLD_NAMES,
     rewrites=("sinusoids_as_table", "own_head"),
 )
+BERT_MASKED = Architecture(
+    name="bert-masked",
+    classes={"masked": "BertForMaskedLM"},
+    family="encoder",
+    fields=(*_FIELDS, *_WORDS, *_BERT),
+    rules=_masked_rules(
+        "bert", SAME, 2, "cls.predictions",
+        {"linear": "cls.predictions.transform.dense", "norm": "cls.predictions.transform.LayerNorm"},
+    ),
+    prefix="bert.",
+    aliases=_copies("bert", "cls.predictions"),
+    ignored=(*BERT.ignored, "cls.seq_relationship.weight", "cls.seq_relationship.bias"),
+    renamed=_OLD_NAMES,
+    rewrites=("sinusoids_as_table",),
+)  # fmt: skip
 ROBERTA = Architecture(
     name="roberta",
     classes={"masked": "RobertaForTokenClassification", "classify": "RobertaForTokenClassification"},
     family="encoder",
-    fields=(
-        *_FIELDS,
-        Number("max_position_embeddings", "context", less=2),
-        Must("type_vocab_size", (1,), 2),
-        Must("pad_token_id", (1,), 1),  # places are counted from the padding token's number on
-    ),
-    rules=_rules("roberta", rows_before(2), 1),
+    fields=(*_FIELDS, *_LABELS, *_ROBERTA),
+    rules=_rules("roberta", rows_before(2), 1, {"head": "classifier"}),
     prefix="roberta.",
-    ignored=(".embeddings.position_ids",),
+    ignored=(".embeddings.position_ids", "roberta.pooler.dense.weight", "roberta.pooler.dense.bias"),
     rewrites=("sinusoids_as_table", "own_head"),
+    needs_padding=1,
+)
+ROBERTA_MASKED = Architecture(
+    name="roberta-masked",
+    classes={"masked": "RobertaForMaskedLM"},
+    family="encoder",
+    fields=(*_FIELDS, *_WORDS, *_ROBERTA, Always("activation", ("gelu",))),  # in its head, whatever hidden_act says
+    rules=_masked_rules(
+        "roberta", rows_before(2), 1, "lm_head", {"linear": "lm_head.dense", "norm": "lm_head.layer_norm"}
+    ),
+    prefix="roberta.",
+    aliases=_copies("roberta", "lm_head"),
+    ignored=ROBERTA.ignored,
+    rewrites=("sinusoids_as_table",),
     needs_padding=1,
 )

@@ -21,16 +21,17 @@ from glassformer.runs import open_run
 from glassformer.text_model.loading import Parts, load_parts
 
 USES = {
-    "lm": "AutoModelForCausalLM", "masked": "AutoModelForTokenClassification",
-    "classify": "AutoModelForTokenClassification", "translate": "AutoModelForSeq2SeqLM",
-    "summarize": "AutoModelForSeq2SeqLM",
+    "ForCausalLM": "AutoModelForCausalLM", "LMHeadModel": "AutoModelForCausalLM", "ForMaskedLM": "AutoModelForMaskedLM",
+    "ForTokenClassification": "AutoModelForTokenClassification",
 }  # fmt: skip
+"""Their automatic class for the end of a class's name; all others are encoder-decoders."""
 NOTES = {
-    "masked": "their class for hidden words has a layer more: this one labels each place with the token that "
-    "fits there",
+    "masked": "their class for hidden words has a layer more (model.head_transform): this one labels each place with "
+    "the token that fits there",
     "classify": "their class for whole texts has a layer more: this one labels tokens, and a text's scores are "
     "{} (summary_type in config.json)",
 }
+NO_PADDING = "roberta counts places by a padding token, which this run's tokenizer has not: so it is bert"
 
 
 def export(request: ExportRequest) -> ExportReport:
@@ -45,29 +46,28 @@ def export(request: ExportRequest) -> ExportReport:
     require_transformers()
     run = open_run(request.folder)
     parts = load_parts(request.folder, request.which, device="cpu")
-    refuse_unwritable(parts.tokenizer, parts.config)
+    refuse_unwritable(parts)
     task, before = parts.config.train.task, _imported_from(run.folder)
     config = parts.model.config.replace(vocab_size=parts.model.vocab_size)
-    chosen = choose(config, dict(parts.model.state_dict()), task, request.architecture, before)
-    if chosen.needs_padding is not None:
-        raise GlassError(
-            f"{chosen.name} counts places by a padding token, which tokenizers of glassformer do not have",
-            "Nearest: --architecture bert.",
-        )
-    request.note(f"writing {chosen.classes[task]}")
+    ours, padding = dict(parts.model.state_dict()), parts.tokenizer.padding_id
+    chosen = choose(config, ours, task, request.architecture, before, padding)
+    kind = chosen.classes[task]
+    automatic = next((use for end, use in USES.items() if kind.endswith(end)), "AutoModelForSeq2SeqLM")
+    request.note(f"writing {kind}")
 
     def fill(folder: Path) -> tuple[Measured, ...]:
         folder.mkdir()
         _write(folder, chosen, parts, run.tokenizer_file)
         request.note("loading it back and comparing")
-        return compare(folder, parts)
+        return compare(folder, parts, automatic, chosen.needs_padding)
 
     measured = appear_whole("Hugging Face", request.out, fill)
     size = sum(path.stat().st_size for path in request.out.iterdir())
     pooled = "those of its first token" if parts.config.model.pooling == "first" else "the mean over its tokens"
-    notes = (NOTES[task].format(pooled),) if task in NOTES else ()
-    use = f'from transformers import {USES[task]}, AutoTokenizer\nmodel = {USES[task]}.from_pretrained("{request.out}")'
-    return ExportReport("hf", chosen.classes[task], request.out, size, measured, notes, use)
+    notes = [NOTES[task].format(pooled)] if task in NOTES and not kind.endswith("MaskedLM") else []
+    notes += [NO_PADDING] if (before or "").startswith("roberta") and chosen.needs_padding is None else []
+    use = f'from transformers import {automatic}, AutoTokenizer\nmodel = {automatic}.from_pretrained("{request.out}")'
+    return ExportReport("hf", kind, request.out, size, measured, tuple(notes), use)
 
 
 def _imported_from(run: Path) -> str | None:
@@ -84,7 +84,7 @@ def _write(folder: Path, architecture: Architecture, parts: Parts, tokenizer_fil
     values, tensors = written(architecture, parts.model, task)
     ids = special_ids(parts.tokenizer, parts.config)
     values |= ids
-    if task == "masked":
+    if task == "masked" and not architecture.classes[task].endswith("MaskedLM"):
         names = [parts.tokenizer.token_text(id) for id in range(parts.model.vocab_size)]
         values |= _labels([f"{id} {name}" for id, name in enumerate(names)])
     elif task == "classify":

@@ -16,7 +16,6 @@ from glassformer.interop.export_report import Measured
 from glassformer.interop.huggingface.folder import read_json
 from glassformer.interop.huggingface.reading import Imported, read_model
 from glassformer.interop.huggingface.tokenizer_in import ImportedTokenizer, read_tokenizer
-from glassformer.model.build import build_model
 from glassformer.runs import Run, create_run, refuse_existing
 from glassformer.training.checkpoint import TrainState, save_checkpoint
 from glassformer.training.optimizers import make_optimizers
@@ -74,9 +73,6 @@ def import_model(folder: Path, out: Path, note: Callable[[str], None]) -> Import
     note(f"read {found.architecture.classes[found.task]} and its tokenizer: {words.tokenizer.description()}")
     measured, notes = _compared(folder, found, note)
     notes += said
-    if found.task in PAIRS:
-        found, said = begun_by_end(found, words.tokenizer.end_id)
-        notes += said
     config = _config(found, words, folder)
     _write_run(out, found, words, config, folder)
     parameters = sum(parameter.numel() for parameter in found.model.parameters())
@@ -103,54 +99,14 @@ def _compared(folder: Path, found: Imported, note: Callable[[str], None]) -> tup
     from glassformer.interop.huggingface.compare import compare_logits
 
     note("comparing with transformers")
-    measured = compare_logits(folder, found.architecture.classes[found.task], found.model)
+    kind = found.architecture.classes[found.task]
+    measured = compare_logits(folder, kind, found.model, found.architecture.needs_padding)
     if not measured.ok:
         raise GlassError(
             f"the model does not compute what transformers does: logits differ by {measured.value:g}",
             "This is a fault in glassformer: please report it with the model's config.json.",
         )
     return (measured,), []
-
-
-def begun_by_end(found: Imported, end: int) -> tuple[Imported, list[str]]:
-    """The model, so made that its texts begin with the end token, as ours do.
-
-    Where theirs begin with another token, that one's row takes the place of the end token's in the embedding of what
-    is written: the end token stands nowhere else in a text that goes on. The encoder and the head keep the real row.
-
-    Returns:
-        The model, and in words what was done.
-
-    Raises:
-        GlassError: `config.json` does not say what a text begins with, or asks for a first word of its own.
-    """
-    values, model = found.values, found.model
-    start = values.get("decoder_start_token_id")
-    if not isinstance(start, int) or not 0 <= start < model.vocab_size:
-        raise GlassError(
-            f"config.json has decoder_start_token_id = {start!r}, the token that texts begin with",
-            f"Set it to that token's id, below {model.vocab_size}; of mbart it is the language that is written.",
-        )
-    if values.get("forced_bos_token_id") not in (None, start):
-        raise GlassError(
-            f"config.json has forced_bos_token_id = {values['forced_bos_token_id']}: texts begin with two tokens",
-            "Only models whose texts begin with one token are imported: set it to null if that token may be left out.",
-        )
-    if start == end:
-        return found, []
-    ours = {name: tensor.clone() for name, tensor in model.state_dict().items()}
-    for name in [name for name in ours if name.startswith("embedding.")]:
-        ours.setdefault(f"source_{name}", ours[name].clone())
-    ours.setdefault("head.weight", ours["embedding.tokens.weight"].clone())
-    ours["embedding.tokens.weight"][end] = ours["embedding.tokens.weight"][start]
-    config = found.config.replace(shared_embedding=False, tied=False, source_vocab_size=model.vocab_size)
-    changed = build_model(config)
-    changed.load_state_dict(ours)
-    said = (
-        f"texts begin with token {start} there and with the end token, {end}, here: that row of the embedding of what "
-        "is written is the other's, so the source and the head have matrices of their own"
-    )
-    return replace(found, config=config, model=changed.eval()), [said]
 
 
 def _config(found: Imported, words: ImportedTokenizer, folder: Path) -> Config:

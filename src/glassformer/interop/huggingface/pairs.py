@@ -47,7 +47,8 @@ _FIELDS: tuple[Field, ...] = (
     Always("feedforward_bias", (True, False)),
     Always("head_bias", (True, False)),
     Always("window", (None,)),
-    Always("qk_norm", (False,)),
+    Always("qk_norm", ("none",)),
+    Always("head_transform", (False,)),
 )
 _COPIES = ("encoder.embed_tokens.weight", "decoder.embed_tokens.weight")
 _EMBEDDINGS = dict.fromkeys((*(f"model.{name}" for name in _COPIES), "lm_head.weight"), "model.shared.weight")
@@ -245,7 +246,8 @@ T5 = Architecture(
         Always("feedforward_bias", (False,)),
         Always("head_bias", (False,)),
         Always("window", (None,)),
-        Always("qk_norm", (False,)),
+        Always("qk_norm", ("none",)),
+        Always("head_transform", (False,)),
     ),
     rules=_t5_rules(),
     prefix="",

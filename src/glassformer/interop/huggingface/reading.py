@@ -11,7 +11,7 @@ import torch
 from glassformer.config import ModelConfig, Task
 from glassformer.errors import GlassError
 from glassformer.interop.huggingface.architecture import Architecture
-from glassformer.interop.huggingface.choosing import ARCHITECTURES, architecture_named
+from glassformer.interop.huggingface.choosing import ARCHITECTURES, architecture_of
 from glassformer.interop.huggingface.folder import FLOATS, Found, find_tensors, read_json
 from glassformer.interop.huggingface.rewrites import READ, rewritten
 from glassformer.interop.huggingface.weights import Tensors, Waves
@@ -54,7 +54,7 @@ def read_model(folder: Path) -> Imported:
     kind = values.get("model_type")
     if not isinstance(kind, str):
         raise GlassError(f"{place} does not say model_type", f"It must be one of: {', '.join(ARCHITECTURES)}.")
-    architecture = architecture_named(kind)
+    architecture = architecture_of(kind, values.get("architectures"))
     task, labels = _task(architecture, values, place)
     config = architecture.read_config(values, str(place))
     if config.vocab_size is None or config.vocab_size < 2:
@@ -84,12 +84,8 @@ def _task(architecture: Architecture, values: dict[str, Any], place: Path) -> tu
     named = values.get("architectures") or [next(iter(architecture.classes.values()))]
     known = set(architecture.classes.values())
     if not isinstance(named, list) or len(named) != 1 or str(named[0]) not in known:
-        shown = ", ".join(map(str, named)) if isinstance(named, list) else named
-        why = "" if architecture.family != "encoder" else " (its other heads have a layer that glassformer has not)"
-        raise GlassError(
-            f"{place} says architectures = {shown}, which is not read", f"It can be {', '.join(known)}{why}."
-        )
-    if architecture.family != "encoder":
+        raise _not_read(architecture, named, place)
+    if len(architecture.classes) == 1 or architecture.family != "encoder":
         return next(iter(architecture.classes)), ()
     table = values.get("id2label") or {str(number): f"LABEL_{number}" for number in range(2)}
     if not isinstance(table, dict) or set(map(str, table)) != set(map(str, range(len(table)))):
@@ -102,6 +98,20 @@ def _task(architecture: Architecture, values: dict[str, Any], place: Path) -> tu
             )
         return "masked", ()
     return "classify", tuple(str(table.get(str(number), table.get(number))) for number in range(len(table)))
+
+
+def _not_read(architecture: Architecture, named: Any, place: Path) -> GlassError:
+    """The error for a class of theirs that is none of ours, with the nearest."""
+    shown = ", ".join(map(str, named)) if isinstance(named, list) else str(named)
+    same = [each for each in ARCHITECTURES.values() if each.model_type == architecture.model_type]
+    known = ", ".join(sorted({name for each in same for name in each.classes.values()}))
+    if shown.endswith("ForSequenceClassification") and architecture.family == "encoder":
+        nearest = shown.replace("Sequence", "Token")
+        return GlassError(
+            f"{place} says architectures = {shown}, whose head has a matrix and tanh before the labels: not read",
+            f'Nearest: {nearest} with "summary_type": "first", whose labels stand on the first token itself.',
+        )
+    return GlassError(f"{place} says architectures = {shown}, which is not read", f"It can be {known}.")
 
 
 def _pooling(values: dict[str, Any], place: Path) -> str:
@@ -123,7 +133,7 @@ def _matched(
             del names[wanted]
             continue
         if name not in found.shapes:
-            other = _alias_of(architecture, wanted, found)
+            other = _renamed(architecture, name, found) or _alias_of(architecture, wanted, found)
             if other is None:
                 raise GlassError(
                     f"{found.folder} has no tensor {name}, which {place} asks for",
@@ -162,6 +172,12 @@ def _check_waves(architecture: Architecture, theirs: Tensors, config: ModelConfi
 def _alias_of(architecture: Architecture, wanted: str, found: Found) -> str | None:
     aliases = architecture.aliases or {}
     return next((name for name, main in aliases.items() if main == wanted and name in found.shapes), None)
+
+
+def _renamed(architecture: Architecture, name: str, found: Found) -> str | None:
+    """The name that an older file has for a tensor."""
+    others = (name.removesuffix(new) + old for new, old in architecture.renamed.items() if name.endswith(new))
+    return next((other for other in others if other in found.shapes), None)
 
 
 def _check_rest(architecture: Architecture, found: Found, names: dict[str, str]) -> None:

@@ -22,6 +22,49 @@ WRITERS = ("output.weight", "output.bias", "down.weight", "down.bias")
 """Matrices that read from the residual stream in their columns, and parts that write to it in their rows."""
 
 
+STACKS = {"stack": "", "encoder": "enc", "decoder": "dec"}
+"""A stack's name among our tensors, and among our sites; of a model with one stack its family says it."""
+
+
+def restored_heads(config: ModelConfig, ours: Tensors) -> Form:
+    """Removed heads are heads whose queries, and whose columns of the output matrix, are zero: they add nothing.
+
+    Key and value heads that went with them are zero, too. Layers without any head get the norms of queries and keys
+    that the others have, with gains of one.
+    """
+    if not config.removed_heads:
+        return config, ours
+    found = Tensors()
+    for name, tensor in ours.items():
+        stack, _, rest = name.partition(".blocks.")
+        layer, _, inner = rest.partition(".")
+        part, _, matrix = inner.partition(".")
+        if stack not in STACKS or part not in ("attention", "cross"):
+            found[name] = tensor
+            continue
+        side = STACKS[stack] or ("dec" if config.family == "decoder" else "enc")
+        site = f"{side}.{layer}.{'cross' if part == 'cross' else 'self'}"
+        if matrix.startswith(("key.", "value.")):
+            found[name] = _spread(tensor, config.kept_kv_heads(site), config.G, config.K)
+        elif matrix.startswith("query."):
+            found[name] = _spread(tensor, config.kept_heads(site), config.heads, config.K)
+        elif matrix == "output.weight":
+            found[name] = _spread(tensor.T, config.kept_heads(site), config.heads, config.K).T.contiguous()
+        else:
+            found[name] = tensor
+        if matrix == "query.weight" and config.qk_norm == "head":
+            for norm in ("query_norm", "key_norm"):
+                found.setdefault(name.replace("query.", f"{norm}."), tensor.new_ones(config.K))
+    return config.replace(removed_heads=()), found
+
+
+def _spread(tensor: torch.Tensor, kept: list[int], heads: int, K: int) -> torch.Tensor:
+    """(kept heads K, ...) -> (heads K, ...), zero where a head is not."""
+    whole = tensor.new_zeros(heads, K, *tensor.shape[1:])  # (heads, K, ...)
+    whole[kept] = tensor.reshape(len(kept), K, *tensor.shape[1:])
+    return whole.flatten(0, 1)
+
+
 def sinusoids_as_table(config: ModelConfig, ours: Tensors) -> Form:
     """Fixed waves are a table like any other."""
     if config.positions != "sinusoidal":

@@ -1,7 +1,8 @@
 """The tokenizer of a run as the files that `AutoTokenizer` reads: the same ids, and the frame a model's texts have.
 
-A frame is what stands around a text: the start token before it where rows in training began with one, the end token
-after it where an encoder-decoder reads it.
+A frame is what stands around a text: see `tokenizers.frames`. Text that spells a special token is text, except in a
+tokenizer with a mask token: there a hole must be written somehow, so all special tokens are read as such, as in every
+tokenizer of `transformers` for hidden words.
 """
 
 from __future__ import annotations
@@ -12,27 +13,23 @@ from typing import Any
 
 from glassformer.config import PAIRS, Config
 from glassformer.errors import GlassError
-from glassformer.tokenizers import Tokenizer
+from glassformer.text_model.filling import SPACE_BELONGS_TO_WORD
+from glassformer.text_model.loading import Parts
+from glassformer.tokenizers import Frame, Tokenizer, frame_of, layout
 
 Json = dict[str, Any]
+HOLE = "[MASK]"
+"""How a mask token of ours is spelled there, as `glass fill` asks for it."""
 
 
-def frame(tokenizer: Tokenizer, config: Config) -> tuple[list[int], list[int]]:
-    """The ids before and after a text that the model reads."""
-    if config.train.task in PAIRS:
-        return [], [tokenizer.end_id]
-    framed = config.train.task == "classify" or config.data.windows == "documents"
-    return ([tokenizer.start_id], []) if framed else ([], [])
-
-
-def refuse_unwritable(tokenizer: Tokenizer, config: Config) -> None:
+def refuse_unwritable(parts: Parts) -> None:
     """Raise a `GlassError` for what the format cannot hold."""
-    if tokenizer.kind == "graphemes":
+    if parts.tokenizer.kind == "graphemes":
         raise GlassError(
             "tokenizer.kind = graphemes cannot be written for Hugging Face, whose library cuts text otherwise",
             "Nearest: tokenizer.kind=characters, or bpe, which can write every text.",
         )
-    if config.two_vocabularies:
+    if parts.source_tokenizer.digest != parts.tokenizer.digest:
         raise GlassError(
             "tokenizer.joint = false: source and target have a vocabulary each, and their classes have one",
             "Nearest: a run trained with --set tokenizer.joint=true.",
@@ -49,20 +46,23 @@ def write_tokenizer(folder: Path, saved: Path, tokenizer: Tokenizer, config: Con
         config: of the run.
     """
     document: Json = json.loads(saved.read_text(encoding="utf-8"))
-    names = special_names(tokenizer)
-    before, after = frame(tokenizer, config)
-    document["post_processor"] = _template(before, after, names) if before or after else None
+    frame = frame_of(tokenizer, config)
+    names = special_names(tokenizer, frame)
+    if config.train.task == "masked":
+        rename_mask(document, HOLE, tokenizer.kind in SPACE_BELONGS_TO_WORD)
+        names = {id: HOLE if name == layout.MASK else name for id, name in names.items()}
+    document["post_processor"] = _template(frame, names) if len(frame) else None
     (folder / "tokenizer.json").write_text(json.dumps(document, ensure_ascii=False, indent=1) + "\n", encoding="utf-8")
     facts: Json = {
         "tokenizer_class": "PreTrainedTokenizerFast",
         "model_max_length": config.model.context,
         "clean_up_tokenization_spaces": False,
-        "split_special_tokens": True,  # text that spells a special token is text
+        "split_special_tokens": config.train.task != "masked",  # text that spells a special token is text
         "padding_side": "right",
         "model_input_names": ["input_ids", "attention_mask"],
         "eos_token": names[tokenizer.end_id],
         "bos_token": names[tokenizer.start_id],
-        "pad_token": names[tokenizer.end_id],
+        "pad_token": names[_padding(tokenizer)],
     }
     if tokenizer.mask_id is not None:
         facts["mask_token"] = names[tokenizer.mask_id]
@@ -71,30 +71,50 @@ def write_tokenizer(folder: Path, saved: Path, tokenizer: Tokenizer, config: Con
     (folder / "tokenizer_config.json").write_text(json.dumps(facts, ensure_ascii=False, indent=1) + "\n", "utf-8")
 
 
-def special_names(tokenizer: Tokenizer) -> dict[int, str]:
+def _padding(tokenizer: Tokenizer) -> int:
+    """The token that fills rows: the tokenizer's own, or the end token, which the attention mask hides as well."""
+    return tokenizer.end_id if tokenizer.padding_id is None else tokenizer.padding_id
+
+
+def special_names(tokenizer: Tokenizer, frame: Frame) -> dict[int, str]:
     """How the special tokens are spelled."""
-    special = {tokenizer.start_id, tokenizer.end_id, tokenizer.mask_id, tokenizer.unknown_id}
-    return {id: tokenizer.token_text(id) for id in special if id is not None}
+    special = {tokenizer.start_id, tokenizer.end_id, tokenizer.mask_id, tokenizer.unknown_id, _padding(tokenizer)}
+    return {id: tokenizer.token_text(id) for id in special | {*frame.before, *frame.after} if id is not None}
 
 
-def _template(before: list[int], after: list[int], names: dict[int, str]) -> Json:
+def rename_mask(document: Json, name: str, takes_space: bool) -> None:
+    """Spell the mask token of a tokenizer of ours otherwise, unless a token is spelled so already.
+
+    Args:
+        document: the file's contents; changed.
+        name: the spelling; `layout.MASK` undoes it.
+        takes_space: a space before it belongs to it, as it does to the word that it hides.
+    """
+    facts, added = document["model"][layout.FACTS], document["added_tokens"]
+    if "roles" in facts or len(added) < 2 or name in layout.tokens(document["model"]):
+        return
+    added[1] |= {"content": name, "lstrip": takes_space}
+
+
+def _template(frame: Frame, names: dict[int, str]) -> Json:
     """The post-processor that puts the frame around a text."""
 
     def piece(id: int) -> Json:
         return {"SpecialToken": {"id": names[id], "type_id": 0}}
 
-    frame_of = [*map(piece, before), {"Sequence": {"id": "A", "type_id": 0}}, *map(piece, after)]
-    second = [{"Sequence": {"id": "B", "type_id": 0}}, *map(piece, after)]
-    tokens = {names[id]: {"id": names[id], "ids": [id], "tokens": [names[id]]} for id in (*before, *after)}
-    return {"type": "TemplateProcessing", "single": frame_of, "pair": [*frame_of, *second], "special_tokens": tokens}
+    single = [*map(piece, frame.before), {"Sequence": {"id": "A", "type_id": 0}}, *map(piece, frame.after)]
+    second = [{"Sequence": {"id": "B", "type_id": 0}}, *map(piece, frame.after)]
+    tokens = {names[id]: {"id": names[id], "ids": [id], "tokens": [names[id]]} for id in (*frame.before, *frame.after)}
+    return {"type": "TemplateProcessing", "single": single, "pair": [*single, *second], "special_tokens": tokens}
 
 
 def special_ids(tokenizer: Tokenizer, config: Config) -> Json:
     """What `config.json` and `generation_config.json` say of special tokens."""
     found: Json = {"bos_token_id": tokenizer.start_id, "eos_token_id": tokenizer.end_id}
     if config.train.task in PAIRS:
-        found |= {"decoder_start_token_id": tokenizer.end_id, "pad_token_id": tokenizer.end_id}
-        found |= {"forced_eos_token_id": None, "forced_bos_token_id": None}
-    elif config.train.task == "lm":
-        found["pad_token_id"] = tokenizer.end_id
+        first, *forced = tokenizer.target_start
+        found |= {"decoder_start_token_id": first, "forced_bos_token_id": forced[0] if forced else None}
+        found["forced_eos_token_id"] = None
+    if config.train.task in (*PAIRS, "lm") or tokenizer.padding_id is not None:
+        found["pad_token_id"] = _padding(tokenizer)
     return found

@@ -12,7 +12,8 @@ import tokenizers
 from glassformer.config import PAIRS, Task
 from glassformer.errors import GlassError
 from glassformer.interop.huggingface.folder import read_json
-from glassformer.tokenizers import Tokenizer, layout
+from glassformer.interop.huggingface.tokenizer_files import rename_mask
+from glassformer.tokenizers import Frame, Tokenizer, layout
 from glassformer.tokenizers.roles import imported_document
 
 Json = dict[str, Any]
@@ -25,7 +26,7 @@ class ImportedTokenizer:
 
     Attributes:
         tokenizer: with as many ids as the model has.
-        framed: a text begins with the start token.
+        framed: a text begins with a token of its frame.
     """
 
     tokenizer: Tokenizer
@@ -38,7 +39,7 @@ def read_tokenizer(folder: Path, size: int, task: Task, config: Json) -> Importe
     Args:
         folder: of the model.
         size: tokens that the model has.
-        task: of the model; it decides how a text must be framed.
+        task: of the model; it decides how a text may be framed.
         config: of `config.json`, for the ids of special tokens.
 
     Raises:
@@ -61,21 +62,29 @@ def read_tokenizer(folder: Path, size: int, task: Task, config: Json) -> Importe
         theirs.no_padding()
     except Exception as error:  # the library raises nothing narrower
         raise GlassError(f"{path} is no tokenizer: {error}", "Copy it again from where the model was made.") from None
-    before, after = _frame(theirs)
+    frame = _frame(theirs)
     own = _own(document, path)
     names = _names(folder)
     if own is None:
         end = _end(theirs, names, config, path)
-        start = before[0] if before else end
-        mask = theirs.token_to_id(names["mask_token"]) if "mask_token" in names else None
+        if task in PAIRS and not len(frame):
+            frame = Frame(after=(end,))  # an encoder-decoder without a frame of its own gets ours
+        start = frame.before[0] if frame.before else end
         kind, unknown = _kind(document, theirs, path)
         most = max(theirs.get_vocab(with_added_tokens=True).values()) + 1
         _check_size(most, size, path)
-        roles = {"start": start, "end": end, "mask": mask, "unknown": unknown}
+        roles: Json = {"start": start, "end": end, "unknown": unknown, "before": frame.before, "after": frame.after}
+        for part in ("mask", "pad"):
+            named = names.get(f"{part}_token")
+            roles["padding" if part == "pad" else part] = theirs.token_to_id(named) if named is not None else None
+        if roles["padding"] in (end, start, unknown):  # it stands in texts
+            roles["padding"] = None
+        roles["target_start"] = target_start(config, size) if task in PAIRS else None
         own = Tokenizer(imported_document(document, kind, size, roles, _prepends_space(document)))
     elif own.vocab_size != size:
         _check_size(own.vocab_size, size, path, equal=True)
-    return ImportedTokenizer(own, _framed(before, after, own, task, theirs, path))
+    _check_frame(frame, own, task, theirs, path)
+    return ImportedTokenizer(own, bool(frame.before))
 
 
 def _own(document: Json, path: Path) -> Tokenizer | None:
@@ -83,7 +92,8 @@ def _own(document: Json, path: Path) -> Tokenizer | None:
     facts = document["model"].get(layout.FACTS)
     if not isinstance(facts, dict):
         return None
-    whole = {**document, "post_processor": None}
+    whole = {**document, "post_processor": None, "added_tokens": [{**each} for each in document["added_tokens"]]}
+    rename_mask(whole, layout.MASK, takes_space=False)
     if facts.get("sha256") != layout.checksum(whole):
         raise GlassError(f"{path} was altered after glass export wrote it", "Take the file from where it was written.")
     return Tokenizer(whole)
@@ -169,32 +179,50 @@ def _prepends_space(document: Json) -> bool:
     )
 
 
-def _frame(theirs: tokenizers.Tokenizer) -> tuple[list[int], list[int]]:
+def target_start(config: Json, size: int) -> list[int]:
+    """What a text begins with that is written: their start token, and a first token that is forced, as of mBART-50.
+
+    Raises:
+        GlassError: `config.json` does not say it, or names no token of the model.
+    """
+    found = []
+    for name in ("decoder_start_token_id", "forced_bos_token_id"):
+        id = config.get(name)
+        if id is None and name.startswith("forced"):
+            continue
+        if isinstance(id, bool) or not isinstance(id, int) or not 0 <= id < size:
+            raise GlassError(
+                f"config.json has {name} = {id!r}, which texts begin with",
+                f"Set it to that token's id, below {size}; of mbart it is the language that is written.",
+            )
+        found.append(id)
+    return found
+
+
+def _frame(theirs: tokenizers.Tokenizer) -> Frame:
     """The ids that it puts before and after a text."""
     plain, framed = (theirs.encode("a", add_special_tokens=special).ids for special in (False, True))
     for start in range(len(framed) - len(plain) + 1):
         if framed[start : start + len(plain)] == plain:
-            return framed[:start], framed[start + len(plain) :]
-    return framed, []
+            return Frame(tuple(framed[:start]), tuple(framed[start + len(plain) :]))
+    return Frame(tuple(framed))
 
 
-def _framed(
-    before: list[int], after: list[int], own: Tokenizer, task: Task, theirs: tokenizers.Tokenizer, path: Path
-) -> bool:
-    """Whether texts begin with the start token, if they are framed as our models are used."""
-    wanted = {(): False, (own.start_id,): True}
-    allowed: list[tuple[list[int], list[int]]] = (
-        [([], [own.end_id])] if task in PAIRS else [([], []), ([own.start_id], [])]
-    )
-    if task in PAIRS and (before, after) == ([], []):
-        after = [own.end_id]  # an encoder-decoder without a frame of its own gets ours
-    if (before, after) not in allowed:
+def _check_frame(frame: Frame, own: Tokenizer, task: Task, theirs: tokenizers.Tokenizer, path: Path) -> None:
+    """Texts may be framed as models of this kind are used.
+
+    A decoder goes on after its text, so nothing stands after that. Rows of running text are cut from documents, each
+    after a start token and before an end token. A text with a label, or with a translation, may have any frame.
+    """
+    if task in PAIRS or task == "classify":
+        return
+    allowed = [(), (own.end_id,)] if task == "masked" else [()]
+    if len(frame.before) > 1 or frame.after not in allowed:
         shown = " ".join(
-            [*map(str, map(theirs.id_to_token, before)), "TEXT", *map(str, map(theirs.id_to_token, after))]
+            [*map(str, map(theirs.id_to_token, frame.before)), "TEXT", *map(str, map(theirs.id_to_token, frame.after))]
         )
-        must = "TEXT and its end token" if task in PAIRS else "TEXT, or one start token and TEXT"
+        must = "TEXT, or one start token and TEXT" + (", with or without an end token" if task == "masked" else "")
         raise GlassError(
             f"{path} frames a text as {shown}, and models of this kind are used with {must}",
             "Its tensors can be read in Python: glassformer.interop.huggingface.reading.read_model(FOLDER).",
         )
-    return wanted[tuple(before)]

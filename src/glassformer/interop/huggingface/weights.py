@@ -71,14 +71,14 @@ class Implied:
 
 @dataclass(frozen=True)
 class Folded:
-    """A table of theirs whose first row is added to every vector: read, it goes into the embedding of tokens.
+    """A table of theirs whose first row is added to every vector: read, it goes into another table that is added, too.
 
     It is BERT's table of segments, of which our models have one. What is written has only zeros there.
     """
 
     theirs: str
     rows: int
-    into: str  # their name of the embedding of tokens
+    into: str  # their name of the other table
 
 
 @dataclass(frozen=True)
@@ -157,7 +157,8 @@ def to_theirs(rules: Sequence[Rule], ours: Tensors, config: ModelConfig, owner: 
         elif isinstance(rule, Folded):
             found[rule.theirs] = found[rule.into].new_zeros(rule.rows, config.width)
         elif all(name in ours for name in rule.ours):
-            parts = [left.pop(name) for name in rule.ours]
+            parts = [ours[name] for name in rule.ours]  # two of theirs may hold the same one
+            left = {name: tensor for name, tensor in left.items() if name not in rule.ours}
             found[rule.theirs] = rule.change.export(torch.cat(parts) if len(parts) > 1 else parts[0], config)
         elif rule.always:
             found[rule.theirs] = rule.change.export(torch.cat([_zeros(name, ours) for name in rule.ours]), config)

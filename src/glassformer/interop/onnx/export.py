@@ -19,8 +19,10 @@ from glassformer.interop.comparing import check_greedy
 from glassformer.interop.export_report import ExportReport, ExportRequest, Measured
 from glassformer.interop.onnx.graph import OPSET, inputs_of, output_of, write_graph
 from glassformer.interop.onnx.session import Session, check_logits
+from glassformer.interop.packages import require_packages
 from glassformer.model.families import Decoder, EncoderDecoder
 from glassformer.text_model.loading import Parts, load_parts
+from glassformer.tokenizers import frame_of
 
 GRAPH, FACTS = "model.onnx", "glassformer.json"
 NO_CACHE = "the graph keeps no keys and values: writing n tokens reads n texts, in quadratic time"
@@ -38,6 +40,7 @@ def export(request: ExportRequest) -> ExportReport:
         what = f"architecture {request.architecture}" if request.architecture else f"weights in {request.dtype}"
         raise GlassError(f"an ONNX export has no {what}", "It is the model as it is, in float32: leave that out.")
     refuse_taken(out)
+    require_packages("export to ONNX", "onnx", "onnxscript", "onnxruntime")
     parts = load_parts(request.folder, request.which, device="cpu")
 
     def fill(folder: Path) -> list[Measured]:
@@ -55,7 +58,8 @@ def export(request: ExportRequest) -> ExportReport:
     measured = appear_whole("ONNX", out, fill)
     size = sum(path.stat().st_size for path in out.iterdir())
     notes = (NO_CACHE,) if isinstance(parts.model, Decoder | EncoderDecoder) else ()
-    use = f'onnxruntime.InferenceSession("{out / GRAPH}"); inputs and output: {out / FACTS}'
+    path = json.dumps(str(out / GRAPH), ensure_ascii=False)
+    use = f"onnxruntime.InferenceSession({path}); inputs and output: {out / FACTS}"
     return ExportReport("onnx", type(parts.model).__name__, out, size, measured, notes, use)
 
 
@@ -80,7 +84,7 @@ def facts(parts: Parts, measured: list[Measured]) -> dict[str, Any]:
         }
         for each in inputs_of(model)
     ]
-    writes = isinstance(model, Decoder | EncoderDecoder)
+    frame = frame_of(parts.source_tokenizer, config)
     return {
         "glassformer": __version__,
         "task": config.train.task,
@@ -91,7 +95,9 @@ def facts(parts: Parts, measured: list[Measured]) -> dict[str, Any]:
         "vocabulary": model.vocab_size,
         "end_id": parts.tokenizer.end_id,
         "mask_id": parts.tokenizer.mask_id,
-        "begin_with_end": writes and (config.train.task in PAIRS or config.data.windows == "documents"),
+        "before": list(frame.before),
+        "after": list(frame.after),
+        "target_start": list(parts.tokenizer.target_start) if config.train.task in PAIRS else [],
         "labels": list(parts.labels),
         "opset": OPSET,
         "cache": False,

@@ -16,7 +16,6 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from glassformer.errors import GlassError
 from glassformer.model.families import Classifier, Encoder, EncoderDecoder, Model
 
 OPSET = 20
@@ -64,18 +63,8 @@ def output_of(model: Model) -> str:
 
 
 def write_graph(model: Model, path: Path) -> None:
-    """Write `model.onnx`. Weights beyond the 2 GB that one such file may have go into a second one beside it.
-
-    Raises:
-        GlassError: the packages for it are not installed.
-    """
+    """Write `model.onnx`. Weights beyond the 2 GB that one such file may have go into a second one beside it."""
     wanted = inputs_of(model)
-    try:
-        import onnxscript  # noqa: F401
-    except ImportError:
-        raise GlassError(
-            "export to ONNX needs the packages onnx and onnxscript", 'pip install -c constraints.txt -e ".[export]"'
-        ) from None
     sizes = {"length": _example_length(model, 7), "source_length": _example_length(model, 5)}
     shapes = tuple({0: each.rows, 1: each.length} for each in wanted)
     with _quiet(), torch.no_grad():

@@ -9,7 +9,6 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from glassformer.errors import GlassError
 from glassformer.interop.comparing import Logits, largest_difference, logits_limit, random_rows
 from glassformer.interop.export_report import Measured
 from glassformer.interop.onnx.graph import inputs_of
@@ -25,19 +24,11 @@ class Session:
     Args:
         path: of the graph; weights in a second file beside it are found by its name.
         model: that it was made from, for the names of its inputs.
-
-    Raises:
-        GlassError: onnxruntime is not installed.
     """
 
     def __init__(self, path: Path, model: Model) -> None:
-        try:
-            import onnxruntime
-        except ImportError:
-            raise GlassError(
-                "export to ONNX needs the package onnxruntime, to compare what was written",
-                'pip install -c constraints.txt -e ".[export]"',
-            ) from None
+        import onnxruntime
+
         options = onnxruntime.SessionOptions()
         options.intra_op_num_threads = torch.get_num_threads()
         self._session: Any = onnxruntime.InferenceSession(path, options, providers=["CPUExecutionProvider"])

@@ -18,6 +18,7 @@ from glassformer.config import Config, Task
 from glassformer.errors import GlassError
 from glassformer.interop.sklearn.inputs import refused
 from glassformer.interop.sklearn.settings import config_from
+from glassformer.wording import counted
 
 if TYPE_CHECKING:
     from glassformer.interop.sklearn.fitting import Fitted, Job
@@ -231,8 +232,8 @@ class TextEstimator(TransformerEstimator):
         """Warn if texts are longer than the model reads."""
         cut = sum(self.text_model_.unread_tokens(text) > 0 for text in texts)
         if cut:
-            context = self.text_model_.config.model.context
+            context, of = self.text_model_.config.model.context, f"of {counted(len(texts), 'texts')}"
             warnings.warn(
-                f"{cut:,} of {len(texts):,} texts are longer than context = {context}: their ends are not read",
+                f"{counted(cut, f'{of} are', f'{of} is')} longer than context = {context}: what is beyond is not read",
                 stacklevel=3,
             )

@@ -187,9 +187,9 @@ def _document_loss(text_model: TextModel, texts: Sequence[str]) -> float:
     def measured(prefix: Path) -> float:  # what it opens is closed when it returns: Windows asks for that
         store = encoded(texts, tokenizer, prefix)
         if config.data.windows == "documents":
-            rows = ValidationRows(store, True, config.model.context, tokenizer.end_id, None)  # even one empty text
+            rows = ValidationRows(store, True, config.model.context, tokenizer.start_id, None)  # even one empty text
         else:
-            rows = validation_rows(store, config.data, config.model.context, tokenizer.end_id)
+            rows = validation_rows(store, config.data, config.model.context, tokenizer.start_id)
         return validation_loss(model, rows, model.embedding.tokens.weight.device).loss
 
     with tempfile.TemporaryDirectory(prefix="glass-score-", ignore_cleanup_errors=True) as folder:

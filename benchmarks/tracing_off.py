@@ -1,0 +1,95 @@
+"""What looking inside costs once it is over: the same training and generation before and after, side by side.
+
+Two models with equal weights: one is left alone; the other was traced, recorded, gated and patched first. Rounds
+alternate between them, so that a machine that slows down slows both. Times are those of the processor, summed over
+threads; the ratio should be 1.
+
+    python benchmarks/tracing_off.py
+    python benchmarks/tracing_off.py --width 256 --layers 6 --rounds 40
+"""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+import time
+from collections.abc import Callable
+
+import torch
+
+from glassformer.config import ModelConfig, SampleConfig
+from glassformer.generation.decoding import generate
+from glassformer.inspection.catalogue import EVERYTHING
+from glassformer.inspection.gates import gated
+from glassformer.inspection.patching import KnockOut, Zero, patch
+from glassformer.inspection.recording import record
+from glassformer.inspection.trace import trace
+from glassformer.model.build import build_model
+from glassformer.model.families import Decoder
+
+VOCAB = 512
+
+
+def look_inside(model: Decoder) -> None:
+    """Everything that puts hooks on a model, once."""
+    ids = torch.arange(32)[None]
+    trace(model, ids)
+    record(model, ids, keep=EVERYTHING)
+    with gated(model), patch(model, {"dec.0.self.0": Zero(), "dec.1.self": KnockOut(), "dec.mask": Zero()}):
+        model(ids).sum().backward()
+    model.zero_grad(set_to_none=True)
+
+
+def train_step(model: Decoder, ids: torch.Tensor) -> None:
+    """Forward, backward and a step."""
+    logits = model(ids[:, :-1])  # (B, T, V)
+    torch.nn.functional.cross_entropy(logits.flatten(0, 1), ids[:, 1:].flatten()).backward()
+    with torch.no_grad():
+        for parameter in model.parameters():
+            assert parameter.grad is not None
+            parameter -= 1e-4 * parameter.grad
+            parameter.grad = None
+
+
+def write(model: Decoder, tokens: int) -> None:
+    """Greedy cached generation."""
+    for _ in generate(model, [[1, 2, 3]], SampleConfig(tokens=tokens, temperature=0)):
+        pass
+
+
+def compare(name: str, models: list[Decoder], work: Callable[[Decoder], None], rounds: int) -> None:
+    """Times of both, in turns, and their ratio."""
+    times: list[list[float]] = [[], []]
+    for number in range(rounds + 2):
+        for which in (0, 1) if number % 2 else (1, 0):
+            start = time.process_time()
+            work(models[which])
+            if number >= 2:  # the first rounds warm up
+                times[which].append(time.process_time() - start)
+    plain, after = (statistics.median(each) for each in times)
+    pairs = statistics.median(two / one for one, two in zip(*times, strict=True))
+    print(f"{name:<12} {1e3 * plain:>9.2f} ms  {1e3 * after:>9.2f} ms  ratio {after / plain:.4f}, by pairs {pairs:.4f}")
+
+
+def main() -> None:
+    """Compare, and print a row each for training and generation."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--width", type=int, default=128, help="(default: 128)")
+    parser.add_argument("--layers", type=int, default=4, help="(default: 4)")
+    parser.add_argument("--rounds", type=int, default=30, help="of each model (default: 30)")
+    options = parser.parse_args()
+    config = ModelConfig(width=options.width, layers=options.layers, heads=4, context=128)
+    models = []
+    for _ in range(2):
+        model = build_model(config, VOCAB)
+        assert isinstance(model, Decoder)
+        models.append(model)
+    look_inside(models[1])
+    ids = torch.randint(0, VOCAB, (4, 128), generator=torch.Generator().manual_seed(0))
+    print(f"{'':<12} {'untouched':>12}  {'after':>12}")
+    compare("training", models, lambda model: train_step(model, ids), options.rounds)
+    compare("generation", models, lambda model: write(model, 64), options.rounds)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,103 @@
+"""What each attention head of a run does: its roles, with chance levels and intervals.
+
+  glass heads runs/book
+  glass heads runs/book --head dec.1.self.2
+  glass heads runs/book --text other.txt --sort entropy
+  glass heads runs/en-de --text "the old dog sleeps ."
+
+Roles are scored on the run's own validation text, or on --text, and on random tokens: some that repeat, some that do
+not. A head is called by a role when its score reaches the role's threshold and 5 times what uniform attention has, and
+the 95 % interval over sequences is above that. Heads are named dec.LAYER.self.HEAD, enc.… and dec.LAYER.cross.HEAD,
+all from 0. Of a run that translates, a line of --text may have its target behind a tab; otherwise the run writes one.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from glassformer.errors import GlassError, nearest_file
+
+if TYPE_CHECKING:
+    from glassformer.evaluation.heads import Given
+    from glassformer.inspection.heads import HeadReport
+    from glassformer.text_model import AnyTextModel
+
+SORTS = ("place", "role", "entropy")
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The arguments of `glass heads`."""
+    parser.add_argument("run", type=Path, metavar="RUN", help="a run folder")
+    parser.add_argument("--text", metavar="FILE|TEXT", help="look at the heads on this text, not on the run's own")
+    parser.add_argument("--head", metavar="NAME", help="everything about one head, such as dec.1.self.2")
+    parser.add_argument("--sort", choices=SORTS, default="place", help="order of the heads (default: place)")
+    parser.add_argument("--checkpoint", choices=("best", "last"), default="best", help="which weights (default: best)")
+    parser.add_argument("--device", default="auto", help="auto, cpu, cuda, cuda:N or mps (default: auto)")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Look, and print."""
+    from glassformer.evaluation.heads import heads_of_run
+    from glassformer.inspection.heads.table import head_lines, table_lines
+    from glassformer.inspection.sites import find_head
+    from glassformer.lock import is_held
+    from glassformer.runs import open_run
+    from glassformer.text_model import load_text_model
+
+    folder = open_run(arguments.run).folder
+    if is_held(folder):
+        _say(f"{folder} is still training: these are the heads of its {arguments.checkpoint} checkpoint so far")
+    model = load_text_model(folder, arguments.checkpoint, arguments.device)
+    wanted = None if arguments.head is None else find_head(model.model, arguments.head)
+    given = None if arguments.text is None else _given(model, arguments.text)
+    report = heads_of_run(folder, model, given, _say)
+    heads = [found for found in report.heads if wanted in (None, found.head)]
+    heads.sort(key=lambda found: _order(found, arguments.sort))
+    if arguments.json:
+        facts = {**report.facts(), "heads": [found.facts() for found in heads]}
+        print(json.dumps(facts, ensure_ascii=False, allow_nan=False))
+    else:
+        print("\n".join(table_lines(report, heads) if wanted is None else head_lines(report, heads[0])))
+    return 0
+
+
+def _given(model: AnyTextModel, text: str) -> Given:
+    """The text, or the lines of the file of that name."""
+    from glassformer.cli.texts import lines_of, say_unknown
+    from glassformer.evaluation.heads import Given
+    from glassformer.text_model import Translator
+
+    path, is_file = Path(text), _is_file(text)
+    if not is_file and not text.strip():
+        raise GlassError("--text is empty", "Give a text, or a file.")
+    if not is_file and path.suffix and len(text.split()) == 1 and len(text) < 200:  # the name of a file
+        raise GlassError(f"{text} does not exist", nearest_file(path, "Give a file, or a text."))
+    texts = lines_of(path, "text") if is_file else [text]
+    if isinstance(model, Translator):
+        say_unknown(model.source_tokenizer, [line.partition("\t")[0] for line in texts])
+    else:
+        say_unknown(model.tokenizer, texts)
+    return Given(texts, text if is_file else "--text", is_file)
+
+
+def _is_file(text: str) -> bool:
+    """Whether there is a file of that name; a long text is no name at all."""
+    try:
+        return Path(text).is_file()
+    except (OSError, ValueError):
+        return False
+
+
+def _order(found: HeadReport, sort: str) -> tuple[float, ...] | tuple[str, float]:
+    """What heads are sorted by; equal ones stay in their place."""
+    if sort == "role":  # all of one role together, the clearest first; those without one at the end
+        return (found.names[0], -found.roles[found.names[0]].score) if found.names else ("~", 0.0)
+    return (found.numbers.get("entropy", 0.0),) if sort == "entropy" else ()
+
+
+def _say(text: str) -> None:
+    print(text, file=sys.stderr)

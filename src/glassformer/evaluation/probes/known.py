@@ -1,0 +1,68 @@
+"""What a run learnt from, as far as rules of thumb need it: how often tokens, and neighbours of two, stand there."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+from glassformer.evaluation.ladder import counts_of
+from glassformer.evaluation.ngrams import KneserNey
+
+MOST = 20_000_000
+"""Tokens whose neighbours are counted: the first ones of a longer text."""
+
+
+class Known:
+    """The training part of a run's text, counted.
+
+    Args:
+        tokens: (N,) ids, every document followed by the end token.
+        vocab_size: V.
+        text_ids: those that stand for text, in ascending order.
+    """
+
+    def __init__(self, tokens: npt.NDArray[np.integer], vocab_size: int, text_ids: npt.NDArray[np.int64]) -> None:
+        self.vocab_size, self.text_ids = vocab_size, text_ids
+        self.counts = counts_of(tokens, vocab_size)  # (V,)
+        self._tokens = tokens[:MOST]
+        codes = self._tokens[:-1].astype(np.int64) * vocab_size + self._tokens[1:]  # (N - 1,)
+        self._pairs, self._often = np.unique(codes, return_counts=True)  # (pairs,)
+        self._followers: npt.NDArray[np.int64] | None = None
+
+    @property
+    def majority(self) -> int:
+        """The most frequent token of text."""
+        return int(self.text_ids[self.counts[self.text_ids].argmax()])
+
+    def follower(self, token: int) -> int:
+        """The token that most often follows; the most frequent one where none does."""
+        if self._followers is None:
+            self._followers = np.full(self.vocab_size, self.majority, dtype=np.int64)
+            order = np.argsort(self._often, kind="stable")  # the most frequent one is written last
+            first, second = np.divmod(self._pairs[order], self.vocab_size)
+            self._followers[first] = second
+        return int(self._followers[token])
+
+    def has(self, first: int, second: int) -> bool:
+        """Whether training had these neighbours."""
+        code = first * self.vocab_size + second
+        place = int(np.searchsorted(self._pairs, code))
+        return place < len(self._pairs) and int(self._pairs[place]) == code
+
+    def unigram(self, rows: Sequence[Sequence[int]]) -> list[npt.NDArray[np.float64]]:
+        """ln p of each token of each row by frequency, one added to each count."""
+        chances = np.log(self.counts + 1) - np.log(self.counts.sum() + self.vocab_size)  # (V,)
+        return [chances[np.asarray(row, dtype=np.int64)] for row in rows]
+
+    def bigram(self, rows: Sequence[Sequence[int]], start: int) -> list[npt.NDArray[np.float64]]:
+        """ln p of each token of each row given the one before, by modified Kneser-Ney; `start` stands before the first.
+
+        One array holds all rows, each after its `start`, so nothing of a row is seen in the next.
+        """
+        model = KneserNey(self._tokens, self.vocab_size, order=2)
+        joined = np.concatenate([np.array([start, *row], dtype=np.int64) for row in rows])
+        chances = np.log(model.probabilities(joined))
+        ends = np.cumsum([len(row) + 1 for row in rows])
+        return [chances[end - len(row) : end] for row, end in zip(rows, ends.tolist(), strict=True)]

@@ -1,0 +1,65 @@
+"""Minimal pairs of one's own, from a file in BLiMP's layout: one JSON object a line.
+
+{"sentence_good": "The cats sleep.", "sentence_bad": "The cats sleeps.", "field": "syntax", "UID": "plural_subject"}
+
+Only the two sentences are needed. Results are grouped by UID, or by `field` where no line has one; everything else that
+BLiMP writes (Warstadt et al. 2020, "BLiMP: The Benchmark of Linguistic Minimal Pairs for English") may stand there.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from glassformer.data.corpora import MinimalPair
+from glassformer.errors import GlassError, nearest_file
+
+SENTENCES = ("sentence_good", "sentence_bad")
+GROUPS = ("UID", "field")
+LAYOUT = 'Write one object a line: {"sentence_good": "...", "sentence_bad": "...", "UID": "..."}.'
+
+
+def read_pairs(path: Path) -> list[MinimalPair]:
+    """The pairs of a file; all tokens of both sentences count.
+
+    Raises:
+        GlassError: there is no such file, it has no pairs, or a line is no pair; the line is named.
+    """
+    try:
+        text = path.read_bytes().decode("utf-8-sig")
+    except FileNotFoundError:
+        raise GlassError(f"{path} does not exist", nearest_file(path, "Give a .jsonl file of minimal pairs.")) from None
+    except OSError as error:
+        raise GlassError(f"{path} cannot be read: {error.strerror}", "Give a .jsonl file of minimal pairs.") from None
+    except UnicodeDecodeError as error:
+        raise GlassError(f"{path} is not UTF-8 at byte {error.start}", "Save it as UTF-8.") from None
+    lines = [(number, line) for number, line in enumerate(text.split("\n"), 1) if line.strip()]
+    if not lines:
+        raise GlassError(f"{path} has no pairs", LAYOUT)
+    rows = [_row(line, f"{path}, line {number}") for number, line in lines]
+    key = next((key for key in GROUPS if any(key in row for row in rows)), "")
+    return [
+        MinimalPair(
+            row[SENTENCES[0]], row[SENTENCES[1]], scored_from=0, cell=str(row.get(key, "")), attractors=0, twin=place
+        )
+        for place, row in enumerate(rows)
+    ]
+
+
+def _row(line: str, where: str) -> dict[str, Any]:
+    """One line, checked."""
+    try:
+        row = json.loads(line)
+    except ValueError as error:
+        raise GlassError(f"{where} is no JSON: {error}", LAYOUT) from None
+    if not isinstance(row, dict):
+        raise GlassError(f"{where} holds {json.dumps(row)[:60]}, which is no object", LAYOUT)
+    for name in SENTENCES:
+        if name not in row:
+            raise GlassError(f"{where} has no {name}", LAYOUT)
+        if not isinstance(row[name], str) or not row[name].strip():
+            raise GlassError(f"{where}: {name} is {json.dumps(row[name])[:60]}", "Give a text that is not empty.")
+    if row[SENTENCES[0]] == row[SENTENCES[1]]:
+        raise GlassError(f"{where}: both sentences are {row[SENTENCES[0]][:60]!r}", "Write two that differ.")
+    return row

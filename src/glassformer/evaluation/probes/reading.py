@@ -1,0 +1,177 @@
+"""How a run finds tokens: ln P of each token of a row, and the token it finds likeliest there.
+
+A decoder reads from left to right. An encoder that fills holes has each token hidden in turn, with all others in
+sight: a pseudo-log-likelihood (Salazar et al. 2020, "Masked language model scoring"), which is no probability of the
+text.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from glassformer.data.batches import Batch
+from glassformer.data.rows import Masked
+from glassformer.errors import GlassError
+from glassformer.evaluation.minimal_pairs import TokenScores
+from glassformer.generation.context import reading
+from glassformer.text_model import AnyTextModel, MaskFiller, TextModel
+from glassformer.text_model.loading import VERBS
+from glassformer.tokenizers import Tokenizer
+from glassformer.training.objectives import logits_of, token_losses, tokens_at_once
+from glassformer.training.validation import MOST_TOKENS, groups
+
+PSEUDO = "a masked model: each token is hidden in turn and the model sees both sides (pseudo-log-likelihood)"
+Readable = TextModel | MaskFiller
+
+
+@dataclass(frozen=True)
+class Read:
+    """What a run makes of a row of n tokens.
+
+    Attributes:
+        nats: (n,) -ln P of each token.
+        best: (n,) the likeliest token at each place.
+    """
+
+    nats: npt.NDArray[np.float64]
+    best: npt.NDArray[np.int64]
+
+
+def readable(model: AnyTextModel) -> Readable:
+    """The run, if it gives the tokens of one text probabilities.
+
+    Raises:
+        GlassError: it does not; the error says why.
+    """
+    if isinstance(model, Readable):
+        return model
+    task = model.config.train.task
+    why = "it gives the tokens of a text no probability" if task == "classify" else "it writes a text for another one"
+    raise GlassError(
+        f"this run learnt to {VERBS[task]}: {why}, so there is nothing to probe",
+        "Give a run of --task lm or --task masked; glass evaluate measures this one.",
+    )
+
+
+def read_rows(model: Readable, rows: Sequence[Sequence[int]]) -> list[Read]:
+    """Read each row by itself, as the beginning of a text: an end token stands before it.
+
+    Args:
+        model: a run that continues text or fills holes.
+        rows: tokens, at least one and at most `longest(model)` each.
+    """
+    start = model.tokenizer.start_id
+    return read_after(model, [np.array([start, *row]) for row in rows])
+
+
+def read_after(model: Readable, rows: Sequence[npt.NDArray[np.integer]]) -> list[Read]:
+    """Read each row by itself; all tokens but its first are scored.
+
+    Args:
+        model: a run that continues text or fills holes; a masked one sees its frame in place of the first token.
+        rows: (T+1,) tokens each.
+    """
+    if isinstance(model, TextModel):
+        spread: Sequence[Any] = rows
+        collate: Callable[[Sequence[Any]], Batch] = Batch.from_rows
+    else:
+        spread, collate = _Holes(model, rows), Batch.from_masked
+    device = model.model.embedding.tokens.weight.device
+    nats, best = [], []
+    with reading(model.model):
+        for group in groups(spread, min(MOST_TOKENS, tokens_at_once(model.model))):
+            batch = collate(group).to(device)
+            logits = logits_of(model.model, batch)  # (B, T, V)
+            scored = batch.loss_mask  # (B, T)
+            nats.append(token_losses(logits, batch)[scored].double().cpu().numpy())  # (tokens,)
+            best.append(logits.argmax(dim=-1)[scored].cpu().numpy())  # (tokens,)
+    ends = np.cumsum([len(row) - 1 for row in rows])[:-1]
+    parts = zip(np.split(np.concatenate(nats), ends), np.split(np.concatenate(best), ends), strict=True)
+    return [Read(*part) for part in parts]
+
+
+def longest(model: Readable) -> int:
+    """Most tokens of a row that the run can read."""
+    return model.config.model.context - (len(model.frame) if isinstance(model, MaskFiller) else 0)
+
+
+class _Holes(Sequence[Masked]):
+    """For each token of each row but its first, the row with a hole there; made when asked for."""
+
+    def __init__(self, model: MaskFiller, rows: Sequence[npt.NDArray[np.integer]]) -> None:
+        self._mask, self._first = model.mask_id, len(model.frame.before)
+        self._rows = [np.array(model.frame.around(row[1:].tolist())) for row in rows]
+        self._places = [(number, place) for number, row in enumerate(rows) for place in range(len(row) - 1)]
+
+    def __len__(self) -> int:
+        return len(self._places)
+
+    def __getitem__(self, index: Any) -> Any:
+        number, place = self._places[index]
+        row = self._rows[number]
+        chosen = np.zeros(len(row), dtype=np.bool_)
+        chosen[self._first + place] = True
+        return Masked(np.where(chosen, self._mask, row), row, chosen)
+
+
+def as_written(tokenizer: Tokenizer, text: str) -> str:
+    """The text as the run's tokens spell it: what they cannot write is replaced, what is normalised is so."""
+    return tokenizer.decode(tokenizer.encode(text))
+
+
+def token_scores(model: Readable, texts: Sequence[str]) -> list[TokenScores]:
+    """ln P of the tokens of each text, with the places where they end; as `minimal_pairs.TokenLogProbabilities`.
+
+    Args:
+        model: a run that continues text or fills holes.
+        texts: as `as_written` gives them.
+
+    Raises:
+        GlassError: a text is empty, or longer than the run reads.
+    """
+    rows = [checked_row(model, text) for text in texts]
+    return scored(model.tokenizer, rows, [-read.nats for read in read_rows(model, rows)])
+
+
+def scored(
+    tokenizer: Tokenizer, rows: Sequence[Sequence[int]], scores: Sequence[npt.NDArray[np.float64]]
+) -> list[TokenScores]:
+    """The scores of each row's tokens with the characters up to which they reach."""
+    return [
+        list(zip(_ends(tokenizer, row), part.tolist(), strict=True)) for row, part in zip(rows, scores, strict=True)
+    ]
+
+
+def checked_row(model: Readable, text: str) -> list[int]:
+    """The tokens of a text.
+
+    Raises:
+        GlassError: there are none, or more than the run reads.
+    """
+    row = model.tokenizer.encode(text)
+    if not row:
+        raise GlassError(f"the text {text!r} has no tokens", "Give a text that is not empty.")
+    if len(row) > longest(model):
+        raise GlassError(
+            f"{text[:60]!r} has {len(row):,} tokens, this run reads {longest(model):,} (model.context)",
+            "Leave it out, or take a run with a longer context.",
+        )
+    return row
+
+
+def _ends(tokenizer: Tokenizer, row: Sequence[int]) -> list[int]:
+    """For each token, one past the last character of the decoded text that it touches."""
+    data = [tokenizer.token_bytes(id) for id in row]
+    if tokenizer.drops_space:  # the first token that has text loses its space
+        first = next((place for place, part in enumerate(data) if part), 0)
+        data[first] = data[first].removeprefix(b" ")
+    ends, characters = [], 0
+    for part in data:
+        characters += sum(byte & 0xC0 != 0x80 for byte in part)  # bytes that begin a character
+        ends.append(characters)
+    return ends

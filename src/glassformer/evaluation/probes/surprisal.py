@@ -1,0 +1,159 @@
+"""Surprisal: -ln P of each token of a text, by place in the row, by frequency, and by whether it was to be looked up.
+
+Of a run that continues text, the mean is the loss that `glass evaluate` gives: the same rows, the same weights. A token
+is a *hit* if it and the token before it stand next to each other earlier in its row, so that it could be looked up
+("AR hits": Arora et al. 2023, "Zoology").
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from glassformer.evaluation.probes.reading import Readable, read_after
+
+TENS = (0, 1, 10, 100, 1_000, 10_000, 100_000)
+
+
+@dataclass(frozen=True)
+class Part:
+    """Some of the tokens.
+
+    Attributes:
+        name: which.
+        tokens: how many.
+        nats: their mean surprisal.
+        share: of all nats of the text.
+    """
+
+    name: str
+    tokens: int
+    nats: float
+    share: float
+
+    def facts(self) -> dict[str, Any]:
+        """For `--json`."""
+        return {"group": self.name, "tokens": self.tokens, "nats": self.nats, "share_of_nats": self.share}
+
+
+@dataclass(frozen=True)
+class SurprisalResult:
+    """The surprisal of a text.
+
+    Attributes:
+        about: what was measured, in words.
+        mean: nats per token.
+        tokens: how many.
+        parts: the tokens grouped in three ways: "place in the row", "times in ...", "seen earlier".
+        learning: mean surprisal at place `ends[1]` less that at place `ends[0]`: below 0 where more text before a token
+            helps (Olsson et al. 2022); None where rows are too short.
+        ends: a tenth of the way, and the last place that half of all rows reach.
+        notes: what a person should know.
+    """
+
+    about: str
+    mean: float
+    tokens: int
+    parts: dict[str, list[Part]]
+    learning: float | None
+    ends: tuple[int, int]
+    notes: Sequence[str] = ()
+    name: str = "surprisal"
+
+    def facts(self) -> dict[str, Any]:
+        """For `--json`."""
+        return {
+            "about": self.about,
+            "mean": self.mean,
+            "tokens": self.tokens,
+            "parts": {title: [part.facts() for part in parts] for title, parts in self.parts.items()},
+            "in_context_learning": self.learning,
+            "in_context_places": list(self.ends),
+            "notes": list(self.notes),
+        }
+
+    def table(self) -> str:
+        """For people."""
+        lines = [f"{self.name}: {self.about}", *self.notes, f"mean: {self.mean:.4f} nats over {self.tokens:,} tokens"]
+        for title, parts in self.parts.items():
+            width = max(20, len(title))
+            lines.append(f"{title:<{width}}{'nats':>9}{'of all nats':>13}{'tokens':>12}")
+            for part in parts:
+                share = f"{100 * part.share:.1f} %"
+                lines.append(f"  {part.name:<{width - 2}}{part.nats:>9.4f}{share:>13}{part.tokens:>12,}")
+        if self.learning is not None:
+            early, late = self.ends
+            lines.append(f"in-context learning, token {late} less token {early}: {self.learning:+.4f} nats")
+        return "\n".join(lines)
+
+
+def surprisal(
+    model: Readable,
+    rows: Sequence[npt.NDArray[np.integer]],
+    counts: npt.NDArray[np.int64],
+    counted_in: str,
+    about: str,
+    notes: Sequence[str] = (),
+) -> SurprisalResult:
+    """Measure a text.
+
+    Args:
+        model: the run.
+        rows: T+1 ids each, of which all but the first count.
+        counts: (V,) how often each token is in `counted_in`.
+        counted_in: "training" or "this text".
+        about, notes: as in the result.
+    """
+    nats = [read.nats for read in read_after(model, rows)]
+    joined = np.concatenate(nats)  # (N,)
+    places = np.concatenate([np.arange(1, len(part) + 1) for part in nats])  # (N,)
+    times = counts[np.concatenate([row[1:] for row in rows]).astype(np.int64)]  # (N,)
+    hits = np.concatenate([seen_earlier(row) for row in rows])  # (N,)
+    powers = [2**power for power in range(int(places.max()).bit_length() + 1)]
+    parts = {
+        "place in the row": _between(joined, places, powers, powers[-1]),
+        f"times in {counted_in}": _between(joined, times, TENS, None),
+        "seen earlier in its row": [
+            _part(name, joined, hits == hit)
+            for name, hit in (("hits", True), ("other tokens", False))
+            if np.any(hits == hit)
+        ],
+    }
+    late = int(np.median([len(part) for part in nats]))
+    early = max(1, late // 10)
+    learning = None
+    if late > early:
+        learning = float(joined[places == late].mean() - joined[places == early].mean())
+    return SurprisalResult(about, float(joined.mean()), len(joined), parts, learning, (early, late), notes)
+
+
+def seen_earlier(row: npt.NDArray[np.integer]) -> npt.NDArray[np.bool_]:
+    """(T,): whether each token but the first stands after the same token earlier in the row.
+
+    >>> seen_earlier(np.array([5, 1, 2, 1, 2, 1])).tolist()
+    [False, False, False, True, True]
+    """
+    pairs = list(zip(row[:-1].tolist(), row[1:].tolist(), strict=True))
+    first = {pair: place for place, pair in reversed(list(enumerate(pairs)))}
+    return np.array([first[pair] < place for place, pair in enumerate(pairs)], dtype=np.bool_)
+
+
+def _between(
+    nats: npt.NDArray[np.float64], values: npt.NDArray[np.int64], edges: Sequence[int], end: int | None
+) -> list[Part]:
+    """By ranges of a value, each from one edge up to the next; those that have tokens."""
+    parts = []
+    for low, high in zip(edges, (*edges[1:], end), strict=True):
+        chosen = (values >= low) & (values < (np.inf if high is None else high))
+        if chosen.any():
+            last = "" if high is None else f" to {high - 1:,}" if high - 1 > low else ""
+            parts.append(_part(f"{low:,}{last}{' or more' if high is None else ''}", nats, chosen))
+    return parts
+
+
+def _part(name: str, nats: npt.NDArray[np.float64], chosen: npt.NDArray[np.bool_]) -> Part:
+    return Part(name, int(chosen.sum()), float(nats[chosen].mean()), float(nats[chosen].sum() / nats.sum()))

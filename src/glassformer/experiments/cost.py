@@ -1,0 +1,253 @@
+"""What one forward and backward pass costs, in seconds and bytes, and with which power of each size it grows.
+
+Time is that of one thread. Memory is what autograd keeps for the backward pass, counted tensor by tensor, each storage
+once, parameters left out: the part of training memory that grows with the text. A power is the slope of a line through
+the logarithms, by least squares, over the largest sizes alone, where the terms of lower order have lost their weight.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from glassformer.config import ModelConfig
+from glassformer.errors import GlassError
+from glassformer.experiments.pictures import lines_picture
+from glassformer.experiments.report import Report
+from glassformer.experiments.study import COST_QUESTION
+from glassformer.model.attention import attend
+from glassformer.model.build import build_model
+from glassformer.model.feedforward import FeedForward
+from glassformer.model.masks import Mask
+
+SIZES: Mapping[str, tuple[int, ...]] = MappingProxyType(
+    {"T": (128, 256, 512, 1024, 2048), "D": (64, 128, 256, 512, 1024), "L": (1, 2, 4, 8, 16)}
+)
+"""Length, width and layers that are tried; the others are held at `HELD`."""
+HELD = MappingProxyType({"T": 256, "D": 64, "L": 1})
+HEADS = 4
+VOCABULARY = 64
+FITTED = 4
+"""So many of the largest sizes are fitted."""
+REPEATS = 5
+STUDENT = (12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228)
+"""The 97.5 % point of Student's t with 1, 2, ... degrees of freedom."""
+
+
+@dataclass(frozen=True)
+class Work:
+    """A forward pass that can be made again and again, and the module whose parameters it uses, if any."""
+
+    forward: Callable[[], Tensor]
+    module: nn.Module | None = None
+
+
+@dataclass(frozen=True)
+class Fit:
+    """y = scale x^power.
+
+    Attributes:
+        power: the slope of log y against log x.
+        margin: half the width of its 95 % interval; None of two points.
+        scale: y at x = 1.
+    """
+
+    power: float
+    margin: float | None
+    scale: float
+
+    def __str__(self) -> str:
+        return f"{self.power:.2f}" if self.margin is None else f"{self.power:.2f} ± {self.margin:.2f}"
+
+
+@dataclass(frozen=True)
+class Law:
+    """One part, measured against one size.
+
+    Attributes:
+        part: what was computed; `size`: which of T, D and L grew.
+        theory: the powers of time and memory that the operations counted by hand give.
+        sizes, seconds, kept: what was tried; what a pass took; bytes kept for the backward pass.
+    """
+
+    part: str
+    size: str
+    theory: tuple[str, str]
+    sizes: tuple[int, ...]
+    seconds: tuple[float, ...]
+    kept: tuple[int, ...]
+
+    @property
+    def time(self) -> Fit:
+        """Of the seconds."""
+        return fit_power(self.sizes[-FITTED:], self.seconds[-FITTED:])
+
+    @property
+    def memory(self) -> Fit:
+        """Of the bytes."""
+        return fit_power(self.sizes[-FITTED:], self.kept[-FITTED:])
+
+
+def fit_power(x: Sequence[float], y: Sequence[float]) -> Fit:
+    """The power of x with which y grows: a line through the logarithms by least squares, with Student's interval."""
+    u, v = np.log(np.asarray(x, dtype=float)), np.log(np.asarray(y, dtype=float))  # (n), (n)
+    n, spread = len(u), float(((u - u.mean()) ** 2).sum())
+    slope = float(((u - u.mean()) * (v - v.mean())).sum() / spread)
+    rest = v - v.mean() - slope * (u - u.mean())  # (n)
+    scale = math.exp(float(v.mean() - slope * u.mean()))
+    if n < 3:
+        return Fit(slope, None, scale)
+    margin = STUDENT[min(n - 2, len(STUDENT)) - 1] * math.sqrt(float((rest**2).sum()) / (n - 2) / spread)
+    return Fit(slope, margin, scale)
+
+
+def attention_work(sizes: Mapping[str, int], explicit: bool) -> Work:
+    """Causal attention of T places without its projections, by the fused kernel or step by step."""
+    T, K = sizes["T"], sizes["D"] // HEADS
+    q, k, v = (torch.randn(1, HEADS, T, K, requires_grad=True) for _ in range(3))  # (1, H, T, K)
+    return Work(lambda: attend(q, k, v, Mask(triangle=True), explicit=explicit)[0])
+
+
+def feedforward_work(sizes: Mapping[str, int]) -> Work:
+    """One feed-forward layer, F = 4 D."""
+    layer, x = FeedForward(_config(sizes)), torch.randn(1, sizes["T"], sizes["D"], requires_grad=True)  # (1, T, D)
+    return Work(lambda: layer(x), layer)
+
+
+def model_work(sizes: Mapping[str, int]) -> Work:
+    """A whole decoder."""
+    model = build_model(_config(sizes), VOCABULARY)
+    tokens = torch.randint(0, VOCABULARY, (1, sizes["T"]))  # (1, T)
+    return Work(lambda: model(tokens), model)
+
+
+def _config(sizes: Mapping[str, int]) -> ModelConfig:
+    return ModelConfig(context=sizes["T"], width=sizes["D"], layers=sizes["L"], heads=HEADS)
+
+
+PLANS: tuple[tuple[str, Callable[[Mapping[str, int]], Work], Mapping[str, tuple[str, str]]], ...] = (
+    ("attention, fused", lambda s: attention_work(s, False), {"T": ("2", "1"), "D": ("1", "1")}),
+    ("attention, step by step", lambda s: attention_work(s, True), {"T": ("2", "2"), "D": ("0 to 1", "0 to 1")}),
+    ("feed-forward", feedforward_work, {"T": ("1", "1"), "D": ("2", "1")}),
+    ("whole model", model_work, {"T": ("1 to 2", "1"), "D": ("1 to 2", "1"), "L": ("1", "1")}),
+)
+"""Parts, what makes their work, and the powers expected of time and of memory, by size. With F = 4 D, O(T D F) is
+O(T D^2)."""
+
+
+def measure_costs(sizes: Mapping[str, Sequence[int]], note: Callable[[str], None]) -> list[Law]:
+    """Measure every part of `PLANS`, on the CPU with one thread; the sizes that do not grow are held."""
+    laws, threads = [], torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        for part, make, theories in PLANS:
+            for size, theory in theories.items():
+                note(f"measuring {part} against {size}")
+                works = [make({**HELD, size: value}) for value in sizes[size]]
+                kept = tuple(kept_bytes(work) for work in works)
+                laws.append(Law(part, size, theory, tuple(sizes[size]), _seconds(works), kept))
+    finally:
+        torch.set_num_threads(threads)
+    return laws
+
+
+def _seconds(works: Sequence[Work]) -> tuple[float, ...]:
+    """The fastest pass of each; the rounds go through all of them, so that a busy moment strikes them alike."""
+    best = [math.inf] * len(works)
+    for _ in range(REPEATS + 1):  # the first round warms up, and is never the fastest
+        for number, work in enumerate(works):
+            passes, began = 0, time.perf_counter()
+            while passes == 0 or time.perf_counter() - began < 0.01:
+                out = work.forward()
+                out.backward(torch.ones_like(out))
+                passes += 1
+            best[number] = min(best[number], (time.perf_counter() - began) / passes)
+    return tuple(best)
+
+
+def kept_bytes(work: Work) -> int:
+    """What autograd keeps of a forward pass, parameters left out, each storage counted once."""
+    parameters = work.module.parameters() if work.module is not None else ()
+    weights = {parameter.untyped_storage().data_ptr() for parameter in parameters}
+    storages: dict[int, int] = {}
+
+    def keep(tensor: Tensor) -> Tensor:
+        storage = tensor.untyped_storage()
+        if storage.data_ptr() not in weights:
+            storages[storage.data_ptr()] = storage.nbytes()
+        return tensor
+
+    with torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):
+        out = work.forward()  # held until all are counted: a storage that is freed could lend its place to another
+    del out
+    return sum(storages.values())
+
+
+def refuse_used_folder(folder: Path) -> None:
+    """Refuse a folder that holds anything but such a report.
+
+    Raises:
+        GlassError: it does, or it is a file.
+    """
+    if folder.exists() and not folder.is_dir():
+        raise GlassError(f"{folder} is a file, not a folder", "Choose another --out.")
+    ours = {"report.md", "report.html", "time.svg", "memory.svg"}
+    if folder.exists() and (name := next((path.name for path in folder.iterdir() if path.name not in ours), None)):
+        raise GlassError(f"{folder} is not empty: it holds {name}", "Choose another --out, or empty that folder.")
+
+
+def cost_report(laws: Sequence[Law]) -> Report:
+    """The powers beside those of theory, and the curves against T."""
+    header = ["part", "against", "time ~", "theory", "memory ~", "theory", "largest", "milliseconds", "MB kept"]
+    rows = [
+        [law.part, law.size, f"{law.size}^{law.time}", law.theory[0], f"{law.size}^{law.memory}", law.theory[1],
+         f"{law.size} = {law.sizes[-1]:,}", f"{1000 * law.seconds[-1]:.2f}", f"{law.kept[-1] / 1e6:.2f}"]
+        for law in laws
+    ]  # fmt: skip
+    pictures = {
+        "time.svg": _picture(laws, "seconds", lambda law: law.seconds, lambda law: law.time),
+        "memory.svg": _picture(laws, "bytes kept", lambda law: law.kept, lambda law: law.memory),
+    }
+    held = ", ".join(f"{size} = {value}" for size, value in HELD.items())
+    notes = [
+        "Theory: attention takes O(T^2 d) operations, a feed-forward layer O(T d d_ff); here d_ff = 4 d.",
+        f"Powers with their 95 % interval, from the {FITTED} largest sizes. What does not grow is held: {held}, "
+        f"{HEADS} heads, one row, float32, one thread.",
+        "The fused kernel never holds the T x T weights, so its memory grows with T alone; its time still with T^2.",
+        "Where theory has two powers, terms of both are there: the larger wins as the size grows.",
+    ]
+    return Report("What a pass costs", [COST_QUESTION], header, rows, pictures, notes)
+
+
+def _picture(
+    laws: Sequence[Law], name: str, measured: Callable[[Law], Sequence[float]], fit: Callable[[Law], Fit]
+) -> str:
+    lines = []
+    for law in (law for law in laws if law.size == "T"):
+        first = len(law.sizes) - FITTED
+        fitted = [
+            math.nan if number < first else fit(law).scale * size ** fit(law).power
+            for number, size in enumerate(law.sizes)
+        ]
+        lines.append((f"{law.part}: T^{fit(law).power:.2f}", law.sizes, measured(law), fitted))
+    return lines_picture(lines, "T", name)
+
+
+def cost_facts(laws: Sequence[Law], folder: Path) -> dict[str, Any]:
+    """The same for `--json`."""
+    found = [
+        {"part": law.part, "against": law.size, "sizes": law.sizes, "seconds": law.seconds, "bytes_kept": law.kept,
+         "time_power": law.time.power, "time_margin": law.time.margin, "time_theory": law.theory[0],
+         "memory_power": law.memory.power, "memory_margin": law.memory.margin, "memory_theory": law.theory[1]}
+        for law in laws
+    ]  # fmt: skip
+    return {"folder": str(folder), "report": str(folder / "report.html"), "laws": found}

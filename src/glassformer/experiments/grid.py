@@ -1,0 +1,233 @@
+"""A grid: every combination of the values that vary, each with the same seeds. Nothing here imports torch.
+
+A grid is what `grid.json` in its folder holds. Started again, it must be the same grid, or it is refused.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import product
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+from glassformer.config import Config, parse_changes
+from glassformer.errors import GlassError, nearest
+from glassformer.files import write_text
+from glassformer.settings import UNSET
+
+FILE = "grid.json"
+REMOVE = "remove"
+NOTHING = "nothing"
+REMOVABLE = MappingProxyType(
+    {"causal-mask": "no causal mask", "residuals": "no residual connections", "feedforward": "no feed-forward layers"}
+)
+"""What can be removed from a model though no setting says so, and what such a model is called."""
+MOST_CELLS = 1000
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One combination.
+
+    Attributes:
+        values: what varies -> its value here, as text.
+        config: all settings, with the first seed.
+    """
+
+    values: Mapping[str, str]
+    config: Config
+
+    @property
+    def name(self) -> str:
+        """Its values with the names of their fields: `positions=rotary learning_rate=1e-3`."""
+        return " ".join(f"{key.rpartition('.')[2]}={value}" for key, value in self.values.items())
+
+    @property
+    def removed(self) -> str | None:
+        """The part that its model has not: a key of `REMOVABLE`."""
+        return None if self.values.get(REMOVE, NOTHING) == NOTHING else self.values[REMOVE]
+
+
+@dataclass(frozen=True)
+class Job:
+    """One run of a grid: a cell with one seed."""
+
+    name: str
+    cell: Cell
+    config: Config
+
+
+@dataclass(frozen=True)
+class Grid:
+    """All cells; the first is the baseline.
+
+    Attributes:
+        cells: in order.
+        seeds: how many each has; they count up from that of the settings.
+        question: that the grid answers, and `hint`: how to read the answer; both may be empty.
+    """
+
+    cells: tuple[Cell, ...]
+    seeds: int
+    question: str = ""
+    hint: str = ""
+
+    @property
+    def varied(self) -> list[str]:
+        """What differs between cells."""
+        return list(self.cells[0].values)
+
+    def jobs(self) -> list[Job]:
+        """All runs, seed by seed: a grid that is stopped early has compared what it has."""
+        return [self.job(number, seed) for seed in range(self.seeds) for number in range(len(self.cells))]
+
+    def job(self, number: int, seed: int) -> Job:
+        """Cell `number` with its `seed`-th seed."""
+        cell = self.cells[number]
+        name = re.sub(r"[^\w.=-]+", "-", cell.name)[:80]
+        changed = cell.config.train.replace(seed=cell.config.train.seed + seed)
+        return Job(f"{number:02d}-{name}-seed-{seed}", cell, cell.config.replace(train=changed.model_dump()))
+
+    def find(self, name: str) -> Job:
+        """The run of that name."""
+        return next(job for job in self.jobs() if job.name == name)
+
+    def write(self, folder: Path) -> None:
+        """As `grid.json` in a folder."""
+        cells = [{"values": dict(cell.values), "config": cell.config.model_dump(mode="json")} for cell in self.cells]
+        facts = {"question": self.question, "hint": self.hint, "seeds": self.seeds, "cells": cells}
+        write_text(folder / FILE, json.dumps(facts, indent=1, ensure_ascii=False) + "\n")
+
+    @classmethod
+    def read(cls, folder: Path) -> Grid:
+        """What `write` wrote.
+
+        Raises:
+            GlassError: the file is damaged.
+        """
+        path = folder / FILE
+        try:
+            facts = json.loads(path.read_text(encoding="utf-8"))
+            cells = tuple(Cell(each["values"], Config.from_dict(each["config"], str(path))) for each in facts["cells"])
+            return cls(cells, facts["seeds"], facts["question"], facts["hint"])
+        except (ValueError, KeyError, TypeError):
+            raise GlassError(f"{path} is damaged", "Start again with another --out.") from None
+
+
+def parse_variations(items: Sequence[str]) -> dict[str, tuple[str, ...]]:
+    """`SETTING=VALUE,VALUE,...` as they are typed -> setting -> values.
+
+    Raises:
+        GlassError: there is no such setting, it cannot vary, or it has fewer than two different values.
+    """
+    found: dict[str, tuple[str, ...]] = {}
+    for item in items:
+        key, equals, text = item.partition("=")
+        key, values = key.strip(), tuple(value.strip() for value in text.split(","))
+        if not equals:
+            raise GlassError(f"--vary {item} has no =", "Write --vary SECTION.FIELD=VALUE,VALUE")
+        if key in found:
+            raise GlassError(f"--vary {key} was given twice", "Give all its values at once, with commas.")
+        if len(values) < 2 or "" in values:
+            what = "fewer than two values" if len(values) < 2 else "an empty value"
+            raise GlassError(
+                f"--vary {item} has {what}",
+                f"Give at least two, with commas: --vary {key}=VALUE,VALUE",
+            )
+        _check_variation(key, values)
+        found[key] = values
+    return found
+
+
+def _check_variation(key: str, values: Sequence[str]) -> None:
+    if key == REMOVE:
+        for value in values:
+            if value != NOTHING and value not in REMOVABLE:
+                raise GlassError(f"{value!r} cannot be removed from a model", nearest(value, [NOTHING, *REMOVABLE]))
+    elif key == "train.seed":
+        raise GlassError("train.seed cannot vary: every cell has the same seeds", "Say how many: --seeds 3")
+    else:
+        parse_changes({key: values[0]})
+    if len(set(values)) < len(values):
+        twice = next(value for value in values if values.count(value) > 1)
+        raise GlassError(f"--vary {key} has {twice} twice", "Leave one out.")
+
+
+def make_grid(
+    vary: Mapping[str, Sequence[str]], seeds: int, settings: Callable[[dict[str, str]], Config]
+) -> tuple[Cell, ...]:
+    """All combinations of values, the last setting changing fastest; each is checked before anything runs.
+
+    Args:
+        vary: setting, or `remove` -> its values as text.
+        seeds: how many runs each cell has.
+        settings: changes -> all settings of a run.
+
+    Raises:
+        GlassError: a combination is impossible, or two are the same.
+    """
+    if not vary:
+        raise GlassError("nothing varies", "Give --vary SECTION.FIELD=VALUE,VALUE or --study NAME.")
+    if seeds < 1:
+        raise GlassError(f"--seeds {seeds} is less than one", "Give 3 or more.")
+    combinations = [dict(zip(vary, values, strict=True)) for values in product(*vary.values())]
+    if len(combinations) * seeds > MOST_CELLS:
+        raise GlassError(
+            f"{len(combinations):,} combinations x {seeds} seeds are more than {MOST_CELLS:,} runs", "Vary less."
+        )
+    cells: list[Cell] = []
+    for values in combinations:
+        try:
+            cell = Cell(values, settings({key: value for key, value in values.items() if key != REMOVE}))
+        except GlassError as error:
+            raise GlassError(f"{Cell(values, Config()).name}: {error.problem}", error.remedy) from None
+        _refuse_odd(cell)
+        for other in cells:
+            if (other.config, other.removed) == (cell.config, cell.removed):
+                raise GlassError(f"the cells {other.name} and {cell.name} are the same", "Leave one of the values out.")
+        cells.append(cell)
+    return tuple(cells)
+
+
+def _refuse_odd(cell: Cell) -> None:
+    config = cell.config
+    if config.data.source == "-" or "-" in (config.data.target, config.data.validation):
+        raise GlassError("a comparison reads its text more than once, and - is standard input", "Save it in a file.")
+    if cell.removed == "causal-mask" and config.train.task != "lm":
+        raise GlassError(
+            f"remove=causal-mask with train.task = {config.train.task}", "Only language models (lm) are compared so."
+        )
+
+
+def difference(old: Grid, new: Grid) -> str | None:
+    """The first setting in which two grids differ, in words; None if they are the same. Seeds may be added."""
+    if [cell.values for cell in old.cells] != [cell.values for cell in new.cells]:
+        names = [", ".join(cell.name for cell in grid.cells) for grid in (old, new)]
+        return f"the cells {names[0]}, not {names[1]}"
+    for before, after in zip(old.cells, new.cells, strict=True):
+        a, b = _flat(before.config), _flat(after.config)
+        for key in a:
+            if a[key] != b[key]:
+                return f"{key} = {_shown(a[key])}, not {_shown(b[key])}"
+    if new.seeds < old.seeds:
+        return f"{old.seeds} seeds, not {new.seeds}"
+    return None
+
+
+def shared_settings(grid: Grid) -> dict[str, Any]:
+    """The settings that all cells share and that are not the defaults."""
+    flat, usual = [_flat(cell.config) for cell in grid.cells], _flat(Config())
+    return {key: value for key, value in flat[0].items() if value != usual[key] and all(f[key] == value for f in flat)}
+
+
+def _flat(config: Config) -> dict[str, Any]:
+    return {f"{section}.{field}": value for section, fields in config.model_dump().items()
+            for field, value in fields.items()}  # fmt: skip
+
+
+def _shown(value: Any) -> str:
+    return UNSET if value is None else str(value)

@@ -1,0 +1,129 @@
+"""Pictures of a comparison, as SVG: loss curves, bars with standard deviations, and costs on logarithmic axes."""
+
+from __future__ import annotations
+
+import importlib.util
+import io
+import json
+import math
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from glassformer.errors import GlassError
+from glassformer.experiments.grid import Grid
+from glassformer.experiments.statistics import Table
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#000000", "#b3a100")
+"""Told apart by people of all kinds of colour vision (Okabe and Ito 2008)."""
+STYLES = ("-", "--", ":", "-.")
+Curve = list[tuple[int, float]]
+
+
+def refuse_no_matplotlib() -> None:
+    """Known before the work is done.
+
+    Raises:
+        GlassError: matplotlib is not installed.
+    """
+    if importlib.util.find_spec("matplotlib") is None:
+        raise GlassError("the report's pictures need matplotlib", 'Install it: pip install -e ".[plots]"')
+
+
+def curves_picture(folder: Path, grid: Grid) -> str:
+    """Validation loss over steps: each cell's mean over seeds, and a band from the lowest seed to the highest."""
+    figure, axes = _figure(8.0, 4.5)
+    for number, cell in enumerate(grid.cells):
+        runs = [validation_curve(folder / "runs" / grid.job(number, seed).name) for seed in range(grid.seeds)]
+        steps, low, mean, high = band([run for run in runs if run])
+        if steps:
+            colour, style = COLOURS[number % len(COLOURS)], STYLES[number // len(COLOURS) % len(STYLES)]
+            axes.fill_between(steps, low, high, color=colour, alpha=0.15, linewidth=0)
+            axes.plot(steps, mean, style, color=colour, marker="o", markersize=3, label=cell.name)
+    axes.set_xlabel("step")
+    axes.set_ylabel("validation loss")
+    axes.grid(alpha=0.3)
+    figure.legend(loc="outside right upper", fontsize="small", frameon=False)
+    return _svg(figure)
+
+
+def bars_picture(table: Table) -> str:
+    """The measure of each cell: a bar for the mean, a whisker for one standard deviation, a dot for each seed."""
+    figure, axes = _figure(8.0, 1.2 + 0.36 * len(table.rows))
+    for number, row in enumerate(table.rows):
+        if row.spread.mean is not None:
+            colour = COLOURS[0] if number == table.baseline else "#8fb3d9"
+            axes.barh(number, row.spread.mean, xerr=row.spread.sd or 0.0, color=colour, capsize=3)
+            axes.plot(row.spread.values, [number] * len(row.spread.values), "o", color="#111", markersize=3)
+    means = [row.spread.mean for row in table.rows if row.spread.mean is not None]
+    if means and table.measure == "loss" and table.entropy:
+        axes.axvline(table.entropy, color="#009e73", linestyle="--", label="true entropy of the text")
+        axes.legend(fontsize="small", frameon=False)
+    axes.set_yticks(range(len(table.rows)), [row.name for row in table.rows])
+    axes.invert_yaxis()
+    axes.set_xlabel(table.title)
+    axes.grid(axis="x", alpha=0.3)
+    return _svg(figure)
+
+
+def lines_picture(
+    lines: Sequence[tuple[str, Sequence[float], Sequence[float], Sequence[float]]], x: str, y: str
+) -> str:
+    """Measured points and fitted lines on logarithmic axes: (name, sizes, measured, fitted or NaN)."""
+    figure, axes = _figure(5.5, 4.0)
+    for number, (name, sizes, measured, fitted) in enumerate(lines):
+        colour = COLOURS[number % len(COLOURS)]
+        axes.plot(sizes, measured, "o", color=colour, markersize=4, label=name)
+        axes.plot(sizes, fitted, "-", color=colour, linewidth=1)
+    axes.set_xscale("log", base=2)
+    axes.set_yscale("log")
+    axes.set_xlabel(x)
+    axes.set_ylabel(y)
+    axes.grid(alpha=0.3)
+    axes.legend(fontsize="small", frameon=False)
+    return _svg(figure)
+
+
+def validation_curve(run: Path) -> Curve:
+    """(step, validation loss) of a run, so far."""
+    try:
+        lines = (run / "metrics.jsonl").read_text(encoding="utf-8").splitlines()
+    except OSError:
+        return []
+    curve = []
+    for line in lines:
+        try:
+            record = json.loads(line)
+        except ValueError:  # a line that a kill cut short
+            continue
+        if math.isfinite(record.get("validation_loss", math.inf)):
+            curve.append((int(record["step"]), float(record["validation_loss"])))
+    return curve
+
+
+def band(runs: Sequence[Curve]) -> tuple[list[int], list[float], list[float], list[float]]:
+    """The steps that all curves have, with the lowest, the mean and the highest value at each."""
+    if not runs:
+        return [], [], [], []
+    tables = [dict(run) for run in runs]
+    steps = [step for step, _ in runs[0] if all(step in table for table in tables)]
+    values = [[table[step] for table in tables] for step in steps]
+    return steps, list(map(min, values)), [math.fsum(each) / len(each) for each in values], list(map(max, values))
+
+
+def _figure(width: float, height: float) -> tuple[Figure, Axes]:
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(width, height), layout="constrained")
+    return figure, figure.add_subplot()
+
+
+def _svg(figure: Figure) -> str:
+    """The figure as an SVG element, without a prologue, so that a page can hold it."""
+    out = io.StringIO()
+    figure.savefig(out, format="svg", metadata={"Date": None, "Creator": None})
+    return out.getvalue()[out.getvalue().index("<svg") :]

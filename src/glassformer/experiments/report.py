@@ -1,0 +1,162 @@
+"""The report of a comparison: a table for the terminal, a Markdown file, and an HTML file that needs nothing else."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from html import escape
+from pathlib import Path
+from typing import Any
+
+from glassformer.experiments.grid import Grid, shared_settings
+from glassformer.experiments.statistics import CLAIM, Row, Table, warnings_of
+from glassformer.files import write_text
+from glassformer.settings import UNSET
+
+STYLE = """body { font: 16px/1.5 system-ui, sans-serif; max-width: 60rem; margin: 2rem auto;
+padding: 0 1rem; color: #222 }
+table { border-collapse: collapse; font-size: .9rem } td, th { padding: .3rem .7rem; border-bottom: 1px solid #ddd }
+td + td, th + th { text-align: right } svg { max-width: 100%; height: auto } pre { background: #f6f6f6; padding: 1rem;
+overflow: auto } .wide { overflow-x: auto }"""
+
+
+@dataclass(frozen=True)
+class Report:
+    """What both files say, in order.
+
+    Attributes:
+        title: of the page.
+        paragraphs: before the table.
+        header, rows: of the table.
+        pictures: name of a file -> SVG.
+        notes: after the pictures, as a list.
+        texts: (heading, words as they are).
+    """
+
+    title: str
+    paragraphs: Sequence[str]
+    header: Sequence[str]
+    rows: Sequence[Sequence[str]]
+    pictures: Mapping[str, str]
+    notes: Sequence[str] = ()
+    texts: Sequence[tuple[str, str]] = field(default=())
+
+    def markdown(self) -> str:
+        """The pictures are files beside it."""
+        parts = [f"# {self.title}", *self.paragraphs, "\n".join(self._markdown_table())]
+        parts += [f"![{Path(name).stem}]({name})" for name in self.pictures]
+        parts += ["\n".join(f"- {note}" for note in self.notes)] if self.notes else []
+        for heading, words in self.texts:
+            parts += [f"## {heading}", "\n".join(f"    {line}" for line in words.splitlines())]
+        return "\n\n".join(parts) + "\n"
+
+    def _markdown_table(self) -> list[str]:
+        rows = [[cell.replace("|", "\\|") for cell in row] for row in (self.header, *self.rows)]
+        ruler = ["---", *["---:"] * (len(self.header) - 1)]
+        return ["| " + " | ".join(row) + " |" for row in (rows[0], ruler, *rows[1:])]
+
+    def html(self) -> str:
+        """The pictures are in it."""
+        body = [f"<h1>{escape(self.title)}</h1>", *(f"<p>{escape(text)}</p>" for text in self.paragraphs)]
+        head = "".join(f"<th>{escape(cell)}</th>" for cell in self.header)
+        rows = ["<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in row) + "</tr>" for row in self.rows]
+        body.append(f'<div class="wide"><table><tr>{head}</tr>{"".join(rows)}</table></div>')
+        body += [f"<figure>{picture}</figure>" for picture in self.pictures.values()]
+        body += ["<ul>" + "".join(f"<li>{escape(note)}</li>" for note in self.notes) + "</ul>"] if self.notes else []
+        for heading, words in self.texts:
+            body.append(f"<h2>{escape(heading)}</h2><pre>{escape(words)}</pre>")
+        return (
+            f'<!doctype html><html lang="en"><head><meta charset="utf-8"><title>{escape(self.title)}</title>'
+            f"<style>{STYLE}</style></head><body>\n" + "\n".join(body) + "\n</body></html>\n"
+        )
+
+    def plain(self) -> str:
+        """The table for a terminal, with the notes."""
+        widths = [max(map(len, column)) for column in zip(self.header, *self.rows, strict=True)]
+        lines = [
+            "  ".join(f"{cell:<{width}}" if number == 0 else f"{cell:>{width}}"
+                      for number, (cell, width) in enumerate(zip(row, widths, strict=True))).rstrip()
+            for row in (self.header, *self.rows)
+        ]  # fmt: skip
+        return "\n".join([*lines, *self.notes])
+
+    def write(self, folder: Path) -> None:
+        """`report.md`, `report.html` and the pictures, each whole or not at all."""
+        for name, picture in self.pictures.items():
+            write_text(folder / name, picture)
+        write_text(folder / "report.md", self.markdown())
+        write_text(folder / "report.html", self.html())
+
+
+def comparison_report(grid: Grid, table: Table, pictures: Mapping[str, str]) -> Report:
+    """What a grid came to, in words, numbers and pictures."""
+    measure, baseline = table.title, table.rows[table.baseline]
+    header = ["cell", f"{measure} (mean ± sd)", "seeds", "delta", "delta / sd", "against the baseline"]
+    removals = any(row.writing.values for row in table.rows)
+    header += ["where it writes", "put back"] if removals else []
+    header += ["seconds", "parameters"]
+    rows = [_cells(row, removals) for row in table.rows]
+    notes = [f"Baseline: {baseline.name}. A difference below {CLAIM:g} sd, the larger of the two, is no finding."]
+    if table.measure == "loss" and table.entropy is not None:
+        notes.append(f"The true entropy of the text is {table.entropy:.4f}: no model that sees only the past beats it.")
+    if removals:
+        notes.append(
+            "Where it writes: the loss of the token after each window, which nothing in the window gives away."
+        )
+        notes.append("Put back: the loss of the same weights in a model with all its parts.")
+        notes += [f"ln V = {math.log(table.choices):.4f}: all tokens equally likely."] if table.choices else []
+    notes += warnings_of(grid)
+    notes += [f"{run} failed: {why}" for row in table.rows for run, why in row.failures]
+    paragraphs = [text for text in (grid.question, grid.hint) if text]
+    paragraphs.append(
+        f"{measure.capitalize()} on the whole validation split, at the best checkpoint of each run. "
+        f"All cells of one seed see the same rows in the same order."
+    )
+    settings = "\n".join(f"{key} = {_value(value)}" for key, value in shared_settings(grid).items())
+    texts = [("What they share", settings)] if settings else []
+    if removals:
+        texts += [(f"What {row.name} writes", row.writes[:400]) for row in table.rows if row.writes]
+    title = "Comparison of " + " and ".join(grid.varied)
+    return Report(title, paragraphs, header, rows, pictures, notes, texts)
+
+
+def _cells(row: Row, removals: bool) -> list[str]:
+    contrast = row.contrast
+    delta = "" if contrast is None or contrast.delta is None else f"{contrast.delta:+.4f}"
+    ratio = "" if contrast is None or contrast.ratio is None else f"{contrast.ratio:.1f}"
+    return [
+        row.name, str(row.spread), str(len(row.spread.values)), delta, ratio,
+        "baseline" if contrast is None else contrast.finding,
+        *([str(row.writing), str(row.restored) if row.restored.values else ""] if removals else []),
+        "" if row.seconds is None else f"{row.seconds:.1f}", "" if row.parameters is None else f"{row.parameters:,}",
+    ]  # fmt: skip
+
+
+def _value(value: Any) -> str:
+    return UNSET if value is None else str(value)
+
+
+def facts(grid: Grid, table: Table, folder: Path) -> dict[str, Any]:
+    """The same for `--json`."""
+    return {
+        "folder": str(folder), "report": str(folder / "report.html"), "question": grid.question or None,
+        "measure": table.measure, "unit": table.unit, "baseline": table.rows[table.baseline].name, "seeds": grid.seeds,
+        "vocabulary": table.choices, "entropy": table.entropy,
+        "cells": [_row_facts(row) for row in table.rows],
+        "warnings": warnings_of(grid),
+    }  # fmt: skip
+
+
+def _row_facts(row: Row) -> dict[str, Any]:
+    contrast = row.contrast
+    return {
+        "cell": row.name, "values": dict(row.values), "mean": row.spread.mean, "sd": row.spread.sd,
+        "of_each_seed": list(row.spread.values),
+        "delta": contrast.delta if contrast else None, "delta_over_sd": contrast.ratio if contrast else None,
+        "finding": contrast.finding if contrast else "baseline",
+        "writing_loss": row.writing.mean, "writing_loss_sd": row.writing.sd,
+        "restored_loss": row.restored.mean, "restored_loss_sd": row.restored.sd,
+        "train_seconds": row.seconds, "parameters": row.parameters,
+        "failed": [{"run": run, "problem": why} for run, why in row.failures],
+    }  # fmt: skip

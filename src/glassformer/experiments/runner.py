@@ -1,0 +1,209 @@
+"""A grid in its folder: made or taken up again, trained by processes side by side, and read.
+
+::
+
+    grid.json           all cells with all their settings
+    runs/CELL-seed-N/   an ordinary run folder each (one whose model lacks a part is marked, and opens nowhere else)
+    results/*.json      what came of each run
+    worker.log          what the processes said
+    report.md  report.html  curves.svg  bars.svg
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
+from contextlib import suppress
+from pathlib import Path
+from queue import Empty, SimpleQueue
+from shutil import rmtree
+from typing import Any, TextIO
+
+from glassformer.errors import GlassError
+from glassformer.experiments.grid import FILE, Grid, Job, difference
+from glassformer.files import clear_disk_errors, write_text
+from glassformer.lock import only_one
+from glassformer.training.reporting import duration
+from glassformer.wording import counted
+
+Result = dict[str, Any]
+
+
+def run_grid(folder: Path, grid: Grid, jobs: int, note: Callable[[str], None]) -> dict[str, Result]:
+    """Train what is not trained yet, and return the result of every run by its name.
+
+    Args:
+        folder: for this grid; new or empty, or holding the same grid.
+        grid: what to train.
+        jobs: processes side by side, of one thread each.
+        note: is told what happens.
+
+    Raises:
+        GlassError: the folder holds something else, or the text cannot be read, or has changed meanwhile.
+    """
+    if jobs < 1:
+        raise GlassError(f"--jobs {jobs} is less than one", "Give how many cells to train at a time.")
+    new = _check_folder(folder, grid)
+    with clear_disk_errors(folder):
+        for name in ("runs", "results"):
+            (folder / name).mkdir(parents=True, exist_ok=True)
+    with only_one(folder):
+        try:
+            hashes = _prepare_texts(folder, grid, note)
+        except GlassError:
+            if new:
+                rmtree(folder, ignore_errors=True)  # nothing was in it
+            raise
+        grid.write(folder)
+        done = read_results(folder, grid)
+        _refuse_other_text(grid, done, hashes)
+        open_jobs = [job for job in grid.jobs() if "loss" not in done.get(job.name, {})]
+        if len(open_jobs) < len(grid.jobs()):
+            note(f"{len(grid.jobs()) - len(open_jobs)} of {counted(len(grid.jobs()), 'runs')} are done already")
+        Pool(folder, open_jobs, min(jobs, len(open_jobs)), note).train()
+    return read_results(folder, grid)
+
+
+def read_results(folder: Path, grid: Grid) -> dict[str, Result]:
+    """The results that are there: those of finished runs have a `loss`, those of failed ones say `failed`."""
+    found = {}
+    for job in grid.jobs():
+        with suppress(OSError, ValueError):
+            found[job.name] = dict(json.loads((folder / "results" / f"{job.name}.json").read_text(encoding="utf-8")))
+    return found
+
+
+def _check_folder(folder: Path, grid: Grid) -> bool:
+    """Whether the folder is new; it is refused if it holds anything but the same grid."""
+    if folder.exists() and not folder.is_dir():
+        raise GlassError(f"{folder} is a file, not a folder", "Choose another --out.")
+    if (folder / FILE).exists():
+        if changed := difference(Grid.read(folder), grid):
+            raise GlassError(
+                f"{folder} holds a comparison with {changed}", "Give the same settings to go on, or another --out."
+            )
+        return False
+    held = [path.name for path in folder.iterdir()] if folder.exists() else []
+    ours = {"runs", "results", "lock"}  # of a comparison that was killed before its grid was written
+    if other := next((name for name in held if name not in ours), None):
+        raise GlassError(f"{folder} is not empty: it holds {other}", "Choose another --out, or empty that folder.")
+    return not held
+
+
+def _prepare_texts(folder: Path, grid: Grid, note: Callable[[str], None]) -> dict[str, str]:
+    """Read and encode each text once, before processes do it side by side; the key of each text -> its hash."""
+    from glassformer.training.setup import text_of_run
+
+    hashes: dict[str, str] = {}
+    for cell in grid.cells:
+        if text_key(cell.config) not in hashes:
+            hashes[text_key(cell.config)] = text_of_run(cell.config, folder / "runs" / "new", note).text_hash
+    return hashes
+
+
+def text_key(config: Any) -> str:
+    """Equal for settings that read the same text as the same tokens."""
+    return json.dumps([config.train.task, config.data.model_dump(), config.tokenizer.model_dump()])
+
+
+def _refuse_other_text(grid: Grid, done: dict[str, Result], hashes: dict[str, str]) -> None:
+    for job in grid.jobs():
+        found = done.get(job.name, {}).get("text_hash")
+        if found is not None and found != hashes[text_key(job.config)]:
+            raise GlassError(
+                f"{job.config.data.source} has changed since {job.name} learnt from it: its hash differs",
+                "Restore the text, or start again with another --out.",
+            )
+
+
+class Pool:
+    """Processes that take runs from one queue until it is empty; one that dies costs its own run alone."""
+
+    def __init__(self, folder: Path, jobs: list[Job], processes: int, note: Callable[[str], None]) -> None:
+        self.folder, self.processes, self.note, self.total = folder, processes, note, len(jobs)
+        self._queue: SimpleQueue[Job] = SimpleQueue()
+        for job in jobs:
+            self._queue.put(job)
+        self._lock, self._done, self._began = threading.Lock(), 0, time.monotonic()
+        self._workers: list[subprocess.Popen[str]] = []
+        self._stopped = False
+
+    def train(self) -> None:
+        """Train them all. Whatever ends this early ends the processes too."""
+        if not self.total:
+            return
+        self.note(f"training {counted(self.total, 'runs')}, {self.processes} at a time")
+        with (self.folder / "worker.log").open("a", encoding="utf-8") as log:
+            with ThreadPoolExecutor(self.processes) as threads:
+                try:
+                    lines = [threads.submit(self._take_jobs, log) for _ in range(self.processes)]
+                    wait(lines, return_when=FIRST_EXCEPTION)
+                finally:
+                    self._stop()
+            for line in lines:
+                line.result()
+
+    def _stop(self) -> None:
+        with self._lock:
+            self._stopped = True
+            for worker in self._workers:
+                worker.kill()
+
+    def _start(self, log: TextIO) -> subprocess.Popen[str]:
+        command = [sys.executable, "-m", "glassformer.experiments.worker", str(self.folder)]
+        environment = {**os.environ, "OMP_NUM_THREADS": "1", "TOKENIZERS_PARALLELISM": "false", "PYTHONUTF8": "1"}
+        with self._lock:
+            worker = subprocess.Popen(
+                command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log, env=environment, text=True,
+                encoding="utf-8",
+            )  # fmt: skip
+            self._workers.append(worker)
+        return worker
+
+    def _take_jobs(self, log: TextIO) -> None:
+        worker = None
+        while not self._stopped:
+            try:
+                job = self._queue.get_nowait()
+            except Empty:
+                break
+            worker = worker or self._start(log)
+            result = self._ask(worker, job)
+            self._tell(job, result)
+            if worker.poll() is not None:
+                worker = None
+        if worker is not None:
+            worker.kill()
+            worker.wait()
+
+    def _ask(self, worker: subprocess.Popen[str], job: Job) -> Result:
+        """Have a run trained; its result, or how the process ended that trained it."""
+        assert worker.stdin is not None
+        assert worker.stdout is not None
+        file = self.folder / "results" / f"{job.name}.json"
+        file.unlink(missing_ok=True)  # of an earlier attempt that failed
+        with suppress(OSError):
+            worker.stdin.write(job.name + "\n")
+            worker.stdin.flush()
+            if worker.stdout.readline():
+                return dict(json.loads(file.read_text(encoding="utf-8")))
+        result = {"failed": f"its process ended with code {worker.wait()}", "remedy": "See worker.log."}
+        if not self._stopped:
+            write_text(file, json.dumps(result) + "\n")
+        return result
+
+    def _tell(self, job: Job, result: Result) -> None:
+        with self._lock:
+            if self._stopped:
+                return
+            self._done += 1
+            left = (time.monotonic() - self._began) / self._done * (self.total - self._done)
+            said = f"loss {result['loss']:.4f}" if "loss" in result else f"failed: {result['failed']}"
+            after = f", about {duration(left)} left" if self._done < self.total else ""
+            self.note(f"[{self._done}/{self.total}] {job.name}: {said}{after}")

@@ -1,0 +1,193 @@
+"""Means over seeds, and whether two cells can be told apart."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from glassformer.experiments.grid import REMOVE, Grid
+
+CLAIM = 2.0
+"""Seed standard deviations below which a difference is no finding."""
+
+
+@dataclass(frozen=True)
+class Spread:
+    """The same cell with several seeds.
+
+    Attributes:
+        values: one of each seed that has finished.
+    """
+
+    values: tuple[float, ...]
+
+    @property
+    def mean(self) -> float | None:
+        """None without values."""
+        return math.fsum(self.values) / len(self.values) if self.values else None
+
+    @property
+    def sd(self) -> float | None:
+        """The sample standard deviation, n - 1 in the denominator; None of fewer than two values."""
+        if len(self.values) < 2:
+            return None
+        mean = math.fsum(self.values) / len(self.values)
+        return math.sqrt(math.fsum((value - mean) ** 2 for value in self.values) / (len(self.values) - 1))
+
+    def __str__(self) -> str:
+        if self.mean is None:
+            return "none finished"
+        return f"{self.mean:.4f}" if self.sd is None else f"{self.mean:.4f} ± {self.sd:.4f}"
+
+
+@dataclass(frozen=True)
+class Contrast:
+    """A cell against the baseline.
+
+    Attributes:
+        delta: difference of the means; None where one is missing.
+        sd: the larger standard deviation of the two; None where one is missing.
+    """
+
+    delta: float | None
+    sd: float | None
+
+    @classmethod
+    def of(cls, cell: Spread, baseline: Spread) -> Contrast:
+        """`cell` less `baseline`."""
+        means = (cell.mean, baseline.mean)
+        delta = None if means[0] is None or means[1] is None else means[0] - means[1]
+        return cls(delta, None if cell.sd is None or baseline.sd is None else max(cell.sd, baseline.sd))
+
+    @property
+    def ratio(self) -> float | None:
+        """|delta| in standard deviations."""
+        if self.delta is None or self.sd is None:
+            return None
+        return abs(self.delta) / self.sd if self.sd else (math.inf if self.delta else 0.0)
+
+    @property
+    def finding(self) -> str:
+        """`lower` or `higher` from `CLAIM` standard deviations on; below that `not told apart`."""
+        if self.ratio is None or self.delta is None:
+            return "no sd, no claim"
+        return "not told apart" if self.ratio < CLAIM else "lower" if self.delta < 0 else "higher"
+
+
+@dataclass(frozen=True)
+class Row:
+    """One cell of a finished grid.
+
+    Attributes:
+        name: of the cell; `values`: what varies -> its value.
+        spread: of `Table.measure`, over seeds.
+        contrast: with the baseline; None of the baseline itself.
+        writing: of the loss where the model writes, and `restored`: of the loss with all parts put back; both empty
+            where they were not measured.
+        seconds: mean training time; parameters: of the model; both None if no seed has finished.
+        last: the mean of the steps done, and `best` of the steps kept.
+        failures: (run, what went wrong).
+        writes: what the first seed's model wrote.
+    """
+
+    name: str
+    values: Mapping[str, str]
+    spread: Spread
+    contrast: Contrast | None
+    writing: Spread
+    restored: Spread
+    seconds: float | None
+    parameters: int | None
+    failures: tuple[tuple[str, str], ...]
+    writes: str
+
+
+@dataclass(frozen=True)
+class Table:
+    """What a grid came to.
+
+    Attributes:
+        measure: "loss" in nats, or "bits_per_byte" where cells have different tokens.
+        unit: what the measure is per.
+        rows: one for each cell, in the grid's order; `baseline` is the number of the one compared with.
+        choices: V, where all cells have the same; `entropy`: the true one of the text, where it is known.
+    """
+
+    measure: str
+    unit: str
+    rows: tuple[Row, ...]
+    baseline: int
+    choices: int | None
+    entropy: float | None
+
+    @property
+    def title(self) -> str:
+        """The measure in words."""
+        return "bits per byte" if self.measure == "bits_per_byte" else f"nats per {self.unit}"
+
+
+def tabulate(grid: Grid, results: Mapping[str, Mapping[str, Any]], baseline: int = 0) -> Table:
+    """Put the results of single runs together by cell.
+
+    Args:
+        grid: what was trained.
+        results: run -> its result, as `run_grid` returns them.
+        baseline: the number of the cell that the others are compared with.
+    """
+    done = [[results.get(grid.job(number, seed).name, {}) for seed in range(grid.seeds)]
+            for number in range(len(grid.cells))]  # fmt: skip
+    finished = [result for cell in done for result in cell if "loss" in result]
+    bytes_known = all(result["bits_per_byte"] is not None for result in finished)
+    by_byte = bytes_known and any(key.startswith("tokenizer.") for key in grid.varied)
+    measure = "bits_per_byte" if by_byte else "loss"
+    spreads = [Spread(_all(cell, measure)) for cell in done]
+    rows = []
+    for number, (cell, found, spread) in enumerate(zip(grid.cells, done, spreads, strict=True)):
+        seconds = _all(found, "train_seconds")
+        failures = [(grid.job(number, seed).name, result.get("failed", "it has not run"))
+                    for seed, result in enumerate(found) if "loss" not in result]  # fmt: skip
+        rows.append(
+            Row(
+                name=cell.name, values=cell.values, spread=spread,
+                contrast=None if number == baseline else Contrast.of(spread, spreads[baseline]),
+                writing=Spread(_all(found, "writing_loss")),
+                restored=Spread(_all(found, "restored_loss")),
+                seconds=math.fsum(seconds) / len(seconds) if seconds else None,
+                parameters=next((result["parameters"] for result in found if "loss" in result), None),
+                failures=tuple(failures),
+                writes=next((result["writes"] for result in found if "loss" in result), ""),
+            )
+        )  # fmt: skip
+    units = {result["unit"] for result in finished}
+    return Table(
+        measure=measure, unit=units.pop() if len(units) == 1 else "prediction", rows=tuple(rows), baseline=baseline,
+        choices=_shared(finished, "choices"), entropy=_shared(finished, "entropy"),
+    )  # fmt: skip
+
+
+def warnings_of(grid: Grid) -> list[str]:
+    """What a reader of the table must know, by what varies."""
+    found = []
+    if grid.seeds < 2:
+        found.append("With one seed there is no standard deviation: nothing can be said to differ. Give --seeds 3.")
+    elif grid.seeds < 3:
+        found.append("A standard deviation of two seeds is hardly known. Give --seeds 3 or more.")
+    if any(key.startswith("data.") for key in grid.varied):
+        found.append("The cells learnt from different text, and are measured on different text.")
+    if "model.context" in grid.varied:
+        found.append("Each cell is measured in windows of its own context: with a longer one, more is seen.")
+    if REMOVE in grid.varied:
+        found.append("Runs whose model lacks a part are marked, and no other command opens them.")
+    return found
+
+
+def _all(results: Sequence[Mapping[str, Any]], key: str) -> tuple[float, ...]:
+    return tuple(float(result[key]) for result in results if result.get(key) is not None and "loss" in result)
+
+
+def _shared(results: Sequence[Mapping[str, Any]], key: str) -> Any:
+    """The value that all results have; None if they differ."""
+    values = {result[key] for result in results}
+    return values.pop() if len(values) == 1 else None

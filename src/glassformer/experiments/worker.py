@@ -1,0 +1,149 @@
+"""The process that trains the cells of a grid, one after another: `python -m glassformer.experiments.worker FOLDER`.
+
+It reads names of runs from standard input, a line each, and answers each with a line when its result is written. A run
+is trained exactly as `glass train` would. When standard input ends, whoever started it is gone, and it ends at once:
+a run takes up again where its last checkpoint left it.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+import threading
+import time
+import traceback
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from queue import SimpleQueue
+from shutil import rmtree
+from typing import Any
+
+import torch
+
+from glassformer.data.batches import Batch
+from glassformer.errors import GlassError
+from glassformer.experiments.grid import REMOVE, Grid, Job
+from glassformer.experiments.removal import ALTERATIONS
+from glassformer.files import write_text
+from glassformer.lock import only_one
+from glassformer.model.build import build_model
+from glassformer.training.reporting import Silent
+from glassformer.training.setup import new_training, resume_training
+from glassformer.training.trainer import SAMPLE, Trainer
+from glassformer.training.validation import validation_loss
+
+PATIENCE = 60.0
+"""Seconds to wait for a process that still holds a run, as one that is just being killed does."""
+
+
+def train(folder: Path, grid: Grid, job: Job) -> dict[str, Any]:
+    """Train one run of a grid, or what is left of it, and return its result.
+
+    Raises:
+        GlassError: as `glass train` would.
+    """
+    place = folder / "runs" / job.name
+    alteration = ALTERATIONS[job.cell.removed] if job.cell.removed else None
+    if (place / "config.toml").exists():
+        _wait_until_free(place)
+        trainer = resume_training(place, {}, Silent(), alteration)
+    else:
+        rmtree(place, ignore_errors=True)  # what a process left that was killed before there was a run
+        trainer = new_training(job.config, place, Silent(), alteration)
+    outcome = trainer.train()
+    assert outcome is not None, "nobody asks a worker's trainer to stop"
+    result = {
+        "loss": outcome.validation.loss, "loss_ci95": outcome.validation.ci95, "bits_per_byte": outcome.bits_per_byte,
+        "unit": outcome.unit, "step": outcome.step, "last_step": outcome.last_step, "entropy": outcome.floor,
+        "train_seconds": outcome.train_seconds, "reason": outcome.reason, "verdict": outcome.verdict,
+        "parameters": sum(parameter.numel() for parameter in trainer.model.parameters()),
+        "choices": trainer.task.choices, "text_hash": trainer.run.manifest()["data"]["text_hash"],
+        "writes": _last_sample(trainer),
+    }  # fmt: skip
+    if REMOVE in grid.varied and job.config.train.task == "lm":
+        result["writing_loss"] = writing_loss(trainer)
+        result["restored_loss"] = restored_loss(trainer)
+    return result
+
+
+def writing_loss(trainer: Trainer) -> float:
+    """The loss in nats of the token after each validation window: where a model stands when it writes.
+
+    Nothing of what is to be predicted is in the input, whatever the mask of the model lets it see.
+    """
+
+    def last_only(rows: Sequence[Any]) -> Batch:
+        batch = trainer.task.collate(rows)
+        last = batch.real.sum(dim=1) - 1  # (B)
+        chosen = torch.zeros_like(batch.loss_mask)  # (B, T)
+        chosen[torch.arange(len(last)), last] = True
+        return replace(batch, loss_mask=chosen, n_targets=len(last))
+
+    device, dtype = trainer.stepper.device, trainer.stepper.dtype
+    return validation_loss(trainer.model, trainer.task.held_out(None), device, dtype, collate=last_only).loss
+
+
+def restored_loss(trainer: Trainer) -> float | None:
+    """The loss in nats per token of the same weights in a model with all its parts; None if a part has no weights."""
+    whole, weights = build_model(trainer.config.model, trainer.model.vocab_size), trainer.model.state_dict()
+    if whole.state_dict().keys() != weights.keys():
+        return None
+    whole.load_state_dict(weights)
+    device, dtype = trainer.stepper.device, trainer.stepper.dtype
+    rows = trainer.task.held_out(None)
+    return validation_loss(whole.to(device), rows, device, dtype, collate=trainer.task.collate).loss
+
+
+def _wait_until_free(place: Path) -> None:
+    """Until no other process holds the run, or patience ends; the trainer says then who holds it."""
+    deadline = time.monotonic() + PATIENCE
+    while time.monotonic() < deadline:
+        try:
+            with only_one(place):
+                return
+        except GlassError:
+            time.sleep(0.1)
+
+
+def _last_sample(trainer: Trainer) -> str:
+    """What the model wrote at its last evaluation."""
+    samples = trainer.run.samples_file.read_text(encoding="utf-8").split(SAMPLE)
+    return samples[-1].partition("\n")[2].strip()
+
+
+def _answer(folder: Path, grid: Grid, name: str) -> dict[str, Any]:
+    """Train the run of that name and write its result; a failure is a result too."""
+    try:
+        result = train(folder, grid, grid.find(name))
+    except GlassError as error:
+        result = {"failed": error.problem, "remedy": error.remedy}
+    except Exception as error:  # a fault of ours must not cost the other cells
+        traceback.print_exc()
+        result = {"failed": f"unexpected: {type(error).__name__}: {error}", "remedy": "See worker.log, and report it."}
+    write_text(folder / "results" / f"{name}.json", json.dumps(result, ensure_ascii=False) + "\n")
+    return result
+
+
+def _read_names(names: SimpleQueue[str]) -> None:
+    for line in sys.stdin:
+        names.put(line.strip())
+    os._exit(1)  # in the middle of anything: all that is on the disk is whole
+
+
+def main(folder: Path) -> None:
+    """Answer names until there are none."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the whole group: the parent ends us
+    names: SimpleQueue[str] = SimpleQueue()
+    threading.Thread(target=_read_names, args=(names,), daemon=True).start()
+    grid = Grid.read(folder)
+    while True:
+        name = names.get()
+        _answer(folder, grid, name)
+        print(name, flush=True)
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))

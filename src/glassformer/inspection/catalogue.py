@@ -1,0 +1,133 @@
+"""What can be recorded of a forward pass: one table of kinds, and the places where a given model has them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from glassformer.errors import GlassError, nearest
+from glassformer.inspection.sites import parts, stacks
+from glassformer.model.attention import Attention
+from glassformer.model.families import Classifier, EncoderDecoder, Model
+from glassformer.model.feedforward import FeedForward
+
+THINGS = {
+    "embedding": ("dec.embedding", "BTD", "the vectors that enter the first block"),
+    "positions": ("dec.positions", "ATD", "what places add to the embedding; A is 1 without padding, and B with it"),
+    "resid": ("dec.n.resid", "BTD", "the residual stream before block n; with n = L, after the last"),
+    "q": ("dec.n.self.q", "BHTK", "queries as they meet the keys: normalised and turned, where the model does so"),
+    "k": ("dec.n.self.k", "BGSK", "keys, likewise; those of a cache included"),
+    "v": ("dec.n.self.v", "BGSK", "values; those of a cache included"),
+    "scores": ("dec.n.self.scores", "BHTS", "q kᵀ / √K with the bias of positions; -inf where hidden"),
+    "pattern": ("dec.n.self.pattern", "BHTS", "attention weights: softmax of the scores; zeros where all is hidden"),
+    "mixed": ("dec.n.self.mixed", "BHTK", "pattern v, which the output projection reads"),
+    "head_output": ("dec.n.self.head_output", "BHTD", "what each head writes: its part of the output projection"),
+    "attention": ("dec.n.self", "BTD", "what self-attention gives, the output bias included"),
+    "cross": ("dec.n.cross", "BTD", "what cross-attention gives, the output bias included"),
+    "hidden": ("dec.n.feedforward.hidden", "BTF", "what the last projection of a feed-forward layer reads"),
+    "feedforward": ("dec.n.feedforward", "BTD", "what a feed-forward layer gives"),
+    "final": ("dec.final", "BTD", "what the stack gives, after its last norm"),
+    "logits": ("logits", "BTV", "what the model gives; (B, classes) of a classifier"),
+}
+"""Kind -> the name that it is recorded under (with `enc`, and with `cross`, where there are), its shape, its meaning.
+
+Letters as in `glassformer.shapes`; `rows` cuts T.
+"""
+
+EVERYTHING = tuple(THINGS)
+INSIDE = ("q", "k", "v", "scores", "pattern", "mixed", "head_output")
+"""The kinds that every attention has, self and cross."""
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One tensor that can be recorded.
+
+    Attributes:
+        name: `dec.1.self.pattern`.
+        thing: its kind, a key of `THINGS`.
+        stack: "enc" or "dec", whose rows and places it has.
+        dims: its shape in letters; a letter's size is in `sizes`, or is one of the batch.
+        sizes: of H, G, K, D, F, V.
+    """
+
+    name: str
+    thing: str
+    stack: str
+    dims: str
+    sizes: dict[str, int]
+
+    def shape(self, batch: dict[str, int]) -> tuple[int, ...]:
+        """With the sizes of B, T, S and A."""
+        return tuple((self.sizes | batch)[letter] for letter in self.dims)
+
+    def bytes(self, batch: dict[str, int], each: int) -> int:
+        """With `each` bytes for a number."""
+        return math.prod(self.shape(batch)) * each
+
+
+def catalogue(model: Model) -> dict[str, Entry]:
+    """All that can be recorded of a model, by name, in the order in which it runs."""
+    return {entry.name: entry for entry in _entries(model)}
+
+
+def _entries(model: Model) -> Iterator[Entry]:
+    D, own = model.config.width, list(parts(model))
+    wide = {"D": D}
+    for name, stack in stacks(model).items():
+        yield Entry(f"{name}.embedding", "embedding", name, "BTD", wide)
+        if model.embedding.positions is not None:
+            yield Entry(f"{name}.positions", "positions", name, "ATD", wide)
+        for layer in range(len(stack.blocks)):
+            yield Entry(f"{name}.{layer}.resid", "resid", name, "BTD", wide)
+            for site, part in own:
+                if (site.stack, site.layer) != (name, layer):
+                    continue
+                if isinstance(part, Attention):
+                    sizes = {"H": part.heads, "G": part.kv_heads, "K": part.head_width, "D": D}
+                    for thing in INSIDE:
+                        yield Entry(f"{site}.{thing}", thing, name, THINGS[thing][1], sizes)
+                    yield Entry(str(site), "attention" if site.part == "self" else "cross", name, "BTD", wide)
+                elif isinstance(part, FeedForward):
+                    yield Entry(f"{site}.hidden", "hidden", name, "BTF", {"F": part.down.in_features})
+                    yield Entry(str(site), "feedforward", name, "BTD", wide)
+        yield Entry(f"{name}.{len(stack.blocks)}.resid", "resid", name, "BTD", wide)
+        yield Entry(f"{name}.final", "final", name, "BTD", wide)
+    if isinstance(model, Classifier):
+        yield Entry("logits", "logits", "enc", "BV", {"V": model.head.out_features})
+    else:
+        yield Entry("logits", "logits", name, "BTV", {"V": model.vocab_size})
+
+
+def chosen(model: Model, keep: Sequence[str]) -> list[Entry]:
+    """The entries that are meant by kinds, such as `pattern`, and by names, such as `dec.1.resid`.
+
+    Raises:
+        GlassError: there is neither such a kind nor such a name, or nothing at all is named.
+    """
+    known = catalogue(model)
+    if isinstance(keep, str) or not keep:
+        raise GlassError(f"keep is {keep!r}", f"Give a tuple of {', '.join(THINGS)}, or of names such as dec.0.resid.")
+    for name in keep:
+        if name not in known and name not in THINGS:
+            raise GlassError(
+                f"there is nothing called {name!r} to record in this model", nearest(name, [*THINGS, *known])
+            )
+    found = [entry for entry in known.values() if entry.name in keep or entry.thing in keep]
+    if not found:
+        raise GlassError(
+            f"this model has no {', '.join(keep)}", "Keep what it has: see glassformer.inspection.catalogue."
+        )
+    return found
+
+
+def batch_sizes(
+    model: Model, entry: Entry, batch: int, length: int, target: int | None, rows: slice | None, padded: bool
+) -> dict[str, int]:
+    """The sizes of B, T, S and A where the entry stands; `length` is the source's, where there is a `target`."""
+    T = target if isinstance(model, EncoderDecoder) and entry.stack == "dec" and target is not None else length
+    S = length if ".cross." in entry.name else T
+    padded = padded and not (isinstance(model, EncoderDecoder) and entry.stack == "dec")
+    seen = T if rows is None else len(range(*rows.indices(T)))
+    return {"B": batch, "T": seen, "S": S, "A": batch if padded else 1}

@@ -1,0 +1,118 @@
+"""The thin part with a model in it: probe sequences go through, attention layers come out, one batch at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+
+from glassformer.inspection.heads.copying import no_direct_path, raised_logits
+from glassformer.inspection.heads.looks import Bools, Floats, Ids, Looks, looks
+from glassformer.inspection.heads.probes import Probe, batch
+from glassformer.inspection.sites import Site, stacks
+from glassformer.inspection.trace import StackTrace, trace
+from glassformer.model.families import Decoder, EncoderDecoder, Model
+
+MEMORY = 128 << 20
+"""Bytes that the attention weights of one forward pass may take."""
+MOST_ROWS = 8
+
+
+@dataclass(frozen=True, eq=False)
+class Passed:
+    """One attention layer in one forward pass.
+
+    Attributes:
+        site: which layer.
+        looks: what it did.
+        raised: (N, H, T, S) as `copying.raised_logits` has it; None where the layer has no direct path to logits.
+        gold: relation -> (N, T, S), of probes that have some.
+    """
+
+    site: Site
+    looks: Looks
+    raised: Floats | None
+    gold: dict[str, Bools]
+
+
+@dataclass(frozen=True, eq=False)
+class _Side:
+    """The sequences that a stack reads."""
+
+    ids: Ids  # (N, T)
+    real: Bools  # (N, T)
+    special: frozenset[int]
+
+
+def passes(
+    model: Model, probe: Probe, special: frozenset[int], source_special: frozenset[int] = frozenset()
+) -> Iterator[Passed]:
+    """All layers on all sequences of a probe.
+
+    Args:
+        model: any of the families; nothing about it changes.
+        probe: the sequences; of an encoder-decoder with targets.
+        special: ids that stand for no text.
+        source_special: of an encoder-decoder those of the source; `special` are then the target's.
+    """
+    for rows in _batches(model, probe):
+        own = _side([probe.rows[row] for row in rows], special)
+        if isinstance(model, EncoderDecoder):
+            assert probe.targets is not None
+            source = _Side(own.ids, own.real, source_special)
+            target = _side([probe.targets[row] for row in rows], special)
+            made = trace(model, torch.from_numpy(source.ids), torch.from_numpy(target.ids), _padding(source))
+            assert made.source is not None
+            sides = [("enc", made.source, source, None), ("dec", made.stack, target, source)]
+        else:
+            made = trace(model, torch.from_numpy(own.ids), None, _padding(own))
+            sides = [("dec" if isinstance(model, Decoder) else "enc", made.stack, own, None)]
+        for name, stack, side, memory in sides:
+            yield from _layers(model, name, stack, side, memory, probe, rows)
+
+
+def _side(rows: list[Ids], special: frozenset[int]) -> _Side:
+    ids, real = batch(rows)  # (N, T) each
+    return _Side(ids, real, special)
+
+
+def _padding(side: _Side) -> torch.Tensor | None:
+    return None if side.real.all() else torch.from_numpy(side.real)
+
+
+def _batches(model: Model, probe: Probe) -> Iterator[list[int]]:
+    """Numbers of the rows of each forward pass: as many as the memory has room for, two at least."""
+    longest = max(map(len, [*probe.rows, *(probe.targets or ())]))
+    layers = sum(len(stack.blocks) for stack in stacks(model).values()) * (2 if probe.targets else 1)
+    row = layers * model.config.heads * longest**2 * 3 * 4  # scores, scaled scores and weights, 4 bytes each
+    size = max(2, min(MOST_ROWS, MEMORY // row))
+    return (list(range(start, min(start + size, len(probe.rows)))) for start in range(0, len(probe.rows), size))
+
+
+def _layers(
+    model: Model, name: str, stack: StackTrace, side: _Side, memory: _Side | None, probe: Probe, rows: list[int]
+) -> Iterator[Passed]:
+    for layer, block in enumerate(stack.blocks):
+        for part, made in (("self", block.attention), ("cross", block.cross)):
+            if made is None:
+                continue
+            keys = memory if part == "cross" else None
+            here = looks(
+                made.weights, side.ids, None if keys is None else keys.ids, allowed=made.allowed, real=side.real,
+                real_keys=None if keys is None else keys.real, special=(keys or side).special,
+            )  # fmt: skip
+            raised = None
+            if probe.distinct and no_direct_path(model, name, part) is None:
+                raised = raised_logits(model, made, torch.from_numpy(here.keys))  # (N, H, T, S)
+            gold = {key: _whole([patterns[row] for row in rows], here) for key, patterns in probe.gold.items()}
+            yield Passed(Site(name, layer, part), here, raised, gold)
+
+
+def _whole(patterns: list[Bools], here: Looks) -> Bools:
+    """Patterns (T, T) of sequences of any length as one (N, T, S)."""
+    whole = np.zeros(here.allowed.shape, dtype=np.bool_)  # (N, T, S)
+    for number, pattern in enumerate(patterns):
+        whole[number, : len(pattern), : len(pattern)] = pattern
+    return whole

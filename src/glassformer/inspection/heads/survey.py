@@ -1,0 +1,232 @@
+"""The roles of every head of a model: probes go through it, each layer is tallied, each head is judged."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from glassformer.inspection.heads import copying, cross, numbers, relations, roles
+from glassformer.inspection.heads.looks import Floats, Ids, Looks
+from glassformer.inspection.heads.passes import Passed, passes
+from glassformer.inspection.heads.probes import Probe
+from glassformer.inspection.heads.report import HeadReport, LeftOut, Report
+from glassformer.inspection.heads.tallies import Scored, Tally, judge
+from glassformer.inspection.sites import Head, Site, attentions, stacks
+from glassformer.model.block import Block
+from glassformer.model.families import Model
+
+THRESHOLDS: Mapping[str, float] = {
+    **{name: role.threshold for name, role in roles.ROLES.items()},
+    "delimiter": roles.DELIMITER,
+    "positional": roles.POSITIONAL,
+    "rare_word": roles.RARE,
+    "copying": copying.COPIES,
+    "alignment": cross.ALIGNED,
+    "end_sink": roles.SINK,
+}
+
+NO_PLACE = {
+    "next": "a decoder sees nothing that is ahead",
+    "subject to verb": "a decoder sees nothing that is ahead",
+    "rare_word": f"no text here has a token outside the {roles.FREQUENT} most frequent ones",
+}
+"""Why a role may have no row."""
+
+
+@dataclass(frozen=True, eq=False)
+class Known:
+    """What is known of the tokens beyond their ids.
+
+    Attributes:
+        special: ids that stand for no text; of an encoder-decoder the target's.
+        source_special: of an encoder-decoder the source's.
+        marks: ids of full stop and comma of what an encoder reads.
+        counts: (V,) of the training text; None where it is not at hand, or not one.
+        corpus: the generated corpus that the run learnt from; None where it learnt from another text.
+    """
+
+    special: frozenset[int]
+    source_special: frozenset[int] = frozenset()
+    marks: frozenset[int] = frozenset()
+    counts: Ids | None = None
+    corpus: str | None = None
+
+
+@dataclass
+class _Layer:
+    """What was tallied of one attention layer, batch by batch.
+
+    Attributes:
+        tallies: role -> the tally of each batch; `probe` says on which texts.
+        votes: of the positional role.
+        sums: number -> sums (H,) and what they are divided by.
+        hits: relation -> hits of each fixed offset, and rows.
+        hidden: (H,) largest weight on a hidden key, of each batch.
+    """
+
+    tallies: dict[str, list[Tally]] = field(default_factory=lambda: defaultdict(list))
+    probe: dict[str, str] = field(default_factory=dict)
+    votes: list[tuple[Floats, Floats, Floats]] = field(default_factory=list)
+    sums: dict[str, list[tuple[Floats, float]]] = field(default_factory=lambda: defaultdict(list))
+    hits: dict[str, list[tuple[Floats, float]]] = field(default_factory=lambda: defaultdict(list))
+    hidden: list[Floats] = field(default_factory=list)
+
+    def add(self, role: str, tally: Tally, probe: str) -> None:
+        self.tallies[role].append(tally)
+        self.probe[role] = probe
+
+
+def survey(model: Model, probes: Sequence[Probe], known: Known) -> Report:
+    """Score all heads in all roles that are possible; memory does not grow with the number of sequences.
+
+    Args:
+        model: any of the families; nothing about it changes.
+        probes: as `probes` makes them.
+        known: of the tokens.
+    """
+    layers: dict[Site, _Layer] = defaultdict(_Layer)
+    for probe in probes:
+        for passed in passes(model, probe, known.special, known.source_special):
+            _tally(layers[passed.site], passed, probe, known, model.config.context)
+    found: list[HeadReport] = []
+    left_out: dict[LeftOut, None] = {}
+    for site, attention in attentions(model).items():
+        layer = layers[site]
+        scored, without = _judged(layer)
+        by_weights = _by_weights(model, site)
+        if by_weights is not None:
+            scored["copying_by_weights"] = by_weights
+        _ask_for_copying(scored)
+        for role, reason in [*without.items(), *_impossible(model, site, scored, without, known)]:
+            left_out[LeftOut(f"{site.stack}.{site.part}", role, reason)] = None
+        for number in range(attention.heads):
+            own = {role: verdicts[number] for role, verdicts in scored.items()}
+            found.append(HeadReport(Head(site, number), own, _numbers(layer, number)))
+    return Report(found, tuple(probes), tuple(left_out))
+
+
+def _tally(layer: _Layer, passed: Passed, probe: Probe, known: Known, span: int) -> None:
+    """What this probe can tell of this layer."""
+    here = passed.looks
+    if passed.raised is not None:
+        layer.add("copying", copying.copying(here, passed.raised), probe.name)
+    if not here.cross:
+        for name, role in roles.ROLES.items():
+            if role.probe == probe.name:
+                layer.add(name, roles.role(here, name), probe.name)
+        for name, pattern in passed.gold.items():
+            layer.add(name, roles.voted(here, pattern), probe.name)
+            layer.hits[name].append(relations.offset_hits(here, pattern, span))
+    if probe.name == "text":
+        _tally_text(layer, passed.site, here, known, span)
+
+
+def _tally_text(layer: _Layer, site: Site, here: Looks, known: Known, span: int) -> None:
+    rows = float(here.rows.sum())
+    for name, sums in numbers.numbers(here).items():
+        layer.sums[name].append((sums.sum(axis=0), rows))
+    layer.hidden.append(cross.hidden_weight(here))
+    if here.cross:
+        layer.add("alignment", cross.alignment(here), "text")
+        layer.add("end_sink", cross.end_sink(here), "text")
+        layer.sums["coverage"].append((cross.coverage(here).sum(axis=0), float(len(here.keys))))
+        return
+    layer.votes.append(roles.offset_votes(here, span))
+    layer.sums["divergence"].append(numbers.divergence(here))
+    layer.sums["first_of_64"].append((roles.sink_weight(here).sum(axis=0), float(len(here.keys))))
+    if site.stack == "enc":
+        layer.add("delimiter", roles.delimiter(here, known.marks), "text")
+    if known.counts is not None:
+        layer.add("rare_word", roles.rare_word(here, known.counts), "text")
+
+
+def _judged(layer: _Layer) -> tuple[dict[str, list[Scored]], dict[str, str]]:
+    """The verdicts by role, for each head; and the roles that have no row, with the reason."""
+    found: dict[str, list[Scored]] = {}
+    without: dict[str, str] = {}
+    for role, tallies in layer.tallies.items():
+        whole = Tally.join(tallies)
+        if not whole.rows.sum():
+            without[role] = NO_PLACE.get(role, f"no row of {layer.probe[role]} can show it")
+            continue
+        threshold, details = THRESHOLDS.get(role, 0.0), None
+        if role in layer.hits:
+            best = _best_offset(layer.hits[role])
+            threshold, details = best + relations.ABOVE_BASELINE, [{"baseline": best}] * whole.score.shape[1]
+        lowest = -1.0 if role == "copying" else 0.0
+        found[role] = judge(whole, threshold, layer.probe[role], lowest=lowest, details=details)
+    if layer.votes:
+        votes, chance, rows = (np.concatenate(part) for part in zip(*layer.votes, strict=True))
+        whole, offsets = roles.positional(votes, chance, rows)
+        if rows.sum():
+            details = [{"offset": float(offset)} for offset in offsets]
+            found["positional"] = judge(whole, roles.POSITIONAL, "text", details=details)
+        else:
+            without["positional"] = "no row of text can show it"
+    return found, without
+
+
+def _ask_for_copying(scored: dict[str, list[Scored]]) -> None:
+    """An induction head has to copy what it finds (Olsson et al. 2022), by either measure, where there is one.
+
+    On tokens that do not repeat it has nothing to look at, so its weights often show better than its outputs that it
+    copies.
+    """
+    measures = [scored[name] for name in ("copying", "copying_by_weights") if name in scored]
+    if measures and "induction" in scored:
+        copies = [any(one.score > 0 for one in each) for each in zip(*measures, strict=True)]
+        scored["induction"] = [one.if_also(copy) for one, copy in zip(scored["induction"], copies, strict=True)]
+
+
+def _best_offset(hits: Sequence[tuple[Floats, float]]) -> float:
+    """The share of gold partners that the best fixed offset hits."""
+    total, rows = sum(hit for hit, _ in hits), sum(count for _, count in hits)
+    return float(np.max(total) / max(rows, 1.0))
+
+
+def _numbers(layer: _Layer, head: int) -> dict[str, float]:
+    found = {}
+    for name, parts in layer.sums.items():
+        count = sum(rows for _, rows in parts)
+        if count:
+            found[name] = float(sum(float(sums[head]) for sums, _ in parts) / count)
+    if layer.hidden:
+        found["hidden_weight"] = float(max(each[head] for each in layer.hidden))
+    return found
+
+
+def _by_weights(model: Model, site: Site) -> list[Scored] | None:
+    """Copying by the weights alone: no probe, so no chance and no interval."""
+    if site.part == "cross" or copying.no_direct_path(model, site.stack, site.part) is not None:
+        return None
+    block = stacks(model)[site.stack].blocks[site.layer]
+    assert isinstance(block, Block)
+    limit = copying.COPIES_BY_WEIGHTS
+    return [
+        Scored(score, None, None, None, limit, score >= limit, 0, "weights", {})
+        for score in copying.copying_by_weights(model, block)
+    ]
+
+
+def _impossible(
+    model: Model, site: Site, scored: Collection[str], without: Collection[str], known: Known
+) -> Iterator[tuple[str, str]]:
+    """Roles that were not looked for here, with the reason."""
+    if "copying" not in scored and "copying" not in without:
+        reason = copying.no_direct_path(model, site.stack, site.part)
+        yield "copying", reason or "the context has no room for random tokens"
+    if site.part == "cross":
+        return
+    if site.stack == "dec":
+        yield "delimiter", "it is of encoders; a decoder's sink is the first token"
+    if known.counts is None:
+        yield "rare_word", "how frequent the tokens are is not known without the run's training text"
+    if not any(role in scored or role in without for role in ("induction", "duplicate")):
+        yield "induction", "the context has no room for repeated random tokens"
+    if not any(role in scored or role in without for role in relations.RELATIONS):
+        fits = known.corpus == "agreement" and site.stack != "enc"
+        reason = "no sentence of agreement fits this context" if fits else "gold relations are of the corpus agreement"
+        yield "syntactic", reason

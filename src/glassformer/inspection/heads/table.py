@@ -1,0 +1,86 @@
+"""A report in words, for people."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from glassformer.inspection.heads.report import HeadReport, Report
+from glassformer.inspection.heads.tallies import Scored
+
+NUMBERS = {
+    "entropy": "nats: how spread its attention is",
+    "entropy_share": "of the entropy of uniform attention",
+    "confidence": "largest weight on a token that is not special, mean over rows",
+    "distance": "tokens away, mean over weights",
+    "distance_share": "of the distance of uniform attention",
+    "divergence": "Jensen-Shannon, in nats, between texts at equal places: 0 looks at places only",
+    "coverage": "of source tokens that get at least half a target token's weight",
+    "first_of_64": "weight on the first token in the first 64 rows",
+    "hidden_weight": "largest weight on padding or on what is ahead: has to be 0",
+}
+
+
+def table_lines(report: Report, heads: Sequence[HeadReport]) -> Iterator[str]:
+    """A line for each head, and below what they were looked at on, and what was left out."""
+    ranked = any(found.importance is not None for found in report.heads)
+    width = max(len(str(found.head)) for found in heads)
+    yield f"{'head':<{width}}  {'entropy':>7}  {'distance':>8}  {'importance  ' if ranked else ''}is"
+    for found in heads:
+        nats, far = (found.numbers.get(name) for name in ("entropy", "distance"))
+        importance = f"{_cell(found.importance, 10, 4)}  " if ranked else ""
+        yield f"{found.head!s:<{width}}  {_cell(nats, 7)}  {_cell(far, 8)}  {importance}{_is(found)}".rstrip()
+    yield ""
+    for probe in report.probes:
+        yield f"{probe.name}: {probe.words}"
+    if report.sinks is not None:
+        yield f"sinks: {report.sinks:.0%} of self-attention heads look at the first token with more than 0.3"
+    for part in dict.fromkeys(each.part for each in report.left_out):
+        reasons: dict[str, list[str]] = {}
+        for each in report.left_out:
+            if each.part == part:
+                reasons.setdefault(each.reason, []).append(each.role)
+        for reason, roles in reasons.items():
+            yield f"left out of {part}: {', '.join(map(_plain, roles))}: {reason}"
+    yield from report.notes
+
+
+def head_lines(report: Report, found: HeadReport) -> Iterator[str]:
+    """Everything about one head."""
+    yield f"{found.head} is {_is(found) or 'nothing that has a name here'}"
+    yield ""
+    yield f"{'role':<24}{'score':>8}{'chance':>8}{'lift':>8}{'95 %':>16}{'needs':>8}  measured on"
+    for role, scored in sorted(found.roles.items(), key=lambda item: (not item[1].earned, -item[1].score)):
+        ends = "" if scored.interval is None else f"{scored.interval[0]:.3f} to {scored.interval[1]:.3f}"
+        rows = f"{scored.probe}, {scored.rows:,} rows" if scored.rows else scored.probe
+        detail = "".join(f", {name} {value:+g}" for name, value in scored.detail.items() if name == "offset")
+        yield (
+            f"{_plain(role):<24}{scored.score:>8.3f}{_cell(scored.chance, 8, 3)}{_cell(scored.lift, 8, 1)}{ends:>16}"
+            f"{scored.threshold:>8.2f}  {rows}{detail}"
+        )
+    yield ""
+    for name, value in found.numbers.items():
+        yield f"{_plain(name):<24}{value:>8.3f}  {NUMBERS[name]}"
+    if found.importance is not None:
+        yield f"{'importance':<24}{found.importance:>8.4f}"
+    part = f"{found.head.site.stack}.{found.head.site.part}"
+    for each in report.left_out:
+        if each.part == part:
+            yield f"left out: {_plain(each.role)}: {each.reason}"
+
+
+def _is(found: HeadReport) -> str:
+    return ", ".join(_named(role, found.roles[role]) for role in found.names)
+
+
+def _named(role: str, scored: Scored) -> str:
+    offset = scored.detail.get("offset")
+    where = "" if offset is None else f" {offset:+.0f}"
+    return f"{_plain(role)}{where} {scored.score:.2f}"
+
+
+def _plain(role: str) -> str:
+    return role.replace("_", " ")
+
+
+def _cell(value: float | None, width: int, digits: int = 2) -> str:
+    return f"{'':>{width}}" if value is None else f"{value:>{width}.{digits}f}"

@@ -1,0 +1,127 @@
+"""The probe of real text: the run's own held-out part, or texts that a person gives; random tokens without any."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from glassformer.data.rows import Labelled, Masked, Pair
+from glassformer.errors import GlassError
+from glassformer.inspection.heads.looks import Ids
+from glassformer.inspection.heads.probes import SEED, TEXTS, Probe, Vocabulary
+from glassformer.model.families import EncoderDecoder
+from glassformer.text_model import AnyTextModel, TextClassifier, Translator
+from glassformer.wording import counted
+
+LONGEST = 128
+"""Tokens of a row: enough for every role, while memory grows with their square."""
+STAND_IN = 64
+"""Random tokens in a row where there is no text."""
+SHORTEST = 3
+
+
+def held_out_probe(rows: Sequence[Any]) -> Probe | None:
+    """Some rows of a run's validation part, evenly drawn; None where all are too short.
+
+    Args:
+        rows: as its task holds them out: running text, texts without their holes, labelled texts, or pairs.
+    """
+    wanted = min(TEXTS, len(rows))
+    chosen = [_ids(rows[number * len(rows) // wanted]) for number in range(wanted)]
+    kept = [(source, target) for source, target in chosen if min(len(source), len(target)) >= SHORTEST]
+    return _probe(kept, "of its validation text") if kept else None
+
+
+def _ids(row: Any) -> tuple[Ids, Ids]:
+    """What is read of a row, and of a pair what its decoder reads; of others the same twice."""
+    if isinstance(row, Pair):
+        source: Ids = row.source[:LONGEST].astype(np.int64)
+        target: Ids = row.target[:-1][:LONGEST].astype(np.int64)
+        return source, target
+    ids = row.targets if isinstance(row, Masked) else row.tokens if isinstance(row, Labelled) else row[:-1]
+    read: Ids = ids[:LONGEST].astype(np.int64)
+    return read, read
+
+
+def _probe(rows: Sequence[tuple[Ids, Ids]], what: str) -> Probe:
+    pairs = any(source is not target for source, target in rows)
+    words = f"{counted(len(rows), 'rows')} {what}"
+    return Probe("text", words, [row for row, _ in rows], [row for _, row in rows] if pairs else None)
+
+
+def given_probe(model: AnyTextModel, texts: Sequence[str], name: str) -> Probe:
+    """Texts of a person, one in each row; a translator's may have its target behind a tab, or it writes one.
+
+    Args:
+        model: the run.
+        texts: at least one.
+        name: what the texts are called in errors.
+
+    Raises:
+        GlassError: a text is empty, or longer than the context.
+    """
+    rows = []
+    for number, text in enumerate(texts, start=1):
+        where = name if len(texts) == 1 else f"line {number} of {name}"
+        source, tab, target = text.partition("\t") if isinstance(model, Translator) else (text, "", "")
+        reader = model.source_tokenizer if isinstance(model, Translator) else model.tokenizer
+        ids = _fitting(reader.encode(source), model, where)
+        if not isinstance(model, Translator):
+            start = isinstance(model, TextClassifier) or model.config.data.windows == "documents"
+            row = np.array([model.tokenizer.start_id] * start + ids, dtype=np.int64)
+            rows.append((row, row))
+            continue
+        if not tab:
+            target = model.generate([source], model.config.sample)[0].text
+        written = _fitting(model.tokenizer.encode(target) or [model.tokenizer.end_id], model, f"the target of {where}")
+        rows.append((np.array([*ids, reader.end_id]), np.array([model.tokenizer.end_id, *written])))
+    return _probe(rows, f"of {name}")
+
+
+def window_probe(model: AnyTextModel, text: str, name: str) -> Probe:
+    """A long text cut into windows, some of them evenly drawn, as a run on running text reads it.
+
+    Raises:
+        GlassError: the text is empty.
+    """
+    ids = np.array(model.tokenizer.encode(text), dtype=np.int64)
+    if len(ids) < SHORTEST:
+        raise GlassError(f"{name} has {counted(len(ids), 'tokens')}", f"Give a text of at least {SHORTEST}.")
+    length = min(LONGEST, model.config.model.context, len(ids))
+    windows = [ids[start : start + length] for start in range(0, len(ids) - length + 1, length)]
+    wanted = min(TEXTS, len(windows))
+    rows = [windows[number * len(windows) // wanted] for number in range(wanted)]
+    return _probe([(row, row) for row in rows], f"of {name}")
+
+
+def _fitting(ids: list[int], model: AnyTextModel, where: str) -> list[int]:
+    """The tokens, if they are some, and fit the context with a special one."""
+    if not ids:
+        raise GlassError(f"{where} is empty", "Give a text.")
+    room = model.config.model.context - 1
+    if len(ids) > room:
+        raise GlassError(
+            f"{where} has {len(ids):,} tokens, the model reads {room:,}", "Give a shorter one, or several lines."
+        )
+    return ids
+
+
+def random_text(model: AnyTextModel, source: Vocabulary, target: Vocabulary) -> Probe:
+    """Random tokens in the place of text, for a run whose text is not at hand."""
+    generator = np.random.Generator(np.random.Philox(SEED + 1))
+    length = max(SHORTEST, min(STAND_IN, model.config.model.context - 1))
+
+    def drawn(of: Vocabulary) -> Ids:
+        ids: Ids = generator.choice(of.pool, length)
+        return ids
+
+    rows: list[tuple[Ids, Ids]] = []
+    for _ in range(TEXTS):
+        if isinstance(model.model, EncoderDecoder):
+            rows.append((np.append(drawn(source), source.end), np.insert(drawn(target), 0, target.end)))
+        else:
+            row = np.insert(drawn(source), 0, source.start)
+            rows.append((row, row))
+    return _probe(rows, "of random tokens, as no text is at hand")

@@ -1,0 +1,43 @@
+"""Gates between 0 and 1 that are exactly 0, or exactly 1, with a probability that can be learnt.
+
+Louizos, Welling and Kingma 2018, section 2.2, with the constants of Voita et al. 2019 for heads:
+
+    u ~ U(ε, 1 - ε)    s = sigmoid((ln u - ln(1 - u) + ln α) / β)    g = clip(s (ζ - γ) + γ, 0, 1)
+"""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor
+
+BETA = 0.33
+GAMMA, ZETA = -0.1, 1.1
+EPSILON = 1e-6
+
+
+def sample(log_alpha: Tensor, generator: torch.Generator) -> Tensor:
+    """One draw for each gate, (H), which has a gradient in ln α where it is neither 0 nor 1."""
+    u = torch.rand(log_alpha.shape, generator=generator, dtype=log_alpha.dtype) * (1 - 2 * EPSILON) + EPSILON  # (H)
+    u = u.to(log_alpha.device)  # (H)
+    s = torch.sigmoid((u.log() - (1 - u).log() + log_alpha) / BETA)  # (H)
+    return (s * (ZETA - GAMMA) + GAMMA).clamp(0, 1)  # (H)
+
+
+def open_probability(log_alpha: Tensor) -> Tensor:
+    """P(g > 0) = sigmoid(ln α - β ln(-γ / ζ)), (H)."""
+    return torch.sigmoid(log_alpha - BETA * math.log(-GAMMA / ZETA))  # (H)
+
+
+def whole_probability(log_alpha: Tensor) -> Tensor:
+    """P(g = 1) = 1 - sigmoid(β ln((1 - γ) / (ζ - 1)) - ln α), (H)."""
+    return 1 - torch.sigmoid(BETA * math.log((1 - GAMMA) / (ZETA - 1)) - log_alpha)  # (H)
+
+
+def settled(log_alpha: Tensor) -> Tensor:
+    """The gate once nothing is drawn any more, (H): clip(sigmoid(ln α) (ζ - γ) + γ, 0, 1), without β.
+
+    It is exactly 0 below ln α = -2.398, and exactly 1 above 2.398.
+    """
+    return (torch.sigmoid(log_alpha) * (ZETA - GAMMA) + GAMMA).clamp(0, 1)  # (H)

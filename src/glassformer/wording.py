@@ -1,0 +1,47 @@
+"""Numbers and paths in sentences: 1 token, 2,000 tokens; 0, or 0 to 3; 'my runs/book'."""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+from pathlib import Path
+
+
+def counted(number: int, several: str, one: str | None = None) -> str:
+    """A number and what it counts.
+
+    Args:
+        number: how many.
+        several: what stands after any number but 1, with the verb where there is one.
+        one: what stands after 1; None: `several`, whose first word that ends in s has lost it.
+
+    >>> counted(2000, "tokens"), counted(1, "tokens"), counted(1, "rows without labels")
+    ('2,000 tokens', '1 token', '1 row without labels')
+    >>> counted(0, "texts are left out", "text is left out")
+    '0 texts are left out'
+    """
+    if number != 1:
+        return f"{number:,} {several}"
+    return "1 " + (one or re.sub(r"s\b", "", several, count=1))
+
+
+def span(first: object, last: object) -> str:
+    """All that is allowed, from the first to the last.
+
+    >>> span(0, 0), span(0, 3)
+    ('0', '0 to 3')
+    """
+    return str(first) if first == last else f"{first} to {last}"
+
+
+def quoted(path: Path | str) -> str:
+    """A path as it is typed in a command: one with spaces or signs that a shell reads stands in quotes.
+
+    >>> quoted("runs/book"), quoted("my runs/book")
+    ('runs/book', "'my runs/book'")
+    """
+    text = str(path)
+    if os.name == "nt":  # whose shells know no single quotes, and have backslashes in every path
+        return f'"{text}"' if " " in text else text
+    return shlex.quote(text)

@@ -1,0 +1,133 @@
+"""`glass probe` on a tiny run of every task: what it prints, what it agrees with, and what it refuses."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from glassformer.evaluation.probes.probe import PROBES
+from tests.journey.commands import here
+from tests.journey.task_runs import refused
+
+QUICK = ("--size", "64")
+
+
+def facts(*arguments: str, folder: Path) -> dict[str, Any]:
+    """What a command says with --json, which is one object and nothing else."""
+    done = here(*arguments, "--json", folder=folder)
+    assert done.returncode == 0, done.stderr
+    found: dict[str, Any] = json.loads(done.stdout)
+    return found
+
+
+@pytest.mark.parametrize("task", ["lm", "masked"])
+def test_all_probes_of_a_run_that_learnt_something_else(task_home: Path, task: str) -> None:
+    done = here("probe", f"runs/{task}", *QUICK, folder=task_home)
+    assert done.returncode == 0, done.stderr
+    found = facts("probe", f"runs/{task}", *QUICK, folder=task_home)
+    assert tuple(found["probes"]) == PROBES
+    for name, result in found["probes"].items():
+        assert f"{name}: " in done.stdout
+        if name == "surprisal":
+            continue
+        assert "this run learnt from book.txt, not from the corpus" in result["notes"][0]
+        for group in result["groups"]:
+            low, high = group["ci95"]
+            assert 0 <= low <= group["share"] <= high <= 1
+            assert group["count"] > 0
+            assert 0 < group["chance"] < 1
+            assert "bigram" in group["rules"]
+    assert done.stdout.count("this run learnt from book.txt") == len(PROBES) - 1
+    assert ("pseudo-log-likelihood" in done.stdout) == (task == "masked")
+
+
+@pytest.mark.parametrize("task", ["classify", "translate", "two", "summarize"])
+def test_runs_without_probabilities_of_a_text_are_refused(task_home: Path, task: str) -> None:
+    problem, remedy = refused("probe", f"runs/{task}", folder=task_home)
+    assert problem.startswith("this run learnt to ")
+    assert "nothing to probe" in problem
+    assert "--task lm or --task masked" in remedy
+
+
+@pytest.mark.parametrize("text", [None, "sentences.txt"])
+def test_mean_surprisal_is_the_loss_of_an_evaluation(task_home: Path, text: str | None) -> None:
+    flag = () if text is None else ("--text", text)
+    found = facts("probe", "runs/lm", "surprisal", *flag, folder=task_home)["probes"]
+    assert list(found) == ["surprisal"]
+    measured = facts("evaluate", "runs/lm", *flag[1:], folder=task_home)
+    assert found["surprisal"]["mean"] == pytest.approx(measured["loss"], abs=1e-5)
+    assert found["surprisal"]["tokens"] == measured["tokens"]
+    if text is not None:
+        assert list(facts("probe", "runs/lm", *flag, folder=task_home)["probes"]) == ["surprisal"]
+
+
+def test_minimal_pairs_of_ones_own(task_home: Path) -> None:
+    found = facts("probe", "runs/lm", "--pairs", "minimal-pairs.jsonl", folder=task_home)["probes"]
+    assert list(found) == ["pairs"]
+    groups = {group["group"]: group for group in found["pairs"]["groups"]}
+    assert list(groups) == ["all pairs", "noun", "order"]
+    assert groups["all pairs"]["count"] == groups["noun"]["count"] + groups["order"]["count"] == 48
+    both = facts("probe", "runs/lm", "induction", "--pairs", "minimal-pairs.jsonl", *QUICK, folder=task_home)
+    assert list(both["probes"]) == ["pairs", "induction"]
+
+
+def test_the_same_questions_give_the_same_answers(task_home: Path) -> None:
+    words = ("probe", "runs/lm", "agreement", "recall", *QUICK)
+    assert facts(*words, folder=task_home) == facts(*words, folder=task_home)
+    assert facts(*words, folder=task_home) != facts(*words, "--seed", "9", folder=task_home)
+
+
+def test_a_run_that_was_moved_is_probed_without_rules_of_frequency(task_home: Path, tmp_path: Path) -> None:
+    shutil.copytree(task_home / "runs" / "lm", tmp_path / "moved")
+    manifest = tmp_path / "moved" / "manifest.json"
+    told = json.loads(manifest.read_text(encoding="utf-8"))
+    told["data"]["tokens"] = str(tmp_path / "gone")
+    manifest.write_text(json.dumps(told), encoding="utf-8")
+    found = facts("probe", "moved", *QUICK, folder=tmp_path)
+    assert any("which need the training text" in note for note in found["notes"])
+    assert any("surprisal is left out" in note for note in found["notes"])
+    assert list(found["probes"]) == [name for name in PROBES if name != "surprisal"]
+    assert list(found["probes"]["agreement"]["groups"][0]["rules"]) == ["last noun", "first noun", "majority"]
+    problem, remedy = refused("probe", "moved", "surprisal", folder=tmp_path)
+    assert problem == "the run's own text is not at hand"
+    assert remedy == "Name one: --text FILE."
+
+
+def test_a_text_longer_than_the_context_is_named(task_home: Path, tmp_path: Path) -> None:
+    long = {"sentence_good": "the dog " * 30 + "sleeps", "sentence_bad": "the dog " * 30 + "waits"}
+    path = tmp_path / "long.jsonl"
+    path.write_text(json.dumps(long), encoding="utf-8")
+    problem, remedy = refused("probe", "runs/lm", "--pairs", path, folder=task_home)
+    assert problem.startswith("'the dog the dog")
+    assert "has 61 tokens, this run reads 40 (model.context)" in problem
+    assert "longer context" in remedy
+
+
+def test_a_run_with_a_short_context_is_asked_what_fits(task_home: Path) -> None:
+    words = ["--model.layers=1", "--model.width=8", "--model.heads=1", "--model.context=12", "--train.threads=1"]
+    made = here(
+        "train", "book.txt", *words, "--tokenizer.kind=words", "--steps=2", "--out", "runs/short", folder=task_home
+    )
+    assert made.returncode == 0, made.stderr
+    found = facts("probe", "runs/short", *QUICK, folder=task_home)
+    assert list(found["probes"]) == ["induction", "surprisal"]
+    assert [note.split()[0] for note in found["notes"]] == ["agreement", "coreference", "recall", "brackets"]
+    problem, _ = refused("probe", "runs/short", "agreement", *QUICK, folder=task_home)
+    assert "this run reads 12" in problem
+
+
+def test_what_cannot_be_asked_is_refused(task_home: Path) -> None:
+    assert refused("probe", "runs/lm", "agrement", folder=task_home) == (
+        "there is no probe 'agrement'", "Did you mean agreement?",
+    )  # fmt: skip
+    assert "does not exist" in refused("probe", "runs/lm", "--text", "no.txt", folder=task_home)[0]
+    assert refused("probe", "runs/lm", "--pairs", "book.txt", folder=task_home)[0].startswith(
+        "book.txt, line 1 is no JSON"
+    )
+    assert "asks for nothing" in refused("probe", "runs/lm", "--size", "0", folder=task_home)[0]
+    assert "below 0" in refused("probe", "runs/lm", "--seed", "-1", folder=task_home)[0]
+    assert "there is no run at" in refused("probe", "runs/no", folder=task_home)[0]

@@ -1,0 +1,102 @@
+"""Training with gates: the gradients are those of the whole loss, the numbers its own, and prices close gates."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from glassformer.config import Config
+from glassformer.errors import GlassError
+from glassformer.inspection.gates import gated
+from glassformer.inspection.sites import attentions
+from glassformer.model.families import Model
+from glassformer.pruning.hard_concrete import open_probability, sample, settled
+from glassformer.pruning.l0 import FIRST, L0, learn_gates
+from glassformer.training.checkpoint import step_seed
+from glassformer.training.objectives import logits_of, summed_loss
+from glassformer.training.stepping import Stepper
+from tests.property.test_pruning import data
+from tests.property.test_trace import model_of
+
+FAMILY = "encoder-decoder"
+
+
+def stepper(**train: Any) -> Stepper:
+    """A model with weights to train, and the same rows at every step."""
+    rows = data(FAMILY)
+    task: Any = SimpleNamespace(rows=lambda step: rows.rows, collate=rows.task.collate)
+    model = model_of(FAMILY, kv_heads=2).requires_grad_(True)
+    config = Config.from_dict(
+        {"train": {"task": "translate", "device": "cpu", "seed": 3, "learning_rate": 0.01, **train}}
+    )
+    return Stepper(model, task, config)
+
+
+def silent(text: str) -> None:
+    """Says nothing."""
+
+
+def by_hand(found: Stepper, how: L0, first: int) -> dict[str, Tensor]:
+    """The same by one backward pass of the whole sum."""
+    logs = {str(site): torch.full((6,), FIRST, requires_grad=True) for site in attentions(found.model)}
+    optimizer = torch.optim.Adam(list(logs.values()), lr=how.gate_rate)
+    batch = found.batches(found.task.rows(0))[0]
+    for step in range(first, first + how.steps):
+        generator = torch.Generator().manual_seed(step_seed(3, step))
+        drawn = {site: sample(log, generator) for site, log in logs.items()}
+        with gated(found.model, drawn):
+            loss = summed_loss(logits_of(found.model, batch), batch) / batch.n_targets
+        penalty = sum(open_probability(log).sum() for log in logs.values()) / len(logs)
+        optimizer.zero_grad()
+        (loss + how.penalty * penalty).backward()
+        optimizer.step()
+    return {site: settled(log.detach()) for site, log in logs.items()}
+
+
+@pytest.mark.parametrize("micro", [None, 2])
+def test_gates_follow_the_gradient_of_loss_and_price(micro: int | None) -> None:
+    """Also where the rows of a step go through in several batches, which see the same draw."""
+    how, first = L0(0.02, steps=9, gate_rate=0.4, gates_alone=True), 7
+    wanted = by_hand(stepper(), how, first)
+    found, targets = learn_gates(stepper(micro_batch=micro), first, how, silent)
+    assert found.keys() == wanted.keys()
+    for site, gates in found.items():
+        torch.testing.assert_close(gates, wanted[site], atol=1e-4, rtol=1e-4)
+    assert any(0 < gate < 1 for gates in found.values() for gate in gates)
+    assert targets == 9 * sum(len(row.target) - 1 for row in data(FAMILY).rows)
+
+
+def weights(model: Model) -> list[Tensor]:
+    return [parameter.detach().clone() for parameter in model.parameters()]
+
+
+@pytest.mark.parametrize("alone", [False, True])
+def test_weights_move_unless_gates_are_learnt_alone(alone: bool) -> None:
+    found = stepper(optimizer="muon")
+    before, state = weights(found.model), torch.random.get_rng_state()
+    torch.manual_seed(5)
+    learn_gates(found, 0, L0(0.02, steps=2, gates_alone=alone), silent)
+    moved = [not torch.equal(a, b) for a, b in zip(before, weights(found.model), strict=True)]
+    assert any(moved) != alone
+    assert not found.model._forward_hooks
+    torch.random.set_rng_state(state)
+
+
+def test_a_high_price_closes_all_gates_and_a_low_one_none() -> None:
+    high, _ = learn_gates(stepper(), 0, L0(50.0, steps=30, gate_rate=0.4, gates_alone=True), silent)
+    assert all((gates == 0).all() for gates in high.values())
+    low, _ = learn_gates(stepper(), 0, L0(1e-9, steps=1, gate_rate=0.01), silent)
+    assert all((gates == 1).all() for gates in low.values())
+
+
+def test_a_loss_that_is_not_finite_stops_it() -> None:
+    found = stepper()
+    with torch.no_grad():
+        found.model.embedding.tokens.weight[0, 0] = torch.inf
+        found.model.embedding.tokens.weight[:] *= torch.inf
+    with pytest.raises(GlassError, match="with gates"):
+        learn_gates(found, 0, L0(0.1, steps=1), silent)

@@ -1,0 +1,307 @@
+"""Patches: whole sets of them turn one input's pass into another's, and afterwards nothing of them is left."""
+
+from __future__ import annotations
+
+from itertools import product
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from glassformer.config import SampleConfig
+from glassformer.errors import GlassError
+from glassformer.generation.beam import beam_translate
+from glassformer.generation.decoding import generate
+from glassformer.inspection.patching import (
+    Kind,
+    KnockOut,
+    Mean,
+    Pattern,
+    Resample,
+    Value,
+    Zero,
+    patch,
+    patchable,
+)  # fmt: skip
+from glassformer.inspection.trace import trace
+from glassformer.inspection.traced import Trace
+from glassformer.model.families import Model
+from tests.property.models import POSITIONS, decoder, encoder_decoder, tiny, tokens
+from tests.property.test_gates import full_state
+from tests.property.test_trace import FAMILIES, PAD, inputs, logits_of, model_of
+
+CHOICES: list[dict[str, Any]] = [
+    {}, {"norm_order": "post", "kv_heads": 2}, {"norm_order": "output", "norm": "rmsnorm", "qk_norm": "whole"},
+    {"positions": "rotary", "attention_bias": True, "feedforward_bias": True},
+]  # fmt: skip
+
+
+def values(found: Trace, family: str) -> dict[str, Tensor]:
+    """Everything that a trace has, by the names of its places."""
+    kept: dict[str, Tensor] = {}
+    own = {"dec" if "decoder" in family else "enc": found.stack}
+    for name, stack in {**({} if found.source is None else {"enc": found.source}), **own}.items():
+        kept[f"{name}.embedding"], kept[f"{name}.final"] = stack.embedded, stack.final
+        if stack.position_vectors is not None:
+            kept[f"{name}.positions"] = stack.position_vectors
+        for n, block in enumerate(stack.blocks):
+            kept[f"{name}.{n}.resid"], kept[f"{name}.{n + 1}.resid"] = block.before, block.after
+            kept[f"{name}.{n}.feedforward"] = block.feedforward.output
+            for part, attention in (("self", block.attention), ("cross", block.cross)):
+                if attention is not None:
+                    kept[f"{name}.{n}.{part}"] = attention.output
+                    kept[f"{name}.{n}.{part}.pattern"] = attention.weights
+                    for head in range(6):
+                        kept[f"{name}.{n}.{part}.{head}"] = attention.mixed[:, head]
+                        kept[f"{name}.{n}.{part}.{head}.pattern"] = attention.weights[:, head]
+    return kept
+
+
+def clean_and_corrupt(family: str, real: Tensor | None = None) -> tuple[dict[str, Any], dict[str, Any]]:
+    clean = inputs(family, real)
+    corrupt = {**clean, "tokens": tokens(2, 13, seed=9)}
+    if "target" in clean:
+        corrupt["target"] = tokens(2, 7, seed=8)
+    return clean, corrupt
+
+
+@pytest.mark.parametrize(("family", "choice"), list(product(FAMILIES, CHOICES)))
+def test_all_of_clean_in_corrupt_is_clean_and_nothing_is_corrupt(family: str, choice: dict[str, Any]) -> None:
+    """By heads and feed-forward layers, by whole attentions, by the stream at any layer: each time exactly."""
+    model = model_of(family, **choice)
+    clean, corrupt = clean_and_corrupt(family, PAD)
+    source, wanted = values(trace(model, **clean), family), logits_of(model, clean)
+    plain = logits_of(model, corrupt)
+    with patch(model, {}):
+        assert torch.equal(logits_of(model, corrupt), plain)
+    assert (plain - wanted).abs().max() > 0.1
+    names = patchable(model)
+    heads = [name for name in names if name.split(".")[-2] in ("self", "cross")]
+    parts = [name for name in names if name.endswith((".self", ".cross"))]
+    others = [name for name in names if name.endswith(("feedforward", "embedding"))]
+    memory = [name for name in names if name == "enc.final"] if family == "encoder-decoder" else []
+    streams = [[*memory, name] for name in names if name.startswith(names[-1][:3]) and name.endswith("resid")]
+    for chosen in ([*heads, *others], [*parts, *others], *streams, [*memory, names[-1]]):
+        with patch(model, {name: Resample(source) for name in chosen}):
+            assert torch.equal(logits_of(model, corrupt), wanted), chosen
+    without = [name for name in others if name != f"{names[-1][:3]}.embedding"]
+    for chosen in ([*heads, *without], parts):  # not all of them
+        with patch(model, {name: Resample(source) for name in chosen}):
+            assert not torch.allclose(logits_of(model, corrupt), wanted, atol=1e-3)
+    assert torch.equal(logits_of(model, corrupt), plain)
+
+
+@pytest.mark.parametrize(("family", "real"), list(product(FAMILIES, (None, PAD))))
+def test_its_own_pattern_changes_nothing_and_anothers_freezes_it(family: str, real: Tensor | None) -> None:
+    model = model_of(family, kv_heads=2, positions="rotary")
+    clean, corrupt = clean_and_corrupt(family, real)
+    own = values(trace(model, **clean), family)
+    attentions = [name.removesuffix(".pattern") for name in own if name.endswith(("self.pattern", "cross.pattern"))]
+    for names in (attentions, [f"{name}.{head}" for name in attentions for head in (0, 5)]):
+        with patch(model, {name: Pattern(own) for name in names}):
+            torch.testing.assert_close(logits_of(model, clean), logits_of(model, clean), atol=1e-5, rtol=1e-5)
+    plain = logits_of(model, clean)
+    frozen = values(trace(model, **corrupt), family)
+    for name in attentions[::2]:
+        with patch(model, {name: Pattern(frozen)}):
+            found = values(trace_unchecked(model, clean), family)
+            one = f"{name}.4"
+        assert not torch.allclose(found[name], own[name], atol=1e-3)
+        with patch(model, {one: Pattern(frozen[f"{name}.pattern"][:, 4])}):
+            by_head = logits_of(model, clean)
+        G = trace(model, **clean).stack.blocks[0].attention.k.shape[1]
+        assert G == 2
+        seen = values_of(model, clean, name)  # (B, G, S, K)
+        value = frozen[f"{name}.pattern"][:, 4] @ seen[:, 4 // 3]  # (B, T, K)
+        with patch(model, {one: Value(value)}):
+            torch.testing.assert_close(by_head, logits_of(model, clean), atol=1e-5, rtol=1e-5)
+    assert torch.equal(logits_of(model, clean), plain)
+
+
+def trace_unchecked(model: Model, given: dict[str, Any]) -> Trace:
+    """A trace under a patch of patterns: what it works out beside the pass is not what the pass used."""
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr("glassformer.inspection.trace._check_same", lambda *_: None)
+        return trace(model, **given)
+
+
+def values_of(model: Model, given: dict[str, Any], name: str) -> Tensor:
+    """The values v of an attention."""
+    found = trace(model, **given)
+    stack, layer, part = name.split(".")
+    own = found.source if stack == "enc" and found.source is not None else found.stack
+    block = own.blocks[int(layer)]
+    attention = block.attention if part == "self" else block.cross
+    assert attention is not None
+    return attention.v
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_rows_are_patched_each_for_itself(family: str) -> None:
+    """A batch of copies, another head taken away in each: as one after the other. And each at another place."""
+    model, given = model_of(family), inputs(family, PAD)
+    names = [name for name in patchable(model) if name.split(".")[-1].isdigit()][::5][:7]
+    copies = {key: None if value is None else value[1:].expand(len(names), -1) for key, value in given.items()}
+    one = {key: None if value is None else value[1:] for key, value in given.items()}
+    rows = torch.eye(len(names), dtype=torch.bool)
+    with patch(model, {name: Zero(where=rows[:, n : n + 1]) for n, name in enumerate(names)}):
+        together = logits_of(model, copies)
+    for row, name in enumerate(names):
+        with patch(model, {name: Zero()}):
+            alone = logits_of(model, one)
+        torch.testing.assert_close(together[row], alone[0], atol=1e-5, rtol=1e-5)
+        assert (logits_of(model, one) - alone).abs().max() > 1e-4
+    stack = names[-1][:3]
+    places = tokens(2, 7 if stack == "dec" and family == "encoder-decoder" else 13)[:1].shape[1]
+    where = torch.eye(places, dtype=torch.bool)
+    name = f"{stack}.1.resid"
+    copies = {key: None if value is None else value[1:].expand(places, -1) for key, value in given.items()}
+    with patch(model, {name: Value(torch.ones(22), where=where)}):
+        cells = logits_of(model, copies)
+    for place in range(places):
+        with patch(model, {name: Value(torch.ones(22), where=where[place])}):
+            torch.testing.assert_close(cells[place], logits_of(model, one)[0], atol=1e-5, rtol=1e-5)
+
+
+def test_mean_is_over_what_is_real() -> None:
+    model, given = model_of("encoder"), inputs("encoder", PAD)
+    probe = values(trace(model, **given), "encoder")  # type: ignore[arg-type]
+    for name, own in (("enc.1.self.3", probe["enc.1.self.3"]), ("enc.1.feedforward", probe["enc.1.feedforward"])):
+        by_hand = torch.stack([own[row, place] for row, place in PAD.nonzero().tolist()]).mean(dim=0)
+        with patch(model, {name: Mean(probe, PAD)}):
+            found = logits_of(model, given)
+        with patch(model, {name: Value(by_hand)}):
+            torch.testing.assert_close(found, logits_of(model, given), atol=1e-6, rtol=1e-6)
+        with patch(model, {name: Mean(probe)}):
+            assert (logits_of(model, given) - found).abs().max() > 1e-5
+
+
+def test_resample_takes_the_rows_it_is_told() -> None:
+    model, given = model_of("decoder"), inputs("decoder", None)
+    own = values(trace(model, **given), "decoder")  # type: ignore[arg-type]
+    with patch(model, {"dec.final": Resample(own, rows=[1, 0])}):
+        assert torch.equal(logits_of(model, given), logits_of_rows(model, given, [1, 0]))
+
+
+def logits_of_rows(model: Model, given: dict[str, Tensor | None], rows: list[int]) -> Tensor:
+    return logits_of(model, {key: None if value is None else value[rows] for key, value in given.items()})
+
+
+def test_all_attention_to_the_first_real_token() -> None:
+    """Padding on the left: the first token is where it begins."""
+    model = decoder(tiny(positions="rotary"))
+    ids, real = tokens(2, 13), torch.tensor([[True] * 13, [False] * 4 + [True] * 9])
+    with patch(model, {"dec.1.self": KnockOut()}):
+        found = trace_unchecked(model, {"tokens": ids, "real": real}).stack.blocks[1].attention
+    first = torch.stack([found.v[0, :, 0], found.v[1, :, 4]])  # (B, H, K)
+    assert torch.equal(found.mixed, first[:, :, None].expand_as(found.mixed))
+    with patch(model, {"dec.1.self.2": KnockOut(where=torch.tensor([[True], [False]]))}):
+        one = trace_unchecked(model, {"tokens": ids, "real": real}).stack.blocks[1].attention
+    assert torch.equal(one.mixed[0, 2], first[0, 2].expand_as(one.mixed[0, 2]))
+    assert not torch.allclose(one.mixed[1, 2, 5:], first[1, 2].expand_as(one.mixed[1, 2, 5:]), atol=1e-3)
+
+
+@pytest.mark.parametrize("positions", POSITIONS)
+def test_without_positions_and_without_a_mask(positions: str) -> None:
+    """An encoder then cannot tell places apart, in whatever way it told them; a decoder sees ahead."""
+    model, ids = model_of("encoder", positions=positions), tokens(2, 13)
+    order = torch.randperm(13, generator=torch.Generator().manual_seed(3))
+    taken = {"enc.positions": Zero()} if positions != "none" else {}
+    with patch(model, taken):
+        torch.testing.assert_close(model(ids[:, order]), model(ids)[:, order], atol=1e-5, rtol=1e-5)
+    if taken:
+        assert not torch.allclose(model(ids[:, order]), model(ids)[:, order], atol=1e-2)
+    causal = decoder(tiny(positions=positions))
+    changed = ids.clone()
+    changed[:, -1] = (changed[:, -1] + 1) % 31
+    assert torch.equal(causal(changed)[:, 0], causal(ids)[:, 0])
+    with patch(causal, {"dec.mask": Zero()}):
+        assert (causal(changed)[:, 0] - causal(ids)[:, 0]).abs().max() > 1e-3
+    assert torch.equal(causal(changed)[:, 0], causal(ids)[:, 0])
+
+
+def test_source_and_target_that_share_an_embedding_are_patched_apart() -> None:
+    model, given = encoder_decoder(positions="learned"), inputs("encoder-decoder", None)
+    plain = values(trace(model, **given), "encoder-decoder")  # type: ignore[arg-type]
+    for name, other in (("enc", "dec"), ("dec", "enc")):
+        for thing in ("positions", "embedding"):
+            with patch(model, {f"{name}.{thing}": Zero()}):
+                found = values(trace(model, **given), "encoder-decoder")  # type: ignore[arg-type]
+            assert torch.equal(found[f"{other}.embedding"], plain[f"{other}.embedding"])
+            zero = found[f"{name}.{thing}"]
+            assert torch.equal(zero, torch.zeros_like(zero))
+
+
+def test_generation_with_a_cache_is_patched_as_without() -> None:
+    """Heads, whole attentions, and attention to the first token, in cached decoding and in beams of one source."""
+    model, settings = decoder(tiny(kv_heads=2, positions="rotary")), SampleConfig(tokens=6, temperature=0)
+    patches: dict[str, Kind] = {"dec.0.self.2": Zero(), "dec.1.self": KnockOut(), "dec.2.feedforward": Zero()}
+    found = []
+    for cached in (True, False):
+        with patch(model, patches):
+            found.append(torch.cat([step.logits for step in generate(model, [[3, 4, 5]], settings, cached=cached)]))
+    torch.testing.assert_close(found[0], found[1], atol=1e-5, rtol=1e-5)
+    plain = torch.cat([step.logits for step in generate(model, [[3, 4, 5]], settings)])
+    assert (plain[0] - found[0][0]).abs().max() > 1e-2
+    both, beams = encoder_decoder(kv_heads=2), SampleConfig(beams=3, tokens=5)
+    crossed: dict[str, Kind] = {"dec.0.cross": KnockOut(), "dec.1.cross.1": KnockOut(), "enc.1.self.0": Zero()}
+    with patch(both, crossed):
+        again = [beam_translate(both, [[3, 5, 7], [2, 4, 6, 8]], beams, end_id=0, cached=c) for c in (True, False)]
+    for one, other in zip(*again, strict=True):
+        assert [each.tokens for each in one] == [each.tokens for each in other]
+
+
+def test_gradients_reach_the_values_given() -> None:
+    model, given = model_of("decoder"), inputs("decoder", None)
+    value = torch.zeros(10, requires_grad=True)
+    with patch(model, {"dec.1.self.3": Value(value)}):
+        logits_of(model, given).square().sum().backward()
+    assert value.grad is not None
+    assert (value.grad != 0).all()
+
+
+def test_what_cannot_be_patched_is_refused_and_nothing_stays() -> None:
+    model, given = model_of("encoder-decoder").train(), inputs("encoder-decoder", None)
+    before = full_state(model)
+    cases: list[tuple[dict[str, Kind], str]] = [
+        ({"dec.1.slef.2": Zero()}, r"nothing called 'dec.1.slef.2' to patch(.|\n)*Did you mean dec.1.self.2"),
+        ({"dec.1.self.6": Zero()}, "nothing called 'dec.1.self.6'"),
+        ({"dec.3.self": Zero()}, "nothing called 'dec.3.self'"),
+        ({"enc.0.self.1": Value(torch.zeros(2, 11, 10))}, r"enc.0.self.1, which has the shape \(2, 13, 10\) here"),
+        ({"dec.0.cross": Pattern(torch.ones(2, 6, 7, 7))}, r"dec.0.cross, which has the shape \(2, 6, 7, 13\) here"),
+        ({"dec.0.cross.1": Pattern(torch.ones(2, 7, 7))}, r"which has the shape \(2, 7, 13\) here"),
+        ({"dec.0.feedforward": Resample(torch.zeros(22))}, r"which has the shape \(2, 7, 22\) here\nGive \(2, 7, 22\)"),
+        ({"dec.0.feedforward": Resample(torch.zeros(2, 7, 22), rows=[0, 2])}, r"rows \[0, 2\] were asked of 2 rows"),
+        ({"dec.0.self.1": Resample({})}, "none for dec.0.self.1"),
+        ({"dec.0.self.1": Pattern({})}, "none for dec.0.self.1.pattern"),
+        ({"dec.0.feedforward": Mean({})}, "none for dec.0.feedforward"),
+        ({"dec.0.feedforward": Mean(torch.ones(2, 7, 22), PAD)}, r"`real` of shape \(2, 13\)"),
+        ({"dec.0.feedforward": KnockOut()}, "KnockOut was given for dec.0.feedforward\nIt is for attentions"),
+        ({"dec.mask": Value(torch.zeros(1))}, "Value was given for dec.mask"),
+        ({"dec.0.self.1": Zero(where=torch.ones(3, 7) > 0)}, r"`where` of shape \(3, 7\) was given for dec.0.self.1"),
+        ({"dec.0.self.1": Zero(where=torch.ones(2, 6) > 0)}, r"2 rows and 7 places here\nGive \(2, 7\)"),
+    ]
+    for patches, words in cases:
+        with pytest.raises(GlassError, match=words), patch(model, patches):
+            logits_of(model, given)
+        assert full_state(model) == before
+    rotary = model_of("decoder", positions="rotary")
+    with pytest.raises(GlassError, match="not added here"), patch(rotary, {"dec.positions": Value(torch.zeros(1))}):
+        rotary(tokens(1, 5))
+
+
+def test_a_patch_inside_a_patch_of_the_same_place_is_refused() -> None:
+    model, given = model_of("decoder"), inputs("decoder", None)
+    before, plain = full_state(model), logits_of(model, given)
+    with patch(model, {"dec.1.self.2": Zero(), "dec.mask": Zero()}):
+        for name in ("dec.1.self.2", "dec.1.self"):
+            with pytest.raises(GlassError, match=f"{name} is patched inside a patch of dec.1.self.2"):
+                patch(model, {name: Zero()}).__enter__()
+        with patch(model, {"dec.1.self.3": Zero()}):
+            both = logits_of(model, given)
+        with pytest.raises(ZeroDivisionError), patch(model, {"dec.1.feedforward": Zero()}):
+            raise ZeroDivisionError
+        assert not torch.equal(both, logits_of(model, given))
+    assert full_state(model) == before
+    assert torch.equal(logits_of(model, given), plain)

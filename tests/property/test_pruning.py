@@ -1,0 +1,345 @@
+"""Importance is a slope, effects are differences of losses, and a removed head is a head whose gate is 0."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+from glassformer.config import TrainConfig
+from glassformer.data.batches import Batch
+from glassformer.data.rows import Labelled, Masked, Pair
+from glassformer.errors import GlassError
+from glassformer.inspection.gates import gated
+from glassformer.inspection.patching import Zero, patch
+from glassformer.inspection.sites import attentions, heads
+from glassformer.model.families import Model
+from glassformer.pruning.direct import direct_effects
+from glassformer.pruning.effects import ABLATIONS, ablation_effects, mixed_values
+from glassformer.pruning.importance import importance, per_layer
+from glassformer.pruning.measuring import Rows, row_losses
+from glassformer.pruning.order import Point, area, attention_effects, choose_by, curve
+from glassformer.pruning.removal import cut_optimizers, fold_gates, without
+from glassformer.training.objectives import logits_of
+from glassformer.training.optimizers import make_optimizers
+from tests.property.models import VOCAB, named, some_heads
+from tests.property.test_trace import FAMILIES, model_of
+
+CPU = torch.device("cpu")
+COLLATE = {
+    "decoder": Batch.from_rows, "encoder": Batch.from_masked, "classifier": Batch.from_labelled,
+    "encoder-decoder": Batch.from_pairs,
+}  # fmt: skip
+SHAPES: list[dict[str, Any]] = [
+    {}, {"kv_heads": 2, "positions": "rotary", "qk_norm": "head", "norm": "rmsnorm"},
+    {"kv_heads": 1, "positions": "alibi", "norm_order": "output", "norm_bias": True},
+    {"kv_heads": 3, "positions": "relative", "norm_order": "post", "attention_bias": True},
+]  # fmt: skip
+CASES = [(family, shape) for family in FAMILIES for shape in SHAPES]
+
+
+def data(family: str, lengths: tuple[int, ...] = (5, 7, 7, 11, 13)) -> Rows:
+    """Random rows of a family's task, short ones first."""
+    numbers = np.random.default_rng(3)
+
+    def ids(length: int) -> Any:
+        return numbers.integers(0, VOCAB, size=length)
+
+    make = {
+        "decoder": ids, "encoder": lambda n: Masked(ids(n), ids(n), np.arange(n) % 3 == 0),
+        "classifier": lambda n: Labelled(ids(n), n % 5), "encoder-decoder": lambda n: Pair(ids(n), ids(n - 2)),
+    }[family]  # fmt: skip
+    task: Any = SimpleNamespace(collate=COLLATE[family])
+    return Rows(task, [make(length) for length in lengths], CPU)
+
+
+def loss(model: Model, rows: Rows) -> float:
+    """Mean over all targets, in the model's own precision."""
+    batches = [rows.batch([row]) for row in rows.rows]
+    with torch.no_grad():
+        return sum(float(row_losses(model, each).sum()) for each in batches) / sum(each.n_targets for each in batches)
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_importance_is_the_mean_of_absolute_slopes(family: str) -> None:
+    """Against differences of each row's loss; and not the absolute sum, which is smaller where signs differ."""
+    model, rows = model_of(family, kv_heads=2).double(), data(family)
+    found, targets, below = importance(model, rows), sum(rows.batch([row]).n_targets for row in rows.rows), 0
+    assert list(found) == list(map(str, heads(model)))
+    for head in heads(model)[::4]:
+        slopes, step = [], 1e-5
+        for row in rows.rows:
+            batch, moved = rows.batch([row]), []
+            for sign in (1, -1):
+                gate = torch.ones(6, dtype=torch.float64)
+                gate[head.head] += sign * step
+                with gated(model, {str(head.site): gate}), torch.no_grad():
+                    moved.append(float(row_losses(model, batch)))
+            slopes.append((moved[0] - moved[1]) / (2 * step))
+        assert found[str(head)] == pytest.approx(sum(map(abs, slopes)) / targets, rel=1e-6)
+        below += abs(sum(slopes)) / targets < 0.9 * found[str(head)]
+    assert below
+    assert all(parameter.grad is None for parameter in model.parameters())
+
+
+def test_importance_does_not_depend_on_how_rows_are_grouped(monkeypatch: pytest.MonkeyPatch) -> None:
+    model, rows = model_of("decoder").double(), data("decoder")
+    whole = importance(model, rows)
+    monkeypatch.setattr("glassformer.pruning.measuring.MOST_TOKENS", 1)
+    assert importance(model, rows) == pytest.approx(whole, rel=1e-12)
+
+
+def test_importance_per_layer_has_length_one() -> None:
+    found = per_layer({"dec.0.self.0": 3.0, "dec.0.self.1": 4.0, "dec.1.self.0": 0.0})
+    assert found == {"dec.0.self.0": 0.6, "dec.0.self.1": 0.8, "dec.1.self.0": 0.0}
+
+
+@pytest.mark.parametrize("kind", ABLATIONS)
+@pytest.mark.parametrize("family", FAMILIES)
+def test_ablation_is_the_loss_without_minus_the_loss(family: str, kind: Any) -> None:
+    """Each head by itself and each row by itself, with the other values taken from one row at a time."""
+    model, rows = model_of(family, removed_heads=tuple(removable(family))), data(family)
+    model = model.double()
+    found, whole = ablation_effects(model, rows, kind), loss(model, rows)
+    assert list(found) == list(map(str, heads(model)))
+    for head in heads(model)[::3]:
+        assert found[str(head)] == pytest.approx(_one(model, rows, head, kind) - whole, rel=1e-6, abs=1e-9)
+    assert max(map(abs, found.values())) > 1e-3
+
+
+def _one(model: Model, rows: Rows, head: Any, kind: str) -> float:
+    """The loss without one head, row by row."""
+    index = attentions(model)[head.site].kept.index(head.head)
+    values = []
+    for row in rows.rows:
+        with mixed_values(model) as mixed, torch.no_grad():
+            row_losses(model, rows.batch([row]))
+        values.append(mixed[head.site][0, index])  # (T, K)
+    mean, total, targets = torch.cat(values).mean(dim=0), 0.0, 0
+    for number, row in enumerate(rows.rows):
+        batch, T = rows.batch([row]), len(values[number])
+        other = values[(number + 1) % len(values)]
+        other = torch.cat([other, other[-1:].expand(T, -1)])[:T]  # (T, K)
+        by = {"zero": torch.zeros_like(other), "mean": mean.expand_as(other), "resample": other}[kind]
+        with _Put(model, head.site, index, by), torch.no_grad():
+            total += float(row_losses(model, batch))
+        targets += batch.n_targets
+    return total / targets
+
+
+class _Put:
+    """Other values in the place of what one head mixed, by a hook of its own."""
+
+    def __init__(self, model: Model, site: Any, index: int, values: Tensor) -> None:
+        self.layer, self.index, self.values = attentions(model)[site], index, values
+
+    def __enter__(self) -> None:
+        K = self.layer.head_width
+
+        def hook(module: Any, args: Any) -> Any:
+            x = args[0].clone()  # (1, T, H K)
+            x[..., self.index * K : (self.index + 1) * K] = self.values
+            return (x,)
+
+        self.handle = self.layer.output.register_forward_pre_hook(hook)
+
+    def __exit__(self, *error: object) -> None:
+        self.handle.remove()
+
+
+def test_resampling_one_row_is_refused() -> None:
+    with pytest.raises(GlassError, match="one row"):
+        ablation_effects(model_of("decoder"), data("decoder", (7,)), "resample")
+
+
+@pytest.mark.parametrize("shape", [{"norm": "none"}, {"norm": "none", "kv_heads": 2, "tied": False}])
+@pytest.mark.parametrize("family", FAMILIES)
+def test_without_anything_after_it_the_direct_effect_is_the_whole_effect(family: str, shape: dict[str, Any]) -> None:
+    """The heads of a last attention, with a feed-forward layer that writes nothing and no norm."""
+    model, rows = model_of(family, **shape).double(), data(family)
+    last = list(attentions(model))[-1]
+    block = (model.decoder if family == "encoder-decoder" else model.stack).blocks[-1]  # type: ignore[union-attr]
+    for parameter in block.feedforward.down.parameters():  # type: ignore[union-attr]
+        parameter.data.zero_()
+    direct, total = direct_effects(model, rows), ablation_effects(model, rows, "zero")
+    for head in heads(model):
+        if head.site == last:
+            assert direct[str(head)] == pytest.approx(total[str(head)], rel=1e-6, abs=1e-10)
+    earlier = [str(head) for head in heads(model) if head.site != last and str(head) in direct]
+    assert any(abs(direct[name] - total[name]) > 1e-4 for name in earlier)
+    assert any(name.startswith("enc") for name in direct) == (family in ("encoder", "classifier"))
+
+
+@pytest.mark.parametrize(
+    "shape", [{}, {"norm": "rmsnorm"}, {"norm_order": "output"}, {"norm_order": "output", "norm": "rmsnorm"}]
+)
+def test_direct_effects_keep_the_scale_of_every_norm(shape: dict[str, Any]) -> None:
+    """A norm whose scale is held is a linear map: here the norms are made that map, and the head is left out."""
+    model, rows = model_of("decoder", **shape, layers=1).double(), data("decoder", (11,))
+    block = model.stack.blocks[0]  # type: ignore[union-attr]
+    block.feedforward.down.weight.data.zero_()  # type: ignore[union-attr]
+    found, batch = direct_effects(model, rows), rows.batch(rows.rows)
+    given: dict[Any, Tensor] = {}
+    norms = [model.stack.norm, block.attention_norm]  # type: ignore[union-attr]
+    hooks = [norm.register_forward_pre_hook(lambda m, a: given.__setitem__(m, a[0])) for norm in norms]
+    with torch.no_grad():
+        whole = float(row_losses(model, batch))
+    for hook in hooks:
+        hook.remove()
+
+    def held(norm: Any, args: Any, output: Tensor) -> Tensor:
+        x, centre = given[norm], isinstance(norm, torch.nn.LayerNorm)
+        square = (x - x.mean(-1, keepdim=True)).square() if centre else x.square()
+        now = args[0] - args[0].mean(-1, keepdim=True) if centre else args[0]
+        bias = getattr(norm, "bias", None)
+        return now / (square.mean(-1, keepdim=True) + norm.eps).sqrt() * norm.weight + (0 if bias is None else bias)
+
+    after = norms if model.config.norm_order == "output" else norms[:1]
+    hooks = [norm.register_forward_hook(held) for norm in after]
+    for name, effect in found.items():
+        with patch(model, {name: Zero()}), torch.no_grad():
+            assert effect == pytest.approx((float(row_losses(model, batch)) - whole) / batch.n_targets, rel=1e-6)
+    for hook in hooks:
+        hook.remove()
+
+
+def test_no_direct_effect_where_there_is_none() -> None:
+    assert direct_effects(model_of("decoder", norm_order="post"), data("decoder")) == {}
+    assert direct_effects(model_of("encoder", head_transform=True), data("encoder")) == {}
+
+
+def removable(family: str) -> list[str]:
+    """Heads of the stacks of a family."""
+    return list(some_heads("encoder" if family == "classifier" else family))
+
+
+def at_zero(model: Model, names: list[str]) -> dict[str, Tensor]:
+    """Gates of 1, and of 0 for these heads."""
+    gates = {str(site): torch.ones(6, dtype=torch.float64) for site in attentions(model)}
+    for name in names:
+        site, _, number = name.rpartition(".")
+        gates[site][int(number)] = 0
+    return gates
+
+
+@pytest.mark.parametrize(("family", "shape"), CASES, ids=named)
+def test_a_gate_of_zero_is_a_head_that_is_not_there(family: str, shape: dict[str, Any]) -> None:
+    """Attentions with groups made unequal, with a key head that serves nobody, with no head left; twice in a row."""
+    model, rows = model_of(family, **shape).double(), data(family)
+    names = removable(family)
+    gates = at_zero(model, names)
+    half = len(names) // 2
+    smaller = without(without(model, names[:half]), names[half:])
+    assert set(smaller.config.removed_heads) == set(names)
+    assert smaller.config == without(model, names).config
+    batch = rows.batch(rows.rows)
+    with torch.no_grad():
+        with gated(model, gates):
+            wanted = logits_of(model, batch)
+        found = logits_of(smaller, batch)
+        assert (found - logits_of(model, batch)).abs().max() > 1e-2
+    torch.testing.assert_close(found, wanted, atol=1e-12, rtol=1e-12)
+    count = [sum(parameter.numel() for parameter in each.parameters()) for each in (model, smaller)]
+    assert count[1] <= count[0] - 2 * len(names) * 10 * 22  # the queries and outputs of each head, keys where all go
+    kept = {parameter.data_ptr() for parameter in model.parameters()}
+    assert all(parameter.data_ptr() not in kept for parameter in smaller.parameters() if parameter.numel())
+
+
+def test_gates_go_into_the_weights() -> None:
+    model, rows = model_of("encoder-decoder", kv_heads=2), data("encoder-decoder")
+    gates = {str(site): torch.linspace(0, 1, 6) for site in attentions(model)}
+    batch = rows.batch(rows.rows)
+    with torch.no_grad(), gated(model, gates):
+        wanted = row_losses(model, batch)
+    fold_gates(model, gates)
+    torch.testing.assert_close(row_losses(model, batch), wanted, atol=1e-5, rtol=1e-6)
+    smaller = without(model, [f"{site}.0" for site in attentions(model)])
+    torch.testing.assert_close(row_losses(smaller, batch), wanted, atol=1e-5, rtol=1e-6)
+
+
+def test_what_cannot_be_removed_is_refused_in_two_lines() -> None:
+    for shape, names, words in (
+        ({}, ["dec.0.self.6"], "no head"), ({}, ["dec.0.self.1", "dec.0.self.1"], "twice"),
+        ({"qk_norm": "whole"}, ["dec.0.self.1"], "qk_norm"),
+    ):  # fmt: skip
+        with pytest.raises(GlassError, match=words):
+            without(model_of("decoder", **shape), names)
+
+
+def steps(model: Model, optimizers: list[Any], rows: Rows, frozen: dict[str, Tensor] | None, count: int) -> None:
+    """Training steps; with `frozen`, heads have these gates."""
+    batch = rows.batch(rows.rows)
+    for _ in range(count):
+        with gated(model, frozen or {}):
+            row_losses(model, batch).sum().div(batch.n_targets).backward()
+        for optimizer in optimizers:
+            optimizer.step()
+            optimizer.zero_grad()
+
+
+@pytest.mark.parametrize("name", ["adamw", "muon"])
+def test_optimizers_keep_what_they_know_of_the_weights_that_stay(name: Any) -> None:
+    """After two steps with gates at 0, the whole model and the cut one go on alike."""
+    rows, config = data("encoder-decoder"), TrainConfig(task="translate", optimizer=name, learning_rate=0.01)
+    model = model_of("encoder-decoder", kv_heads=2).requires_grad_(True)
+    names = removable("encoder-decoder")
+    gates = at_zero(model, names)
+    optimizers = make_optimizers(model, config)
+    steps(model, optimizers, rows, None, 2)
+    smaller = without(model, names).requires_grad_(True)
+    own = make_optimizers(smaller, config)
+    cut_optimizers(optimizers, own, model, smaller)
+    held = {id(p): each for optimizer in own for p, each in optimizer.state.items()}
+    assert len(held) == len(list(smaller.parameters()))
+    for parameter in smaller.parameters():
+        moments = [value for value in held[id(parameter)].values() if isinstance(value, Tensor) and value.dim()]
+        assert moments
+        assert all(value.shape == parameter.shape for value in moments)
+    if name == "muon":  # it orthogonalises a whole matrix: its step depends on the rows that are gone
+        return
+    steps(model, optimizers, rows, gates, 2)
+    steps(smaller, own, rows, None, 2)
+    batch = rows.batch(rows.rows)
+    with gated(model, gates), torch.no_grad():
+        wanted = row_losses(model, batch)
+    torch.testing.assert_close(row_losses(smaller, batch).detach(), wanted, atol=2e-4, rtol=1e-5)
+
+
+@pytest.mark.parametrize("order", ["importance", "ablation", "random", "reverse"])
+def test_curves_go_down_to_no_heads(order: Any) -> None:
+    model, rows = model_of("encoder-decoder", kv_heads=2), data("encoder-decoder")
+    points = curve(model, choose_by(order, rows, seed=4), rows, 17)
+    assert [point.removed for point in points] == [0, 17, 34, 51, 54]
+    gone = [name for point in points for name in point.names]
+    assert sorted(gone) == sorted(map(str, heads(model)))
+    for point in points:
+        part = without(model, gone[: point.removed])
+        assert point.loss == pytest.approx(loss(part, rows), rel=1e-5)
+    scores = importance(model, rows) if order in ("importance", "reverse") else ablation_effects(model, rows)
+    first = sorted(scores, key=lambda name: scores[name], reverse=order == "reverse")[:17]
+    assert (set(points[1].names) == set(first)) == (order != "random")
+
+
+def test_random_orders_are_their_seeds() -> None:
+    model, rows = model_of("decoder"), data("decoder")
+    found = [tuple(choose_by("random", rows, seed=seed)(model, 9)) for seed in (1, 1, 2)]
+    assert found[0] == found[1] != found[2]
+
+
+def test_the_area_is_the_mean_loss_along_the_curve() -> None:
+    points = [Point(0, 1.0, None, ()), Point(2, 2.0, None, ("a", "b")), Point(3, 4.0, None, ("c",))]
+    assert area(points) == pytest.approx((2 * 1.5 + 1 * 3.0) / 3)
+    assert area(points[:1]) == 1.0
+
+
+def test_attention_effects_remove_all_heads_of_one_attention() -> None:
+    model, rows = model_of("encoder-decoder"), data("encoder-decoder")
+    found = attention_effects(model, rows)
+    assert list(found) == [str(site) for site in attentions(model)]
+    with gated(model, {"dec.1.cross": torch.zeros(6)}):
+        gone = loss(model, rows)
+    assert found["dec.1.cross"] == pytest.approx(gone - loss(model, rows), rel=1e-4)

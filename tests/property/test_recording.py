@@ -1,0 +1,263 @@
+"""A recording holds what the trace has, in as many bytes as it said, during generation too; nothing stays behind."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from glassformer.config import ModelConfig, SampleConfig
+from glassformer.errors import GlassError
+from glassformer.generation.beam import beam_translate
+from glassformer.generation.decoding import generate, translate
+from glassformer.inspection.catalogue import EVERYTHING, THINGS, catalogue
+from glassformer.inspection.patching import Resample, patch
+from glassformer.inspection.recording import BUDGET, estimate, record, watching
+from glassformer.inspection.sites import heads
+from glassformer.inspection.trace import AttentionTrace, trace
+from glassformer.model.build import build_model
+from glassformer.model.families import Model
+from tests.property.models import VOCAB, as_if_trained, decoder, encoder_decoder, tiny, tokens
+from tests.property.test_gates import full_state
+from tests.property.test_trace import FAMILIES, PAD, inputs, logits_of, model_of, stacks
+
+CHOICES: list[dict[str, Any]] = [
+    {}, {"norm_order": "post", "kv_heads": 2, "positions": "alibi"}, {"positions": "rotary", "qk_norm": "head"},
+    {"norm_order": "output", "norm": "rmsnorm", "qk_norm": "whole", "positions": "relative", "window": 3},
+    {"attention_bias": True, "feedforward_bias": True, "activation": "swiglu", "kv_heads": 1},
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("choice", CHOICES, ids=str)
+@pytest.mark.parametrize("family", FAMILIES)
+def test_everything_is_as_in_the_trace_and_as_estimated(family: str, choice: dict[str, Any]) -> None:
+    model = model_of(family, **choice)
+    for real in (None, PAD):
+        given = inputs(family, real)
+        found, wanted = record(model, **given, keep=EVERYTHING), trace(model, **given)  # type: ignore[arg-type]
+        by_name = of_trace(wanted, family)
+        assert set(found) == set(by_name) == set(catalogue(model))
+        for name, value in by_name.items():
+            assert found[name].shape == value.shape, name
+            torch.testing.assert_close(found[name], value, atol=1e-5, rtol=1e-5, msg=name)
+        length = given["target"].shape[1] if "target" in given else None  # type: ignore[union-attr]
+        bytes_ = estimate(model, EVERYTHING, 2, 13, length, padded=real is not None)
+        assert bytes_ == found.nbytes == sum(value.nbytes for value in by_name.values())
+        assert torch.equal(found["logits"], logits_of(model, given))
+
+
+def of_trace(wanted: Any, family: str) -> dict[str, Tensor]:
+    """All that a trace has, under the names of a recording."""
+    names = ["enc", "dec"] if wanted.source is not None else ["dec" if family == "decoder" else "enc"]
+    kept: dict[str, Tensor] = {"logits": wanted.logits}
+    for name, stack in zip(names, stacks(wanted), strict=True):
+        kept[f"{name}.embedding"], kept[f"{name}.final"] = stack.embedded, stack.final
+        if stack.position_vectors is not None:
+            kept[f"{name}.positions"] = stack.position_vectors
+        for n, block in enumerate(stack.blocks):
+            kept[f"{name}.{n}.resid"], kept[f"{name}.{n + 1}.resid"] = block.before, block.after
+            kept[f"{name}.{n}.feedforward"] = block.feedforward.output
+            kept[f"{name}.{n}.feedforward.hidden"] = block.feedforward.hidden
+            for part, attention in (("self", block.attention), ("cross", block.cross)):
+                if attention is not None:
+                    kept |= of_attention(f"{name}.{n}.{part}", attention)
+    return kept
+
+
+def of_attention(site: str, own: AttentionTrace) -> dict[str, Tensor]:
+    scores = own.scaled if own.bias is None else own.scaled + own.bias
+    return {
+        site: own.output, f"{site}.q": own.q, f"{site}.k": own.k, f"{site}.v": own.v, f"{site}.pattern": own.weights,
+        f"{site}.scores": scores.masked_fill(~own.allowed, -torch.inf), f"{site}.mixed": own.mixed,
+        f"{site}.head_output": own.head_outputs,
+    }  # fmt: skip
+
+
+def test_the_promised_size() -> None:
+    """Six layers of eight heads, 256 wide, 256 tokens, all that can be kept: at most 63 MB, exactly the estimate."""
+    config = ModelConfig(layers=6, heads=8, width=256, context=256)
+    model = build_model(config, 4096)
+    found = record(model, torch.arange(256)[None], keep=EVERYTHING)
+    assert found.nbytes == estimate(model, EVERYTHING, 1, 256)
+    assert 50e6 < found.nbytes <= 63e6
+
+
+def test_rows_and_precision_save_memory_exactly() -> None:
+    model, given = model_of("encoder-decoder"), inputs("encoder-decoder", PAD)
+    whole = record(model, **given, keep=EVERYTHING)  # type: ignore[arg-type]
+    part = record(model, **given, keep=EVERYTHING, rows=slice(-3, None), dtype=torch.float16)  # type: ignore[arg-type]
+    assert part.nbytes == estimate(model, EVERYTHING, 2, 13, 7, slice(-3, None), torch.float16, padded=True)
+    for name, entry in catalogue(model).items():
+        wanted = whole[name]
+        if "T" in entry.dims:
+            wanted = wanted.narrow(entry.dims.index("T"), wanted.shape[entry.dims.index("T")] - 3, 3)
+        torch.testing.assert_close(part[name], wanted.half())
+
+
+def test_what_is_read_is_a_copy() -> None:
+    """Writing to it changes neither the recording nor the model; writing to what was given changes nothing either."""
+    model, ids = model_of("decoder"), tokens(2, 13)
+    found = record(model, ids, keep=EVERYTHING)
+    before, weights = (
+        {name: found[name].clone() for name in found},
+        {k: v.clone() for k, v in model.state_dict().items()},
+    )
+    for name in found:
+        found[name].fill_(7)
+    ids.zero_()
+    assert all(torch.equal(found[name], value) for name, value in before.items())
+    assert all(torch.equal(value, weights[key]) for key, value in model.state_dict().items())
+    assert not any(value.requires_grad or value.is_inference() for value in before.values())
+
+
+def test_heads_have_names_of_their_own_and_keep_their_numbers() -> None:
+    model = as_if_trained(tiny(removed_heads=("dec.0.self.1", "dec.0.self.2", *(f"dec.2.self.{h}" for h in range(6)))))
+    given = {"tokens": tokens(2, 13)}
+    found = record(model, **given, keep=EVERYTHING)
+    assert found["dec.2.self.pattern"].shape == (2, 0, 13, 13)
+    assert [str(head) for head in heads(model)][:5] == [
+        "dec.0.self.0", "dec.0.self.3", "dec.0.self.4", "dec.0.self.5", "dec.1.self.0",
+    ]  # fmt: skip
+    assert torch.equal(found["dec.0.self.3"], found["dec.0.self.mixed"][:, 1])
+    assert torch.equal(found["dec.0.self.3.pattern"], found["dec.0.self.pattern"][:, 1])
+    for name in ("dec.0.self.1", "dec.0.self.3.k", "dec.0.self.3.resid", "dec.7.self.0", "nothing"):
+        assert name not in found
+    other = record(model, tokens(2, 13, seed=5), keep=("mixed",))
+    with patch(model, {"dec.0.self.3": Resample(other)}):
+        assert torch.equal(record(model, **given, keep=("mixed",))["dec.0.self.3"], other["dec.0.self.3"])
+
+
+@pytest.mark.parametrize("choice", [{}, {"kv_heads": 2, "positions": "rotary"}, {"positions": "alibi"}], ids=str)
+def test_cached_generation_shows_the_last_row_of_the_whole(choice: dict[str, Any]) -> None:
+    """Two prompts of different length; each step's pattern is the last row of an uncached trace of the text so far."""
+    model, settings = decoder(tiny(**choice)), SampleConfig(tokens=6, temperature=0)
+    texts: list[list[int]] = [[3, 4, 5, 6, 7], [8, 9]]
+    with watching(model, keep=("pattern", "resid")) as passes:
+        steps = list(generate(model, texts, settings))
+    assert len(passes) == len(steps) == 6
+    assert passes[-1]["dec.0.self.pattern"].shape == (2, 6, 1, 10)
+    for step, found in zip(steps, passes, strict=True):
+        for slot, row in enumerate(step.rows):
+            alone = trace(model, torch.tensor([texts[row]])).stack
+            for layer, block in enumerate(alone.blocks):
+                want = block.attention.weights[0, :, -1]  # (H, T)
+                seen = found[f"dec.{layer}.self.pattern"][slot, :, -1]  # (H, S)
+                torch.testing.assert_close(seen[:, -want.shape[1] :], want, atol=1e-5, rtol=1e-5)
+                assert (seen[:, : -want.shape[1]] == 0).all()  # padding
+                stream = found[f"dec.{layer}.resid"][slot, -1]
+                torch.testing.assert_close(stream, block.before[0, -1], atol=1e-5, rtol=1e-5)
+            texts[row].append(step.tokens[slot])
+
+
+def test_cached_translation_and_beams_show_where_they_look() -> None:
+    """Cross-attention of each step is the last row of the uncached trace; hypotheses of one source have their own."""
+    model, settings = encoder_decoder(kv_heads=2), SampleConfig(tokens=5, temperature=0)
+    sources, targets = [[3, 5, 7, 11], [2, 4]], [[0], [0]]
+    with watching(model, keep=("pattern",)) as passes:
+        steps = list(translate(model, sources, settings, end_id=0))
+    assert ["enc.0.self.pattern" in each for each in passes] == [True] + [False] * (len(steps) - 1)
+    for step, found in zip(steps, passes, strict=True):
+        for slot, row in enumerate(step.rows):
+            alone = trace(model, torch.tensor([sources[row]]), torch.tensor([targets[row]])).stack
+            for layer, block in enumerate(alone.blocks):
+                for part, own in (("self", block.attention), ("cross", block.cross)):
+                    assert own is not None
+                    want = own.weights[0, :, -1]  # (H, S)
+                    seen = found[f"dec.{layer}.{part}.pattern"][slot, :, -1]  # (H, S), padded
+                    torch.testing.assert_close(seen[:, : want.shape[1]], want, atol=1e-5, rtol=1e-5)
+                    assert (seen[:, want.shape[1] :] == 0).all()
+            targets[row].append(step.tokens[slot])
+    beams = SampleConfig(beams=3, tokens=2)
+    with watching(
+        model, keep=("dec.1.cross.pattern", "dec.1.cross.scores", "dec.1.cross.mixed", "dec.1.cross.v")
+    ) as own:
+        beam_translate(model, sources, beams, end_id=0)
+    seen, scores = own[-1]["dec.1.cross.pattern"], own[-1]["dec.1.cross.scores"]
+    assert seen.shape == (6, 6, 1, 4)
+    torch.testing.assert_close(scores.softmax(-1), seen)
+    v = own[-1]["dec.1.cross.v"].repeat_interleave(3, dim=0).repeat_interleave(3, dim=1)  # (B, H, S, K)
+    torch.testing.assert_close(seen @ v, own[-1]["dec.1.cross.mixed"], atol=1e-6, rtol=1e-5)
+
+
+def test_training_can_be_watched() -> None:
+    model = model_of("decoder").train().requires_grad_(True)
+    with watching(model, keep=("dec.1.self.pattern",)) as passes:
+        for _ in range(2):
+            model(tokens(2, 13)).square().mean().backward()
+    assert len(passes) == 2
+    assert list(passes[0]) == ["dec.1.self.pattern"]
+    assert not passes[0]["dec.1.self.pattern"].requires_grad
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_only_what_is_kept_has_hooks_and_none_is_left(family: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also after an exception inside the model, and after a budget that is used up on the way."""
+    model, given = model_of(family).train(), inputs(family, None)
+    before = full_state(model)
+    name = str(heads(model)[0].site)
+    with watching(model, keep=(f"{name}.pattern",)):
+        hooked = [path for path, part in model.named_modules() if part._forward_hooks]
+        assert all(".blocks.0.attention" in f".{path}" for path in hooked), hooked
+        assert len(hooked) == 4  # the layer and its query, key and value
+    record(model, **given, keep=EVERYTHING)  # type: ignore[arg-type]
+    assert full_state(model) == before
+    with pytest.raises(GlassError, match="over its budget of 99 bytes"), watching(model, keep=("pattern",), budget=99):
+        logits_of(model, given)
+    assert full_state(model) == before
+    monkeypatch.setattr(model.head, "forward", lambda *_: 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        record(model, **given, keep=EVERYTHING)  # type: ignore[arg-type]
+    monkeypatch.undo()
+    assert full_state(model) == before
+    assert torch.is_grad_enabled()
+
+
+def test_a_budget_names_what_would_fit() -> None:
+    model, ids = model_of("decoder"), tokens(2, 13)
+    size = {thing: estimate(model, [thing], 2, 13) for thing in THINGS if thing not in ("cross",)}
+    for keep, budget, words in (
+        (("pattern", "resid"), size["resid"], r"keep=\('resid',\), or raise"),
+        (EVERYTHING[:-1], size["resid"] + size["embedding"] + 99, r"keep=\('embedding', "),
+        (("pattern",), estimate(model, ["dec.0.self.pattern"], 2, 13), r"keep=\('dec.0.self.pattern',\)"),
+        (("pattern",), 10, "fewer tokens"),
+    ):
+        before = full_state(model)
+        needed = estimate(model, [thing for thing in keep if thing != "cross"], 2, 13)
+        with pytest.raises(GlassError, match=words) as caught:
+            record(model, ids, keep=[thing for thing in keep if thing != "cross"], budget=budget)
+        assert f"would take {needed:,} bytes" in str(caught.value) or needed > 1e5
+        assert full_state(model) == before
+    assert record(model, ids, keep=("pattern",), budget=size["pattern"]).nbytes == size["pattern"]
+    assert BUDGET == 256_000_000
+
+
+def test_what_cannot_be_recorded_is_refused() -> None:
+    model: Model = model_of("decoder")
+    for keep, words in (
+        (("patern",), "nothing called 'patern' to record in this model\nDid you mean pattern"),
+        (("dec.3.self.pattern",), "nothing called 'dec.3.self.pattern'"),
+        ((), r"keep is \(\)"),
+        ("pattern", "keep is 'pattern'"),
+        (("cross",), "this model has no cross"),
+    ):
+        with pytest.raises(GlassError, match=words):
+            record(model, tokens(1, 5), keep=keep)
+    with pytest.raises(GlassError, match="outside the vocabulary"):
+        record(model, tokens(1, 5) + VOCAB)
+    with pytest.raises(GlassError, match="no target"):
+        record(model_of("encoder-decoder"), tokens(1, 5))
+    found = record(model, tokens(1, 5))
+    with pytest.raises(GlassError, match=r"dec.0.self.2 was not recorded\nKeep it: keep=\('dec.0.self.mixed',\)"):
+        found["dec.0.self.2"]
+    with pytest.raises(GlassError, match=r"dec.0.self.mixed"), patch(model, {"dec.0.self.2": Resample(found)}):
+        model(tokens(1, 5))
+    assert found.get("dec.0.resid") is None
+
+
+def test_the_page_lists_all_that_can_be_kept() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "trace.md").read_text(encoding="utf-8")
+    listed = [line for line in page.splitlines() if line.startswith("| `") and line.count("|") == 5]
+    assert listed == [f"| `{n}` | `{name}` | {', '.join(dims)} | {what} |" for n, (name, dims, what) in THINGS.items()]

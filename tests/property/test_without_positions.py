@@ -1,0 +1,69 @@
+"""What a model without positions can know of order: nothing in an encoder, nothing in one causal layer, much in two."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from tests.property.models import POSITIONS, as_if_trained, encoder, tiny, tokens
+
+LENGTH = 23
+
+
+def shuffled_prefix(seed: int) -> torch.Tensor:
+    """All places but the last in another order (T)."""
+    order = torch.randperm(LENGTH - 1, generator=torch.Generator().manual_seed(seed))
+    return torch.cat([order, torch.tensor([LENGTH - 1])])
+
+
+def largest_change_of_the_last(layers: int, positions: str = "none", **changes: object) -> float:
+    """How much the last place's logits change when the prefix is shuffled, in float64; the smallest of five shuffles,
+    or the largest where that is asked of one layer."""
+    model = as_if_trained(tiny(layers=layers, positions=positions, **changes)).double()
+    ids = tokens(5, LENGTH)
+    before = model(ids)[:, -1]  # (B, V)
+    found = [float((model(ids[:, shuffled_prefix(seed)])[:, -1] - before).abs().amax()) for seed in range(5)]
+    return max(found) if layers == 1 else min(found)
+
+
+@pytest.mark.parametrize("layers", [1, 3])
+@pytest.mark.parametrize("changes", [{}, {"norm": "rmsnorm", "activation": "swiglu", "kv_heads": 2, "qk_norm": "head"}])
+def test_an_encoder_without_positions_moves_with_its_tokens(layers: int, changes: dict[str, object]) -> None:
+    if "qk_norm" in changes and type(tiny().qk_norm) is bool:
+        changes = {**changes, "qk_norm": "head"}
+    model, ids = encoder(layers=layers, positions="none", **changes).double(), tokens(5, LENGTH)
+    order = torch.randperm(LENGTH, generator=torch.Generator().manual_seed(3))
+    moved = model(ids)[:, order]  # (B, T, V)
+    assert moved.std() > 0.3
+    assert (model(ids[:, order]) - moved).abs().amax() <= 1e-12
+
+
+def test_two_holes_of_one_text_get_the_same_prediction() -> None:
+    model, ids = encoder(positions="none").double(), tokens(1, LENGTH)
+    ids[0, 4] = ids[0, 17] = 30
+    logits = model(ids)  # (B, T, V)
+    assert (logits[0, 4] - logits[0, 17]).abs().amax() <= 1e-12
+
+
+@pytest.mark.parametrize("positions", [kind for kind in POSITIONS if kind != "none"])
+def test_with_positions_an_encoder_knows_the_order(positions: str) -> None:
+    model, ids = encoder(positions=positions).double(), tokens(5, LENGTH)
+    order = torch.randperm(LENGTH, generator=torch.Generator().manual_seed(3))
+    assert (model(ids[:, order]) - model(ids)[:, order]).abs().amax() > 1e-3
+    ids[:, 4] = ids[:, 17] = 30
+    logits = model(ids)  # (B, T, V)
+    assert (logits[:, 4] - logits[:, 17]).abs().amax() > 1e-3
+
+
+@pytest.mark.parametrize("changes", [{}, {"norm": "rmsnorm", "activation": "swiglu", "kv_heads": 2}])
+def test_one_causal_layer_without_positions_is_blind_to_the_order_of_the_prefix(changes: dict[str, object]) -> None:
+    assert largest_change_of_the_last(layers=1, **changes) <= 1e-12
+
+
+@pytest.mark.parametrize("layers", [2, 3])
+def test_two_causal_layers_without_positions_are_not(layers: int) -> None:
+    assert largest_change_of_the_last(layers=layers) > 1e-3
+
+
+def test_one_causal_layer_with_positions_is_not() -> None:
+    assert largest_change_of_the_last(layers=1, positions="rotary") > 1e-3
