@@ -58,11 +58,16 @@ def clear_disk_errors(path: Path) -> Iterator[None]:
 
 def write_text(path: Path, text: str) -> None:
     """Write a small UTF-8 file whole or not at all."""
+    write_bytes(path, text.encode("utf-8"))
+
+
+def write_bytes(path: Path, data: bytes) -> None:
+    """Write a small file whole or not at all."""
     with clear_disk_errors(path):
         partial = path.with_name(path.name + ".partial")
         try:
-            with partial.open("w", encoding="utf-8", newline="\n") as file:
-                file.write(text)
+            with partial.open("wb") as file:
+                file.write(data)
                 file.flush()
                 os.fsync(file.fileno())
             _replace(partial, path)

@@ -8,6 +8,7 @@
     lock  held by the process that trains
     checkpoints/step-000850/{model,optimizer}.safetensors, state.json, manifest.json
     best  last      one line each: the name of a checkpoint
+    snapshots/step-000850.npz  what the attention heads did, where train.snapshots is above 0
 """
 
 from __future__ import annotations
@@ -130,6 +131,11 @@ class Run:
 
     def _resume(self) -> str:
         return f"glass train --resume --out {quoted(self.folder)}"
+
+    @property
+    def snapshots(self) -> Path:
+        """The folder of snapshots of attention, where the run keeps some."""
+        return self.folder / "snapshots"
 
     def whole_checkpoints(self) -> list[Path]:
         """All complete checkpoints, oldest first."""

@@ -30,7 +30,13 @@ SMALL = tuple(
     for word in ("--set", setting)
 )  # fmt: skip
 LENGTH = re.compile(r"--(minutes|steps) [\d.]+")
-NEEDS = {"translate.md": "sacrebleu", "summarize.md": "sacrebleu", "compare.md": "matplotlib"}
+NEEDS = {
+    "translate.md": "sacrebleu",
+    "summarize.md": "sacrebleu",
+    "compare.md": "matplotlib",
+    "look.md": "matplotlib",
+    "replay.md": "PIL",
+}
 """Pages about one more library."""
 FILES = ("train.en", "train.de", "model.safetensors", "tokenizer.json")
 PROMISES = {

@@ -5,10 +5,13 @@ from __future__ import annotations
 import json
 import shutil
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 
+from glassformer.cli.prune import KINDS, ORDERS
+from glassformer.pruning.effects import ABLATIONS, Ablation
+from glassformer.pruning.order import Order
 from glassformer.runs import Run
 from tests.journey.commands import here
 from tests.journey.task_runs import DOES, TASKS, refused
@@ -121,11 +124,17 @@ def test_a_limit_on_the_loss_is_kept(home: Path) -> None:
     assert len(said["removed"]) == max(i for i in range(3) if all(each <= limit for each in losses[: i + 1]))
 
 
-def test_heads_are_sorted_by_importance(home: Path) -> None:
-    found = facts("heads", "runs/translate", "--sort", "importance", folder=home)["heads"]
-    values = [head["importance"] for head in found]
-    assert values == sorted(values, reverse=True)
-    assert values[-1] > 0
+def test_heads_are_listed_with_their_importance(home: Path) -> None:
+    found = facts("heads", "runs/translate", "--importance", folder=home)["heads"]
+    words = ("prune", "runs/translate", "--effects", "zero", "--tokens", "100000")
+    wanted = {each["name"]: each["importance"] for each in facts(*words, folder=home)["effects"]}
+    assert {head["name"]: head["importance"] for head in found} == pytest.approx(wanted)
+    assert min(wanted.values()) > 0
+
+
+def test_the_command_offers_all_orders_and_ablations() -> None:
+    assert get_args(Order) == ORDERS
+    assert get_args(Ablation) == KINDS == tuple(ABLATIONS)
 
 
 BAD = [
@@ -137,7 +146,9 @@ BAD = [
     (["--out", "new", "--fraction", "1.5"], "--fraction = 1.5"),
     (["--out", "new", "--heads", "1", "--step", "0"], "--step = 0"),
     (["--out", "new", "--max-loss", "0.001"], "with all heads"),
+    (["--out", "new", "--max-loss", "nan"], "--max-loss = nan"),
     (["--out", "new", "--l0", "-1"], "--l0 = -1"),
+    (["--out", "new", "--l0", "0.1", "--gate-rate", "0"], "--gate-rate = 0"),
     (["--out", "new", "--heads", "1", "--rate", "0.1"], "--rate was given without --l0"),
     (["--out", "runs/masked", "--heads", "1"], "already holds a run"),
     (["--curve", "--plot", "curve.gif"], "no picture's name"),

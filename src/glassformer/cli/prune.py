@@ -32,8 +32,8 @@ if TYPE_CHECKING:
 
 ORDERS = ("importance", "ablation", "random", "reverse")
 KINDS = ("zero", "mean", "resample")
-GATES = {"steps": 500, "rate": 0.1, "gate_rate": 0.05, "gates_alone": False}
-"""What `--l0` does unless it is told otherwise."""
+GATES = ("steps", "rate", "gate_rate", "gates_alone")
+"""Options that belong to `--l0`."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -99,7 +99,7 @@ def _gates(arguments: argparse.Namespace) -> L0 | None:
 
     given = {name: value for name in GATES if (value := getattr(arguments, name)) is not None}
     if arguments.l0 is not None:
-        return L0(arguments.l0, **{**GATES, **given})
+        return L0(arguments.l0, **given)
     if given:
         name = next(iter(given)).replace("_", "-")
         raise GlassError(f"--{name} was given without --l0", f"Add --l0 LAMBDA, or leave --{name} out.")

@@ -84,6 +84,10 @@ def _resume(arguments: argparse.Namespace, changes: dict[str, str]) -> int:
 
 def _until_the_end(trainer: Trainer) -> Outcome | None:
     """Train until the end, or until Ctrl-C or a polite kill, after which all is saved."""
+    if trainer.config.train.snapshots:
+        from glassformer.evaluation.replay import Recorder
+
+        trainer.observer = Recorder(trainer)
 
     def stop(number: int, frame: object) -> None:
         if trainer.stop_requested:

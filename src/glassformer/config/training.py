@@ -70,6 +70,9 @@ class TrainConfig(Settings):
     )
     save_every: Count = Field(500, description="steps between checkpoints; one is also kept at each best evaluation")
     log_every: Count = Field(10, description="steps between lines of metrics.jsonl")
+    snapshots: int = Field(
+        0, ge=0, le=64, description="of what the attention heads do, for glass heads --history; dense early; 0: none"
+    )
 
     @model_validator(mode="after")
     def _possible(self) -> Self:

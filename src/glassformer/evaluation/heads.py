@@ -9,15 +9,17 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from glassformer.config import PAIRS
+from glassformer.config import PAIRS, Config
 from glassformer.data.examples import PreparedExamples
 from glassformer.data.prepare import Prepared
 from glassformer.errors import GlassError
 from glassformer.inspection.heads import Known, Probe, Report, survey
 from glassformer.inspection.heads.probes import marks, random_probes, sentence_probe, special_ids, vocabulary
 from glassformer.inspection.heads.texts import given_probe, held_out_probe, random_text, window_probe
+from glassformer.model.families import Classifier, Model
 from glassformer.runs import open_run
-from glassformer.text_model import AnyTextModel, MaskFiller, TextClassifier, TextModel, Translator
+from glassformer.text_model import AnyTextModel, MaskFiller, TextModel, Translator
+from glassformer.tokenizers import Tokenizer
 from glassformer.training.setup import encoded_text, make_task
 
 COUNTED = 10_000_000
@@ -53,22 +55,39 @@ def heads_of_run(
     Raises:
         GlassError: a text is empty, or longer than the context.
     """
-    config, tokenizer = model.config, model.tokenizer
     probe = None if given is None else _given(model, given)
     data = _own_text(folder, model, note if given is None else lambda text: None)
+    reader = model.source_tokenizer if isinstance(model, Translator) else model.tokenizer
+    return survey(model.model, *probes_for(model.model, model.config, reader, model.tokenizer, data, probe))
+
+
+def probes_for(
+    model: Model,
+    config: Config,
+    reader: Tokenizer,
+    tokenizer: Tokenizer,
+    data: Prepared | PreparedExamples | None,
+    text: Probe | None = None,
+) -> tuple[list[Probe], Known]:
+    """What `survey` looks at the heads of a run on: always the same, whatever the weights.
+
+    Args:
+        model, config: of the run.
+        reader, tokenizer: of what it reads and of what it writes; the same where there is only one.
+        data: what it learnt from, if that is at hand.
+        text: instead of the run's own.
+    """
     counts = _counts(data, tokenizer.vocab_size)
-    reader = model.source_tokenizer if isinstance(model, Translator) else tokenizer
     source, target = vocabulary(reader, counts), vocabulary(tokenizer, counts)
-    if probe is None and data is not None:
-        probe = held_out_probe(make_task(config, data).held_out(None))
-    probes = [probe or random_text(model, source, target), *random_probes(model.model, source, target)]
+    if text is None and data is not None:
+        text = held_out_probe(make_task(config, data).held_out(None))
+    probes = [text or random_text(model, source, target), *random_probes(model, source, target)]
     corpus = None if config.train.task in PAIRS else config.data.source
     if corpus == "agreement":
-        start = isinstance(model, TextClassifier) or config.data.windows == "documents"
-        sentences = sentence_probe(model.model, tokenizer, start)
+        start = isinstance(model, Classifier) or config.data.windows == "documents"
+        sentences = sentence_probe(model, tokenizer, start)
         probes += [] if sentences is None else [sentences]
-    known = Known(special_ids(tokenizer), special_ids(reader), marks(reader), counts, corpus)
-    return survey(model.model, probes, known)
+    return probes, Known(special_ids(tokenizer), special_ids(reader), marks(reader), counts, corpus)
 
 
 def _given(model: AnyTextModel, given: Given) -> Probe:

@@ -25,6 +25,7 @@ import torch
 
 from glassformer.data.batches import Batch
 from glassformer.errors import GlassError
+from glassformer.evaluation.replay import Recorder
 from glassformer.experiments.grid import REMOVE, Grid, Job
 from glassformer.experiments.removal import ALTERATIONS
 from glassformer.files import write_text
@@ -53,6 +54,8 @@ def train(folder: Path, grid: Grid, job: Job) -> dict[str, Any]:
     else:
         rmtree(place, ignore_errors=True)  # what a process left that was killed before there was a run
         trainer = new_training(job.config, place, Silent(), alteration)
+    if trainer.config.train.snapshots:
+        trainer.observer = Recorder(trainer)
     outcome = trainer.train()
     assert outcome is not None, "nobody asks a worker's trainer to stop"
     result = {

@@ -24,7 +24,7 @@ from glassformer.runs import Run, Which, create_run, open_run
 from glassformer.text_model.loading import Parts, load_parts
 from glassformer.training.checkpoint import TrainState, load_checkpoint, save_checkpoint
 from glassformer.training.optimizers import make_optimizers
-from glassformer.training.setup import encoded_text, make_task
+from glassformer.training.setup import encoded_text, make_task, set_threads
 from glassformer.training.stepping import Stepper
 from glassformer.training.tasks import Task
 
@@ -101,6 +101,7 @@ def pruned_by_gates(opened: Opened, how: L0, note: Callable[[str], None]) -> Pru
     """Train on with gates, remove the heads whose gates are settled at 0, and put the other gates into the weights."""
     config = opened.config
     config = config.replace(train={**config.train.model_dump(), "device": str(opened.device)})
+    set_threads(config)
     stepper = Stepper(opened.model, opened.task, config)
     state = load_checkpoint(opened.checkpoint, stepper.model, stepper.optimizers)
     gates, targets = learn_gates(stepper, state.step, how, note)

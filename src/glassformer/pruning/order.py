@@ -18,7 +18,6 @@ from glassformer.pruning.measuring import Rows
 from glassformer.pruning.removal import without
 
 Order = Literal["importance", "ablation", "random", "reverse"]
-ORDERS = ("importance", "ablation", "random", "reverse")
 Choose = Callable[[Model, int], Sequence[str]]
 """The names of the next so many heads to remove from a model."""
 

@@ -159,13 +159,13 @@ def refuse_unclear(request: Request) -> None:
     """Raise a `GlassError` unless it is said what to do, once, with numbers that are possible."""
     given = [request.heads, request.fraction, request.max_loss, request.l0]
     ways = sum(value is not None for value in given)
+    if request.out is None and ways:
+        raise GlassError("it is said how much to prune, but there is no --out", "Name the new run: --out NEWRUN.")
     if request.out is None and not request.curve and request.effects is None:
         raise GlassError("nothing is asked for", "Give --out NEWRUN, --curve or --effects.")
     if request.out is not None and ways != 1:
         said = "nothing says how much" if not ways else f"{ways} things say how much"
         raise GlassError(f"{said} to prune", "Give one of --heads, --fraction, --max-loss and --l0.")
-    if request.out is None and ways:
-        raise GlassError("it is said how much to prune, but there is no --out", "Name the new run: --out NEWRUN.")
     for name, value in (("--fraction", request.fraction), ("--step", request.step)):
         if value is not None and not 0 < value <= 1:
             raise GlassError(f"{name} = {value:g}", "Give a share above 0, and 1 at most.")
@@ -178,8 +178,13 @@ def refuse_unclear(request: Request) -> None:
     for name, number, least in numbers:
         if number < least:
             raise GlassError(f"{name} = {number}", f"Give {least} or more.")
-    if request.l0 and not (math.isfinite(request.l0.penalty) and request.l0.penalty > 0):
-        raise GlassError(f"--l0 = {request.l0.penalty:g}", "Give a penalty above 0, such as 0.01.")
+    if request.max_loss is not None and not math.isfinite(request.max_loss):
+        raise GlassError(f"--max-loss = {request.max_loss:g}", "Give a loss in nats.")
+    if request.l0:
+        rates = {"--l0": request.l0.penalty, "--rate": request.l0.rate, "--gate-rate": request.l0.gate_rate}
+        for name, rate in rates.items():
+            if not 0 < rate < math.inf:
+                raise GlassError(f"{name} = {rate:g}", "Give a number above 0, such as 0.1.")
 
 
 def _wanted(request: Request, total: int) -> int:

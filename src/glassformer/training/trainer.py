@@ -7,7 +7,7 @@ import math
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -63,8 +63,20 @@ class Outcome:
     train_seconds: float
 
 
+class Observer(Protocol):
+    """Looks on while a model learns. It leaves the model, its mode and all random numbers as they are."""
+
+    def look(self, model: Model, step: int, last: bool) -> None:
+        """Before the first step, and after each one, before its checkpoint is saved; `last`: the run ends here."""
+
+    def forget_after(self, step: int) -> None:
+        """The run goes on from this step: what a killed process kept of later ones does not count."""
+
+
 class Trainer:
     """Trains one model into one run folder.
+
+    `observer` may be set before `train`.
 
     Args:
         run: where everything is written.
@@ -83,6 +95,7 @@ class Trainer:
         self.model, self.optimizers = self.stepper.model, self.stepper.optimizers
         self.state = TrainState()
         self.stop_requested = False
+        self.observer: Observer | None = None
         self._curve: list[tuple[int, float]] = []
 
     def resume(self) -> None:
@@ -111,6 +124,8 @@ class Trainer:
             before, *samples = self.run.samples_file.read_text(encoding="utf-8").split(SAMPLE)
             early = [sample for sample in samples if _sample_step(sample) <= self.state.step]
             write_text(self.run.samples_file, SAMPLE.join([before, *early]))
+        if self.observer is not None:
+            self.observer.forget_after(self.state.step)
 
     def train(self) -> Outcome | None:
         """Train until something ends the run, then measure the best checkpoint on the whole validation split.
@@ -120,6 +135,7 @@ class Trainer:
         with only_one(self.run.folder):
             self._forget_later_steps()
             if self.state.step == 0 and not self.run.whole_checkpoints():
+                self._show(last=False)
                 save_checkpoint(self.run, self.model, self.optimizers, self.state)
             reason = self._reason_to_stop()
             while reason is None:
@@ -128,6 +144,7 @@ class Trainer:
                 return None
             if not self._evaluated():  # a stop, or a limit that was lowered, came before this step was measured
                 self._evaluate({})
+                self._show(last=True)
                 save_checkpoint(self.run, self.model, self.optimizers, self.state)
             return self._finish(reason)
 
@@ -141,9 +158,14 @@ class Trainer:
             reason = reason or self._reason_to_stop()  # an evaluation may be the reason
         if "validation_loss" in record or step % every.log_every == 0:
             self._log(record)
+        self._show(last=reason is not None and not self.stop_requested)
         if improved or reason is not None or step % every.save_every == 0:
             save_checkpoint(self.run, self.model, self.optimizers, self.state)
         return reason
+
+    def _show(self, last: bool) -> None:
+        if self.observer is not None:
+            self.observer.look(self.model, self.state.step, last)
 
     def _evaluated(self) -> bool:
         """Whether the weights of this very step were measured."""

@@ -11,7 +11,7 @@ from glassformer.data.rows import Labelled, Masked, Pair
 from glassformer.errors import GlassError
 from glassformer.inspection.heads.looks import Ids
 from glassformer.inspection.heads.probes import SEED, TEXTS, Probe, Vocabulary
-from glassformer.model.families import EncoderDecoder
+from glassformer.model.families import EncoderDecoder, Model
 from glassformer.text_model import AnyTextModel, TextClassifier, Translator
 from glassformer.wording import counted
 
@@ -108,10 +108,10 @@ def _fitting(ids: list[int], model: AnyTextModel, where: str) -> list[int]:
     return ids
 
 
-def random_text(model: AnyTextModel, source: Vocabulary, target: Vocabulary) -> Probe:
+def random_text(model: Model, source: Vocabulary, target: Vocabulary) -> Probe:
     """Random tokens in the place of text, for a run whose text is not at hand."""
     generator = np.random.Generator(np.random.Philox(SEED + 1))
-    length = max(SHORTEST, min(STAND_IN, model.config.model.context - 1))
+    length = max(SHORTEST, min(STAND_IN, model.config.context - 1))
 
     def drawn(of: Vocabulary) -> Ids:
         ids: Ids = generator.choice(of.pool, length)
@@ -119,7 +119,7 @@ def random_text(model: AnyTextModel, source: Vocabulary, target: Vocabulary) -> 
 
     rows: list[tuple[Ids, Ids]] = []
     for _ in range(TEXTS):
-        if isinstance(model.model, EncoderDecoder):
+        if isinstance(model, EncoderDecoder):
             rows.append((np.append(drawn(source), source.end), np.insert(drawn(target), 0, target.end)))
         else:
             row = np.insert(drawn(source), 0, source.start)

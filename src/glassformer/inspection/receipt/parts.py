@@ -81,17 +81,8 @@ class Part:
     @property
     def name(self) -> str:
         """For people."""
-        return part_name(self.kind, self.layer, self.head)
-
-
-def part_name(kind: Kind, layer: int | None, head: int | None) -> str:
-    """What a part is called.
-
-    >>> part_name("head", 1, 2), part_name("token embedding", None, None)
-    ('layer 1 head 2', 'token embedding')
-    """
-    where = [] if layer is None else [f"layer {layer}"]
-    return " ".join([*where, kind, *([] if head is None else [str(head)])])
+        where = [] if self.layer is None else [f"layer {self.layer}"]
+        return " ".join([*where, self.kind, *([] if self.head is None else [str(self.head)])])
 
 
 @dataclass(frozen=True, eq=False)

@@ -1,0 +1,115 @@
+"""Do attention weights say what matters? Rank correlations with blank-out. Jain & Wallace 2019; Abnar & Zuidema 2020.
+
+For each output the tokens that it can see are ranked by what its answer loses without them, in size; and by attention
+of each layer, and by rollout up to it. Spearman's correlation of the two rankings is averaged over outputs.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from torch import Tensor
+
+from glassformer.inspection.attribution.blanking import Blanking
+from glassformer.inspection.attribution.rollout import read_by, rollout
+from glassformer.inspection.trace import Trace
+from glassformer.inspection.traced import AttentionTrace
+from glassformer.model.families import Model
+
+LEAST = 4
+"""Tokens that an output has to see: fewer have no ranking to speak of."""
+
+
+@dataclass(frozen=True)
+class Agreed:
+    """How one measure ranks tokens in comparison to blank-out.
+
+    Attributes:
+        layer: from 0.
+        measure: "attention", the heads' mean, or "rollout" up to that layer.
+        side: "own" tokens of the row, or those of the "source".
+        correlation: Spearman's, the mean over outputs; None where no output has enough tokens, or all ranks are equal.
+        outputs: how many it is the mean of.
+    """
+
+    layer: int
+    measure: str
+    side: str
+    correlation: float | None
+    outputs: int
+
+
+@dataclass(frozen=True)
+class Agreement:
+    """All layers and measures beside blank-out, and the last layer's attention beside the rollout."""
+
+    rows: tuple[Agreed, ...]
+    attention_and_rollout: dict[str, float | None]
+
+    def facts(self) -> dict[str, Any]:
+        """Everything, for JSON."""
+        return {
+            "rows": [asdict(row) for row in self.rows],
+            "attention_and_rollout": self.attention_and_rollout,
+            "least_tokens": LEAST,
+        }
+
+
+def agreement(model: Model, trace: Trace, blanking: Blanking) -> Agreement:
+    """Compare.
+
+    Args:
+        model: of any family.
+        trace: of the text that was blanked.
+        blanking: its effects.
+    """
+    reads = [output.reads for output in blanking.outputs]
+    causal, rolled = model.config.family != "encoder", rollout(trace)
+    rows: list[Agreed] = []
+    between: dict[str, float | None] = {}
+    sides = [("own", blanking.own, rolled.own)]
+    if blanking.source is not None and rolled.source is not None:
+        sides.append(("source", blanking.source, rolled.source))
+    for side, effects, shares in sides:
+        counts = [read[-1] + 1 if causal and side == "own" else effects.shape[1] for read in reads]
+        for layer, block in enumerate(trace.stack.blocks):
+            made = block.attention if side == "own" else block.cross
+            weights = None if made is None or not made.heads else read_by(_mean(made), reads)  # (P, S)
+            share = read_by(shares[layer], reads)  # (P, S)
+            for measure, values in (("attention", weights), ("rollout", share)):
+                found = [] if values is None else _correlations(values, effects.abs(), counts)
+                rows.append(Agreed(layer, measure, side, _average(found), len(found)))
+        between[side] = None if weights is None else _average(_correlations(weights, share, counts))
+    return Agreement(tuple(rows), between)
+
+
+def spearman(a: Tensor, b: Tensor) -> float | None:
+    """Spearman's rank correlation of two lists (n), equal values sharing their mean rank; None if one has no order."""
+    x, y = _ranks(a), _ranks(b)
+    x, y = x - x.mean(), y - y.mean()
+    size = math.sqrt(float(x.square().sum() * y.square().sum()))
+    return float((x * y).sum()) / size if size > 0 else None
+
+
+def _ranks(values: Tensor) -> Tensor:
+    """(n) -> (n) float64, from 0."""
+    below = (values[None] < values[:, None]).sum(dim=1)  # (n)
+    same = (values[None] == values[:, None]).sum(dim=1)  # (n)
+    return below.double() + (same.double() - 1) / 2
+
+
+def _correlations(a: Tensor, b: Tensor, counts: list[int]) -> list[float]:
+    """Of each output, over the first tokens that it sees; (P, S) both."""
+    found = [spearman(x[:count], y[:count]) for x, y, count in zip(a, b, counts, strict=True) if count >= LEAST]
+    return [each for each in found if each is not None]
+
+
+def _average(found: list[float]) -> float | None:
+    return sum(found) / len(found) if found else None
+
+
+def _mean(made: AttentionTrace) -> Tensor:
+    """The mean weights over heads, of the first row: (T, S) float64."""
+    return made.weights[0].cpu().double().mean(dim=0)

@@ -1,0 +1,162 @@
+"""Attention flow: the largest flow from an output down to each token. Abnar & Zuidema 2020.
+
+The tokens at each layer are the nodes of a network. From place i of a layer to place j of the one below leads a pipe as
+wide as `rollout` has it: half of the heads' mean weight, and half for i itself. A path can carry no more than its
+narrowest pipe. The flow to each token is taken by itself, so a row's flows need not add up to 1. After one layer of
+self-attention flow and rollout are the same. An output that is the mean of n places has a pipe of 1 / n to each.
+
+The time grows as L² T⁴ for all places; so it is for short texts, one output at a time.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from glassformer.errors import GlassError
+from glassformer.inspection.attribution.case import check_number
+from glassformer.inspection.attribution.rollout import mixes
+from glassformer.inspection.trace import Trace
+from glassformer.wording import span
+
+MOST_TOKENS = 48
+"""Tokens, of source and target together, that a flow is worked out for."""
+ROUNDING = 1e-15
+"""A pipe with less room than this, whose width is at most 1, is full."""
+
+
+@dataclass(frozen=True, eq=False)
+class Flow:
+    """From one output to all tokens.
+
+    Attributes:
+        reads: the place of the row that it reads, or all whose mean it reads.
+        layers: how many, from below.
+        own: (T) float64, the flow to each token of the row.
+        source: (S) to each token of the source, of an encoder-decoder; else None.
+    """
+
+    reads: tuple[int, ...]
+    layers: int
+    own: Tensor
+    source: Tensor | None
+
+    def facts(self) -> dict[str, Any]:
+        """Everything, for JSON."""
+        source = None if self.source is None else self.source.tolist()
+        return {"reads": list(self.reads), "layers": self.layers, "own": self.own.tolist(), "source": source}
+
+
+def flow(trace: Trace, reads: Sequence[int], layers: int | None = None) -> Flow:
+    """The flows of the first row.
+
+    Args:
+        trace: of a forward pass of any family.
+        reads: the place whose vector is followed down, or all whose mean is.
+        layers: so many, from below; None: all.
+
+    Raises:
+        GlassError: the text is too long for it, or there is no such place or so many layers.
+    """
+    T, S = trace.stack.ids.shape[1], 0 if trace.source is None else trace.source.ids.shape[1]
+    if T + S > MOST_TOKENS:
+        raise GlassError(
+            f"attention flow was asked for {T + S} tokens; its time grows as their fourth power",
+            f"Give a text of at most {MOST_TOKENS} tokens, or take the rollout.",
+        )
+    for place in reads:
+        check_number("place", place, T)
+    count = len(trace.stack.blocks)
+    layers = count if layers is None else layers
+    if not 1 <= layers <= count:
+        raise GlassError(f"the flow through {layers} layers was asked for", f"Give {span(1, count)}.")
+    network, memory, size = Network(), range(S), S + T
+    tokens = range(S, S + T)
+    for layer in [] if trace.source is None else mixes(trace.source):
+        for mix in layer:
+            network.add(mix.own, range(size, size + S), memory)
+            memory, size = range(size, size + S), size + S
+    level = tokens
+    for layer in mixes(trace.stack)[:layers]:
+        for mix in layer:
+            above = range(size, size + T)
+            network.add(mix.own, above, level)
+            if mix.memory is not None:
+                network.add(mix.memory, above, memory)
+            level, size = above, size + T
+    network.add(
+        torch.full((1, len(reads)), 1 / len(reads), dtype=torch.float64),
+        range(size, size + 1),
+        [level[place] for place in reads],
+    )
+    found = [network.most(size, token) for token in range(S + T)]
+    values = torch.tensor(found, dtype=torch.float64)  # (S + T)
+    return Flow(tuple(reads), layers, values[S:], values[:S] if S else None)
+
+
+class Network:
+    """Pipes between nodes, and the largest flow through them: Dinic 1970. Exact, up to rounding of each addition."""
+
+    def __init__(self) -> None:
+        self._pipes: dict[int, dict[int, float]] = {}
+
+    def add(self, widths: Tensor, above: Sequence[int], below: Sequence[int]) -> None:
+        """Pipes from each node `above` to each `below`, of these widths (above, below)."""
+        for start, row in zip(above, widths.tolist(), strict=True):
+            own = self._pipes.setdefault(start, {})
+            own |= {end: width for end, width in zip(below, row, strict=True) if width > 0}
+
+    def most(self, start: int, end: int) -> float:
+        """The largest flow from one node to another."""
+        room = self._room(start)
+        total = 0.0
+        while (depth := _depths(room, start)).get(end) is not None:
+            todo = {node: iter(list(pipes)) for node, pipes in room.items()}
+            path = [start]
+            while path:
+                if path[-1] == end:
+                    pipes = list(pairwise(path))
+                    least = min(room[a][b] for a, b in pipes)
+                    for a, b in pipes:
+                        room[a][b] -= least
+                        room[b][a] = room[b].get(a, 0.0) + least
+                    total += least
+                    full = next(n for n, (a, b) in enumerate(pipes) if room[a][b] <= ROUNDING)
+                    del path[full + 1 :]
+                    continue
+                here = path[-1]
+                onward = (n for n in todo[here] if room[here][n] > ROUNDING and depth.get(n) == depth[here] + 1)
+                step = next(onward, None)
+                path.append(step) if step is not None else path.pop()
+        return total
+
+    def _room(self, start: int) -> dict[int, dict[int, float]]:
+        """A copy of the pipes that can be reached from a node, for a flow to fill."""
+        room: dict[int, dict[int, float]] = {start: {}}
+        waiting = [start]
+        while waiting:
+            node = waiting.pop()
+            room[node] = dict(self._pipes.get(node, {}))
+            for below in room[node]:
+                if below not in room:
+                    room[below] = {}
+                    waiting.append(below)
+        return room
+
+
+def _depths(room: dict[int, dict[int, float]], start: int) -> dict[int, int]:
+    """The least number of pipes with room from the start to each node that can be reached."""
+    depth, waiting = {start: 0}, deque([start])
+    while waiting:
+        node = waiting.popleft()
+        for other, left in room[node].items():
+            if left > ROUNDING and other not in depth:
+                depth[other] = depth[node] + 1
+                waiting.append(other)
+    return depth

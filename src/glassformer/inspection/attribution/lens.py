@@ -1,0 +1,148 @@
+"""The logit lens: what the model would answer if it ended after this layer (nostalgebraist 2020).
+
+The residual stream after each layer goes through the final norm, whose statistics are taken anew, and the head:
+
+    softmax(head(norm(x_l)))
+
+The last row is the model's own answer, bit for bit. Early rows are a reading aid, not what the model "thinks": nothing
+taught those layers to be read by this head, and their directions may be turned away from it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from glassformer.errors import GlassError
+from glassformer.generation.context import reading
+from glassformer.inspection.attribution.case import Output, run_model
+from glassformer.inspection.patching import Value, patch
+from glassformer.inspection.receipt.parts import stack_of
+from glassformer.inspection.recording import record
+from glassformer.inspection.sites import stacks
+from glassformer.model.families import Classifier, Model
+
+TOP = 3
+"""Tokens that are kept of each place."""
+
+
+@dataclass(frozen=True, eq=False)
+class Lens:
+    """Rows are layers, 0 the embedding alone and L the model's own; columns the P outputs. Ranks begin at 1.
+
+    Attributes:
+        outputs: (P).
+        top: (L+1, P, n) the likeliest tokens, or classes, the likeliest first.
+        probabilities: (L+1, P, n) theirs, float64.
+        ranks: (L+1, P) the rank of each output's answer.
+        losses: (L+1, P) its surprisal in nats, float64.
+    """
+
+    outputs: tuple[Output, ...]
+    top: Tensor
+    probabilities: Tensor
+    ranks: Tensor
+    losses: Tensor
+
+    @property
+    def curve(self) -> list[float] | None:
+        """(L+1) the cross-entropy of each layer: the mean over the answers that are known; None without any."""
+        known = torch.tensor([output.known for output in self.outputs])  # (P)
+        return self.losses[:, known].mean(dim=1).tolist() if known.any() else None
+
+    @property
+    def settled(self) -> list[float]:
+        """(L+1) the share of places whose likeliest answer is already the one of the last layer."""
+        same = self.top[:, :, 0] == self.top[-1:, :, 0]  # (L+1, P)
+        return same.double().mean(dim=1).tolist()
+
+    def facts(self, name: Callable[[int], str] = str) -> dict[str, Any]:
+        """Everything, for JSON."""
+        return {
+            "loss": self.curve,
+            "settled": self.settled,
+            "outputs": [{**vars(output), "text": name(output.answer)} for output in self.outputs],
+            "layers": [
+                {
+                    "layer": layer,
+                    "places": [
+                        {
+                            "rank": int(self.ranks[layer, column]),
+                            "loss": float(self.losses[layer, column]),
+                            "top": [
+                                {"id": id, "text": name(id), "probability": probability}
+                                for id, probability in zip(
+                                    self.top[layer, column].tolist(),
+                                    self.probabilities[layer, column].tolist(),
+                                    strict=True,
+                                )
+                            ],
+                        }
+                        for column in range(len(self.outputs))
+                    ],
+                }
+                for layer in range(len(self.top))
+            ],
+        }
+
+
+def lens(model: Model, tokens: Tensor, outputs: Sequence[Output], target: Tensor | None = None, top: int = TOP) -> Lens:
+    """The lens of one row.
+
+    Args:
+        model: any of the families, not post-norm.
+        tokens: (1, T), of an encoder-decoder the source's (1, S).
+        outputs: which answers are looked at.
+        target: (1, T) of an encoder-decoder.
+        top: how many of the likeliest to keep.
+
+    Raises:
+        GlassError: the model is post-norm, or the ids do not fit it.
+    """
+    refuse_post(model)
+    name, stack = list(stacks(model).items())[-1]
+    kept = [f"{name}.{layer}.resid" for layer in range(len(stack.blocks) + 1)]
+    streams = record(model, tokens, target, keep=kept)
+    answers = torch.tensor([output.answer for output in outputs])  # (P)
+    found = []
+    for each in kept:
+        logits = read_stream(model, streams[each], tokens, target)[0]  # (T, V) or (C)
+        logits = logits[None] if logits.dim() == 1 else logits[[output.place for output in outputs]]  # (P, V)
+        log_p = logits.double().log_softmax(dim=-1)  # (P, V)
+        own = log_p.gather(1, answers[:, None])  # (P, 1)
+        best = log_p.topk(min(top, log_p.shape[1]), dim=-1)  # (P, n)
+        ranks = 1 + (log_p > own).sum(dim=1)  # (P)
+        found.append((best.indices, best.values.exp(), ranks, -own[:, 0]))
+    ids, probabilities, ranks, losses = (torch.stack(each) for each in zip(*found, strict=True))
+    return Lens(tuple(outputs), ids, probabilities, ranks, losses)
+
+
+def read_stream(model: Model, x: Tensor, tokens: Tensor, target: Tensor | None = None) -> Tensor:
+    """What the final norm and the head make of a residual stream: x (1, T, D) -> (1, T, V), or (1, C), on the CPU.
+
+    Args:
+        model: as for `lens`.
+        x: the stream of the stack whose vectors become logits.
+        tokens, target: what the model reads.
+    """
+    x = x.to(model.embedding.tokens.weight.device)
+    if isinstance(model, Classifier):  # the mean over places is the model's own
+        with patch(model, {f"enc.{len(model.stack.blocks)}.resid": Value(x)}):
+            return run_model(model, tokens, target)  # (1, C)
+    with reading(model), torch.inference_mode(False), torch.no_grad():
+        logits: Tensor = model.head(stack_of(model).norm(x), model.embedding)  # (1, T, V)
+        return logits.cpu()
+
+
+def refuse_post(model: Model) -> None:
+    """Raise a `GlassError` if the model's stream is no plain sum that one head could read anywhere."""
+    if model.config.norm_order == "post":
+        raise GlassError(
+            "model.norm_order = post: each block ends with a norm of its own, so there is no residual stream that runs "
+            "through to the head, and the head cannot read earlier layers",
+            "Give a run with model.norm_order = pre, or output.",
+        )

@@ -1,0 +1,185 @@
+"""Attributions as lines for the terminal."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+
+from torch import Tensor
+
+from glassformer.inspection.attribution.agreement import LEAST, Agreement
+from glassformer.inspection.attribution.case import Output
+from glassformer.inspection.attribution.grid import PatchGrid
+from glassformer.inspection.attribution.lens import Lens
+from glassformer.inspection.attribution.logits import LogitSplit, Neurons
+from glassformer.inspection.receipt.parts import CROSS, Part
+
+BAR = 20  # characters of the longest bar
+CELL = 14  # of the widest token
+SHOWN = 8  # layers side by side, and parts, neurons and sources with a line of their own
+
+Name = Callable[[int], str]
+
+
+def lens_grid(found: Lens, labels: Sequence[str], name: Name) -> Iterator[str]:
+    """A line for each output, a column for each layer: its likeliest token, and the probability."""
+    layers = _some(len(found.top))
+    cells = [
+        [
+            f"{_cut(name(int(found.top[layer, column, 0])))} {float(found.probabilities[layer, column, 0]):>4.0%}"
+            for layer in layers
+        ]
+        for column in range(len(found.outputs))
+    ]
+    widths = [max(len(row[n]) for row in [*cells, ["layer 0"] * len(layers)]) for n in range(len(layers))]
+    fronts = [_read(output, labels) for output in found.outputs]
+    front = max(*map(len, fronts), len("settled"))
+    heads = ["embedded" if layer == 0 else f"layer {layer - 1}" for layer in layers]
+    widths = [max(width, len(head)) for width, head in zip(widths, heads, strict=True)]
+    yield " " * front + "".join(f"  {head:<{width}}" for head, width in zip(heads, widths, strict=True)) + "  answer"
+    some = any(output.known for output in found.outputs)
+    for column, (output, title, row) in enumerate(zip(found.outputs, fronts, cells, strict=True)):
+        line = "".join(f"  {cell:<{width}}" for cell, width in zip(row, widths, strict=True))
+        where = "  not in the text" if some and not output.known else ""
+        yield f"{title:<{front}}{line}  {_cut(name(output.answer))}, rank {int(found.ranks[-1, column]):,}{where}"
+    curve = found.curve
+    for title, values, form in (("loss", curve, ".4f"), ("settled", found.settled, ".0%")):
+        if values is not None:
+            shown = "".join(f"  {format(values[n], form):<{w}}" for n, w in zip(layers, widths, strict=True))
+            yield f"{title:<{front}}{shown}".rstrip()
+    if len(layers) < len(found.top):
+        yield f"{len(layers)} of {len(found.top)} rows of the lens are shown; --json has all"
+
+
+def lens_place(found: Lens, column: int, name: Name) -> Iterator[str]:
+    """A line for each layer of one output: the likeliest tokens, and the rank of the answer."""
+    answer = found.outputs[column].answer
+    yield f"{'after':<10}  {'rank':>6}  {'nats':>7}  of {_cut(name(answer))}; the likeliest"
+    for layer in range(len(found.top)):
+        tops = zip(found.top[layer, column].tolist(), found.probabilities[layer, column].tolist(), strict=True)
+        likeliest = "  ".join(f"{_cut(name(id))} {share:.1%}" for id, share in tops)
+        after = "embedding" if layer == 0 else f"layer {layer - 1}"
+        rank, loss = int(found.ranks[layer, column]), float(found.losses[layer, column])
+        yield f"{after:<10}  {rank:>6,}  {loss:>7.4f}  {likeliest}"
+
+
+def split_grid(found: LogitSplit, labels: Sequence[str], name: Name) -> Iterator[str]:
+    """A line for each output, a column for each group of parts, and their sum."""
+    groups = found.grouped()
+    widths = [max(9, len(group)) for group in groups]
+    fronts = [f"{_read(output, labels)} -> {_cut(name(output.answer))}" for output in found.outputs]
+    front = max(map(len, fronts))
+    heads = "".join(f"  {group:>{width}}" for group, width in zip(groups, widths, strict=True))
+    yield f"{'':<{front}}{heads}  {'sum':>9}  {'logit':>9}"
+    for column, title in enumerate(fronts):
+        cells = "".join(f"  {float(v[column]):>+{w}.4f}" for v, w in zip(groups.values(), widths, strict=True))
+        total, logit = float(found.values[:, column].sum()), float(found.logits[column])
+        yield f"{title:<{front}}{cells}  {total:>+9.4f}  {logit:>+9.4f}"
+    yield f"largest distance of a sum from its logit: {found.error:.1e}"
+
+
+def split_place(parts: Sequence[Part], row: Sequence[str], source: Sequence[str], top: int) -> Iterator[str]:
+    """The largest parts of one logit, each with the token that most of it came through."""
+    order = sorted(parts, key=lambda part: -abs(part.value))
+    width, largest = max(len(part.name) for part in order[:top]), abs(order[0].value) or 1.0
+    for part in order[:top]:
+        through = ""
+        if part.sources is not None and part.head is not None:
+            place = max(range(len(part.sources)), key=lambda n: abs(part.sources[n]) if part.sources else 0.0)
+            labels = source if part.kind == CROSS else row
+            through = f"most from {_placed(labels, place)}: {part.sources[place]:+.4f}"
+        bar = "█" * round(BAR * abs(part.value) / largest)
+        yield f"{part.name:<{width}}  {part.value:>+9.4f}  {bar:<{BAR}}  {through}".rstrip()
+    if order[top:]:
+        yield f"{'others':<{width}}  {sum(part.value for part in order[top:]):>+9.4f}"
+    yield f"{'sum':<{width}}  {sum(part.value for part in parts):>+9.4f}"
+
+
+def neuron_lines(found: Neurons, top: int) -> Iterator[str]:
+    """The neurons of a feed-forward layer that give most, either way."""
+    order = found.values.abs().argsort(descending=True).tolist()
+    yield f"layer {found.layer} feed-forward, {len(order):,} neurons and a bias: {found.total:+.4f}"
+    for number in order[:top]:
+        yield f"{f'neuron {number}':<14}  {float(found.values[number]):>+9.4f}"
+    if order[top:]:
+        yield f"{f'{len(order) - top:,} others':<14}  {float(found.values[order[top:]].sum()):>+9.4f}"
+    yield f"{'bias':<14}  {found.bias:>+9.4f}"
+
+
+def token_lines(columns: dict[str, Tensor], labels: Sequence[str], form: str = "9.4f") -> Iterator[str]:
+    """A line for each token, a column for each measure; a bar for the first."""
+    first = next(iter(columns.values()))
+    front, largest = max(len(_placed(labels, n)) for n in range(len(labels))), float(first.abs().max()) or 1.0
+    widths = [max(9, len(title)) for title in columns]
+    yield f"{'':<{front}}" + "".join(f"  {title:>{width}}" for title, width in zip(columns, widths, strict=True))
+    for place in range(len(labels)):
+        cells = [_signed(float(values[place]), form) for values in columns.values()]
+        row = "".join(f"  {cell:>{width}}" for cell, width in zip(cells, widths, strict=True))
+        bar = "█" * round(BAR * abs(float(first[place])) / largest) if float(cells[0]) else ""
+        yield f"{_placed(labels, place):<{front}}{row}  {bar}".rstrip()
+
+
+def agreement_lines(found: Agreement) -> Iterator[str]:
+    """A line for each layer."""
+    names = {"own": "tokens of the row", "source": "tokens of the source"}
+    for side in dict.fromkeys(row.side for row in found.rows):
+        rows = [row for row in found.rows if row.side == side]
+        yield f"Spearman's correlation with blank-out, {names[side]}"
+        yield f"{'layer':<8}{'attention':>10}{'rollout':>10}{'outputs':>10}"
+        for layer in dict.fromkeys(row.layer for row in rows):
+            cells = {row.measure: row.correlation for row in rows if row.layer == layer}
+            count = max(row.outputs for row in rows if row.layer == layer)
+            yield f"{layer:<8}{_cell(cells['attention'])}{_cell(cells['rollout'])}{count:>10,}"
+        yield f"attention of the last layer and rollout:{_cell(found.attention_and_rollout[side])}"
+    yield f"outputs count that see {LEAST} tokens or more; -: there are none, or nothing to rank"
+
+
+def grid_lines(found: PatchGrid, clean: Sequence[str], corrupt: Sequence[str]) -> Iterator[str]:
+    """Of places a line for each, a column for each layer; of heads a line for each layer."""
+    if found.part == "heads":
+        yield f"{'head':<12}" + "".join(f"{head:>8}" for head in range(max(max(own) for own in found.columns) + 1))
+        for site, own, values in zip(found.sites, found.columns, found.values, strict=True):
+            given = dict(zip(own, values, strict=True))
+            cells = (_signed(given[head], ">8.3f") if head in given else f"{'-':>8}" for head in range(max(own) + 1))
+            yield f"{site:<12}{''.join(cells)}"
+        return
+    words = [
+        _placed(clean, n) if a == b else f"{_placed(clean, n)} for {_cut(b)}"
+        for n, (a, b) in enumerate(zip(clean, corrupt, strict=True))
+    ]
+    front, widths = max([*map(len, words), len("all of them")]), [max(8, len(site) + 2) for site in found.sites]
+    yield f"{'':<{front}}" + "".join(f"{site:>{width}}" for site, width in zip(found.sites, widths, strict=True))
+    for place, word in enumerate(words):
+        cells = (_signed(values[place], f">{width}.3f") for values, width in zip(found.values, widths, strict=True))
+        yield f"{word:<{front}}{''.join(cells)}"
+    for title, row in (("none of them", found.nothing), ("all of them", found.everything)):
+        yield f"{title:<{front}}" + "".join(
+            _signed(value, f">{width}.3f") for value, width in zip(row, widths, strict=True)
+        )
+
+
+def _some(count: int) -> list[int]:
+    """All numbers below `count`, or some that are evenly drawn, the first and the last among them."""
+    return sorted({round(n * (count - 1) / (min(count, SHOWN) - 1)) for n in range(min(count, SHOWN))})
+
+
+def _read(output: Output, labels: Sequence[str]) -> str:
+    """What an output is read from."""
+    return "all places" if len(output.reads) > 1 else _placed(labels, output.place)
+
+
+def _signed(value: float, form: str) -> str:
+    """The number without the sign of a zero that is only rounding."""
+    text = format(value, form)
+    return text if float(text) else format(0.0, form)
+
+
+def _placed(labels: Sequence[str], place: int) -> str:
+    return f"{place:>3} {_cut(labels[place])}"
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= CELL else f"{text[: CELL - 1]}…"
+
+
+def _cell(value: float | None) -> str:
+    return f"{'-':>10}" if value is None else f"{value:>10.2f}"

@@ -1,0 +1,37 @@
+"""Pictures, drawn with matplotlib: attention maps, lenses, rollouts, head roles and curves.
+
+`look` asks a model for its attention; everything else works on plain arrays. matplotlib is imported when something
+is drawn, and only its objects are used: nothing is left in its global state.
+"""
+
+from glassformer.inspection.pictures.attention import draw_attention, facts, look
+from glassformer.inspection.pictures.cells import SCALES, Floats, Scale, block_for, pooled
+from glassformer.inspection.pictures.charts import draw_curve, draw_lens, draw_roles
+from glassformer.inspection.pictures.fonts import Fonts, find_fonts
+from glassformer.inspection.pictures.maps import Labels, draw_maps, draw_rollout
+from glassformer.inspection.pictures.reading import AttentionMaps, find_site, refuse_too_long
+from glassformer.inspection.pictures.saving import refuse_no_picture, save
+
+__all__ = [
+    "SCALES",
+    "AttentionMaps",
+    "Floats",
+    "Fonts",
+    "Labels",
+    "Scale",
+    "block_for",
+    "draw_attention",
+    "draw_curve",
+    "draw_lens",
+    "draw_maps",
+    "draw_roles",
+    "draw_rollout",
+    "facts",
+    "find_fonts",
+    "find_site",
+    "look",
+    "pooled",
+    "refuse_no_picture",
+    "refuse_too_long",
+    "save",
+]

@@ -1,0 +1,92 @@
+"""From weights to coloured cells: pooling by blocks, scales, colours. Nothing here knows of figures.
+
+NaN stands for what is masked, which is not the same as a weight of 0.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import numpy as np
+import numpy.typing as npt
+
+Floats = npt.NDArray[np.floating]
+Pixels = npt.NDArray[np.uint8]
+Scale = Literal["linear", "sqrt", "log"]
+SCALES: tuple[Scale, ...] = ("linear", "sqrt", "log")
+NAMES: dict[Scale, str] = {"linear": "linear", "sqrt": "square-root", "log": "logarithmic"}
+TICKS: dict[Scale, dict[float, str]] = {
+    "linear": {0.0: "0", 0.25: "0.25", 0.5: "0.5", 0.75: "0.75", 1.0: "1"},
+    "sqrt": {0.0: "0", 0.01: "0.01", 0.1: "0.1", 0.25: "0.25", 0.5: "0.5", 1.0: "1"},
+    "log": {1e-4: "≤ 0.0001", 1e-3: "0.001", 1e-2: "0.01", 1e-1: "0.1", 1.0: "1"},
+}
+"""What a colour bar is labelled with: value -> words."""
+FLOOR = 1e-4
+"""Smallest weight that the logarithmic scale tells apart."""
+MASKED = (226, 226, 226, 255)
+"""A grey that is no colour of the scale."""
+
+
+def block_for(length: int, most: int) -> int:
+    """The side of the blocks that make a length fit into so many cells.
+
+    >>> block_for(256, 256), block_for(257, 256), block_for(1024, 256)
+    (1, 2, 4)
+    """
+    return -(-length // most)
+
+
+def pooled(weights: Floats, block: int) -> Floats:
+    """The largest weight of each block; NaN only where a whole block is masked.
+
+    The mean would hide what matters: the stripe of a head that looks at the previous token falls from 1 to 3/16 in
+    blocks of 4 x 4. The largest weight of the result is the largest of all.
+
+    Args:
+        weights: (T, S), NaN where masked.
+        block: places in a row, and in a column, of one block; the last blocks may be smaller.
+
+    Returns:
+        (ceil(T / block), ceil(S / block)).
+    """
+    if block == 1:
+        return weights
+    rows, columns = (block_for(length, block) for length in weights.shape)
+    filled = np.full((rows * block, columns * block), np.nan, dtype=weights.dtype)
+    filled[: weights.shape[0], : weights.shape[1]] = weights
+    cells: Floats = np.fmax.reduce(filled.reshape(rows, block, columns, block), axis=(1, 3))
+    return cells
+
+
+def positions(weights: Floats, scale: Scale) -> Floats:
+    """Where on the colour bar weights from 0 to 1 are, from 0 to 1."""
+    clipped = np.clip(weights, 0.0, 1.0)
+    match scale:
+        case "linear":
+            return clipped
+        case "sqrt":
+            return np.asarray(np.sqrt(clipped))
+        case "log":
+            return np.asarray(1 - np.log10(np.maximum(clipped, FLOOR)) / np.log10(FLOOR))
+
+
+def painted(weights: Floats, scale: Scale) -> Pixels:
+    """Weights as colours.
+
+    Args:
+        weights: (rows, columns) from 0 to 1, NaN where masked.
+        scale: how differences are spread over the colours.
+
+    Returns:
+        (rows, columns, 4): red, green, blue, opacity.
+    """
+    from matplotlib import colormaps
+
+    pixels: Pixels = colormaps["viridis"](np.nan_to_num(positions(weights, scale)), bytes=True)
+    pixels[np.isnan(weights)] = MASKED
+    return pixels
+
+
+def is_dark(weight: float, scale: Scale) -> bool:
+    """Whether the colour of a weight needs white letters."""
+    return bool(positions(np.array(weight), scale) < 0.6)

@@ -1,0 +1,70 @@
+"""A history as one HTML page with a slider: it needs no network and no other file."""
+
+from __future__ import annotations
+
+import base64
+import json
+from html import escape
+from importlib import resources
+from typing import Any
+
+import numpy as np
+
+from glassformer.inspection.replay.history import History
+from glassformer.inspection.replay.snapshot import Shown
+from glassformer.inspection.sites import Site
+
+MOST_HEADS = 8
+"""On one page: each has its maps of all snapshots in it, up to half a megabyte."""
+ON_REPEATED = ("induction", "duplicate")
+"""Roles that show on random tokens that repeat."""
+
+
+def make_page(history: History, title: str, head: str | None = None, role: str | None = None) -> str:
+    """The page's text.
+
+    Args:
+        history: what is shown.
+        title: of the page.
+        head: the only head; None: those that were born, the earliest first, or else the first ones.
+        role: only the heads that were born in it, and it is shown first.
+    """
+    born = list(dict.fromkeys(birth.head for birth in history.births(role)))
+    heads = [head] if head is not None else born or [history.chosen(None, role)[0]]
+    first = history.chosen(heads[0], role)[1]
+    facts = {
+        "steps": history.steps, "losses": history.losses, "prompt": history.snapshots[0].prompt,
+        "samples": [snapshot.sample for snapshot in history.snapshots],
+        "texts": [_name(text, number) for number, text in enumerate(history.labels.texts)],
+        "text": text_for(history, first), "heads": [_head(history, each, role) for each in heads[:MOST_HEADS]],
+    }  # fmt: skip
+    data = json.dumps(facts, ensure_ascii=False, allow_nan=False).replace("<", "\\u003c")
+    page = resources.files("glassformer.inspection.replay").joinpath("page.html").read_text(encoding="utf-8")
+    return page.replace("@title@", escape(title)).replace("@data@", data)
+
+
+def text_for(history: History, role: str) -> int:
+    """The number of the text on which a role shows."""
+    wanted = "repeated" if role in ON_REPEATED else "text"
+    return next((n for n, text in enumerate(history.labels.texts) if text.probe == wanted), 0)
+
+
+def _name(text: Shown, number: int) -> str:
+    return "random tokens that repeat" if text.probe == "repeated" else f"text {number + 1}"
+
+
+def _head(history: History, head: str, role: str | None) -> dict[str, Any]:
+    """All of one head: curves, births, and its maps, one snapshot after the other."""
+    stack, layer, part = head.split(".")[:3]
+    curves = {name: history.curve(head, name) for name in history.labels.roles}
+    maps = []
+    for number, text in enumerate(history.labels.texts):
+        rows, columns = text.rows_and_columns(Site(stack, int(layer), part))
+        weights = np.stack([snapshot.map_of(number, head) for snapshot in history.snapshots])  # (snapshots, T, S)
+        data = base64.b64encode(weights.tobytes()).decode("ascii")
+        maps.append({"rows": rows, "columns": columns, "data": data})
+    return {
+        "name": head, "role": history.chosen(head, role)[1], "maps": maps,
+        "roles": {name: [float(x) for x in curve] for name, curve in curves.items() if not np.isnan(curve).any()},
+        "births": {birth.role: birth.step for birth in history.births(None, head)},
+    }  # fmt: skip

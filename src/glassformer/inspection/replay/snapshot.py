@@ -1,0 +1,174 @@
+"""One snapshot: what all heads of a model do at one step of training, as a file of its own that needs no other.
+
+`snapshots/step-000512.npz` holds plain arrays, compressed; nothing is ever unpickled. The same model gives the same
+bytes.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import zipfile
+import zlib
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from glassformer.errors import GlassError
+from glassformer.files import write_bytes
+from glassformer.inspection.sites import Site
+
+Numbers = npt.NDArray[np.float32]
+Flags = npt.NDArray[np.bool_]
+Map = npt.NDArray[np.uint8]
+
+
+@dataclass(frozen=True)
+class Shown:
+    """A text whose attention maps are kept.
+
+    Attributes:
+        probe: "text" or "repeated".
+        source: its tokens, printable; of an encoder-decoder those of the source.
+        target: of an encoder-decoder the tokens that its decoder reads; of others empty.
+    """
+
+    probe: str
+    source: tuple[str, ...]
+    target: tuple[str, ...] = ()
+
+    def rows_and_columns(self, site: Site) -> tuple[tuple[str, ...], tuple[str, ...]]:
+        """The tokens that the queries and the keys of a map stand for."""
+        own = self.target if self.target and site.stack == "dec" else self.source
+        return own, self.source if site.part == "cross" else own
+
+
+@dataclass(frozen=True)
+class Labels:
+    """What the places of a snapshot's arrays mean; the same in all snapshots of a run.
+
+    Attributes:
+        heads: their names, in the order in which they run.
+        roles, numbers: as `heads.survey` names them.
+        texts: whose maps are kept.
+    """
+
+    heads: tuple[str, ...]
+    roles: tuple[str, ...]
+    numbers: tuple[str, ...]
+    texts: tuple[Shown, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class Snapshot:
+    """All heads at one step. With R roles, M numbers and H the heads of one site:
+
+    Attributes:
+        step: of training.
+        labels: what the places mean.
+        scores: (heads, R) of each role; NaN where it is not possible.
+        earned: (heads, R) whether the head can be called by it: threshold, lift and interval, as in `heads.judge`.
+        numbers: (heads, M) entropy and the like; NaN where it has no meaning.
+        maps: (number of the text, site) -> (H, T, S), 255 times the attention weights, rounded.
+        losses: (rows, T) nats on validation rows, by position; NaN where nothing is predicted.
+        repeated: (rows, T) the same on random tokens that repeat, of a model that continues text; of others (0, 0).
+        prompt, sample: what the model was given to write, and what it wrote.
+    """
+
+    step: int
+    labels: Labels
+    scores: Numbers
+    earned: Flags
+    numbers: Numbers
+    maps: dict[tuple[int, str], Map]
+    losses: Numbers
+    repeated: Numbers
+    prompt: str
+    sample: str
+
+    @property
+    def loss(self) -> float:
+        """Mean of the validation losses."""
+        return float(np.nanmean(self.losses.astype(np.float64)))
+
+    def map_of(self, text: int, head: str) -> Map:
+        """(T, S) of one head."""
+        site = head.rpartition(".")[0]
+        names = [name for name in self.labels.heads if name.rpartition(".")[0] == site]
+        return self.maps[text, site][names.index(head)]
+
+
+def snapshot_file(folder: Path, step: int) -> Path:
+    """Where the snapshot of a step lies in a folder of snapshots."""
+    return folder / f"step-{step:06d}.npz"
+
+
+def snapshot_files(folder: Path) -> dict[int, Path]:
+    """All snapshots of a folder by their steps, in order."""
+    found = {path.stem.removeprefix("step-"): path for path in folder.glob("step-*.npz")}
+    return {int(step): found[step] for step in sorted(filter(str.isdecimal, found), key=int)}
+
+
+def write_snapshot(snapshot: Snapshot, folder: Path) -> None:
+    """Write the file whole or not at all."""
+    about = {
+        "step": snapshot.step, "labels": asdict(snapshot.labels), "prompt": snapshot.prompt, "sample": snapshot.sample,
+    }  # fmt: skip
+    arrays: dict[str, npt.NDArray[Any]] = {
+        "about": np.frombuffer(json.dumps(about).encode("utf-8"), dtype=np.uint8),
+        "scores": snapshot.scores, "earned": snapshot.earned, "numbers": snapshot.numbers,
+        "losses": snapshot.losses, "repeated": snapshot.repeated,
+        **{f"map.{text}.{site}": value for (text, site), value in snapshot.maps.items()},
+    }  # fmt: skip
+    packed = io.BytesIO()
+    np.savez_compressed(packed, allow_pickle=False, **arrays)
+    write_bytes(snapshot_file(folder, snapshot.step), packed.getvalue())
+
+
+def read_snapshot(path: Path) -> Snapshot:
+    """Read what `write_snapshot` wrote.
+
+    Raises:
+        GlassError: the file is damaged.
+    """
+    try:
+        with np.load(path, allow_pickle=False) as file:
+            arrays = {name: file[name] for name in file.files}
+        return _checked(arrays)
+    except (OSError, ValueError, KeyError, TypeError, EOFError, zipfile.BadZipFile, zlib.error) as error:
+        reason = " ".join(str(error).split()) or type(error).__name__
+        raise GlassError(
+            f"{path} is damaged: {reason}", "Copy it again, or delete it: the others need it not."
+        ) from None
+
+
+def _checked(arrays: dict[str, npt.NDArray[Any]]) -> Snapshot:
+    """The snapshot, if its arrays have the shapes and types that its labels ask for."""
+    about = json.loads(arrays["about"].tobytes())
+    named = about["labels"]
+    texts = (Shown(each["probe"], tuple(each["source"]), tuple(each["target"])) for each in named["texts"])
+    labels = Labels(tuple(named["heads"]), tuple(named["roles"]), tuple(named["numbers"]), tuple(texts))
+    shape = (len(labels.heads), len(labels.roles))
+    maps: dict[tuple[int, str], Map] = {}
+    for number, text in enumerate(labels.texts):
+        for site in dict.fromkeys(name.rpartition(".")[0] for name in labels.heads):
+            stack, layer, part = site.split(".")
+            rows, columns = text.rows_and_columns(Site(stack, int(layer), part))
+            own = sum(name.rpartition(".")[0] == site for name in labels.heads)
+            maps[number, site] = _typed(arrays[f"map.{number}.{site}"], np.uint8, (own, len(rows), len(columns)))
+    return Snapshot(
+        int(about["step"]), labels,
+        _typed(arrays["scores"], np.float32, shape), _typed(arrays["earned"], np.bool_, shape),
+        _typed(arrays["numbers"], np.float32, (shape[0], len(labels.numbers))), maps,
+        _typed(arrays["losses"], np.float32), _typed(arrays["repeated"], np.float32),
+        str(about["prompt"]), str(about["sample"]),
+    )  # fmt: skip
+
+
+def _typed(array: npt.NDArray[Any], dtype: type, shape: tuple[int, ...] | None = None) -> npt.NDArray[Any]:
+    if array.dtype != dtype or (array.shape != shape if shape else array.ndim != 2):
+        raise ValueError(f"an array has shape {array.shape} and type {array.dtype}")
+    return array

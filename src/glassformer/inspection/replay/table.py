@@ -1,0 +1,51 @@
+"""A history in words, for people."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+
+from glassformer.inspection.replay.history import IN_A_ROW, History
+from glassformer.wording import counted
+
+BAR = 20
+"""Characters of a score of 1."""
+
+
+def birth_lines(history: History, role: str | None = None, head: str | None = None) -> Iterator[str]:
+    """A line for each birth, beside the loss."""
+    steps, losses = history.steps, history.losses
+    births = history.births(role, head)
+    if births:
+        heads = max(len("head"), *(len(birth.head) for birth in births))
+        roles = max(len("role"), *(len(birth.role) for birth in births))
+        yield f"{'head':<{heads}}  {'role':<{roles}}  {'born at':>8}  {'loss':>6}  {'score':>5}  {'at the end':>10}"
+        for birth in births:
+            yield (
+                f"{birth.head:<{heads}}  {_plain(birth.role):<{roles}}  {birth.step:>8,}  {birth.loss:>6.3f}  "
+                f"{birth.score:>5.2f}  {birth.last_score:>10.2f}"
+            )
+    else:
+        of = "head" if head is None else head
+        yield f"no {of} had {'any role' if role is None else _plain(role)} in {IN_A_ROW} snapshots in a row"
+    yield ""
+    yield (
+        f"{counted(len(steps), 'snapshots')}; loss {losses[0]:.3f} at step {steps[0]:,}, "
+        f"{losses[-1]:.3f} at step {steps[-1]:,}"
+    )
+
+
+def curve_lines(history: History, head: str, role: str) -> Iterator[str]:
+    """How the score of one head in one role grew, beside the loss; a line for each snapshot."""
+    yield f"{_plain(role)}, {head}"
+    yield f"{'step':>8}  {'loss':>6}  {'score':>5}"
+    scores = history.curve(head, role)
+    born = next((birth.step for birth in history.births(role, head)), None)
+    for step, loss, score in zip(history.steps, history.losses, map(float, scores), strict=True):
+        shown = 0.0 if math.isnan(score) else min(max(score, 0.0), 1.0)
+        mark = "  born" if step == born else ""
+        yield f"{step:>8,}  {loss:>6.3f}  {score:>5.2f}  {'#' * round(BAR * shown)}{mark}".rstrip()
+
+
+def _plain(role: str) -> str:
+    return role.replace("_", " ")

@@ -1,0 +1,147 @@
+"""`glass attribute` through the real command line: every view, every family, refusals."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.journey.commands import here
+from tests.journey.task_runs import DOES, PAIRS, refused, train
+
+CORRUPT = {
+    "lm": "She was", "masked": "It was a [MASK] dog when the [MASK] met", "classify": "win a 7 pound prize today",
+    "translate": "the old cat sleeps .", "two": "the old cat sleeps .",
+}  # fmt: skip
+VIEWS = ("logits", "lens", "rollout", "flow", "blank", "agreement")
+FAMILIES = ("lm", "masked", "classify", "two")
+
+
+def told(name: str, folder: Path, *more: str) -> dict[str, Any]:
+    """What `glass attribute --json` says of a run and the text that its command is given elsewhere."""
+    done = here("attribute", f"runs/{name}", DOES[name][1], "--json", *more, folder=folder)
+    assert done.returncode == 0, done.stderr
+    facts: dict[str, Any] = json.loads(done.stdout)
+    return facts
+
+
+def shown(name: str, folder: Path, *more: str) -> str:
+    """The same for people."""
+    done = here("attribute", f"runs/{name}", DOES[name][1], *more, folder=folder)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+def test_every_view_of_every_family(name: str, task_home: Path) -> None:
+    found = {view: told(name, task_home, "--view", view) for view in VIEWS}
+    lines = {view: shown(name, task_home, "--view", view) for view in VIEWS}
+    assert all(facts["view"] == view for view, facts in found.items())
+    row, source = found["lens"]["row"], found["lens"]["source"]
+    assert (source is not None) == (name in PAIRS)
+
+    assert found["logits"]["error"] <= 1e-4
+    for output, *values in zip(
+        found["logits"]["outputs"], *(part["values"] for part in found["logits"]["parts"]), strict=True
+    ):
+        assert sum(values) == pytest.approx(output["logit"], abs=1e-4)
+    assert "sum" in lines["logits"]
+
+    layers = found["lens"]["layers"]
+    assert [layer["layer"] for layer in layers] == [0, 1]
+    assert len(layers[0]["places"]) == len(found["lens"]["outputs"]) == (1 if name == "classify" else len(row))
+    assert found["lens"]["settled"][-1] == 1.0
+    assert (found["lens"]["loss"] is None) == (name in ("masked", "classify"))
+
+    rolled = found["rollout"]
+    for place, shares in enumerate(rolled["own"][-1]):
+        whole = sum(shares) + (sum(rolled["source"][-1][place]) if source else 0.0)
+        assert whole == pytest.approx(1, abs=1e-5)
+    assert ("from the source" in lines["rollout"]) == ("from the source" in lines["flow"]) == bool(source)
+    if name in ("lm", "masked"):  # one layer, and an output that reads one place
+        assert found["flow"]["own"] == pytest.approx(rolled["own"][0][rolled["reads"][0]], abs=1e-6)
+
+    blanked = found["blank"]
+    assert len(blanked["own"]) == len(blanked["outputs"])
+    assert {len(effects) for effects in blanked["own"]} == {len(row)}
+    assert "<|unknown|>" in lines["blank"]
+    assert {each["measure"] for each in found["agreement"]["rows"]} == {"attention", "rollout"}
+    assert {each["side"] for each in found["agreement"]["rows"]} == ({"own", "source"} if source else {"own"})
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+def test_two_texts_are_compared_place_by_place(name: str, task_home: Path) -> None:
+    answers = ["--token", "spam", "--against", "work"] if name == "classify" else ["--token", "5", "--against", "6"]
+    for part in ("resid", "heads"):
+        facts = told(name, task_home, "--view", "patching", "--corrupt", CORRUPT[name], "--part", part, *answers)
+        assert [grid["stack"] for grid in facts["grids"]] == {
+            "lm": ["dec"], "masked": ["enc"], "classify": ["enc"], "two": ["enc", "dec"],
+        }[name]  # fmt: skip
+        for grid in facts["grids"]:
+            assert grid["nothing"] == pytest.approx([0.0] * len(grid["sites"]), abs=1e-3)
+            if part == "resid" and len(facts["grids"]) == 1:
+                assert grid["everything"] == pytest.approx([1.0, 1.0], abs=1e-3)
+    text = shown(name, task_home, "--view", "patching", "--corrupt", CORRUPT[name], *answers)
+    assert " for " in text
+    assert "all of them" in text
+
+
+def test_one_place_is_told_in_detail(task_home: Path) -> None:
+    whole = told("lm", task_home, "--token", "5", "--against", "6")
+    one = told("lm", task_home, "--token", "5", "--against", "6", "--place", "1")
+    for part, same in zip(whole["parts"], one["parts"], strict=True):
+        assert same["values"] == pytest.approx(part["values"][1:2], abs=1e-9)
+        if same["sources"] is not None:
+            assert sum(same["sources"]) == pytest.approx(same["values"][0], abs=1e-9)
+    head = told("lm", task_home, "--token", "5", "--against", "6", "--head", "dec.0.self.1", "--place", "1")
+    assert head["value"] == next(p["values"][0] for p in one["parts"] if p["name"] == "layer 0 head 1")
+    layer = told("lm", task_home, "--token", "5", "--against", "6", "--layer", "0", "--place", "1")
+    assert layer["total"] == pytest.approx(next(p["values"][0] for p in one["parts"] if "feed" in p["kind"]), abs=1e-6)
+    assert "others" in shown("lm", task_home, "--layer", "0", "--top", "2")
+    assert "dec.0.cross.1 gave" in shown("two", task_home, "--head", "dec.0.cross.1")
+    assert "the likeliest" in shown("lm", task_home, "--view", "lens", "--place", "0", "--top", "2")
+
+
+def test_a_target_that_is_given_is_answered_to_its_end(task_home: Path) -> None:
+    facts = told("two", task_home, "--view", "lens", "--target", "der alte Hund schläft .")
+    assert [output["known"] for output in facts["outputs"]] == [True] * len(facts["row"])
+    assert facts["outputs"][-1]["text"] == "<|end|>"
+    written = told("two", task_home, "--view", "lens")
+    assert [output["known"] for output in written["outputs"]][-2:] == [True, False]
+
+
+def test_what_cannot_be_is_refused(task_home: Path) -> None:
+    def error(text: str, *more: str, run: str = "lm") -> str:
+        return " ".join(refused("attribute", f"runs/{run}", text, *more, folder=task_home))
+
+    assert "the text is empty" in error("")
+    assert "the text takes 60 tokens, the model reads 40" in error("It" + " was" * 59)
+    assert "the text takes" in error("win " * 70, run="classify")
+    assert "the target takes 71 tokens" in error("the old dog", "--target", " Hund" * 70, run="translate")
+    assert "there is no view 'lense' Did you mean lens?" in error("It was", "--view", "lense")
+    assert "there is no head 'dec.7.self.0' in this model" in error("It was", "--head", "dec.7.self.0")
+    assert "enc.0.self.0 writes to the encoder's stream" in error("the dog", "--head", "enc.0.self.0", run="two")
+    assert "there is no layer 5 Give 0." in error("It was", "--layer", "5")
+    assert "there is no layer -1 Give 0." in error("It was", "--view", "rollout", "--layer", "-1")
+    assert "there is no answer at place 9 There are answers at 0, 1." in error("It was", "--place", "9")
+    assert "--layer has no meaning for --view lens It is for logits, rollout, flow." in error(
+        "It was", "--view", "lens", "--layer", "0"
+    )
+    assert "without --corrupt" in error("It was", "--view", "patching")
+    assert "the texts have 2 and 3 tokens" in error("It was", "--view", "patching", "--corrupt", "It was a")
+    assert "is outside the vocabulary" in error("It was", "--token", "9999")
+    assert "--top 0 asks for nothing" in error("It was", "--top", "0")
+    assert "Give one of them." in error("It was", "--layer", "0", "--head", "dec.0.self.0")
+
+
+def test_a_post_norm_run_has_rollouts_but_no_residual_views(task_home: Path) -> None:
+    done = here(*train("lm", "--model.norm_order=post", out="runs/post"), folder=task_home)
+    assert done.returncode == 0, done.stderr
+    for view in ("logits", "lens"):
+        first, second = refused("attribute", "runs/post", "It was", "--view", view, folder=task_home)
+        assert "model.norm_order = post" in first
+        assert "norm_order = pre, or output" in second
+    for view in ("rollout", "blank"):
+        assert here("attribute", "runs/post", "It was", "--view", view, folder=task_home).returncode == 0

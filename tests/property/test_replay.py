@@ -1,0 +1,247 @@
+"""Snapshots: taking them changes nothing, each can be made again from its weights, and a kill leaves no trace."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from glassformer.errors import GlassError
+from glassformer.evaluation.replay import Camera, Recorder
+from glassformer.inspection.recording import record
+from glassformer.inspection.replay import History, Snapshot, read_history, read_snapshot
+from glassformer.inspection.replay.history import first_in_a_row
+from glassformer.inspection.replay.looking import mapped_texts
+from glassformer.inspection.replay.schedule import snapshot_steps
+from glassformer.inspection.replay.snapshot import snapshot_files, write_snapshot
+from glassformer.model.build import build_model
+from glassformer.model.weights import load_weights
+from glassformer.training.setup import encoded_text
+from glassformer.training.trainer import Trainer
+from tests.property.test_tasks import TASKS, trainer_of
+from tests.property.trainers import last_weights, resumed, same, small_trainer
+
+
+def watched(trainer: Trainer) -> Trainer:
+    """As `glass train` runs it."""
+    trainer.observer = Recorder(trainer)
+    return trainer
+
+
+def camera_of(trainer: Trainer) -> Camera:
+    """Made from the run folder alone, as if another day."""
+    return Camera(trainer.config, trainer.task, encoded_text(trainer.run, trainer.config, print), trainer.model)
+
+
+@given(count=st.integers(2, 64), end=st.integers(1, 200_000))
+def test_a_schedule_has_the_first_and_the_last_step_and_grows_denser_never(count: int, end: int) -> None:
+    steps = snapshot_steps(count, end)
+    assert (steps[0], steps[-1], len(steps)) == (0, end, min(count, end + 1))
+    assert steps == sorted(set(steps))
+    gaps = np.diff(steps)
+    assert (gaps[1:] - gaps[:-1] >= -1).all()  # but for rounding
+
+
+def test_a_run_without_a_known_end_has_room_for_its_last_step() -> None:
+    assert [len(snapshot_steps(count, None)) for count in (0, 1, 2, 64)] == [0, 0, 1, 63]
+    assert len([step for step in snapshot_steps(64, None) if step <= 2000]) > 30
+
+
+@pytest.mark.parametrize("task", TASKS)
+def test_recording_changes_no_bit_and_the_last_snapshot_is_that_of_the_last_weights(task: str, tmp_path: Path) -> None:
+    plain = trainer_of(task, tmp_path, "plain")
+    filmed = trainer_of(task, tmp_path, "filmed", train__snapshots=4)
+    plain.train()
+    watched(filmed).train()
+    assert same(last_weights(plain), last_weights(filmed))
+    files = snapshot_files(filmed.run.snapshots)
+    assert list(files) == snapshot_steps(4, 16)
+    again = resumed(tmp_path, "filmed")
+    fresh = build_like(again)
+    load_weights(fresh, again.run.checkpoint("last") / "model.safetensors")
+    assert_same(read_snapshot(files[16]), camera_of(again).snapshot(fresh, 16))
+    first, last = read_snapshot(files[0]), read_snapshot(files[16])
+    assert not np.array_equal(first.scores, last.scores, equal_nan=True)
+    assert any((first.maps[key] != last.maps[key]).any() for key in first.maps)
+    assert last.loss != first.loss
+
+
+def build_like(trainer: Trainer) -> Any:
+    """A model of the same shape with other weights."""
+    source = getattr(trainer.model, "source_embedding", None)
+    classes = None if trainer.config.train.task != "classify" else trainer.model.head.out_features
+    own = None if source is None else source.tokens.num_embeddings
+    return build_model(trainer.config.model, trainer.model.vocab_size, 99, own, classes)
+
+
+def assert_same(found: Snapshot, wanted: Snapshot) -> None:
+    assert (found.step, found.labels, found.prompt, found.sample) == (
+        wanted.step, wanted.labels, wanted.prompt, wanted.sample,
+    )  # fmt: skip
+    assert (found.earned == wanted.earned).all()
+    for name in ("scores", "numbers", "losses", "repeated"):
+        np.testing.assert_allclose(getattr(found, name), getattr(wanted, name), rtol=0, atol=1e-6)
+    assert found.maps.keys() == wanted.maps.keys()
+    for key, value in found.maps.items():
+        assert np.abs(value.astype(int) - wanted.maps[key]).max() <= 1
+
+
+def test_a_snapshot_leaves_mode_and_random_numbers_alone_and_shows_what_the_model_does(tmp_path: Path) -> None:
+    trainer = trainer_of("lm", tmp_path)
+    camera, model = camera_of(trainer), trainer.model.train()
+    model.stack.blocks[0].feedforward.eval()
+    modes = [part.training for part in model.modules()]
+    states = torch.get_rng_state(), np.random.get_state()[1].copy()
+    taken = camera.snapshot(model, 0)
+    assert modes == [part.training for part in model.modules()]
+    assert torch.equal(states[0], torch.get_rng_state())
+    assert (states[1] == np.random.get_state()[1]).all()
+    assert not any(part._forward_hooks or part._forward_pre_hooks for part in model.modules())
+    ids = torch.from_numpy(camera.texts[1].source)[None]
+    pattern = record(model, ids)["dec.1.self.1.pattern"][0]  # (T, S)
+    assert np.abs(taken.map_of(1, "dec.1.self.1") / 255 - pattern.numpy()).max() <= 0.5 / 255 + 1e-6
+
+
+def test_killed_and_taken_up_again_every_snapshot_is_there_once_and_as_if_nothing_had_happened(tmp_path: Path) -> None:
+    straight = watched(small_trainer(tmp_path, "straight", train__snapshots=20, train__save_every=5))
+    straight.train()
+    killed = watched(small_trainer(tmp_path, "killed", train__snapshots=20, train__save_every=5))
+    take_step = killed._step
+
+    def dying() -> dict[str, Any]:
+        if killed.state.step == 14:
+            raise KeyboardInterrupt
+        return take_step()
+
+    killed._step = dying  # type: ignore[method-assign]
+    with pytest.raises(KeyboardInterrupt):
+        killed.train()
+    files = snapshot_files(killed.run.snapshots)
+    assert max(files) == 14
+    (killed.run.snapshots / "step-000015.npz.partial").write_bytes(b"half")
+    again = watched(resumed(tmp_path, "killed"))
+    assert again.state.step == 12
+    early = {step: path.stat().st_mtime_ns for step, path in files.items() if step <= 12}
+    again.train()
+    assert {path.name: path.read_bytes() for path in again.run.snapshots.iterdir()} == {
+        path.name: path.read_bytes() for path in straight.run.snapshots.iterdir()
+    }
+    assert early == {step: path.stat().st_mtime_ns for step, path in files.items() if step <= 12}
+    assert list(snapshot_files(again.run.snapshots)) == snapshot_steps(20, 24)
+
+
+def test_a_checkpoint_is_saved_only_after_its_snapshot(tmp_path: Path) -> None:
+    trainer = small_trainer(tmp_path)
+
+    class Killed:
+        def __init__(self) -> None:
+            self.seen: list[int] = []
+
+        def look(self, model: Any, step: int, last: bool) -> None:
+            self.seen.append(step)
+            if step == 12:
+                raise KeyboardInterrupt
+
+        def forget_after(self, step: int) -> None:
+            self.seen.append(-step)
+
+    trainer.observer = Killed()
+    with pytest.raises(KeyboardInterrupt):
+        trainer.train()
+    assert trainer.observer.seen == [0, *range(13)]
+    assert resumed(tmp_path).state.step == 8
+
+
+def test_a_run_that_ends_early_has_a_snapshot_of_its_end_and_a_stopped_one_has_not(tmp_path: Path) -> None:
+    early = watched(small_trainer(tmp_path, "early", train__snapshots=4, train__until_loss=50.0))
+    early.train()
+    assert list(snapshot_files(early.run.snapshots)) == [0, 1, 5, 6]
+    stopped = watched(small_trainer(tmp_path, "stopped", train__snapshots=4))
+    take_step = stopped._step
+
+    def asked() -> dict[str, Any]:
+        stopped.stop_requested = stopped.state.step == 7
+        return take_step()
+
+    stopped._step = asked  # type: ignore[method-assign]
+    assert stopped.train() is None
+    assert list(snapshot_files(stopped.run.snapshots)) == [0, 1, 5]
+
+
+@pytest.mark.parametrize(("task", "layers"), [("lm", 6), ("translate", 6), ("lm", 24)])
+def test_64_snapshots_fit_into_30_mb_even_if_nothing_can_be_compressed(task: str, layers: int, tmp_path: Path) -> None:
+    shape = {"model__layers": layers, "model__heads": 8, "model__width": 16, "model__context": 131}
+    trainer = trainer_of(task, tmp_path, **shape)
+    camera = camera_of(trainer)
+    assert {text.shown.probe for text in camera.texts} == {"text", "repeated"}
+    if (task, layers) == ("lm", 6):
+        assert [len(text.source) for text in camera.texts if text.shown.probe == "repeated"] == [48]
+    taken = camera.snapshot(trainer.model, 3)
+    noise = np.random.default_rng(0)
+    maps = {key: noise.integers(256, size=value.shape, dtype=np.uint8) for key, value in taken.maps.items()}
+    write_snapshot(replace(taken, maps=maps), tmp_path)
+    (path,) = snapshot_files(tmp_path).values()
+    assert 64 * path.stat().st_size < 30e6
+    assert_same(read_snapshot(path), replace(taken, maps=maps))
+
+
+def history_of(trainer: Trainer, scores: list[list[float]]) -> History:
+    """A history whose scores in the role "previous" (snapshots, heads) are given."""
+    taken = camera_of(trainer).snapshot(trainer.model, 0)
+    column = taken.labels.roles.index("previous")
+    snapshots = []
+    for number, row in enumerate(scores):
+        changed, earned = taken.scores.copy(), np.zeros_like(taken.earned)
+        changed[:, column], earned[:, column] = row, np.array(row) >= 0.4
+        snapshots.append(replace(taken, step=10 * number, scores=changed, earned=earned))
+    return History(tuple(snapshots))
+
+
+def test_a_head_is_born_with_the_first_of_three_snapshots_in_a_row(tmp_path: Path) -> None:
+    curves = [
+        [0.1, 0.5, 0.5, 0.1, 0.6, 0.7, 0.8],  # not at the second: it is lost again
+        [0.5, 0.5, 0.3, 0.5, 0.5, 0.3, 0.9],  # never three
+        [0.4, 0.5, 0.6, 0.1, 0.1, 0.1, 0.1],  # from the beginning, and lost
+        [0.0, 0.0, 0.0, 0.0, 0.0, 0.9, 0.9],  # two at the end
+    ]
+    history = history_of(trainer_of("lm", tmp_path), np.transpose(curves).tolist())
+    heads = ["dec.0.self.0", "dec.0.self.1", "dec.1.self.0", "dec.1.self.1"]
+    assert list(history.labels.heads) == heads
+    born = [(birth.head, birth.role, birth.step) for birth in history.births()]
+    assert born == [(heads[2], "previous", 0), (heads[0], "previous", 40)]
+    assert history.births("previous", heads[0])[0].score == pytest.approx(0.6)
+    assert history.births("previous", heads[2])[0].last_score == pytest.approx(0.1)
+    assert history.births("induction") == history.births(None, heads[1]) == []
+    assert history.chosen(None, "previous") == (heads[1], "previous")  # of equal ones the first
+    assert history.facts("previous")["scores"][heads[0]]["previous"] == pytest.approx(curves[0])
+    assert first_in_a_row(np.array([True, True])) is None
+
+
+def test_a_damaged_snapshot_is_refused_and_nothing_is_unpickled(tmp_path: Path) -> None:
+    trainer = watched(small_trainer(tmp_path, train__snapshots=3, train__steps=2))
+    trainer.train()
+    path = snapshot_files(trainer.run.snapshots)[1]
+    whole = path.read_bytes()
+    with np.load(path) as file:
+        arrays = {name: file[name] for name in file.files}
+    for change in ({"scores": np.array([{"a": 1}], dtype=object)}, {"earned": np.zeros((1, 1), dtype=np.bool_)}):
+        np.savez(path, **{**arrays, **change})  # type: ignore[arg-type]
+        with pytest.raises(GlassError, match=r"step-000001\.npz is damaged"):
+            read_history(trainer.run)
+    for broken in (whole[: len(whole) // 2], b"", b"PK", whole[:400] + b"\0" * 90 + whole[490:]):
+        path.write_bytes(broken)
+        with pytest.raises(GlassError, match=r"step-000001\.npz is damaged"):
+            read_history(trainer.run)
+    write_snapshot(replace(read_snapshot(snapshot_files(trainer.run.snapshots)[0]), step=1), trainer.run.snapshots)
+    assert read_history(trainer.run).steps == [0, 1, 2]
+    other = camera_of(small_trainer(tmp_path, "other", model__heads=1, train__steps=2))
+    assert mapped_texts(trainer.model, other.probes, trainer.task.tokenizer, trainer.task.tokenizer)
+    write_snapshot(other.snapshot(small_trainer(tmp_path, "more", model__heads=1).model, 1), trainer.run.snapshots)
+    with pytest.raises(GlassError, match="is of other heads or texts"):
+        read_history(trainer.run)
