@@ -230,7 +230,7 @@ def test_stopped_politely_saves_and_says_how_to_go_on(number: int, here: Path) -
     [
         (["generate", BOOK, "the Ω", "--tokens", "2"], "never saw these characters & Ω", write("a.txt", "")),
         (["generate", BOOK, "the", "--stop", "😀"], "", write("a.txt", "")),
-        (train("a.jsonl"), "left out 1 rows without text", write("a.jsonl", '{"text": "how so"}\n' * 99 + "{}")),
+        (train("a.jsonl"), "left out 1 row without text", write("a.jsonl", '{"text": "how so"}\n' * 99 + "{}")),
         (train("a.csv", "--data.column", "2"), "column number 2", write("a.csv", "id,text\n" + "1,how so then\n" * 99)),
         (train("😀.txt"), "😀.txt", write("😀.txt", "how are you today " * 30)),
         (["generate", BOOK, "the", "--top", "3"], "", remove("proverbs.txt", "runs/.tokens")),

@@ -39,7 +39,7 @@ def test_empty_lines_are_left_out_and_counted(folder: Path) -> None:
     append(folder / "train.en", "the end .\n\n\n")
     append(folder / "train.de", "\ndas Ende .\n \n")
     notes = said(*PAIR, folder=folder)
-    for left_out in ("1 pairs with an empty target", "1 pairs with an empty source", "1 pairs with both sides empty"):
+    for left_out in ("1 pair with an empty target", "1 pair with an empty source", "1 pair with both sides empty"):
         assert f"left out {left_out}" in notes
     assert "280 pairs, " in notes
 
@@ -47,7 +47,7 @@ def test_empty_lines_are_left_out_and_counted(folder: Path) -> None:
 def test_mails_without_text_or_label_are_left_out_and_counted(folder: Path) -> None:
     append(folder / "mails.csv", "spam,\n,who wrote this\nwork\n")
     notes = said(*MAILS, folder=folder)
-    for left_out in ("1 rows with an empty text", "1 rows without a label", "1 rows with too few fields"):
+    for left_out in ("1 row with an empty text", "1 row without a label", "1 row with too few fields"):
         assert f"left out {left_out}" in notes
     assert "144 labelled texts" in notes
 

@@ -114,7 +114,7 @@ def test_minutes_become_steps_and_a_person_can_read_it(folder: Path) -> None:
     assert any("learnt by heart" in warning for warning in plan["warnings"])
     text = shown("plan", *words, folder=folder)
     for words_of in (
-        "model    decoder, 1 layers",
+        "model    decoder, 1 layer,",
         f"{plan['parameters']:,} parameters",
         "an epoch",
         "s a step on cpu",

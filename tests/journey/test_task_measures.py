@@ -123,7 +123,7 @@ def test_what_becomes_of_long_texts_can_be_said_anew(name: str, task_home: Path)
     assert any("left out" in note for note in left["notes"])
     assert any(": cut" in note for note in cut["notes"])
     cause, _ = refused("evaluate", f"runs/{name}", *files, "--data.too_long=refuse", folder=task_home)
-    assert "are longer than model.context = 40" in cause
+    assert "longer than model.context = 40" in cause
 
 
 def test_nothing_that_is_given_is_without_effect(task_home: Path) -> None:

@@ -84,7 +84,7 @@ def assert_same(found: Snapshot, wanted: Snapshot) -> None:
     assert (found.step, found.labels, found.prompt, found.sample) == (
         wanted.step, wanted.labels, wanted.prompt, wanted.sample,
     )  # fmt: skip
-    assert (found.earned == wanted.earned).all()
+    assert (found.reached == wanted.reached).all()
     for name in ("scores", "numbers", "losses", "repeated"):
         np.testing.assert_allclose(getattr(found, name), getattr(wanted, name), rtol=0, atol=1e-6)
     assert found.maps.keys() == wanted.maps.keys()
@@ -127,6 +127,9 @@ def test_killed_and_taken_up_again_every_snapshot_is_there_once_and_as_if_nothin
     (killed.run.snapshots / "step-000015.npz.partial").write_bytes(b"half")
     again = watched(resumed(tmp_path, "killed"))
     assert again.state.step == 12
+    assert again.observer is not None
+    again.observer.forget_after(13)
+    assert max(snapshot_files(killed.run.snapshots)) == 13
     early = {step: path.stat().st_mtime_ns for step, path in files.items() if step <= 12}
     again.train()
     assert {path.name: path.read_bytes() for path in again.run.snapshots.iterdir()} == {
@@ -197,9 +200,9 @@ def history_of(trainer: Trainer, scores: list[list[float]]) -> History:
     column = taken.labels.roles.index("previous")
     snapshots = []
     for number, row in enumerate(scores):
-        changed, earned = taken.scores.copy(), np.zeros_like(taken.earned)
-        changed[:, column], earned[:, column] = row, np.array(row) >= 0.4
-        snapshots.append(replace(taken, step=10 * number, scores=changed, earned=earned))
+        changed, reached = taken.scores.copy(), np.zeros_like(taken.reached)
+        changed[:, column], reached[:, column] = row, np.array(row) >= 0.4
+        snapshots.append(replace(taken, step=10 * number, scores=changed, reached=reached))
     return History(tuple(snapshots))
 
 
@@ -230,7 +233,7 @@ def test_a_damaged_snapshot_is_refused_and_nothing_is_unpickled(tmp_path: Path) 
     whole = path.read_bytes()
     with np.load(path) as file:
         arrays = {name: file[name] for name in file.files}
-    for change in ({"scores": np.array([{"a": 1}], dtype=object)}, {"earned": np.zeros((1, 1), dtype=np.bool_)}):
+    for change in ({"scores": np.array([{"a": 1}], dtype=object)}, {"reached": np.zeros((1, 1), dtype=np.bool_)}):
         np.savez(path, **{**arrays, **change})  # type: ignore[arg-type]
         with pytest.raises(GlassError, match=r"step-000001\.npz is damaged"):
             read_history(trainer.run)

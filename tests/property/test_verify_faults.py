@@ -30,6 +30,7 @@ from glassformer.training import stepping, trainer
 from glassformer.training.reporting import Silent
 from glassformer.training.setup import new_training
 from glassformer.training.stepping import Stepper
+from glassformer.verification import numeric_checks
 from glassformer.verification.sheet import CHECKS, make, verify_run
 from glassformer.verification.subject import Subject
 from tests.journey.task_files import write_all
@@ -145,23 +146,23 @@ def scale_is_one_over_k(patch: Patch) -> None:
 
 
 def explicit_scale_is_one_over_k(patch: Patch) -> None:
-    own = attention._attend_explicit
-    patch.setattr(attention, "_attend_explicit", lambda q, *rest: own(q / math.sqrt(q.shape[-1]), *rest))
+    own = numeric_checks.attend
+    patch.setattr(numeric_checks, "attend", lambda q, *rest, **named: own(q / math.sqrt(q.shape[-1]), *rest, **named))
 
 
 def key_heads_are_in_another_order(patch: Patch) -> None:
-    own = attention._attend_explicit
+    own = numeric_checks.attend
 
-    def attend(q: Tensor, k: Tensor, v: Tensor, mask: Mask, dropout: float) -> Any:
+    def attend(q: Tensor, k: Tensor, v: Tensor, mask: Mask, explicit: bool) -> Any:
         group = q.shape[1] // k.shape[1]
-        return own(q, k.repeat(1, group, 1, 1), v.repeat(1, group, 1, 1), mask, dropout)
+        return own(q, k.repeat(1, group, 1, 1), v.repeat(1, group, 1, 1), mask, explicit=explicit)
 
-    patch.setattr(attention, "_attend_explicit", attend)
+    patch.setattr(numeric_checks, "attend", attend)
 
 
 def explicit_mask_is_another(patch: Patch) -> None:
-    own = attention._attend_explicit
-    patch.setattr(attention, "_attend_explicit", lambda q, k, v, mask, dropout: own(q, k, v, Mask(), dropout))
+    own = numeric_checks.attend
+    patch.setattr(numeric_checks, "attend", lambda q, k, v, mask, explicit: own(q, k, v, Mask(), explicit=explicit))
 
 
 def keys_turn_in_other_pairs(patch: Patch) -> None:

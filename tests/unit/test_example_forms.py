@@ -239,7 +239,7 @@ def test_json_labels_become_text_as_json_writes_them(write: Write, tmp_path: Pat
     rows = [{"text": f"text number {n} {i}", "label": value} for i in range(3) for n, value in enumerate(values)]
     found = made(tmp_path, "classify", source=write("t.jsonl", jsonl([*rows, {"text": "a b c", "label": None}])))
     assert found.labels == ("1", "1.0", "1.5", "false", "true", "yes")
-    assert "left out 1 rows without a label" in found.notes
+    assert "left out 1 row without a label" in found.notes
 
 
 def test_labels_that_look_like_numbers_stay_names(write: Write, tmp_path: Path) -> None:

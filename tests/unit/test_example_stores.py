@@ -205,8 +205,8 @@ def test_examples_to_be_measured(write: Write, tmp_path: Path) -> None:
     assert list(store.texts()) == PAIRS[:5]
     assert found.tokenizer.decode(store.target(4)) == PAIRS[4][1]
     assert "5 pairs" in told
-    assert "left out 1 pairs with an empty source" in told
-    with pytest.raises(GlassError, match="holds no example that can be used: left out 1 pairs with an empty source"):
+    assert "left out 1 pair with an empty source" in told
+    with pytest.raises(GlassError, match="holds no example that can be used: left out 1 pair with an empty source"):
         encode_examples("translate", DataConfig(source=write("e.tsv", "\tx\n")), tokenizers, (), tmp_path)
 
 

@@ -50,7 +50,7 @@ class Camera:
         seen = look(model, self.probes, self.known, self.texts)
         prompt, sample = self.task.sample(model)
         return Snapshot(
-            step, seen.labels, seen.scores, seen.earned, seen.numbers, seen.maps,
+            step, seen.labels, seen.scores, seen.reached, seen.numbers, seen.maps,
             self._losses(model, self.rows), self._losses(model, self.repeated), prompt, sample,
         )  # fmt: skip
 

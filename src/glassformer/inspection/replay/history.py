@@ -65,16 +65,16 @@ class History:
         return np.stack([snapshot.scores for snapshot in self.snapshots])
 
     @cached_property
-    def earned(self) -> Flags:
+    def reached(self) -> Flags:
         """(snapshots, heads, R)."""
-        return np.stack([snapshot.earned for snapshot in self.snapshots])
+        return np.stack([snapshot.reached for snapshot in self.snapshots])
 
     def births(self, role: str | None = None, only: str | None = None) -> list[Birth]:
         """All births in one role or in any, of one head or of all, the earliest first."""
         found = []
         for column, name in enumerate(self.labels.roles):
             for row, head in enumerate(self.labels.heads):
-                at = first_in_a_row(self.earned[:, row, column])
+                at = first_in_a_row(self.reached[:, row, column])
                 if at is not None and role in (None, name) and only in (None, head):
                     here, last = (float(self.scores[i, row, column]) for i in (at, -1))
                     found.append(Birth(head, name, self.steps[at], self.losses[at], here, last))
@@ -101,8 +101,8 @@ class History:
     def _best_role(self, head: str) -> str:
         row = self.labels.heads.index(head)
         last = (
-            np.nan_to_num(self.scores[-1, row], nan=-np.inf) + 10 * self.earned[-1, row]
-        )  # (R,) an earned one before all others
+            np.nan_to_num(self.scores[-1, row], nan=-np.inf) + 10 * self.reached[-1, row]
+        )  # (R,) an reached one before all others
         return self.labels.roles[int(last.argmax())]
 
     def checked_role(self, name: str) -> str:

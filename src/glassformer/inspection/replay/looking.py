@@ -10,6 +10,7 @@ import torch
 
 from glassformer.inspection.heads import Known, Probe, survey
 from glassformer.inspection.heads.looks import Ids
+from glassformer.inspection.heads.tallies import LIFT, Scored
 from glassformer.inspection.recording import record
 from glassformer.inspection.replay.snapshot import Flags, Labels, Map, Numbers, Shown
 from glassformer.inspection.sites import Site, attentions
@@ -35,11 +36,11 @@ class Mapped:
 
 @dataclass(frozen=True, eq=False)
 class Look:
-    """Of one model: labels, scores (heads, R), earned (heads, R), numbers (heads, M), and maps by text and site."""
+    """Of one model: labels, scores (heads, R), reached (heads, R), numbers (heads, M), and maps by text and site."""
 
     labels: Labels
     scores: Numbers
-    earned: Flags
+    reached: Flags
     numbers: Numbers
     maps: dict[tuple[int, str], Map]
 
@@ -57,14 +58,20 @@ def look(model: Model, probes: Sequence[Probe], known: Known, texts: Sequence[Ma
     kinds = tuple(dict.fromkeys(number for each in found for number in each.numbers))
     labels = Labels(tuple(str(each.head) for each in found), roles, kinds, tuple(text.shown for text in texts))
     scores = np.full((len(found), len(roles)), np.nan, dtype=np.float32)  # (heads, R)
-    earned = np.zeros(scores.shape, dtype=np.bool_)  # (heads, R)
+    reached = np.zeros(scores.shape, dtype=np.bool_)  # (heads, R)
     numbers = np.full((len(found), len(kinds)), np.nan, dtype=np.float32)  # (heads, M)
     for row, each in enumerate(found):
         for role, scored in each.roles.items():
-            scores[row, roles.index(role)], earned[row, roles.index(role)] = scored.score, scored.earned
+            scores[row, roles.index(role)], reached[row, roles.index(role)] = scored.score, _reaches(scored)
         for kind, value in each.numbers.items():
             numbers[row, kinds.index(kind)] = value
-    return Look(labels, scores, earned, numbers, _maps(model, texts))
+    return Look(labels, scores, reached, numbers, _maps(model, texts))
+
+
+def _reaches(scored: Scored) -> bool:
+    """Whether the score alone, measured on texts, is high enough. An induction head need not copy here."""
+    high = scored.score >= scored.threshold and (scored.lift is None or scored.lift >= LIFT)
+    return high and scored.interval is not None and scored.interval[0] > (scored.chance or 0.0)
 
 
 def _maps(model: Model, texts: Sequence[Mapped]) -> dict[tuple[int, str], Map]:

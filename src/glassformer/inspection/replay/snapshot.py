@@ -70,7 +70,7 @@ class Snapshot:
         step: of training.
         labels: what the places mean.
         scores: (heads, R) of each role; NaN where it is not possible.
-        earned: (heads, R) whether the head can be called by it: threshold, lift and interval, as in `heads.judge`.
+        reached: (heads, R) whether the score is high enough: threshold, lift and interval, as in `heads.judge`.
         numbers: (heads, M) entropy and the like; NaN where it has no meaning.
         maps: (number of the text, site) -> (H, T, S), 255 times the attention weights, rounded.
         losses: (rows, T) nats on validation rows, by position; NaN where nothing is predicted.
@@ -81,7 +81,7 @@ class Snapshot:
     step: int
     labels: Labels
     scores: Numbers
-    earned: Flags
+    reached: Flags
     numbers: Numbers
     maps: dict[tuple[int, str], Map]
     losses: Numbers
@@ -119,7 +119,7 @@ def write_snapshot(snapshot: Snapshot, folder: Path) -> None:
     }  # fmt: skip
     arrays: dict[str, npt.NDArray[Any]] = {
         "about": np.frombuffer(json.dumps(about).encode("utf-8"), dtype=np.uint8),
-        "scores": snapshot.scores, "earned": snapshot.earned, "numbers": snapshot.numbers,
+        "scores": snapshot.scores, "reached": snapshot.reached, "numbers": snapshot.numbers,
         "losses": snapshot.losses, "repeated": snapshot.repeated,
         **{f"map.{text}.{site}": value for (text, site), value in snapshot.maps.items()},
     }  # fmt: skip
@@ -161,7 +161,7 @@ def _checked(arrays: dict[str, npt.NDArray[Any]]) -> Snapshot:
             maps[number, site] = _typed(arrays[f"map.{number}.{site}"], np.uint8, (own, len(rows), len(columns)))
     return Snapshot(
         int(about["step"]), labels,
-        _typed(arrays["scores"], np.float32, shape), _typed(arrays["earned"], np.bool_, shape),
+        _typed(arrays["scores"], np.float32, shape), _typed(arrays["reached"], np.bool_, shape),
         _typed(arrays["numbers"], np.float32, (shape[0], len(labels.numbers))), maps,
         _typed(arrays["losses"], np.float32), _typed(arrays["repeated"], np.float32),
         str(about["prompt"]), str(about["sample"]),
