@@ -30,12 +30,16 @@ def only_one(folder: Path) -> Iterator[None]:
 def is_held(folder: Path) -> bool:
     """Whether another process holds `folder/lock` now; nothing is written."""
     try:
-        with (folder / "lock").open("rb") as file:
-            _lock(file.fileno())
-    except FileNotFoundError:
+        file = (folder / "lock").open("rb")
+    except OSError:  # none, or none that may be read
         return False
-    except OSError:
-        return True
+    with file:
+        try:
+            _lock(file.fileno())
+        except BlockingIOError:
+            return True
+        except OSError:  # Windows has no error of its own for it; elsewhere the file system knows no locks
+            return os.name == "nt"
     return False
 
 

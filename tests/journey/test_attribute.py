@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from glassformer.lock import only_one
 from tests.journey.commands import here
 from tests.journey.task_runs import DOES, PAIRS, refused, train
 
@@ -112,6 +113,23 @@ def test_a_target_that_is_given_is_answered_to_its_end(task_home: Path) -> None:
     assert [output["known"] for output in written["outputs"]][-2:] == [True, False]
 
 
+@pytest.mark.parametrize("name", FAMILIES)
+def test_a_lens_and_a_rollout_are_drawn(name: str, task_home: Path, tmp_path: Path) -> None:
+    for view, words in (("lens", "logit lens"), ("rollout", "attention rollout up to layer")):
+        picture = tmp_path / f"{view}.svg"
+        drawn = told(name, task_home, "--view", view, "--plot", str(picture))
+        assert drawn == told(name, task_home, "--view", view)
+        assert words in picture.read_text(encoding="utf-8")
+        assert ("source tokens" in picture.read_text(encoding="utf-8")) == (view == "rollout" and name == "two")
+
+
+def test_a_run_that_is_still_training_is_said_to_be(task_home: Path) -> None:
+    with only_one(task_home / "runs/lm"):
+        done = here("attribute", "runs/lm", DOES["lm"][1], folder=task_home)
+    assert done.returncode == 0, done.stderr
+    assert "still training" in done.stderr
+
+
 def test_what_cannot_be_is_refused(task_home: Path) -> None:
     def error(text: str, *more: str, run: str = "lm") -> str:
         return " ".join(refused("attribute", f"runs/{run}", text, *more, folder=task_home))
@@ -129,8 +147,14 @@ def test_what_cannot_be_is_refused(task_home: Path) -> None:
     assert "--layer has no meaning for --view lens It is for logits, rollout, flow." in error(
         "It was", "--view", "lens", "--layer", "0"
     )
+    assert "--plot has no meaning for --view flow" in error("It was", "--view", "flow", "--plot", "flow.png")
+    assert "--plot lens.pdf is no picture's name" in error("It was", "--view", "lens", "--plot", "lens.pdf")
     assert "without --corrupt" in error("It was", "--view", "patching")
     assert "the texts have 2 and 3 tokens" in error("It was", "--view", "patching", "--corrupt", "It was a")
+    assert "--corrupt is the text itself" in error("It was", "--view", "patching", "--corrupt", "It was")
+    assert "there is no part 'hed' Did you mean heads?" in error(
+        "It was", "--view", "patching", "--corrupt", "It dog", "--part", "hed"
+    )
     assert "is outside the vocabulary" in error("It was", "--token", "9999")
     assert "--top 0 asks for nothing" in error("It was", "--top", "0")
     assert "Give one of them." in error("It was", "--layer", "0", "--head", "dec.0.self.0")

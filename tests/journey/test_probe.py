@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from glassformer.evaluation.probes.probe import PROBES
+from glassformer.lock import only_one
 from tests.journey.commands import here
 from tests.journey.task_runs import refused
 
@@ -131,3 +132,10 @@ def test_what_cannot_be_asked_is_refused(task_home: Path) -> None:
     assert "asks for nothing" in refused("probe", "runs/lm", "--size", "0", folder=task_home)[0]
     assert "below 0" in refused("probe", "runs/lm", "--seed", "-1", folder=task_home)[0]
     assert "there is no run at" in refused("probe", "runs/no", folder=task_home)[0]
+
+
+def test_a_run_that_is_still_training_is_said_to_be(task_home: Path) -> None:
+    with only_one(task_home / "runs" / "lm"):
+        done = here("probe", "runs/lm", "induction", *QUICK, folder=task_home)
+    assert done.returncode == 0, done.stderr
+    assert "is still training: this is its best checkpoint so far" in done.stderr

@@ -77,6 +77,18 @@ def test_every_other_command_is_glass_and_says_what_it_promises(newcomer: Path) 
                 assert "walk.html" in shown or "Softmax" in shown
             case ["receipt", _]:
                 assert "sum of parts" in shown
+            case ["look", _]:
+                assert (newcomer / "maps.png").stat().st_size > 1000
+            case ["heads", _]:
+                assert "dec.0.self.0" in shown
+            case ["attribute", _]:
+                assert "layer" in shown
+            case ["probe", _]:
+                assert "nats" in shown
+            case ["prune", _]:
+                assert "is ready: glass " in shown
+            case ["compare", _]:
+                assert "report.html" in shown
             case ["verify", _]:
                 assert "0 failed" in shown
             case ["doctor", *_]:

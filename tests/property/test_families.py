@@ -9,7 +9,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from torch import Tensor
+from torch import Tensor, nn
 
 from tests.property.models import POSITIONS, VOCAB, as_if_trained, encoder, encoder_decoder, kinds, named, tiny, tokens
 
@@ -157,3 +157,20 @@ def test_source_and_target_may_have_any_lengths() -> None:
     model = encoder_decoder(positions="relative")
     for source, target in ((1, 1), (1, 23), (29, 1), (29, 29)):
         assert model(tokens(2, source), tokens(2, target)).shape == (2, target, VOCAB)
+
+
+# ---- precision
+
+
+@pytest.mark.parametrize(("family", "norm"), list(product(["encoder", "encoder-decoder"], ["layernorm", "rmsnorm"])))
+def test_norms_keep_their_precision_under_autocast(family: str, norm: str) -> None:
+    """Wherever they stand: a part before them gives bfloat16."""
+    seen: list[torch.dtype] = []
+    for kind in kinds(family):
+        model = as_if_trained(tiny(**{"family": family, "norm": norm, **kind}))
+        for part in model.modules():
+            if isinstance(part, nn.LayerNorm | nn.RMSNorm):
+                part.register_forward_hook(lambda _, given, result: seen.extend((given[0].dtype, result.dtype)))
+        with torch.autocast("cpu", torch.bfloat16):
+            model(*[tokens(2, 7, seed=each) for each in range(1 + (family == "encoder-decoder"))])
+    assert set(seen) == {torch.float32}

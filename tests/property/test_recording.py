@@ -170,6 +170,11 @@ def test_cached_translation_and_beams_show_where_they_look() -> None:
                     torch.testing.assert_close(seen[:, : want.shape[1]], want, atol=1e-5, rtol=1e-5)
                     assert (seen[:, want.shape[1] :] == 0).all()
             targets[row].append(step.tokens[slot])
+    with watching(model, keep=("pattern",)) as both:
+        for _ in range(2):
+            list(translate(model, sources, settings, end_id=0))
+    assert ["enc.0.self.pattern" in each for each in both] == ([True] + [False] * (len(steps) - 1)) * 2
+    assert all("dec.0.self.pattern" in each for each in both)
     beams = SampleConfig(beams=3, tokens=2)
     with watching(
         model, keep=("dec.1.cross.pattern", "dec.1.cross.scores", "dec.1.cross.mixed", "dec.1.cross.v")

@@ -277,6 +277,8 @@ def test_what_cannot_be_traced_is_refused() -> None:
         ((tokens(1, 30),), "context of 29"),
         ((tokens(1, 0),), "shape"),
         ((tokens(1, 5)[0],), "shape"),
+        ((tokens(1, 5), None, torch.ones(1, 3).bool()), r"`real` of shape \(1, 3\)"),
+        ((tokens(1, 5), None, torch.ones(1, 5)), r"type torch.float32"),
     ):
         with pytest.raises(GlassError, match=words):
             trace(model, *given)

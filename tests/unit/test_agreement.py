@@ -10,7 +10,6 @@ from itertools import product
 import pytest
 
 from glassformer.data.corpora import MinimalPair, find_minimal_pair_corpus
-from glassformer.data.corpora.agreement import rules
 from glassformer.data.corpora.agreement.corpus import CELLS, Agreement
 from glassformer.data.corpora.agreement.items import (
     NOUNS,
@@ -23,6 +22,8 @@ from glassformer.data.corpora.agreement.items import (
     partners,
     prepositions,
 )
+from glassformer.errors import GlassError
+from tests.unit import agreement_rules as rules
 
 SINGULAR = {"is", "was", "has", "laughs", "smiles", "sings", "falls", "shakes", "disappears"}
 PLURAL = {"are", "were", "have", "laugh", "smile", "sing", "fall", "shake", "disappear"}
@@ -219,3 +220,21 @@ def test_probabilities_of_all_sentences_about_keys_sum_to_their_share() -> None:
 
 def test_a_pair_is_a_value() -> None:
     assert PAIRS[0] == MinimalPair(PAIRS[0].good, PAIRS[0].bad, 0, "SS", 0, 0)
+
+
+@pytest.mark.parametrize(
+    ("nouns", "held", "allowed"), [(0, True, "1 to 4"), (5, True, "1 to 4"), (10, False, "1 to 9")]
+)
+def test_chains_are_as_long_as_there_are_nouns(nouns: int, held: bool, allowed: str) -> None:
+    with pytest.raises(GlassError, match=f"a chain of {nouns} nouns") as refused:
+        next(Agreement().minimal_pairs(4, 1, held, nouns=(nouns,)))
+    assert refused.value.remedy == f"Give {allowed}."
+    longest = int(allowed[-1])
+    assert len(list(Agreement().minimal_pairs(400, 1, held, nouns=(longest,)))) == 400
+
+
+def test_documents_have_as_long_chains_as_there_are_nouns() -> None:
+    with pytest.raises(GlassError, match="a chain of 10 nouns"):
+        Agreement(most=10)
+    corpus = Agreement(most=9)
+    assert all(math.isfinite(corpus.log_probability(text)) for text in corpus.documents(500, 1))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from pathlib import Path
 from typing import Any
@@ -149,6 +150,21 @@ def test_a_table_puts_seeds_together_and_lists_failures() -> None:
     assert told[1]["finding"] == "no sd, no claim"
     other = tabulate(grid, results, baseline=1)
     assert [row.contrast is None for row in other.rows] == [False, True]
+
+
+def test_a_difference_without_spread_is_no_number_in_json() -> None:
+    grid = grid_of("model.positions=learned,none", seeds=2)
+    losses = [1.0, 3.0, 1.0, 3.0]  # seed by seed
+    table = tabulate(grid, {job.name: result(loss) for job, loss in zip(grid.jobs(), losses, strict=True)})
+    told = json.loads(json.dumps(facts(grid, table, Path("out")), allow_nan=False))
+    assert (told["cells"][1]["delta_over_sd"], told["cells"][1]["finding"]) == (None, "higher")
+
+
+@pytest.mark.parametrize(("vary", "same"), [("model.positions=learned,none", True), ("train.batch=3,5", False)])
+def test_the_report_says_same_rows_only_where_they_are(vary: str, same: bool) -> None:
+    grid = grid_of(vary, seeds=1)
+    report = comparison_report(grid, tabulate(grid, {job.name: result(1.0) for job in grid.jobs()}), {})
+    assert ("see the same rows" in report.markdown()) == same
 
 
 def test_cells_with_different_tokens_are_compared_by_the_byte() -> None:

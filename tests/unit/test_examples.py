@@ -179,7 +179,7 @@ def test_rows_that_cannot_be_used_are_counted(write: Write, tmp_path: Path) -> N
         "left out 1 row without a label",
         "left out 1 row with an empty text",
         "left out 1 row with too few fields",
-        "2 labels with spaces around, which are left off",
+        "2 labels with spaces around, left off",
     ):
         assert note in found.notes
 

@@ -90,6 +90,16 @@ def test_heads_that_were_removed_are_not_shown(kv_heads: int) -> None:
     )
 
 
+def test_a_head_that_was_removed_is_asked_for_in_vain() -> None:
+    made = subject("decoder", removed_heads=[name for name in some_heads("decoder") if ".2." not in name])
+    with pytest.raises(GlassError, match=r"(?s)head 0 is not there.*Give one of 1, 2, 3\."):
+        make_walk(made, (0,), (0,))
+    with pytest.raises(GlassError, match=r"(?s)head 4 is not there.*Give one of 1, 2, 3\."):
+        make_walk(made, None, (4,))
+    with pytest.raises(GlassError, match=r"(?s)head 2 is not there.*This layer has none"):
+        make_walk(made, (1,), (2,))
+
+
 def test_one_root_mean_square_of_all_heads_is_shown() -> None:
     made = subject("decoder", qk_norm="whole", kv_heads=2)
     sections = [section for section in make_walk(made, (0,)).everything() if section.key in ("projections", "qk_norm")]

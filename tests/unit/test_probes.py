@@ -14,7 +14,6 @@ import torch
 
 from glassformer.config import TOKENIZER_KINDS, Config, TokenizerConfig
 from glassformer.data.corpora import MinimalPair, find_text_corpus
-from glassformer.data.corpora.agreement import rules as exact
 from glassformer.data.corpora.brackets import DISTANCES, Brackets, closes, draw_word, endings, last_opened
 from glassformer.data.corpora.corpus import generator
 from glassformer.errors import GlassError
@@ -32,6 +31,7 @@ from glassformer.evaluation.probes.surprisal import seen_earlier, surprisal
 from glassformer.model.build import build_model
 from glassformer.text_model import MaskFiller, TextModel
 from glassformer.tokenizers import Tokenizer, train_tokenizer
+from tests.unit import agreement_rules as exact
 
 SIZES = {"agreement": 640, "coreference": 400, "brackets": 400}
 

@@ -2,7 +2,7 @@
 
   glass attribute runs/book "Once upon a" --view logits
   glass attribute runs/book "Once upon a" --view logits --place 2 --token " time" --against " day"
-  glass attribute runs/book "Once upon a" --view lens
+  glass attribute runs/book "Once upon a" --view lens --plot lens.png
   glass attribute runs/en-de "A man is sleeping." --view rollout
   glass attribute runs/book "Once upon a" --view agreement
   glass attribute runs/book "The dog is" --view patching --corrupt "The dogs are"
@@ -20,6 +20,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import sys
 from pathlib import Path
 
 from glassformer.cli.attribute_views import TOP, VIEWS, Asked, named
@@ -27,8 +28,8 @@ from glassformer.errors import GlassError, nearest
 
 USES = {
     "logits": ("target", "token", "against", "place", "layer", "head", "top"),
-    "lens": ("target", "token", "place", "top"),
-    "rollout": ("target", "place", "layer"),
+    "lens": ("target", "token", "place", "top", "plot"),
+    "rollout": ("target", "place", "layer", "plot"),
     "flow": ("target", "place", "layer"),
     "blank": ("target", "token", "place", "replace"),
     "agreement": ("target", "token", "replace"),
@@ -56,6 +57,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--part", metavar="PART", help="patching: resid, self, cross, feedforward or heads (default: resid)"
     )
+    parser.add_argument("--plot", type=Path, metavar="FILE", help="lens, rollout: a picture, .png or .svg")
     parser.add_argument("--checkpoint", choices=("best", "last"), default="best", help="which weights (default: best)")
     parser.add_argument("--device", default="auto", help="auto, cpu, cuda, cuda:N or mps (default: auto)")
 
@@ -86,15 +88,24 @@ def _check(arguments: argparse.Namespace) -> None:
         raise GlassError("--view patching was asked for without --corrupt", "Give another text of as many tokens.")
     if arguments.layer is not None and arguments.head is not None:
         raise GlassError("--layer and --head were both given", "Give one of them.")
+    if arguments.plot is not None:
+        from glassformer.inspection.pictures import refuse_no_picture
+
+        refuse_no_picture(arguments.plot, "--plot")
 
 
 def _ask(arguments: argparse.Namespace) -> Asked:
     """Open the run, and read the text."""
     from glassformer.cli.texts import say_unknown, standard_input
     from glassformer.inspection.attribution import case_of, read_text
+    from glassformer.lock import is_held
+    from glassformer.runs import open_run
     from glassformer.text_model import MaskFiller, Translator, load_text_model
 
-    model = load_text_model(arguments.run, arguments.checkpoint, arguments.device)
+    folder = open_run(arguments.run).folder
+    if is_held(folder):
+        print(f"{folder} is still training: this is its {arguments.checkpoint} checkpoint so far", file=sys.stderr)
+    model = load_text_model(folder, arguments.checkpoint, arguments.device)
     text = standard_input() if arguments.text == "-" else arguments.text
     subject = read_text(model, text, arguments.target, str(arguments.run))
     reader = model.source_tokenizer if isinstance(model, Translator) else model.tokenizer

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from glassformer.cli.attribute_pictures import plot_lens, plot_rollout
 from glassformer.errors import GlassError
 
 if TYPE_CHECKING:
@@ -101,10 +102,12 @@ def lens_view(asked: Asked) -> Made:
     from glassformer.inspection.attribution import lens, tables
 
     case, name = asked.case, asked.subject.name
+    outputs = case.outputs if asked.arguments.place is None else [asked.output]
+    found = lens(case.model, case.tokens, outputs, case.target, asked.arguments.top or 3)
+    if asked.arguments.plot is not None:
+        plot_lens(found, asked.subject, asked.row, asked.arguments.plot)
     if asked.arguments.place is None:
-        found = lens(case.model, case.tokens, case.outputs, case.target, asked.arguments.top or 3)
         return found.facts(name), tables.lens_grid(found, asked.row, name)
-    found = lens(case.model, case.tokens, [asked.output], case.target, asked.arguments.top or 3)
     return found.facts(name), _titled(_answer(asked, asked.output), tables.lens_place(found, 0, name))
 
 
@@ -116,6 +119,8 @@ def rollout_view(asked: Asked) -> Made:
 
     made, reads, layer = asked.case.trace(), [asked.output.reads], _layer(asked)
     found, even = rollout(made), rollout(made, uniform=True)
+    if asked.arguments.plot is not None:
+        plot_rollout(found, layer, asked.subject, asked.arguments.plot)
     columns = {"rollout": read_by(found.own[layer], reads)[0], "uniform": read_by(even.own[layer], reads)[0]}  # (T)
     lines = [
         f"{_read(asked)}, by attention rollout; uniform: if attention were equal",
@@ -176,14 +181,17 @@ def agreement_view(asked: Asked) -> Made:
 def patching_view(asked: Asked) -> Made:
     """Of two texts, which place of which layer decides."""
     from glassformer.inspection.attribution import Question, case_of, patch_grids, read_text
-    from glassformer.inspection.attribution.grid import check_shapes
+    from glassformer.inspection.attribution.grid import check_part, check_shapes
     from glassformer.inspection.attribution.tables import grid_lines
 
     given, case, written = asked.arguments, asked.case, asked.subject.target
+    check_part(given.part or "resid")
     other = read_text(asked.model, given.corrupt, written, "--corrupt")
     corrupt = case_of(other)
     question = Question(case.tokens, corrupt.tokens, 0, 0, 0, case.target, corrupt.target)
     check_shapes(question)
+    if other.ids == asked.subject.ids:
+        raise GlassError("--corrupt is the text itself: there is nothing to restore", "Give another one.")
     best, worst = case.logits()[0].argmax(dim=-1), corrupt.logits()[0].argmax(dim=-1)  # (P) each
     output, differ = asked.output, (best != worst).nonzero()
     if given.place is None and case.target is not None and len(differ):

@@ -54,13 +54,14 @@ def run(arguments: argparse.Namespace) -> int:
         raise GlassError("a comparison needs a folder", "Give --out DIR.")
     if arguments.study == COST:
         return _measure_cost(arguments)
-    from glassformer.experiments.pictures import bars_picture, curves_picture, refuse_no_matplotlib
+    grid = _chosen_grid(arguments)
+    baseline = _baseline(grid.cells, arguments.baseline)
+    from glassformer.experiments.pictures import bars_picture, curves_picture
     from glassformer.experiments.report import comparison_report, facts
     from glassformer.experiments.runner import run_grid
     from glassformer.experiments.statistics import tabulate
+    from glassformer.inspection.pictures import refuse_no_matplotlib
 
-    grid = _chosen_grid(arguments)
-    baseline = _baseline(grid.cells, arguments.baseline)
     refuse_no_matplotlib()
     try:
         results = run_grid(arguments.out, grid, arguments.jobs, _note)
@@ -136,9 +137,10 @@ def _list_studies(as_json: bool) -> int:
 
 def _measure_cost(arguments: argparse.Namespace) -> int:
     from glassformer.experiments.cost import SIZES, cost_facts, cost_report, measure_costs, refuse_used_folder
-    from glassformer.experiments.pictures import refuse_no_matplotlib
+    from glassformer.inspection.pictures import refuse_no_matplotlib
 
-    if arguments.data or arguments.vary or arguments.recipe or arguments.config or changes_from(arguments):
+    given = (arguments.data, arguments.target, arguments.vary, arguments.recipe, arguments.config, arguments.baseline)
+    if any(given) or changes_from(arguments):
         raise GlassError("--study cost takes no settings: its sizes are fixed", "Leave all but --out out.")
     refuse_no_matplotlib()
     refuse_used_folder(arguments.out)

@@ -113,7 +113,7 @@ def _print(walk: Walk, level: Level, arguments: argparse.Namespace) -> None:
     heads = [section for section in walk.everything() if section.key == "head"]
     chosen = arguments.layer is not None or arguments.head is not None
     full = heads if chosen or len(heads) <= FEW_HEADS else heads[:1]
-    layers = {head.layer for head in full}
+    layers = {head.layer for head in full} | {arguments.layer}  # one that has no heads left, too
 
     def whole(section: Section) -> bool:
         return section.layer in layers if section.key != "head" else any(section is head for head in full)

@@ -21,7 +21,7 @@ import argparse
 import json
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from glassformer.cli import history
 from glassformer.errors import GlassError, nearest_file
@@ -41,10 +41,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--text", metavar="FILE|TEXT", help="look at the heads on this text, not on the run's own")
     parser.add_argument("--head", metavar="NAME", help="everything about one head, such as dec.1.self.2")
     parser.add_argument("--importance", action="store_true", help="also how much the validation loss depends on each")
-    parser.add_argument("--sort", choices=SORTS, default="place", help="order of the heads (default: place)")
+    parser.add_argument("--sort", choices=SORTS, help="order of the heads (default: place)")
     parser.add_argument("--plot", type=Path, metavar="FILE", help="a picture of all scores: .png or .svg")
-    parser.add_argument("--checkpoint", choices=("best", "last"), default="best", help="which weights (default: best)")
-    parser.add_argument("--device", default="auto", help="auto, cpu, cuda, cuda:N or mps (default: auto)")
+    parser.add_argument("--checkpoint", choices=("best", "last"), help="which weights (default: best)")
+    parser.add_argument("--device", help="auto, cpu, cuda, cuda:N or mps (default: auto)")
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -63,9 +63,10 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.plot is not None:
         refuse_no_picture(arguments.plot, "--plot")
     folder = open_run(arguments.run).folder
+    checkpoint: Literal["best", "last"] = arguments.checkpoint or "best"
     if is_held(folder):
-        _say(f"{folder} is still training: these are the heads of its {arguments.checkpoint} checkpoint so far")
-    model = load_text_model(folder, arguments.checkpoint, arguments.device)
+        _say(f"{folder} is still training: these are the heads of its {checkpoint} checkpoint so far")
+    model = load_text_model(folder, checkpoint, arguments.device or "auto")
     wanted = None if arguments.head is None else find_head(model.model, arguments.head)
     given = None if arguments.text is None else _given(model, arguments.text)
     report = heads_of_run(folder, model, given, _say)
@@ -75,7 +76,7 @@ def run(arguments: argparse.Namespace) -> int:
         measured = head_importance(folder, model, tokens=model.config.train.evaluate_tokens, note=_say)
         report = report.with_importance(measured)
     heads = [found for found in report.heads if wanted in (None, found.head)]
-    heads.sort(key=lambda found: _order(found, arguments.sort))
+    heads.sort(key=lambda found: _order(found, arguments.sort or "place"))
     if arguments.plot is not None:
         _plot(heads, arguments.plot)
     if arguments.json:

@@ -32,8 +32,7 @@ def run(arguments: argparse.Namespace) -> int:
     from glassformer.lock import is_held
     from glassformer.runs import open_run
 
-    if arguments.text is not None:
-        raise GlassError("--text was given with --history", "Snapshots are of the run's own texts: leave it out.")
+    _refuse_unread(arguments)
     if arguments.out is not None:
         refuse_no_picture(arguments.out)
     run = open_run(arguments.run)
@@ -61,6 +60,21 @@ def refuse_unused(arguments: argparse.Namespace) -> None:
     for name in ("role", "out"):
         if getattr(arguments, name) is not None:
             raise GlassError(f"--{name} was given without --history", "Add --history, or leave it out.")
+
+
+def _refuse_unread(arguments: argparse.Namespace) -> None:
+    """Raise a `GlassError` if something was given that snapshots, which are taken already, cannot follow."""
+    remedies = {
+        "text": "Snapshots are of the run's own texts: leave it out.",
+        "plot": "Let --out name a page or a moving picture.",
+        "importance": "Snapshots do not have it: leave one of them out.",
+        "sort": "Births are in the order of their steps: leave it out.",
+        "checkpoint": "Snapshots are of all of training: leave it out.",
+        "device": "Snapshots are taken already: leave it out.",
+    }
+    for name, remedy in remedies.items():
+        if getattr(arguments, name):
+            raise GlassError(f"--{name} was given with --history", remedy)
 
 
 def refuse_no_picture(path: Path) -> None:

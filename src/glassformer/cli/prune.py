@@ -52,7 +52,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--random-orders", type=int, default=10, metavar="N", help="of --curve: so many random orders (default: 10)"
     )
-    parser.add_argument("--plot", type=Path, metavar="FILE", help="draw --curve: .png, .svg or .pdf")
+    parser.add_argument("--plot", type=Path, metavar="FILE", help="draw --curve: .png or .svg")
     parser.add_argument("--effects", choices=KINDS, help="leave out each head: nothing, its mean, or another row's")
     parser.add_argument("--l0", type=float, metavar="LAMBDA", help="learn gates; the price of open heads, in nats")
     parser.add_argument("--steps", type=int, metavar="N", help="of --l0: steps of training (default: 500)")
@@ -71,13 +71,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Prune, and print."""
-    from glassformer.pruning.picture import draw, refuse_no_picture
+    from glassformer.inspection.pictures import draw_curve, refuse_no_picture, save
     from glassformer.pruning.prune import Request, prune_run
 
     if arguments.plot is not None:
         if not arguments.curve:
             raise GlassError(f"--plot {arguments.plot} without --curve: there is nothing to draw", "Add --curve.")
-        refuse_no_picture(arguments.plot)
+        refuse_no_picture(arguments.plot, "--plot")
     report = prune_run(
         Request(
             folder=arguments.run, out=arguments.out, heads=arguments.heads, fraction=arguments.fraction,
@@ -88,7 +88,11 @@ def run(arguments: argparse.Namespace) -> int:
         )
     )  # fmt: skip
     if arguments.plot is not None:
-        draw(report.curves, arguments.plot)
+        curves = {
+            name: [[(point.removed, point.loss) for point in points] for points in several]
+            for name, several in report.curves.items()
+        }
+        save(draw_curve(curves, "heads removed", "validation loss (nats)"), arguments.plot)
     print(json.dumps(report.facts()) if arguments.json else "\n".join(_lines(report)))
     return 0
 
@@ -108,6 +112,7 @@ def _gates(arguments: argparse.Namespace) -> L0 | None:
 
 def _lines(report: Report) -> Iterator[str]:
     from glassformer.cli.uses import use_of
+    from glassformer.wording import counted
 
     yield f"{report.run}: validation loss {report.loss:.4f} nats on {report.rows:,} targets"
     if report.effects:
@@ -117,7 +122,7 @@ def _lines(report: Report) -> Iterator[str]:
     if report.new is not None and report.parameters is not None and report.new_loss is not None:
         before, after = report.parameters
         yield ""
-        yield f"removed {len(report.removed)} heads: {', '.join(report.removed) or 'none'}"
+        yield f"removed {counted(len(report.removed), 'heads')}: {', '.join(report.removed) or 'none'}"
         yield f"validation loss {report.new_loss:.4f}, {report.new_loss - report.loss:+.4f}"
         yield f"{after:,} parameters instead of {before:,}"
         yield f"{report.new} is ready: {use_of(report.new, report.task)}"

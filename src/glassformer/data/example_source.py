@@ -67,7 +67,7 @@ class ExampleSource:
         counting = data.min_words > 0 or data.max_words is not None
         for source, target in self._raw(tally):
             if not pairs and target != (stripped := target.strip()):
-                tally.remarks["labels with spaces around, which are left off"] += bool(stripped)
+                tally.remarks["labels with spaces around, left off"] += bool(stripped)
                 target = stripped
             if reason := _why_empty(source, target, pairs):
                 tally.left_out[reason] += 1

@@ -79,32 +79,6 @@ class PairResults:
     twins_chance: float
     mean_log_ratio: float
 
-    def facts(self) -> dict[str, Any]:
-        """For `--json`."""
-        return {
-            **self.overall.facts(),
-            "by_cell": {cell: share.facts() for cell, share in self.by_cell.items()},
-            "by_attractors": {str(number): share.facts() for number, share in self.by_attractors.items()},
-            "twins": self.twins.facts() if self.twins else None,
-            "twins_chance": self.twins_chance,
-            "mean_log_ratio": self.mean_log_ratio,
-        }
-
-    def table(self) -> str:
-        """For people."""
-        rows = [("all pairs", self.overall, 0.5)]
-        rows += [(f"cell {cell}", share, 0.5) for cell, share in self.by_cell.items()]
-        rows += [(f"attractors {number}", share, 0.5) for number, share in self.by_attractors.items()]
-        if self.twins:
-            rows.append(("twins, all right", self.twins, self.twins_chance))
-        width = max(len(name) for name, _, _ in rows)
-        lines = [f"{'':{width}}{'right':>8}  {'95 %':<16}{'chance':>7}{'of':>8}"]
-        for name, share, chance in rows:
-            low, high = share.interval
-            ends = f"{100 * low:.1f} to {100 * high:.1f}"
-            lines.append(f"{name:{width}}{100 * share.share:>8.1f}  {ends:<16}{100 * chance:>7.1f}{share.count:>8,}")
-        return "\n".join([*lines, f"mean log-ratio, good over bad: {self.mean_log_ratio:+.3f} nats"])
-
 
 def score_pairs(pairs: Sequence[MinimalPair], model: TokenLogProbabilities) -> PairResults:
     """What a model makes of minimal pairs.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import io
 import json
 import math
@@ -10,28 +9,17 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from glassformer.errors import GlassError
 from glassformer.experiments.grid import Grid
 from glassformer.experiments.statistics import Table
+from glassformer.inspection.pictures.charts import COLOURS
+from glassformer.inspection.pictures.saving import SALT, WITHOUT
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#000000", "#b3a100")
-"""Told apart by people of all kinds of colour vision (Okabe and Ito 2008)."""
 STYLES = ("-", "--", ":", "-.")
 Curve = list[tuple[int, float]]
-
-
-def refuse_no_matplotlib() -> None:
-    """Known before the work is done.
-
-    Raises:
-        GlassError: matplotlib is not installed.
-    """
-    if importlib.util.find_spec("matplotlib") is None:
-        raise GlassError("the report's pictures need matplotlib", 'Install it: pip install -e ".[plots]"')
 
 
 def curves_picture(folder: Path, grid: Grid) -> str:
@@ -124,6 +112,9 @@ def _figure(width: float, height: float) -> tuple[Figure, Axes]:
 
 def _svg(figure: Figure) -> str:
     """The figure as an SVG element, without a prologue, so that a page can hold it."""
+    import matplotlib
+
     out = io.StringIO()
-    figure.savefig(out, format="svg", metadata={"Date": None, "Creator": None})
+    with matplotlib.rc_context({"svg.hashsalt": SALT}):
+        figure.savefig(out, format="svg", metadata=WITHOUT[".svg"])
     return out.getvalue()[out.getvalue().index("<svg") :]

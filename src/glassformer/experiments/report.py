@@ -21,6 +21,10 @@ td + td, th + th { text-align: right } svg { max-width: 100%; height: auto } pre
 overflow: auto } .wide { overflow-x: auto }"""
 
 
+ROWS = ("model.context", "train.batch", "train.batch_tokens", "train.task")
+"""Settings outside of `data` and `tokenizer` that decide what a step learns from."""
+
+
 @dataclass(frozen=True)
 class Report:
     """What both files say, in order.
@@ -109,16 +113,20 @@ def comparison_report(grid: Grid, table: Table, pictures: Mapping[str, str]) -> 
     notes += warnings_of(grid)
     notes += [f"{run} failed: {why}" for row in table.rows for run, why in row.failures]
     paragraphs = [text for text in (grid.question, grid.hint) if text]
-    paragraphs.append(
-        f"{measure.capitalize()} on the whole validation split, at the best checkpoint of each run. "
-        f"All cells of one seed see the same rows in the same order."
-    )
+    measured = f"{measure.capitalize()} on the whole validation split, at the best checkpoint of each run."
+    same = " All cells of one seed see the same rows in the same order."
+    paragraphs.append(measured + ("" if any(map(_changes_rows, grid.varied)) else same))
     settings = "\n".join(f"{key} = {_value(value)}" for key, value in shared_settings(grid).items())
     texts = [("What they share", settings)] if settings else []
     if removals:
         texts += [(f"What {row.name} writes", row.writes[:400]) for row in table.rows if row.writes]
     title = "Comparison of " + " and ".join(grid.varied)
     return Report(title, paragraphs, header, rows, pictures, notes, texts)
+
+
+def _changes_rows(key: str) -> bool:
+    """Whether cells that differ in this setting learn from other rows."""
+    return key.startswith(("data.", "tokenizer.")) or key in ROWS
 
 
 def _cells(row: Row, removals: bool) -> list[str]:
@@ -153,10 +161,15 @@ def _row_facts(row: Row) -> dict[str, Any]:
     return {
         "cell": row.name, "values": dict(row.values), "mean": row.spread.mean, "sd": row.spread.sd,
         "of_each_seed": list(row.spread.values),
-        "delta": contrast.delta if contrast else None, "delta_over_sd": contrast.ratio if contrast else None,
+        "delta": contrast.delta if contrast else None, "delta_over_sd": _finite(contrast.ratio) if contrast else None,
         "finding": contrast.finding if contrast else "baseline",
         "writing_loss": row.writing.mean, "writing_loss_sd": row.writing.sd,
         "restored_loss": row.restored.mean, "restored_loss_sd": row.restored.sd,
         "train_seconds": row.seconds, "parameters": row.parameters,
         "failed": [{"run": run, "problem": why} for run, why in row.failures],
     }  # fmt: skip
+
+
+def _finite(value: float | None) -> float | None:
+    """None instead of infinity, which JSON does not know."""
+    return None if value is None or math.isinf(value) else value

@@ -53,12 +53,17 @@ class Mean:
     def value(self, current: Tensor, name: str) -> Tensor:
         """What stands in the place of `current`; same shape."""
         found = find(self.source, name)  # (rows, places, width)
+        if found.dim() != 3:
+            raise GlassError(f"a mean over values of shape {tuple(found.shape)} was given for {name}",
+                             "Give (rows, places, width); one value is for `Value`.")  # fmt: skip
         if self.real is not None and self.real.shape != found.shape[:2]:
             raise GlassError(
                 f"`real` of shape {tuple(self.real.shape)} was given with values of shape {tuple(found.shape)}",
                 "Give one truth for each row and place.",
             )
         seen = found.flatten(0, -2) if self.real is None else found[self.real]  # (n, width)
+        if not len(seen):
+            raise GlassError(f"a mean over no places was given for {name}", "Give some that are real.")
         return fit(seen.mean(dim=0), current.shape, current, name)
 
 

@@ -211,6 +211,8 @@ def _where(kind: Kind, new: Tensor, current: Tensor, name: str) -> Tensor:
     """Both (B, T, any) or (B, heads, T, any); the first dimension may be 1."""
     if kind.where is None:
         return new
+    if kind.where.dtype != torch.bool:
+        raise GlassError(f"`where` of type {kind.where.dtype} was given for {name}", "Give bool, True where it acts.")
     where, places = torch.atleast_2d(kind.where).to(current.device), current.shape[-2]  # (B or 1, T or 1)
     rows = max(len(where), len(current))
     if where.dim() != 2 or where.shape[1] not in (1, places) or {len(where), len(current)} - {1, rows}:

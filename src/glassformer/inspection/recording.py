@@ -172,16 +172,17 @@ def watching(
 ) -> Iterator[list[Recording]]:
     """Record every forward pass inside: of generation, translation, beam search or training.
 
-    Afterwards, also after an exception, no hook is left; the recordings stay. What a patch puts in is recorded as such,
-    but for a frozen pattern: scores and patterns are always what the layer itself makes of its queries and keys.
+    Afterwards, also after an exception, no hook is left; the recordings stay. What a patch puts in is recorded as such
+    if the patch was there first: `with patch(...), watching(...)`. Of one that is put on inside, only what follows from
+    it is seen. Scores and patterns are always what the layer itself makes of its queries and keys.
 
     Args:
         model, keep, rows, dtype: as for `record`. With a cache, a pass has only the new places.
         budget: bytes that all passes together may take.
 
     Yields:
-        One recording for each pass; a new one begins when a stack runs that has run already, so that an encoder's
-        pass and the decoder's first one are together.
+        One recording for each pass; a new one begins with an encoder, and when a decoder runs again, so that an
+        encoder's pass and the decoder's first one are together.
 
     Raises:
         GlassError: there is no such kind or name, or (while passes run) the budget is used up.
@@ -240,7 +241,7 @@ class _Taker:
 
     def _begin(self, name: str) -> Callable[..., None]:
         def hook(*_: Any) -> None:
-            if name in self.ran or not self.passes:
+            if name == "enc" or name in self.ran or not self.passes:
                 self.values, self.ran = {}, set()
                 self.passes.append(Recording(self.values, self.heads))
             self.ran.add(name)

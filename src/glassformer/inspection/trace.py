@@ -78,6 +78,11 @@ def check_given(
         raise GlassError(f"{what} was given to a {type(model).__name__}", "Only an encoder-decoder has one.")
     device, own = model.embedding.tokens.weight.device, getattr(model, "source_embedding", None)
     _check_ids(tokens, own or model.embedding)
+    if real is not None and (real.shape != tokens.shape or real.dtype != torch.bool):
+        raise GlassError(
+            f"`real` of shape {tuple(real.shape)} and type {real.dtype} was given",
+            f"Give {tuple(tokens.shape)} of bool, False at padding.",
+        )
     tokens, real = tokens.to(device, torch.long).clone(), None if real is None else real.to(device).clone()
     if target is not None:
         _check_ids(target, model.embedding)

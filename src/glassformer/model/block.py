@@ -59,4 +59,4 @@ class Block(nn.Module):
             case "post":  # Vaswani et al. 2017
                 return norm(x + self.dropout(part(x)))  # (B, T, D)
             case "output":  # OLMo 2: Team OLMo 2025
-                return x + self.dropout(norm(part(x)))  # (B, T, D)
+                return x + self.dropout(norm(part(x).to(x.dtype)))  # (B, T, D); not in bf16 under autocast

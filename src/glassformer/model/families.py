@@ -25,7 +25,8 @@ class Head(nn.Module):
 
     def forward(self, x: Tensor, embedding: Embedding) -> Tensor:
         """(B, T, D) -> (B, T, V)."""
-        x = x if self.transform is None else activate(self.transform(x), self.activation)  # (B, T, D)
+        if self.transform is not None:  # its norm keeps its precision under autocast
+            x = activate(self.transform(x), self.activation).to(x.dtype)  # (B, T, D)
         matrix = embedding.tokens.weight if self.weight is None else self.weight  # (V, D)
         return F.linear(self.norm(x), matrix, self.bias)  # (B, T, V)
 

@@ -166,6 +166,9 @@ def refuse_unclear(request: Request) -> None:
     if request.out is not None and ways != 1:
         said = "nothing says how much" if not ways else f"{ways} things say how much"
         raise GlassError(f"{said} to prune", "Give one of --heads, --fraction, --max-loss and --l0.")
+    by_importance = request.out is not None and request.l0 is None and request.order in ("importance", "reverse")
+    if request.per_layer and not request.curve and not by_importance:
+        raise GlassError("--per-layer was given, but importance decides nothing", "Leave it out.")
     for name, value in (("--fraction", request.fraction), ("--step", request.step)):
         if value is not None and not 0 < value <= 1:
             raise GlassError(f"{name} = {value:g}", "Give a share above 0, and 1 at most.")

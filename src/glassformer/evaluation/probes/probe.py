@@ -181,7 +181,8 @@ def _surprisal(request: Request, model: Readable, own: Prepared | None, known: K
             assert own is not None
             store, notes, about = own.validation, [], "of the validation split"
         if len(store) < 2:
-            raise GlassError(f"{request.text} has {counted(len(store), 'tokens')}", "Give a longer text.")
+            what = request.text or "the validation split"
+            raise GlassError(f"{what} has {counted(len(store), 'tokens')}", "Give a longer text: --text FILE.")
         for note in notes:
             request.note(note)
         masked = isinstance(model, MaskFiller)

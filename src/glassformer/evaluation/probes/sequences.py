@@ -88,10 +88,15 @@ def induction_rows(model: Readable, known: Known | None, size: int, seed: int) -
     """
     symbols = middle_tokens(model, known)
     length = min(LONGEST, longest(model) // COPIES)
-    if length < 2 or len(symbols) < 2:
+    if length < 2:
         raise GlassError(
-            f"this run reads {counted(longest(model), 'tokens')} of {len(symbols):,} kinds: too few to repeat any",
+            f"this run reads {counted(longest(model), 'tokens')}: too few to repeat any",
             f"Take a run with model.context of at least {2 * COPIES}.",
+        )
+    if len(symbols) < 2:
+        raise GlassError(
+            f"this run knows {counted(len(symbols), 'tokens')} of text: too few to repeat any",
+            "Take a run with a larger vocabulary.",
         )
     numbers = np.random.Generator(np.random.Philox(seed))
     few = len(symbols) < length

@@ -94,8 +94,7 @@ def patch_grids(model: Model, question: Question, part: str = "resid") -> list[P
     Raises:
         GlassError: the shapes differ, the texts have the same logits, or the model has no such part.
     """
-    if part not in PARTS:
-        raise GlassError(f"there is no part {part!r}", nearest(part, PARTS))
+    check_part(part)
     check_shapes(question)
     clean = _difference(run_model(model, question.clean, question.target), question)[0]  # ()
     corrupt = _difference(run_model(model, question.corrupt, _corrupt_target(question)), question)[0]  # ()
@@ -107,6 +106,12 @@ def patch_grids(model: Model, question: Question, part: str = "resid") -> list[P
     if not grids:
         raise GlassError(f"this model has no {part}", "Choose another part.")
     return grids
+
+
+def check_part(part: str) -> None:
+    """Raise a `GlassError` unless there is such a part."""
+    if part not in PARTS:
+        raise GlassError(f"there is no part {part!r}", nearest(part, PARTS))
 
 
 def check_shapes(question: Question) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 
 from torch import Tensor, nn
@@ -48,6 +48,7 @@ def make_walk(
     stacks = [part for part in model.modules() if isinstance(part, Stack)]
     _check(layers, max(len(stack.blocks) for stack in stacks), "layer")
     _check(heads, config.heads, "head")
+    _check_left(heads, _heads_left(stacks, layers))
     found = subject.trace()
     own = Chosen(layers, heads, BIASES.get(config.positions, ""))
     sections = [_tokens(subject)]
@@ -87,6 +88,24 @@ def _check(chosen: Collection[int] | None, count: int, what: str) -> None:
     for number in chosen or ():
         if not 0 <= number < count:
             raise GlassError(f"there is no {what} {number}: the model has {count}", f"Give {span(0, count - 1)}.")
+
+
+def _heads_left(stacks: Sequence[Stack], layers: Collection[int] | None) -> set[int]:
+    """The numbers of the heads that these layers have; None: all layers."""
+    found: set[int] = set()
+    for number, block in (each for stack in stacks for each in enumerate(stack.blocks)):
+        assert isinstance(block, Block)
+        if layers is None or number in layers:
+            found |= {head for part in (block.attention, block.cross) if part is not None for head in part.kept}
+    return found
+
+
+def _check_left(chosen: Collection[int] | None, left: set[int]) -> None:
+    if chosen and not left & set(chosen):
+        raise GlassError(
+            f"head {', '.join(map(str, chosen))} is not there: model.removed_heads names it",
+            f"Give one of {', '.join(map(str, sorted(left)))}." if left else "This layer has none: leave the head out.",
+        )
 
 
 def _tokens(subject: Subject) -> Section:

@@ -74,7 +74,7 @@ def raised_logits(model: Model, made: AttentionTrace, keys: Tensor) -> Floats:
     """
     read = _reading(model)  # (V, D)
     wanted = read[keys] - read.mean(dim=0)  # (N, S, D)
-    logits = torch.einsum("nhtd,nsd->nhts", made.head_outputs.double().cpu(), wanted)  # (N, H, T, S)
+    logits = torch.einsum("nhtd,nsd->nhts", made.head_outputs.cpu().double(), wanted)  # (N, H, T, S)
     found: Floats = logits.numpy()
     return found
 
@@ -88,12 +88,12 @@ def copying_by_weights(model: Model, block: Block) -> list[float]:
     """
     layer = block.attention
     assert isinstance(layer, Attention)
-    read, written = _reading(model), model.embedding.tokens.weight.detach().double().cpu()  # (V, D) each
+    read, written = _reading(model), model.embedding.tokens.weight.detach().cpu().double()  # (V, D) each
     norm = block.attention_norm
     inner = (_centred(written, norm) * _gain(norm)).T @ read  # (D, D)
-    value = layer.value.weight.detach().double().cpu().unflatten(0, (layer.kv_heads, layer.head_width))  # (G, K, D)
+    value = layer.value.weight.detach().cpu().double().unflatten(0, (layer.kv_heads, layer.head_width))  # (G, K, D)
     value = value[layer.asks]  # (H, K, D)
-    output = layer.output.weight.detach().double().cpu().unflatten(1, (layer.heads, layer.head_width))  # (D, H, K)
+    output = layer.output.weight.detach().cpu().double().unflatten(1, (layer.heads, layer.head_width))  # (D, H, K)
     products = torch.einsum("hkd,de,ehj->hkj", value, inner, output)  # (H, K, K)
     values = np.linalg.eigvals(products.numpy())  # (H, K)
     size = np.abs(values).sum(axis=-1)  # (H,)
@@ -104,7 +104,7 @@ def _reading(model: Model) -> Tensor:
     """(V, D): what of a stream's vector each token's logit is, with the final norm's gain and centring."""
     assert not isinstance(model, Classifier)
     own = model.head.weight  # (V, D), or None where the embedding's is used
-    matrix = (model.embedding.tokens.weight if own is None else own).detach().double().cpu()  # (V, D)
+    matrix = (model.embedding.tokens.weight if own is None else own).detach().cpu().double()  # (V, D)
     norm = (model.decoder if isinstance(model, EncoderDecoder) else model.stack).norm
     return _centred(matrix * _gain(norm), norm)
 
@@ -112,7 +112,7 @@ def _reading(model: Model) -> Tensor:
 def _gain(norm: nn.Module) -> Tensor:
     """(D,) of a norm, or 1."""
     gain = getattr(norm, "weight", None)
-    return torch.ones((), dtype=torch.float64) if gain is None else gain.detach().double().cpu()
+    return torch.ones((), dtype=torch.float64) if gain is None else gain.detach().cpu().double()
 
 
 def _centred(rows: Tensor, norm: nn.Module) -> Tensor:

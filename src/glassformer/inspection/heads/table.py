@@ -48,13 +48,13 @@ def head_lines(report: Report, found: HeadReport) -> Iterator[str]:
     """Everything about one head."""
     yield f"{found.head} is {_is(found) or 'nothing that has a name here'}"
     yield ""
-    yield f"{'role':<24}{'score':>8}{'chance':>8}{'lift':>8}{'95 %':>16}{'needs':>8}  measured on"
+    yield f"{'role':<24}{'score':>8}{'chance':>8}{'lift':>8}{'95 %':>18}{'needs':>8}  measured on"
     for role, scored in sorted(found.roles.items(), key=lambda item: (not item[1].earned, -item[1].score)):
         ends = "" if scored.interval is None else f"{scored.interval[0]:.3f} to {scored.interval[1]:.3f}"
         rows = f"{scored.probe}, {scored.rows:,} rows" if scored.rows else scored.probe
         detail = "".join(f", {name} {value:+g}" for name, value in scored.detail.items() if name == "offset")
         yield (
-            f"{_plain(role):<24}{scored.score:>8.3f}{_cell(scored.chance, 8, 3)}{_cell(scored.lift, 8, 1)}{ends:>16}"
+            f"{_plain(role):<24}{scored.score:>8.3f}{_cell(scored.chance, 8, 3)}{_cell(scored.lift, 8, 1)}{ends:>18}"
             f"{scored.threshold:>8.2f}  {rows}{detail}"
         )
     yield ""

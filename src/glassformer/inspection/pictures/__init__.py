@@ -10,7 +10,7 @@ from glassformer.inspection.pictures.charts import draw_curve, draw_lens, draw_r
 from glassformer.inspection.pictures.fonts import Fonts, find_fonts
 from glassformer.inspection.pictures.maps import Labels, draw_maps, draw_rollout
 from glassformer.inspection.pictures.reading import AttentionMaps, find_site, refuse_too_long
-from glassformer.inspection.pictures.saving import refuse_no_picture, save
+from glassformer.inspection.pictures.saving import refuse_no_matplotlib, refuse_no_picture, save
 
 __all__ = [
     "SCALES",
@@ -31,6 +31,7 @@ __all__ = [
     "find_site",
     "look",
     "pooled",
+    "refuse_no_matplotlib",
     "refuse_no_picture",
     "refuse_too_long",
     "save",

@@ -29,6 +29,11 @@ def refuse_no_picture(path: Path, option: str = "--out") -> None:
     if path.is_dir():
         raise GlassError(f"{option} {path} is a folder", "Give the name of a file.")
     refuse_no_folder(path)
+    refuse_no_matplotlib()
+
+
+def refuse_no_matplotlib() -> None:
+    """Raise a `GlassError` if matplotlib is not installed."""
     if importlib.util.find_spec("matplotlib") is None:
         raise GlassError("a picture needs matplotlib", 'Install it: pip install -e ".[plots]"')
 

@@ -125,7 +125,7 @@ def write_receipt(
         hole: which `[MASK]` of the text, from 1.
 
     Raises:
-        GlassError: the model is post-norm, the text is empty or does not fit it, or there is no such token.
+        GlassError: the logits have no exact split, the text is empty or does not fit, or there is no such token.
     """
     refuse_inexact(model.model)
     if not text:

@@ -7,8 +7,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from glassformer.data.corpora.agreement.exact import FRONTED, cost, kinds, mean_length, read
-from glassformer.data.corpora.agreement.items import NUMBERS, draw_item
+from glassformer.data.corpora.agreement.items import NUMBERS, draw_item, longest_chain
 from glassformer.data.corpora.corpus import TEXT_TASKS, MinimalPair, below, generator
+from glassformer.errors import GlassError
+from glassformer.wording import counted, span
 
 PAIRS_FROM = 1 << 32
 """Minimal pairs take their random numbers from here on, documents from 0 on."""
@@ -21,12 +23,18 @@ class Agreement:
 
     Args:
         most: nouns in a chain of a document, at most; every number from 0 on is equally likely.
+
+    Raises:
+        GlassError: there are not so many different nouns for every subject.
     """
 
     most: int = 4
     name: str = "agreement"
     summary: str = "verbs agree with far subjects: the keys to the cabinet are old; minimal pairs"
     tasks: tuple[str, ...] = TEXT_TASKS
+
+    def __post_init__(self) -> None:
+        _refuse_length(self.most, 0, held=False)
 
     def recommended(self, task: str) -> Mapping[str, str]:
         """Words as tokens, one sentence per row."""
@@ -51,7 +59,12 @@ class Agreement:
             seed: of the words.
             held: combinations of nouns that no document has; False: only such as documents have, to compare.
             nouns: lengths of chains, in turn: 1 to 4, also where documents have shorter ones only.
+
+        Raises:
+            GlassError: a chain is empty, or longer than the nouns that are held out (or not) suffice for.
         """
+        for length in nouns:
+            _refuse_length(length, 1, held)
         for index in range(size):
             twin, cell = divmod(index, len(CELLS))
             numbers = generator(seed, PAIRS_FROM + twin)
@@ -75,3 +88,10 @@ class Agreement:
     def mean_characters(self) -> float:
         """The mean over the same kinds of sentences, of each part by itself."""
         return math.fsum(chance * mean_length(kind) for kind, chance in kinds(self.most))
+
+
+def _refuse_length(nouns: int, fewest: int, held: bool) -> None:
+    if not fewest <= nouns <= longest_chain(held):
+        raise GlassError(
+            f"a chain of {counted(nouns, 'nouns')} was asked for", f"Give {span(fewest, longest_chain(held))}."
+        )

@@ -47,6 +47,11 @@ def partners(subject: str, held: bool) -> tuple[str, ...]:
     return tuple(noun for noun in NOUNS if noun != subject and held_out(subject, noun) == held)
 
 
+def longest_chain(held: bool) -> int:
+    """Most nouns that any subject's chain can have, all different, with one more in front of the subject."""
+    return min(len(partners(subject, held)) for subject in NOUNS) - 1
+
+
 def animacy(noun: str) -> str:
     """Which frames and predicates suit it."""
     return "thing" if noun in THINGS else "person"
