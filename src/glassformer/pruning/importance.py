@@ -41,7 +41,7 @@ def importance(model: Model, data: Rows) -> dict[str, float]:
                 losses = row_losses(model, batch)  # (B)
                 slopes = torch.autograd.grad(losses.sum(), list(gates.values()), materialize_grads=True)  # (B, H) each
             for site, slope in zip(gates, slopes, strict=True):
-                sums[site] += slope.abs().double().sum(dim=0).cpu()  # (H)
+                sums[site] += slope.abs().cpu().double().sum(dim=0)  # (H)
             targets += batch.n_targets
     return _named(model, {site: total / max(1, targets) for site, total in sums.items()})
 

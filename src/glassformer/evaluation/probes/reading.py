@@ -88,7 +88,7 @@ def read_after(model: Readable, rows: Sequence[npt.NDArray[np.integer]]) -> list
             batch = collate(group).to(device)
             logits = logits_of(model.model, batch)  # (B, T, V)
             scored = batch.loss_mask  # (B, T)
-            nats.append(token_losses(logits, batch)[scored].double().cpu().numpy())  # (tokens,)
+            nats.append(token_losses(logits, batch)[scored].cpu().double().numpy())  # (tokens,)
             best.append(logits.argmax(dim=-1)[scored].cpu().numpy())  # (tokens,)
     ends = np.cumsum([len(row) - 1 for row in rows])[:-1]
     parts = zip(np.split(np.concatenate(nats), ends), np.split(np.concatenate(best), ends), strict=True)
