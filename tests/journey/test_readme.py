@@ -88,7 +88,7 @@ def test_every_other_command_is_glass_and_says_what_it_promises(newcomer: Path) 
             case ["prune", _]:
                 assert "is ready: glass " in shown
             case ["compare", _]:
-                assert "report.html" in shown
+                assert "against the baseline" in shown
             case ["verify", _]:
                 assert "0 failed" in shown
             case ["doctor", *_]:

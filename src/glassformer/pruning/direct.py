@@ -46,9 +46,9 @@ def direct_effects(model: Model, data: Rows) -> dict[str, float]:
             for site in sites:
                 for number, written in _written(model, site, mixed[site], entering):
                     less = logits - _read(model, written, batch.real)  # (B, T, V)
-                    name, loss = f"{site}.{number}", float(token_losses(less, batch).double().sum())
+                    name, loss = f"{site}.{number}", float(token_losses(less, batch).cpu().double().sum())
                     lost[name] = lost.get(name, 0.0) + loss
-            whole += float(token_losses(logits, batch).double().sum())
+            whole += float(token_losses(logits, batch).cpu().double().sum())
             targets += batch.n_targets
     return {name: (loss - whole) / max(1, targets) for name, loss in lost.items()}
 

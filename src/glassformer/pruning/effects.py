@@ -55,8 +55,8 @@ def ablation_effects(model: Model, data: Rows, kind: Ablation = "zero") -> dict[
             for start in range(0, len(names), copies):
                 group = names[start : start + copies]
                 for name, losses in zip(group, _without_each(model, batch, group, others), strict=True):
-                    lost[name] += float(losses.double().sum())
-            whole += float(row_losses(model, batch).double().sum())
+                    lost[name] += float(losses.cpu().double().sum())
+            whole += float(row_losses(model, batch).cpu().double().sum())
             targets += batch.n_targets
     return {name: (value - whole) / max(1, targets) for name, value in lost.items()}
 
