@@ -25,6 +25,9 @@ from tests.parity.hugging_face import CASES, V, change_config, our_logits, save,
 from tests.property.models import as_if_trained, tiny
 
 IMPORT, EXPORT = 1e-5, 1e-6
+REGROUPED = ("bert-masked", "roberta-masked")
+"""Compared in float64 when written again: a row of the segment has gone into the places, so the same terms are added in
+another order, which in float32 makes up to 1.5e-6."""
 OF_THEIR_TOKENIZER = ("bos_token_id", "eos_token_id", "pad_token_id", "decoder_start_token_id", "forced_eos_token_id")
 NOT_OURS = ("dtype", "transformers_version", "architectures", "_name_or_path")
 
@@ -47,8 +50,9 @@ def test_a_model_of_theirs_is_the_same_here_and_when_it_is_written_again(name: s
     (again / "config.json").write_text(json.dumps({**values, **kept}), encoding="utf-8")
     save_tensors(tensors, again / "model.safetensors", {"format": "pt"})
     back = getattr(transformers, CASES[name][0]).from_pretrained(again).eval()
-    exact = their_logits(theirs.double())  # here rounding would hide what the weights are
-    assert (their_logits(back.double()) - exact).abs().max() <= EXPORT
+    if name.split(",")[0] in REGROUPED:
+        theirs, back = theirs.double(), back.double()
+    assert (their_logits(back) - their_logits(theirs)).abs().max() <= EXPORT
     before, after = theirs.config.to_dict(), back.config.to_dict()
     assert {key: v for key, v in before.items() if key not in NOT_OURS} == {
         key: v for key, v in after.items() if key not in NOT_OURS

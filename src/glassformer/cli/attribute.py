@@ -20,7 +20,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import sys
 from pathlib import Path
 
 from glassformer.cli.attribute_views import TOP, VIEWS, Asked, named
@@ -96,15 +95,13 @@ def _check(arguments: argparse.Namespace) -> None:
 
 def _ask(arguments: argparse.Namespace) -> Asked:
     """Open the run, and read the text."""
-    from glassformer.cli.texts import say_unknown, standard_input
+    from glassformer.cli.texts import say_training, say_unknown, standard_input
     from glassformer.inspection.attribution import case_of, read_text
-    from glassformer.lock import is_held
     from glassformer.runs import open_run
     from glassformer.text_model import MaskFiller, Translator, load_text_model
 
     folder = open_run(arguments.run).folder
-    if is_held(folder):
-        print(f"{folder} is still training: this is its {arguments.checkpoint} checkpoint so far", file=sys.stderr)
+    say_training(folder, arguments.checkpoint)
     model = load_text_model(folder, arguments.checkpoint, arguments.device)
     text = standard_input() if arguments.text == "-" else arguments.text
     subject = read_text(model, text, arguments.target, str(arguments.run))

@@ -21,7 +21,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from glassformer.cli.texts import say_unknown, standard_input
+from glassformer.cli.texts import say_unknown_to, standard_input
 from glassformer.errors import GlassError, nearest
 from glassformer.wording import counted, quoted
 
@@ -85,7 +85,7 @@ def _subject(arguments: argparse.Namespace) -> Subject:
     """The run's model with the text, or the example."""
     from glassformer.inspection.explain import example, subject_of
     from glassformer.runs import open_run
-    from glassformer.text_model import MaskFiller, Translator, load_text_model
+    from glassformer.text_model import load_text_model
 
     if arguments.run is None:
         if arguments.target is not None:
@@ -99,11 +99,7 @@ def _subject(arguments: argparse.Namespace) -> Subject:
     text = standard_input() if arguments.text == "-" else arguments.text
     model = load_text_model(arguments.run, arguments.checkpoint, arguments.device, arguments.precision)
     subject = subject_of(model, text, arguments.target, str(arguments.run))
-    if isinstance(model, Translator):
-        say_unknown(model.source_tokenizer, [text])
-        say_unknown(model.tokenizer, [] if arguments.target is None else [arguments.target])
-    else:
-        say_unknown(model.tokenizer, model.parts(text) if isinstance(model, MaskFiller) else [text])
+    say_unknown_to(model, text, arguments.target)
     return subject
 
 

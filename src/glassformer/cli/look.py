@@ -18,7 +18,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from glassformer.cli.texts import say_unknown, standard_input
+from glassformer.cli.texts import say_training, say_unknown_to, standard_input
 from glassformer.errors import GlassError
 
 if TYPE_CHECKING:
@@ -71,24 +71,18 @@ def _subject(arguments: argparse.Namespace) -> Subject:
     """The run's model, and what it reads: all of it, or it is refused."""
     from glassformer.inspection.explain import subject_of
     from glassformer.inspection.pictures import refuse_too_long
-    from glassformer.lock import is_held
     from glassformer.runs import open_run
-    from glassformer.text_model import MaskFiller, Translator, load_text_model
+    from glassformer.text_model import load_text_model
 
     folder = open_run(arguments.run).folder
     text = standard_input() if arguments.text == "-" else arguments.text
     if not text:
         raise GlassError("the text is empty: there is nothing to look at", "Give a text.")
-    if is_held(folder):
-        print(f"{folder} is still training: this is its {arguments.checkpoint} checkpoint so far", file=sys.stderr)
+    say_training(folder, arguments.checkpoint)
     model = load_text_model(folder, arguments.checkpoint, arguments.device)
     refuse_too_long(model, text, arguments.target)
     subject = subject_of(model, text, arguments.target, str(arguments.run))
-    if isinstance(model, Translator):
-        say_unknown(model.source_tokenizer, [text])
-        say_unknown(model.tokenizer, [] if arguments.target is None else [arguments.target])
-    else:
-        say_unknown(model.tokenizer, model.parts(text) if isinstance(model, MaskFiller) else [text])
+    say_unknown_to(model, text, arguments.target)
     return subject
 
 

@@ -41,16 +41,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Probe and print."""
+    from glassformer.cli.texts import say_training
     from glassformer.evaluation.probes.probe import Request, probe_run
-    from glassformer.lock import is_held
     from glassformer.runs import open_run
 
     if arguments.size < 1:
         raise GlassError(f"--size {arguments.size} asks for nothing", "Give a number of at least 1.")
     if arguments.seed < 0:
         raise GlassError(f"--seed {arguments.seed} is below 0", "Give 0 or more.")
-    if is_held(folder := open_run(arguments.run).folder):
-        print(f"{folder} is still training: this is its {arguments.checkpoint} checkpoint so far", file=sys.stderr)
+    say_training(open_run(arguments.run).folder, arguments.checkpoint)
     report = probe_run(
         Request(
             folder=arguments.run,

@@ -12,6 +12,7 @@ from glassformer.errors import GlassError, nearest_file
 from glassformer.wording import counted
 
 if TYPE_CHECKING:
+    from glassformer.text_model import AnyTextModel
     from glassformer.tokenizers import Tokenizer
 
 SHOWN_UNKNOWN = 20
@@ -57,6 +58,25 @@ def say_unknown(tokenizer: Tokenizer, texts: Iterable[str]) -> None:
         what = "words" if tokenizer.kind in ("words", "wordpiece") else "characters"
         shown = " ".join(unknown[:SHOWN_UNKNOWN])
         print(f"the model never saw these {what} and reads each as unknown: {shown}", file=sys.stderr)
+
+
+def say_unknown_to(model: AnyTextModel, text: str, target: str | None) -> None:
+    """`say_unknown` of a text, or of a source and its target, with the vocabularies that the model reads them with."""
+    from glassformer.text_model import MaskFiller, Translator
+
+    if isinstance(model, Translator):
+        say_unknown(model.source_tokenizer, [text])
+        say_unknown(model.tokenizer, [] if target is None else [target])
+    else:
+        say_unknown(model.tokenizer, model.parts(text) if isinstance(model, MaskFiller) else [text])
+
+
+def say_training(folder: Path, checkpoint: str) -> None:
+    """Tell a person that what is shown of a run will change, where it is still training."""
+    from glassformer.lock import is_held
+
+    if is_held(folder):
+        print(f"{folder} is still training: this is its {checkpoint} checkpoint so far", file=sys.stderr)
 
 
 def say_unread(unread: list[int], what: str, context: int) -> None:
