@@ -7,8 +7,8 @@ Both take turns. Three kinds of work:
 * `varied`: texts end after lengths that differ from source to source (with the settings as they are, 13 tokens on
   average and 20 at most), as weights are set so that the end token becomes certain after a while that depends on the
   source. Here it counts that a source that is done leaves the batch.
-* `text`: a trained run translates the lines of a file, as `glass generate --input` does: its batches hold sources of
-  like length. Hugging Face's `generate` gets batches of as many lines, once in the file's order and once by length.
+* `text`: a trained run translates the lines of a file, as `glass generate --input` does: its batches hold up to 128
+  sources of like length. Hugging Face's `generate` gets `--batch` lines at once, in the file's order and by length.
 
 The first two use a model with random weights (3 + 3 layers of width 256 unless told otherwise) and the same batches for
 both. Length penalty is 0, where both definitions of the score are the same. Needs the package `transformers`.
@@ -42,6 +42,7 @@ from glassformer.generation.rows import batches_by_length
 from glassformer.model.build import build_model
 from glassformer.model.families import EncoderDecoder
 from glassformer.text_model import load_text_model
+from glassformer.text_model.text_writer import ROWS
 from glassformer.text_model.translating import Translator
 
 END = 1  # of the random models
@@ -251,7 +252,7 @@ def text_work(options: argparse.Namespace) -> Iterator[dict[str, Any]]:
     sources = [run.prompt_ids(line) for line in lines]
     ours, theirs = both(run.model, run.tokenizer.end_id, options)
     for name, grouped in (("text", in_turn), ("by length", by_length)):
-        searches = {"ours": by_length(ours, options.batch), "hugging_face": grouped(theirs, options.batch)}
+        searches = {"ours": by_length(ours, ROWS), "hugging_face": grouped(theirs, options.batch)}
         yield measure(name, searches, sources, options.repeats)
 
 

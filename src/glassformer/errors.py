@@ -26,6 +26,14 @@ class GlassError(Exception):
         self.remedy = " ".join(remedy.split())
         super().__init__(f"{self.problem}\n{self.remedy}")
 
+    def __reduce__(self) -> tuple[type[GlassError], tuple[str, str]]:
+        """So that it comes whole out of another process."""
+        return type(self), (self.problem, self.remedy)
+
+
+class SaidElsewhereError(GlassError):
+    """An error that another process of the same run has too, and says: it ends this one without a word."""
+
 
 def nearest(name: str, allowed: Iterable[str]) -> str:
     """A sentence that names the closest allowed word, or lists them all when none is close.
@@ -50,13 +58,18 @@ def nearest_file(path: Path, otherwise: str) -> str:
     return f"Did you mean {path.with_name(close[0])}?" if close else otherwise
 
 
+def is_out_of_memory(error: Exception) -> bool:
+    """Whether Python, NumPy or torch says that memory is short."""
+    return isinstance(error, MemoryError) or any(words in str(error) for words in OUT_OF_MEMORY)
+
+
 @contextmanager
 def clear_memory_errors() -> Iterator[None]:
     """Turn "out of memory", from Python, NumPy or torch, into an error that says what to make smaller."""
     try:
         yield
     except (MemoryError, RuntimeError) as error:
-        if isinstance(error, RuntimeError) and not any(words in str(error) for words in OUT_OF_MEMORY):
+        if not is_out_of_memory(error):
             raise
         raise GlassError(
             f"there is not enough memory ({' '.join(str(error).split())[:200] or 'Python has none left'})",

@@ -89,12 +89,19 @@ def write_folder(final: Path, fill: Callable[[Path], None]) -> None:
         final: where it shall be; one that is there already is replaced.
         fill: writes the files into the folder it is given.
     """
+    with whole_folder(final) as partial:
+        fill(partial)
+
+
+@contextmanager
+def whole_folder(final: Path) -> Iterator[Path]:
+    """As `write_folder`: the folder that the block fills gets its manifest and its name when the block ends well."""
     partial, old = final.with_name(final.name + ".partial"), final.with_name(final.name + ".old")
     with clear_disk_errors(final):
         try:
             shutil.rmtree(partial, ignore_errors=True)
             partial.mkdir(parents=True)
-            fill(partial)
+            yield partial
             files = sorted(path for path in partial.iterdir())
             manifest = {path.name: {"bytes": path.stat().st_size, "sha256": sha256(path)} for path in files}
             write_text(partial / MANIFEST, json.dumps({"files": manifest}, indent=1))

@@ -11,8 +11,8 @@ from glassformer.errors import GlassError
 
 
 @contextmanager
-def only_one(folder: Path) -> Iterator[None]:
-    """Hold `folder/lock` inside the block.
+def only_one(folder: Path, doing: str = "training") -> Iterator[None]:
+    """Hold `folder/lock` inside the block. `doing`: what another process would do there.
 
     Raises:
         GlassError: another process holds it.
@@ -22,7 +22,7 @@ def only_one(folder: Path) -> Iterator[None]:
             _lock(file.fileno())
         except OSError:
             raise GlassError(
-                f"another process is training in {folder}", "Wait until it has ended, or stop it with Ctrl-C."
+                f"another process is {doing} in {folder}", "Wait until it has ended, or stop it with Ctrl-C."
             ) from None
         yield
 

@@ -20,6 +20,7 @@ import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib import metadata
+from os import PathLike
 from pathlib import Path
 from typing import Any, Literal
 
@@ -30,6 +31,8 @@ from glassformer.files import check_folder, clear_disk_errors, is_whole, write_t
 from glassformer.wording import quoted
 
 Which = Literal["best", "last"]
+Folder = str | PathLike[str]
+"""What people may name a folder by."""
 
 
 @dataclass(frozen=True)
@@ -196,7 +199,7 @@ def refuse_existing(folder: Path) -> None:
         raise GlassError(f"{folder} is not empty: it holds {name}", "Choose another --out, or empty that folder.")
 
 
-def open_run(folder: Path, altered: str | None = None) -> Run:
+def open_run(folder: Folder, altered: str | None = None) -> Run:
     """The run in a folder.
 
     Args:
@@ -206,6 +209,7 @@ def open_run(folder: Path, altered: str | None = None) -> Run:
     Raises:
         GlassError: there is none, and the nearest run beside it is named; or its settings do not say all of its model.
     """
+    folder = Path(folder)
     if (folder / "config.toml").is_file():
         if (found := Run(folder).altered) != altered:
             raise GlassError(

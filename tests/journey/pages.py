@@ -83,6 +83,19 @@ def quick(command: str, folder: Path, settings: tuple[str, ...] = ()) -> str:
     return done.stdout + done.stderr
 
 
+def with_torchrun(command: str, folder: Path, settings: tuple[str, ...] = ()) -> str:
+    """A `torchrun … -m glassformer NAME …` command in processes of its own; `settings` come first, as in `quick`."""
+    torchrun, *words = shlex.split(command)
+    assert torchrun == "torchrun", command
+    at = words.index("glassformer") + 2
+    done = subprocess.run(
+        [sys.executable, "-m", "torch.distributed.run", *words[:at], *settings, *words[at:]],
+        cwd=folder, env=environment(), capture_output=True, text=True, encoding="utf-8", timeout=280, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, f"{command}\n{done.stdout}\n{done.stderr}"
+    return done.stdout + done.stderr
+
+
 def quick_python(code: str, folder: Path) -> str:
     """Python code in this process, in names of its own; what it writes is returned."""
     out, names = io.StringIO(), dict[str, Any](__name__="__page__")

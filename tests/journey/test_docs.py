@@ -2,7 +2,7 @@
 
 The folder has the small files that the page names, and nothing else. Runs are made small by settings that stand before
 the page's own, and end after a few steps. Everything runs in this process; the README is run by a real shell. Only
-`scikit-learn.md`, whose code learns for a while, has a test of its own.
+`scikit-learn.md`, whose code learns for a while, and `benchmarks.md` have tests of their own.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ import pytest
 
 from glassformer.cli.main import COMMANDS
 from glassformer.config import Config
-from tests.journey.pages import ROOT, Block, blocks, lines_of, quick, quick_python
+from tests.journey.pages import ROOT, Block, blocks, lines_of, quick, quick_python, with_torchrun
 from tests.journey.task_files import write_all
 
 DOCS = ROOT / "docs"
 PAGES = sorted(path.name for path in DOCS.glob("*.md"))
-TASKS = [page for page in PAGES if page not in ("README.md", "scikit-learn.md")]
+TASKS = [page for page in PAGES if page not in ("README.md", "benchmarks.md", "scikit-learn.md")]
 SMALL = tuple(
     word
     for setting in (
@@ -34,6 +34,7 @@ NEEDS = {
     "translate.md": "sacrebleu",
     "summarize.md": "sacrebleu",
     "compare.md": "matplotlib",
+    "data-encode.md": "datatrove",
     "look.md": "matplotlib",
     "replay.md": "PIL",
 }
@@ -63,9 +64,10 @@ def follow(block: Block, folder: Path) -> list[str]:
         return [quick_python(block.code, folder)]
     shown = []
     for line in lines_of(block):
-        name = line.split()[1]
-        settings = SMALL if name in ("train", "plan", "compare") else ()
-        shown.append(quick(LENGTH.sub("--steps 20", line), folder, settings).replace("\\", "/"))
+        program, name = line.split()[0], re.search(r"(?:^glass|-m glassformer) (\S+)", line)[1]
+        settings = SMALL if name in ("train", "plan", "compare") and "--resume" not in line else ()
+        run = with_torchrun if program == "torchrun" else quick
+        shown.append(run(LENGTH.sub("--steps 20", line), folder, settings).replace("\\", "/"))
         assert re.search(PROMISES.get(name, ""), shown[-1], flags=re.MULTILINE), f"{line}\n{shown[-1]}"
     return shown
 

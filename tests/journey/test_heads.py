@@ -117,6 +117,23 @@ def test_a_run_on_agreement_is_asked_for_subjects(tmp_path: Path) -> None:
     assert "syntactic" not in {each["role"] for each in facts["left_out"]}
 
 
+def test_a_filler_on_coreference_is_asked_what_it_is(tmp_path: Path) -> None:
+    small = ["--model.layers=1", "--model.width=16", "--model.heads=2", "--data.size=200", "--train.threads=1"]
+    for task in ("masked", "lm"):
+        done = here("train", "coreference", *small, "--task", task, "--steps=3", f"--out={task}", folder=tmp_path)
+        assert done.returncode == 0, done.stderr
+    facts, _ = told("masked", tmp_path)
+    assert facts["probes"]["sentences"] == '200 generated sentences with known nouns for "it"'
+    for head in facts["heads"]:
+        for role in ("it to noun", "noun to it"):
+            scored = head["roles"][role]
+            assert scored["threshold"] == pytest.approx(scored["detail"]["baseline"] + 0.1)
+            assert 0.1 < scored["detail"]["baseline"] < 0.9
+    facts, _ = told("lm", tmp_path)
+    (reason,) = [each["reason"] for each in facts["left_out"] if each["role"] == "syntactic"]
+    assert reason == 'a decoder reads "it" before the word that tells what it is'
+
+
 def test_a_run_that_is_still_training_is_looked_at_and_said_to_be(task_home: Path) -> None:
     with only_one(task_home / "runs" / "lm"):
         _, messages = told("runs/lm", task_home)

@@ -182,7 +182,7 @@ def test_memory_ends_at_the_second_step(
     monkeypatch.setattr(Stepper, "accumulate", failing(Stepper.accumulate, lambda: error, 1))
     assert main(train("proverbs.txt")) == 2
     captured = capsys.readouterr()
-    two_lines(captured, "not enough memory", "train.micro_batch")
+    two_lines(captured, "not enough memory for one row at a time", "Lower model.context")
     assert "model.context" in captured.err.splitlines()[-1]
     assert Run(here / "out").checkpoint("last").name == "step-000001"
 

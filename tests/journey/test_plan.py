@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from pathlib import Path
 from typing import Any
@@ -108,9 +109,9 @@ def test_without_a_probe_nothing_is_timed(folder: Path) -> None:
 
 
 def test_minutes_become_steps_and_a_person_can_read_it(folder: Path) -> None:
-    words = [*SOURCES["lm"], *SMALL[:-4], "--out", "runs/one", "--minutes", "0.5", "--probe", "0.05"]
+    words = [*SOURCES["lm"], *SMALL[:-4], "--out", "runs/one", "--minutes", "5", "--probe", "0.05"]
     plan = facts("plan", *words, folder=folder)
-    assert plan["steps"] == math.ceil(30 / plan["seconds_per_step"])
+    assert plan["steps"] == math.ceil(300 / plan["seconds_per_step"])
     assert any("learnt by heart" in warning for warning in plan["warnings"])
     text = shown("plan", *words, folder=folder)
     for words_of in (
@@ -118,7 +119,7 @@ def test_minutes_become_steps_and_a_person_can_read_it(folder: Path) -> None:
         f"{plan['parameters']:,} parameters",
         "an epoch",
         "s a step on cpu",
-        "30s of training",
+        "5m 0s of training",
         "memory ",
         "a checkpoint",
         "to beat",
@@ -126,6 +127,54 @@ def test_minutes_become_steps_and_a_person_can_read_it(folder: Path) -> None:
         "note: the text is read",
     ):
         assert words_of in text  # fmt: skip
+
+
+def test_sizes_are_chosen_for_text_time_and_machine(folder: Path) -> None:
+    words = [*SOURCES["lm"], "--recipe", "auto", "--tokenizer.kind", "characters", "--train.threads", "1"]
+    words += ["--sample.tokens", "4", "--model.layers", "1", "--minutes", "0.02", "--out", "runs/auto"]
+    plan = facts("plan", *words, "--probe", "0.05", folder=folder)
+    assert "model.layers" not in plan["chosen"]
+    assert plan["chosen"]["model.width"] == 64  # the smallest: there is a second for 1,800 characters
+    assert 0 < plan["loss_band"]["low"] <= plan["loss_band"]["high"] <= loss_of("uniform", plan["baselines"])
+    assert "chosen   " in shown("plan", *words, "--probe", "0.05", folder=folder)
+
+    trained = here("train", *words, folder=folder)
+    assert trained.returncode == 0, trained.stderr
+    run = Run(folder / "runs" / "auto")
+    assert (run.config().model.layers, run.config().model.width) == (1, 64)
+    kept = json.loads((run.folder / "plan.json").read_text(encoding="utf-8"))
+    assert kept["chosen"].keys() == plan["chosen"].keys()
+    assert all(sentence in trained.stderr for sentence in kept["why"])
+    foreseen, outcome = kept["plan"], kept["outcome"]
+    steps = [json.loads(line)["step"] for line in run.metrics_file.read_text(encoding="utf-8").splitlines()]
+    assert outcome["steps"] == steps[-1]
+    assert outcome["train_seconds"] >= 1.2
+    (line,) = (line for line in trained.stdout.splitlines() if line.startswith("foreseen, and measured in brackets:"))
+    assert f"steps {foreseen['steps']:,} ({outcome['steps']:,})" in line
+    assert f"({outcome['validation_loss']:.3f})" in line
+
+
+def test_what_can_be_read_once_is_read_once(folder: Path) -> None:
+    """Standard input is prepared, measured, and then learnt from."""
+    words = ["-", "--recipe", "auto", "--tokenizer.kind", "characters", "--minutes", "0.01", "--train.threads", "1"]
+    text = (folder / "proverbs.txt").read_text(encoding="utf-8")
+    trained = here("train", *words, "--sample.tokens", "4", "--out", "runs/piped", folder=folder, text=text)
+    assert trained.returncode == 0, trained.stderr
+    assert (folder / "runs" / "piped" / "plan.json").is_file()
+
+
+def test_a_run_of_steps_is_not_measured_first(folder: Path) -> None:
+    trained = here("train", *SOURCES["lm"], *SMALL, folder=folder)
+    assert trained.returncode == 0, trained.stderr
+    assert "foreseen" not in trained.stdout + trained.stderr
+    assert not (folder / "runs" / "one" / "plan.json").exists()
+
+
+def test_no_loss_is_foreseen_where_there_is_no_formula(folder: Path) -> None:
+    plan = facts("plan", *SOURCES["translate"], *SMALL, "--probe", "0", folder=folder)
+    assert plan["loss_band"] is None
+    text = shown("plan", *SOURCES["translate"], *SMALL, "--probe", "0", folder=folder)
+    assert "no loss is foreseen for train.task = translate" in text
 
 
 @pytest.mark.parametrize(

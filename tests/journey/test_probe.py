@@ -62,8 +62,28 @@ def test_mean_surprisal_is_the_loss_of_an_evaluation(task_home: Path, text: str 
     measured = facts("evaluate", "runs/lm", *flag[1:], folder=task_home)
     assert found["surprisal"]["mean"] == pytest.approx(measured["loss"], abs=1e-5)
     assert found["surprisal"]["tokens"] == measured["tokens"]
+    assert len(found["surprisal"]["each"]) == (0 if text is None else measured["tokens"])
     if text is not None:
         assert list(facts("probe", "runs/lm", *flag, folder=task_home)["probes"]) == ["surprisal"]
+
+
+def test_the_column_of_a_table_is_named_as_its_error_says(task_home: Path, tmp_path: Path) -> None:
+    rows = "".join(f"It was the dog number {n}.\tIt waits for day {n} again.\n" for n in range(40))
+    table = tmp_path / "two.tsv"
+    table.write_text(f"first\tsecond\n{rows}", encoding="utf-8")
+    problem, remedy = refused("probe", "runs/lm", "--text", table, folder=task_home)
+    assert "columns first, second all hold text" in problem
+    assert "set data.column to its name" in remedy
+    one = facts("probe", "runs/lm", "--text", str(table), "--data.column", "second", folder=task_home)["probes"]
+    alone = tmp_path / "one.tsv"
+    lines = table.read_text(encoding="utf-8").splitlines(keepends=True)
+    alone.write_text("".join(line.split("\t")[1] for line in lines), encoding="utf-8")
+    plain = facts("probe", "runs/lm", "--text", str(alone), folder=task_home)["probes"]
+    other = facts("probe", "runs/lm", "--text", str(table), "--data.column", "first", folder=task_home)["probes"]
+    assert one["surprisal"]["tokens"] > 200
+    assert one["surprisal"]["mean"] != other["surprisal"]["mean"]
+    assert one["surprisal"]["mean"] == plain["surprisal"]["mean"]
+    assert "was given without --text" in refused("probe", "runs/lm", "--data.column", "second", folder=task_home)[0]
 
 
 def test_minimal_pairs_of_ones_own(task_home: Path) -> None:

@@ -212,6 +212,23 @@ def test_fill_ranks_what_may_stand_in_each_hole(task_home: Path) -> None:
     assert "the text has 61 tokens, the model reads 40" in cause
 
 
+@pytest.mark.parametrize("words", [[""], [" \t"], ["win a prize", ""], ["-"]])
+def test_no_label_is_given_to_an_empty_text(words: list[str], task_home: Path) -> None:
+    cause, remedy = refused("classify", "runs/classify", *words, folder=task_home)
+    assert cause == f"{'of 2 texts 1 is' if words[1:] else 'the text is'} empty: there is nothing to label"
+    assert remedy == "Give a text."
+
+
+def test_an_empty_line_keeps_its_place_and_is_said(task_home: Path) -> None:
+    (task_home / "gaps.txt").write_text("win a 7 pound prize now\n\nlunch at 5 with the team\n", encoding="utf-8")
+    done = here("classify", "runs/classify", "--input", "gaps.txt", folder=task_home)
+    assert done.returncode == 0, done.stderr
+    assert [line.split("\t")[2] for line in done.stdout.splitlines()] == [
+        "win a 7 pound prize now", "", "lunch at 5 with the team",
+    ]  # fmt: skip
+    assert done.stderr == "1 line of gaps.txt is empty: the label is what the model says of no text\n"
+
+
 @pytest.mark.parametrize("name", ["classify", "translate", "two", "summarize"])
 def test_what_is_too_long_is_said_in_numbers(name: str, task_home: Path) -> None:
     command = DOES[name][0]

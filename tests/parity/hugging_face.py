@@ -70,12 +70,17 @@ CASES: dict[str, tuple[str, dict[str, Any]]] = {
 """A name -> the class and the settings that differ from its defaults."""
 
 
-def their_model(name: str, **changes: Any) -> Any:
-    """One of `CASES`, every parameter and bias away from its first value; fixed tables of sinusoids stay."""
+def new_model(name: str, **changes: Any) -> Any:
+    """One of `CASES` with the random weights that its own program begins with."""
     kind, values = CASES[name]
     cls = getattr(transformers, kind)
     torch.manual_seed(0)
-    model = cls(cls.config_class(**{**values, **changes})).eval()
+    return cls(cls.config_class(**{**values, **changes})).eval()
+
+
+def their_model(name: str, **changes: Any) -> Any:
+    """The same, every parameter and bias away from its first value; fixed tables of sinusoids stay."""
+    model = new_model(name, **changes)
     generator = torch.Generator().manual_seed(3)
     with torch.no_grad():
         for owner in model.modules():

@@ -55,8 +55,9 @@ NOT_IN_A_FORWARD_PASS = {
     "dropout_embedding",
     "dropout_attention",
     "dropout_residual",
+    "zero_output",
 }
-"""Sizes that follow from the weights, and dropout, which only training has."""
+"""Sizes that follow from the weights, dropout, which only training has, and what the weights begin with."""
 
 
 @dataclass(frozen=True)

@@ -138,7 +138,10 @@ def test_gradients_are_finite_differences(case: Case) -> None:
         assert abs(slope - wanted) <= 1e-6 * max(np.linalg.norm(found[name]), 1e-3), name
 
 
-@pytest.mark.parametrize("case", one_choice_each()[::5], ids=str)
+ZERO = [Case("encoder-decoder", {"zero_output": True}), Case("encoder", {"zero_output": True, "head_transform": True})]
+
+
+@pytest.mark.parametrize("case", [*one_choice_each()[::5], *ZERO], ids=str)
 def test_first_weights_are_drawn_as_the_models(case: Case) -> None:
     """The same names, shapes and spreads, and a first loss of ln V (or ln of the classes)."""
     config = config_of(case).replace(width=168, hidden=256)

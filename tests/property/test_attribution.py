@@ -24,7 +24,6 @@ from glassformer.inspection.attribution import (
     lens,
     patch_grids,
     rollout,
-    spearman,
     split_neurons,
     split_output,
     split_outputs,
@@ -34,6 +33,7 @@ from glassformer.inspection.attribution.case import run_model
 from glassformer.inspection.attribution.flow import Network
 from glassformer.inspection.attribution.lens import read_stream
 from glassformer.inspection.patching import Value, patch
+from glassformer.inspection.ranks import spearman
 from glassformer.inspection.receipt import split_logit
 from glassformer.inspection.receipt.parts import split_stream, stack_of
 from glassformer.inspection.recording import record
@@ -323,19 +323,6 @@ def test_blanking_is_reading_the_text_again(family: str, monkeypatch: pytest.Mon
     assert torch.equal(case.tokens, made(family).tokens), "the text was changed"
 
 
-def test_spearman_is_the_correlation_of_ranks() -> None:
-    a = torch.tensor([0.1, 0.7, 0.2, 0.9])
-    assert spearman(a, a.exp()) == pytest.approx(1)
-    assert spearman(a, -a) == pytest.approx(-1)
-    assert spearman(a, torch.ones(4)) is None
-    # 1 - 6 Σ d² / (n (n² - 1)) without ties: d = 0, 1, 1, 2, 2 of 5
-    x, y = torch.tensor([1.0, 2, 3, 4, 5]), torch.tensor([1.0, 3, 2, 5, 4])
-    assert spearman(x, y) == pytest.approx(1 - 6 * 4 / (5 * 24))
-    tied = torch.tensor([1.0, 2, 2, 3])  # ranks 0, 1.5, 1.5, 3
-    ranks = np.array([0, 1.5, 1.5, 3])
-    assert spearman(tied, torch.arange(4.0)) == pytest.approx(np.corrcoef(ranks, np.arange(4))[0, 1])
-
-
 @pytest.mark.parametrize("family", FAMILIES)
 def test_agreement_has_every_layer_and_measure(family: str) -> None:
     case = made(family)
@@ -357,7 +344,7 @@ def test_agreement_has_every_layer_and_measure(family: str) -> None:
         sees = output.reads[-1] + 1 if causal else LENGTH
         own = weights[list(output.reads)].mean(dim=0)[:sees]
         if sees >= 4:
-            expected.append(spearman(own, blanked.own[n, :sees].abs()))
+            expected.append(spearman(own.numpy(), blanked.own[n, :sees].abs().numpy()))
     assert first.correlation == pytest.approx(np.mean([each for each in expected if each is not None]), abs=1e-6)
 
 

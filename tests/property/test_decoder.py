@@ -11,8 +11,10 @@ import torch
 from torch.nn.functional import cross_entropy
 
 from glassformer.config import ModelConfig
+from glassformer.model.block import Block, View
 from glassformer.model.build import build_model
 from glassformer.model.cache import Cache
+from glassformer.model.masks import Mask
 from tests.property.models import VOCAB, decoder, kinds, named, tiny, tokens
 
 KINDS = kinds("decoder")
@@ -98,9 +100,23 @@ def test_the_first_loss_is_ln_v(vocab: int, tied: bool, norm: str, order: str) -
         config = ModelConfig.model_validate(
             {"layers": 3, "heads": 4, "width": width, "context": 32, "tied": tied, "norm": norm, "norm_order": order,
              "positions": positions, "activation": activation, "embedding_scale": scale,
-             "qk_norm": ("head" if width > 32 else "whole") if scale else "none", "head_transform": scale != tied}
+             "qk_norm": ("head" if width > 32 else "whole") if scale else "none",
+             "head_transform": scale != tied, "zero_output": scale == tied}
         )  # fmt: skip
         with torch.no_grad():
             logits = build_model(config, vocab, seed=3)(inputs)
         loss = cross_entropy(logits.flatten(0, 1), targets.flatten()).item()
         assert abs(loss / math.log(vocab) - 1) < 0.01, (positions, activation, width, scale)
+
+
+@pytest.mark.parametrize("family", ["decoder", "encoder", "encoder-decoder"])
+def test_blocks_with_zero_output_begin_as_the_identity(family: str) -> None:
+    def same(zero: bool) -> list[bool]:
+        model = build_model(tiny(family=family, zero_output=zero), VOCAB)
+        x = torch.randn(2, 5, model.config.width, generator=torch.Generator().manual_seed(0))  # (B, T, D)
+        blocks = [module for module in model.modules() if isinstance(module, Block)]
+        assert len(blocks) >= 2
+        return [torch.equal(block(x, View(Mask(), memory=x)), x) for block in blocks]
+
+    assert all(same(zero=True))
+    assert not any(same(zero=False))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -18,7 +19,7 @@ from glassformer.inspection.recording import record
 from glassformer.inspection.replay import History, Snapshot, read_history, read_snapshot
 from glassformer.inspection.replay.history import first_in_a_row
 from glassformer.inspection.replay.looking import mapped_texts
-from glassformer.inspection.replay.schedule import snapshot_steps
+from glassformer.inspection.replay.schedule import MOST, snapshot_steps, thinned
 from glassformer.inspection.replay.snapshot import snapshot_files, write_snapshot
 from glassformer.model.build import build_model
 from glassformer.model.weights import load_weights
@@ -51,6 +52,32 @@ def test_a_schedule_has_the_first_and_the_last_step_and_grows_denser_never(count
 def test_a_run_without_a_known_end_has_room_for_its_last_step() -> None:
     assert [len(snapshot_steps(count, None)) for count in (0, 1, 2, 64)] == [0, 0, 1, 63]
     assert len([step for step in snapshot_steps(64, None) if step <= 2000]) > 30
+
+
+@given(steps=st.sets(st.integers(0, 100_000), min_size=3, max_size=40), most=st.integers(2, 20))
+def test_what_stays_has_both_ends_and_does_not_depend_on_when_the_others_went(steps: set[int], most: int) -> None:
+    kept = thinned(steps, most)
+    assert len(kept) == min(most, len(steps))
+    assert (kept[0], kept[-1]) == (min(steps), max(steps))
+    assert set(kept) <= steps
+    assert kept == thinned(kept, most) == thinned(thinned(steps, most + 3), most)
+
+
+def test_a_run_that_goes_on_again_and_again_keeps_64_snapshots_evenly(tmp_path: Path) -> None:
+    trainer = watched(small_trainer(tmp_path, train__snapshots=64))
+    assert trainer.observer is not None
+    folder = trainer.run.snapshots
+    trainer.observer.look(trainer.model, 0, last=False)
+    one = read_snapshot(snapshot_files(folder)[0])
+    for step in snapshot_steps(64, 1000):
+        write_snapshot(replace(one, step=step), folder)
+    for end in range(1500, 10_000, 500):  # as --resume --steps goes on
+        trainer.observer.look(trainer.model, end, last=True)
+    steps = list(snapshot_files(folder))
+    assert (len(steps), steps[0], steps[-1]) == (MOST, 0, 9500)
+    ratios = [after / before for before, after in itertools.pairwise(steps[20:])]
+    assert max(ratios) <= 1.5  # from 1,000 to 1,500, between which nothing was taken
+    assert not list(folder.glob("*.partial"))
 
 
 @pytest.mark.parametrize("task", TASKS)

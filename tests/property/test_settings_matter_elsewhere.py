@@ -33,6 +33,8 @@ DATA: dict[str, tuple[dict[str, Any], Any]] = {
     "document": ({}, "line"),
     "min_words": ({"document": "line"}, 9),
     "max_words": ({"document": "line"}, 9),
+    "clean": ({"source": "twice.txt"}, True),
+    "duplicates": ({"source": "twice.txt", "document": "line"}, "exact"),
     "split": ({"document": "line"}, "random"),
     "validation_fraction": ({}, 0.3),
     "validation_limit": ({}, 50),
@@ -70,6 +72,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     text = "\n".join(f"{LINES[(i * i) % 6].title()} é {i % 9}" for i in range(150)) + "\n"
     (tmp_path / "book.txt").write_text(text, encoding="utf-8")
     (tmp_path / "other.txt").write_text(text.upper(), encoding="utf-8")
+    (tmp_path / "twice.txt").write_text(text.replace("\n", "  \n") * 2, encoding="utf-8")
     (tmp_path / "old.txt").write_bytes("Größe 10 €\n".encode() * 90)
     rows = "\n".join(f"{LINES[i % 6]} {i},{LINES[(i + 1) % 6]} {i}" for i in range(60))
     (tmp_path / "table.csv").write_text(f"a,b\n{rows}\n", encoding="utf-8")

@@ -317,7 +317,7 @@ def test_too_long_examples_are_cut_left_out_or_refused(tmp_path: Path) -> None:
 
 def test_a_decoder_that_ignores_its_source_is_called_so(tmp_path: Path) -> None:
     trainer = trainer_of("translate", tmp_path, data__size=400)
-    measure = lambda rows: trainer._loss_of(rows).loss  # noqa: E731
+    measure = lambda rows: trainer._loss_of(trainer.model, rows).loss  # noqa: E731
     said = list(trainer.task.concerns(trainer.model, measure))
     assert len(said) == 1
     assert "ignores its source" in said[0]
@@ -327,12 +327,12 @@ def test_a_decoder_that_ignores_its_source_is_called_so(tmp_path: Path) -> None:
         train__evaluate_every=60,
     )  # fmt: skip
     learnt.train()
-    assert not list(learnt.task.concerns(learnt.model, lambda rows: learnt._loss_of(rows).loss))
+    assert not list(learnt.task.concerns(learnt.model, lambda rows: learnt._loss_of(learnt.model, rows).loss))
 
 
 def test_too_many_unknown_tokens_are_called_so(tmp_path: Path) -> None:
     trainer = trainer_of("translate", tmp_path, tokenizer__min_count=62)
-    said = list(trainer.task.concerns(trainer.model, lambda rows: trainer._loss_of(rows).loss))
+    said = list(trainer.task.concerns(trainer.model, lambda rows: trainer._loss_of(trainer.model, rows).loss))
     assert any("of the tokens are unknown" in each for each in said)
 
 

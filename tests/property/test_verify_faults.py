@@ -21,7 +21,7 @@ from glassformer.config import Config
 from glassformer.data.batches import Batch, padded
 from glassformer.generation import beam, context, decoding
 from glassformer.model import attention, block, feedforward, stack
-from glassformer.model.cache import LayerCache
+from glassformer.model.cache import Cache, LayerCache
 from glassformer.model.families import EncoderDecoder
 from glassformer.model.masks import Mask
 from glassformer.runs import Run, open_run
@@ -130,12 +130,14 @@ def cache_is_off_by_one(patch: Patch) -> None:
 
 
 def places_after_a_cache_are_off_by_one(patch: Patch) -> None:
-    own = stack.token_positions
+    own = Cache.extend
 
-    def positions(real: Tensor, already: Tensor | int = 0) -> Tensor:
-        return own(real, already + (already > 0) if isinstance(already, Tensor) else already)
+    def extend(self: Cache, new: int, real: Tensor | None = None) -> tuple[Tensor, Tensor, Tensor | None]:
+        after = int(self.length > 0)
+        places, key_places, real_keys = own(self, new, real)
+        return places + after, key_places, real_keys
 
-    patch.setattr(stack, "token_positions", positions)
+    patch.setattr(Cache, "extend", extend)
 
 
 def scale_is_one_over_k(patch: Patch) -> None:
@@ -313,7 +315,7 @@ FORWARD = "batched-logits padding-blind reference reference-gradients loss accum
 FAULTS: dict[str, tuple[Callable[[Patch], None], str, str]] = {
     "the future is seen": (future_is_seen, "decoder", f"future-blind cached-logits {FORWARD}"),
     "padding is seen": (padding_is_seen, "encoder", FORWARD),
-    "padding of the memory is seen": (padding_of_the_memory_is_seen, "pairs", FORWARD),
+    "padding of the memory is seen": (padding_of_the_memory_is_seen, "pairs", f"cached-logits {FORWARD}"),
     "left padding is seen": (left_padding_is_seen, "decoder", "batched-logits cached-logits"),
     "source and target are swapped": (source_and_target_are_swapped, "pairs", FORWARD),
     "the cache is off by one": (cache_is_off_by_one, "decoder", "cached-logits beam-cached"),
@@ -331,7 +333,7 @@ FAULTS: dict[str, tuple[Callable[[Patch], None], str, str]] = {
     "the explicit scale is 1/K": (explicit_scale_is_one_over_k, "encoder", "fused-explicit"),
     "key heads are in another order": (key_heads_are_in_another_order, "decoder", "fused-explicit"),
     "the explicit mask is another": (explicit_mask_is_another, "decoder", "fused-explicit"),
-    "keys turn in other pairs": (keys_turn_in_other_pairs, "decoder", "reference reference-gradients"),
+    "keys turn in other pairs": (keys_turn_in_other_pairs, "decoder", "cached-logits reference reference-gradients"),
     "the residual is left out": (residual_is_left_out, "encoder", "reference reference-gradients"),
     "a gradient is doubled": (gradient_is_doubled, "encoder", "reference-gradients"),
     "float32 is rough": (float32_is_rough, "encoder", "float64"),

@@ -20,7 +20,7 @@ from glassformer.data.corpora.noise import SYMBOLS, UniformSymbols
 from glassformer.data.corpora.stories import GIRLS, NAMES, Stories
 from glassformer.errors import GlassError
 
-NAMES_OF_CORPORA = ["stories", "repeats", "recall", "brackets", "copy", "reverse", "sort", "addition",
+NAMES_OF_CORPORA = ["stories", "repeats", "refrains", "recall", "brackets", "copy", "reverse", "sort", "addition",
                     "random", "agreement", "coreference"]  # fmt: skip
 """Those of documents."""
 
@@ -28,6 +28,7 @@ NAMES_OF_CORPORA = ["stories", "repeats", "recall", "brackets", "copy", "reverse
 FIRST = {
     "stories": "Once upon a time, a brave bear named Zoe wished for a red ha",
     "repeats": "AJ7BY61bK4LAJ7BY61bK4LAJ7BY61bK4LAJ7BY61bK4L",
+    "refrains": "e upon a tie upon a tie upon a tie upon a ti",
     "recall": "AdYaKx|KxAdYa",
     "brackets": "()[][<<>>]",
     "copy": "ady=ady",
@@ -83,7 +84,7 @@ def test_a_seed_gives_the_same_text_for_ever(name: str) -> None:
     assert next(find_text_corpus(name).documents(1, seed=7)).startswith(FIRST[name])
 
 
-@pytest.mark.parametrize("name", NAMES_OF_CORPORA)
+@pytest.mark.parametrize("name", [name for name in NAMES_OF_CORPORA if name != "refrains"])
 def test_own_documents_are_possible_and_spoilt_ones_are_not(name: str) -> None:
     corpus = find_text_corpus(name)
     for text in corpus.documents(30, seed=5):
@@ -92,6 +93,16 @@ def test_own_documents_are_possible_and_spoilt_ones_are_not(name: str) -> None:
         assert -math.inf < chance < 0
         for spoilt in ("", text + " ", text + text[-1], text[:-1], "é" + text[1:], text + "\n"):
             assert corpus.log_probability(spoilt) == -math.inf, spoilt
+
+
+def test_a_refrain_is_a_piece_of_its_story_four_times() -> None:
+    stories, refrains = (list(find_text_corpus(name).documents(200, seed=4)) for name in ("stories", "refrains"))
+    pieces = [text[: len(text) // 4] for text in refrains]
+    assert [piece * 4 for piece in pieces] == refrains
+    assert all(piece in story for piece, story in zip(pieces, stories, strict=True))
+    assert {len(piece) for piece in pieces} == set(range(8, 25))
+    assert find_text_corpus("refrains").entropy() is None
+    assert find_text_corpus("refrains").log_probability(refrains[0]) is None
 
 
 @pytest.mark.parametrize(

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 import torch
 
+from glassformer.data.corpora.coreference import ANIMAL_ADJECTIVES, ANIMALS, THINGS
 from glassformer.inspection.heads import Looks, Tally, cross, judge, looks, numbers, relations, roles
 from glassformer.inspection.heads.copying import copying
 
@@ -278,11 +279,6 @@ def test_weight_on_padding_is_noticed_however_small() -> None:
     assert cross.hidden_weight(looks(weights, ids[:, :5], ids, real_keys=real)).tolist() == [0.0, 1e-12]
 
 
-def test_rank_correlation() -> None:
-    assert cross.spearman(np.arange(5.0), np.array([5.0, 6.0, 7.0, 8.0, 7.0])) == pytest.approx(0.8207826816681233)
-    assert cross.spearman(np.arange(5.0), np.ones(5)) == 0.0
-
-
 def test_copying_goes_from_minus_one_to_one() -> None:
     ids = np.concatenate([np.full((N, 1), BEGIN), distinct(12)], axis=1)
     weights = np.repeat(pointing(ids, HEADS["self"]), 4, axis=1)
@@ -313,10 +309,26 @@ def test_gold_relations_are_those_of_the_sentences() -> None:
 def test_a_gold_relation_leads_from_token_to_token() -> None:
     sentence = relations.Sentence("The keys near me are old.", (((17, 20), (4, 8)),))
     spans = [(0, 3), (3, 8), (8, 13), (13, 16), (16, 18), (18, 20), (20, 24), (24, 25)]
-    for relation, places in zip(relations.RELATIONS, ([(6, 2)], [(4, 2)], [(2, 5), (2, 6)]), strict=True):
+    for relation, places in zip(relations.RELATIONS["agreement"], ([(6, 2)], [(4, 2)], [(2, 5), (2, 6)]), strict=True):
         pattern = relations.gold(sentence, spans, relation, before=1)
         assert pattern.shape == (9, 9)
         assert list(zip(*(found.tolist() for found in pattern.nonzero()), strict=True)) == places
+
+
+def test_it_is_linked_to_the_noun_that_the_adjective_suits() -> None:
+    made = list(relations.sentences_with_it(40))
+    for number, sentence in enumerate(made):
+        (((start, end), (first, last)),) = sentence.links
+        assert sentence.text[start - 1 : end + 9] == " it was too "
+        noun, adjective = sentence.text[first:last], sentence.text.rstrip(".").split()[-1]
+        assert (noun in ANIMALS) == (adjective in ANIMAL_ADJECTIVES) == (number % 2 == 0)
+        assert noun in ANIMALS or adjective in THINGS[noun][1]
+    assert made == list(relations.sentences_with_it(40))
+    sentence = relations.Sentence("The horse left as it was too wide.", (((18, 20), (4, 9)),))
+    spans = [(0, 3), (3, 9), (9, 14), (14, 17), (17, 20), (20, 24), (24, 28), (28, 33), (33, 34)]
+    for relation, place in zip(relations.RELATIONS["coreference"], ((5, 2), (2, 5)), strict=True):
+        pattern = relations.gold(sentence, spans, relation, before=1)
+        assert np.argwhere(pattern).tolist() == [list(place)]
 
 
 def test_the_best_fixed_offset_is_the_baseline() -> None:

@@ -270,7 +270,7 @@ def test_surprisal_adds_up() -> None:
         np.array([tokenizer.end_id, *tokenizer.encode(text)]) for text in find_text_corpus("agreement").documents(9, 4)
     ]
     counts = np.bincount(np.concatenate(rows), minlength=tokenizer.vocab_size)
-    found = surprisal(model, rows, counts, "this text", "of nine sentences")
+    found = surprisal(model, rows, counts, "this text", "of nine sentences", listed=1000)
     nats = [read.nats for read in read_rows(model, [row[1:].tolist() for row in rows])]
     assert found.tokens == sum(map(len, nats))
     assert found.mean == pytest.approx(float(np.concatenate(nats).mean()))
@@ -287,6 +287,12 @@ def test_surprisal_adds_up() -> None:
     wanted = np.mean([part[late - 1] for part in reach]) - np.mean([part[early - 1] for part in nats])
     assert found.learning == pytest.approx(wanted)
     assert "in-context learning" in found.table()
+    assert [value for _, value in found.each] == pytest.approx(np.concatenate(nats).tolist())
+    assert "".join(token for token, _ in found.each).count(".") == 9
+    assert found.facts()["each"][0] == {"token": found.each[0][0], "nats": found.each[0][1]}
+    few = surprisal(model, rows[:1], counts, "this text", "of one", listed=1000)
+    assert f"{few.each[3][1]:.4f}  {few.each[3][0]}\n" in few.table()
+    assert surprisal(model, rows, counts, "this text", "of nine sentences", listed=7).each == found.each[:7]
 
 
 def test_a_hit_is_a_pair_of_neighbours_seen_before() -> None:

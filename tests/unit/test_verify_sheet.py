@@ -5,10 +5,12 @@ from __future__ import annotations
 import json
 import shutil
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
 from glassformer.errors import GlassError
 from glassformer.files import MANIFEST
@@ -16,6 +18,7 @@ from glassformer.model import stack
 from glassformer.runs import open_run
 from glassformer.training.reporting import Silent
 from glassformer.training.setup import new_training
+from glassformer.verification import numeric_checks
 from glassformer.verification import sheet as sheets
 from glassformer.verification.sheet import Sheet, verify_run
 from glassformer.verification.subject import Subject
@@ -59,6 +62,26 @@ def test_a_check_that_could_not_be_made_is_no_success(run: Path) -> None:
     assert "0 do not apply, 1 could not be made" in sheet.summary()
     done = here("verify", str(run), "--only", "reference", "--json", folder=run.parent)
     assert (done.returncode, json.loads(done.stdout)["ok"]) == (1, False)
+
+
+@pytest.mark.parametrize("check", ["reference", "reference-gradients"])
+@pytest.mark.parametrize("error", [None, GlassError("x", "y"), RuntimeError("x"), KeyboardInterrupt()])
+def test_the_default_precision_is_put_back_whatever_happens(
+    check: str, error: BaseException | None, once: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    inside, own = [], numeric_checks.logits_of
+
+    def watched(model: Any, batch: Any) -> Any:
+        inside.append(torch.get_default_dtype())
+        if error is not None:
+            raise error
+        return own(model, batch)
+
+    monkeypatch.setattr(numeric_checks, "logits_of", watched)
+    with suppress(RuntimeError, KeyboardInterrupt):
+        verify_run(once, only=[check])
+    assert inside == [torch.float64]
+    assert torch.get_default_dtype() == torch.float32
 
 
 def test_checks_that_could_not_be_made_share_one_line(run: Path) -> None:

@@ -96,7 +96,8 @@ def _check(arguments: argparse.Namespace) -> None:
 def _ask(arguments: argparse.Namespace) -> Asked:
     """Open the run, and read the text."""
     from glassformer.cli.texts import say_training, say_unknown, standard_input
-    from glassformer.inspection.attribution import case_of, read_text
+    from glassformer.inspection.attribution import case_of
+    from glassformer.inspection.explain import whole_subject_of
     from glassformer.runs import open_run
     from glassformer.text_model import MaskFiller, Translator, load_text_model
 
@@ -104,7 +105,7 @@ def _ask(arguments: argparse.Namespace) -> Asked:
     say_training(folder, arguments.checkpoint)
     model = load_text_model(folder, arguments.checkpoint, arguments.device)
     text = standard_input() if arguments.text == "-" else arguments.text
-    subject = read_text(model, text, arguments.target, str(arguments.run))
+    subject = whole_subject_of(model, text, arguments.target, str(arguments.run))
     reader = model.source_tokenizer if isinstance(model, Translator) else model.tokenizer
     say_unknown(reader, model.parts(text) if isinstance(model, MaskFiller) else [text])
     end = model.tokenizer.end_id if isinstance(model, Translator) and arguments.target is not None else None

@@ -180,13 +180,14 @@ def agreement_view(asked: Asked) -> Made:
 
 def patching_view(asked: Asked) -> Made:
     """Of two texts, which place of which layer decides."""
-    from glassformer.inspection.attribution import Question, case_of, patch_grids, read_text
+    from glassformer.inspection.attribution import Question, case_of, patch_grids
     from glassformer.inspection.attribution.grid import check_part, check_shapes
     from glassformer.inspection.attribution.tables import grid_lines
+    from glassformer.inspection.explain import whole_subject_of
 
     given, case, written = asked.arguments, asked.case, asked.subject.target
     check_part(given.part or "resid")
-    other = read_text(asked.model, given.corrupt, written, "--corrupt")
+    other = whole_subject_of(asked.model, given.corrupt, written, "--corrupt")
     corrupt = case_of(other)
     question = Question(case.tokens, corrupt.tokens, 0, 0, 0, case.target, corrupt.target)
     check_shapes(question)

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from glassformer.cli.settings import add_setting_flags, add_short_flags, changes_from, settings_of
-from glassformer.config import FAMILIES, Config, DataConfig, parse_changes
+from glassformer.config import EXAMPLES, FAMILIES, Config, DataConfig, parse_changes
 from glassformer.data.corpora import CORPORA
 from glassformer.errors import GlassError
 from glassformer.recipes import load_recipe, recipe_names
@@ -36,6 +36,17 @@ def chosen_run(arguments: argparse.Namespace) -> tuple[Config, Path]:
     return config, arguments.out or Path("runs") / name
 
 
+def said_settings(arguments: argparse.Namespace) -> set[str]:
+    """The names of the settings that the corpus, a file or flags give; those of the recipe alone are not among them."""
+    config, _ = chosen_run(arguments)
+    task = config.train.task
+    corpus = CORPORA.get(config.data.source)
+    own = corpus.recommended(task) if corpus is not None else {}
+    file = {} if arguments.config is None else read_toml(arguments.config)
+    written = {f"{section}.{field}" for section, values in file.items() for field in values}
+    return {*own, *written, *changes_from(arguments)}
+
+
 def named_source(data: str | None, target: str | None = None) -> dict[str, str]:
     """DATA and TARGET of a command line as changes of settings."""
     named = {"data.source": data, "data.target": target}
@@ -45,11 +56,14 @@ def named_source(data: str | None, target: str | None = None) -> dict[str, str]:
 def chosen_settings(recipe: str | None, file: Path | None, changes: dict[str, str]) -> Config:
     """Defaults, then what suits the corpus and the task, then recipe, file and flags.
 
+    A source that is encoded already brings its settings of text and tokens, over those of the recipe.
+
     Raises:
         GlassError: a setting is not allowed, or the corpus does not serve the task.
     """
     layers: list[Mapping[str, Any]] = [load_recipe(recipe).settings] if recipe else []
-    layers += [read_toml(file)] if file else []
+    written: list[Mapping[str, Any]] = [read_toml(file)] if file else []
+    layers += [*_of_encoded([*layers, *written, parse_changes(changes)]), *written]
     said: list[Mapping[str, Any]] = [*layers, parse_changes(changes)]
     source = _last(said, "data", "source", DataConfig().source)
     if source in CORPORA:
@@ -62,6 +76,16 @@ def chosen_settings(recipe: str | None, file: Path | None, changes: dict[str, st
         own = corpus.recommended(task) if task in FAMILIES else {}
         layers.insert(0, _nested({"train.task": task, **own}))
     return settings_of(layers, changes, "" if file is None else str(file))
+
+
+def _of_encoded(layers: list[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    """The settings with which the source that these name was encoded, if it was."""
+    from glassformer.data.encoded import settings_of_encoded
+
+    source, task = _last(layers, "data", "source", DataConfig().source), _last(layers, "train", "task", "lm")
+    if task in EXAMPLES:
+        return []
+    return [found] if isinstance(source, str) and (found := settings_of_encoded(source)) else []
 
 
 def _last(layers: Iterable[Mapping[str, Any]], section: str, field: str, otherwise: Any) -> Any:

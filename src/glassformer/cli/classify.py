@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import argparse
 import json
+import sys
 from dataclasses import asdict
 from pathlib import Path
 
 from glassformer.cli.texts import lines_of, say_unknown, say_unread, standard_input
 from glassformer.cli.uses import wrong_command
 from glassformer.errors import GlassError
+from glassformer.wording import counted
 
 SHOWN = 5  # labels with their probabilities
 
@@ -39,6 +41,7 @@ def run(arguments: argparse.Namespace) -> int:
         raise wrong_command(arguments.run, model.config.train.task)
     texts = lines_of(arguments.input, "text") if arguments.input else arguments.text
     texts = [standard_input() if text == "-" and not arguments.input else text for text in texts]
+    _notice_empty(texts, arguments.input)
     say_unknown(model.tokenizer, texts)
     say_unread([model.unread_tokens(text) for text in texts], "texts", model.config.model.context)
     found = model.classify(texts)
@@ -52,3 +55,14 @@ def run(arguments: argparse.Namespace) -> int:
         for label, share in list(each.probabilities.items())[:SHOWN]:
             print(f"{share:>8.2%}  {label}")
     return 0
+
+
+def _notice_empty(texts: list[str], file: Path | None) -> None:
+    """Refuse a text that holds nothing; in a file each line keeps its answer, and a person is told."""
+    empty = sum(not text.strip() for text in texts)
+    if empty and file is None:
+        which = "the text is" if len(texts) == 1 else f"of {len(texts):,} texts {counted(empty, 'are', 'is')}"
+        raise GlassError(f"{which} empty: there is nothing to label", "Give a text.")
+    if empty:
+        lines = counted(empty, f"lines of {file} are", f"line of {file} is")
+        print(f"{lines} empty: the label is what the model says of no text", file=sys.stderr)

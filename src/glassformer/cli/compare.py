@@ -30,6 +30,9 @@ from glassformer.errors import GlassError, nearest
 from glassformer.experiments.grid import Cell, Grid, make_grid, parse_variations
 from glassformer.experiments.study import COST, COST_QUESTION, Study, load_study, study_names
 
+SEEDS = 3
+"""Of each cell: the fewest that have a standard deviation worth the name."""
+
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The arguments of `glass compare`."""
@@ -39,10 +42,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--study", metavar="NAME", help="a grid that is built in")
     parser.add_argument("--list", action="store_true", help="name the studies, and the questions they answer")
-    parser.add_argument("--seeds", type=int, default=3, metavar="N", help="runs of each cell (default: 3)")
-    parser.add_argument(
-        "--jobs", type=int, default=_cores(), metavar="N", help="runs at a time (default: one for each core)"
-    )
+    parser.add_argument("--seeds", type=int, metavar="N", help=f"runs of each cell (default: {SEEDS})")
+    parser.add_argument("--jobs", type=int, metavar="N", help="runs at a time (default: one for each core)")
     parser.add_argument("--baseline", metavar="CELL", help="the cell to compare with (default: the first)")
 
 
@@ -64,7 +65,7 @@ def run(arguments: argparse.Namespace) -> int:
 
     refuse_no_matplotlib()
     try:
-        results = run_grid(arguments.out, grid, arguments.jobs, _note)
+        results = run_grid(arguments.out, grid, _cores() if arguments.jobs is None else arguments.jobs, _note)
     except KeyboardInterrupt:
         _note("stopped, all that is trained is kept; the same command goes on")
         raise
@@ -103,8 +104,8 @@ def _chosen_grid(arguments: argparse.Namespace) -> Grid:
             return config
         return config.replace(train=config.train.replace(threads=1).model_dump())
 
-    cells = make_grid(vary, arguments.seeds, settings)
-    return Grid(cells, arguments.seeds, study.question if study else "", study.hint if study else "")
+    seeds = SEEDS if arguments.seeds is None else arguments.seeds
+    return Grid(make_grid(vary, seeds, settings), seeds, study.question if study else "", study.hint if study else "")
 
 
 def _under(study: Study, changes: dict[str, str]) -> dict[str, str]:
@@ -142,6 +143,12 @@ def _measure_cost(arguments: argparse.Namespace) -> int:
     given = (arguments.data, arguments.target, arguments.vary, arguments.recipe, arguments.config, arguments.baseline)
     if any(given) or changes_from(arguments):
         raise GlassError("--study cost takes no settings: its sizes are fixed", "Leave all but --out out.")
+    for name in ("seeds", "jobs"):
+        if getattr(arguments, name) is not None:
+            raise GlassError(
+                f"--study cost was given with --{name}: it trains nothing, and measures one model at a time",
+                f"Leave --{name} out.",
+            )
     refuse_no_matplotlib()
     refuse_used_folder(arguments.out)
     laws = measure_costs(SIZES, _note)

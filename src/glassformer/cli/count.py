@@ -1,8 +1,9 @@
-"""Count a model without making it: parameters, bytes, arithmetic per token, cache per token, by component.
+"""Count a model without making it: parameters, bytes, arithmetic and cache per token; what many GPUs would need.
 
 glass count shakespeare-nano
 glass count runs/book
 glass count tutorial-d7 --set model.tied=true
+glass count serve --model.layers 48 --model.width 4096 --gpus 8,64 --gpu h100 --tokens 100
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+from glassformer.cli import count_gpus
 from glassformer.cli.settings import add_setting_flags, changes_from, settings_of
 from glassformer.config import Config
 from glassformer.errors import GlassError, nearest
@@ -25,6 +27,7 @@ Sizes = tuple[int, int | None, int | None]
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The arguments of `glass count`."""
     parser.add_argument("what", metavar="RUN|RECIPE", help=f"a run folder, or one of: {', '.join(recipe_names())}")
+    count_gpus.add_arguments(parser)
     add_setting_flags(parser, ("model", "tokenizer"))
 
 
@@ -35,12 +38,13 @@ def run(arguments: argparse.Namespace) -> int:
     config, sizes, published = _what(arguments.what, changes_from(arguments))
     vocab_size, components = sizes[0], count_model(config.model, *sizes)
     total = sum(part.parameters for part in components)
+    about, estimates = count_gpus.estimates(arguments, config, sizes)
     widths = embedding_rows(vocab_size)
     if arguments.json:
         rows = [{**part.__dict__, "bytes": part.bytes} for part in components]
         print(json.dumps({"vocab_size": vocab_size, "parameters": total, "bytes": 4 * total, "components": rows,
                           "embedding_by_width": [{"width": w, "parameters": n, "mib": mib} for w, n, mib in widths],
-                          "published": published}))  # fmt: skip
+                          "published": published, **count_gpus.facts(estimates)}))  # fmt: skip
         return 0
     layers = counted(config.model.layers, "layers")
     print(f"{arguments.what}: {vocab_size:,} tokens, {layers}, {config.model.width} wide\n")
@@ -56,6 +60,8 @@ def run(arguments: argparse.Namespace) -> int:
         print(f"  width {width:>5}: {parameters:>12,} parameters, {mib:>7.2f} MB (MiB, float32)")
     if published:
         _compare(published, {part.name: part.parameters for part in components}, total)
+    if estimates:
+        print("\n".join(count_gpus.table(about, estimates, arguments.tokens)))
     return 0
 
 

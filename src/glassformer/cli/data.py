@@ -1,9 +1,11 @@
-"""Look at what can be learnt from: generated corpora, recipes, and your own text.
+"""Look at what can be learnt from: generated corpora, recipes, and your own text; encode a text once for many runs.
 
 glass data list
 glass data show stories --size 5
 glass data look book.txt
 glass data look mails.csv --task classify
+glass data encode book.txt --out tokens/book
+glass data encode texts --out tokens/texts --engine datatrove --workers 8 --data.duplicates near
 """
 
 from __future__ import annotations
@@ -16,6 +18,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
+from glassformer.cli import data_encode
 from glassformer.cli.choosing import chosen_settings, named_source
 from glassformer.cli.settings import add_setting_flags, changes_from
 from glassformer.config import EXAMPLES, Config
@@ -31,16 +34,16 @@ from glassformer.data.corpora import (
 from glassformer.errors import GlassError, nearest
 from glassformer.recipes import load_recipe, recipe_names
 
-ACTIONS = ("list", "show", "look")
+ACTIONS = ("list", "show", "look", "encode")
 SHOWN = 10  # documents
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The arguments of `glass data`."""
-    parser.add_argument("action", metavar="ACTION", help="list; show CORPUS; look DATA")
-    parser.add_argument("name", nargs="?", metavar="CORPUS|DATA", help="what to show or look at")
+    parser.add_argument("action", metavar="ACTION", help="list; show CORPUS; look DATA; encode DATA")
+    parser.add_argument("name", nargs="?", metavar="CORPUS|DATA", help="what to show, look at or encode")
     parser.add_argument("target", nargs="?", metavar="TARGET", help="look: the second of two parallel files")
-    parser.add_argument("--task", metavar="TASK", help="look: what is to be learnt (sets train.task)")
+    parser.add_argument("--task", metavar="TASK", help="look, encode: what is to be learnt (sets train.task)")
     parser.add_argument(
         "--size",
         type=int,
@@ -48,23 +51,28 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help=f"documents, pairs or texts to make of a corpus (default: show {SHOWN}, look as data.size)",
     )
     parser.add_argument("--seed", type=int, metavar="N", help="of a corpus (sets data.seed)")
+    data_encode.add_arguments(parser)
     add_setting_flags(parser, ("data", "tokenizer"))
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """List, show or look."""
+    """List, show, look or encode."""
     if arguments.action not in ACTIONS:
         raise GlassError(f"glass data cannot {arguments.action!r}", nearest(arguments.action, ACTIONS))
-    if arguments.action != "look" and (arguments.target, arguments.task) != (None, None):
+    if arguments.action not in ("look", "encode") and (arguments.target, arguments.task) != (None, None):
         raise GlassError(
             f"glass data {arguments.action} takes no TARGET and no --task", "They belong to look: leave them out."
         )
+    if arguments.action != "encode":
+        data_encode.refuse_arguments(arguments)
     if arguments.action == "list":
         return _list(arguments.json)
     if arguments.name is None:
         raise GlassError(
             f"glass data {arguments.action} needs a name", f"Such as: glass data {arguments.action} stories"
         )
+    if arguments.action == "encode":
+        return data_encode.run(arguments, _changes(arguments))
     return _show(arguments) if arguments.action == "show" else _look(arguments)
 
 
@@ -138,16 +146,7 @@ def _look(arguments: argparse.Namespace) -> int:
 def _text(config: Config, folder: Path) -> dict[str, Any]:
     from glassformer.data.prepare import prepare
 
-    found = prepare(config.data, config.tokenizer, folder, mask=config.train.task == "masked")
-    tokens = len(found.train) - found.train.documents  # without the end tokens, which stand for no text
-    return {
-        "notes": found.notes,
-        "tokenizer": found.tokenizer.description(),
-        "training_tokens": len(found.train),
-        "validation_tokens": len(found.validation),
-        "tokens_per_character": tokens / max(1, found.train.characters),
-        "tokens_per_byte": tokens / max(1, found.train.bytes),
-    }
+    return data_encode.facts_of(prepare(config.data, config.tokenizer, folder, mask=config.train.task == "masked"))
 
 
 def _examples(config: Config, folder: Path) -> dict[str, Any]:

@@ -69,8 +69,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _subject(arguments: argparse.Namespace) -> Subject:
     """The run's model, and what it reads: all of it, or it is refused."""
-    from glassformer.inspection.explain import subject_of
-    from glassformer.inspection.pictures import refuse_too_long
+    from glassformer.inspection.explain import whole_subject_of
     from glassformer.runs import open_run
     from glassformer.text_model import load_text_model
 
@@ -80,8 +79,7 @@ def _subject(arguments: argparse.Namespace) -> Subject:
         raise GlassError("the text is empty: there is nothing to look at", "Give a text.")
     say_training(folder, arguments.checkpoint)
     model = load_text_model(folder, arguments.checkpoint, arguments.device)
-    refuse_too_long(model, text, arguments.target)
-    subject = subject_of(model, text, arguments.target, str(arguments.run))
+    subject = whole_subject_of(model, text, arguments.target, str(arguments.run))
     say_unknown_to(model, text, arguments.target)
     return subject
 

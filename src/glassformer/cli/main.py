@@ -12,7 +12,7 @@ from keyword import iskeyword
 from pathlib import Path
 from typing import NoReturn
 
-from glassformer.errors import GlassError, clear_memory_errors, nearest
+from glassformer.errors import GlassError, SaidElsewhereError, clear_memory_errors, nearest
 
 COMMANDS = {
     "demo": "train a tiny model on generated stories and show what it writes; under 3 minutes, no download",
@@ -34,7 +34,7 @@ COMMANDS = {
     "export": "take a run away, as a Hugging Face folder, ONNX or GGUF; loaded back and compared first",
     "import": "bring in a model that transformers saved, as a run like any other",
     "count": "parameters, bytes, arithmetic and cache of a run or recipe, by component",
-    "data": "list the generated corpora and recipes, print a corpus, look at a text",
+    "data": "list the generated corpora and recipes, print a corpus, look at a text, encode one for many runs",
     "doctor": "look at this machine and check what its devices compute",
 }
 """Name -> what it does. The module of the same name in this package has `add_arguments` and `run`; a name that is a
@@ -79,6 +79,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if words[0] not in COMMANDS:
             raise GlassError(f"there is no command {words[0]!r}", nearest(words[0], COMMANDS))
         return _run(words[0], words[1:])
+    except SaidElsewhereError:
+        return 2
     except GlassError as error:
         _let_go_of_output()
         if debug:

@@ -32,6 +32,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--pairs", type=Path, metavar="FILE", help="minimal pairs of your own, as JSONL")
     parser.add_argument("--text", type=Path, metavar="FILE", help="surprisal of this text (default: the held-out part)")
     parser.add_argument(
+        "--data.column", dest="column", metavar="NAME", help="of --text: the column to read, where it is a table"
+    )
+    parser.add_argument(
         "--size", type=int, default=1280, metavar="N", help="minimal pairs to ask; others in proportion (default: 1280)"
     )
     parser.add_argument("--seed", type=int, default=1, metavar="N", help="of what is asked (default: 1)")
@@ -49,6 +52,10 @@ def run(arguments: argparse.Namespace) -> int:
         raise GlassError(f"--size {arguments.size} asks for nothing", "Give a number of at least 1.")
     if arguments.seed < 0:
         raise GlassError(f"--seed {arguments.seed} is below 0", "Give 0 or more.")
+    if arguments.column is not None and arguments.text is None:
+        raise GlassError(
+            f"--data.column {arguments.column} was given without --text: there is no table to read", "Add --text FILE."
+        )
     say_training(open_run(arguments.run).folder, arguments.checkpoint)
     report = probe_run(
         Request(
@@ -56,6 +63,7 @@ def run(arguments: argparse.Namespace) -> int:
             probes=arguments.probe,
             pairs=arguments.pairs,
             text=arguments.text,
+            column=arguments.column,
             size=arguments.size,
             seed=arguments.seed,
             which=arguments.checkpoint,

@@ -34,6 +34,8 @@ ORDERS = ("importance", "ablation", "random", "reverse")
 KINDS = ("zero", "mean", "resample")
 GATES = ("steps", "rate", "gate_rate", "gates_alone")
 """Options that belong to `--l0`."""
+CHOICES = {"order": "by", "step": "step", "random_orders": "random_orders", "seed": "seed"}
+"""Fields of a request that have defaults, and their options."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -43,14 +45,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--heads", type=int, metavar="N", help="remove so many heads")
     parser.add_argument("--fraction", type=float, metavar="F", help="remove this share of all heads")
     parser.add_argument("--max-loss", type=float, metavar="X", help="remove heads while the loss is X at most")
-    parser.add_argument("--by", choices=ORDERS, default="importance", help="which go first (default: importance)")
-    parser.add_argument("--step", type=float, default=0.1, metavar="F", help="share that goes at a time (default: 0.1)")
+    parser.add_argument("--by", choices=ORDERS, help="which go first (default: importance)")
+    parser.add_argument("--step", type=float, metavar="F", help="share that goes at a time (default: 0.1)")
     parser.add_argument(
         "--per-layer", action="store_true", help="divide importance by the l2 norm of that of its attention"
     )
     parser.add_argument("--curve", action="store_true", help="the loss down to no heads, beside other orders")
     parser.add_argument(
-        "--random-orders", type=int, default=10, metavar="N", help="of --curve: so many random orders (default: 10)"
+        "--random-orders", type=int, metavar="N", help="of --curve: so many random orders (default: 10)"
     )
     parser.add_argument("--plot", type=Path, metavar="FILE", help="draw --curve: .png or .svg")
     parser.add_argument("--effects", choices=KINDS, help="leave out each head: nothing, its mean, or another row's")
@@ -64,7 +66,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--tokens", type=int, default=20_000, metavar="N", help="to decide on, and to measure on (default: 20000)"
     )
-    parser.add_argument("--seed", type=int, default=0, metavar="N", help="of random orders (default: 0)")
+    parser.add_argument("--seed", type=int, metavar="N", help="of random orders (default: 0)")
     parser.add_argument("--checkpoint", choices=("best", "last"), default="best", help="which weights (default: best)")
     parser.add_argument("--device", default="auto", help="auto, cpu, cuda, cuda:N or mps (default: auto)")
 
@@ -78,12 +80,13 @@ def run(arguments: argparse.Namespace) -> int:
         if not arguments.curve:
             raise GlassError(f"--plot {arguments.plot} without --curve: there is nothing to draw", "Add --curve.")
         refuse_no_picture(arguments.plot, "--plot")
+    _refuse_idle(arguments)
+    chosen = {field: value for field, name in CHOICES.items() if (value := getattr(arguments, name)) is not None}
     report = prune_run(
         Request(
             folder=arguments.run, out=arguments.out, heads=arguments.heads, fraction=arguments.fraction,
-            max_loss=arguments.max_loss, order=arguments.by, step=arguments.step,
-            per_layer=arguments.per_layer, curve=arguments.curve, random_orders=arguments.random_orders,
-            effects=arguments.effects, l0=_gates(arguments), tokens=arguments.tokens, seed=arguments.seed,
+            max_loss=arguments.max_loss, per_layer=arguments.per_layer, curve=arguments.curve,
+            effects=arguments.effects, l0=_gates(arguments), tokens=arguments.tokens, **chosen,
             which=arguments.checkpoint, device=arguments.device, note=lambda text: print(text, file=sys.stderr),
         )
     )  # fmt: skip
@@ -95,6 +98,21 @@ def run(arguments: argparse.Namespace) -> int:
         save(draw_curve(curves, "heads removed", "validation loss (nats)"), arguments.plot)
     print(json.dumps(report.facts()) if arguments.json else "\n".join(_lines(report)))
     return 0
+
+
+def _refuse_idle(arguments: argparse.Namespace) -> None:
+    """Refuse options that would decide nothing."""
+    ordered = arguments.curve or (arguments.out is not None and arguments.l0 is None)
+    random = arguments.curve or (ordered and arguments.by == "random")
+    for name, used, user in (
+        ("by", ordered, "for --curve, or for --out without --l0"),
+        ("step", ordered, "for --curve, or for --out without --l0"),
+        ("random_orders", arguments.curve, "for --curve"),
+        ("seed", random, "for --curve or --by random"),
+    ):
+        if getattr(arguments, name) is not None and not used:
+            option = f"--{name.replace('_', '-')}"
+            raise GlassError(f"{option} was given, and decides nothing here: it is {user}", f"Leave {option} out.")
 
 
 def _gates(arguments: argparse.Namespace) -> L0 | None:

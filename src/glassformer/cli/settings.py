@@ -18,6 +18,7 @@ SHORT = {
     "seed": "train.seed",
     "device": "train.device",
     "precision": "train.precision",
+    "shard": "train.shard",
 }
 """Short flags of `glass train` and the settings that they stand for."""
 
@@ -52,8 +53,12 @@ def add_short_flags(parser: argparse.ArgumentParser) -> None:
     """Add the short flags of `SHORT`."""
     for name, key in SHORT.items():
         section, _, field = key.partition(".")
-        text = _section(section).model_fields[field].description or ""
-        parser.add_argument(f"--{name}", dest=f"short.{name}", metavar="VALUE", help=f"{text} (sets {key})")
+        setting = _section(section).model_fields[field]
+        text = f"{setting.description} (sets {key})"
+        if setting.annotation is bool:
+            parser.add_argument(f"--{name}", dest=f"short.{name}", action="store_const", const="true", help=text)
+        else:
+            parser.add_argument(f"--{name}", dest=f"short.{name}", metavar="VALUE", help=text)
 
 
 def changes_from(arguments: argparse.Namespace) -> dict[str, str]:

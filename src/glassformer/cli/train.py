@@ -12,6 +12,10 @@ corpus (glass data list). Without DATA, the recipe's own text is used, or the ge
   glass train --resume --out runs/book --steps 4000
 
 A resumed run keeps its settings; --steps, --minutes and the other limits can change, and count from the run's start.
+
+Several processes, on one machine or many (docs/parallel.md); --shard when the model outgrows a device:
+
+  torchrun --standalone --nproc-per-node 2 -m glassformer train book.txt --out runs/book
 """
 
 from __future__ import annotations
@@ -24,13 +28,20 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from glassformer.cli.choosing import add_run_arguments, chosen_run
+from glassformer.cli.foreseeing import foreseen
 from glassformer.cli.settings import changes_from
 from glassformer.cli.uses import use_of
-from glassformer.config import Config, Task
+from glassformer.config import Config
 from glassformer.errors import GlassError
+from glassformer.runs import Run
 from glassformer.wording import quoted
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from glassformer.training.foresight import Foresight
+    from glassformer.training.parallel.processes import Processes
+    from glassformer.training.reporting import Reporter
     from glassformer.training.trainer import Outcome, Trainer
 
 
@@ -44,56 +55,87 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Train, and report the kept checkpoint."""
+    from glassformer.training.parallel.joining import said_once
+
     if arguments.resume:
-        return _resume(arguments, changes_from(arguments))
-    config, out = chosen_run(arguments)
-    return _print_outcome(out, config.train.task, train_run(config, out), arguments.json)
+        return _resume(arguments)
+    with said_once():
+        config, out = chosen_run(arguments)
+        config, foresight = foreseen(arguments, config, out)
+    return _report(out, config, train_run(config, out, foresight), arguments.json)
 
 
-def train_run(config: Config, out: Path) -> Outcome | None:
-    """Start a new run and train it to its end; None if someone stopped it."""
-    from glassformer.training.reporting import choose_reporter
-    from glassformer.training.setup import new_training
+def train_run(config: Config, out: Path, foresight: Foresight | None = None) -> Outcome | None:
+    """Start a new run and train it to its end; None if someone stopped it. What was foreseen goes into its folder.
 
-    reporter = choose_reporter()
-    try:
-        return _until_the_end(new_training(config, out, reporter))
-    finally:
-        reporter.close()
+    A run that this very start of torchrun began, before it restarted its processes, goes on.
+    """
+    from glassformer.training.parallel.joining import begun_by_this_job
+    from glassformer.training.setup import new_training, resume_training
+
+    def make(reporter: Reporter, processes: Processes) -> Trainer:
+        if processes.from_first(lambda: begun_by_this_job(out, config)):
+            return resume_training(out, {}, reporter, processes=processes)
+        data = foresight.data if foresight is not None else None
+        trainer = new_training(config, out, reporter, processes=processes, data=data)
+        if foresight is not None:
+            foresight.write(trainer.run)
+        return trainer
+
+    return _trained(config, make)
 
 
-def _resume(arguments: argparse.Namespace, changes: dict[str, str]) -> int:
-    from glassformer.training.reporting import choose_reporter
+def _trained(config: Config, make: Callable[[Reporter, Processes], Trainer]) -> Outcome | None:
+    """Train what `make` gives, in this process or in all that torchrun started, of which the first speaks."""
+    from glassformer.training.parallel.joining import joined
+    from glassformer.training.reporting import Silent, choose_reporter
+
+    with joined(config.train) as processes:
+        reporter = choose_reporter() if processes.first else Silent()
+        try:
+            return _until_the_end(make(reporter, processes))
+        finally:
+            reporter.close()
+
+
+def _resume(arguments: argparse.Namespace) -> int:
+    from glassformer.runs import open_run
+    from glassformer.training.parallel.joining import said_once
     from glassformer.training.setup import newest_run, resume_training
 
-    for name in ("data", "target", "recipe", "config"):
-        if getattr(arguments, name) is not None:
-            raise GlassError(
-                f"--resume was given with {name} = {getattr(arguments, name)}",
-                "A resumed run keeps its own: leave it out.",
-            )
-    out = arguments.out or newest_run(Path("runs"))
-    reporter = choose_reporter()
-    try:
-        trainer = resume_training(out, changes, reporter)
-        outcome = _until_the_end(trainer)
-    finally:
-        reporter.close()
-    return _print_outcome(out, trainer.config.train.task, outcome, arguments.json)
+    with said_once():
+        for name in ("data", "target", "recipe", "config"):
+            if getattr(arguments, name) is not None:
+                raise GlassError(
+                    f"--resume was given with {name} = {getattr(arguments, name)}",
+                    "A resumed run keeps its own: leave it out.",
+                )
+        changes, out = changes_from(arguments), arguments.out or newest_run(Path("runs"))
+        config = open_run(out).config().with_changes(changes)
+    outcome = _trained(config, lambda reporter, processes: resume_training(out, changes, reporter, processes=processes))
+    return _report(out, config, outcome, arguments.json)
 
 
 def _until_the_end(trainer: Trainer) -> Outcome | None:
     """Train until the end, or until Ctrl-C or a polite kill, after which all is saved."""
-    if trainer.config.train.snapshots:
+    from glassformer.training.memory import forget_peak, steady_heap
+
+    steady_heap(trainer.config)
+    forget_peak(trainer.stepper.device)
+    if trainer.config.train.snapshots and trainer.processes.first:
         from glassformer.evaluation.replay import Recorder
 
         trainer.observer = Recorder(trainer)
+
+    def say(text: str) -> None:
+        if trainer.processes.first:
+            print(text, file=sys.stderr)
 
     def stop(number: int, frame: object) -> None:
         if trainer.stop_requested:
             raise KeyboardInterrupt  # the second time: at once, with what was saved
         trainer.stop_requested = True
-        print("stopping after this step; once more stops at once", file=sys.stderr)
+        say("stopping after this step; once more stops at once")
 
     before = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
@@ -102,21 +144,31 @@ def _until_the_end(trainer: Trainer) -> Outcome | None:
         for number, handler in before.items():
             signal.signal(number, handler)
     if outcome is None:
-        print(f"stopped after step {trainer.state.step}, all saved", file=sys.stderr)
-        print(f"Go on with: glass train --resume --out {quoted(trainer.run.folder)}", file=sys.stderr)
+        say(f"stopped after step {trainer.state.step}, all saved")
+        say(f"Go on with: glass train --resume --out {quoted(trainer.run.folder)}")
     return outcome
 
 
-def _print_outcome(out: Path, task: Task, outcome: Outcome | None, as_json: bool) -> int:
+def _report(out: Path, config: Config, outcome: Outcome | None, as_json: bool) -> int:
+    from glassformer.training.parallel.joining import speaks
+
     if outcome is None:
         return 130
+    if not speaks():
+        return 0
+    from glassformer.model.device import choose_device
+    from glassformer.training.foresight import compared
+    from glassformer.training.memory import peak_memory
+
+    peak = peak_memory(choose_device(config.train.device))
+    comparison = compared(Run(out), outcome, peak)
     validation = outcome.validation
     if as_json:
         facts = {
             "run": str(out), "step": outcome.step, "loss": validation.loss, "loss_ci95": validation.ci95,
             "perplexity": validation.perplexity, "bits_per_byte": outcome.bits_per_byte,
             "entropy": outcome.floor, "train_seconds": outcome.train_seconds, "steps_done": outcome.last_step,
-            "stopped_because": outcome.reason, "verdict": outcome.verdict,
+            "peak_memory_bytes": peak, "stopped_because": outcome.reason, "verdict": outcome.verdict,
         }  # fmt: skip
         print(json.dumps(facts))
         return 0
@@ -129,5 +181,7 @@ def _print_outcome(out: Path, task: Task, outcome: Outcome | None, as_json: bool
     if outcome.floor is not None:
         ratio = validation.loss / outcome.floor
         print(f"this is {ratio:.3f} times the true entropy of the text, {outcome.floor:.4f}: no model can do better")
-    print(f"{out} is ready: {use_of(out, task)}")
+    if comparison is not None:
+        print(comparison)
+    print(f"{out} is ready: {use_of(out, config.train.task)}")
     return 0

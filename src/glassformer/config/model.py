@@ -79,6 +79,9 @@ class ModelConfig(Settings):
     dropout_embedding: Probability = Field(0.0, description="dropout after embeddings and positions are added")
     dropout_attention: Probability = Field(0.0, description="dropout on the attention weights")
     dropout_residual: Probability = Field(0.0, description="dropout on what each part adds to the residual stream")
+    zero_output: bool = Field(
+        False, description="what each part adds to the residual stream begins at zero (Goyal et al. 2017, section 5.1)"
+    )
     rotary_base: float = Field(10_000.0, gt=1, description="rotary positions: longest wavelength / 2 pi")
     relative_buckets: int = Field(32, ge=4, description="relative positions: learned distances per head (T5)")
     relative_max_distance: int = Field(128, ge=8, description="relative positions: distances beyond it are one (T5)")

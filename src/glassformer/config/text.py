@@ -58,6 +58,14 @@ class DataConfig(Settings):
     )
     min_words: int = Field(0, ge=0, description="leave out documents with fewer words")
     max_words: int | None = Field(None, ge=1, description="leave out documents with more words")
+    clean: bool = Field(
+        False,
+        description="lm, masked: take out control characters, white space at line ends and repeated blank lines",
+    )
+    duplicates: Literal["keep", "exact", "near"] = Field(
+        "keep",
+        description="lm, masked: of documents that are equal, or nearly so (MinHash), keep all, or the first alone",
+    )
     split: Literal["tail", "random"] = Field(
         "tail", description="validation is the end of the text, or a random draw of documents"
     )

@@ -22,6 +22,9 @@ class TrainConfig(Settings):
     device: str = Field("auto", pattern=r"^(auto|cpu|mps|cuda(:\d+)?)$", description="auto, cpu, cuda, cuda:N or mps")
     precision: Literal["auto", "fp32", "bf16"] = Field("auto", description="of matrix products; weights stay fp32")
     threads: int | None = Field(None, ge=1, le=1024, description="CPU threads; unset: all cores")
+    shard: bool = Field(
+        False, description="several processes: each keeps a part of every weight (FSDP2), not all of them (DDP)"
+    )
     steps: Count | None = Field(2000, description="optimizer steps; unset: until another limit stops the run")
     minutes: float | None = Field(None, gt=0, description="stop after this much training time; schedules end there")
     until_loss: float | None = Field(None, gt=0, description="stop once the validation loss is this low")
@@ -84,6 +87,11 @@ class TrainConfig(Settings):
             raise impossible(
                 f"micro_batch = {self.micro_batch} is more than batch = {self.batch}",
                 "Lower micro_batch or leave it out.",
+            )
+        if self.shard and self.snapshots:
+            raise impossible(
+                f"shard = true with snapshots = {self.snapshots}: no process has the whole model after every step",
+                "Leave one of them out.",
             )
         if self.schedule == "noam" and self.warmup == 0:
             raise impossible("schedule = noam with warmup = 0", "Give at least one step of warm-up.")

@@ -39,6 +39,8 @@ ONLY_FOR: Mapping[tuple[str, str], tuple[Task, ...]] = {
     ("tokenizer", "joint"): PAIRS,
     ("data", "windows"): TEXTS,
     ("data", "document"): TEXTS,
+    ("data", "clean"): TEXTS,
+    ("data", "duplicates"): TEXTS,
     ("data", "validation"): EXAMPLES,
     ("data", "too_long"): EXAMPLES,
     ("train", "batch_tokens"): EXAMPLES,

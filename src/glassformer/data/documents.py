@@ -11,6 +11,8 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from glassformer.config import DataConfig
+from glassformer.data.cleaning import cleaned
+from glassformer.data.duplicates import Repeats, Sketch
 from glassformer.data.reading import Source
 from glassformer.errors import GlassError
 from glassformer.wording import counted
@@ -20,6 +22,7 @@ BLANK_LINES = re.compile(r"(?>\r\n|\n|\r)(?:[ \t]*(?>\r\n|\n|\r))+")  # atomic: 
 HELD = 2_000_000  # characters of one document kept in memory before it is passed on in pieces
 MOST_MARKS = 8_000_000  # documents whose marks are kept to count duplicates (64 MB)
 BUCKETS = 1 << 16
+REPEATED = {"exact": "repeated documents", "near": "nearly repeated documents"}
 
 
 class Piece(NamedTuple):
@@ -43,11 +46,15 @@ class KeptPiece(NamedTuple):
 
 @dataclass
 class Facts:
-    """What must be known of a whole document: its size in characters and words, and a hash of its text."""
+    """What must be known of a whole document: its size in characters and words, and a hash of its text.
+
+    `bands`: where near duplicates are looked for, the hashes that a document like it shares (see `Sketch`).
+    """
 
     characters: int = 0
     words: int = 0
     mark: int = 0
+    bands: bytes = b""
 
 
 @dataclass
@@ -66,17 +73,54 @@ class Survey:
     bucket_documents: array[int] = field(default_factory=lambda: array("Q", bytes(8 * BUCKETS)))
     bucket_characters: array[int] = field(default_factory=lambda: array("Q", bytes(8 * BUCKETS)))
     """Documents and characters by the highest 16 bits of the hash: enough to place a random split."""
+    repeated: bytes = b""
+    """A byte for each document, 1 where it repeats an earlier one; empty where nobody asked."""
+
+    def add(self, index: int, facts: Facts, whole: bool, data: DataConfig) -> bool:
+        """Count document `index`, which came in one piece or not; returns whether it is kept."""
+        if not whole:
+            self.large[index] = facts
+        reason = why_left_out(facts, data)
+        if not reason and self.repeats(index):
+            reason = REPEATED[data.duplicates]
+        if reason:
+            self.left_out[reason] += 1
+            return False
+        self.last_start, self.last_length = self.characters, facts.characters
+        self.documents += 1
+        self.characters += facts.characters
+        self.bucket_documents[facts.mark >> 48] += 1
+        self.bucket_characters[facts.mark >> 48] += facts.characters
+        if len(self.marks) < MOST_MARKS:
+            self.marks.append(facts.mark)
+        return True
+
+    def repeats(self, index: int) -> bool:
+        """Whether document `index`, kept for its size, is left out because it repeats an earlier one."""
+        return bool(self.repeated and self.repeated[index])
+
+    def refuse_nothing(self, name: str) -> None:
+        """Raise a `GlassError` if the source of this name has no document that is kept."""
+        if not self.documents:
+            reasons = ", ".join(counted(count, reason) for reason, count in self.left_out.items())
+            raise GlassError(
+                f"{name} holds no text" + (f": left out {reasons}" if reasons else ""),
+                "Give a source with some text in it, or loosen data.min_words and data.max_words.",
+            )
 
 
 def pieces(source: Source, data: DataConfig, left_out: Counter[str]) -> Iterator[Piece]:
     """All documents in order: files, paragraphs or lines of plain text, rows of tables, items of a generated corpus.
 
     The ends of lines and the blank lines between paragraphs are not part of these documents; everything else is, as
-    it stands in the source. Lines and paragraphs of white space alone are no documents.
+    it stands in the source. Lines and paragraphs of white space alone are no documents. With `data.clean` each is
+    cleaned.
     """
     index = 0
     for texts in _split_texts(source, data, left_out):
         first = True
+        if data.clean:
+            texts = cleaned(texts)
         for text, last in texts:
             yield Piece(index, text, first, last)
             first = last
@@ -146,57 +190,60 @@ def _hasher(seed: int, text: bytes = b"") -> hashlib.blake2b:
 
 
 def survey(source: Source, data: DataConfig) -> Survey:
-    """Read everything once and count.
+    """Read everything once and count; once more before that where repeated documents are to be left out.
 
     Raises:
         GlassError: nothing is left to train on.
     """
     found = Survey()
-    counting = data.min_words > 0 or data.max_words is not None
-    for facts, index, whole in _facts(pieces(source, data, found.left_out), data.seed, counting):
-        if not whole:
-            found.large[index] = facts
-        if reason := _why_left_out(facts, data):
-            found.left_out[reason] += 1
-            continue
-        found.last_start, found.last_length = found.characters, facts.characters
-        found.documents += 1
-        found.characters += facts.characters
-        found.bucket_documents[facts.mark >> 48] += 1
-        found.bucket_characters[facts.mark >> 48] += facts.characters
-        if len(found.marks) < MOST_MARKS:
-            found.marks.append(facts.mark)
-    if not found.documents:
-        reasons = ", ".join(counted(count, reason) for reason, count in found.left_out.items())
-        raise GlassError(
-            f"{source.name} holds no text" + (f": left out {reasons}" if reasons else ""),
-            "Give a source with some text in it, or loosen data.min_words and data.max_words.",
-        )
+    if data.duplicates != "keep":
+        repeats = Repeats()
+        for facts, index, _ in facts_of(pieces(source, data, Counter()), data):
+            if not why_left_out(facts, data):
+                repeats.add(index, facts.mark, facts.bands)
+        found.repeated = repeats.found()
+    for facts, index, whole in facts_of(pieces(source, data, found.left_out), data, bands=False):
+        found.add(index, facts, whole, data)
+    found.refuse_nothing(source.name)
     return found
 
 
-def _facts(all_pieces: Iterator[Piece], seed: int, counting: bool) -> Iterator[tuple[Facts, int, bool]]:
-    """For each document: its facts, its index, and whether it came in one piece."""
-    facts, hasher, in_word = Facts(), _hasher(seed), False
-    for piece in all_pieces:
-        text = piece.text
-        if piece.first and piece.last:
-            words = len(text.split()) if counting else int(bool(text) and not text.isspace())
-            yield Facts(len(text), words, mark_of(text, seed)), piece.number, True
-            continue
-        if piece.first:
-            facts, hasher, in_word = Facts(), _hasher(seed), False
+def facts_of(
+    all_pieces: Iterable[Piece], data: DataConfig, bands: bool | None = None
+) -> Iterator[tuple[Facts, int, bool]]:
+    """For each document: its facts, its index, and whether it came in one piece.
+
+    Args:
+        all_pieces: of the documents.
+        data: settings; `min_words` and `max_words` say whether words are counted.
+        bands: whether `Facts.bands` is wanted; unset: where `data.duplicates` is near.
+    """
+    counting = data.min_words > 0 or data.max_words is not None
+    near = data.duplicates == "near" if bands is None else bands
+    facts, hasher, in_word = Facts(), _hasher(data.seed), False
+    sketch = Sketch() if near else None
+    for number, text, first, last in all_pieces:
+        if first:
+            facts, hasher, in_word = Facts(), _hasher(data.seed), False
+            sketch = Sketch() if near else None
         facts.characters += len(text)
         hasher.update(text.encode("utf-8"))
-        # A word that goes on from the piece before is counted once.
-        facts.words += len(text.split()) - (in_word and not text[:1].isspace() and bool(text))
-        in_word = not text[-1].isspace() if text else in_word
-        if piece.last:
+        if sketch is not None:
+            sketch.read(text)
+        if counting or not (first and last):
+            # A word that goes on from the piece before is counted once.
+            facts.words += len(text.split()) - (in_word and not text[:1].isspace() and bool(text))
+            in_word = not text[-1].isspace() if text else in_word
+        else:
+            facts.words = int(bool(text) and not text.isspace())
+        if last:
             facts.mark = int.from_bytes(hasher.digest(), "little")
-            yield facts, piece.number, False
+            facts.bands = sketch.bands(facts.mark) if sketch is not None else b""
+            yield facts, number, first
 
 
-def _why_left_out(facts: Facts, data: DataConfig) -> str:
+def why_left_out(facts: Facts, data: DataConfig) -> str:
+    """Why a document is left out for its size, in words; empty where it is kept."""
     if facts.words == 0:
         return "empty documents"
     if facts.words < data.min_words:
@@ -208,17 +255,24 @@ def _why_left_out(facts: Facts, data: DataConfig) -> str:
 
 def kept_pieces(source: Source, data: DataConfig, found: Survey, marks: bool) -> Iterator[KeptPiece]:
     """The documents that the survey counted, again and in the same order; `mark` is 0 unless `marks`."""
-    start = length = 0
+    return kept(pieces(source, data, Counter()), data, found, marks)
+
+
+def kept(
+    all_pieces: Iterable[Piece], data: DataConfig, found: Survey, marks: bool, start: int = 0
+) -> Iterator[KeptPiece]:
+    """Of these pieces those that are kept. `start`: characters of kept documents before them."""
+    length = 0
     counting = data.min_words > 0 or data.max_words is not None
-    kept, mark = True, 0
-    for index, text, first, last in pieces(source, data, Counter()):
+    keeping, mark = True, 0
+    for index, text, first, last in all_pieces:
         if first:
             start += length
             facts = found.large.get(index)
             if facts is None:
                 words = len(text.split()) if counting else int(bool(text) and not text.isspace())
                 facts = Facts(len(text), words, mark_of(text, data.seed) if marks else 0)
-            kept, mark = not _why_left_out(facts, data), facts.mark
-            length = facts.characters if kept else 0
-        if kept:
+            keeping, mark = not why_left_out(facts, data) and not found.repeats(index), facts.mark
+            length = facts.characters if keeping else 0
+        if keeping:
             yield KeptPiece(text, start, first, last, mark)

@@ -31,6 +31,11 @@ class Located:
     notes: list[str] = field(default_factory=list)
 
 
+def is_encoded(folder: Path) -> bool:
+    """Whether a folder holds a text that was split and encoded (see `prepare.Prepared`)."""
+    return (folder / "prepared.json").is_file() and (folder / "train.ds").is_file()
+
+
 def locate(source: str, cache: Path) -> Located:
     """Find what `source` names; what cannot be read twice (`-`, pipes) is first copied into the folder `cache`.
 
@@ -88,6 +93,11 @@ def _suggestion(path: Path, corpora: list[str]) -> str:
 
 def _folder(folder: Path) -> Located:
     """All files below `folder`, sorted by name at each level; hidden ones and links to folders are left out."""
+    if is_encoded(folder):
+        raise GlassError(
+            f"{folder} holds the tokens of a text, not a text",
+            "glass train and glass plan take it, for --task lm and masked; elsewhere name the text itself.",
+        )
     found: list[tuple[Path, str]] = []
     hidden = 0
 

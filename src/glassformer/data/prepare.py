@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,11 +18,25 @@ from glassformer.data.encode import Encoder, Meter
 from glassformer.data.reading import Source, open_source
 from glassformer.data.split import Side, SidedPiece, Split, plan_split, sided
 from glassformer.data.store import DamagedStoreError, StoreWriter, TokenStore
+from glassformer.errors import GlassError
 from glassformer.files import clear_disk_errors, no_empty_folders, write_text
 from glassformer.tokenizers import Tokenizer, train_tokenizer
 from glassformer.wording import counted
 
 VERSION = 1  # of the whole procedure: a change in what it writes makes older results unusable
+MATTERS = (
+    "column",
+    "encoding",
+    "document",
+    "min_words",
+    "max_words",
+    "split",
+    "validation_fraction",
+    "validation_limit",
+)
+"""Settings of `data` that decide, with `seed` and those of `NEWER`, what the stores hold."""
+NEWER = {"clean": False, "duplicates": "keep"}
+"""More of them, which older results were made without: the values that change nothing."""
 SIDES: tuple[Side, Side] = ("train", "validation")
 
 
@@ -52,6 +66,24 @@ def _silent(message: str) -> None:
     """Progress that nobody reads."""
 
 
+@dataclass(frozen=True)
+class Vocabulary:
+    """Where the tokenizer comes from: `file`, or training by `config`, with a mask token for the task "masked"."""
+
+    config: TokenizerConfig
+    mask: bool = False
+    file: Path | None = None
+
+    def tokenizer(self, texts: Iterable[str]) -> Tokenizer:
+        """The tokenizer of the file, or one trained on the texts."""
+        if self.file is None:
+            return train_tokenizer(self.config, texts, self.mask)
+        found = Tokenizer.load(self.file)
+        if self.mask and found.mask_id is None:
+            raise GlassError(f"{self.file} has no mask token", "Give the tokenizer of a masked run, or train one.")
+        return found
+
+
 def prepare(
     data: DataConfig,
     tokenizer: TokenizerConfig,
@@ -74,7 +106,7 @@ def prepare(
         if found := reusable(folder, _checked):
             return found
         with building(cache, folder, _checked) as temporary:
-            _make(source, data, tokenizer, mask, temporary, progress)
+            make(source, data, Vocabulary(tokenizer, mask), temporary, progress)
     return _open(folder, reused=False)
 
 
@@ -89,11 +121,9 @@ def open_prepared(folder: Path) -> Prepared:
 
 def _everything(source: Source, data: DataConfig, tokenizer: TokenizerConfig, mask: bool) -> dict[str, Any]:
     """All that the result depends on. `windows` matters only when rows are cut, later."""
-    matters: dict[str, Any] = data.model_dump(
-        include={"column", "encoding", "document", "min_words", "max_words", "split", "validation_fraction"}
-    )
-    matters["validation_limit"] = data.validation_limit
+    matters: dict[str, Any] = data.model_dump(include=set(MATTERS))
     matters["seed"] = data.seed if data.split == "random" else None
+    matters |= {name: value for name, value in data.model_dump(include=set(NEWER)).items() if value != NEWER[name]}
     everything = {"version": VERSION, "source": source.digest, "data": matters, "tokenizer": tokenizer.model_dump()}
     if mask:
         everything["mask"] = True
@@ -112,13 +142,10 @@ def _checked(folder: Path) -> Prepared:
 class TrainingTexts:
     """The training part as strings, read anew each time it is iterated over."""
 
-    source: Source
-    data: DataConfig
-    found: Survey
-    split: Split
+    sides: Callable[[], Iterable[SidedPiece]]
 
     def __iter__(self) -> Iterator[str]:
-        for side, text, _ in sides(self.source, self.data, self.found, self.split):
+        for side, text, _ in self.sides():
             if side == "train":
                 yield text
 
@@ -128,19 +155,20 @@ def sides(source: Source, data: DataConfig, found: Survey, split: Split) -> Iter
     return sided(kept_pieces(source, data, found, marks=split.bucket >= 0), split)
 
 
-def _make(
+def make(
     source: Source,
     data: DataConfig,
-    config: TokenizerConfig,
-    mask: bool,
+    vocabulary: Vocabulary,
     folder: Path,
     progress: Callable[[str], None],
 ) -> None:
+    """Fill an empty folder with all that `open_prepared` reads."""
     progress("counting documents")
     found = survey(source, data)
     split = plan_split(found, data)
-    progress(f"training the tokenizer ({config.kind})")
-    tokenizer = train_tokenizer(config, TrainingTexts(source, data, found, split), mask)
+    if vocabulary.file is None:
+        progress(f"training the tokenizer ({vocabulary.config.kind})")
+    tokenizer = vocabulary.tokenizer(TrainingTexts(lambda: sides(source, data, found, split)))
     tokenizer.save(folder / "tokenizer.json")
     writers = {side: StoreWriter(folder / side, tokenizer) for side in SIDES}
     encoder = Encoder(tokenizer, writers, Meter("encoding", found.characters, progress))
@@ -151,8 +179,28 @@ def _make(
     finally:
         for writer in writers.values():
             writer.abandon()
-    notes = [*source.notes, *survey_notes(found), *_split_notes(found, split, writers), *_token_notes(encoder)]
-    facts = {"version": VERSION, "text_hash": source.digest, "tokenizer": tokenizer.digest, "notes": notes}
+    notes = [*source.notes, *survey_notes(found), *split_notes(found, split, writers)]
+    notes += token_notes(tokenizer, writers, encoder.forced_cuts)
+    write_facts(folder, source, data, vocabulary, tokenizer, notes)
+
+
+def write_facts(
+    folder: Path, source: Source, data: DataConfig, vocabulary: Vocabulary, tokenizer: Tokenizer, notes: list[str]
+) -> None:
+    """Write what is known of the stores in a folder beside them; `settings` is what a training run takes over."""
+    settings: dict[str, dict[str, Any]] = {"data": data.model_dump(include={*MATTERS, *NEWER, "seed"})}
+    settings["tokenizer"] = vocabulary.config.model_dump()
+    if vocabulary.file is not None:
+        own = {name: getattr(tokenizer, name) for name in ("kind", "vocab_size", "normalization", "lowercase")}
+        settings["tokenizer"] = TokenizerConfig(**own).model_dump()
+    facts = {
+        "version": VERSION,
+        "source": source.name,
+        "text_hash": source.digest,
+        "tokenizer": tokenizer.digest,
+        "settings": settings,
+        "notes": notes,
+    }
     write_text(folder / "prepared.json", json.dumps(facts, indent=1, ensure_ascii=False) + "\n")
 
 
@@ -163,7 +211,8 @@ def survey_notes(found: Survey) -> list[str]:
     return notes
 
 
-def _split_notes(found: Survey, split: Split, writers: dict[Side, StoreWriter]) -> list[str]:
+def split_notes(found: Survey, split: Split, writers: dict[Side, StoreWriter]) -> list[str]:
+    """In words: what is held out, and how far the two parts share documents."""
     train, held = writers["train"], writers["validation"]
     share = held.characters / max(train.characters + held.characters, 1)
     size = f"{counted(held.documents, 'documents')}, {counted(held.characters, 'characters')}"
@@ -184,14 +233,15 @@ def _split_notes(found: Survey, split: Split, writers: dict[Side, StoreWriter]) 
     return notes
 
 
-def _token_notes(encoder: Encoder) -> list[str]:
-    notes = [encoder.tokenizer.description()]
-    for side, writer in encoder.writers.items():
+def token_notes(tokenizer: Tokenizer, writers: dict[Side, StoreWriter], forced_cuts: int) -> list[str]:
+    """In words: the tokenizer, and what it made of the two parts."""
+    notes = [tokenizer.description()]
+    for side, writer in writers.items():
         tokens, characters = writer.tokens - writer.documents, max(writer.characters, 1)
-        unknown = f", {writer.unknown / max(tokens, 1):.3%} unknown" if encoder.tokenizer.unknown_id is not None else ""
+        unknown = f", {writer.unknown / max(tokens, 1):.3%} unknown" if tokenizer.unknown_id is not None else ""
         notes.append(f"{side}: {writer.tokens:,} tokens, {tokens / characters:.3f} per character{unknown}")
-    if encoder.forced_cuts:
-        notes.append(f"{counted(encoder.forced_cuts, 'cuts')} in very long words may have changed a token each")
+    if forced_cuts:
+        notes.append(f"{counted(forced_cuts, 'cuts')} in very long words may have changed a token each")
     return notes
 
 

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from glassformer.tokenizers import Tokenizer
 
 FORMAT = "glassformer token store 1"
+BLOCK = 1 << 24  # bytes copied at once
 Ids = npt.NDArray[np.unsignedinteger[Any]]
 
 
@@ -42,7 +43,8 @@ class TokenStore:
         document_ends: (documents,) position after each document's end token.
         characters, bytes: of the text that was encoded (bytes in UTF-8; document separators are not counted).
         unknown: how many of the tokens are the unknown token.
-        tokenizer_digest, text_hash: which tokenizer wrote it, and sha256 of the text.
+        tokenizer_digest: which tokenizer wrote it.
+        text_hash: SHA-256 over the SHA-256 of each document's text.
     """
 
     prefix: Path
@@ -144,6 +146,7 @@ class StoreWriter:
         self.dtype = np.dtype("<u2" if tokenizer.vocab_size <= 65_535 else "<u4")
         self.tokens = self.documents = self.characters = self.bytes = self.unknown = 0
         self._text, self._sums = hashlib.sha256(), {".ds": hashlib.sha256(), ".index": hashlib.sha256()}
+        self._document = hashlib.sha256()
         self._files: dict[str, IO[bytes]] = {
             ".ds": _ids_path(prefix).open("wb"),
             ".index": _index_path(prefix).open("wb"),
@@ -158,8 +161,10 @@ class StoreWriter:
             coded = text.encode("utf-8")
             self.characters += len(text)
             self.bytes += len(coded)
-            self._text.update(coded + b"\0" if last else coded)
+            self._document.update(coded)
             if last:
+                self._document_ended(self._document.digest())
+                self._document = hashlib.sha256()
                 flat.append(self.tokenizer.end_id)
                 ends.append(self.tokens + len(flat))
         coded_ids = np.fromiter(flat, dtype=self.dtype, count=len(flat))
@@ -169,6 +174,21 @@ class StoreWriter:
         self.documents += len(ends)
         self._write(".ds", coded_ids.tobytes())
         self._write(".index", np.array(ends, dtype="<u8").tobytes())
+
+    def append(self, part: Path) -> None:
+        """Append all documents of a store that a `PartWriter` with the same tokenizer wrote."""
+        header = _read_header(part)
+        with _ids_path(part).open("rb") as file:
+            while block := file.read(BLOCK):
+                self._write(".ds", block)
+        ends = np.fromfile(_index_path(part), dtype="<u8") + np.uint64(self.tokens)
+        self._write(".index", ends.astype("<u8").tobytes())
+        self._text.update(_digests_path(part).read_bytes())
+        for name in ("tokens", "documents", "characters", "bytes", "unknown"):
+            setattr(self, name, getattr(self, name) + header[name])
+
+    def _document_ended(self, digest: bytes) -> None:
+        self._text.update(digest)
 
     def _write(self, which: str, data: bytes) -> None:
         self._files[which].write(data)
@@ -201,12 +221,27 @@ class StoreWriter:
         write_text(_header_path(self.prefix), json.dumps(header, indent=1) + "\n")
 
 
+class PartWriter(StoreWriter):
+    """Writes a part of a store, for `append`, with `NAME.digests` beside it; it may have no document at all."""
+
+    def __init__(self, prefix: Path, tokenizer: Tokenizer) -> None:
+        super().__init__(prefix, tokenizer)
+        self._files["digests"] = _digests_path(prefix).open("wb")
+
+    def _document_ended(self, digest: bytes) -> None:
+        self._files["digests"].write(digest)
+
+
 def _ids_path(prefix: Path) -> Path:
     return prefix.with_name(prefix.name + ".ds")
 
 
 def _index_path(prefix: Path) -> Path:
     return prefix.with_name(prefix.name + ".ds.index")
+
+
+def _digests_path(prefix: Path) -> Path:
+    return prefix.with_name(prefix.name + ".digests")
 
 
 def _header_path(prefix: Path) -> Path:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
@@ -17,7 +16,7 @@ from glassformer.inspection.heads import Known, Probe, Report, survey
 from glassformer.inspection.heads.probes import marks, random_probes, sentence_probe, special_ids, vocabulary
 from glassformer.inspection.heads.texts import given_probe, held_out_probe, random_text, window_probe
 from glassformer.model.families import Classifier, Model
-from glassformer.runs import open_run
+from glassformer.runs import Folder, open_run
 from glassformer.text_model import AnyTextModel, MaskFiller, TextModel, Translator
 from glassformer.tokenizers import Tokenizer
 from glassformer.training.setup import encoded_text, make_task
@@ -42,7 +41,7 @@ class Given:
 
 
 def heads_of_run(
-    folder: Path, model: AnyTextModel, given: Given | None = None, note: Callable[[str], None] = lambda text: None
+    folder: Folder, model: AnyTextModel, given: Given | None = None, note: Callable[[str], None] = lambda text: None
 ) -> Report:
     """The roles of all heads of a run.
 
@@ -83,10 +82,9 @@ def probes_for(
         text = held_out_probe(make_task(config, data).held_out(None))
     probes = [text or random_text(model, source, target), *random_probes(model, source, target)]
     corpus = None if config.train.task in PAIRS else config.data.source
-    if corpus == "agreement":
-        start = isinstance(model, Classifier) or config.data.windows == "documents"
-        sentences = sentence_probe(model, tokenizer, start)
-        probes += [] if sentences is None else [sentences]
+    start = isinstance(model, Classifier) or config.data.windows == "documents"
+    sentences = sentence_probe(model, tokenizer, start, corpus)
+    probes += [] if sentences is None else [sentences]
     return probes, Known(special_ids(tokenizer), special_ids(reader), marks(reader), counts, corpus)
 
 
@@ -98,7 +96,7 @@ def _given(model: AnyTextModel, given: Given) -> Probe:
     return given_probe(model, given.texts, given.name)
 
 
-def _own_text(folder: Path, model: AnyTextModel, note: Callable[[str], None]) -> Prepared | PreparedExamples | None:
+def _own_text(folder: Folder, model: AnyTextModel, note: Callable[[str], None]) -> Prepared | PreparedExamples | None:
     """What the run learnt from, if it is at hand."""
     try:
         return encoded_text(open_run(folder), model.config, note)

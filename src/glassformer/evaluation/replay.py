@@ -13,7 +13,7 @@ from glassformer.data.prepare import Prepared
 from glassformer.evaluation.heads import probes_for
 from glassformer.generation.context import reading
 from glassformer.inspection.replay.looking import look, mapped_texts
-from glassformer.inspection.replay.schedule import snapshot_steps
+from glassformer.inspection.replay.schedule import snapshot_steps, thinned
 from glassformer.inspection.replay.snapshot import Numbers, Snapshot, snapshot_files, write_snapshot
 from glassformer.model.families import Model
 from glassformer.training.objectives import logits_of, token_losses, tokens_at_once
@@ -88,10 +88,13 @@ class Recorder:
         self.camera = Camera(trainer.config, trainer.task, data, trainer.model)
 
     def look(self, model: Model, step: int, last: bool) -> None:
-        """Take a snapshot if one is due; the last step has one in any case."""
+        """Take a snapshot if one is due; the last step has one in any case. Of too many, some in between go."""
         if last or step in self.steps:
             self.folder.mkdir(exist_ok=True)
             write_snapshot(self.camera.snapshot(model, step), self.folder)
+            files = snapshot_files(self.folder)
+            for step in files.keys() - thinned(files):
+                files[step].unlink()
 
     def forget_after(self, step: int) -> None:
         """Delete later ones, and what a kill left half written."""

@@ -17,6 +17,7 @@ from typing import Any
 from glassformer.config import Config, parse_changes
 from glassformer.errors import GlassError, nearest
 from glassformer.files import write_text
+from glassformer.runs import Folder
 from glassformer.settings import UNSET
 
 FILE = "grid.json"
@@ -103,13 +104,13 @@ class Grid:
         write_text(folder / FILE, json.dumps(facts, indent=1, ensure_ascii=False) + "\n")
 
     @classmethod
-    def read(cls, folder: Path) -> Grid:
+    def read(cls, folder: Folder) -> Grid:
         """What `write` wrote.
 
         Raises:
             GlassError: the file is damaged.
         """
-        path = folder / FILE
+        path = Path(folder) / FILE
         try:
             facts = json.loads(path.read_text(encoding="utf-8"))
             cells = tuple(Cell(each["values"], Config.from_dict(each["config"], str(path))) for each in facts["cells"])

@@ -29,6 +29,7 @@ from glassformer.errors import GlassError
 from glassformer.experiments.grid import FILE, Grid, Job, difference
 from glassformer.files import clear_disk_errors, write_text
 from glassformer.lock import only_one
+from glassformer.runs import Folder
 from glassformer.training.reporting import duration
 from glassformer.wording import counted
 
@@ -70,12 +71,12 @@ def run_grid(folder: Path, grid: Grid, jobs: int, note: Callable[[str], None]) -
     return read_results(folder, grid)
 
 
-def read_results(folder: Path, grid: Grid) -> dict[str, Result]:
+def read_results(folder: Folder, grid: Grid) -> dict[str, Result]:
     """The results that are there: those of finished runs have a `loss`, those of failed ones say `failed`."""
-    found = {}
+    found, results = {}, Path(folder) / "results"
     for job in grid.jobs():
         with suppress(OSError, ValueError):
-            found[job.name] = dict(json.loads((folder / "results" / f"{job.name}.json").read_text(encoding="utf-8")))
+            found[job.name] = dict(json.loads((results / f"{job.name}.json").read_text(encoding="utf-8")))
     return found
 
 

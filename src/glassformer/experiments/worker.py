@@ -31,9 +31,10 @@ from glassformer.experiments.removal import ALTERATIONS
 from glassformer.files import write_text
 from glassformer.lock import only_one
 from glassformer.model.build import build_model
+from glassformer.training.journal import SAMPLE
 from glassformer.training.reporting import Silent
 from glassformer.training.setup import new_training, resume_training
-from glassformer.training.trainer import SAMPLE, Trainer
+from glassformer.training.trainer import Trainer
 from glassformer.training.validation import validation_loss
 
 PATIENCE = 60.0

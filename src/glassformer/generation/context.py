@@ -15,6 +15,7 @@ from typing import Protocol
 import torch
 from torch import Tensor, nn
 
+from glassformer.generation.fast import FastDecoder, fast_decoder
 from glassformer.generation.rows import select
 from glassformer.model.cache import Cache
 from glassformer.model.families import Decoder
@@ -74,6 +75,7 @@ class CachedReader:
     def __init__(self, model: Decoder, longest: int) -> None:
         self.model, self.longest = model, longest
         self.cache: Cache | None = None
+        self.fast: FastDecoder | None = None
         self.starts: list[int] = []
 
     def read(self, rows: Sequence[Sequence[int]]) -> Tensor:
@@ -90,6 +92,8 @@ class CachedReader:
         if hopped:
             self._read_again(self.cache, hopped, [rows[slot][starts[slot] : -1] for slot in hopped])
         last = torch.tensor([row[-1:] for row in rows], device=self.cache.real.device)  # (rows, 1)
+        if self.fast is not None and self.fast.applies():
+            return self.fast(last[:, 0], self.cache)
         return _last_logits(self.model, last, None, self.cache)
 
     def select(self, rows: Sequence[int]) -> None:
@@ -103,13 +107,17 @@ class CachedReader:
         context, widths = self.model.config.context, [len(window) for window in seen]
         most = context if min(widths) == max(widths) else context + hop_length(context)
         capacity = min(most, max(widths) + max(1, self.longest - longest_now))
-        return _cache(self.model, len(seen), capacity)
+        self.fast = self.fast or fast_decoder(self.model, len(seen), self.longest - longest_now)
+        weight = self.model.embedding.tokens.weight
+        dtype = weight.dtype if self.fast is None else self.fast.cache_type
+        return Cache(self.model.config, len(seen), capacity, weight.device, dtype)
 
     def _read_again(self, cache: Cache, slots: list[int], seen: list[Sequence[int]]) -> None:
         """Replace what the cache holds of these rows. Just after a hop all windows have one length: no padding."""
         width, end = len(seen[0]), cache.length
-        own = _cache(self.model, len(slots), width)
-        self.model.stack(torch.tensor(seen, device=own.real.device), self.model.embedding, cache=own)
+        device, dtype = cache.real.device, cache.layers[0].keys.dtype
+        own = Cache(self.model.config, len(slots), width, device, dtype)
+        self.model.stack(torch.tensor(seen, device=device), self.model.embedding, cache=own)
         columns = slice(end - width, end)
         cache.real[slots, :end] = False
         cache.real[slots, columns] = True
@@ -126,9 +134,12 @@ def windows(rows: Sequence[Sequence[int]], context: int) -> list[Sequence[int]]:
 
 
 @contextmanager
-def reading(model: nn.Module) -> Iterator[None]:
-    """No gradients and no dropout inside; afterwards every part of the model is in the mode it was in."""
-    training = [part for part in model.modules() if part.training]
+def reading(model: nn.Module, parts: Sequence[nn.Module] | None = None) -> Iterator[None]:
+    """No gradients and no dropout inside; afterwards every part of the model is in the mode it was in.
+
+    `parts`: the model's modules, from whoever asks often.
+    """
+    training = [part for part in parts or model.modules() if part.training]
     for part in training:
         part.training = False
     try:
@@ -137,11 +148,6 @@ def reading(model: nn.Module) -> Iterator[None]:
     finally:
         for part in training:
             part.training = True
-
-
-def _cache(model: Decoder, rows: int, capacity: int) -> Cache:
-    weight = model.embedding.tokens.weight
-    return Cache(model.config, rows, capacity, weight.device, weight.dtype)
 
 
 def _read_windows(model: Decoder, seen: list[Sequence[int]], cache: Cache | None) -> Tensor:

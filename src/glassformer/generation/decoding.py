@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
@@ -13,7 +14,7 @@ from glassformer.config import SampleConfig
 from glassformer.errors import GlassError
 from glassformer.generation.context import CachedReader, PlainReader, Reader, reading
 from glassformer.generation.rows import kept_slots
-from glassformer.generation.sampling import draw_rows, race_times, ranked, row_probabilities
+from glassformer.generation.sampling import draw_rows, races, ranked, row_probabilities
 from glassformer.generation.targets import CachedTargetReader, PlainTargetReader, most_tokens
 from glassformer.model.families import Decoder, EncoderDecoder, Model
 
@@ -46,7 +47,7 @@ class _Row:
     index: int
     tokens: list[int]
     prompt_length: int
-    random: torch.Generator
+    races: Iterator[Tensor]  # the random numbers (V) of one draw after the other
     counted_from: int = 0  # where the tokens begin that the repetition penalty counts
 
     def generated(self) -> list[int]:
@@ -85,7 +86,7 @@ def generate(
     check_prompts(model, prompts)
     _check_seeds(len(prompts), "prompts", seeds)
     rows = [
-        _Row(index, list(prompt), len(prompt), torch.Generator().manual_seed(seeds[index] if seeds else settings.seed))
+        _Row(index, list(prompt), len(prompt), _races(model, seeds[index] if seeds else settings.seed))
         for index, prompt in enumerate(prompts)
     ]
     longest = max((len(prompt) for prompt in prompts), default=0) + settings.tokens
@@ -123,7 +124,7 @@ def translate(
     _check_seeds(len(sources), "sources", seeds)
     start = list(start or [end_id])
     rows = [
-        _Row(index, [*start], len(start), torch.Generator().manual_seed(seed), counted_from=len(start))
+        _Row(index, [*start], len(start), _races(model, seed), counted_from=len(start))
         for index, seed in enumerate(seeds or [settings.seed] * len(sources))
     ]
     most = most_tokens(model, settings, len(start))
@@ -154,10 +155,11 @@ def _steps(
     stop: Stop | None,
 ) -> Iterator[Step]:
     kept: list[int] | None = None
+    parts = list(model.modules())
     for count in range(1, most + 1):
         if not rows:
             return
-        with reading(model):  # the caller's code, after the yield, runs outside
+        with reading(model, parts):  # the caller's code, after the yield, runs outside
             if kept is not None:
                 reader.select(kept)
             logits = reader.read([row.tokens for row in rows])  # (rows, V)
@@ -185,8 +187,12 @@ def _choose(logits: Tensor, rows: list[_Row], settings: SampleConfig) -> list[in
     shares = row_probabilities(logits, settings, [row.tokens[row.counted_from :] for row in rows])  # (rows, V)
     if settings.temperature == 0:
         return shares.argmax(dim=-1).tolist()
-    times = torch.stack([race_times(shares.shape[-1], row.random) for row in rows])  # (rows, V)
+    times = torch.stack([next(row.races) for row in rows])  # (rows, V)
     return draw_rows(shares, times)
+
+
+def _races(model: Decoder | EncoderDecoder, seed: int) -> Iterator[Tensor]:
+    return races(model.vocab_size, torch.Generator().manual_seed(seed))
 
 
 def check_prompts(model: Decoder, prompts: Sequence[Sequence[int]]) -> None:
@@ -208,7 +214,7 @@ def check_sources(model: EncoderDecoder, sources: Sequence[Sequence[int]]) -> No
 
 def check_finite(logits: Tensor) -> None:
     """Refuse to go on with what damaged weights give; any shape."""
-    if not bool(torch.isfinite(logits).all()):
+    if not math.isfinite(logits.sum()) and not bool(torch.isfinite(logits).all()):  # a finite sum has finite terms
         raise GlassError(
             "the model's logits are not finite numbers",
             "The weights are damaged: take an earlier checkpoint, or train again with a lower learning rate.",

@@ -23,7 +23,8 @@ def select(cache: Cache, rows: Sequence[int]) -> None:
     """
     old, length = cache.real.shape[0], cache.length
     moves = _Moves(rows, old, cache.real.device)
-    cache.real, cache.positions = moves.apply(cache.real, length, 1), moves.apply(cache.positions, length, 1)
+    cache.real = moves.apply(cache.real, cache.capacity, 1)
+    cache.positions = moves.apply(cache.positions, cache.capacity, 1)
     for layer in cache.layers:
         layer.keys, layer.values = moves.apply(layer.keys, length, 2), moves.apply(layer.values, length, 2)
     if cache.layers[0].memory is None:

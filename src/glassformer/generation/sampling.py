@@ -6,7 +6,7 @@ id comes first, so no result depends on how a sort happens to place equals.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import torch
 from torch import Tensor
@@ -14,6 +14,7 @@ from torch import Tensor
 from glassformer.config import SampleConfig
 
 ROUNDING = 1e-9  # a share that misses top_p by less than this reaches it
+DRAWN = 8192  # random numbers that a row draws at once
 
 
 def probabilities(logits: Tensor, settings: SampleConfig, previous: Sequence[int] = ()) -> Tensor:
@@ -83,8 +84,18 @@ def among_top_p(shares: Tensor, p: float) -> Tensor:
 
 def race_times(size: int, random: torch.Generator) -> Tensor:
     """One exponentially distributed number above 0 for each token, (size,) float64: what `draw` needs."""
-    uniform = torch.rand(size, generator=random, dtype=torch.float64)
-    return -torch.log1p(-uniform).clamp(max=-1e-300)
+    return next(races(size, random, ahead=1))
+
+
+def races(size: int, random: torch.Generator, ahead: int | None = None) -> Iterator[Tensor]:
+    """What `race_times` gives, call after call, without end; the numbers of `ahead` of them are drawn at once.
+
+    `ahead` None: about as many as `DRAWN` numbers are. What else is drawn from `random` meanwhile would differ.
+    """
+    ahead = max(1, DRAWN // size) if ahead is None else ahead
+    while True:
+        uniform = torch.rand(ahead, size, generator=random, dtype=torch.float64)
+        yield from (-torch.log1p(-uniform).clamp(max=-1e-300)).unbind()
 
 
 def draw(shares: Tensor, times: Tensor) -> int:

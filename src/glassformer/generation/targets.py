@@ -17,6 +17,7 @@ import torch
 from torch import Tensor
 
 from glassformer.config import SampleConfig
+from glassformer.generation.fast import FastDecoder, fast_decoder
 from glassformer.generation.rows import select, sources_of
 from glassformer.model.cache import Cache
 from glassformer.model.families import EncoderDecoder
@@ -58,6 +59,7 @@ class CachedTargetReader:
         self.model, self.longest = model, longest
         self.sources: Sequence[Sequence[int]] = sources
         self.cache: Cache | None = None
+        self.fast: FastDecoder | None = None
         self.memory: Tensor | None = None
         self.real: Tensor | None = None
 
@@ -69,8 +71,12 @@ class CachedTargetReader:
             source, self.real = padded(self.sources, weight.device)
             self.memory = self.model.encode(source, self.real)  # (sources, S, D)
             new, longest = list(rows), self.longest + len(rows[0]) - 1
-            self.cache = Cache(self.model.config, len(rows), longest, weight.device, weight.dtype)
+            self.fast = fast_decoder(self.model, len(rows), self.longest)
+            dtype = weight.dtype if self.fast is None else self.fast.cache_type
+            self.cache = Cache(self.model.config, len(rows), longest, weight.device, dtype)
         last = torch.tensor(new, device=self.memory.device)  # (rows, 1), or all that targets begin with
+        if self.cache.length and self.fast is not None and self.fast.applies():
+            return self.fast(last[:, 0], self.cache, self.real)  # (rows, V)
         return self.model.decode(last, self.memory, self.real, self.cache)[:, -1]  # (rows, V)
 
     def select(self, rows: Sequence[int]) -> None:

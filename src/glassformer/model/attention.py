@@ -81,7 +81,7 @@ class Attention(nn.Module):
         """
         q = self._heads(self.query(x), self.heads, self.query_norm)  # (B, H, T, K)
         if memory is not None and cache is not None and cache.memory is not None:
-            k, v = cache.memory  # (B, G, S, K) each
+            k, v = (each.to(q.dtype) for each in cache.memory)  # (B, G, S, K) each
         else:
             source = x if memory is None else memory
             k = self._heads(self.key(source), self.kv_heads, self.key_norm)  # (B, G, S, K)
@@ -89,7 +89,7 @@ class Attention(nn.Module):
         if rotation is not None:
             q, k = rotate(q, rotation), rotate(k, rotation)  # (B, H, T, K), (B, G, S, K)
         if cache is not None and memory is None:
-            k, v = cache.append(k, v)  # (B, G, cached + T, K)
+            k, v = (each.to(q.dtype) for each in cache.append(k, v))  # (B, G, cached + T, K) each
         elif cache is not None:
             cache.memory = (k, v)
         if not self.even:  # after some heads were removed

@@ -67,7 +67,8 @@ def initialize(model: nn.Module, config: ModelConfig, seed: int) -> None:
     """Fill all parameters in place, from a generator of its own.
 
     Matrices: normal, standard deviation 1 / sqrt(inputs), so that a vector keeps its size. Those that write into the
-    residual stream are divided by sqrt(parts that do), so that the stream keeps its size too (Radford et al. 2019).
+    residual stream are divided by sqrt(parts that do), so that the stream keeps its size too (Radford et al. 2019), or
+    are zero with `zero_output`, so that every block begins as the identity (Goyal et al. 2017, section 5.1).
     An untied head: so small that all logits start near 0. A tied embedding: see `tied_std`. Biases 0, gains 1.
     """
     generator = torch.Generator().manual_seed(seed)
@@ -77,13 +78,13 @@ def initialize(model: nn.Module, config: ModelConfig, seed: int) -> None:
         for module in model.modules()
         if isinstance(module, Attention | FeedForward)
     }
-    if config.norm == "none":  # then nothing holds back what the head's transform gives, where there is one
-        writers.add(id(getattr(model.head, "transform", None)))
+    # Without norms nothing holds back what the head's transform gives, where there is one.
+    shrunk = writers | ({id(getattr(model.head, "transform", None))} if config.norm == "none" else set())
     tied = config.tied and not isinstance(model, Classifier)
     for name, module in model.named_modules():
         if isinstance(module, nn.Linear):
-            shrink = math.sqrt(parts) if id(module) in writers else 1.0
-            _normal(module.weight, 1 / math.sqrt(max(1, module.in_features)) / shrink, generator)
+            size = 1 / math.sqrt(max(1, module.in_features)) / (math.sqrt(parts) if id(module) in shrunk else 1.0)
+            _normal(module.weight, 0.0 if config.zero_output and id(module) in writers else size, generator)
             if module.bias is not None:
                 nn.init.zeros_(module.bias)
         elif isinstance(module, nn.Embedding):

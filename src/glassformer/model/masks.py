@@ -13,15 +13,15 @@ from torch import Tensor
 class Mask:
     """Which keys each query may see, and how much the places favour each."""
 
-    allowed: Tensor | None = None  # (B or 1, 1, T, S) bool; None: everything that `triangle` leaves open
+    allowed: Tensor | None = None  # (B or 1, 1, T or 1, S) bool; None: everything that `triangle` leaves open
     triangle: bool = False  # the plain causal triangle with T = S: the fused kernel then needs no tensor
-    dead: Tensor | None = None  # (B or 1, 1, T, 1) bool, True for queries that may see nothing (padding)
+    dead: Tensor | None = None  # (B or 1, 1, T or 1, 1) bool, True for queries that may see nothing (padding)
     bias: Tensor | None = None  # (B or 1, H, T, S) added to the scores, -inf where not allowed
 
     @classmethod
     def of(cls, allowed: Tensor) -> Mask:
-        """The mask of any boolean tensor (B or 1, 1, T, S), rows without a single True included."""
-        dead = ~allowed.any(dim=-1, keepdim=True)  # (B, 1, T, 1)
+        """The mask of any boolean tensor (B or 1, 1, T or 1, S), rows without a single True included."""
+        dead = ~allowed.any(dim=-1, keepdim=True)  # (B, 1, T or 1, 1)
         return cls(allowed=allowed | dead, dead=dead)
 
     def full(self, like: Tensor) -> Tensor:
@@ -61,10 +61,12 @@ def self_mask(
     whole = query_positions.shape == key_positions.shape and (window is None or window >= query_positions.shape[1])
     if causal and whole and real_keys is None:
         return Mask(triangle=True)
-    distance = query_positions[:, None, :, None] - key_positions[:, None, None, :]  # (B, 1, T, S)
-    allowed = distance >= 0 if causal else torch.ones_like(distance, dtype=torch.bool)
-    if window is not None:
-        allowed = allowed & (distance.abs() < window)
-    if real_keys is None:
-        return Mask(allowed=allowed)  # a token always sees itself: no row is dead
-    return Mask.of(allowed & real_keys[:, None, None, :])
+    real = None if real_keys is None else real_keys[:, None, None, :]  # (B, 1, 1, S)
+    if not causal and window is None:
+        return Mask() if real is None else Mask.of(real)
+    queries, keys = query_positions[:, None, :, None], key_positions[:, None, None, :]  # (B, 1, T, 1), (B, 1, 1, S)
+    if window is None:
+        allowed = keys <= queries  # (B, 1, T, S)
+    else:
+        allowed = (keys > queries - window) & (keys < queries + (1 if causal else window))  # (B, 1, T, S)
+    return Mask(allowed=allowed) if real is None else Mask.of(allowed & real)  # without padding no row is dead

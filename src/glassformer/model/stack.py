@@ -67,7 +67,11 @@ class Stack(nn.Module):
         """
         if (T := tokens.shape[1]) > self.context:
             raise GlassError(f"{T} tokens were given to a model with a context of {self.context}", "Cut the text.")
-        positions, key_positions, real_keys = self._places(tokens, real, cache)  # (B, T), (B, S), (B, S)
+        if cache is not None:
+            positions, key_positions, real_keys = cache.extend(T, real)  # (B or 1, T), (B or 1, S), (B, S)
+        else:
+            positions = torch.arange(T, device=tokens.device)[None] if real is None else token_positions(real)
+            key_positions, real_keys = positions, real  # (B or 1, T), (B, T)
         mask = self_mask(positions, key_positions, real_keys, self.causal, self.window)  # (B, 1, T, S)
         if self.score_positions is not None:
             mask = mask.with_bias(self.score_positions(positions, key_positions))  # (B, H, T, S)
@@ -77,14 +81,3 @@ class Stack(nn.Module):
         for index, block in enumerate(self.blocks):
             x = block(x, view, cache.layers[index] if cache is not None else None)  # (B, T, D)
         return self.norm(x)  # (B, T, D)
-
-    def _places(self, tokens: Tensor, real: Tensor | None, cache: Cache | None) -> tuple[Tensor, Tensor, Tensor | None]:
-        """Places of queries and keys, and which keys are real."""
-        if cache is None:
-            positions = torch.arange(tokens.shape[1], device=tokens.device)[None]  # (1, T)
-            positions = positions if real is None else token_positions(real)  # (B or 1, T)
-            return positions, positions, real
-        fresh = torch.ones_like(tokens, dtype=torch.bool) if real is None else real  # (B, T)
-        positions = token_positions(fresh, cache.real[:, : cache.length].sum(dim=1, keepdim=True))  # (B, T)
-        key_positions, real_keys = cache.extend(positions, real)  # (B, S), (B, S)
-        return positions, key_positions, real_keys

@@ -19,6 +19,7 @@ class Recipe:
         summary: one line.
         settings: sections of settings; what is missing keeps its default.
         vocabulary: tokens of the text that the recipe is known for, where the text decides; for `glass count`.
+        sized: whether the sizes are left open, to be chosen for the text, the time and the machine.
         published: figures that others printed for this model, for `glass count` to compare: a total,
             `parts` by component, and `note`.
     """
@@ -27,6 +28,7 @@ class Recipe:
     summary: str
     settings: dict[str, Any]
     vocabulary: int | None = None
+    sized: bool = False
     published: dict[str, Any] = field(default_factory=dict)
 
 
@@ -47,4 +49,5 @@ def load_recipe(name: str) -> Recipe:
     text = resources.files("glassformer.recipes").joinpath(f"{name}.toml").read_text(encoding="utf-8")
     sections = tomllib.loads(text)
     summary, published = sections.pop("summary"), sections.pop("published", {})
-    return Recipe(name, summary, sections, sections.pop("vocabulary", None), published)
+    vocabulary, sized = sections.pop("vocabulary", None), sections.pop("sized", False)
+    return Recipe(name, summary, sections, vocabulary, sized, published)

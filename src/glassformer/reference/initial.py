@@ -97,7 +97,7 @@ def initial_weights(
     """First weights, for which the first loss is about ln V; drawn as the PyTorch model's, with other random numbers.
 
     Matrices: normal, standard deviation 1 / √inputs; those that write into the residual stream are divided by the root
-    of their number (Radford et al. 2019, section 2.3). The head: small. Biases 0, gains 1.
+    of their number (Radford et al. 2019, section 2.3), or zero with `zero_output`. The head: small. Biases 0, gains 1.
     """
     generator, found = np.random.default_rng(seed), {}
     wanted = shapes(settings, vocab_size, source_vocab_size, settings.classes)
@@ -117,7 +117,9 @@ def _deviation(name: str, shape: tuple[int, ...], settings: Settings, vocab_size
         return 0.1 * small
     if name.endswith("score_positions.table.weight"):
         return 0.02
-    if name.endswith(("output.weight", "down.weight")) or (name == "head.transform.weight" and settings.norm == "none"):
+    if name.endswith(("output.weight", "down.weight")):
+        return 0.0 if settings.zero_output else small / math.sqrt(writers)
+    if name == "head.transform.weight" and settings.norm == "none":
         return small / math.sqrt(writers)
     tied = settings.tied and not (settings.family == "encoder" and settings.classes is not None)
     if tied and name.startswith("embedding."):  # a head too: a token must not predict itself from the start

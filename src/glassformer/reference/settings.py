@@ -67,6 +67,7 @@ class Settings:
     relative_buckets: int = 32
     relative_max_distance: int = 128
     removed_heads: tuple[str, ...] = ()
+    zero_output: bool = False
 
     def __post_init__(self) -> None:
         for field in fields(self):

@@ -6,10 +6,8 @@ labels, `MaskFiller` fills holes. `load_text_model` gives the one that a run was
 
 from __future__ import annotations
 
-from pathlib import Path
-
 from glassformer.config import PAIRS
-from glassformer.runs import Which
+from glassformer.runs import Folder, Which
 from glassformer.text_model.classifying import Classified, TextClassifier
 from glassformer.text_model.continuing import TextModel
 from glassformer.text_model.filling import Candidate, MaskFiller
@@ -34,7 +32,9 @@ __all__ = [
 ]
 
 
-def load_text_model(folder: Path, which: Which = "best", device: str = "auto", precision: str = "fp32") -> AnyTextModel:
+def load_text_model(
+    folder: Folder, which: Which = "best", device: str = "auto", precision: str = "fp32"
+) -> AnyTextModel:
     """What a run folder holds, ready for its task.
 
     Args:

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 
 from glassformer.config import Config, SampleConfig
 from glassformer.generation import decoding
 from glassformer.generation.beam import Hypothesis, beam_search
 from glassformer.generation.decoding import Step, Stop
 from glassformer.model.families import Decoder, Model
-from glassformer.runs import Which
+from glassformer.runs import Folder, Which
 from glassformer.text_model.loading import load_parts, refuse_mismatch, wrong_task
 from glassformer.text_model.text_writer import TextWriter
 from glassformer.tokenizers import Tokenizer, frame_of
@@ -36,7 +35,7 @@ class TextModel(TextWriter):
         self.model = model
 
     @classmethod
-    def load(cls, folder: Path, which: Which = "best", device: str = "auto", precision: str = "fp32") -> TextModel:
+    def load(cls, folder: Folder, which: Which = "best", device: str = "auto", precision: str = "fp32") -> TextModel:
         """What a run folder holds, ready to write; for the arguments see `load_text_model`.
 
         Raises:

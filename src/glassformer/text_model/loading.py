@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from pathlib import Path
 
 from glassformer.config import Config
 from glassformer.errors import GlassError
@@ -11,7 +10,7 @@ from glassformer.model.build import build_model
 from glassformer.model.device import choose_device, choose_precision
 from glassformer.model.families import Model
 from glassformer.model.weights import load_weights
-from glassformer.runs import Which, open_run
+from glassformer.runs import Folder, Which, open_run
 from glassformer.tokenizers import Tokenizer
 
 
@@ -34,7 +33,7 @@ class Parts:
     labels: tuple[str, ...]
 
 
-def load_parts(folder: Path, which: Which = "best", device: str = "auto", precision: str = "fp32") -> Parts:
+def load_parts(folder: Folder, which: Which = "best", device: str = "auto", precision: str = "fp32") -> Parts:
     """Everything in a run folder that speaking needs; the folder alone is enough.
 
     Args:

@@ -6,6 +6,7 @@ import json
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 
+import regex
 import tokenizers
 from tokenizers import pre_tokenizers, trainers
 
@@ -19,6 +20,10 @@ from glassformer.tokenizers.unigram import train_unigram
 
 Json = layout.Json
 UNIGRAM_SHARE = 3  # its trainer needs about three times the memory of the others for the same text
+RUN = regex.compile(r"[\p{L}\p{M}]{17,}")
+"""Letters without a space, as Chinese, Japanese and Thai are written: such a "word" hardly ever comes twice."""
+RUN_BYTES = 4_000_000
+"""Most bytes in such runs that pair counting sees: its memory is some 100 times those, and 10 times those of words."""
 
 
 def train_tokenizer(config: TokenizerConfig, texts: Iterable[str], mask: bool = False) -> Tokenizer:
@@ -157,8 +162,19 @@ def _bpe(config: TokenizerConfig, sample: list[str]) -> Json:
         special_tokens=[],
         show_progress=False,
     )
-    trained.train_from_iterator(sample, trainer)
+    trained.train_from_iterator(_with_few_runs(sample, config.seed), trainer)
     return _model_of(trained)
+
+
+def _with_few_runs(sample: list[str], seed: int) -> list[str]:
+    """An even part of the sample with about `RUN_BYTES` in unbroken runs of letters; all of it where there are fewer.
+
+    Equal words are counted once, so words with spaces between them cost little however much text there is.
+    """
+    runs = sum(len(utf8(run)) for block in sample for run in RUN.findall(block))
+    if runs <= RUN_BYTES:
+        return sample
+    return draw(sample, sum(len(utf8(block)) for block in sample) * RUN_BYTES // runs, seed)
 
 
 def _in_chunks(words: Json | None, *then: Json | None) -> Json:

@@ -51,19 +51,34 @@ def save_checkpoint(run: Run, model: nn.Module, optimizers: list[Optimizer], sta
     """Write `checkpoints/step-N`, whole or not at all, and make `last` (and `best`, if it is) name it."""
 
     def fill(folder: Path) -> None:
-        save_tensors(model.state_dict(), folder / "model.safetensors")
-        tensors, numbers = _flatten(optimizers)
-        save_tensors(tensors, folder / "optimizer.safetensors")
-        text = json.dumps({"progress": asdict(state), "optimizer": numbers}, indent=1)
-        (folder / "state.json").write_text(text, encoding="utf-8")
+        write_state(folder, state, save_state(folder, model, optimizers))
 
     final = run.checkpoints / step_name(state.step)
     write_folder(final, fill)
-    if state.best_step == state.step:
-        run.point("best", final)
-    run.point("last", final)
-    run.remove_other_checkpoints()
+    point_to(run, final, state)
     return final
+
+
+def save_state(folder: Path, model: nn.Module, optimizers: list[Optimizer]) -> dict[str, Any]:
+    """Write weights and optimizer state into a folder; returns the optimizers' plain numbers."""
+    save_tensors(model.state_dict(), folder / "model.safetensors")
+    tensors, numbers = flattened(optimizers)
+    save_tensors(tensors, folder / "optimizer.safetensors")
+    return numbers
+
+
+def write_state(folder: Path, state: TrainState, numbers: dict[str, Any]) -> None:
+    """Write what is not a tensor: where the run is, and the optimizers' plain numbers."""
+    text = json.dumps({"progress": asdict(state), "optimizer": numbers}, indent=1)
+    (folder / "state.json").write_text(text, encoding="utf-8")
+
+
+def point_to(run: Run, checkpoint: Path, state: TrainState) -> None:
+    """Make `last` (and `best`, if it is) name a new checkpoint, and delete those that nothing names."""
+    if state.best_step == state.step:
+        run.point("best", checkpoint)
+    run.point("last", checkpoint)
+    run.remove_other_checkpoints()
 
 
 def step_name(step: int) -> str:
@@ -77,8 +92,7 @@ def load_checkpoint(folder: Path, model: nn.Module, optimizers: list[Optimizer])
     Raises:
         GlassError: it is of another model, or of another version of this program.
     """
-    load_weights(model, folder / "model.safetensors")
-    tensors = load_tensors(folder / "optimizer.safetensors")
+    tensors = _read_tensors(folder, model, optimizers)
     try:
         saved = json.loads((folder / "state.json").read_text(encoding="utf-8"))
         _unflatten(optimizers, tensors, saved["optimizer"])
@@ -93,7 +107,18 @@ def load_checkpoint(folder: Path, model: nn.Module, optimizers: list[Optimizer])
         ) from error
 
 
-def _flatten(optimizers: list[Optimizer]) -> tuple[dict[str, Tensor], dict[str, Any]]:
+def _read_tensors(folder: Path, model: nn.Module, optimizers: list[Optimizer]) -> dict[str, Tensor]:
+    """Fill the model, and return the optimizers' tensors as `flattened` names them."""
+    in_parts = any(hasattr(parameter, "full_tensor") for parameter in model.parameters())
+    if in_parts or list(folder.glob("optimizer-*.safetensors")):
+        from glassformer.training.parallel.sharded_files import read_sharded
+
+        return read_sharded(folder, model, optimizers)
+    load_weights(model, folder / "model.safetensors")
+    return load_tensors(folder / "optimizer.safetensors")
+
+
+def flattened(optimizers: list[Optimizer]) -> tuple[dict[str, Tensor], dict[str, Any]]:
     """Optimizer state as tensors named `optimizer.parameter.name`, and the plain numbers apart."""
     tensors: dict[str, Tensor] = {}
     numbers: dict[str, Any] = {}
@@ -122,11 +147,11 @@ def _unflatten(optimizers: list[Optimizer], tensors: dict[str, Tensor], numbers:
         optimizer.load_state_dict(whole)
 
 
-def step_seed(seed: int, step: int) -> int:
-    """The seed of one step's dropout: far apart for neighbouring runs and steps, the same on every machine."""
-    return (seed * 0x9E3779B97F4A7C15 + step * 0xBF58476D1CE4E5B9 + 1) % (1 << 63)
+def step_seed(seed: int, step: int, rank: int = 0) -> int:
+    """The seed of one step's dropout: far apart for near runs, steps and processes, the same on every machine."""
+    return (seed * 0x9E3779B97F4A7C15 + step * 0xBF58476D1CE4E5B9 + rank * 0x94D049BB133111EB + 1) % (1 << 63)
 
 
-def seed_step(seed: int, step: int) -> None:
-    """Make the random numbers of one training step a function of (seed, step) alone."""
-    torch.manual_seed(step_seed(seed, step))
+def seed_step(seed: int, step: int, rank: int = 0) -> None:
+    """Make the random numbers of one training step a function of (seed, step, rank of the process) alone."""
+    torch.manual_seed(step_seed(seed, step, rank))

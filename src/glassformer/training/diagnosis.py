@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
+from typing import Protocol, runtime_checkable
 
 import torch
 from torch import Tensor, nn
@@ -13,15 +14,25 @@ from glassformer.model.families import Model
 from glassformer.training.objectives import logits_of
 
 
+@runtime_checkable
+class Sharded(Protocol):
+    """A tensor of which every process has a part."""
+
+    def to_local(self) -> Tensor:
+        """That part."""
+
+
+KINDS = ("the weight", "the output", "the gradient", "the loss")
+"""What can be bad, the earliest cause first."""
+
+
 def first_bad_tensor(model: Model, batches: Iterable[Batch]) -> str:
     """Names the first non-finite tensor of a step: a weight, a layer's output, or a gradient.
 
     Weights are looked at first, since a bad weight is the cause of all that follows; then outputs in the order
-    they are made; then gradients.
+    they are made; then gradients. Every batch is gone through, for sharded models run only together.
     """
-    for name, parameter in model.named_parameters():
-        if not _finite(parameter):
-            return f"the weight {name}"
+    weights = [f"the weight {name}" for name, parameter in model.named_parameters() if not _finite(parameter)]
     bad: list[str] = []
     handles: list[RemovableHandle] = []
     for name, module in model.named_modules():
@@ -30,17 +41,23 @@ def first_bad_tensor(model: Model, batches: Iterable[Batch]) -> str:
     try:
         with torch.no_grad():
             for batch in batches:
-                if not bad and not _finite(logits_of(model, batch)):
+                if not _finite(logits_of(model, batch)):
                     bad.append("the head")
     finally:
         for handle in handles:
             handle.remove()
-    if bad:
-        return f"the output of {bad[0]}"
-    for name, parameter in model.named_parameters():
-        if parameter.grad is not None and not _finite(parameter.grad):
-            return f"the gradient of {name}"
-    return "the loss"
+    outputs = [f"the output of {name}" for name in bad]
+    gradients = [
+        f"the gradient of {name}"
+        for name, parameter in model.named_parameters()
+        if parameter.grad is not None and not _finite(parameter.grad)
+    ]
+    return [*weights, *outputs, *gradients, "the loss"][0]
+
+
+def worst(found: Sequence[str]) -> str:
+    """The earliest cause of those that several processes found."""
+    return min(found, key=lambda name: next(number for number, kind in enumerate(KINDS) if name.startswith(kind)))
 
 
 def _noting(name: str, bad: list[str]) -> Callable[[nn.Module, object, object], None]:
@@ -54,4 +71,6 @@ def _noting(name: str, bad: list[str]) -> Callable[[nn.Module, object, object], 
 
 
 def _finite(tensor: Tensor) -> bool:
-    return bool(torch.isfinite(tensor).all())
+    """Of a sharded tensor, the part that is here."""
+    here = tensor.to_local() if isinstance(tensor, Sharded) else tensor
+    return bool(torch.isfinite(here).all())

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import torch
 from torch import Tensor
 from torch.nn.functional import cross_entropy
@@ -13,16 +15,18 @@ LOGITS_AT_ONCE = 1 << 22
 """Most logits that one forward pass on a CPU makes: 16 MB of them, and as much again a few times over for the loss."""
 
 
-def logits_of(model: Model, batch: Batch) -> Tensor:
+def logits_of(model: Model, batch: Batch, forward: Callable[..., Tensor] | None = None) -> Tensor:
     """What the model says of a batch: (B, T, V), or (B, C) of a classifier.
 
     Padding stands last in a row, where no real token of a causal model looks: only encoders need to know of it.
+    `forward` is called in the model's place where something is wrapped around it.
     """
+    forward = forward or model
     if isinstance(model, EncoderDecoder):
-        return model(batch.source, batch.inputs, batch.real_source)  # (B, T, V)
+        return forward(batch.source, batch.inputs, batch.real_source)  # (B, T, V)
     if isinstance(model, Encoder | Classifier):
-        return model(batch.inputs, batch.real)  # (B, T, V) or (B, C)
-    return model(batch.inputs)  # (B, T, V)
+        return forward(batch.inputs, batch.real)  # (B, T, V) or (B, C)
+    return forward(batch.inputs)  # (B, T, V)
 
 
 def token_losses(logits: Tensor, batch: Batch) -> Tensor:

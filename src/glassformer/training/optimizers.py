@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import inspect
+from typing import TypeVar
+
 import torch
 from torch import nn
 from torch.optim import Optimizer
 
 from glassformer.config import TrainConfig
+
+Kind = TypeVar("Kind", bound=Optimizer)
 
 
 def make_optimizers(model: nn.Module, config: TrainConfig) -> list[Optimizer]:
@@ -26,7 +31,7 @@ def make_optimizers(model: nn.Module, config: TrainConfig) -> list[Optimizer]:
     optimizers: list[Optimizer] = [_adamw(rest, config)]
     if hidden:
         optimizers.append(
-            torch.optim.Muon(
+            _light(torch.optim.Muon)(
                 hidden,
                 lr=config.muon_learning_rate,
                 weight_decay=config.weight_decay,
@@ -44,7 +49,7 @@ def _adamw(parameters: list[nn.Parameter], config: TrainConfig) -> Optimizer:
         {"params": [p for p in parameters if p.ndim >= 2], "weight_decay": config.weight_decay},
         {"params": [p for p in parameters if p.ndim < 2], "weight_decay": 0.0},
     ]
-    return torch.optim.AdamW(
+    return _light(torch.optim.AdamW)(
         [group for group in groups if group["params"]],
         lr=config.learning_rate,
         betas=(config.beta1, config.beta2),
@@ -57,3 +62,13 @@ def set_rate(optimizers: list[Optimizer], factor: float) -> None:
     for optimizer in optimizers:
         for group in optimizer.param_groups:
             group["lr"] = group["peak"] * factor
+
+
+def _light(kind: type[Kind]) -> type[Kind]:
+    """The same optimizer without the wrappers that import torch's compiler at the first call, which takes a second.
+
+    They keep the compiler out of these methods; nothing here is compiled. What has no such wrapper stays as it is.
+    """
+    names = ("add_param_group", "zero_grad", "state_dict", "load_state_dict")
+    methods = {name: inspect.unwrap(getattr(kind, name)) for name in names}
+    return type(kind.__name__, (kind,), {**methods, "step": torch.no_grad()(inspect.unwrap(kind.step))})

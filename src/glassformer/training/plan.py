@@ -27,9 +27,6 @@ CHECKPOINTS = 3
 MANY_EPOCHS = 20
 LARGE_VOCABULARY = 0.5
 """Share of the parameters in embeddings and output head above which a person is told."""
-LONG_RUN = 2
-"""What the memory of a long run on a CPU may come to, as a multiple of the probe's, where rows have many lengths: the
-system's allocator cannot fill the gaps that tensors of other sizes leave."""
 VOCABULARY = ("source embedding", "token embedding", "output head")
 
 
@@ -75,23 +72,21 @@ class Plan:
         return None if self.steps is None else self.steps / self.steps_per_epoch
 
     @property
-    def may_grow(self) -> bool:
-        """Whether a long run may come to hold more memory than the probe: up to `LONG_RUN` times as much."""
-        return self.longest is not None and self.probe is not None and self.probe.device == "cpu"
-
-    @property
     def train_seconds(self) -> float | None:
         """Of all steps, without evaluations, samples and checkpoints: what train.minutes limits."""
         return self.steps * self.probe.seconds_per_step if self.probe and self.steps is not None else None
 
     @property
     def whole_seconds(self) -> float | None:
-        """With evaluations and their samples."""
-        if self.probe is None or self.steps is None:
+        """With evaluations, their samples, and a checkpoint at the beginning, at each of them and where one is due."""
+        probe, train = self.probe, self.config.train
+        if probe is None or self.steps is None:
             return None
-        times = math.ceil(self.steps / self.config.train.evaluate_every)
-        each = self.probe.evaluation_seconds + self.probe.sample_seconds
-        return self.steps * self.probe.seconds_per_step + times * each + self.probe.last_evaluation_seconds
+        evaluated = {*range(train.evaluate_every, self.steps, train.evaluate_every), self.steps}
+        saved = evaluated | set(range(0, self.steps, train.save_every))
+        each = probe.evaluation_seconds + probe.sample_seconds
+        seconds = self.steps * probe.seconds_per_step + probe.last_evaluation_seconds
+        return seconds + len(evaluated) * each + len(saved) * probe.checkpoint_seconds
 
     def facts(self) -> dict[str, Any]:
         """For `--json`."""
@@ -142,7 +137,6 @@ class Plan:
     def _shortages(self) -> Iterator[str]:
         probe = self.probe
         needed = (probe.peak_bytes if probe else None) or 0
-        needed *= LONG_RUN if self.may_grow else 1
         if probe and probe.free_bytes is not None and needed > probe.free_bytes:
             yield (
                 f"training may need {needed:,} bytes of memory, and {probe.free_bytes:,} are free: "

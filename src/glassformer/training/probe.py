@@ -9,9 +9,11 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +23,14 @@ from glassformer.config import PAIRS, Config
 from glassformer.errors import GlassError, clear_memory_errors
 from glassformer.model.device import choose_device
 from glassformer.model.families import Model
-from glassformer.training.memory import free_memory, least_training_memory, peak_memory
+from glassformer.training.checkpoint import save_state
+from glassformer.training.memory import (
+    free_memory,
+    has_many_lengths,
+    least_training_memory,
+    peak_memory,
+    steady_heap,
+)
 from glassformer.training.objectives import tokens_at_once
 from glassformer.training.schedules import rate_factor
 from glassformer.training.setup import fresh_model, make_task, open_text, set_threads
@@ -33,6 +42,10 @@ WARM_UP = 3
 """First steps, which are not counted: memory and optimizer state are made in them."""
 SAMPLED = 16
 """Tokens that the probe writes, to tell how long a whole sample takes."""
+LOOKED_AT = 1000
+"""Steps among which the largest are looked for."""
+SETTLED = 48
+"""Steps after which memory hardly grows any more where rows have many lengths."""
 
 
 class ProbeError(GlassError):
@@ -52,7 +65,9 @@ class Probe:
         evaluation_seconds: of one evaluation during training, without its sample.
         last_evaluation_seconds: of the last one, on the whole validation part.
         sample_seconds: of one sample at its full length.
-        peak_bytes: the most memory that steps, evaluation and sample held; None where the system does not tell.
+        checkpoint_seconds: of one checkpoint, written beside the prepared text.
+        peak_bytes: the most memory that steps, the largest among them, evaluation, sample and checkpoint held; None
+            where the system does not tell.
         free_bytes: what the device had free before; None where the system does not tell.
     """
 
@@ -64,6 +79,7 @@ class Probe:
     evaluation_seconds: float
     last_evaluation_seconds: float
     sample_seconds: float
+    checkpoint_seconds: float
     peak_bytes: int | None
     free_bytes: int | None
 
@@ -113,13 +129,14 @@ def measure(config: Config, tokens: Path, seconds: float) -> Probe:
         task, limit = stepper.task, config.train.evaluate_tokens
         evaluation = _evaluation_seconds(stepper, task.held_out(limit), seconds / 8)
         sample = _sample_seconds(make_task(config.replace(sample=short.model_dump()), data), stepper.model)
-        _step(stepper, len(times))  # memory that was let go comes in other pieces now, and a run goes on with those
+        checkpoint = _checkpoint_seconds(stepper, data.folder.parent)
+        _settle(stepper, len(times), seconds)
         last = _evaluation_seconds(stepper, task.held_out(None), seconds / 8)
     if config.train.task in ("lm", *PAIRS):
         sample *= config.sample.tokens / short.tokens
     return Probe(
         str(device), torch.get_num_threads(), str(stepper.dtype).removeprefix("torch."), len(times),
-        sum(times) / len(times), evaluation, last, sample, peak_memory(device), free,
+        sum(times) / len(times), evaluation, last, sample, checkpoint, peak_memory(device), free,
     )  # fmt: skip
 
 
@@ -143,9 +160,12 @@ def _step(stepper: Stepper, step: int) -> None:
 
 
 def _evaluation_seconds(stepper: Stepper, rows: Sequence[Any], seconds: float) -> float:
-    """Of all rows, from as many of them, evenly drawn, as take so many seconds; one full forward pass at least."""
+    """Of all rows, from as many of them, evenly drawn, as take so many seconds.
+
+    Two full forward passes at least: the second one does not always fit the gaps that the first one leaves.
+    """
     at_once = min(MOST_TOKENS, tokens_at_once(stepper.model))
-    count = len(next(groups(rows, at_once)))
+    count = sum(len(group) for group in islice(groups(rows, at_once), 2))
     while True:
         some = [rows[number * len(rows) // count] for number in range(count)]
         started = time.perf_counter()
@@ -162,6 +182,43 @@ def _sample_seconds(task: Task, model: Model) -> float:
     return time.perf_counter() - started
 
 
+def _settle(stepper: Stepper, taken: int, seconds: float) -> None:
+    """Let memory come to what it is in a long run: more steps where rows have many lengths, then the largest there are.
+
+    The heap's gaps depend on what came before, and are filled by and by.
+    """
+    ends = time.perf_counter() + seconds
+    for step in range(taken, SETTLED if has_many_lengths(stepper.config) else 0):
+        if time.perf_counter() > ends:
+            break
+        _step(stepper, step)
+    for step in largest_steps(stepper, seconds / 4):
+        _step(stepper, step)
+
+
+def largest_steps(stepper: Stepper, seconds: float) -> list[int]:
+    """The steps, among those at the beginning of a run, whose forward passes read, write or do both with most tokens.
+
+    Padding counts. Where rows have many lengths, memory follows the largest step, which few steps are like.
+    """
+    largest, ends = [(0, 0), (0, 0), (0, 0)], time.perf_counter() + seconds
+    for step in range(min(LOOKED_AT, stepper.config.train.steps or LOOKED_AT)):
+        for batch in stepper.batches(stepper.task.rows(step)):
+            read = 0 if batch.source is None else batch.source.numel()
+            sizes = (batch.inputs.numel(), read, batch.inputs.numel() + read)
+            largest = [max(found, (size, -step)) for found, size in zip(largest, sizes, strict=True)]
+        if time.perf_counter() > ends:
+            break
+    return sorted({-step for _, step in largest})
+
+
+def _checkpoint_seconds(stepper: Stepper, beside: Path) -> float:
+    with tempfile.TemporaryDirectory(dir=beside, prefix=".probe-") as folder:
+        started = time.perf_counter()
+        save_state(Path(folder), stepper.model, stepper.optimizers)
+        return time.perf_counter() - started
+
+
 def _broken(code: int, said: str) -> ProbeError:
     """What is known of a probe that ended without an answer."""
     if code in (-9, 137):
@@ -173,8 +230,10 @@ def _broken(code: int, said: str) -> ProbeError:
 
 def _main() -> None:
     asked = json.load(sys.stdin)
+    config = Config.from_dict(asked["config"])
+    steady_heap(config)
     try:
-        answer = asdict(measure(Config.from_dict(asked["config"]), Path(asked["tokens"]), asked["seconds"]))
+        answer = asdict(measure(config, Path(asked["tokens"]), asked["seconds"]))
     except GlassError as error:
         answer = {"problem": error.problem, "remedy": error.remedy}
     print(json.dumps(answer))

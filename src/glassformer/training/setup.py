@@ -11,7 +11,9 @@ import torch
 from glassformer.config import EXAMPLES, PAIRS, Config
 from glassformer.data.corpora import CORPORA
 from glassformer.data.corpora.truth import true_nats
+from glassformer.data.encoded import open_encoded
 from glassformer.data.examples import PreparedExamples
+from glassformer.data.locating import is_encoded
 from glassformer.data.prepare import Prepared, open_prepared, prepare
 from glassformer.data.prepare_examples import open_prepared_examples, prepare_examples
 from glassformer.data.store import DamagedStoreError
@@ -23,6 +25,8 @@ from glassformer.model.families import Model
 from glassformer.runs import Run, create_run, list_runs, open_run, refuse_existing
 from glassformer.tokenizers import Tokenizer
 from glassformer.training.example_tasks import ClassTask, PairTask, length_notes
+from glassformer.training.parallel.joining import job
+from glassformer.training.parallel.processes import OneProcess, Processes
 from glassformer.training.reporting import Reporter
 from glassformer.training.tasks import LanguageTask, MaskedTask, Task
 from glassformer.training.trainer import Trainer
@@ -38,6 +42,7 @@ LIMITS = (
     "log_every",
     "threads",
     "device",
+    "shard",
 )
 """Settings of `train` that a resumed run may change: they say how long and where, not what."""
 
@@ -55,7 +60,14 @@ class Alteration:
     apply: Callable[[Model], None]
 
 
-def new_training(config: Config, folder: Path, reporter: Reporter, alteration: Alteration | None = None) -> Trainer:
+def new_training(
+    config: Config,
+    folder: Path,
+    reporter: Reporter,
+    alteration: Alteration | None = None,
+    processes: Processes | None = None,
+    data: Prepared | PreparedExamples | None = None,
+) -> Trainer:
     """Read and encode the text, build the model, make the run folder.
 
     Args:
@@ -63,26 +75,54 @@ def new_training(config: Config, folder: Path, reporter: Reporter, alteration: A
         folder: of the run; must not hold one yet.
         reporter: is told what happens.
         alteration: of the model, in an experiment.
+        processes: those that train this run together; this one alone, unless they are given.
+        data: the text, where it was prepared before; standard input cannot be read twice.
     """
-    refuse_existing(folder)
+    processes = processes or OneProcess()
+    processes.from_first(lambda: refuse_existing(folder))
     set_threads(config)
-    data = text_of_run(config, folder, reporter.note)
-    model = fresh_model(config, data, alteration)
-    source = {"source": config.data.source, "text_hash": data.text_hash, "tokens": str(data.folder.resolve())}
+    text = _read_once(processes, config, lambda: text_of_run(config, folder, reporter.note, data))
+    model = fresh_model(config, text, alteration)
+    source = {"source": config.data.source, "text_hash": text.text_hash, "tokens": str(text.folder.resolve())}
     mark = {"altered": alteration.name} if alteration else {}
-    run = create_run(folder, config, {"data": source, "tokenizers": _digests(config, data), **mark})
-    _save_vocabulary(run, config, data)
-    return Trainer(run, config, model, make_task(config, data), reporter, _floor(config, data))
+    mark |= {"job": name} if (name := job()) else {}
+    facts = {"data": source, "tokenizers": _digests(config, text), **mark}
+
+    def create() -> Run:
+        run = create_run(folder, config, facts)
+        _save_vocabulary(run, config, text)
+        return run
+
+    run = processes.from_first(create)
+    return Trainer(run, config, model, make_task(config, text), reporter, _floor(config, text), processes)
 
 
-def text_of_run(config: Config, folder: Path, note: Callable[[str], None]) -> Prepared | PreparedExamples:
+def _read_once(
+    processes: Processes, config: Config, read: Callable[[], Prepared | PreparedExamples]
+) -> Prepared | PreparedExamples:
+    """What the first process reads; the others open what it has made, on the disk that they share."""
+    here: list[Prepared | PreparedExamples] = []
+
+    def first() -> Path:
+        here.append(read())
+        return here[0].folder
+
+    folder = processes.from_first(first)
+    return here[0] if here else open_text(config, folder)
+
+
+def text_of_run(
+    config: Config, folder: Path, note: Callable[[str], None], data: Prepared | PreparedExamples | None = None
+) -> Prepared | PreparedExamples:
     """The text that a run in `folder` would learn from, prepared, with all that a person should know of it told.
+
+    `data`: what was prepared before; it is only told about.
 
     Raises:
         GlassError: it cannot be read, or does not fit the model, or the machine lacks the device.
     """
     choose_device(config.train.device)
-    data = prepare_for(config, token_cache(folder), note)
+    data = data or prepare_for(config, token_cache(folder), note)
     for text in (*data.notes, *_fit(data, config)):
         note(text)
     return data
@@ -93,6 +133,8 @@ def prepare_for(config: Config, cache: Path, note: Callable[[str], None]) -> Pre
     task = config.train.task
     if task in EXAMPLES:
         return prepare_examples(task, config.data, config.tokenizer, cache, note)
+    if is_encoded(Path(config.data.source).expanduser()):
+        return open_encoded(config.data, config.tokenizer, mask=task == "masked")
     return prepare(config.data, config.tokenizer, cache, note, mask=task == "masked")
 
 
@@ -105,7 +147,11 @@ def make_task(config: Config, data: Prepared | PreparedExamples) -> Task:
 
 
 def resume_training(
-    folder: Path, changes: dict[str, str], reporter: Reporter, alteration: Alteration | None = None
+    folder: Path,
+    changes: dict[str, str],
+    reporter: Reporter,
+    alteration: Alteration | None = None,
+    processes: Processes | None = None,
 ) -> Trainer:
     """Take up an interrupted run where its newest whole checkpoint left it.
 
@@ -114,26 +160,37 @@ def resume_training(
         changes: `train.…` limits to change, as text; nothing else of a run may change.
         reporter: is told what happens.
         alteration: the one with which it began.
+        processes: those that go on together, as many as may be; this one alone, unless they are given.
     """
+    processes = processes or OneProcess()
+    run = processes.from_first(lambda: _run_to_resume(folder, changes, alteration))
+    config = run.config().with_changes(changes)
+    set_threads(config)
+    data = _read_once(processes, config, lambda: encoded_text(run, config, reporter.note))
+    model = fresh_model(config, data, alteration)
+    trainer = Trainer(run, config, model, make_task(config, data), reporter, _floor(config, data), processes)
+    trainer.resume()
+
+    def write() -> None:
+        _save_vocabulary(run, config, data)  # the run may have been killed before it was written
+        if changes:
+            write_text(run.folder / "config.toml", config.to_toml())
+
+    processes.from_first(write)
+    reporter.note(f"going on with {folder} after step {trainer.state.step}")
+    return trainer
+
+
+def _run_to_resume(folder: Path, changes: dict[str, str], alteration: Alteration | None) -> Run:
+    """The run in a folder, if all changes are ones that it may have."""
     run = open_run(folder, alteration.name if alteration else None)
-    config = run.config()
     for key in changes:
         if key not in {f"train.{name}" for name in LIMITS}:
             raise GlassError(
                 f"{key} cannot change when a run is resumed",
                 f"Only {', '.join('train.' + name for name in LIMITS)} can; for the rest start a new run.",
             )
-    config = config.with_changes(changes)
-    set_threads(config)
-    data = encoded_text(run, config, reporter.note)
-    model = fresh_model(config, data, alteration)
-    trainer = Trainer(run, config, model, make_task(config, data), reporter, _floor(config, data))
-    trainer.resume()
-    _save_vocabulary(run, config, data)  # the run may have been killed before it was written
-    if changes:
-        write_text(run.folder / "config.toml", config.to_toml())
-    reporter.note(f"going on with {folder} after step {trainer.state.step}")
-    return trainer
+    return run
 
 
 def token_cache(folder: Path) -> Path:

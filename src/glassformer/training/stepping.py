@@ -11,11 +11,13 @@ import torch
 
 from glassformer.config import Config
 from glassformer.data.batches import Batch
+from glassformer.errors import GlassError, is_out_of_memory
 from glassformer.model.device import autocast, choose_device, choose_precision, synchronize
 from glassformer.model.families import Model
 from glassformer.training.checkpoint import seed_step
 from glassformer.training.objectives import logits_of, summed_loss, tokens_at_once
 from glassformer.training.optimizers import make_optimizers, set_rate
+from glassformer.training.parallel.processes import OneProcess, Processes, without_targets
 from glassformer.training.tasks import Task
 
 
@@ -48,24 +50,33 @@ class Stepper:
         model: moved to the device that the settings name.
         task: gives the rows of each step.
         config: all settings.
+        processes: those that share every step's rows; this one alone, unless they are given.
     """
 
-    def __init__(self, model: Model, task: Task, config: Config) -> None:
-        self.task, self.config = task, config
+    def __init__(self, model: Model, task: Task, config: Config, processes: Processes | None = None) -> None:
+        self.task, self.config, self.processes = task, config, processes or OneProcess()
         self.device = choose_device(config.train.device)
         self.dtype = choose_precision(config.train.precision, self.device)
-        self.model = model.to(self.device)
+        self.model = self.processes.place(model, self.device, self.dtype)
+        self.forward = self.processes.forward_of(self.model)
         self.optimizers = make_optimizers(self.model, config.train)
+        self.halvings = 0
+        """How often memory was short: each time half as many rows go through the model at once."""
 
     def gradients(self, step: int) -> Gradients:
         """Those of the rows of one step, which is named by its number alone: also its dropout is."""
         self.model.train()
         rows = self.task.rows(step)
-        seed_step(self.config.train.seed, step)
-        batches = self.batches(rows)
-        loss, targets = self.accumulate(batches)
+        seed_step(self.config.train.seed, step, self.processes.rank)
+        batches, before = self.batches(rows), self.halvings
+        try:
+            loss, targets = self.accumulate(batches)
+        except (MemoryError, RuntimeError) as error:
+            self._halve(error, batches)
+        if self.halvings > before:  # only now has Python let go of what that forward pass held
+            return self.gradients(step)
         found = [p.grad for p in self.model.parameters() if p.grad is not None]
-        return Gradients(loss, torch.nn.utils.get_total_norm(found), targets, batches)
+        return Gradients(loss, self.processes.norm(found), targets, batches)
 
     def update(self, gradients: Gradients, factor: float) -> None:
         """New weights from the gradients in the model, with every learning rate at its peak times `factor`."""
@@ -77,24 +88,38 @@ class Stepper:
         synchronize(self.device)
 
     def batches(self, rows: Sequence[Any]) -> list[Batch]:
-        """The step's rows in groups for one forward pass each."""
-        size = self.config.train.micro_batch or self._rows_at_once(rows)
-        return [self.task.collate(rows[i : i + size]) for i in range(0, len(rows), size)]
+        """This process's rows of the step in groups for one forward pass each."""
+        size = min(len(rows), self.config.train.micro_batch or self._rows_at_once(rows))
+        size = max(1, size >> self.halvings)
+        parts = self.processes.parts(rows, size)
+        return [self.task.collate(part) if own else without_targets(self.task.collate(part)) for part, own in parts]
 
     def accumulate(self, batches: list[Batch]) -> tuple[float, int]:
         """Gradients of the mean loss over all targets of all rows, however they are grouped."""
-        targets = max(1, sum(batch.n_targets for batch in batches))
+        targets = max(1, int(self.processes.total(sum(batch.n_targets for batch in batches))))
         for optimizer in self.optimizers:
             optimizer.zero_grad(set_to_none=True)
         total = torch.zeros((), device=self.device)
-        for batch in batches:
+        for number, batch in enumerate(batches, start=1):
             moved = batch.to(self.device)
-            with autocast(self.device, self.dtype):
-                logits = logits_of(self.model, moved)  # (B, T, V)
-            loss = summed_loss(logits, moved, self.config.train.label_smoothing) / targets
-            loss.backward()
+            with self.processes.adding_up(last=number == len(batches)):
+                with autocast(self.device, self.dtype):
+                    logits = logits_of(self.model, moved, self.forward)  # (B, T, V)
+                loss = summed_loss(logits, moved, self.config.train.label_smoothing) / targets
+                loss.backward()
             total += loss.detach()
-        return float(total), targets
+        return self.processes.total(float(total)), targets
+
+    def _halve(self, error: MemoryError | RuntimeError, batches: list[Batch]) -> None:
+        """Half as many rows at once from now on, after an error that says that memory is short; other errors go on."""
+        if not is_out_of_memory(error) or self.processes.world > 1:  # others are in the middle of the step
+            raise error
+        if max(len(batch.inputs) for batch in batches) == 1:
+            raise GlassError(
+                f"there is not enough memory for one row at a time ({str(error)[:200] or 'Python has none left'})",
+                "Lower model.context or the model's size; what was saved is intact.",
+            ) from error
+        self.halvings += 1
 
     def _rows_at_once(self, rows: Sequence[Any]) -> int:
         """All rows, or on a CPU as many as keep memory in bounds, which costs no speed there."""

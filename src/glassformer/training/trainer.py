@@ -2,26 +2,25 @@
 
 from __future__ import annotations
 
-import json
-import math
 import time
 from collections.abc import Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
 
 from glassformer.config import Config
 from glassformer.errors import GlassError
-from glassformer.files import clear_disk_errors, write_text
 from glassformer.lock import only_one
 from glassformer.model.device import autocast
 from glassformer.model.families import Model
-from glassformer.model.weights import load_weights
 from glassformer.runs import Run
-from glassformer.training.checkpoint import TrainState, load_checkpoint, save_checkpoint, step_name
-from glassformer.training.diagnosis import first_bad_tensor
-from glassformer.training.loss_plot import loss_svg
+from glassformer.training.checkpoint import TrainState, load_checkpoint, step_name
+from glassformer.training.diagnosis import first_bad_tensor, worst
+from glassformer.training.journal import Journal
+from glassformer.training.parallel.processes import Processes
 from glassformer.training.reporting import Reporter, Status
 from glassformer.training.schedules import rate_factor
 from glassformer.training.stepping import Gradients, Stepper
@@ -30,8 +29,6 @@ from glassformer.training.validation import LossEstimate, validation_loss
 from glassformer.training.verdicts import verdict
 from glassformer.wording import counted
 
-SAMPLE = "--- step "
-"""Begins each entry of `samples.txt`."""
 WATCHED_EVALUATIONS = 3
 """So many first evaluations look for what may be wrong with the data."""
 
@@ -85,24 +82,29 @@ class Trainer:
         task: what is learnt, from which text.
         reporter: is told what happens.
         floor: the text's true entropy in nats per token, where it is known; drawn into the picture.
+        processes: those that train this run together; this one alone, unless they are given.
     """
 
     def __init__(
-        self, run: Run, config: Config, model: Model, task: Task, reporter: Reporter, floor: float | None = None
-    ) -> None:
+        self, run: Run, config: Config, model: Model, task: Task, reporter: Reporter, floor: float | None = None,
+        processes: Processes | None = None,
+    ) -> None:  # fmt: skip
         self.run, self.config, self.task, self.reporter, self.floor = run, config, task, reporter, floor
-        self.stepper = Stepper(model, task, config)
+        self.stepper = Stepper(model, task, config, processes)
+        self.processes = self.stepper.processes
         self.model, self.optimizers = self.stepper.model, self.stepper.optimizers
         self.state = TrainState()
         self.stop_requested = False
         self.observer: Observer | None = None
-        self._curve: list[tuple[int, float]] = []
+        self._stopping = False  # what all processes agreed on
+        self._journal = Journal(run, floor)
 
     def resume(self) -> None:
         """Go back to the newest whole checkpoint; what was logged after it is forgotten."""
-        whole = self.run.whole_checkpoints()
+        whole = self.processes.from_first(self.run.whole_checkpoints)
         if not whole and (self.run.metrics_file.exists() or any(self.run.checkpoints.glob("step-*[0-9]"))):
-            raise GlassError(f"{self.run.folder} has no whole checkpoint", "Start again with another --out.")
+            error = GlassError(f"{self.run.folder} has no whole checkpoint", "Start again with another --out.")
+            raise self.processes.alike(error)
         if not whole:
             return  # it was stopped before the first one: begin at step 0, as it would have
         self.state = load_checkpoint(whole[-1], self.model, self.optimizers)
@@ -110,20 +112,15 @@ class Trainer:
         if best not in whole:
             self.reporter.note(f"{best} is lost: the best from here on is kept")
             best, self.state.best_step, self.state.best_loss = whole[-1], self.state.step, None
-        self.run.point("last", whole[-1])
+        self.processes.from_first(lambda: self._point(whole[-1], best))
+
+    def _point(self, last: Path, best: Path) -> None:
+        self.run.point("last", last)
         self.run.point("best", best)
 
     def _forget_later_steps(self) -> None:
-        """Take out of the logs what a killed process wrote after the checkpoint that is gone on from."""
-        if self.run.metrics_file.exists():
-            lines = self.run.metrics_file.read_text(encoding="utf-8").splitlines()
-            kept = [line for line in lines if _step_of(line) <= self.state.step]
-            write_text(self.run.metrics_file, "".join(line + "\n" for line in kept))
-            self._curve = [(record["step"], record["loss"]) for record in map(json.loads, kept)]
-        if self.run.samples_file.exists():
-            before, *samples = self.run.samples_file.read_text(encoding="utf-8").split(SAMPLE)
-            early = [sample for sample in samples if _sample_step(sample) <= self.state.step]
-            write_text(self.run.samples_file, SAMPLE.join([before, *early]))
+        """What a killed process did after the checkpoint that is gone on from does not count."""
+        self._journal.forget_after(self.state.step)
         if self.observer is not None:
             self.observer.forget_after(self.state.step)
 
@@ -132,36 +129,40 @@ class Trainer:
 
         Returns None, with everything saved, if `stop_requested` was set meanwhile.
         """
-        with only_one(self.run.folder):
-            self._forget_later_steps()
-            if self.state.step == 0 and not self.run.whole_checkpoints():
+        with ExitStack() as stack:
+            self.processes.from_first(lambda: stack.enter_context(only_one(self.run.folder)))
+            self.processes.from_first(self._forget_later_steps)
+            if self.state.step == 0 and not self.processes.from_first(self.run.whole_checkpoints):
                 self._show(last=False)
-                save_checkpoint(self.run, self.model, self.optimizers, self.state)
+                self._save()
             reason = self._reason_to_stop()
             while reason is None:
                 reason = self._step_and_look()
-            if self.stop_requested:
+            if self._stopping:
                 return None
             if not self._evaluated():  # a stop, or a limit that was lowered, came before this step was measured
                 self._evaluate({})
                 self._show(last=True)
-                save_checkpoint(self.run, self.model, self.optimizers, self.state)
+                self._save()
             return self._finish(reason)
 
     def _step_and_look(self) -> str | None:
         """One step, and the evaluation, log and checkpoint that are due after it; returns the reason to stop."""
         record, every = self._step(), self.config.train
         step, reason, improved = self.state.step, self._reason_to_stop(), False
-        wanted = not self.state.evaluations if self.stop_requested else reason is not None
+        wanted = not self.state.evaluations if self._stopping else reason is not None
         if wanted or step % every.evaluate_every == 0:
             improved = self._evaluate(record)
             reason = reason or self._reason_to_stop()  # an evaluation may be the reason
         if "validation_loss" in record or step % every.log_every == 0:
             self._log(record)
-        self._show(last=reason is not None and not self.stop_requested)
+        self._show(last=reason is not None and not self._stopping)
         if improved or reason is not None or step % every.save_every == 0:
-            save_checkpoint(self.run, self.model, self.optimizers, self.state)
+            self._save()
         return reason
+
+    def _save(self) -> None:
+        self.processes.save(self.run, self.model, self.optimizers, self.state)
 
     def _show(self, last: bool) -> None:
         if self.observer is not None:
@@ -175,14 +176,20 @@ class Trainer:
         """One optimizer step; returns its line for `metrics.jsonl`."""
         train, state = self.config.train, self.state
         started = time.perf_counter()
+        halvings = self.stepper.halvings
         gradients = self.stepper.gradients(state.step)
+        if self.stepper.halvings > halvings:
+            self.reporter.note(
+                f"step {state.step + 1:>6}  memory was short: from here on {len(gradients.batches[0].inputs):,} rows "
+                "at a time, gradients added up over the whole step as before"
+            )
         if not gradients.finite:
             self._stop_before_harm(gradients)
         factor = rate_factor(train, state.step, self._share() or 0.0, state.plateau.factor)
         self.stepper.update(gradients, factor)
         state.step += 1
         state.tokens += gradients.targets
-        state.train_seconds += time.perf_counter() - started
+        state.train_seconds += self.processes.most(time.perf_counter() - started)
         state.recent_losses.append(gradients.loss)
         return {
             "step": state.step, "tokens": state.tokens, "train_seconds": round(state.train_seconds, 4),
@@ -192,15 +199,17 @@ class Trainer:
 
     def _stop_before_harm(self, gradients: Gradients) -> None:
         """A loss or gradient is not finite: nothing is stepped, and the first bad tensor is named."""
-        step, kept = self.state.step + 1, self.run.whole_checkpoints()[-1].name
+        step, kept = self.state.step + 1, self.processes.from_first(self.run.whole_checkpoints)[-1].name
         device, dtype = self.stepper.device, self.stepper.dtype
         with autocast(device, dtype):
-            culprit = first_bad_tensor(self.model, (batch.to(device) for batch in gradients.batches))
-        raise GlassError(
+            own = first_bad_tensor(self.model, (batch.to(device) for batch in gradients.batches))
+        culprit = worst(self.processes.gather(own))
+        error = GlassError(
             f"step {step} was not taken: the loss is {gradients.loss}, and the first bad tensor is {culprit}",
             f"Checkpoint {kept} is intact. Lower "
             "train.learning_rate, lengthen train.warmup or set train.clip = 1, and start again.",
         )
+        raise self.processes.alike(error)
 
     def _evaluate(self, record: dict[str, Any]) -> bool:
         """Validation loss and a sample; returns whether this is the best so far."""
@@ -214,38 +223,41 @@ class Trainer:
             state.best_loss, state.best_step, state.waited = estimate.loss, state.step, 0
         else:
             state.waited += 1
-        self._sample()
-        self._watch()
+        model = self.processes.whole(self.model)
+        self.processes.from_first(lambda: self._look_closer(model))
         return improved
 
     def _measure(self, limit: int | None) -> LossEstimate:
-        return self._loss_of(self.task.held_out(limit))
+        return self._loss_of(self.model, self.task.held_out(limit), self.processes)
 
-    def _loss_of(self, rows: Sequence[Any]) -> LossEstimate:
+    def _loss_of(self, model: Model, rows: Sequence[Any], processes: Processes | None = None) -> LossEstimate:
         device, dtype = self.stepper.device, self.stepper.dtype
-        return validation_loss(self.model, rows, device, dtype, collate=self.task.collate)
+        return validation_loss(model, rows, device, dtype, collate=self.task.collate, processes=processes)
 
-    def _sample(self) -> None:
-        prompt, text = self.task.sample(self.model)
+    def _look_closer(self, model: Model | None) -> None:
+        """A sample, and during the first evaluations what a person should know early; in the first process."""
+        assert model is not None
+        self._sample(model)
+        if len(self.state.evaluations) <= WATCHED_EVALUATIONS:
+            for concern in self.task.concerns(model, lambda rows: self._loss_of(model, rows).loss):
+                self.reporter.note(f"step {self.state.step:>6}  {concern}")
+
+    def _sample(self, model: Model) -> None:
+        prompt, text = self.task.sample(model)
         continues = self.config.train.task == "lm"
         parted = f"{prompt}{text}" if continues else f"{prompt}\n=> {text}"
-        with clear_disk_errors(self.run.samples_file), self.run.samples_file.open("a", encoding="utf-8") as file:
-            file.write(f"{SAMPLE}{self.state.step}\n{parted}\n")
+        self._journal.add_sample(self.state.step, parted)
         shown = parted if continues else f"{_beginning(prompt, 60)} => {text}"
         self.reporter.note(f"step {self.state.step:>6}  writes: {_beginning(shown, 160)}")
-
-    def _watch(self) -> None:
-        """During the first evaluations, say what a person should know early."""
-        if len(self.state.evaluations) <= WATCHED_EVALUATIONS:
-            for concern in self.task.concerns(self.model, lambda rows: self._loss_of(rows).loss):
-                self.reporter.note(f"step {self.state.step:>6}  {concern}")
 
     def _log(self, record: dict[str, Any]) -> None:
         record["loss"] = float(np.mean(self.state.recent_losses))
         self.state.recent_losses.clear()
-        self._curve.append((record["step"], record["loss"]))
-        with clear_disk_errors(self.run.metrics_file), self.run.metrics_file.open("a", encoding="utf-8") as file:
-            file.write(json.dumps(record) + "\n")
+        self.processes.from_first(lambda: self._write(record))
+
+    def _write(self, record: dict[str, Any]) -> None:
+        """Add a line to `metrics.jsonl`, and say how it goes."""
+        self._journal.add(record)
         state = self.state
         share = self._share()
         left = state.train_seconds * (1 - share) / share if share else None
@@ -253,11 +265,7 @@ class Trainer:
         speed = state.tokens / max(1e-9, state.train_seconds)
         self.reporter.status(Status(state.step, share, record["loss"], seen, record["learning_rate"], speed, left))
         if "validation_loss" in record:
-            self._draw()
-
-    def _draw(self) -> None:
-        picture = loss_svg(self._curve, self.state.evaluations, f"{self.run.folder.name}: loss", self.floor)
-        write_text(self.run.folder / "loss.svg", picture)
+            self._journal.draw(self.state.evaluations)
 
     def _share(self) -> float | None:
         """How much of the run is over, by steps or by time, whichever is further."""
@@ -268,7 +276,8 @@ class Trainer:
 
     def _reason_to_stop(self) -> str | None:
         train, state = self.config.train, self.state
-        if self.stop_requested:
+        self._stopping = self.processes.most(self.stop_requested) > 0
+        if self._stopping:
             return "you asked it to stop"
         if train.steps is not None and state.step >= train.steps:
             return f"all {train.steps} steps are done" if train.steps > 1 else "its one step is done"
@@ -282,8 +291,7 @@ class Trainer:
 
     def _finish(self, reason: str) -> Outcome:
         state, size = self.state, self.task.validation_bytes
-        best = self.run.checkpoint("best")
-        load_weights(self.model, best / "model.safetensors")
+        self.processes.load(self.model, self.processes.from_first(lambda: self.run.checkpoint("best")))
         estimate = self._measure(None)
         judged = verdict(state.evaluations, self.task.choices)
         return Outcome(
@@ -296,17 +304,3 @@ def _beginning(text: str, most: int) -> str:
     """The first characters of a text, on one line."""
     line = " ".join(text.split())
     return line if len(line) <= most else line[: most - 1] + "…"
-
-
-def _sample_step(sample: str) -> float:
-    """The step of an entry of samples; one that a kill cut short belongs to no step."""
-    number = sample.partition("\n")[0]
-    return int(number) if number.isdecimal() else math.inf
-
-
-def _step_of(line: str) -> float:
-    """The step of a line of metrics; a line that a kill cut short belongs to no step."""
-    try:
-        return int(json.loads(line)["step"])
-    except (ValueError, KeyError, TypeError):
-        return math.inf

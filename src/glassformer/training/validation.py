@@ -14,6 +14,7 @@ from glassformer.data.batches import Batch
 from glassformer.model.device import autocast
 from glassformer.model.families import Model
 from glassformer.training.objectives import logits_of, token_losses, tokens_at_once
+from glassformer.training.parallel.processes import OneProcess, Processes
 
 MOST_TOKENS = 8192
 """Of one forward pass that measures."""
@@ -68,6 +69,7 @@ def validation_loss(
     skip: int = 0,
     most_tokens: int = MOST_TOKENS,
     collate: Callable[[Sequence[Any]], Batch] = Batch.from_rows,
+    processes: Processes | None = None,
 ) -> LossEstimate:
     """The mean loss over rows; the same number whatever their grouping, to rounding.
 
@@ -80,24 +82,25 @@ def validation_loss(
         skip: the first so many targets of every row but the first are not counted.
         most_tokens: per forward pass; fewer where the vocabulary is large.
         collate: of the task.
+        processes: those that share the work and all get the same number; this one alone, unless they are given.
     """
+    processes = processes or OneProcess()
     was_training = model.training
     model.eval()
-    # Made before the first pass: small tensors kept between large ones would leave memory that cannot be used again.
-    sums, counts, done = np.zeros(len(rows)), np.zeros(len(rows)), 0
+    moments = np.zeros(5)  # sums over all rows, as `_moments` names them
     try:
         with torch.inference_mode(), autocast(device, dtype):
-            for group in groups(rows, min(most_tokens, tokens_at_once(model))):
+            whole = groups(rows, min(most_tokens, tokens_at_once(model)))
+            for before, group, own in processes.turns(whole):
                 batch = collate(group).to(device)
-                batch.loss_mask[0 if done else 1 :, :skip] = False
+                batch.loss_mask[0 if before else 1 :, :skip] = False
                 losses = token_losses(logits_of(model, batch), batch)  # (B, T)
-                part = slice(done, done + len(group))
-                sums[part] = losses.cpu().double().sum(dim=1).numpy()
-                counts[part] = batch.loss_mask.sum(dim=1).cpu().numpy()
-                done += len(group)
+                if own:
+                    nats = losses.cpu().double().sum(dim=1).numpy()  # (B,)
+                    moments += _moments(nats, batch.loss_mask.sum(dim=1).cpu().numpy())
     finally:
         model.train(was_training)
-    return _estimate(sums, counts)
+    return _estimate(processes.totals(moments), len(rows))
 
 
 def sliding_loss(
@@ -137,12 +140,18 @@ def groups(rows: Sequence[Any], most_tokens: int) -> Iterator[list[Any]]:
         yield group
 
 
-def _estimate(sums: np.ndarray, counts: np.ndarray) -> LossEstimate:
+def _moments(nats: np.ndarray, counts: np.ndarray) -> np.ndarray:
+    """(5,) over some rows, the sums of s, c, s², s c and c²: s the nats that a row loses on its c predictions."""
+    return np.array([nats.sum(), counts.sum(), (nats**2).sum(), (nats * counts).sum(), (counts**2).sum()])
+
+
+def _estimate(moments: np.ndarray, rows: int) -> LossEstimate:
     """Ratio of sums, with the linearised variance of a ratio over clusters (Cochran 1977, section 6.4)."""
-    total, n = max(1, counts.sum()), len(counts)
-    loss = float(sums.sum() / total)
-    spread = sums - loss * counts
-    if n < 2:
-        return LossEstimate(loss, None, int(total), n)
-    deviation = math.sqrt(n / (n - 1) * float((spread**2).sum())) / total
-    return LossEstimate(loss, 1.96 * deviation, int(total), n)
+    nats, counts, nats2, product, counts2 = moments.tolist()
+    total = max(1.0, counts)
+    loss = nats / total
+    if rows < 2:
+        return LossEstimate(loss, None, int(total), rows)
+    spread = max(0.0, nats2 - 2 * loss * product + loss**2 * counts2)  # the sum of (s - loss c)² over all rows
+    deviation = math.sqrt(rows / (rows - 1) * spread) / total
+    return LossEstimate(loss, 1.96 * deviation, int(total), rows)

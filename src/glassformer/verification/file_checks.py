@@ -7,7 +7,7 @@ import re
 import shutil
 import tempfile
 import unicodedata
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -50,10 +50,19 @@ def checkpoints(subject: Subject) -> Finding:
         folder = _pointed(subject, which)
         check_folder(folder)
         noted = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))["files"]
-        if unnoted := sorted(NEEDED - noted.keys()):
+        if unnoted := sorted(_needed(noted) - noted.keys()):
             raise GlassError(f"{folder / MANIFEST} does not name {unnoted[0]}", "Use another checkpoint of the run.")
         files += len(noted)
     return Finding(0, f"{files} files of best and last, by SHA-256")
+
+
+def _needed(noted: Collection[str]) -> set[str]:
+    """`NEEDED`, with the parts of the optimizer's state where several processes wrote it."""
+    parts = [name.removesuffix(".safetensors").rsplit("-", 1)[1] for name in noted if name.startswith("optimizer-")]
+    if not parts:
+        return NEEDED
+    numbers = range(1, int(parts[0]) + 1)
+    return NEEDED - {"optimizer.safetensors"} | {f"optimizer-{each}-of-{parts[0]}.safetensors" for each in numbers}
 
 
 def _pointed(subject: Subject, which: Which) -> Path:

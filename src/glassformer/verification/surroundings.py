@@ -29,7 +29,10 @@ def own_random_numbers() -> Iterator[None]:
 
 @contextmanager
 def in_float64() -> Iterator[None]:
-    """Angles and slopes of positions have PyTorch's default precision, whatever that of the weights."""
+    """Angles and slopes of positions have PyTorch's default precision, whatever that of the weights.
+
+    It is one for the whole process, and is put back however the block ends: no other thread may make tensors meanwhile.
+    """
     before = torch.get_default_dtype()
     torch.set_default_dtype(torch.float64)
     try:

@@ -1,4 +1,4 @@
-"""Corpora that are made, not read: what a model can at best reach on them is known exactly."""
+"""Corpora that are made, not read: what a model can at best reach on them is known exactly, but for a few."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ from glassformer.data.corpora.corpus import (
 )
 from glassformer.data.corpora.noise import Repeats, UniformSymbols
 from glassformer.data.corpora.recall import Recall
+from glassformer.data.corpora.refrains import Refrains
 from glassformer.data.corpora.stories import Stories
 from glassformer.data.corpora.strings import COPY, REVERSE, SORT
 from glassformer.data.corpora.summaries import Summaries
@@ -29,6 +30,7 @@ from glassformer.errors import GlassError, nearest
 _ALL: tuple[Generated, ...] = (
     Stories(),
     Repeats(),
+    Refrains(),
     Recall(),
     Brackets(),
     COPY,

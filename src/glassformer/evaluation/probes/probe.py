@@ -21,8 +21,8 @@ from glassformer.evaluation.probes.pairs import ABOUT, corpus_pairs, probe_pairs
 from glassformer.evaluation.probes.reading import PSEUDO, Readable, longest, readable
 from glassformer.evaluation.probes.result import ProbeResult
 from glassformer.evaluation.probes.sequences import probe_induction, probe_recall
-from glassformer.evaluation.probes.surprisal import SurprisalResult, surprisal
-from glassformer.runs import Which, open_run
+from glassformer.evaluation.probes.surprisal import LISTED, SurprisalResult, surprisal
+from glassformer.runs import Folder, Which, open_run
 from glassformer.text_model import MaskFiller, load_text_model
 from glassformer.training.setup import encoded_text
 from glassformer.wording import counted
@@ -53,6 +53,7 @@ class Request:
         probes: their names; none: all, or only what `pairs` and `text` ask for.
         pairs: a file of minimal pairs of one's own.
         text: whose surprisal is wanted; None: that of the run's own validation part.
+        column: of `text`, where it is a table with several.
         size: minimal pairs; the rows of other probes follow.
         seed: of what is drawn.
         which: the checkpoint.
@@ -60,10 +61,11 @@ class Request:
         note: is told what a person should know.
     """
 
-    folder: Path
+    folder: Folder
     probes: Sequence[str] = ()
     pairs: Path | None = None
     text: Path | None = None
+    column: str | None = None
     size: int = SIZE
     seed: int = 1
     which: Which = "best"
@@ -175,7 +177,7 @@ def _surprisal(request: Request, model: Readable, own: Prepared | None, known: K
         raise GlassError("the run's own text is not at hand", "Name one: --text FILE.")
     with tempfile.TemporaryDirectory(prefix="glass-probe-", ignore_cleanup_errors=True) as temporary:
         if request.text is not None:
-            store, notes = _encoded(request.text, model, Path(temporary))
+            store, notes = _encoded(request.text, request.column, model, Path(temporary))
             about = f"of {request.text}"
         else:
             assert own is not None
@@ -197,13 +199,14 @@ def _surprisal(request: Request, model: Readable, own: Prepared | None, known: K
             remarks = [
                 f"{counted(len(rows), 'rows')}, drawn evenly: a masked model reads a row once for each of its tokens"
             ]
-        return surprisal(model, rows, counts, "training" if known else "this text", about, remarks)
+        listed = 0 if request.text is None else LISTED
+        return surprisal(model, rows, counts, "training" if known else "this text", about, remarks, listed)
 
 
-def _encoded(text: Path, model: Readable, folder: Path) -> tuple[TokenStore, list[str]]:
+def _encoded(text: Path, column: str | None, model: Readable, folder: Path) -> tuple[TokenStore, list[str]]:
     """A file, cut into rows as in training."""
     own = model.config.data
     if str(text) != "-" and not text.exists():
         raise GlassError(f"{text} does not exist", "Give a file with text.")
-    data = DataConfig(source=str(text), windows=own.windows, document=own.document)
+    data = DataConfig(source=str(text), column=column, windows=own.windows, document=own.document)
     return encode_whole(data, model.tokenizer, folder)

@@ -16,6 +16,8 @@ import numpy.typing as npt
 
 from glassformer.evaluation.probes.reading import Readable, read_after
 
+LISTED, SHOWN = 10_000, 60
+"""Tokens of a text of one's own that are listed one by one: for programs at most, and for people."""
 TENS = (0, 1, 10, 100, 1_000, 10_000, 100_000)
 
 
@@ -53,6 +55,7 @@ class SurprisalResult:
             helps (Olsson et al. 2022); None where rows are too short.
         ends: a tenth of the way, and the last place that half of all rows reach.
         notes: what a person should know.
+        each: the first tokens one by one, and the nats of each; none unless they were asked for.
     """
 
     about: str
@@ -62,6 +65,7 @@ class SurprisalResult:
     learning: float | None
     ends: tuple[int, int]
     notes: Sequence[str] = ()
+    each: Sequence[tuple[str, float]] = ()
     name: str = "surprisal"
 
     def facts(self) -> dict[str, Any]:
@@ -74,11 +78,14 @@ class SurprisalResult:
             "in_context_learning": self.learning,
             "in_context_places": list(self.ends),
             "notes": list(self.notes),
+            "each": [{"token": token, "nats": nats} for token, nats in self.each],
         }
 
     def table(self) -> str:
         """For people."""
         lines = [f"{self.name}: {self.about}", *self.notes, f"mean: {self.mean:.4f} nats over {self.tokens:,} tokens"]
+        if len(self.each) == self.tokens <= SHOWN:
+            lines += [f"{nats:>9.4f}  {token}" for token, nats in self.each]
         for title, parts in self.parts.items():
             width = max(20, len(title))
             lines.append(f"{title:<{width}}{'nats':>9}{'of all nats':>13}{'tokens':>12}")
@@ -98,6 +105,7 @@ def surprisal(
     counted_in: str,
     about: str,
     notes: Sequence[str] = (),
+    listed: int = 0,
 ) -> SurprisalResult:
     """Measure a text.
 
@@ -107,11 +115,13 @@ def surprisal(
         counts: (V,) how often each token is in `counted_in`.
         counted_in: "training" or "this text".
         about, notes: as in the result.
+        listed: so many tokens are given one by one.
     """
     nats = [read.nats for read in read_after(model, rows)]
     joined = np.concatenate(nats)  # (N,)
     places = np.concatenate([np.arange(1, len(part) + 1) for part in nats])  # (N,)
-    times = counts[np.concatenate([row[1:] for row in rows]).astype(np.int64)]  # (N,)
+    tokens = np.concatenate([row[1:] for row in rows]).astype(np.int64)  # (N,)
+    times = counts[tokens]  # (N,)
     hits = np.concatenate([seen_earlier(row) for row in rows])  # (N,)
     powers = [2**power for power in range(int(places.max()).bit_length() + 1)]
     parts = {
@@ -128,7 +138,9 @@ def surprisal(
     learning = None
     if late > early:
         learning = float(joined[places == late].mean() - joined[places == early].mean())
-    return SurprisalResult(about, float(joined.mean()), len(joined), parts, learning, (early, late), notes)
+    texts = [model.tokenizer.token_text(token) for token in tokens[:listed].tolist()]
+    each = list(zip(texts, joined[:listed].tolist(), strict=True))
+    return SurprisalResult(about, float(joined.mean()), len(joined), parts, learning, (early, late), notes, each)
 
 
 def seen_earlier(row: npt.NDArray[np.integer]) -> npt.NDArray[np.bool_]:

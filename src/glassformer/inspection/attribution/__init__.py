@@ -1,8 +1,8 @@
 """Attribution: which parts and which tokens an answer comes from, by several measures, each with what it cannot say."""
 
-from glassformer.inspection.attribution.agreement import Agreement, agreement, spearman
+from glassformer.inspection.attribution.agreement import Agreement, agreement
 from glassformer.inspection.attribution.blanking import Blanking, blank
-from glassformer.inspection.attribution.case import Case, Output, case_of, read_text
+from glassformer.inspection.attribution.case import Case, Output, case_of
 from glassformer.inspection.attribution.flow import Flow, flow
 from glassformer.inspection.attribution.grid import PatchGrid, Question, patch_grids
 from glassformer.inspection.attribution.lens import Lens, lens
@@ -34,9 +34,7 @@ __all__ = [
     "flow",
     "lens",
     "patch_grids",
-    "read_text",
     "rollout",
-    "spearman",
     "split_neurons",
     "split_output",
     "split_outputs",

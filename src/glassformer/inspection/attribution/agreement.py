@@ -6,7 +6,6 @@ of each layer, and by rollout up to it. Spearman's correlation of the two rankin
 
 from __future__ import annotations
 
-import math
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -14,6 +13,7 @@ from torch import Tensor
 
 from glassformer.inspection.attribution.blanking import Blanking
 from glassformer.inspection.attribution.rollout import read_by, rollout
+from glassformer.inspection.ranks import spearman
 from glassformer.inspection.trace import Trace
 from glassformer.inspection.traced import AttentionTrace
 from glassformer.model.families import Model
@@ -85,24 +85,10 @@ def agreement(model: Model, trace: Trace, blanking: Blanking) -> Agreement:
     return Agreement(tuple(rows), between)
 
 
-def spearman(a: Tensor, b: Tensor) -> float | None:
-    """Spearman's rank correlation of two lists (n), equal values sharing their mean rank; None if one has no order."""
-    x, y = _ranks(a), _ranks(b)
-    x, y = x - x.mean(), y - y.mean()
-    size = math.sqrt(float(x.square().sum() * y.square().sum()))
-    return float((x * y).sum()) / size if size > 0 else None
-
-
-def _ranks(values: Tensor) -> Tensor:
-    """(n) -> (n) float64, from 0."""
-    below = (values[None] < values[:, None]).sum(dim=1)  # (n)
-    same = (values[None] == values[:, None]).sum(dim=1)  # (n)
-    return below.double() + (same.double() - 1) / 2
-
-
 def _correlations(a: Tensor, b: Tensor, counts: list[int]) -> list[float]:
     """Of each output, over the first tokens that it sees; (P, S) both."""
-    found = [spearman(x[:count], y[:count]) for x, y, count in zip(a, b, counts, strict=True) if count >= LEAST]
+    rows = zip(a.numpy(), b.numpy(), counts, strict=True)
+    found = [spearman(x[:count], y[:count]) for x, y, count in rows if count >= LEAST]
     return [each for each in found if each is not None]
 
 

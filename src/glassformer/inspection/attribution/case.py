@@ -10,11 +10,10 @@ from torch import Tensor
 from glassformer.errors import GlassError
 from glassformer.generation.context import reading
 from glassformer.generation.decoding import check_finite
-from glassformer.inspection.explain.subject import Subject, subject_of
+from glassformer.inspection.explain.subject import Subject
 from glassformer.inspection.trace import Trace, check_given, trace
 from glassformer.model.families import Classifier, EncoderDecoder, Model
-from glassformer.text_model import AnyTextModel, TextModel, Translator
-from glassformer.wording import counted, span
+from glassformer.wording import span
 
 
 @dataclass(frozen=True)
@@ -108,33 +107,6 @@ def case_of(subject: Subject, answer: int | None = None, end: int | None = None,
         chosen = following[place] if answer is None else answer
         outputs.append(Output(place, (place,), int(logits[place].argmax()) if chosen is None else chosen, known))
     return Case(model, tokens, target, tuple(outputs))
-
-
-def read_text(model: AnyTextModel, text: str, target: str | None = None, name: str = "this run") -> Subject:
-    """What a run's model reads of a text, all of which has to fit.
-
-    Raises:
-        GlassError: the text is empty, does not fit the task, or is longer than the context.
-    """
-    context, unread = model.config.model.context, 0
-    if isinstance(model, TextModel):
-        unread = max(0, len(model.prompt_ids(text)) - context)
-    elif isinstance(model, Translator):
-        unread = model.unread_tokens(text)
-        long = 0 if target is None else len(model.tokenizer.encode(target)) + len(model.tokenizer.target_start)
-        if long > context:
-            raise _too_long("target", long, context)
-    elif hasattr(model, "unread_tokens"):
-        unread = model.unread_tokens(text)
-    if unread:
-        raise _too_long("text", context + unread, context)
-    return subject_of(model, text, target, name)
-
-
-def _too_long(what: str, length: int, context: int) -> GlassError:
-    return GlassError(
-        f"the {what} takes {counted(length, 'tokens')}, the model reads {context:,}", "Give a shorter one."
-    )
 
 
 def check_number(what: str, number: int, count: int) -> int:

@@ -2,8 +2,20 @@
 
 from glassformer.inspection.explain.example import example
 from glassformer.inspection.explain.sections import Matrix, Section, Table, Walk
-from glassformer.inspection.explain.subject import Subject, subject_of
+from glassformer.inspection.explain.subject import Subject, subject_of, whole_subject_of
 from glassformer.inspection.explain.walk import make_walk
 from glassformer.inspection.explain.wording import LEVELS, Level
 
-__all__ = ["LEVELS", "Level", "Matrix", "Section", "Subject", "Table", "Walk", "example", "make_walk", "subject_of"]
+__all__ = [
+    "LEVELS",
+    "Level",
+    "Matrix",
+    "Section",
+    "Subject",
+    "Table",
+    "Walk",
+    "example",
+    "make_walk",
+    "subject_of",
+    "whole_subject_of",
+]

@@ -80,6 +80,27 @@ def subject_of(model: AnyTextModel, text: str, target: str | None = None, name: 
     return _filled(model, text, title) if isinstance(model, MaskFiller) else _continued(model, text, title)
 
 
+def whole_subject_of(model: AnyTextModel, text: str, target: str | None = None, name: str = "this run") -> Subject:
+    """The same of a text, and a target, that the model reads whole: the view of a part would be taken for all of it.
+
+    Raises:
+        GlassError: as `subject_of`, or the text or the target is longer than the context.
+    """
+    context = model.config.model.context
+    if isinstance(model, TextModel):
+        unread = len(model.prompt_ids(text)) - context
+    else:
+        unread = 0 if isinstance(model, MaskFiller) else model.unread_tokens(text)  # a filler refuses by itself
+    beyond = {"text": unread}
+    if isinstance(model, Translator) and target is not None:
+        beyond["target"] = len(model.tokenizer.encode(target)) + len(model.tokenizer.target_start) - context
+    for what, tokens in beyond.items():
+        if tokens > 0:
+            problem = f"the {what} has {context + tokens:,} tokens, the model reads {context:,}"
+            raise GlassError(problem, "Give a shorter one.")
+    return subject_of(model, text, target, name)
+
+
 def _continued(model: TextModel, text: str, title: str) -> Subject:
     """The newest part of the text, as `glass generate` has it."""
     ids, context = model.prompt_ids(text), model.config.model.context

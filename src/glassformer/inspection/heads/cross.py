@@ -6,6 +6,7 @@ import numpy as np
 
 from glassformer.inspection.heads.looks import Floats, Looks
 from glassformer.inspection.heads.tallies import Tally, mass
+from glassformer.inspection.ranks import spearman
 
 ALIGNED = 0.8
 """Rank correlation from which a head is called an alignment head; a threshold of our own."""
@@ -26,16 +27,8 @@ def alignment(looks: Looks) -> Tally:
         if here.sum() < 3:
             continue
         rows[number] = 1.0
-        score[number] = [spearman(np.arange(here.sum(), dtype=np.float64), head[here]) for head in row]
+        score[number] = [spearman(np.arange(here.sum(), dtype=np.float64), head[here]) or 0.0 for head in row]
     return Tally(score, np.zeros_like(score), rows)
-
-
-def spearman(first: Floats, second: Floats) -> float:
-    """Rank correlation of two (n,), ties at their mean rank; 0 where one of them is constant."""
-    ranks = [(x[:, None] > x).sum(axis=1) + (x[:, None] == x).sum(axis=1) / 2 for x in (first, second)]  # (n,) each
-    one, other = (rank - rank.mean() for rank in ranks)
-    size = float(np.sqrt((one @ one) * (other @ other)))
-    return float(one @ other) / size if size > 0 else 0.0
 
 
 def end_sink(looks: Looks) -> Tally:

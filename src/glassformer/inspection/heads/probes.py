@@ -13,8 +13,8 @@ import numpy as np
 
 from glassformer.data.batches import padded
 from glassformer.inspection.heads.looks import Bools, Ids
-from glassformer.inspection.heads.relations import RELATIONS, gold, sentences, token_spans
-from glassformer.model.families import EncoderDecoder, Model
+from glassformer.inspection.heads.relations import RELATIONS, SENTENCES, gold, token_spans
+from glassformer.model.families import Decoder, EncoderDecoder, Model
 from glassformer.tokenizers import Tokenizer
 
 SEGMENT, COPIES, EXAMPLES = 25, 4, 10
@@ -22,7 +22,8 @@ SEGMENT, COPIES, EXAMPLES = 25, 4, 10
 SEED = 0
 TEXTS = 16
 """Rows of text."""
-SENTENCES = 200
+MANY = 200
+"""Sentences with gold relations."""
 EDGE = 0.1
 """Share of the vocabulary's most, and of its least frequent tokens that random sequences leave out."""
 LARGE = 100
@@ -121,17 +122,20 @@ def _drawn(generator: np.random.Generator, from_: Vocabulary, length: int, copie
     return ids
 
 
-def sentence_probe(model: Model, tokenizer: Tokenizer, start: bool) -> Probe | None:
-    """Sentences with gold relations; None where this tokenizer or this context has no room for them.
+def sentence_probe(model: Model, tokenizer: Tokenizer, start: bool, corpus: str | None) -> Probe | None:
+    """Sentences with gold relations; None where this corpus has none, or this tokenizer or this context no room.
 
     Args:
         model: a decoder or an encoder.
         tokenizer: of the run.
+        corpus: that it learnt from.
         start: whether its rows begin with a special token.
     """
+    if corpus is None or corpus not in RELATIONS or (corpus == "coreference" and isinstance(model, Decoder)):
+        return None
     rows: list[Ids] = []
-    relations: dict[str, list[Bools]] = {relation: [] for relation in RELATIONS}
-    for sentence in sentences(SENTENCES):
+    relations: dict[str, list[Bools]] = {relation: [] for relation in RELATIONS[corpus]}
+    for sentence in SENTENCES[corpus](MANY):
         ids = tokenizer.encode(sentence.text)
         spans = token_spans(tokenizer, sentence.text, ids)
         if spans is None or len(ids) + start > model.config.context:
@@ -141,7 +145,8 @@ def sentence_probe(model: Model, tokenizer: Tokenizer, start: bool) -> Probe | N
             patterns.append(gold(sentence, spans, relation, int(start)))
     if not rows:
         return None
-    return Probe("sentences", f"{len(rows)} generated sentences with known subjects", rows, gold=relations)
+    known = "subjects" if corpus == "agreement" else 'nouns for "it"'
+    return Probe("sentences", f"{len(rows)} generated sentences with known {known}", rows, gold=relations)
 
 
 def batch(rows: Sequence[Ids]) -> tuple[Ids, Bools]:

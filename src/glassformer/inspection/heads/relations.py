@@ -1,4 +1,5 @@
-"""Gold relations between words: who is the subject of which verb, in sentences of the corpus `agreement`.
+"""Gold relations between words: who is the subject of which verb, in sentences of the corpus `agreement`; which noun
+"it" stands for, in those of `coreference`.
 
 The grammar made the sentence, so no parser is needed. A head is scored by how often its largest weight goes from one
 word to the other, beside the best that a fixed offset can do (Voita et al. 2019, section 5.3).
@@ -6,13 +7,14 @@ word to the other, beside the best that a fixed offset can do (Voita et al. 2019
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
 import numpy as np
 
 from glassformer.data.corpora.agreement.corpus import Agreement
 from glassformer.data.corpora.agreement.items import NUMBERS, PREDICATES, Item, animacy, draw_item, form
+from glassformer.data.corpora.coreference import ROLES, adjectives, draw_scene
 from glassformer.data.corpora.corpus import below, generator
 from glassformer.inspection.heads.looks import Bools, Floats, Looks
 from glassformer.tokenizers import Tokenizer
@@ -20,8 +22,14 @@ from glassformer.tokenizers import Tokenizer
 ABOVE_BASELINE = 0.10
 """By how much a syntactic head is right more often than the best fixed offset."""
 FROM = 1 << 40  # sentences take their random numbers from here on: documents and minimal pairs have others
-RELATIONS = ("verb to subject", "before verb to subject", "subject to verb")
-"""The second one starts at the token that the verb is predicted from. The third needs an encoder."""
+RELATIONS: Mapping[str, tuple[str, ...]] = {
+    "agreement": ("verb to subject", "before verb to subject", "subject to verb"),
+    "coreference": ("it to noun", "noun to it"),
+}
+"""By corpus. "before" starts at the token that the verb is predicted from. Looking ahead needs an encoder, and so does
+"it to noun": the adjective behind "it" decides."""
+BACKWARDS = ("subject to verb", "noun to it")
+"""From the second word of a link to its first."""
 Span = tuple[int, int]
 
 
@@ -31,7 +39,7 @@ class Sentence:
 
     Attributes:
         text: the sentence.
-        links: (verb, subject) of its verbs: of the main one, and of the one in its relative clause.
+        links: (verb, subject) of its verbs: of the main one, and of the one in its relative clause; or ("it", noun).
     """
 
     text: str
@@ -46,6 +54,33 @@ def sentences(size: int, seed: int = 0) -> Iterator[Sentence]:
         item = draw_item(numbers, nouns, numbers.random() < 1 / 2, held=False)
         subject, front, *chain = (NUMBERS[below(numbers, 2)] for _ in range(nouns + 2))
         yield _linked(item, subject, "".join(chain), front)
+
+
+def sentences_with_it(size: int, seed: int = 0) -> Iterator[Sentence]:
+    """Sentences of `coreference` that say "it", half of them of the animal; a pure function of the arguments."""
+    for index in range(size):
+        scene, point, _ = draw_scene(seed, FROM + index, held=False)
+        role = ROLES[index % 2]
+        options = adjectives(scene.animal, scene.thing, role, held=False)
+        text = scene.text("it", options[int(point * len(options))])
+        it = _found(text, "it", text.index(" it was too "))
+        yield Sentence(text, ((it, _found(text, scene.noun(role), 0)),))
+
+
+SENTENCES: Mapping[str, Callable[[int], Iterator[Sentence]]] = {
+    "agreement": sentences,
+    "coreference": sentences_with_it,
+}
+"""By corpus: so many."""
+
+
+def why_none(corpus: str | None, causal: bool) -> str:
+    """Why a run on this corpus has no sentences with gold relations."""
+    if corpus not in RELATIONS:
+        return f"gold relations are of the corpora {' and '.join(RELATIONS)}"
+    if corpus == "coreference" and causal:
+        return 'a decoder reads "it" before the word that tells what it is'
+    return f"no sentence of {corpus} fits this context"
 
 
 def _linked(item: Item, subject: str, chain: str, front: str) -> Sentence:
@@ -87,16 +122,16 @@ def gold(sentence: Sentence, spans: list[Span], relation: str, before: int) -> B
     Args:
         sentence: with its links.
         spans: of the sentence's tokens, in characters.
-        relation: one of `RELATIONS`.
+        relation: one of `RELATIONS` of its corpus.
         before: tokens that the model reads before the sentence.
     """
     size = len(spans) + before
     pattern = np.zeros((size, size), dtype=np.bool_)  # (T, T)
-    for verb, subject in sentence.links:
-        from_, to = (subject, verb) if relation == "subject to verb" else (verb, subject)
+    for link in sentence.links:
+        from_, to = reversed(link) if relation in BACKWARDS else link
         start = [number for number, span in enumerate(spans) if _meet(span, from_)]
         keys = [number + before for number, span in enumerate(spans) if _meet(span, to)]
-        row = (start[0] - 1 if relation == "before verb to subject" else start[-1]) + before
+        row = (start[0] - 1 if relation.startswith("before ") else start[-1]) + before
         if row not in keys:  # "the guards avoid": there the token before the verb is the subject
             pattern[row, keys] = True
     return pattern

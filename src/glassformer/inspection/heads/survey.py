@@ -226,7 +226,5 @@ def _impossible(
         yield "rare_word", "how frequent the tokens are is not known without the run's training text"
     if not any(role in scored or role in without for role in ("induction", "duplicate")):
         yield "induction", "the context has no room for repeated random tokens"
-    if not any(role in scored or role in without for role in relations.RELATIONS):
-        fits = known.corpus == "agreement" and site.stack != "enc"
-        reason = "no sentence of agreement fits this context" if fits else "gold relations are of the corpus agreement"
-        yield "syntactic", reason
+    if not any(role in scored or role in without for names in relations.RELATIONS.values() for role in names):
+        yield "syntactic", relations.why_none(known.corpus, causal=site.stack == "dec")

@@ -9,7 +9,7 @@ from glassformer.inspection.pictures.cells import SCALES, Floats, Scale, block_f
 from glassformer.inspection.pictures.charts import draw_curve, draw_lens, draw_roles
 from glassformer.inspection.pictures.fonts import Fonts, find_fonts
 from glassformer.inspection.pictures.maps import Labels, draw_maps, draw_rollout
-from glassformer.inspection.pictures.reading import AttentionMaps, find_site, refuse_too_long
+from glassformer.inspection.pictures.reading import AttentionMaps, find_site
 from glassformer.inspection.pictures.saving import refuse_no_matplotlib, refuse_no_picture, save
 
 __all__ = [
@@ -33,6 +33,5 @@ __all__ = [
     "pooled",
     "refuse_no_matplotlib",
     "refuse_no_picture",
-    "refuse_too_long",
     "save",
 ]

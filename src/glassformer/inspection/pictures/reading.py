@@ -14,7 +14,6 @@ from glassformer.inspection.pictures.cells import Floats, block_for, pooled
 from glassformer.inspection.recording import record
 from glassformer.inspection.sites import Head, Site, attentions
 from glassformer.model.families import Model
-from glassformer.text_model import AnyTextModel, MaskFiller, TextModel, Translator
 
 
 @dataclass(frozen=True, eq=False)
@@ -86,29 +85,3 @@ def find_site(model: Model, name: str) -> Site:
         if str(site) == name:
             return site
     raise GlassError(f"there is no attention {name!r} in this model", f"It has {', '.join(map(str, sites))}.")
-
-
-def refuse_too_long(model: AnyTextModel, text: str, target: str | None = None) -> None:
-    """Check that the model reads all of a text: a picture of a part of it would be taken for the whole.
-
-    Raises:
-        GlassError: the text, or the target, is longer than the context.
-    """
-    context = model.config.model.context
-    if isinstance(model, MaskFiller):
-        model.ids(text)  # refuses it
-    elif isinstance(model, TextModel):
-        length = len(model.prompt_ids(text))
-        _refuse("text", length, context, length - context)
-    else:
-        unread = model.unread_tokens(text)
-        _refuse("text", len(model.prompt_ids(text) if isinstance(model, Translator) else model.ids(text)) + unread,
-                context, unread)  # fmt: skip
-    if isinstance(model, Translator) and target is not None:
-        length = len(model.tokenizer.encode(target)) + len(model.tokenizer.target_start)
-        _refuse("target", length, context, length - context)
-
-
-def _refuse(what: str, length: int, limit: int, over: int) -> None:
-    if over > 0:
-        raise GlassError(f"the {what} has {length:,} tokens, the model reads {limit:,}", "Give a shorter one.")

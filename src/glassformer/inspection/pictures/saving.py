@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -38,7 +39,7 @@ def refuse_no_matplotlib() -> None:
         raise GlassError("a picture needs matplotlib", 'Install it: pip install -e ".[plots]"')
 
 
-def save(figure: Figure, path: Path) -> None:
+def save(figure: Figure, path: str | PathLike[str]) -> None:
     """Write a picture; the same figure gives the same bytes.
 
     Raises:
@@ -46,6 +47,7 @@ def save(figure: Figure, path: Path) -> None:
     """
     import matplotlib
 
+    path = Path(path)
     kind = path.suffix.lower()
     partial = path.with_name(path.name + ".partial")
     with clear_disk_errors(path), matplotlib.rc_context({"svg.hashsalt": SALT}):

@@ -1,7 +1,14 @@
-"""At which steps snapshots are taken: a pure function of two settings, so that a resumed run goes on with the same."""
+"""At which steps snapshots are taken: a pure function of two settings, so that a resumed run goes on with the same.
+
+A run that goes on for longer than was planned has another schedule from then on; `thinned` says which ones it keeps.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
+MOST = 64
+"""Snapshots of one run, however often it goes on."""
 OPEN_END = 1_000_000
 """The last step that a run without a known end has snapshots for; its very last step has one in any case."""
 
@@ -29,3 +36,19 @@ def snapshot_steps(count: int, end: int | None) -> list[int]:
         now = steps[-1]
         steps.append(max(now + 1, round(now * (end / now) ** (1 / (count - len(steps))))))
     return steps
+
+
+def thinned(steps: Iterable[int], most: int = MOST) -> list[int]:
+    """Which snapshots stay: the first, the last, and those in between that are spread most evenly in their logarithm.
+
+    One at a time goes, the one whose neighbours are nearest to each other, the earliest of several such ones. So it
+    makes no difference whether some are thinned before others are added.
+
+    >>> thinned([0, 1, 2, 5, 10, 22, 46, 90, 100], most=8)
+    [0, 1, 2, 5, 10, 22, 46, 100]
+    """
+    kept = sorted(steps)
+    while len(kept) > max(2, most):
+        ratios = [(after + 1) / (before + 1) for before, after in zip(kept, kept[2:], strict=False)]
+        del kept[1 + ratios.index(min(ratios))]
+    return kept

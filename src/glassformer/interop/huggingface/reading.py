@@ -17,6 +17,7 @@ from glassformer.interop.huggingface.rewrites import READ, rewritten
 from glassformer.interop.huggingface.weights import Tensors, Waves
 from glassformer.model.build import build_model
 from glassformer.model.families import Model
+from glassformer.runs import Folder
 
 
 @dataclass(frozen=True)
@@ -40,13 +41,14 @@ class Imported:
     labels: tuple[str, ...]
 
 
-def read_model(folder: Path) -> Imported:
+def read_model(folder: Folder) -> Imported:
     """Read a folder that `save_pretrained` of transformers wrote.
 
     Raises:
         GlassError: a file is missing or damaged; the class is unknown, or is one whose settings or tensors our models
             do not have; tensors are missing, unexpected or of other shapes than `config.json` says.
     """
+    folder = Path(folder)
     if not folder.is_dir():
         raise GlassError(f"{folder} is not a folder", "Give the folder that holds config.json and model.safetensors.")
     place = folder / "config.json"

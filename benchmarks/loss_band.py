@@ -1,0 +1,226 @@
+"""What the loss band of `glass plan` rests on: short language-model runs of many sizes on many texts, and the fit.
+
+`collect` trains with texts and sizes drawn anew each time, and appends a line for each run to a file, so that it can be
+stopped and gone on with. `add` appends finished runs of any kind. `fit` fits the formula of
+`glassformer.training.forecast` to that file, prints its numbers, and says how often a run on a text that the fit did
+not see fell inside its band.
+
+    python benchmarks/loss_band.py collect --texts ~/texts --minutes 30
+    python benchmarks/loss_band.py add runs/one runs/two
+    python benchmarks/loss_band.py fit
+
+The texts: every .txt and .gz file below --texts and the text columns of its .csv and .tsv files, and three packages of
+the Python standard library of this machine. Each is read as characters and as byte pairs. Generated corpora are left
+out: what they hold is learnt at another pace, and their true entropy says where it ends.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import random
+import sys
+import sysconfig
+import tempfile
+import time
+from collections.abc import Sequence
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from glassformer.config import Config
+from glassformer.errors import GlassError
+from glassformer.evaluation.ladder import ladder
+from glassformer.runs import open_run
+from glassformer.training import forecast
+from glassformer.training.plan import plan_run
+from glassformer.training.reporting import Silent
+from glassformer.training.setup import encoded_text, new_training, text_of_run
+
+RESULTS = Path(__file__).parent / "results" / "loss_band.jsonl"
+MODERN = {"positions": "rotary", "norm": "rmsnorm", "qk_norm": "head", "activation": "relu2", "tied": False}
+"""The recipe with Muon; the other one is the default settings."""
+LEAST, MOST = 1e10, 3e12
+"""Arithmetic of a run: 6 x parameters x tokens."""
+PENALTY = 0.3
+"""On the squares of weights."""
+COVERAGE = 0.85
+"""Share of runs on unseen texts that the band shall hold."""
+
+
+def sources(folder: Path) -> dict[str, dict[str, Any]]:
+    """Settings of `data` by the name of a text."""
+    found: dict[str, dict[str, Any]] = {}
+    for path in sorted(folder.rglob("*")):
+        name = str(path.relative_to(folder))
+        if "val" in name or "test_2016" in name:
+            continue  # parts of texts that are there already
+        if path.suffix in (".txt", ".gz"):
+            found[name] = {"source": str(path)}
+        if path.suffix == ".csv":
+            found[name] = {"source": str(path), "column": "3"}
+        if path.suffix == ".tsv":
+            found |= {f"{name} {column}": {"source": str(path), "column": str(column)} for column in (1, 2)}
+    library = Path(sysconfig.get_path("stdlib"))
+    return found | {f"library {name}": {"source": str(library / name)} for name in ("asyncio", "email", "idlelib")}
+
+
+def drawn(draw: random.Random, data: dict[str, Any], kind: str) -> Config:
+    """Settings of one run; its arithmetic is drawn evenly between `LEAST` and `MOST` on a scale of factors."""
+    width, layers, context = draw.choice([32, 48, 64, 96, 128]), draw.randint(1, 3), draw.choice([32, 64, 128])
+    vocabulary = draw.choice([512, 1024, 2048])
+    near = 12 * layers * width**2 + width * (100 if kind == "characters" else vocabulary)
+    tokens = math.exp(draw.uniform(math.log(LEAST), math.log(MOST))) / (6 * near)
+    batch = draw.choice([8, 16, 32])
+    steps = max(60, min(4000, round(tokens / (batch * context))))
+    muon = draw.random() < 0.85
+    return Config.from_dict(
+        {
+            "data": data | {"validation_limit": 60_000},
+            "tokenizer": {"kind": kind, "vocab_size": vocabulary},
+            "model": {"width": width, "layers": layers, "heads": width // 16, "context": context}
+            | (MODERN if muon else {}),
+            "train": {
+                "steps": steps, "batch": batch, "threads": 1, "evaluate_every": max(20, steps // 8),
+                "save_every": 10**6, "evaluate_tokens": 50_000, "schedule": "linear" if muon else "cosine",
+                "final_rate": 0.0 if muon else 0.1, "optimizer": "muon" if muon else "adamw",
+                "learning_rate": draw.choice([3e-3, 1e-2] if muon else [1e-3, 2e-3, 4e-3]),
+            },
+            "sample": {"tokens": 1},
+        }
+    )  # fmt: skip
+
+
+def measured(name: str, config: Config, folder: Path) -> dict[str, Any]:
+    """One run: what is known before it, and how it ended."""
+    facts = facts_of(name, config, text_of_run(config, folder / "run", lambda text: None))
+    with tempfile.TemporaryDirectory(dir=folder) as place:
+        outcome = new_training(config, Path(place) / "run", Silent()).train()
+    assert outcome is not None
+    found = {"loss": outcome.validation.loss, "best_step": outcome.step}
+    return {**facts, **found, "train_seconds": round(outcome.train_seconds, 1)}
+
+
+def facts_of(name: str, config: Config, data: Any) -> dict[str, Any]:
+    """What is known before a run."""
+    known = forecast.known(plan_run(config, data, None), ladder(config, data))
+    if known is None:
+        raise GlassError(f"nothing is known of {name} before it runs", "Take a run of task lm with steps.")
+    model = {name: getattr(config.model, name) for name in ("context", "layers", "width")}
+    return {"text": name, "tokenizer": config.tokenizer.kind, **known.facts(), **model}
+
+
+def finished(folder: Path) -> dict[str, Any]:
+    """A run that was trained before: the steps that it took, and its best validation loss."""
+    run = open_run(folder)
+    lines = [json.loads(line) for line in run.metrics_file.read_text(encoding="utf-8").splitlines()]
+    own = run.config()
+    config = own.replace(train={**own.train.model_dump(), "steps": lines[-1]["step"], "minutes": None})
+    measures = {line["step"]: line["validation_loss"] for line in lines if "validation_loss" in line}
+    best = min(measures, key=lambda step: measures[step])
+    seconds = round(lines[-1]["train_seconds"], 1)
+    facts = facts_of(Path(own.data.source).name, config, encoded_text(run, own, lambda text: None))
+    return {**facts, "loss": measures[best], "best_step": best, "train_seconds": seconds}
+
+
+def collect(texts: Path, minutes: float, seed: int, to: Path) -> None:
+    """Train on texts drawn at random until the time is over."""
+    draw, ends = random.Random(seed), time.monotonic() + 60 * minutes
+    with tempfile.TemporaryDirectory() as temporary:
+        while time.monotonic() < ends:
+            name, data = draw.choice(list(sources(texts).items()))
+            kind = draw.choice(["characters", "bpe"])
+            line = measured(name, drawn(draw, data, kind), Path(temporary))
+            append(to, line)
+
+
+def append(to: Path, line: dict[str, Any]) -> None:
+    """One run to the file, and to the person."""
+    with to.open("a", encoding="utf-8") as file:
+        file.write(json.dumps(line, ensure_ascii=False) + "\n")
+    print(f"{line['text']} {line['tokenizer']}: {line['loss']:.3f} after {line['train_seconds']:.0f} s", flush=True)
+
+
+def read(path: Path) -> list[tuple[str, forecast.Known, float]]:
+    """Text, what was known, and the loss of each run of a file."""
+    names = {field.name for field in fields(forecast.Known)}
+    lines = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+    return [
+        (line["text"], forecast.Known(**{name: line[name] for name in names}), line["loss"]) for line in lines
+    ]  # fmt: skip
+
+
+def weights_of(runs: Sequence[tuple[str, forecast.Known, float]]) -> NDArray[np.float64]:
+    """Least squares with a small penalty on all weights but the constant."""
+    x = np.array([list(known.features().values()) for _, known, _ in runs])  # (N, P)
+    y = np.array([known.left_at(loss) for _, known, loss in runs])  # (N,)
+    penalty = PENALTY * np.eye(x.shape[1])  # (P, P)
+    penalty[0, 0] = 0.0
+    return np.linalg.solve(x.T @ x + penalty, x.T @ y)
+
+
+def unseen(runs: Sequence[tuple[str, forecast.Known, float]]) -> NDArray[np.float64]:
+    """(N,) ln s of each run less what the fit to the runs on all other texts says."""
+    errors = np.empty(len(runs))
+    for text in {text for text, _, _ in runs}:
+        weights = weights_of([run for run in runs if run[0] != text])
+        for number, (own, known, loss) in enumerate(runs):
+            if own == text:
+                errors[number] = known.left_at(loss) - float(np.dot(weights, list(known.features().values())))
+    return errors
+
+
+def half_width_of(runs: Sequence[tuple[str, forecast.Known, float]]) -> float:
+    """Of the band in ln s that would have held the share `COVERAGE` of runs on unseen texts."""
+    return float(np.quantile(np.abs(unseen(runs)), COVERAGE))
+
+
+def inside_unseen(runs: Sequence[tuple[str, forecast.Known, float]]) -> list[bool]:
+    """Whether each run fell inside a band whose weights and width come from the runs on all other texts alone."""
+    errors, texts = np.abs(unseen(runs)), np.array([text for text, _, _ in runs])
+    return [bool(errors[n] <= np.quantile(errors[texts != text], COVERAGE)) for n, text in enumerate(texts)]
+
+
+def fit(path: Path) -> None:
+    """Print the formula's numbers, and how often runs on unseen texts fell inside a band made without them."""
+    runs = read(path)
+    inside, errors = inside_unseen(runs), unseen(runs)
+    ratios = [abs(math.log(loss / known.loss_at(known.left_at(loss) - error)))
+              for (_, known, loss), error in zip(runs, errors, strict=True)]  # fmt: skip
+    weights = zip(runs[0][1].features(), weights_of(runs).tolist(), strict=True)
+    print(f"{len(runs)} runs on {len({text for text, _, _ in runs})} texts; BELOW = {forecast.BELOW}")
+    print("WEIGHTS =", {name: round(weight, 4) for name, weight in weights})
+    print(f"HALF_WIDTH = {half_width_of(runs):.3f}")
+    print(f"LARGEST = {max(6 * known.parameters * known.tokens for _, known, _ in runs):.3g}")
+    print(f"on unseen texts: {np.mean(inside):.1%} of {len(inside)} runs inside, median error {np.median(ratios):.1%}")
+
+
+def main() -> int:
+    """Collect, add or fit."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("what", choices=["collect", "add", "fit"])
+    parser.add_argument("runs", nargs="*", type=Path, help="add: run folders")
+    parser.add_argument("--texts", type=Path, help="collect: the folder of texts")
+    parser.add_argument("--minutes", type=float, default=30.0, help="collect: how long")
+    parser.add_argument("--seed", type=int, default=0, help="collect: of the sizes that are drawn")
+    parser.add_argument("--file", type=Path, default=RESULTS)
+    options = parser.parse_args()
+    if options.what == "fit":
+        fit(options.file)
+        return 0
+    if options.what == "add":
+        for folder in options.runs:
+            append(options.file, finished(folder))
+        return 0
+    if options.texts is None:
+        parser.error("collect needs --texts")
+    collect(options.texts, options.minutes, options.seed, options.file)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,78 @@
+"""The machine in words, without names of hosts or folders, and what its hardware gives at most."""
+
+from __future__ import annotations
+
+import os
+import platform
+import re
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from peers.rows import Clock
+
+PACKAGES = ("torch", "transformers", "tokenizers", "sentencepiece", "numpy")
+
+
+def describe(threads: int) -> dict[str, Any]:
+    """Processor, cores, memory, versions."""
+    return {
+        "processor": _processor(), "cores": os.cpu_count(), "threads": threads,
+        "memory_gb": round(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 1e9, 1),
+        "system": platform.system(), "python": platform.python_version(),
+        "versions": {name: _version(name) for name in PACKAGES},
+        "load": round(os.getloadavg()[0], 1),
+    }  # fmt: skip
+
+
+def _processor() -> str:
+    """Its model as the system names it, and the extensions that matrix products use."""
+    try:
+        found = Path("/proc/cpuinfo").read_text(encoding="ascii", errors="replace")
+    except OSError:
+        return platform.processor() or platform.machine()
+    name = re.search(r"^model name\s*:\s*(.+)$", found, re.MULTILINE)
+    flags = re.search(r"^flags\s*:\s*(.+)$", found, re.MULTILINE)
+    has = [flag for flag in ("avx2", "avx512f", "avx512_bf16", "amx_bf16") if flags and flag in flags[1].split()]
+    return " ".join([name[1] if name else platform.machine(), *has])
+
+
+def _version(name: str) -> str | None:
+    try:
+        return version(name)
+    except PackageNotFoundError:
+        return None
+
+
+def matrix_speed(dtype: torch.dtype, clock: Clock, size: int = 2048, repeats: int = 3) -> float:
+    """Floating-point operations per second of a product of square matrices, the best of a few."""
+    one, other = (torch.randn(size, size).to(dtype) for _ in range(2))
+    times = []
+    for _ in range(repeats + 1):
+        start = clock()
+        one @ other
+        times.append(clock() - start)
+    return 2 * size**3 / min(times[1:])
+
+
+def bandwidth(clock: Clock, numbers: int, repeats: int = 5) -> float:
+    """Bytes per second that memory gives to as many threads as are set: the best of some sums of float32 numbers."""
+    many = torch.ones(numbers)
+    times = []
+    for _ in range(repeats):
+        start = clock()
+        many.sum()
+        times.append(clock() - start)
+    return 4 * numbers / min(times)
+
+
+def peaks(clock: Clock, quick: bool) -> dict[str, float]:
+    """Matrix products in GFLOP/s, memory in GB/s, on the threads that are set; `quick` may measure a cache instead."""
+    size = 512 if quick else 2048
+    return {
+        "fp32_gflops": round(matrix_speed(torch.float32, clock, size) / 1e9, 1),
+        "bf16_gflops": round(matrix_speed(torch.bfloat16, clock, size) / 1e9, 1),
+        "memory_gb_per_second": round(bandwidth(clock, 1 << (24 if quick else 28)) / 1e9, 2),
+    }

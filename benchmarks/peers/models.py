@@ -1,0 +1,149 @@
+"""Language models of one shape, ours and the peers', and one training step of each on the same ids.
+
+Embedding tied to the head, learned positions, pre-norm LayerNorm, GELU, no dropout; AdamW, gradients clipped at 1.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from glassformer.config import Config
+from glassformer.data.batches import Batch
+from glassformer.model.build import build_model
+from glassformer.model.device import autocast
+from glassformer.training.stepping import Stepper
+
+CPU = torch.device("cpu")
+DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16}
+Step = Callable[[], object]
+Loss = Callable[[Tensor, Tensor], Tensor]  # inputs and targets, (B, T) each -> the mean over targets, ()
+
+
+@dataclass(frozen=True)
+class Shape:
+    """A model, and what one step gives it."""
+
+    layers: int
+    heads: int
+    width: int
+    context: int
+    batch: int
+    vocabulary: int = 65
+
+    @property
+    def tokens(self) -> int:
+        """Of a step."""
+        return self.batch * self.context
+
+    @property
+    def weights(self) -> int:
+        """Of matrices that multiply every token, the head's included."""
+        return 12 * self.layers * self.width**2 + self.vocabulary * self.width
+
+    @property
+    def flops(self) -> int:
+        """Of a step: 6 for each weight and token (Kaplan et al. 2020, section 2.1), and of causal attention the half
+        that is needed: 6 T D for each layer and token."""
+        return self.tokens * (6 * self.weights + 6 * self.layers * self.context * self.width)
+
+    def ids(self) -> Tensor:
+        """(B, T+1), the same for everyone."""
+        random = torch.Generator().manual_seed(0)
+        return torch.randint(0, self.vocabulary, (self.batch, self.context + 1), generator=random)
+
+
+class _SameRows:
+    """The task of our step: the same rows each time."""
+
+    def __init__(self, ids: Tensor) -> None:
+        self._rows = list(ids.numpy().astype(np.int64))
+
+    def rows(self, step: int) -> Sequence[Any]:
+        return self._rows
+
+    def collate(self, rows: Sequence[Any]) -> Batch:
+        return Batch.from_rows(rows)
+
+
+def our_step(shape: Shape, precision: str, changes: dict[str, Any]) -> Step:
+    """The step that `glass train` takes; `changes` of its `train` settings."""
+    model = {"layers": shape.layers, "heads": shape.heads, "width": shape.width, "context": shape.context}
+    train = {"batch": shape.batch, "precision": precision, "device": "cpu", **changes}
+    config = Config.model_validate({"model": {**model, "vocab_size": shape.vocabulary}, "train": train})
+    stepper = Stepper(build_model(config.model), _SameRows(shape.ids()), config)
+    return lambda: stepper.update(stepper.gradients(0), 1.0)
+
+
+def their_step(model: nn.Module, loss: Loss, shape: Shape, precision: str) -> Step:
+    """A plain loop's: what a script on top of the library would do."""
+    ids = shape.ids()
+    inputs, targets = ids[:, :-1].contiguous(), ids[:, 1:].contiguous()  # (B, T) each
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3, betas=(0.9, 0.99), weight_decay=0.1)
+    model.train()
+
+    def step() -> None:
+        optimizer.zero_grad(set_to_none=True)
+        with autocast(CPU, DTYPES[precision]):
+            found = loss(inputs, targets)  # ()
+        found.backward()
+        nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        optimizer.step()
+
+    return step
+
+
+def hugging_face(shape: Shape) -> nn.Module:
+    """GPT-2 of transformers, with the attention it chooses itself."""
+    from transformers import GPT2Config, GPT2LMHeadModel
+
+    return GPT2LMHeadModel(
+        GPT2Config(
+            vocab_size=shape.vocabulary, n_positions=shape.context, n_embd=shape.width, n_layer=shape.layers,
+            n_head=shape.heads, activation_function="gelu", resid_pdrop=0.0, embd_pdrop=0.0, attn_pdrop=0.0,
+            bos_token_id=None, eos_token_id=None,
+        )
+    )  # fmt: skip
+
+
+class TorchLayers(nn.Module):
+    """`nn.TransformerEncoder` as a language model: the layers that torch itself has."""
+
+    def __init__(self, shape: Shape) -> None:
+        super().__init__()
+        D = shape.width
+        self.tokens, self.places = nn.Embedding(shape.vocabulary, D), nn.Embedding(shape.context, D)
+        layer = nn.TransformerEncoderLayer(
+            D, shape.heads, 4 * D, dropout=0.0, activation="gelu", batch_first=True, norm_first=True, bias=False
+        )
+        self.stack = nn.TransformerEncoder(layer, shape.layers, nn.LayerNorm(D), enable_nested_tensor=False)
+        self.mask = nn.Transformer.generate_square_subsequent_mask(shape.context)
+
+    def forward(self, ids: Tensor) -> Tensor:
+        """(B, T) -> logits (B, T, V)."""
+        x = self.tokens(ids) + self.places.weight[: ids.shape[1]]  # (B, T, D)
+        return self.stack(x, self.mask, is_causal=True) @ self.tokens.weight.T  # (B, T, V)
+
+
+def nanogpt(shape: Shape, checkout: Path) -> nn.Module:
+    """The model of a local nanoGPT."""
+    spec = importlib.util.spec_from_file_location("nanogpt_model", checkout / "model.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module
+    spec.loader.exec_module(module)
+    settings = module.GPTConfig(
+        block_size=shape.context, vocab_size=shape.vocabulary, n_layer=shape.layers, n_head=shape.heads,
+        n_embd=shape.width, dropout=0.0, bias=False,
+    )  # fmt: skip
+    model: nn.Module = module.GPT(settings)
+    return model

@@ -1,0 +1,144 @@
+"""Training time until the whole validation part has a given loss: our recipe beside a published one.
+
+The peer's recipe is the one that nanoGPT publishes for a processor: 4 layers, 4 heads, 128 wide, context 64, 12 rows
+a step, 2,000 steps of AdamW. With `--nanogpt` its own `train.py` runs it; Hugging Face's GPT-2 runs it in a plain loop,
+as long as needed. Text and split are the same: the last tenth is held out. Evaluation is counted for nobody; a loss
+is measured for everyone over all held-out characters, in windows of the context.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import cross_entropy
+
+from peers.models import Shape, hugging_face, nanogpt
+from peers.rows import OURS, Options, Row
+
+SHAPE = Shape(layers=4, heads=4, width=128, context=64, batch=12)
+STEPS, EVERY = 2000, 250
+PUBLISHED = {
+    "device": "cpu", "compile": "False", "eval_iters": 20, "log_interval": 1, "block_size": 64, "batch_size": 12,
+    "n_layer": 4, "n_head": 4, "n_embd": 128, "max_iters": STEPS, "lr_decay_iters": STEPS, "dropout": 0.0,
+}  # fmt: skip
+
+
+def measure(options: Options) -> Iterator[Row]:
+    """One row, where a text is named."""
+    if options.until_text is None:
+        return
+    text = options.until_text.read_text(encoding="utf-8")
+    symbols = sorted(set(text))
+    ids = np.array([symbols.index(character) for character in text], dtype=np.uint16)
+    cut = int(0.9 * len(ids))
+    seconds: dict[str, list[float]] = {}
+    losses: dict[str, list[float]] = {}
+    for _ in range(options.until_repeats):
+        with tempfile.TemporaryDirectory() as folder:
+            found = {OURS: _ours(options, Path(folder))}
+            if options.nanogpt is not None:
+                found["nanoGPT"] = _nanogpt(options, Path(folder), ids[:cut], ids[cut:], len(symbols))
+        found["Hugging Face, published recipe"] = _plain_loop(ids[:cut], ids[cut:], len(symbols), options)
+        for name, (taken, loss) in found.items():
+            seconds.setdefault(name, []).append(taken)
+            losses.setdefault(name, []).append(round(loss, 4))
+    reached = {name: max(each) <= options.until for name, each in losses.items()}
+    facts = {"loss": losses, "reached": reached, "recipe": options.recipe}
+    yield Row("time to a loss", f"validation loss {options.until}", "seconds", seconds, False, facts)
+
+
+def _ours(options: Options, folder: Path) -> tuple[float, float]:
+    """Seconds of training and the loss of the kept checkpoint, of the command itself."""
+    command = [sys.executable, "-m", "glassformer", "train", str(options.until_text), "--recipe", options.recipe]
+    command += ["--out", str(folder / "run"), "--until-loss", str(options.until), "--json"]
+    command += ["--set", f"train.threads={options.threads}"]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    found = json.loads(done.stdout)
+    return found["train_seconds"], found["loss"]
+
+
+def _nanogpt(options: Options, folder: Path, train: Any, held_out: Any, vocabulary: int) -> tuple[float, float]:
+    """Its own script, in a copy; the iterations' own times, those with an evaluation in them counted as the median."""
+    checkout = folder / "nanogpt"
+    shutil.copytree(options.nanogpt, checkout, ignore=shutil.ignore_patterns(".git", "assets"))
+    data = checkout / "data" / "shakespeare_char"
+    train.tofile(data / "train.bin")
+    held_out.tofile(data / "val.bin")
+    settings = [f"--{name}={value}" for name, value in PUBLISHED.items()]
+    command = [sys.executable, "train.py", "config/train_shakespeare_char.py", *settings]
+    done = subprocess.run(command, cwd=checkout, capture_output=True, text=True, check=True)
+    times = [float(each) / 1000 for each in re.findall(r"^iter \d+: loss \S+ time (\S+)ms", _plain(done.stdout), re.M)]
+    usual = statistics.median(times)
+    taken = sum(usual if number % EVERY == 0 else each for number, each in enumerate(times))
+    saved = torch.load(checkout / "out-shakespeare-char" / "ckpt.pt", weights_only=True)
+    model = nanogpt(Shape(4, 4, 128, 64, 12, saved["model_args"]["vocab_size"]), checkout)
+    model.load_state_dict(saved["model"])
+    return taken, whole_loss(lambda ids: model(ids, ids)[0], model, held_out)  # type: ignore[no-any-return]
+
+
+def _plain(log: str) -> str:
+    return log.replace(",", "")
+
+
+def _plain_loop(train: Any, held_out: Any, vocabulary: int, options: Options) -> tuple[float, float]:
+    """The published numbers on Hugging Face's GPT-2, until the loss is reached or its steps are done."""
+    shape = Shape(**{**vars(SHAPE), "vocabulary": vocabulary})
+    torch.manual_seed(0)
+    model: Any = hugging_face(shape)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3, betas=(0.9, 0.99), weight_decay=0.1)
+    draw, taken, loss = np.random.default_rng(0), 0.0, math.inf
+    last = 40 if options.quick else STEPS
+    for step in range(1, last + 1):
+        start = time.perf_counter()
+        rows = draw.integers(0, len(train) - 65, shape.batch)[:, None] + np.arange(65)
+        ids = torch.from_numpy(train[rows].astype(np.int64))  # (B, T+1)
+        for group in optimizer.param_groups:
+            group["lr"] = 1e-3 * _factor(step)
+        optimizer.zero_grad(set_to_none=True)
+        logits = model(ids[:, :-1], use_cache=False).logits  # (B, T, V)
+        cross_entropy(logits.flatten(0, 1), ids[:, 1:].flatten()).backward()
+        nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        optimizer.step()
+        taken += time.perf_counter() - start
+        if step % EVERY == 0 or step == last:
+            loss = whole_loss(lambda ids: model(ids, use_cache=False).logits, model, held_out)
+            if loss <= options.until:
+                break
+    return taken, loss
+
+
+def _factor(step: int) -> float:
+    """100 steps of warm-up, then a cosine down to a tenth."""
+    if step <= 100:
+        return step / 100
+    return 0.1 + 0.45 * (1 + math.cos(math.pi * (step - 100) / (STEPS - 100)))
+
+
+@torch.no_grad()
+def whole_loss(logits: Any, model: nn.Module, held_out: Any) -> float:
+    """Nats per character over all, in windows of the context that do not overlap."""
+    was, T = model.training, SHAPE.context
+    model.eval()
+    count = (len(held_out) - 1) // T
+    ids = torch.from_numpy(held_out[: count * T + 1].astype(np.int64))
+    inputs, targets = ids[:-1].view(count, T), ids[1:].view(count, T)  # (windows, T)
+    total = 0.0
+    for some, wanted in zip(inputs.split(64), targets.split(64), strict=True):
+        found: Tensor = logits(some)  # (B, T, V)
+        total += float(cross_entropy(found.flatten(0, 1), wanted.flatten(), reduction="sum"))
+    model.train(was)
+    return total / (count * T)

@@ -1,0 +1,67 @@
+"""The peak memory of one forward pass, or of one with its gradients, for `memory.py`: 2 layers, 2 heads, width 64."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch.nn.functional import cross_entropy
+
+LAYERS, HEADS, WIDTH, VOCABULARY = 2, 2, 64, 65
+
+
+def ours(context: int, facts: dict[str, Any]) -> Any:
+    """With the settings that come by default, and any that are named."""
+    from glassformer.config import ModelConfig
+    from glassformer.model.build import build_model
+
+    shape = {"context": context, "layers": LAYERS, "heads": HEADS, "width": WIDTH, "vocab_size": VOCABULARY}
+    return build_model(ModelConfig(**shape, **facts.get("model", {})))
+
+
+def hugging_face(context: int, facts: dict[str, Any]) -> Any:
+    """GPT-2 with the named attention."""
+    from transformers import GPT2Config, GPT2LMHeadModel
+
+    model = GPT2LMHeadModel(
+        GPT2Config(
+            vocab_size=VOCABULARY, n_positions=context, n_embd=WIDTH, n_layer=LAYERS, n_head=HEADS, bos_token_id=None,
+            eos_token_id=None, resid_pdrop=0.0, embd_pdrop=0.0, attn_pdrop=0.0, attn_implementation=facts["attention"],
+        )
+    )  # fmt: skip
+    return lambda ids: model(ids, use_cache=False).logits
+
+
+def once(model: Any, context: int, training: bool) -> None:
+    """Read a text of that length; with gradients, if training."""
+    ids = torch.randint(0, VOCABULARY, (1, context), generator=torch.Generator().manual_seed(0))
+    with torch.set_grad_enabled(training):
+        logits = model(ids)  # (1, T, V)
+        if training:
+            cross_entropy(logits[0], ids[0]).backward()
+
+
+def resident(name: str) -> int:
+    """Bytes, by a line of the system's: `VmRSS` now, `VmHWM` at most."""
+    status = Path("/proc/self/status").read_text(encoding="ascii", errors="replace")
+    return next(int(line.split()[1]) * 1024 for line in status.splitlines() if line.startswith(f"{name}:"))
+
+
+def main() -> None:
+    """One JSON object: the megabytes that came on top of those that were there after a short text."""
+    facts = json.loads(sys.argv[1])
+    torch.set_num_threads(facts["threads"])
+    context, training = facts["context"], facts["mode"] == "training"
+    model = {"ours": ours, "hugging_face": hugging_face}[facts["who"]](context, facts)
+    once(model, 32, training)
+    Path("/proc/self/clear_refs").write_text("5")  # the peak begins anew: proc(5)
+    before = resident("VmRSS")
+    once(model, context, training)
+    print(json.dumps({"megabytes": (resident("VmHWM") - before) / 1e6}))
+
+
+if __name__ == "__main__":
+    main()

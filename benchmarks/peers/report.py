@@ -1,0 +1,81 @@
+"""What was measured: as JSON, as a table that people read, and as a picture."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from peers.rows import OURS
+
+Found = dict[str, Any]
+SHOWN = ("share_of_peak", "exponent", "loss", "reached", "equal_rows", "equal_texts", "weight_gb_read_per_second",
+         "bytes_per_token", "seconds_of_training")  # fmt: skip
+
+
+def write(folder: Path, found: Found) -> None:
+    """`results.json`, `results.md` and, where matplotlib is there, `results.svg`."""
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "results.json").write_text(json.dumps(found, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+    (folder / "results.md").write_text(markdown(found), encoding="utf-8")
+    draw(folder / "results.svg", found["results"])
+
+
+def markdown(found: Found) -> str:
+    """A line for each piece of work and each one who did it."""
+    machine, peaks = found["machine"], found["peaks"]
+    versions = ", ".join(f"{name} {number}" for name, number in machine["versions"].items() if number)
+    lines = [
+        "# Beside the peers", "",
+        f"{machine['processor']}, {machine['cores']} cores ({machine['threads']} threads used), "
+        f"{machine['memory_gb']} GB, {machine['system']}, Python {machine['python']}; {versions}.",
+        f"Load when it began: {machine['load']} (others' work disturbs the figures where it is above 0.5).",
+        "", f"Measured in this run: matrix products {peaks['fp32_gflops']} GFLOP/s in fp32, "
+        f"{peaks['bf16_gflops']} in bf16, memory {peaks['memory_gb_per_second']} GB/s.", "",
+        f"Medians of up to {found['settings']['repeats']} turns, by the {found['settings']['clock']} clock. Ratio: how "
+        "many times better ours is (the first line), as the median over turns, with lowest and highest.",
+    ]  # fmt: skip
+    kind = None
+    for row in found["results"]:
+        if row["kind"] != kind:
+            kind = row["kind"]
+            lines += ["", f"## {kind[0].upper()}{kind[1:]}", "", "| work | who | median | unit | ratio |",
+                      "|---|---|---|---|---|"]  # fmt: skip
+        lines += [_line(row, name) for name in row["median"]]
+        lines += [f"| | {name.replace('_', ' ')} | {_words(row[name])} | | |" for name in SHOWN if row.get(name)]
+    return "\n".join(lines) + "\n"
+
+
+def _line(row: Found, name: str) -> str:
+    ratio = row["ratio"].get(name)
+    words = f"{ratio['median']:.2f} ({ratio['lowest']:.2f} to {ratio['highest']:.2f})" if ratio else ""
+    return f"| {row['work']} | {name} | {row['median'][name]:,.4g} | {row['unit']} | {words} |"
+
+
+def _words(value: Any) -> str:
+    return ", ".join(f"{name}: {each}" for name, each in value.items()) if isinstance(value, dict) else str(value)
+
+
+def draw(path: Path, rows: list[Found]) -> None:
+    """One bar for each ratio, on a logarithmic axis, with a line from the lowest turn to the highest."""
+    try:
+        from matplotlib.figure import Figure
+    except ImportError:
+        return
+    bars = [(f"{row['kind']}: {row['work']}", name, each) for row in rows for name, each in row["ratio"].items()]
+    if not bars:
+        return
+    figure = Figure(figsize=(11, 1.2 + 0.28 * len(bars)), layout="constrained")
+    axes = figure.subplots()
+    for place, (_, _, ratio) in enumerate(bars):
+        better = ratio["median"] >= 1
+        axes.barh(place, ratio["median"] - 1, left=1, color="#2a6f97" if better else "#c1666b")
+        axes.plot([ratio["lowest"], ratio["highest"]], [place, place], color="black", linewidth=1)
+    axes.set_yticks(range(len(bars)), [f"{work}, {OURS} / {name}" for work, name, _ in bars], fontsize=7)
+    axes.set_xscale("log")
+    axes.axvline(1, color="black", linewidth=0.8)
+    axes.invert_yaxis()
+    axes.set_xlabel(
+        "how many times better ours is (speed, or 1 / seconds, or 1 / memory); line: lowest to highest turn"
+    )
+    figure.savefig(path, metadata={"Date": None})

@@ -1,0 +1,97 @@
+"""Training steps of one architecture, by size and context, and which share of the hardware's peak they reach.
+
+The peak, a product of large matrices, takes its turn with the others: each share is of a peak measured seconds before.
+"""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn.functional import cross_entropy
+
+from peers.machine import matrix_speed
+from peers.models import DTYPES, Shape, Step, TorchLayers, hugging_face, nanogpt, our_step, their_step
+from peers.rows import CLOCKS, Clock, Options, Row, take_turns
+
+SHAPES = {
+    "0.8 M": Shape(layers=4, heads=4, width=128, context=64, batch=12),
+    "10.65 M": Shape(layers=6, heads=6, width=384, context=256, batch=64),
+    "10.65 M, context 1024": Shape(layers=6, heads=6, width=384, context=1024, batch=8),
+}
+QUICK = {"0.03 M": Shape(layers=2, heads=2, width=32, context=32, batch=4)}
+PEAK = 1024  # rows of the matrices whose product is the peak
+
+
+def measure(options: Options) -> Iterator[Row]:
+    """A row for each shape."""
+    for name, shape in (QUICK if options.quick else SHAPES).items():
+        torch.manual_seed(0)
+        few = 2 if options.quick else max(1, 2_000_000_000 // shape.flops)  # small steps are taken several at a time
+        steps = {who: partial(_several, step, few) for who, step in _contenders(shape, options).items()}
+        clock = CLOCKS[options.clock]
+        found: dict[str, list[float]] = {f"peak {name}": [] for name in DTYPES}
+        peak = {
+            f"peak {name}": partial(_note_peak, found[f"peak {name}"], dtype, clock) for name, dtype in DTYPES.items()
+        }
+        seconds = take_turns({**steps, **peak}, options.repeats, clock)
+        values = {who: [few * shape.tokens / each for each in seconds[who]] for who in steps}
+        yield Row(
+            "training step", f"{name}: {shape.batch} x {shape.context}", "tokens/s", values,
+            facts=_facts(shape, values, {who: each[1:] for who, each in found.items()}),
+        )  # fmt: skip
+
+
+def _several(step: Step, count: int) -> None:
+    for _ in range(count):
+        step()
+
+
+def _note_peak(found: list[float], dtype: torch.dtype, clock: Clock) -> None:
+    found.append(matrix_speed(dtype, clock, PEAK))
+
+
+def _contenders(shape: Shape, options: Options) -> dict[str, Step]:
+    """Everyone's step; all but nanoGPT, whose script uses float32 on a processor, in both precisions."""
+    steps: dict[str, Step] = {}
+    if options.compile:
+        steps["ours bf16 compiled"] = our_step(shape, "bf16", {"compile": options.compile})
+    for precision in ("bf16", "fp32"):
+        steps[f"ours {precision}"] = our_step(shape, precision, {})
+        gpt2, layers = hugging_face(shape), TorchLayers(shape)
+        steps[f"Hugging Face {precision}"] = their_step(gpt2, partial(_gpt2_loss, gpt2), shape, precision)
+        steps[f"nn.Transformer {precision}"] = their_step(layers, partial(_layers_loss, layers), shape, precision)
+    if options.nanogpt is not None:
+        model = nanogpt(shape, options.nanogpt)
+        steps["nanoGPT fp32"] = their_step(model, partial(_nanogpt_loss, model), shape, "fp32")
+    return steps
+
+
+def _gpt2_loss(model: Any, inputs: Tensor, targets: Tensor) -> Tensor:
+    return _layers_loss(lambda ids: model(ids, use_cache=False).logits, inputs, targets)
+
+
+def _layers_loss(model: Callable[[Tensor], Tensor], inputs: Tensor, targets: Tensor) -> Tensor:
+    return cross_entropy(model(inputs).float().flatten(0, 1), targets.flatten())
+
+
+def _nanogpt_loss(model: Any, inputs: Tensor, targets: Tensor) -> Tensor:
+    loss: Tensor = model(inputs, targets)[1]
+    return loss
+
+
+def _facts(shape: Shape, values: dict[str, list[float]], peak: dict[str, list[float]]) -> dict[str, Any]:
+    """Seconds of a step, and the share of the peak in the same precision, as medians over turns."""
+    each, shares = shape.flops / shape.tokens, {}
+    for who, speeds in values.items():
+        best = peak["peak bf16" if "bf16" in who else "peak fp32"]
+        shares[who] = round(statistics.median(each * speed / top for speed, top in zip(speeds, best, strict=True)), 3)
+    seconds = {who: float(f"{shape.tokens / statistics.median(speeds):.4g}") for who, speeds in values.items()}
+    return {
+        "share_of_peak": shares, "seconds_of_a_step": seconds, "flops_of_a_step": shape.flops,
+        "peak_gflops": {who: round(statistics.median(speeds) / 1e9, 1) for who, speeds in peak.items()},
+    }  # fmt: skip

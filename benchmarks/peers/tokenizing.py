@@ -1,0 +1,74 @@
+"""Trains one BPE tokenizer and encodes its text, for `tokens.py`, in a process whose memory is its own."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import re
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+Encode = Callable[[str], int]  # text -> how many tokens
+
+
+def ours(text: str, vocabulary: int) -> Encode:
+    """Byte-level BPE, on words of any script."""
+    from glassformer.config import TokenizerConfig
+    from glassformer.tokenizers import train_tokenizer
+
+    trained = train_tokenizer(TokenizerConfig(kind="bpe", vocab_size=vocabulary), [text])
+    return lambda text: len(trained.encode(text))
+
+
+def tokenizers(text: str, vocabulary: int) -> Encode:
+    """Byte-level BPE of that library, cut into words as GPT-2's."""
+    from tokenizers import ByteLevelBPETokenizer
+
+    trained = ByteLevelBPETokenizer()
+    trained.train_from_iterator(text.splitlines(keepends=True), vocab_size=vocabulary, show_progress=False)
+    return lambda text: len(trained.encode(text).ids)
+
+
+def sentencepiece(text: str, vocabulary: int) -> Encode:
+    """Its BPE, on characters, with bytes for rare ones."""
+    import sentencepiece
+
+    written = io.BytesIO()
+    sentencepiece.SentencePieceTrainer.train(
+        sentence_iterator=iter(text.splitlines()), model_writer=written, model_type="bpe", vocab_size=vocabulary,
+        character_coverage=0.9995, byte_fallback=True, hard_vocab_limit=False, minloglevel=2,
+        num_threads=int(os.environ["RAYON_NUM_THREADS"]),
+    )  # fmt: skip
+    trained = sentencepiece.SentencePieceProcessor(model_proto=written.getvalue())
+    return lambda text: sum(map(len, trained.encode(text.splitlines())))
+
+
+def main() -> None:
+    """One JSON object: megabytes per second, and the most memory that training held, all libraries included."""
+    facts = json.loads(sys.argv[1])
+    os.environ["RAYON_NUM_THREADS"] = str(facts["threads"])
+    os.environ["TOKENIZERS_PARALLELISM"] = "true"
+    text = Path(facts["text"]).read_text(encoding="utf-8")
+    megabytes = len(text.encode("utf-8")) / 1e6
+    clock = {"wall": time.perf_counter, "processor": time.process_time}[facts["clock"]]
+    start = clock()
+    encode = {"ours": ours, "tokenizers": tokenizers, "sentencepiece": sentencepiece}[facts["who"]](
+        text, facts["vocabulary"]
+    )
+    trained = clock()
+    status = Path("/proc/self/status").read_text(encoding="ascii", errors="replace")
+    peak = int(re.findall(r"VmHWM:\s+(\d+)", status)[0]) * 1024 / 1e6
+    begun = clock()
+    count = encode(text)
+    found = {
+        "training": megabytes / (trained - start), "encoding": megabytes / (clock() - begun),
+        "peak": peak, "bytes_per_token": megabytes * 1e6 / count,
+    }  # fmt: skip
+    print(json.dumps(found))
+
+
+if __name__ == "__main__":
+    main()

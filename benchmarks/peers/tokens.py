@@ -1,0 +1,79 @@
+"""Training a BPE tokenizer and encoding with it, in several languages: speed, and memory of a process of its own.
+
+The text of a language is the file that `--text NAME=FILE` names, repeated up to the wanted size (fewer distinct words
+than a text that long would have), or else drawn: 100,000 words of random letters with Zipf's frequencies, in sentences.
+Chinese has no spaces between its words, so that hardly any stretch between two signs comes twice: the hardest kind.
+"""
+
+from __future__ import annotations
+
+import itertools
+import random
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+from peers.rows import OURS, Options, Row, in_a_process
+
+LETTERS = {
+    "English": "etaoinshrdlucmfwypvbgkjqxz",
+    "Bangla": "াের কনিতবসমলুদপটহযগজআইোীশএছচউধখওভথষড",
+    "Chinese": "".join(map(chr, range(0x4E00, 0x4E00 + 5000))),
+    "Arabic": "ابتثجحخدذرزسشصضطظعغفقكلمنهويةىءأإ",
+}
+LENGTHS = {"Chinese": (1, 2, 2, 2, 3, 4)}
+SIGNS = {"Chinese": ("", "，", "。\n"), "Arabic": (" ", "، ", ".\n"), "Bangla": (" ", ", ", "।\n")}
+PEERS = ("tokenizers", "sentencepiece")
+
+
+def measure(options: Options) -> Iterator[Row]:
+    """Three rows for each language."""
+    size = 200_000 if options.quick else options.megabytes * 1_000_000
+    vocabulary = 500 if options.quick else 8192
+    named = dict(each.split("=", 1) for each in options.text)
+    with tempfile.TemporaryDirectory() as folder:
+        for language in ["English"] if options.quick else sorted({*LETTERS, *named}):
+            path = Path(folder) / "text.txt"
+            path.write_bytes(_text(language, named.get(language), size))
+            kind = "a file, repeated" if language in named else "drawn"
+            found: dict[str, list[dict[str, float]]] = {name: [] for name in (OURS, *PEERS)}
+            for _ in range(min(3, options.repeats)):
+                for name in found:
+                    facts = {
+                        "who": name,
+                        "text": str(path),
+                        "vocabulary": vocabulary,
+                        "threads": options.threads,
+                        "clock": options.clock,
+                    }
+                    found[name].append(in_a_process("tokenizing", facts))
+            work = f"{language} ({kind}), {size / 1e6:g} MB, {vocabulary} tokens"
+            for kind, unit, more in (("training", "MB/s", True), ("encoding", "MB/s", True), ("peak", "MB", False)):
+                values = {name: [each[kind] for each in turns] for name, turns in found.items()}
+                length = {name: round(turns[0]["bytes_per_token"], 3) for name, turns in found.items()}
+                name = "tokenizer memory" if kind == "peak" else f"tokenizer {kind}"
+                yield Row(name, work, unit, values, more, {"bytes_per_token": length})
+
+
+def _text(language: str, file: str | None, size: int) -> bytes:
+    """UTF-8, of that size but for a cut character."""
+    if file is None:
+        return drawn(language, size)
+    once = Path(file).read_bytes()
+    return (once * (1 + size // len(once)))[:size].decode("utf-8", errors="ignore").encode("utf-8")
+
+
+def drawn(language: str, size: int) -> bytes:
+    """Sentences in new orders of Zipf-distributed words (the shift is Mandelbrot's), at least `size` bytes."""
+    draw = random.Random(0)
+    letters = draw.sample(LETTERS[language], len(LETTERS[language]))
+    rare = [1 / (rank + 3) for rank in range(len(letters))]
+    lengths = LENGTHS.get(language, (2, 3, 4, 4, 5, 5, 6, 7, 8))
+    words = ["".join(draw.choices(letters, rare, k=draw.choice(lengths))) for _ in range(100_000)]
+    shares = list(itertools.accumulate(1 / (rank + 2.7) for rank in range(len(words))))
+    gap, pause, stop = SIGNS.get(language, (" ", ", ", ".\n"))
+    made = bytearray()
+    while len(made) < size:
+        parts = [gap.join(draw.choices(words, cum_weights=shares, k=draw.randint(3, 12))) for _ in range(3)]
+        made += (pause.join(parts[: draw.randint(1, 3)]) + stop).encode("utf-8")
+    return bytes(made)

@@ -1,0 +1,101 @@
+"""Generation and beam search, with the functions of the benchmarks that measure them alone."""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
+from typing import Any
+
+import beam_search
+import generation
+import torch
+
+from peers.models import Shape, nanogpt
+from peers.rows import CLOCKS, OURS, Options, Row, take_turns
+
+PEER = "Hugging Face"
+BATCHES, PROMPTS = (1, 8, 32), (16, 512)
+
+
+@contextmanager
+def _as_called(*words: str) -> Iterator[None]:
+    """The other benchmarks read their defaults from a command line."""
+    before, sys.argv = sys.argv, ["benchmark", *words]
+    try:
+        yield
+    finally:
+        sys.argv = before
+
+
+def measure(options: Options) -> Iterator[Row]:
+    """A row for each batch and prompt, greedy; then with draws, and of nanoGPT."""
+    quick = ["--layers", "2", "--width", "32", "--heads", "2", "--tokens", "8", "--context", "64"]
+    with _as_called(*(quick if options.quick else [])):
+        settings = generation.arguments()
+    cases = [(batch, prompt, 0.0) for prompt in PROMPTS for batch in BATCHES] + [(1, 16, 0.8), (32, 16, 0.8)]
+    for batch, prompt, temperature in [(2, 5, 0.0)] if options.quick else cases:
+        settings.temperature = temperature
+        yield _row(settings, batch, prompt, options)
+
+
+def _row(settings: argparse.Namespace, batch: int, length: int, options: Options) -> Row:
+    context = max(settings.context, length + settings.tokens)
+    model = generation.our_model(settings, context)
+    numbers = torch.Generator().manual_seed(0)
+    prompts = torch.randint(0, settings.vocabulary, (batch, length), generator=numbers).tolist()
+    writers = {
+        OURS: generation.write_with_ours(model, settings),
+        PEER: generation.write_with_theirs(generation.their_model(model), settings),
+    }
+    texts: dict[str, Any] = {}
+    work: dict[str, Callable[[], object]] = {
+        name: partial(_keep, texts, name, writer, prompts) for name, writer in writers.items()
+    }
+    if options.nanogpt is not None and batch == 1 and length == 16 and settings.temperature:
+        shape = Shape(settings.layers, settings.heads, settings.width, context, 1, settings.vocabulary)
+        theirs = nanogpt(shape, options.nanogpt).eval()
+        work["nanoGPT"] = partial(_write_with_nanogpt, theirs, settings, prompts)
+    seconds = take_turns(work, options.repeats, CLOCKS[options.clock])
+    made = batch * settings.tokens
+    weights = [*model.stack.parameters(), model.embedding.tokens.weight]
+    read = sum(each.numel() * each.element_size() for each in weights)
+    drawn = f", drawn at {settings.temperature}" if settings.temperature else ", greedy"
+    equal = sum(one == other for one, other in zip(texts[OURS], texts[PEER], strict=True))
+    return Row(
+        "generation", f"batch {batch}, prompt {length}, {settings.tokens} tokens{drawn}", "tokens/s",
+        {name: [made / each for each in times] for name, times in seconds.items()},
+        facts={
+            **({} if settings.temperature else {"equal_rows": f"{equal} of {batch}"}),
+            "weight_gb_read_per_second": round(read * settings.tokens / statistics.median(seconds[OURS]) / 1e9, 2),
+        },
+    )  # fmt: skip
+
+
+def _keep(texts: dict[str, Any], name: str, writer: generation.Write, prompts: list[list[int]]) -> None:
+    texts[name] = writer(prompts)
+
+
+@torch.no_grad()
+def _write_with_nanogpt(model: Any, settings: argparse.Namespace, prompts: list[list[int]]) -> None:
+    """It reads the whole text anew for each token. Its weights are its own: only time is compared."""
+    model.generate(torch.tensor(prompts), settings.tokens, temperature=settings.temperature)
+
+
+def measure_beams(options: Options) -> Iterator[Row]:
+    """Both random models of `beam_search.py`."""
+    quick = ["--layers", "1", "--width", "32", "--hidden", "64", "--vocabulary", "100", "--sentences", "4"]
+    with _as_called(*(quick if options.quick else []), "--threads", str(options.threads)):
+        settings = beam_search.arguments()
+    settings.repeats = options.repeats
+    for found in beam_search.random_work(settings):
+        values = {
+            name: [settings.sentences / each for each in times]
+            for name, times in zip((OURS, PEER), found["seconds"].values(), strict=True)
+        }
+        work = f"{found['work']} lengths, {settings.beams} beams, {settings.sentences} sources"
+        equal = f"{found['equal_texts']} of {found['sentences']}"
+        yield Row("beam search", work, "sentences/s", values, facts={"equal_texts": equal})

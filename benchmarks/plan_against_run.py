@@ -1,0 +1,157 @@
+"""What `glass plan` says of a run against what `glass train` with the same settings then measures.
+
+Runs of all three families, several contexts, precisions, batches and tokenizers, with rows of one length and of many,
+each planned first and then trained for so many steps as the plan says take --seconds. Both are the real command line.
+Time is that of training; memory is the peak of the training process (Linux: without the pages of files).
+
+    python benchmarks/plan_against_run.py --texts ~/texts --seconds 40 --out benchmarks/results/plan_against_run
+    python benchmarks/plan_against_run.py --texts ~/texts --seconds 15 --only classify
+
+The texts are read where they lie: shakespeare/input.txt, bangla/tagore.txt, multi30k/train.en.gz and .de.gz,
+agnews/ag_news_test.csv. --out writes NAME.json and NAME.md.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+import statistics
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+SHAKESPEARE, TAGORE = ["shakespeare/input.txt"], ["bangla/tagore.txt"]
+PAIRS = ["multi30k/train.en.gz", "multi30k/train.de.gz", "--task", "translate"]
+NEWS = ["agnews/ag_news_test.csv", "--task", "classify", "--data.label_column", "1", "--data.column", "3"]
+MODERN = "model.positions=rotary model.norm=rmsnorm model.qk_norm=head model.activation=relu2 train.optimizer=muon"
+CHARACTERS = "tokenizer.kind=characters"
+SMALL, MIDDLE = "model.layers=2 model.width=64", "model.layers=4 model.width=128"
+CASES: dict[str, tuple[list[str], str]] = {
+    "lm characters, context 64": (SHAKESPEARE, f"{CHARACTERS} {MIDDLE} model.context=64 train.batch=12"),
+    "lm characters, context 256": (SHAKESPEARE, f"{CHARACTERS} {MIDDLE} model.context=256 train.batch=8"),
+    "lm characters, modern": (SHAKESPEARE, f"{CHARACTERS} {MIDDLE} {MODERN} model.context=128 train.batch=16"),
+    "lm characters, modern, bf16": (SHAKESPEARE, f"{CHARACTERS} {MIDDLE} {MODERN} train.precision=bf16"),
+    "lm byte pairs, context 128": (SHAKESPEARE, f"tokenizer.vocab_size=2048 {MIDDLE} model.context=128 train.batch=16"),
+    "lm Bangla, byte pairs, bf16": (TAGORE, f"{MIDDLE} {MODERN} model.context=128 train.precision=bf16"),
+    "lm Bangla, wide": (TAGORE, f"model.layers=2 model.width=384 {MODERN} model.context=128 train.batch=8"),
+    "lm lines": (
+        PAIRS[:1], f"data.document=line data.windows=documents {MIDDLE} {MODERN} model.context=64 train.batch=32",
+    ),
+    "masked, context 128": ([*TAGORE, "--task", "masked"], f"{MIDDLE} model.context=128 train.batch=16"),
+    "classify, any length": (NEWS, f"{SMALL} model.context=256 train.batch=32 tokenizer.vocab_size=4000"),
+    "classify, like length": (NEWS, f"{SMALL} model.context=256 train.batch_tokens=2048 tokenizer.vocab_size=4000"),
+    "translate, any length": (PAIRS, f"{SMALL} model.context=96 train.batch=32 tokenizer.vocab_size=4000"),
+    "translate, like length": (PAIRS, f"{MIDDLE} model.context=96 train.batch_tokens=2048 tokenizer.vocab_size=4000"),
+    "translate, characters": (PAIRS, f"{CHARACTERS} {SMALL} model.context=160 train.batch=16"),
+}  # fmt: skip
+SAME = ["--train.threads", "1", "--sample.beams", "1", "--sample.tokens", "50"]
+
+
+def said(command: str, words: list[str], folder: Path) -> dict[str, Any]:
+    """What a command of `glass` says with --json."""
+    done = subprocess.run(
+        [sys.executable, "-m", "glassformer", command, *words, "--json"],
+        cwd=folder, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    if done.returncode:
+        raise SystemExit(f"glass {command} {' '.join(words)}\n{done.stderr}")
+    found: dict[str, Any] = json.loads(done.stdout)
+    return found
+
+
+def words_of(name: str, texts: Path) -> list[str]:
+    """The arguments of one case."""
+    data, settings = CASES[name]
+    found = [str((texts / word).resolve()) if "/" in word else word for word in data]
+    return [*found, *SAME, *(f"--set={setting}" for setting in settings.split())]
+
+
+def against(name: str, texts: Path, seconds: float, probe: float, folder: Path) -> dict[str, Any]:
+    """One case: planned, planned again with as many steps as take so long, and trained."""
+    words, asked = words_of(name, texts), ["--probe", str(probe)]
+    step = said("plan", [*words, *asked, "--steps", "1000", "--out", "run"], folder)["seconds_per_step"]
+    steps = max(20, round(seconds / step))
+    words += ["--steps", str(steps), "--set=train.evaluate_every=" + str(max(5, steps // 4)), "--out", "run"]
+    plan = said("plan", [*words, *asked], folder)
+    run = said("train", words, folder)
+    band = plan["loss_band"]
+    return {
+        "case": name, "steps": steps, "parameters": plan["parameters"],
+        "time": {"foreseen": plan["train_seconds"], "measured": run["train_seconds"]},
+        "memory": {"foreseen": plan["peak_memory_bytes"], "measured": run["peak_memory_bytes"]},
+        "loss": {"band": band, "measured": run["loss"], "inside": band and band["low"] <= run["loss"] <= band["high"]},
+    }  # fmt: skip
+
+
+def error(pair: dict[str, float]) -> float:
+    """Foreseen less measured, as a share of what was measured."""
+    return pair["foreseen"] / pair["measured"] - 1
+
+
+def table(results: list[dict[str, Any]], machine: str) -> str:
+    """As Markdown."""
+    lines = [
+        "# What `glass plan` foresees against what `glass train` measures", "",
+        machine, "",
+        "| run | steps | parameters | time, s | | memory, MiB | | loss | foreseen |",
+        "|" + "---|" * 9,
+    ]  # fmt: skip
+    for each in results:
+        time, memory, loss = each["time"], each["memory"], each["loss"]
+        band = "-" if loss["band"] is None else f"{loss['band']['low']:.3f} to {loss['band']['high']:.3f}"
+        outside = "" if loss["inside"] in (True, None) else " (outside)"
+        lines.append(
+            f"| {each['case']} | {each['steps']:,} | {each['parameters']:,} "
+            f"| {time['measured']:.1f} | {error(time):+.0%} "
+            f"| {memory['measured'] / 2**20:,.0f} | {error(memory):+.0%} | {loss['measured']:.3f} | {band}{outside} |"
+        )
+    errors = {kind: [abs(error(each[kind])) for each in results] for kind in ("time", "memory")}
+    losses = [each["loss"]["inside"] for each in results if each["loss"]["inside"] is not None]
+    lines += ["", "Percentages: foreseen less measured. Largest and median errors: " + "; ".join(
+        f"{kind} {max(found):.0%}, {statistics.median(found):.0%}" for kind, found in errors.items()
+    ) + f". Losses inside their band: {sum(losses)} of {len(losses)}."]  # fmt: skip
+    return "\n".join(lines) + "\n"
+
+
+def described() -> str:
+    """The machine, and how busy it was."""
+    import torch
+
+    busy = f"load {os.getloadavg()[0]:.1f}" if hasattr(os, "getloadavg") else "load unknown"
+    return f"{platform.machine()}, {os.cpu_count()} cores, one thread used, {busy}; torch {torch.__version__}"
+
+
+def main() -> int:
+    """Plan and train each case, and write down both."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--texts", type=Path, required=True, help="the folder of texts")
+    parser.add_argument("--seconds", type=float, default=40.0, help="of training, for each run")
+    parser.add_argument("--probe", type=float, default=6.0, help="seconds, as in glass plan")
+    parser.add_argument("--only", default="", help="cases whose names hold this")
+    parser.add_argument("--out", type=Path, help="NAME of NAME.json and NAME.md")
+    parser.add_argument("--json", action="store_true", help="JSON on standard output in place of the table")
+    options = parser.parse_args()
+    machine, results = described(), []
+    with tempfile.TemporaryDirectory() as temporary:
+        for name in (name for name in CASES if options.only in name):
+            with tempfile.TemporaryDirectory(dir=temporary) as folder:
+                results.append(against(name, options.texts, options.seconds, options.probe, Path(folder)))
+            found = results[-1]
+            print(
+                f"{name}: time {error(found['time']):+.0%}, memory {error(found['memory']):+.0%}",
+                file=sys.stderr, flush=True,
+            )  # fmt: skip
+            if options.out is not None:
+                facts = json.dumps({"machine": machine, "runs": results}, indent=1)
+                options.out.with_suffix(".json").write_text(facts + "\n", encoding="utf-8")
+                options.out.with_suffix(".md").write_text(table(results, machine), encoding="utf-8")
+    print(json.dumps({"machine": machine, "runs": results}) if options.json else table(results, machine))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,328 @@
+"""One more token for each row, with fewer and larger kernels than the model itself needs for it.
+
+A step of decoding does little arithmetic; it waits for the weights to come from memory and for kernels to start. Equal
+to the model on one column of tokens but for rounding, with the model's own parts wherever they cost little:
+
+* **Products.** Queries, keys and values come of one product, a gate with what it gates too: of copies of
+  their weights, side by side. The last product of a part adds to the residual stream in the same kernel. On a processor
+  all weights are laid out for the kernels of oneDNN (by operators that `torch.compile` uses too) where that repays and
+  this torch has them: a second copy. Copies last for as long as is written.
+* **Masks.** The last token of a row may see every key that is real and inside the window: mostly, all there are.
+* **Query heads that share a key head** ask it as if they were several tokens, and so do rows that share a memory.
+* **The cache** is in float32 on a processor, whose attention kernel is slow with one bfloat16 query.
+
+`fast_decoder` gives None where a model is not made of the parts that are known here alone, or someone listens to one of
+them with a hook: then the model itself has to run.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+from torch.nn.modules import module as any_module
+
+from glassformer.config import Activation
+from glassformer.model.attention import Attention
+from glassformer.model.block import Block
+from glassformer.model.cache import Cache, LayerCache
+from glassformer.model.families import Decoder, EncoderDecoder, Head
+from glassformer.model.feedforward import FeedForward, activate
+from glassformer.model.positions import (
+    AlibiPositions,
+    LearnedPositions,
+    RelativePositions,
+    RotaryPositions,
+    Rotation,
+    SinusoidalPositions,
+    rotate,
+)
+from glassformer.model.stack import Embedding, Stack
+
+KNOWN = {
+    Stack, Block, Attention, FeedForward, Embedding, Head,
+    LearnedPositions, SinusoidalPositions, RotaryPositions, AlibiPositions, RelativePositions,
+    nn.ModuleList, nn.Linear, nn.LayerNorm, nn.RMSNorm, nn.Embedding, nn.Identity, nn.Dropout,
+}  # fmt: skip
+LAYOUT_STEPS = 16  # a new layout of the weights costs about what it saves in so many steps
+LAYOUT_ROWS = 4  # with fewer rows, a product in float32 waits for memory in any layout
+KERNELS = ("_reorder_linear_weight", "_linear_pointwise", "_is_mkldnn_bf16_supported")  # private: torch may lose them
+KERNEL_ACTIVATIONS = {"relu": ("relu", ""), "gelu": ("gelu", "none"), "gelu_tanh": ("gelu", "tanh")}  # oneDNN's names
+
+
+def fast_decoder(model: Decoder | EncoderDecoder, rows: int, steps: int) -> FastDecoder | None:
+    """What takes the model's place for about `steps` steps of so many rows; None where it has to run itself."""
+    stack = model.stack if isinstance(model, Decoder) else model.decoder
+    parts = [part for whole in (model.embedding, stack, model.head) for part in whole.modules()]
+    if any(type(part) not in KNOWN for part in parts):
+        return None
+    layout = layout_pays(model.embedding.tokens.weight, rows, steps)
+    fast = FastDecoder(model.embedding, stack, model.head, layout)
+    fast.hooks = [hooks for part in (model, *parts) for hooks in (part._forward_hooks, part._forward_pre_hooks)]
+    fast.hooks += [any_module._global_forward_hooks, any_module._global_forward_pre_hooks]
+    return fast if fast.applies() else None
+
+
+def layout_pays(weight: Tensor, rows: int, steps: int) -> bool:
+    """Whether oneDNN can have its own layout of weights like this one, and repays it."""
+    if weight.device.type != "cpu" or steps < LAYOUT_STEPS or not torch.backends.mkldnn.is_available():
+        return False
+    if not all(hasattr(torch.ops.mkldnn, name) for name in KERNELS):
+        return False
+    if weight.dtype == torch.bfloat16:
+        return bool(torch.ops.mkldnn._is_mkldnn_bf16_supported())
+    return weight.dtype == torch.float32 and rows >= LAYOUT_ROWS
+
+
+class FastDecoder:
+    """A decoder, or the half of an encoder-decoder that writes, for one new token of each row.
+
+    The weights are those that the parts have now; what changes later is not seen by all products.
+
+    Args:
+        embedding, stack, head: of the model.
+        layout: whether to lay out the weights anew.
+    """
+
+    def __init__(self, embedding: Embedding, stack: Stack, head: Head, layout: bool) -> None:
+        self.embedding, self.embedding_norm, self.stack, self.head = embedding, _norm(embedding.norm), stack, head
+        blocks = [block for block in stack.blocks if isinstance(block, Block)]
+        self.blocks, self.add = [_parts(block, layout) for block in blocks], ORDERS[blocks[0].order]
+        self.norm, matrix = _norm(stack.norm), embedding.tokens.weight if head.weight is None else head.weight  # (V, D)
+        self.logits = _product(matrix, head.bias, layout) if head.transform is None else None
+        self.hooks: list[dict[int, Callable[..., object]]] = []
+        self.device, wide = matrix.device.type, torch.promote_types(matrix.dtype, torch.float32)
+        self.cache_type = wide if self.device == "cpu" else matrix.dtype
+
+    def applies(self) -> bool:
+        """Whether nobody listens to the model, and no autocast asks for another precision."""
+        return not any(self.hooks) and not torch.is_autocast_enabled(self.device)
+
+    def __call__(self, tokens: Tensor, cache: Cache, real_memory: Tensor | None = None) -> Tensor:
+        """Ids (B,) -> logits (B, V) of what follows.
+
+        Args:
+            cache: holds the tokens before these, and the memory's keys and values; it is filled with these.
+            real_memory: (sources, S) bool; None: all real.
+        """
+        positions, key_positions, real = cache.extend(1)  # (B or 1, 1), (B or 1, S), (B, S)
+        rotation = None if self.stack.rotary is None else self.stack.rotary(positions)
+        memory_mask = None if real_memory is None else _added(real_memory[:, None, None, :], self.cache_type)
+        view = _View(self._mask(positions, key_positions, real), rotation, memory_mask)
+        x = self._embedded(tokens, positions)  # (B, D)
+        for block, layer in zip(self.blocks, cache.layers, strict=True):
+            for part, norm in block:
+                x = self.add(x, part, norm, layer, view)  # (B, D)
+        x = self.norm(x)  # (B, D)
+        return self.head(x, self.embedding) if self.logits is None else self.logits(x)  # (B, V)
+
+    def _embedded(self, tokens: Tensor, positions: Tensor) -> Tensor:
+        """What `Embedding` gives for ids (B,) at places (B or 1, 1): (B, D)."""
+        x = torch.embedding(self.embedding.tokens.weight, tokens)  # (B, D)
+        if self.embedding.scale != 1:
+            x = x * self.embedding.scale  # (B, D)
+        if self.embedding.positions is not None:
+            x = x + self.embedding.positions(positions)[:, 0].to(x.dtype)  # (B, D)
+        return self.embedding_norm(x)  # (B, D)
+
+    def _mask(self, positions: Tensor, key_positions: Tensor, real: Tensor | None) -> Tensor | None:
+        """What is added to the scores (B or 1, 1 or H, 1, S); None: nothing. No key is in the future."""
+        allowed, window = None if real is None else real[:, None, None, :], self.stack.window  # (B, 1, 1, S)
+        if window is not None and key_positions.shape[1] > window:
+            near = (positions - key_positions < window)[:, None, None, :]  # (B or 1, 1, 1, S)
+            allowed = near if allowed is None else allowed & near  # (B or 1, 1, 1, S)
+        mask = None if allowed is None else _added(allowed, self.cache_type)  # (B or 1, 1, 1, S)
+        if self.stack.score_positions is None:
+            return mask
+        bias = self.stack.score_positions(positions, key_positions).to(self.cache_type)  # (B or 1, H, 1, S)
+        return bias if mask is None else bias + mask  # (B or 1, H, 1, S)
+
+
+@dataclass(frozen=True, slots=True)
+class _View:
+    """What is the same for every layer; the masks are added to scores."""
+
+    mask: Tensor | None  # (B or 1, 1 or H, 1, S)
+    rotation: Rotation | None
+    memory_mask: Tensor | None  # (sources, 1, 1, S)
+
+
+Norm = Callable[[Tensor], Tensor]
+Part = Callable[[Tensor, Tensor | None, LayerCache, _View], Tensor]
+"""What (B, D) adds to a stream (B, D): the sum, or the former alone where no stream is given."""
+
+
+def _pre(x: Tensor, part: Part, norm: Norm, cache: LayerCache, view: _View) -> Tensor:
+    return part(norm(x), x, cache, view)
+
+
+def _post(x: Tensor, part: Part, norm: Norm, cache: LayerCache, view: _View) -> Tensor:
+    return norm(part(x, x, cache, view))
+
+
+def _output(x: Tensor, part: Part, norm: Norm, cache: LayerCache, view: _View) -> Tensor:
+    return x + norm(part(x, None, cache, view))
+
+
+ORDERS = {"pre": _pre, "post": _post, "output": _output}
+
+
+def _parts(block: Block, layout: bool) -> list[tuple[Part, Norm]]:
+    """The parts of a block in their order, each with its norm."""
+    parts: list[tuple[Part, Norm]] = [(_SelfAttention(block.attention, layout), _norm(block.attention_norm))]
+    if block.cross is not None and block.cross_norm is not None:
+        parts.append((_CrossAttention(block.cross, layout), _norm(block.cross_norm)))
+    return [*parts, (_FastFeedForward(block.feedforward, layout), _norm(block.feedforward_norm))]
+
+
+def _norm(norm: nn.Module) -> Norm:
+    """The function of a norm: without what calling a module costs."""
+    if isinstance(norm, nn.LayerNorm):
+        shape, weight, bias, eps = norm.normalized_shape, norm.weight, norm.bias, norm.eps
+        return lambda x: torch.layer_norm(x, shape, weight, bias, eps)
+    return (lambda x: x) if isinstance(norm, nn.Identity) else norm
+
+
+class _SelfAttention:
+    """`Attention` to the tokens of the same row."""
+
+    def __init__(self, layer: Attention, layout: bool) -> None:
+        self.layer, self.heads = layer, [layer.heads, layer.kv_heads, layer.kv_heads]
+        self.inputs = _side_by_side([layer.query, layer.key, layer.value], layout)
+        self.output = _side_by_side([layer.output], layout)
+
+    def __call__(self, x: Tensor, stream: Tensor | None, cache: LayerCache, view: _View) -> Tensor:
+        layer, mask = self.layer, view.mask
+        heads = self.inputs(x).view(x.shape[0], sum(self.heads), 1, layer.head_width)  # (B, H + 2 G, 1, K)
+        q, k, v = heads.split_with_sizes(self.heads, 1)  # (B, H or G, 1, K) each
+        q, k = _normed(q, layer.query_norm), _normed(k, layer.key_norm)  # (B, H, 1, K), (B, G, 1, K)
+        if view.rotation is not None:
+            both = rotate(torch.cat([q, k], dim=1), view.rotation)  # (B, H + G, 1, K)
+            q, k = both.split_with_sizes(self.heads[:2], 1)  # (B, H, 1, K), (B, G, 1, K)
+        k, v = cache.append(k, v)  # (B, G, S, K) each
+        if mask is not None and mask.shape[1] > len(layer.kept):
+            mask = mask[:, layer.kept]  # (B or 1, H, 1, S)
+        return self.output(_mixed(layer, q, k, v, mask), stream)  # (B, D)
+
+
+class _CrossAttention:
+    """`Attention` to a memory, whose keys and values the cache holds."""
+
+    def __init__(self, layer: Attention, layout: bool) -> None:
+        self.layer = layer
+        self.query = _side_by_side([layer.query], layout)
+        self.output = _side_by_side([layer.output], layout)
+
+    def __call__(self, x: Tensor, stream: Tensor | None, cache: LayerCache, view: _View) -> Tensor:
+        assert cache.memory is not None  # the first read put it there
+        k, v = cache.memory  # (sources, G, S, K) each
+        if k.dtype != cache.keys.dtype:
+            k, v = cache.memory = k.to(cache.keys.dtype), v.to(cache.keys.dtype)  # (sources, G, S, K) each
+        q = self.query(x).view(x.shape[0], self.layer.heads, 1, self.layer.head_width)  # (B, H, 1, K)
+        q = _normed(q, self.layer.query_norm)  # (B, H, 1, K)
+        return self.output(_mixed(self.layer, q, k, v, view.memory_mask), stream)  # (B, D)
+
+
+def _normed(x: Tensor, norm: nn.RMSNorm | None) -> Tensor:
+    """Queries or keys (B, heads, 1, K), normalised where there is a norm: each head, or all as one vector."""
+    return (
+        x if norm is None else norm(x.reshape(x.shape[0], -1, norm.weight.shape[0])).view(x.shape)
+    )  # (B, heads, 1, K)
+
+
+def _mixed(layer: Attention, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None) -> Tensor:
+    """The values that the queries (B, H, 1, K) find, (B, H K), with k and v (sources, G, S, K).
+
+    The H/G heads of a key head, and the n = B/sources rows of a memory, ask as if they were tokens of one row.
+    """
+    if not layer.even:  # after some heads were removed
+        k, v = k[:, layer.asks], v[:, layer.asks]  # (sources, H, S, K) each
+    B, H, K, dtype, (sources, G) = q.shape[0], layer.heads, layer.head_width, q.dtype, k.shape[:2]
+    if not H:
+        return q.new_empty(B, 0)
+    group, n = H // G, B // sources
+    if n > 1:
+        q = q.reshape(sources, n, G, group, K).permute(0, 2, 3, 1, 4)  # (sources, G, H/G, n, K)
+    q = q.reshape(sources, G, group * n, K).to(k.dtype)  # (sources, G, H/G n, K)
+    if mask is not None and mask.shape[1] > 1:
+        mask = mask.reshape(len(mask), G, group, -1)  # (B or 1, G, H/G, S)
+    mixed = F.scaled_dot_product_attention(q, k, v, mask).to(dtype)  # (sources, G, H/G n, K)
+    if n > 1:
+        mixed = mixed.view(sources, G, group, n, K).permute(0, 3, 1, 2, 4)  # (sources, n, G, H/G, K)
+    return mixed.reshape(B, H * K)  # (B, H K)
+
+
+class _FastFeedForward:
+    """`FeedForward`, with the gate's product and the other one made at once."""
+
+    def __init__(self, layer: FeedForward, layout: bool) -> None:
+        self.activation, self.gated = layer.activation, layer.gate is not None
+        self.up = _side_by_side([layer.up] if layer.gate is None else [layer.gate, layer.up], layout)
+        self.down = _side_by_side([layer.down], layout)
+
+    def __call__(self, x: Tensor, stream: Tensor | None, cache: LayerCache, view: _View) -> Tensor:
+        if not self.gated:
+            return self.down(self.up.activated(x, self.activation), stream)  # (B, D)
+        gate, up = self.up(x).chunk(2, dim=-1)  # (B, F) each
+        return self.down(activate(gate, self.activation) * up, stream)  # (B, D)
+
+
+class _Product:
+    """x Wᵀ + b, by PyTorch's own kernels."""
+
+    def __init__(self, weight: Tensor, bias: Tensor | None) -> None:
+        self.weight, self.turned, self.bias = weight, weight.T, bias  # (outputs, inputs), (inputs, outputs), (outputs)
+
+    def __call__(self, x: Tensor, stream: Tensor | None = None) -> Tensor:
+        """(B, inputs) -> (B, outputs), with `stream` (B, outputs) added if given."""
+        if stream is None:
+            return F.linear(x, self.weight, self.bias)  # (B, outputs)
+        return torch.addmm(stream if self.bias is None else stream + self.bias, x, self.turned)  # (B, outputs)
+
+    def activated(self, x: Tensor, activation: Activation) -> Tensor:
+        """(B, inputs) -> (B, outputs), with an activation that is not gated."""
+        return activate(self(x), activation)  # (B, outputs)
+
+
+class _LaidOutProduct(_Product):
+    """The same by oneDNN's kernels, with the weights in their layout."""
+
+    def __init__(self, weight: Tensor, bias: Tensor | None) -> None:
+        self.weight, self.bias = torch.ops.mkldnn._reorder_linear_weight(weight, None), bias
+        self.plain = torch.ops.mkldnn._linear_pointwise.default
+        self.adding = torch.ops.mkldnn._linear_pointwise.binary
+
+    def __call__(self, x: Tensor, stream: Tensor | None = None) -> Tensor:
+        if stream is None:
+            return self.plain(x, self.weight, self.bias, "none", [], "")  # (B, outputs)
+        return self.adding(x, stream, self.weight, self.bias, "add")  # (B, outputs)
+
+    def activated(self, x: Tensor, activation: Activation) -> Tensor:
+        if activation not in KERNEL_ACTIVATIONS:
+            return super().activated(x, activation)  # (B, outputs)
+        name, kind = KERNEL_ACTIVATIONS[activation]
+        return self.plain(x, self.weight, self.bias, name, [], kind)  # (B, outputs)
+
+
+def _product(weight: Tensor, bias: Tensor | None, layout: bool) -> _Product:
+    """Of a matrix (outputs, inputs) and a bias (outputs); oneDNN has no layout of nothing."""
+    bias = None if bias is None else bias.detach()
+    return (_LaidOutProduct if layout and weight.numel() else _Product)(weight.detach(), bias)
+
+
+def _side_by_side(layers: Sequence[nn.Linear], layout: bool) -> _Product:
+    """One product of several layers: their outputs, one after the other."""
+    if len(layers) == 1:
+        return _product(layers[0].weight, layers[0].bias, layout)
+    biases: list[Tensor] = [layer.bias for layer in layers if layer.bias is not None]  # all have one, or none has
+    weights: list[Tensor] = [layer.weight for layer in layers]
+    return _product(torch.cat(weights), torch.cat(biases) if biases else None, layout)
+
+
+def _added(allowed: Tensor, dtype: torch.dtype) -> Tensor:
+    """0 where allowed, else -inf: what is added to scores. Any shape."""
+    return torch.zeros(allowed.shape, dtype=dtype, device=allowed.device).masked_fill_(~allowed, -math.inf)

@@ -1,0 +1,28 @@
+"""Rank correlation, for all measures of this room that compare two orders."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+Numbers = npt.NDArray[np.floating]
+
+
+def spearman(first: Numbers, second: Numbers) -> float | None:
+    """Spearman's correlation of two (n,), equal values at their mean rank; None where one of them has no order.
+
+    >>> spearman(np.array([1.0, 2.0, 3.0]), np.array([10.0, 1000.0, 100.0]))
+    0.5
+    """
+    one, other = (centred_ranks(values) for values in (first, second))  # (n,) each
+    size = float(np.sqrt((one @ one) * (other @ other)))
+    return float(one @ other) / size if size > 0 else None
+
+
+def centred_ranks(values: Numbers) -> npt.NDArray[np.float64]:
+    """(n,) -> (n,) ranks, less their mean."""
+    below = (values[:, None] > values).sum(axis=1)  # (n,)
+    same = (values[:, None] == values).sum(axis=1)  # (n,)
+    ranks = below + same / 2  # (n,)
+    centred: npt.NDArray[np.float64] = ranks - ranks.mean()
+    return centred

@@ -1,0 +1,102 @@
+"""Sizes that a recipe leaves open, chosen by measuring: how fast a machine trains decides what fits into the time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from glassformer.config import EXAMPLES, Config
+from glassformer.data.examples import PreparedExamples
+from glassformer.data.prepare import Prepared
+from glassformer.model.device import choose_device
+from glassformer.training.plan import plan_run
+from glassformer.training.probe import Probe, probe
+from glassformer.training.setup import prepare_for, sizes, token_cache
+from glassformer.training.sizing import FIRST_SPEED, SIZED, Case, choose_sizes
+
+ROUNDS = 4
+"""Probes at most: the speed of a shape decides whether another shape is better, which has a speed of its own."""
+MINUTES = 10.0
+"""For which sizes are chosen where no minutes are given."""
+MEASURED = ("model.layers", "model.width", "model.context", "train.batch")
+"""What a speed belongs to: the other settings follow from these and from it."""
+
+
+@dataclass(frozen=True)
+class Sized:
+    """Settings that are complete.
+
+    Attributes:
+        config: all settings.
+        data: the prepared text.
+        probe: of these settings; steps, and when is evaluated and saved, were chosen with its speed.
+        chosen: settings that were chosen, by name.
+        why: the reasons, in sentences.
+    """
+
+    config: Config
+    data: Prepared | PreparedExamples
+    probe: Probe
+    chosen: dict[str, Any]
+    why: tuple[str, ...]
+
+
+def size_run(config: Config, said: Collection[str], folder: Path, seconds: float, note: Callable[[str], None]) -> Sized:
+    """Choose what is left open, measure it, and choose again with the speed that was found, until nothing changes.
+
+    Args:
+        config: all settings, those that are open at any value.
+        said: names of the settings that stay as they are.
+        folder: of the run to be.
+        seconds: how long each probe takes steps.
+        note: is told what happens.
+
+    Raises:
+        GlassError: the text cannot be read, or a probe failed.
+    """
+    device = choose_device(config.train.device)
+    data = prepare_for(config, token_cache(folder), note)
+    case, kept = _case(config, data), {name: _value(config, name) for name in SIZED if name in said}
+    choice = choose_sizes(case, FIRST_SPEED[device.type], kept)
+    for turn in range(ROUNDS):
+        shape, candidate = choice.shape, _with(config, choice.settings)
+        batch = candidate.train.batch
+        note(
+            f"measuring {shape.layers} layers, {shape.width} wide, {batch} rows of up to {shape.context} tokens a step"
+        )
+        found = probe(candidate, data.folder, seconds)
+        tokens = plan_run(candidate, data, None).tokens_per_step
+        speed = shape.arithmetic(case) * tokens / found.seconds_per_step
+        measured = {name: choice.settings[name] for name in MEASURED if name in choice.settings}
+        again = choose_sizes(case, speed, kept)
+        if measured.items() <= again.settings.items() or turn == ROUNDS - 1:
+            break
+        choice = again
+    rest = choose_sizes(case, speed, {**kept, **measured})  # such as the steps, of the very batch that was measured
+    chosen = {**measured, **rest.settings}
+    return Sized(_with(config, chosen), data, found, chosen, rest.why)
+
+
+def _case(config: Config, data: Prepared | PreparedExamples) -> Case:
+    plan = plan_run(config, data, None)
+    rows = config.train.task in EXAMPLES or config.data.windows == "documents"
+    return Case(
+        config.model.family, config.train.optimizer, plan.training_tokens, sizes(config, data)[0],
+        plan.tokens_per_step / plan.rows_per_step if rows else None, 60 * (config.train.minutes or MINUTES),
+    )  # fmt: skip
+
+
+def _value(config: Config, name: str) -> Any:
+    section, _, field = name.partition(".")
+    return getattr(getattr(config, section), field)
+
+
+def _with(config: Config, settings: dict[str, Any]) -> Config:
+    """A copy with settings by name, validated."""
+    values = config.model_dump()
+    for name, value in settings.items():
+        section, _, field = name.partition(".")
+        values[section][field] = value
+    return Config.from_dict(values)

@@ -1,0 +1,110 @@
+"""What was foreseen of a run, in its folder as `plan.json`, and beside it what it came to."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from glassformer.data.examples import PreparedExamples
+from glassformer.data.prepare import Prepared
+from glassformer.files import write_text
+from glassformer.model.count import MIB
+from glassformer.runs import Run
+from glassformer.training.forecast import Band
+from glassformer.training.plan import Plan
+from glassformer.training.reporting import duration
+from glassformer.training.trainer import Outcome
+from glassformer.wording import counted
+
+FILE = "plan.json"
+
+
+@dataclass(frozen=True)
+class Foresight:
+    """What is known of a run before its first step.
+
+    Attributes:
+        data: the prepared text.
+        plan: its size, steps, time and memory.
+        band: of its validation loss; None where there is no saying.
+        chosen: settings that were chosen for text, time and machine, by name.
+        why: the reasons, in sentences.
+    """
+
+    data: Prepared | PreparedExamples
+    plan: Plan
+    band: Band | None
+    chosen: dict[str, Any]
+    why: Sequence[str]
+
+    def facts(self) -> dict[str, Any]:
+        """For a file."""
+        return {
+            "plan": self.plan.facts(),
+            "loss": self.band and self.band.facts(),
+            "chosen": self.chosen,
+            "why": list(self.why),
+        }
+
+    def lines(self) -> Iterator[str]:
+        """For a person."""
+        yield from self.why
+        if self.chosen:
+            yield "chosen: " + ", ".join(f"{name} = {value:,}" for name, value in self.chosen.items())
+        plan = self.plan
+        words = [] if plan.steps is None else [f"{counted(plan.steps, 'steps')} ({plan.epochs:,.3g} epochs)"]
+        if plan.whole_seconds is not None:
+            words.append(f"{duration(plan.whole_seconds)} with evaluations")
+        if plan.probe is not None and plan.probe.peak_bytes is not None:
+            words.append(f"{plan.probe.peak_bytes / MIB:,.0f} MiB of memory")
+        if self.band is not None:
+            words.append(f"validation loss {self.band.low:.3f} to {self.band.high:.3f}")
+        if words:
+            yield f"foreseen: {', '.join(words)}"
+
+    def write(self, run: Run) -> None:
+        """As `plan.json`."""
+        write_text(run.folder / FILE, json.dumps(self.facts(), indent=1, ensure_ascii=False) + "\n")
+
+
+def compared(run: Run, outcome: Outcome, peak: int | None) -> str | None:
+    """Write the outcome into `plan.json`; returns both in one line. None where nothing was foreseen.
+
+    Args:
+        run: that has ended.
+        outcome: of it.
+        peak: bytes that training held at most; None where the system does not tell.
+    """
+    path = run.folder / FILE
+    try:
+        facts = json.loads(path.read_text(encoding="utf-8"))
+        plan, band = facts["plan"], facts["loss"]
+        foreseen = [plan["steps"], plan["train_seconds"], plan["peak_memory_bytes"]]
+    except FileNotFoundError:
+        return None
+    except (ValueError, KeyError, TypeError):
+        return f"{path} is damaged: what was foreseen is not known any more"
+    found = [outcome.last_step, outcome.train_seconds, peak]
+    facts["outcome"] = {
+        "steps": outcome.last_step, "train_seconds": outcome.train_seconds, "peak_memory_bytes": peak,
+        "validation_loss": outcome.validation.loss, "stopped_because": outcome.reason,
+    }  # fmt: skip
+    write_text(path, json.dumps(facts, indent=1, ensure_ascii=False) + "\n")
+    words = [_pair(*pair) for pair in zip(_WORDS, foreseen, found, strict=True) if None not in pair]
+    if band:
+        words.append(f"loss {band['low']:.3f} to {band['high']:.3f} ({outcome.validation.loss:.3f})")
+    return f"foreseen, and measured in brackets: {', '.join(words)}" if words else None
+
+
+_WORDS = {
+    "steps": lambda number: f"{number:,}",
+    "training": lambda seconds: duration(seconds),
+    "memory": lambda size: f"{size / MIB:,.0f} MiB",
+}
+
+
+def _pair(name: str, foreseen: Any, found: Any) -> str:
+    written = _WORDS[name]
+    return f"{name} {written(foreseen)} ({written(found)})"

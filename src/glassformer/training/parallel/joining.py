@@ -1,0 +1,123 @@
+"""This process's place among those that `torchrun` started, read from the environment that it sets."""
+
+from __future__ import annotations
+
+import os
+import platform
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import torch
+
+from glassformer.config import Config, TrainConfig
+from glassformer.errors import GlassError, SaidElsewhereError
+from glassformer.model.device import choose_device
+from glassformer.runs import Run
+from glassformer.training.parallel.processes import OneProcess, Processes
+
+LOST = ("Connection closed by peer", "Connection reset by peer", "Broken pipe", "Socket", "socket", "Timed out")
+"""How gloo says that another process is gone."""
+
+
+def several() -> bool:
+    """Whether torchrun, or a program like it, started more processes than this one."""
+    return int(os.environ.get("WORLD_SIZE", "1")) > 1 and "RANK" in os.environ
+
+
+def speaks() -> bool:
+    """Whether this is the only process or the first one."""
+    return not several() or int(os.environ["RANK"]) == 0
+
+
+@contextmanager
+def said_once() -> Iterator[None]:
+    """Around what every process does alike before it has joined the others: the first one says what is wrong."""
+    try:
+        yield
+    except GlassError as error:
+        if speaks():
+            raise
+        raise SaidElsewhereError(error.problem, error.remedy) from error
+
+
+@contextmanager
+def joined(train: TrainConfig) -> Iterator[Processes]:
+    """The processes of this run: one, or all that torchrun started, which are let go of at the end.
+
+    Raises:
+        GlassError: there is no device for this process; or another process has ended.
+    """
+    if not several():
+        yield OneProcess()
+        return
+    import torch.distributed as dist
+    from torch.distributed.rendezvous import rendezvous
+
+    from glassformer.training.parallel.replicas import Replicas
+
+    device = _own_device(train.device)
+    store, rank, world = next(rendezvous("env://"))
+    if os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True":
+        # Restarted processes must not find the addresses of the killed ones there: pytorch issue 167288.
+        start = os.environ.get("TORCHELASTIC_RESTART_COUNT")
+        store = dist.PrefixStore(f"start {start}", store)  # type: ignore[attr-defined]
+    backend = "cpu:gloo,cuda:nccl" if device.type == "cuda" else "gloo"
+    dist.init_process_group(backend, store=store, rank=rank, world_size=world)
+    try:
+        if train.shard:
+            from glassformer.training.parallel.shards import Shards
+
+            yield Shards()
+        else:
+            yield Replicas()
+    except RuntimeError as error:
+        if not isinstance(error, dist.DistError) and not any(words in str(error) for words in LOST):
+            raise
+        raise GlassError(
+            "another process of this run has ended",
+            "What was saved is intact: go on with --resume; torchrun --max-restarts N does so by itself.",
+        ) from error
+    finally:
+        dist.destroy_process_group()
+
+
+def _own_device(name: str) -> torch.device:
+    """That of this process: of several GPUs the one with its number."""
+    device, local = choose_device(name), int(os.environ.get("LOCAL_RANK", "0"))
+    if device.type == "mps":
+        raise GlassError("several processes cannot train on mps", "Give --device cpu, or start one process.")
+    if device.type == "cuda":
+        if device.index is not None or local >= torch.cuda.device_count():
+            raise GlassError(
+                f"process {local} of this machine has no GPU of its own with --device {name}: "
+                f"{torch.cuda.device_count()} are here",
+                "Start as many processes as there are GPUs, with --device cuda.",
+            )
+        torch.cuda.set_device(local)
+    return device
+
+
+def job() -> str | None:
+    """What names this start of torchrun, through all its restarts of processes; None without torchrun.
+
+    That is its `--rdzv-id`, which `--standalone` draws; where it has none, the process that watches over this one.
+    """
+    name = os.environ.get("TORCHELASTIC_RUN_ID")
+    return f"{platform.node()} {os.getppid()}" if name == "none" else name
+
+
+def begun_by_this_job(folder: Path, config: Config) -> bool:
+    """Whether `folder` holds a run that this very start of torchrun began, before it restarted its processes.
+
+    Raises:
+        GlassError: it does, but with other settings.
+    """
+    if job() is None or not (folder / "config.toml").is_file() or Run(folder).manifest().get("job") != job():
+        return False
+    if Run(folder).config() != config:
+        raise GlassError(
+            f"{folder} was begun by this job, but with other settings",
+            "Give each start of torchrun a --rdzv-id of its own, or go on with --resume.",
+        )
+    return True

@@ -1,0 +1,122 @@
+"""Checkpoints of sharded runs: each process writes and reads its own part, and no file holds a pickle.
+
+::
+
+    model.safetensors              all weights, as in every checkpoint: whatever opens runs opens these
+    optimizer-1-of-2.safetensors   the optimizers' tensors, a file for each process that saved
+    state.json  manifest.json      as in every checkpoint
+
+PyTorch's distributed checkpoint plans who writes what, and puts the parts together for any number of readers.
+"""
+
+from __future__ import annotations
+
+import shutil
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any, Protocol, TypeVar
+
+import torch
+from torch import Tensor, nn
+from torch.distributed.checkpoint.api import CheckpointException
+from torch.distributed.checkpoint.hf_storage import HuggingFaceStorageReader, HuggingFaceStorageWriter
+from torch.distributed.checkpoint.state_dict_loader import load
+from torch.distributed.checkpoint.state_dict_saver import save
+from torch.optim import Optimizer
+
+from glassformer.errors import GlassError
+from glassformer.files import clear_disk_errors, whole_folder
+from glassformer.model.weights import save_tensors
+from glassformer.runs import Run
+from glassformer.training.checkpoint import TrainState, flattened, point_to, step_name, write_state
+
+Value = TypeVar("Value")
+
+
+class Several(Protocol):
+    """What saving together needs of the processes."""
+
+    def from_first(self, make: Callable[[], Value]) -> Value:
+        """As in `Processes`."""
+
+
+def save_sharded(
+    processes: Several, run: Run, model: nn.Module, optimizers: list[Optimizer], state: TrainState
+) -> None:
+    """Write `checkpoints/step-N`, whole or not at all: it gets its name only after every process wrote its part."""
+    final = run.checkpoints / step_name(state.step)
+    tensors, numbers = flattened(optimizers)
+    with ExitStack() as stack:
+        partial = processes.from_first(lambda: stack.enter_context(whole_folder(final)))
+        with _clear_errors(partial):
+            whole = HuggingFaceStorageWriter(str(partial / "weights"), save_distributed=True, enable_consolidation=True)
+            save(dict(model.state_dict()), storage_writer=whole)
+            save(dict(tensors), storage_writer=HuggingFaceStorageWriter(str(partial), save_distributed=True))
+        processes.from_first(lambda: _complete(partial, state, numbers))
+    processes.from_first(lambda: point_to(run, final, state))
+
+
+def _complete(partial: Path, state: TrainState, numbers: dict[str, Any]) -> None:
+    """Give the files their names, and add what is not a tensor."""
+    with clear_disk_errors(partial):
+        (file,) = (partial / "weights").glob("*.safetensors")
+        file.rename(partial / "model.safetensors")
+        shutil.rmtree(partial / "weights")
+        shards = sorted(partial.glob("shard-*.safetensors"))
+        for number, shard in enumerate(shards, start=1):
+            shard.rename(partial / f"optimizer-{number}-of-{len(shards)}.safetensors")
+        if not shards:  # before the first step optimizers hold nothing, and whole checkpoints say so in a file
+            save_tensors({}, partial / "optimizer.safetensors")
+        write_state(partial, state, numbers)
+
+
+def read_sharded(folder: Path, model: nn.Module, optimizers: list[Optimizer]) -> dict[str, Tensor]:
+    """Fill the model from any checkpoint, and return the optimizers' tensors, each laid out as its parameter is.
+
+    Model and checkpoint may be whole or in parts, in any number.
+
+    Raises:
+        GlassError: it is of another model, or cannot be read.
+    """
+    with _clear_errors(folder):
+        found = HuggingFaceStorageReader(str(folder)).read_metadata().state_dict_metadata
+        parameters = [[p for group in optimizer.param_groups for p in group["params"]] for optimizer in optimizers]
+        tensors: dict[str, Tensor] = {}
+        for key in found.keys() - model.state_dict().keys():
+            owner, number, _ = key.split(".", 2)
+            like, size = parameters[int(owner)][int(number)].detach(), found[key].size  # type: ignore[union-attr]
+            tensors[key] = torch.zeros_like(like) if like.shape == size else torch.zeros(size)
+        read_weights(model, folder)
+        _read(tensors, folder)
+    return tensors
+
+
+def read_weights(model: nn.Module, folder: Path) -> None:
+    """Fill a model, whole or in parts, from any checkpoint."""
+    with _clear_errors(folder):
+        _read(dict(model.state_dict()), folder)
+
+
+def _read(tensors: dict[str, Tensor], folder: Path) -> None:
+    """Fill tensors in place."""
+    with warnings.catch_warnings():  # that one process reads alone, as it should
+        warnings.filterwarnings("ignore", "torch.distributed is disabled")
+        load(tensors, storage_reader=HuggingFaceStorageReader(str(folder)))
+
+
+@contextmanager
+def _clear_errors(folder: Path) -> Iterator[None]:
+    """Say what went wrong in a process, not that something did in some."""
+    with clear_disk_errors(folder):
+        try:
+            yield
+        except CheckpointException as error:
+            rank, (cause, _) = next(iter(error.failures.items()))
+            if isinstance(cause, OSError):
+                raise cause from None
+            raise GlassError(
+                f"{folder} cannot be used: {type(cause).__name__} in process {rank}: {str(cause)[:200]}",
+                "Use another checkpoint of this run.",
+            ) from None

@@ -1,0 +1,87 @@
+"""Processes with a part of every weight each, gathered block by block when they are needed (FSDP2, `fully_shard`)."""
+
+from __future__ import annotations
+
+import copy
+from contextlib import AbstractContextManager, nullcontext
+from pathlib import Path
+
+import torch
+from torch import Tensor, nn
+from torch.distributed.checkpoint.state_dict import StateDictOptions, get_model_state_dict
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.fsdp import FSDPModule, MixedPrecisionPolicy, fully_shard
+from torch.distributed.tensor import DTensor
+from torch.optim import Optimizer
+
+from glassformer.model.block import Block
+from glassformer.model.families import Model
+from glassformer.runs import Run
+from glassformer.training.checkpoint import TrainState
+from glassformer.training.parallel.processes import Forward
+from glassformer.training.parallel.replicas import Replicas
+from glassformer.training.parallel.sharded_files import read_weights, save_sharded
+
+
+class Shards(Replicas):
+    """One of several processes, each with its part of weights, gradients and optimizer state."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._skeleton: Model | None = None
+
+    def place(self, model: Model, device: torch.device, dtype: torch.dtype) -> Model:
+        """Every block a unit of its own, gathered before it runs; the embedding, last norm and head another.
+
+        In bfloat16, weights travel and are used in it, and gradients are added up in float32.
+        """
+        self._skeleton = _skeleton(model)
+        mesh = init_device_mesh(device.type, (self.world,))
+        policy = MixedPrecisionPolicy()
+        if dtype == torch.bfloat16:
+            policy = MixedPrecisionPolicy(param_dtype=dtype, reduce_dtype=torch.float32)
+        units = [module for module in model.modules() if isinstance(module, Block)]
+        for unit in (*units, model):
+            fully_shard(unit, mesh=mesh, mp_policy=policy)
+            assert isinstance(unit, FSDPModule)
+            unit.set_gradient_divide_factor(1.0)  # added up, as replicas do it
+            unit.set_force_sum_reduction_for_comms(True)  # gloo knows no other way
+        return model.to(device)
+
+    def forward_of(self, model: Model) -> Forward:
+        """The model itself, which `place` has changed."""
+        return model
+
+    def adding_up(self, last: bool) -> AbstractContextManager[object]:
+        """In every pass: whole gradients of a model that needs sharding would not fit."""
+        return nullcontext()
+
+    def norm(self, gradients: list[Tensor]) -> Tensor:
+        """(), of all parts together."""
+        norm = torch.nn.utils.get_total_norm(gradients)
+        return norm.full_tensor() if isinstance(norm, DTensor) else norm
+
+    def whole(self, model: Model) -> Model | None:
+        """A copy, put together in the first process's memory."""
+        options = StateDictOptions(full_state_dict=True, cpu_offload=True)
+        weights = get_model_state_dict(model, options=options)  # empty but in the first
+        if not self.first:
+            return None
+        assert self._skeleton is not None
+        found = copy.deepcopy(self._skeleton)
+        found.load_state_dict(weights, assign=True)
+        return found.to(next(model.parameters()).device).eval()
+
+    def save(self, run: Run, model: Model, optimizers: list[Optimizer], state: TrainState) -> None:
+        """Every process its part."""
+        save_sharded(self, run, model, optimizers, state)
+
+    def load(self, model: Model, checkpoint: Path) -> None:
+        """Every process its part."""
+        read_weights(model, checkpoint)
+
+
+def _skeleton(model: Model) -> Model:
+    """The model without its weights, which take no memory."""
+    hollow = {id(p): nn.Parameter(torch.empty_like(p, device="meta")) for p in model.parameters()}
+    return copy.deepcopy(model, hollow)

@@ -1,0 +1,197 @@
+"""Which model, in which steps, suits a text, a time and a machine.
+
+A pure function, and all that it rests on: whoever knows better changes the numbers at the head of this file.
+
+The model: the largest of `SHAPES` that sees `TOKENS_PER_WEIGHT` tokens for each weight in the time that there is, and
+that has no more weights than the text can feed (`WEIGHTS_PER_TOKEN`). Time is arithmetic by speed, and speed is
+measured. The batch: as large as leaves `STEPS` steps. AdamW's rate falls with the square root of the width.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+SHAPES = (
+    (2, 64, 64),
+    (3, 96, 64),
+    (4, 128, 64),
+    (4, 192, 128),
+    (5, 256, 128),
+    (6, 320, 256),
+    (6, 384, 256),
+    (8, 512, 256),
+    (12, 768, 512),
+    (16, 1024, 1024),
+)
+"""Layers, width and context, the smallest first."""
+TOKENS_PER_WEIGHT = 6.0
+"""That a run shall read at least, repetitions counted."""
+WEIGHTS_PER_TOKEN = 10.0
+"""Of the text, at most."""
+MOST_EPOCHS = 40.0
+"""After which a small text is known by heart, and time would be wasted."""
+STEPS = 1000
+"""That a run takes at least, where batches are not the smallest already."""
+TOKENS_PER_STEP = (512, 65_536)
+"""At least and at most."""
+EVALUATIONS = 16
+HEAD_WIDTH = {64: 16, 192: 32}
+"""Width of a head up to that width of a model; `WIDE_HEAD` above."""
+WIDE_HEAD = 64
+RATES = {"adamw": 3e-3, "muon": 1e-2}
+"""Peak of AdamW, alone and beside Muon, at `RATE_WIDTH`."""
+MUON_RATE = 0.02
+RATE_WIDTH = 128
+MATRICES = {"decoder": 12, "encoder": 12, "encoder-decoder": 14}
+"""Weights of one layer that a token meets, in squares of the width: attention 4 (twice that with cross-attention, which
+half of the tokens meet), feed-forward 8."""
+FIRST_SPEED = {"cpu": 5e10, "mps": 1e12, "cuda": 5e13}
+"""Operations a second, before anything was measured: decides only what is measured first."""
+SIZED = (
+    "model.layers", "model.width", "model.heads", "model.context", "train.batch", "train.steps", "train.learning_rate",
+    "train.muon_learning_rate", "train.evaluate_every", "train.save_every",
+)  # fmt: skip
+"""The settings that are chosen where a person does not say them."""
+
+
+@dataclass(frozen=True)
+class Case:
+    """What sizes depend on.
+
+    Attributes:
+        family: of the model.
+        optimizer: adamw or muon.
+        text_tokens: of the training part, sources and targets together.
+        vocabulary: V.
+        row_tokens: mean tokens of a row of its own; None where rows are windows over running text.
+        seconds: that the run may last.
+    """
+
+    family: str
+    optimizer: str
+    text_tokens: int
+    vocabulary: int
+    row_tokens: float | None
+    seconds: float
+
+
+@dataclass(frozen=True)
+class Shape:
+    """A model, as far as its size goes; `context` in tokens."""
+
+    layers: int
+    width: int
+    context: int
+
+    def weights(self, family: str) -> int:
+        """In matrices, embeddings and output head left out."""
+        return MATRICES[family] * self.layers * self.width**2
+
+    def arithmetic(self, case: Case) -> float:
+        """Floating-point operations that one token costs in training: 6 for each weight of a product that it meets.
+
+        Kaplan et al. 2020, section 2.1, with the output head; attention, 2 products with half the context, beside it.
+        """
+        attention = self.layers * self.width * self.context
+        return 6.0 * (self.weights(case.family) + self.width * case.vocabulary + attention)
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """What was chosen.
+
+    Attributes:
+        shape: of the model.
+        settings: by name, as `model.layers`.
+        tokens: that the run will read, padding not counted.
+        why: in sentences.
+    """
+
+    shape: Shape
+    settings: dict[str, Any]
+    tokens: float
+    why: tuple[str, ...]
+
+
+def choose_sizes(case: Case, speed: float, said: Mapping[str, Any]) -> Sizes:
+    """The sizes for one case.
+
+    Args:
+        case: text, time and family.
+        speed: floating-point operations a second in training, as `Shape.arithmetic` counts them.
+        said: settings by name that a person gave; they stay, and the others are chosen around them.
+    """
+    shapes = list(dict.fromkeys(_around(Shape(*row), case, said) for row in SHAPES))
+    fitting = [shape for shape in shapes if _suits(shape, case, speed)]
+    shape = fitting[-1] if fitting else shapes[0]
+    possible = speed * case.seconds / shape.arithmetic(case)
+    tokens = min(possible, MOST_EPOCHS * case.text_tokens)
+    row = min(case.row_tokens or shape.context, shape.context)
+    batch = int(said.get("train.batch", _batch(tokens, row)))
+    steps = int(said.get("train.steps") or max(1, math.ceil(tokens / (batch * row))))
+    rate = math.sqrt(RATE_WIDTH / shape.width)
+    every = max(10, steps // EVALUATIONS)
+    chosen = {
+        "model.layers": shape.layers, "model.width": shape.width, "model.context": shape.context,
+        "model.heads": _heads(shape.width, said), "train.batch": batch,
+        "train.learning_rate": _rounded(RATES[case.optimizer] * rate),
+        "train.evaluate_every": every, "train.save_every": every,
+    }  # fmt: skip
+    if case.optimizer == "muon":
+        chosen["train.muon_learning_rate"] = MUON_RATE
+    if tokens < possible:
+        chosen["train.steps"] = steps
+    settings = {name: value for name, value in chosen.items() if name not in said}
+    return Sizes(
+        shape, settings, steps * batch * row, tuple(_why(shape, case, speed, fitting == [], tokens < possible))
+    )
+
+
+def _suits(shape: Shape, case: Case, speed: float) -> bool:
+    weights = shape.weights(case.family)
+    tokens = min(speed * case.seconds / shape.arithmetic(case), MOST_EPOCHS * case.text_tokens)
+    return tokens >= TOKENS_PER_WEIGHT * weights and weights <= WEIGHTS_PER_TOKEN * case.text_tokens
+
+
+def _around(shape: Shape, case: Case, said: Mapping[str, Any]) -> Shape:
+    """A shape with what a person said in place of its own; short texts have short windows."""
+    own = {name: int(said[f"model.{name}"]) for name in ("layers", "width", "context") if f"model.{name}" in said}
+    if "context" not in own and case.row_tokens is None:
+        own["context"] = max(1, min(shape.context, case.text_tokens // 4))
+    return replace(shape, **own)
+
+
+def _batch(tokens: float, row: float) -> int:
+    """Rows of a step: a power of two."""
+    least, most = TOKENS_PER_STEP
+    wanted = min(most, max(least, tokens / STEPS))
+    return max(1, 1 << round(math.log2(max(1.0, wanted / row))))
+
+
+def _heads(width: int, said: Mapping[str, Any]) -> int:
+    """As many as come nearest to the usual width of a head, and leave each an even one."""
+    if "model.heads" in said:
+        return int(said["model.heads"])
+    wanted = next((head for limit, head in HEAD_WIDTH.items() if width <= limit), WIDE_HEAD)
+    possible = [heads for heads in range(1, width + 1) if width % heads == 0 and width // heads % 2 == 0] or [1]
+    return min(possible, key=lambda heads: abs(math.log(width / heads / wanted)))
+
+
+def _rounded(rate: float) -> float:
+    return float(f"{rate:.2g}")
+
+
+def _why(shape: Shape, case: Case, speed: float, smallest: bool, capped: bool) -> list[str]:
+    weights, possible = shape.weights(case.family), speed * case.seconds / shape.arithmetic(case)
+    found = [
+        f"{speed:.2g} operations a second for {case.seconds:,.0f} s are {possible:,.0f} tokens through {weights:,} "
+        f"weights, {possible / weights:,.1f} for each"
+    ]
+    if smallest:
+        found.append("for this text and this time, that is a large model")
+    if capped:
+        found.append(f"the text has {case.text_tokens:,} tokens: it is read {MOST_EPOCHS:g} times and no more")
+    return found

@@ -1,0 +1,41 @@
+"""The benchmark beside the peers, as its page calls it, on tiny sizes. No test asserts a time."""
+
+from __future__ import annotations
+
+import json
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.journey.commands import environment
+from tests.journey.pages import ROOT, blocks
+
+
+def test_the_quick_look_of_the_page_measures_everyone_in_turn(tmp_path: Path) -> None:
+    pytest.importorskip("transformers")
+    program, script, *words = shlex.split(blocks(ROOT / "docs" / "benchmarks.md", "text")[0].code)
+    assert program == "python"
+    done = subprocess.run(
+        [sys.executable, ROOT / script, *words], cwd=tmp_path, env=environment(), capture_output=True, text=True,
+        timeout=280, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    found = json.loads((tmp_path / "look" / "results.json").read_text(encoding="utf-8"))
+    (row,) = found["results"]
+    peers = {f"{name} {precision}" for name in ("Hugging Face", "nn.Transformer") for precision in ("bf16", "fp32")}
+    assert set(row["ratio"]) == peers
+    assert set(row["median"]) == peers | {"ours bf16", "ours fp32"}
+    for name, turns in row["turns"].items():
+        assert len(turns) == found["settings"]["repeats"]
+        assert min(turns) > 0
+        assert row["share_of_peak"][name] > 0
+    ratio, turns = row["ratio"]["nn.Transformer fp32"], row["turns"]
+    pairs = zip(turns["ours bf16"], turns["nn.Transformer fp32"], strict=True)
+    assert all(ratio["lowest"] <= 1.01 * own / other and 0.99 * own / other <= ratio["highest"] for own, other in pairs)
+    table = (tmp_path / "look" / "results.md").read_text(encoding="utf-8")
+    assert "nn.Transformer bf16 |" in table
+    assert str(tmp_path) not in json.dumps(found)
+    assert str(tmp_path) not in table

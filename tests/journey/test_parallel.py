@@ -1,0 +1,103 @@
+"""Several processes through torchrun: one that is killed, Ctrl-C, and going on with another number of them."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import psutil
+import pytest
+
+from tests.journey.commands import environment, here
+from tests.property.trainers import text_file
+
+SETTINGS = [
+    word
+    for setting in (
+        "model.layers=2", "model.width=32", "model.heads=2", "model.context=24", "tokenizer.kind=characters",
+        "train.batch=7", "train.save_every=4", "train.evaluate_every=20", "train.log_every=1", "sample.tokens=5",
+    )
+    for word in ("--set", setting)
+]  # fmt: skip
+pytestmark = pytest.mark.skipif(os.name == "nt", reason="signals as POSIX has them")
+
+
+def torchrun(*arguments: str, folder: Path, restarts: int = 0) -> subprocess.Popen[str]:
+    """`torchrun … -m glassformer train …`, with two processes."""
+    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2"]
+    return subprocess.Popen(
+        [*command, f"--max-restarts={restarts}", "-m", "glassformer", "train", *arguments],
+        cwd=folder, env=environment(), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
+
+
+def ended(process: subprocess.Popen[str]) -> subprocess.CompletedProcess[str]:
+    """Wait for its end."""
+    out, err = process.communicate(timeout=240)
+    return subprocess.CompletedProcess(process.args, process.returncode, out, err)
+
+
+def wait_for_step(run: Path, step: int, process: subprocess.Popen[str]) -> None:
+    """Until the log of the run has come so far."""
+    while f'"step": {step},' not in (text := read(run)):
+        assert process.poll() is None, text + str(process.communicate())
+        time.sleep(0.02)
+
+
+def read(run: Path) -> str:
+    """The log of the run, or nothing."""
+    log = run / "metrics.jsonl"
+    return log.read_text(encoding="utf-8") if log.exists() else ""
+
+
+def losses(run: Path, steps: int) -> list[float]:
+    """Of every step, each of which stands there once."""
+    lines = [json.loads(line) for line in read(run).splitlines()]
+    assert [line["step"] for line in lines] == list(range(1, steps + 1))
+    return [line["loss"] for line in lines]
+
+
+def test_a_killed_process_is_started_again_and_nothing_is_lost(tmp_path: Path) -> None:
+    text_file(tmp_path)
+    arguments = ["proverbs.txt", "--steps", "150", *SETTINGS]
+    assert here("train", *arguments, "--out", "straight", folder=tmp_path).returncode == 0
+    watched = torchrun(*arguments, "--out", "killed", "--json", folder=tmp_path, restarts=1)
+    wait_for_step(tmp_path / "killed", 30, watched)
+    workers = {worker.environ()["RANK"]: worker for worker in psutil.Process(watched.pid).children()}
+    workers["1"].kill()
+    done = ended(watched)
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["steps_done"] == 150  # one object, of the first process
+    assert "going on with killed after step" in done.stderr
+    straight, killed = (losses(tmp_path / name, 150) for name in ("straight", "killed"))
+    assert killed == pytest.approx(straight, abs=1e-5)
+
+
+def test_a_sharded_run_that_is_stopped_goes_on_in_one_process_and_opens_everywhere(tmp_path: Path) -> None:
+    text_file(tmp_path)
+    arguments = ["proverbs.txt", "--steps", "40", *SETTINGS]
+    assert here("train", *arguments, "--out", "straight", folder=tmp_path).returncode == 0
+    asked = torchrun(*arguments, "--out", "sharded", "--shard", folder=tmp_path)
+    wait_for_step(tmp_path / "sharded", 6, asked)
+    asked.send_signal(signal.SIGINT)
+    stopped = ended(asked)
+    assert stopped.stderr.count("stopped after step") == 1
+    steps = len(read(tmp_path / "sharded").splitlines())
+    checkpoint = tmp_path / "sharded" / "checkpoints" / (tmp_path / "sharded" / "last").read_text().strip()
+    assert checkpoint.name == f"step-{steps:06d}"
+    assert (checkpoint / "optimizer-2-of-2.safetensors").exists()
+    checks = ("--only", "checkpoints", "--only", "settings")
+    for command in (("generate", "sharded", "the "), ("evaluate", "sharded"), ("verify", "sharded", *checks)):
+        opened = here(*command, folder=tmp_path)
+        assert opened.returncode == 0, opened.stdout + opened.stderr
+    done = here("train", "--resume", "--out", "sharded", folder=tmp_path)
+    assert done.returncode == 0, done.stderr
+    straight, sharded = (losses(tmp_path / name, 40) for name in ("straight", "sharded"))
+    assert sharded == pytest.approx(straight, abs=1e-5)
+    shown = [json.loads(here("evaluate", name, "--json", folder=tmp_path).stdout) for name in ("straight", "sharded")]
+    assert shown[1]["loss"] == pytest.approx(shown[0]["loss"], abs=1e-5)

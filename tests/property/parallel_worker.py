@@ -1,0 +1,179 @@
+"""What each of several processes does for `test_parallel.py`; started once for each number of processes."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import socket
+import subprocess
+import sys
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from glassformer.errors import GlassError
+from glassformer.training.parallel.joining import joined
+from glassformer.training.parallel.processes import OneProcess, Processes
+from glassformer.training.reporting import Silent
+from glassformer.training.setup import fresh_model, make_task, new_training, open_text, resume_training
+from glassformer.training.stepping import Stepper
+from glassformer.training.trainer import Trainer
+from glassformer.training.validation import validation_loss
+from tests.journey.commands import environment
+from tests.property.test_tasks import trainer_of
+from tests.property.trainers import small_config
+
+STILL = {"model__dropout_residual": 0.0}
+GRADIENTS: list[tuple[str, dict[str, Any]]] = [
+    *((task, {"train__batch": 7}) for task in ("lm", "masked", "classify", "translate")),
+    *((task, {"train__batch": 2}) for task in ("lm", "classify")),  # of three processes one has no row
+    ("translate", {"train__batch_tokens": 90, "train__micro_batch": 2}),  # one has forward passes less to do
+]
+"""Tasks and settings whose gradients are compared."""
+CURVES: dict[str, dict[str, Any]] = {
+    "adamw": {"train__batch": 7, "train__micro_batch": 2},
+    "muon": {"train__batch": 7, "train__optimizer": "muon"},
+}
+SHORT = {"train__steps": 8, "train__evaluate_every": 4, "train__log_every": 1, "train__save_every": 100}
+STOP = 5
+"""The step after which a run is broken off."""
+
+
+def stepper_of(config: Any, tokens: Path, processes: Processes) -> Stepper:
+    """For one of `GRADIENTS`."""
+    data = open_text(config, tokens)
+    return Stepper(fresh_model(config, data), make_task(config, data), config, processes)
+
+
+def gradients(stepper: Stepper, step: int = 3) -> dict[str, Tensor]:
+    """Loss, targets, norm and whole gradients of a step."""
+    found = stepper.gradients(step)
+    numbers = {"loss": torch.tensor(found.loss), "targets": torch.tensor(found.targets), "norm": found.norm}
+    return numbers | {name: whole(p.grad) for name, p in stepper.model.named_parameters() if p.grad is not None}
+
+
+def whole(tensor: Any) -> Tensor:
+    """A sharded tensor put together; others as they are."""
+    return (tensor.full_tensor() if hasattr(tensor, "full_tensor") else tensor).detach().clone()
+
+
+def trained(folder: Path, name: str, processes: Processes, stop: int | None = None, **changes: Any) -> Trainer:
+    """A run of `CURVES`, to its end or broken off."""
+    config = small_config(folder, **STILL, **SHORT, **changes)
+    trainer = new_training(config, folder / name, Silent(), processes=processes)
+    return finished(trainer, stop)
+
+
+def finished(trainer: Trainer, stop: int | None = None) -> Trainer:
+    """Train to the end, or have one process ask to stop."""
+    take_step = trainer._step
+
+    def step() -> dict[str, Any]:
+        trainer.stop_requested = (
+            trainer.state.step + 1 == stop and trainer.processes.rank == trainer.processes.world - 1
+        )
+        return take_step()
+
+    trainer._step = step  # type: ignore[method-assign]
+    assert (trainer.train() is None) == (stop is not None)
+    return trainer
+
+
+def bad_in_the_last(stepper: Stepper, processes: Processes) -> None:
+    """The output of one layer is not finite, in the last process alone."""
+    if processes.rank == processes.world - 1:
+        layer = stepper.model.stack.blocks[1].feedforward.down
+        layer.register_forward_hook(lambda module, inputs, output: output * torch.nan)
+
+
+def refusal(folder: Path, name: str, processes: Processes, **changes: Any) -> str:
+    """What a run says whose loss is not finite in one process."""
+    trainer = new_training(small_config(folder, **STILL, **changes), folder / name, Silent(), processes=processes)
+    bad_in_the_last(trainer.stepper, processes)
+    try:
+        trainer.train()
+    except GlassError as error:
+        return f"{type(error).__name__} {error}"
+    return "nothing"
+
+
+def evaluation(folder: Path, stepper: Stepper, processes: Processes) -> tuple[float, float | None, int]:
+    """The validation loss by all processes together."""
+    rows = stepper.task.held_out(None)
+    found = validation_loss(
+        stepper.model, rows, stepper.device, most_tokens=50, collate=stepper.task.collate, processes=processes
+    )
+    return found.loss, found.ci95, found.tokens
+
+
+def work(folder: Path, processes: Processes) -> dict[str, Any]:
+    """All that is compared, as this process sees it."""
+    from glassformer.training.parallel.shards import Shards
+
+    found: dict[str, Any] = {}
+    for name, changes in CURVES.items() if processes.world == 2 else ():  # runs that stop in the middle
+        trained(folder, f"broken-{name}", Shards(), STOP, **changes, train__shard=True)
+    kinds: dict[str, Callable[[], Processes]] = {"replicas": lambda: type(processes)(), "shards": Shards}
+    world = processes.world
+    for kind, make in kinds.items():
+        cases = torch.load(folder / "cases.pt", weights_only=False)
+        for number, (config, tokens) in enumerate(cases):
+            own = make()
+            stepper = stepper_of(config, tokens, own)
+            found[f"{kind} gradients {number}"] = gradients(stepper)
+            found[f"{kind} evaluation {number}"] = evaluation(folder, stepper, own)
+        for name, changes in CURVES.items():
+            sharded = {"train__shard": kind == "shards"}
+            trained(folder, f"{kind}-{name}-{world}", make(), **changes, **sharded)
+        found[f"{kind} refusal"] = refusal(folder, f"{kind}-bad-{world}", make())
+        for optimizer in CURVES:  # saved by two processes; gone on with by this number, of this kind
+            run = folder / f"{kind}-{world}-from-{optimizer}"
+            processes.from_first(partial(shutil.copytree, folder / f"broken-{optimizer}", run))
+            finished(resume_training(run, {}, Silent(), processes=make()))
+    return found
+
+
+def prepare(folder: Path) -> list[Stepper]:
+    """In one process: the settings and texts of `GRADIENTS`, for the others to read; returns the steppers of one."""
+    cases, steppers = list[Any](), list[Stepper]()
+    for number, (task, changes) in enumerate(GRADIENTS):
+        trainer = trainer_of(task, folder, f"case-{number}", **STILL, **changes)
+        cases.append((trainer.config, Path(trainer.run.manifest()["data"]["tokens"])))
+        steppers.append(stepper_of(*cases[-1], OneProcess()))
+    torch.save(cases, folder / "cases.pt")
+    return steppers
+
+
+def start_all(world: int, folder: Path) -> list[dict[str, Any]]:
+    """Start the processes, wait for them, and return what each of them found."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    shared = {**environment(), "WORLD_SIZE": str(world), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
+    command = [sys.executable, "-m", "tests.property.parallel_worker", str(folder)]
+    started = [
+        subprocess.Popen(
+            command, env={**shared, "RANK": str(rank), "LOCAL_RANK": str(rank)}, cwd=Path(__file__).parents[2],
+            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+        )
+        for rank in range(world)
+    ]  # fmt: skip
+    said = [process.communicate(timeout=240)[0] for process in started]
+    assert all(process.returncode == 0 for process in started), "\n".join(said)
+    return [torch.load(folder / f"{world}-{rank}.pt", weights_only=False) for rank in range(world)]
+
+
+def main(folder: Path) -> None:
+    """One process."""
+    torch.set_num_threads(1)
+    with joined(small_config(folder).train) as processes:
+        torch.save(work(folder, processes), folder / f"{processes.world}-{processes.rank}.pt")
+
+
+if __name__ == "__main__":
+    assert os.environ["OMP_NUM_THREADS"] == "1"
+    main(Path(sys.argv[1]))

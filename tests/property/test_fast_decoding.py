@@ -1,0 +1,191 @@
+"""One token of each row by `FastDecoder`, and the model on the same cache: equal, for every choice of a block."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+
+from glassformer.config import SampleConfig
+from glassformer.generation import fast
+from glassformer.generation.context import CachedReader, PlainReader, reading
+from glassformer.generation.decoding import generate, translate
+from glassformer.generation.fast import FastDecoder, fast_decoder, layout_pays
+from glassformer.generation.rows import select
+from glassformer.model.cache import Cache
+from glassformer.model.families import Decoder, EncoderDecoder
+from tests.property.models import VOCAB, decoder, encoder_decoder, kinds, named, tiny, tokens
+
+ALL_BIASES = {"attention_bias": True, "feedforward_bias": True, "norm_bias": True, "head_bias": True}
+CHOICES: list[dict[str, Any]] = [
+    *({"activation": name} for name in ("relu", "gelu", "gelu_tanh", "relu2", "swiglu", "geglu")),
+    *({"activation": name, **ALL_BIASES} for name in ("relu2", "gelu_tanh", "swiglu")),
+    *({"norm_order": order, **ALL_BIASES, "kv_heads": 2} for order in ("pre", "post", "output")),
+    *({"norm_order": order, "norm": "rmsnorm", "kv_heads": 1} for order in ("pre", "post", "output")),
+    {"norm": "none", "tied": False, "window": 5},
+    {"window": 7, "positions": "rotary", "kv_heads": 3, "qk_norm": "head"},
+    {"window": 4, "positions": "alibi", "kv_heads": 2},
+    {"window": 6, "positions": "relative", "embedding_scale": True, "embedding_norm": True},
+]
+PROMPTS = torch.tensor([[True] * 11, [False] * 4 + [True] * 7, [False] * 10 + [True]])
+
+
+def steps_of_both(
+    model: Decoder | EncoderDecoder, layout: bool, ragged: bool
+) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
+    """Logits of the fast decoder and of the model, with a cache each; in the midst, rows move as in a search."""
+    given, weight = tokens(3, 20), model.embedding.tokens.weight
+    real = PROMPTS if ragged else None
+    seen = real if isinstance(model, EncoderDecoder) else None  # of the memory's places
+    if isinstance(model, EncoderDecoder):
+        memory, stack = model.encode(tokens(3, 11, seed=3), real), model.decoder
+    else:
+        memory, stack = None, model.stack
+    own = FastDecoder(model.embedding, stack, model.head, layout)
+    caches = [Cache(model.config, 3, 20, weight.device, kind) for kind in (own.cache_type, weight.dtype)]
+    for cache in caches:
+        stack(given[:, :11], model.embedding, None if memory is not None else real, memory, seen, cache)
+    rows = [0, 1, 2]
+    for place in range(11, 20):
+        if place == 14:
+            rows = [0, 0, 1, 1] if memory is None else [0, 0, 2, 2]
+            for cache in caches:
+                select(cache, rows)
+            if memory is not None:
+                memory, seen = memory[[0, 2]], None if seen is None else seen[[0, 2]]
+        if place == 17:
+            for cache in caches:
+                select(cache, [1, 0, 3, 3])
+        new = given[[*range(len(rows))] if len(rows) == 3 else [0, 1, 2, 0], place]
+        whole = stack(new[:, None], model.embedding, None, memory, seen, caches[1])
+        yield own(new, caches[0], seen), model.head(whole, model.embedding)[:, 0]
+
+
+@pytest.mark.parametrize("layout", [False, True], ids=["plain", "laid-out"])
+@pytest.mark.parametrize("ragged", [False, True], ids=["even", "ragged"])
+@pytest.mark.parametrize("changes", [*kinds("decoder"), *CHOICES], ids=named)
+def test_a_decoders_steps_are_the_models(changes: dict[str, Any], ragged: bool, layout: bool) -> None:
+    model = decoder(tiny(**changes))
+    with reading(model):
+        for ours, expected in steps_of_both(model, layout, ragged):
+            assert expected.std() > 0.1
+            assert (ours - expected).abs().max() <= 1e-5
+
+
+@pytest.mark.parametrize("layout", [False, True], ids=["plain", "laid-out"])
+@pytest.mark.parametrize("ragged", [False, True], ids=["even", "ragged"])
+@pytest.mark.parametrize("changes", [*kinds("encoder-decoder"), *CHOICES[6:13]], ids=named)
+def test_a_translations_steps_are_the_models(changes: dict[str, Any], ragged: bool, layout: bool) -> None:
+    """Several rows share a source, and a source goes."""
+    model = encoder_decoder(**changes)
+    with reading(model):
+        for ours, expected in steps_of_both(model, layout, ragged):
+            assert expected.std() > 0.1
+            assert (ours - expected).abs().max() <= 1e-5
+
+
+@pytest.mark.parametrize("layout", [False, True], ids=["plain", "laid-out"])
+@pytest.mark.parametrize("changes", [{}, {"positions": "rotary", "kv_heads": 2, "activation": "swiglu"}], ids=named)
+def test_in_bfloat16_the_steps_are_no_further_from_float32_than_the_models(
+    changes: dict[str, Any], layout: bool
+) -> None:
+    if layout and not layout_pays(torch.empty(1, dtype=torch.bfloat16), 1, 100):
+        layout = False
+    exact, model = decoder(tiny(**changes)), decoder(tiny(**changes)).to(torch.bfloat16)
+    with reading(model):
+        pairs = list(steps_of_both(model, layout, ragged=False))
+        wide = [expected for _, expected in steps_of_both(exact, layout=False, ragged=False)]
+    ours, models = (torch.cat([pair[which] for pair in pairs]).float() for which in (0, 1))
+    right = torch.cat(wide)
+    assert (ours - right).abs().mean() <= 1.1 * (models - right).abs().mean()
+
+
+@pytest.mark.parametrize("temperature", [0.0, 0.9])
+def test_what_is_written_is_the_same_without_it(temperature: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Past the context limit, with rows of several lengths, enough of them for a new layout of the weights."""
+    model, settings = decoder(tiny()), SampleConfig(tokens=40, temperature=temperature)
+    prompts = [tokens(1, length, seed=length)[0].tolist() for length in (3, 17, 28, 9, 29)]
+    own = [step.tokens for step in generate(model, prompts, settings)]
+    pairs, sources = encoder_decoder(), [prompt[:13] for prompt in prompts]
+    translated = [step.tokens for step in translate(pairs, sources, settings, 0)]
+    used = []
+    monkeypatch.setattr(fast.FastDecoder, "applies", lambda self: bool(used.append(self)))
+    assert [step.tokens for step in generate(model, prompts, settings)] == own
+    assert [step.tokens for step in translate(pairs, sources, settings, 0)] == translated
+    assert used
+
+
+def test_whoever_listens_is_heard() -> None:
+    """Before the first token and between two, by a hook on any part; without it, the fast way is taken again."""
+    model, heard = decoder(tiny()), []
+    part = model.stack.blocks[1].feedforward.up
+    reader, prompts = CachedReader(model, 29), tokens(2, 5).tolist()
+
+    def read() -> int:
+        heard.clear()
+        with reading(model):
+            cached, plain = reader.read(prompts), PlainReader(model)
+            assert len(heard) in (0, 1)
+            count = len(heard)
+            assert (cached - plain.read(prompts)).abs().max() <= 1e-5
+        for row in prompts:
+            row.append(3)
+        return count
+
+    read()
+    assert reader.fast is not None
+    assert read() == 0
+    handle = part.register_forward_hook(lambda module, args, output: heard.append(module))
+    assert read() == 1
+    assert fast_decoder(model, 2, 9) is None
+    handle.remove()
+    assert read() == 0
+    handle = part.register_forward_pre_hook(lambda module, args: heard.append(module))
+    assert read() == 1
+    handle.remove()
+    handle = nn.modules.module.register_module_forward_hook(
+        lambda module, args, output: heard.append(module) if module is part else None
+    )
+    try:
+        assert read() == 1
+    finally:
+        handle.remove()
+
+
+def test_a_part_of_another_kind_is_left_to_the_model() -> None:
+    class Louder(nn.Linear):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return 2 * super().forward(x)
+
+    model = decoder(tiny())
+    assert fast_decoder(model, 1, 9) is not None
+    model.stack.blocks[2].feedforward.down.__class__ = Louder
+    assert fast_decoder(model, 1, 9) is None
+    reader, prompts = CachedReader(model, 29), tokens(2, 5).tolist()
+    with reading(model):
+        reader.read(prompts)
+        prompts = [[*row, 4] for row in prompts]
+        assert (reader.read(prompts) - PlainReader(model).read(prompts)).abs().max() <= 1e-5
+
+
+def test_under_autocast_the_model_runs() -> None:
+    model = decoder(tiny())
+    with torch.autocast("cpu", torch.bfloat16):
+        assert fast_decoder(model, 1, 9) is None
+
+
+def test_there_is_a_layout_only_where_it_repays() -> None:
+    weight = torch.empty(VOCAB, 22)
+    assert layout_pays(weight, rows=32, steps=200) == torch.backends.mkldnn.is_available()
+    assert not layout_pays(weight, rows=32, steps=3)
+    assert not layout_pays(weight, rows=1, steps=200)
+    assert not layout_pays(weight.double(), rows=32, steps=200)
+
+
+def test_a_torch_without_the_private_kernels_is_written_with_all_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fast, "KERNELS", (*fast.KERNELS, "_renamed"))
+    assert not layout_pays(torch.empty(VOCAB, 22), rows=32, steps=200)
+    assert not layout_pays(torch.empty(VOCAB, 22, dtype=torch.bfloat16), rows=32, steps=200)

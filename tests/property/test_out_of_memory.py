@@ -1,0 +1,135 @@
+"""Memory runs out in a step: fewer rows at a time, the same gradients, said once, and two lines where nothing helps."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from glassformer.data.batches import Batch
+from glassformer.errors import GlassError
+from glassformer.training import stepping
+from glassformer.training.reporting import Silent
+from glassformer.training.setup import fresh_model, make_task, new_training, prepare_for
+from glassformer.training.stepping import Stepper
+from tests.property.trainers import small_config
+
+ERRORS = {
+    "python": MemoryError(),
+    "cpu": RuntimeError("[enforce fail at alloc_cpu.cpp:117] err == 0. DefaultCPUAllocator: can't allocate memory"),
+    "cuda": torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 20.00 MiB"),
+}
+ROWS = 13
+
+
+class Listener(Silent):
+    """Keeps what is said."""
+
+    def __init__(self) -> None:
+        self.said: list[str] = []
+
+    def note(self, text: str) -> None:
+        """One sentence."""
+        self.said.append(text)
+
+
+@pytest.fixture
+def short(monkeypatch: pytest.MonkeyPatch) -> Any:
+    """A function that makes every forward pass of more than so many rows fail, with the sizes that were tried."""
+    logits_of, tried = stepping.logits_of, []
+
+    def plant(most: int, error: Exception) -> list[int]:
+        def forward(model: Any, batch: Batch, *more: Any) -> Tensor:
+            tried.append(len(batch.inputs))
+            logits = logits_of(model, batch, *more)
+            if len(batch.inputs) > most:
+                raise error
+            return logits
+
+        monkeypatch.setattr(stepping, "logits_of", forward)
+        return tried
+
+    return plant
+
+
+def stepper_of(folder: Path, **changes: Any) -> Stepper:
+    config = small_config(folder, train__batch=ROWS, model__dropout_residual=0.0, **changes)
+    data = prepare_for(config, folder / "cache", lambda text: None)
+    return Stepper(fresh_model(config, data), make_task(config, data), config)
+
+
+def gradients(stepper: Stepper, step: int) -> tuple[float, list[Tensor]]:
+    loss = stepper.gradients(step).loss
+    return loss, [parameter.grad.clone() for parameter in stepper.model.parameters() if parameter.grad is not None]
+
+
+@pytest.mark.parametrize("kind", ERRORS)
+@pytest.mark.parametrize(
+    ("most", "sizes"), [(6, [13, 6, 6, 1]), (3, [13, 6, 3, 3, 3, 3, 1]), (1, [13, 6, 3] + [1] * 13)]
+)
+def test_the_gradients_are_those_of_the_undisturbed_step(
+    most: int, sizes: list[int], kind: str, short: Any, tmp_path: Path
+) -> None:
+    loss, expected = gradients(stepper_of(tmp_path), 4)
+    tried = short(most, ERRORS[kind])
+    stepper = stepper_of(tmp_path)
+    found_loss, found = gradients(stepper, 4)
+    assert tried == sizes
+    assert found_loss == pytest.approx(loss, abs=1e-6)
+    for got, wanted in zip(found, expected, strict=True):
+        torch.testing.assert_close(got, wanted, rtol=0, atol=1e-6)
+    tried.clear()
+    gradients(stepper, 5)
+    assert max(tried) <= most  # the smaller number is kept: nothing fails again
+
+
+def test_a_failure_in_the_middle_of_a_step_counts_nothing_twice(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _, expected = gradients(stepper_of(tmp_path, train__micro_batch=4), 2)
+    summed, passes = stepping.summed_loss, []
+
+    def fails_in_the_third(*arguments: Any) -> Tensor:
+        passes.append(0)
+        if len(passes) == 3:
+            raise MemoryError
+        return summed(*arguments)
+
+    monkeypatch.setattr(stepping, "summed_loss", fails_in_the_third)
+    _, found = gradients(stepper_of(tmp_path, train__micro_batch=4), 2)
+    assert len(passes) == 3 + 7
+    for got, wanted in zip(found, expected, strict=True):
+        torch.testing.assert_close(got, wanted, rtol=0, atol=1e-6)
+
+
+def test_one_row_that_does_not_fit(short: Any, tmp_path: Path) -> None:
+    stepper = stepper_of(tmp_path)
+    tried = short(0, ERRORS["cpu"])
+    with pytest.raises(GlassError) as refused:
+        stepper.gradients(0)
+    assert tried == [13, 6, 3, 1]
+    assert "one row at a time ([enforce fail at alloc_cpu.cpp" in refused.value.problem
+    assert "Lower model.context or the model's size" in refused.value.remedy
+
+
+def test_other_errors_go_on(short: Any, tmp_path: Path) -> None:
+    stepper = stepper_of(tmp_path)
+    tried = short(0, RuntimeError("shapes cannot be multiplied"))
+    with pytest.raises(RuntimeError, match="cannot be multiplied"):
+        stepper.gradients(0)
+    assert tried == [13]
+
+
+def test_it_is_said_once_and_the_run_goes_on(short: Any, tmp_path: Path) -> None:
+    listener = Listener()
+    config = small_config(tmp_path, train__batch=ROWS, train__steps=6)
+    trainer = new_training(config, tmp_path / "run", listener)
+    short(3, ERRORS["cuda"])
+    outcome = trainer.train()
+    assert outcome is not None
+    assert outcome.last_step == 6
+    (said,) = (text for text in listener.said if "memory" in text)
+    assert "step      1  memory was short: from here on 3 rows at a time" in said

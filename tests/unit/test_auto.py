@@ -1,0 +1,114 @@
+"""Sizes are chosen again with the speed that was found, until they stay; what was measured is what is trained."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from glassformer.config import Config
+from glassformer.training import auto
+from glassformer.training.probe import Probe
+from glassformer.training.sizing import MOST_EPOCHS, SHAPES, SIZED, Case, Shape
+from tests.property.trainers import small_config
+
+Speed = Callable[[Config], float]
+
+
+@pytest.fixture
+def machine(monkeypatch: pytest.MonkeyPatch) -> Any:
+    """A function that sets how many operations a second a model of some settings reaches; it gives what was probed."""
+
+    def of(speed: Speed) -> list[Config]:
+        probed: list[Config] = []
+
+        def probe(config: Config, tokens: Path, seconds: float) -> Probe:
+            probed.append(config)
+            model, case = config.model, Case("decoder", "adamw", 1, VOCABULARY, None, 1.0)
+            cost = Shape(model.layers, model.width, model.context).arithmetic(case)
+            step = cost * config.train.batch * model.context / speed(config)
+            return Probe("cpu", 1, "float32", 9, step, 0.1, 0.1, 0.1, 0.1, None, None)
+
+        monkeypatch.setattr(auto, "probe", probe)
+        return probed
+
+    return of
+
+
+VOCABULARY = 36
+"""Tokens of the proverbs as characters."""
+
+
+def long_text(folder: Path, lines: int = 15_000) -> Config:
+    """Settings with a text of a million characters, or of fewer lines, all sizes open."""
+    path = folder / "long.txt"
+    path.write_text("the early bird catches the worm, and a rolling stone gathers no moss\n" * lines, encoding="utf-8")
+    config = small_config(folder, data__source=str(path), data__document="file", train__minutes=1.0, train__steps=None)
+    return config
+
+
+def sized(config: Config, folder: Path, said: tuple[str, ...] = ()) -> auto.Sized:
+    return auto.size_run(config, said, folder / "run", 1.0, lambda text: None)
+
+
+def weights(config: Config) -> int:
+    return 12 * config.model.layers * config.model.width**2
+
+
+def test_a_faster_machine_gets_a_larger_model_and_what_is_probed_last_is_taken(machine: Any, tmp_path: Path) -> None:
+    config, found = long_text(tmp_path), []
+    for speed in (1e8, 5e11, 1e13):
+        probed = machine(lambda settings, speed=speed: speed)
+        sizes = sized(config, tmp_path)
+        assert sizes.chosen.keys() <= set(SIZED)
+        last = probed[-1]
+        assert sizes.config.model == last.model
+        assert sizes.config.train.batch == last.train.batch
+        found.append(weights(sizes.config))
+    assert found == sorted(set(found))
+
+
+def test_a_shape_that_turns_out_slow_is_given_up(machine: Any, tmp_path: Path) -> None:
+    config = long_text(tmp_path)
+    probed = machine(lambda settings: 1e11 if settings.model.width <= 96 else 1e9)
+    sizes = sized(config, tmp_path)
+    assert 2 <= len(probed) <= auto.ROUNDS
+    assert sizes.config.model == probed[-1].model
+
+
+def test_it_ends_where_two_shapes_each_speak_for_the_other(machine: Any, tmp_path: Path) -> None:
+    probed = machine(lambda settings: 1e13 if settings.model.width == SHAPES[0][1] else 1e7)
+    sizes = sized(long_text(tmp_path), tmp_path)
+    assert len(probed) == auto.ROUNDS
+    assert sizes.config.model == probed[-1].model
+
+
+@pytest.mark.parametrize(("first", "real"), [(5e10, 5e9), (5e9, 5e10)])
+def test_batch_and_steps_belong_to_the_speed_that_was_measured(
+    first: float, real: float, machine: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Both speeds speak for the smallest model, but for other batches."""
+    monkeypatch.setattr(auto, "FIRST_SPEED", {"cpu": first, "cuda": first, "mps": first})
+    config = long_text(tmp_path, lines=900)
+    probed = machine(lambda settings: real)
+    sizes = sized(config, tmp_path)
+    train, whole = sizes.config.train, MOST_EPOCHS * auto._case(config, sizes.data).text_tokens
+    assert len(probed) == 2
+    assert probed[0].model == probed[1].model
+    assert train.batch == probed[1].train.batch != probed[0].train.batch
+    if real > first:  # the text is read as often as it may be
+        assert (train.steps or 0) * train.batch * sizes.config.model.context == pytest.approx(whole, rel=0.01)
+    else:  # the minutes end the run
+        assert train.steps is None
+
+
+def test_what_was_said_stays(machine: Any, tmp_path: Path) -> None:
+    machine(lambda settings: 1e11)
+    config = long_text(tmp_path)
+    sizes = sized(config, tmp_path, ("model.layers", "train.batch", "train.learning_rate"))
+    assert (sizes.config.model.layers, sizes.config.train.batch) == (config.model.layers, config.train.batch)
+    assert sizes.config.train.learning_rate == config.train.learning_rate
+    assert not sizes.chosen.keys() & {"model.layers", "train.batch", "train.learning_rate"}
+    assert sizes.config.model.width != config.model.width

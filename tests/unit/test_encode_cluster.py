@@ -1,0 +1,193 @@
+"""A text encoded in parts is the text encoded whole, byte for byte, however it is cut, in any order of tasks."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import pickle
+import random
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from glassformer.config import DataConfig, TokenizerConfig
+from glassformer.data import documents
+from glassformer.data.cluster import steps
+from glassformer.data.cluster.job import Job, Stage, Step, plan_job
+from glassformer.data.cluster.local import encode_with_datatrove, run_stage
+from glassformer.data.encoded import encode_here, open_encoded, settings_of_encoded
+from glassformer.data.prepare import Vocabulary
+from glassformer.data.reading import open_source
+from glassformer.errors import GlassError
+
+WORDS = ["the", "old", "cat", "সে", "ক্ষুদ্র", "নদী", "saw", "日本語", "a", "mat", "…", "x" * 11]
+LINES = {"document": "line"}
+CASES: dict[str, dict[str, Any]] = {
+    "one document, cut for validation": {},
+    "lines": LINES,
+    "paragraphs, cleaned": {"document": "paragraph", "clean": True},
+    "drawn at random": {**LINES, "split": "random", "seed": 3},
+    "drawn, too little room": {**LINES, "split": "random", "validation_limit": 7},
+    "by length": {**LINES, "min_words": 5, "max_words": 17},
+    "exact, the last document held out": {**LINES, "duplicates": "exact", "validation_fraction": 0.001},
+    "near, by length, cleaned": {**LINES, "duplicates": "near", "min_words": 4, "clean": True},
+}
+VOCABULARY = Vocabulary(TokenizerConfig(kind="bpe", vocab_size=300))
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """Texts of many lines, some of them repeated, in three files of very different sizes."""
+    draw = random.Random(5)
+    lines = [" ".join(draw.choices(WORDS, k=draw.randint(2, 24))) + draw.choice(["", " ", "\t"]) for _ in range(240)]
+    lines += [line.replace("cat", "Cat") for line in lines[20:60]]
+    draw.shuffle(lines)
+    texts = tmp_path / "texts"
+    texts.mkdir()
+    for name, (start, end) in {"a.txt": (0, 3), "b.txt": (3, 250), "c.txt": (250, 280)}.items():
+        joined = "".join(line + ("\r\n" if n % 9 else "\n\n\n") for n, line in enumerate(lines[start:end]))
+        (texts / name).write_text(joined, encoding="utf-8", newline="")
+    return tmp_path
+
+
+def run_all(job: Job, order: random.Random) -> None:
+    """Every stage, its tasks in any order, each with a job that came from another process."""
+    job.begin()
+    for stage in job.stages():
+        ranks = list(range(stage.tasks))
+        order.shuffle(ranks)
+        for rank in ranks:
+            pickle.loads(pickle.dumps(stage.step))(None, rank, stage.tasks)
+
+
+def files(folder: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in folder.iterdir()}
+
+
+def silent(message: str) -> None:
+    """Nobody reads."""
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_parts_together_are_the_whole(case: str, folder: Path) -> None:
+    data = DataConfig(source=str(folder / "texts"), **CASES[case])
+    whole = encode_here(data, VOCABULARY, folder / "whole", silent)
+    assert len(whole.train) > 60
+    for parts in (1, 5, 41):
+        with open_source(data, folder) as source:
+            job = plan_job(source, data, VOCABULARY, folder / f"parts-{parts}", parts)
+        assert (job.parts == 1) == (parts == 1)
+        run_all(job, random.Random(parts))
+        assert files(job.out) == files(folder / "whole")
+
+
+def test_documents_longer_than_memory_holds(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """They come in several pieces: some lines here, and every file."""
+    monkeypatch.setattr(documents, "HELD", 90)
+    for name, settings in {"lines": {**LINES, "duplicates": "near", "max_words": 22}, "files": {"clean": True}}.items():
+        data = DataConfig(source=str(folder / "texts"), **settings)
+        encode_here(data, VOCABULARY, folder / name, silent)
+        with open_source(data, folder) as source:
+            job = plan_job(source, data, VOCABULARY, folder / f"{name}-parts", 7)
+        run_all(job, random.Random(1))
+        assert files(job.out) == files(folder / name)
+
+
+def test_a_corpus_and_a_tokenizer_that_is_there(folder: Path) -> None:
+    ready = Vocabulary(TokenizerConfig(), file=folder / "first" / "tokenizer.json")
+    encode_here(DataConfig(source=str(folder / "texts")), VOCABULARY, folder / "first", silent)
+    data = DataConfig(source="stories", size=23)
+    found = encode_here(data, ready, folder / "whole", silent)
+    with open_source(data, folder) as source:
+        job = plan_job(source, data, ready, folder / "parts")
+    run_all(job, random.Random(2))
+    assert files(job.out) == files(folder / "whole")
+    assert found.tokenizer.vocab_size == 300
+    assert settings_of_encoded(str(job.out))["tokenizer"]["vocab_size"] == 300
+
+
+def test_a_job_that_was_stopped_is_known_again_and_another_one_begins_anew(folder: Path) -> None:
+    def job(**settings: Any) -> Job:
+        data = DataConfig(source=str(folder / "texts"), **settings)
+        with open_source(data, folder) as source:
+            return plan_job(source, data, VOCABULARY, folder / "out", 5)
+
+    first = job(**LINES)
+    assert not first.begin()
+    steps.read(first, 0)
+    assert job(**LINES).begin()
+    assert first.part(0).exists()
+    assert not job(document="line", clean=True).begin()
+    assert not first.part(0).exists()
+    (folder / "texts" / "c.txt").write_text("another text\n", encoding="utf-8")
+    assert not job(document="line", clean=True).begin()
+
+
+def die(job: Job, rank: int) -> None:
+    """As a machine without memory makes a process end."""
+    os._exit(9)
+
+
+def fail(job: Job, rank: int) -> None:
+    """As a step of ours does."""
+    raise GlassError(f"the text of {job.out.name} is wrong", "Put it right.")
+
+
+@pytest.mark.skipif(importlib.util.find_spec("datatrove") is None, reason="datatrove is not installed")
+def test_what_goes_wrong_in_a_process_is_said_here(folder: Path) -> None:
+    data = DataConfig(source=str(folder / "texts"))
+    with open_source(data, folder) as source:
+        job = plan_job(source, data, VOCABULARY, folder / "out")
+    job.begin()
+    with pytest.raises(GlassError, match="the text of out is wrong"):
+        run_stage(job, Stage("fail", 3, Step("fail", job, fail)), workers=2)
+    with pytest.raises(GlassError, match="the process of task 0 of 1 of 'die' ended"):
+        run_stage(job, Stage("die", 1, Step("die", job, die)), workers=2)
+
+
+def changed(folder: Path) -> Iterator[tuple[DataConfig, TokenizerConfig, bool, str]]:
+    data, tokenizer = DataConfig(source=str(folder), **LINES), VOCABULARY.config
+    yield DataConfig(source=str(folder)), tokenizer, False, "data.document = file, but .* encoded with line"
+    yield data, tokenizer.replace(kind="bytes"), False, "tokenizer.kind = bytes, but .* encoded with bpe"
+    yield data, tokenizer, True, "no mask token"
+
+
+def test_an_encoded_text_is_learnt_from_with_its_own_settings_or_not_at_all(folder: Path) -> None:
+    data = DataConfig(source=str(folder / "texts"), **LINES)
+    made = encode_here(data, VOCABULARY, folder / "out", silent)
+    found = open_encoded(data.replace(source=str(folder / "out")), VOCABULARY.config, mask=False)
+    assert found.train.tokens.tolist() == made.train.tokens.tolist()
+    for other, tokenizer, mask, problem in changed(folder / "out"):
+        with pytest.raises(GlassError, match=problem):
+            open_encoded(other, tokenizer, mask)
+    with pytest.raises(GlassError, match="exists already"):
+        encode_here(data, VOCABULARY, folder / "out", silent)
+    with (
+        pytest.raises(GlassError, match="holds the tokens of a text"),
+        open_source(DataConfig(source=str(folder / "out")), folder),
+    ):
+        pass
+
+
+@pytest.mark.skipif(importlib.util.find_spec("datatrove") is None, reason="datatrove is not installed")
+def test_what_another_job_left_behind_does_not_open_a_finished_folder_to_be_replaced(folder: Path) -> None:
+    encode_here(DataConfig(source=str(folder / "texts"), **LINES), VOCABULARY, folder / "out", silent)
+    before = (folder / "out" / "train.ds").read_bytes()
+    other = DataConfig(source=str(folder / "texts" / "b.txt"), **LINES)
+    third = other.replace(source=str(folder / "texts" / "c.txt"))
+    with open_source(third, folder) as source:
+        plan_job(source, third, VOCABULARY, folder / "out").begin()
+    with pytest.raises(GlassError, match="exists already"):
+        encode_with_datatrove(other, VOCABULARY, folder / "out", silent, workers=1)
+    assert (folder / "out" / "train.ds").read_bytes() == before
+
+
+def test_nothing_stays_of_a_text_that_cannot_be_encoded(folder: Path) -> None:
+    before = sorted(folder.rglob("*"))
+    with pytest.raises(GlassError, match="holds no text"):
+        encode_here(
+            DataConfig(source=str(folder / "texts"), min_words=9999), VOCABULARY, folder / "new" / "out", silent
+        )
+    assert sorted(folder.rglob("*")) == before

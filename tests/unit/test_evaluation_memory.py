@@ -1,0 +1,73 @@
+"""Measuring a loss needs as much memory for a large validation part as for a small one."""
+
+from __future__ import annotations
+
+import tracemalloc
+import weakref
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from glassformer.data.batches import Batch
+from glassformer.data.rows import Pair
+from glassformer.training.tasks import Mapped
+from glassformer.training.validation import validation_loss
+from tests.property.models import VOCAB, decoder, encoder_decoder, tiny
+
+CONTEXT = 13
+FEW, MANY = 60, 4000
+
+
+class Held(TorchDispatchMode):
+    """Counts the bytes of tensors that operations made and that are still held, and the most there ever were."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.now = self.peak = 0
+
+    def __torch_dispatch__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        """Any operation."""
+        made = function(*args, **(kwargs or {}))
+        for value in made if isinstance(made, tuple | list) else [made]:
+            if isinstance(value, torch.Tensor):
+                self.now += value.nbytes
+                weakref.finalize(value, self._let_go, value.nbytes)
+        self.peak = max(self.peak, self.now)
+        return made
+
+    def _let_go(self, size: int) -> None:
+        self.now -= size
+
+
+def peaks(model: Any, make: Any, rows: int, collate: Any) -> tuple[int, int]:
+    """Bytes of tensors, and of everything that Python and NumPy hold, at most."""
+
+    def measure() -> None:
+        some = Mapped(range(rows), make)
+        validation_loss(model, some, torch.device("cpu"), most_tokens=8 * CONTEXT, collate=collate)
+
+    with Held() as held:
+        measure()
+    tracemalloc.start()
+    try:
+        measure()
+        return held.peak, tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+
+
+@pytest.mark.parametrize("family", ["decoder", "encoder-decoder"])
+def test_memory_does_not_grow_with_the_rows(family: str) -> None:
+    ids = np.random.default_rng(0).integers(0, VOCAB, size=CONTEXT + 1)
+    if family == "decoder":
+        model, make, collate = decoder(tiny(context=CONTEXT)), lambda number: ids, Batch.from_rows
+    else:
+        model = encoder_decoder(context=CONTEXT)
+        make, collate = lambda number: Pair(ids[1:], ids), Batch.from_pairs
+    peaks(model, make, FEW, collate)  # what is made once and kept
+    few, many = peaks(model, make, FEW, collate), peaks(model, make, MANY, collate)
+    assert few[0] == many[0] > 0
+    assert many[1] < few[1] + 4 * MANY  # less than half a number for each row; an array of them would be 8 bytes each

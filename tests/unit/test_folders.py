@@ -1,0 +1,45 @@
+"""A run folder may be named by a text or by a path, wherever people name one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from glassformer.errors import GlassError
+from glassformer.evaluation.heads import heads_of_run
+from glassformer.evaluation.probes.probe import Request, probe_run
+from glassformer.runs import open_run
+from glassformer.text_model import TextModel, load_text_model
+from glassformer.text_model.loading import load_parts
+from tests.property.trainers import small_trainer
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run of few steps."""
+    trainer = small_trainer(tmp_path_factory.mktemp("folders"))
+    trainer.train()
+    return trainer.run.folder
+
+
+def test_a_text_names_the_same_run_as_a_path(folder: Path) -> None:
+    assert open_run(str(folder)) == open_run(folder)
+    ways: list[Callable[[str | Path], str]] = [
+        lambda place: load_text_model(place).config.to_toml(),
+        lambda place: TextModel.load(place).config.to_toml(),
+        lambda place: load_parts(place).config.to_toml(),
+        lambda place: str(heads_of_run(place, TextModel.load(folder)).facts()),
+        lambda place: str(probe_run(Request(place, ["induction"], size=20)).facts()),
+    ]
+    for way in ways:
+        assert way(str(folder)) == way(folder)
+
+
+def test_a_text_that_names_no_run_is_refused_in_two_lines(folder: Path) -> None:
+    for open_it in (open_run, load_text_model, TextModel.load):
+        with pytest.raises(GlassError, match="there is no run at"):
+            open_it(f"{folder}x")
+        with pytest.raises(GlassError, match="is not a run"):
+            open_it(str(folder.parent))

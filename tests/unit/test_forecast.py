@@ -1,0 +1,95 @@
+"""The loss band: its formula is the one that was fitted, it moves the right way, and it held runs that it never saw."""
+
+from __future__ import annotations
+
+import importlib.util
+import math
+from dataclasses import replace
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+import pytest
+
+from glassformer.evaluation.ladder import Rung
+from glassformer.training import forecast
+from glassformer.training.forecast import Known, loss_band
+from glassformer.training.plan import plan_run
+from glassformer.training.setup import prepare_for
+from tests.property.trainers import small_config
+
+BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
+KNOWN = Known(3.3, 1.6, 800_000, 1000, 2e6, 1_000_000, 67, True)
+
+
+@pytest.fixture(scope="module")
+def bench() -> ModuleType:
+    spec = importlib.util.spec_from_file_location("loss_band", BENCHMARKS / "loss_band.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_the_numbers_are_those_of_the_fit(bench: Any) -> None:
+    runs = bench.read(bench.RESULTS)
+    assert list(forecast.WEIGHTS) == list(KNOWN.features())
+    assert list(forecast.WEIGHTS.values()) == pytest.approx(bench.weights_of(runs).tolist(), abs=1e-4)
+    assert pytest.approx(bench.half_width_of(runs), abs=1e-3) == forecast.HALF_WIDTH
+    largest = max(6 * known.parameters * known.tokens for _, known, _ in runs)
+    assert pytest.approx(largest, rel=0.01) == forecast.LARGEST
+
+
+def test_four_of_five_runs_on_unseen_texts_were_inside(bench: Any) -> None:
+    inside = bench.inside_unseen(bench.read(bench.RESULTS))
+    assert len(inside) >= 50
+    assert 0.75 <= np.mean(inside) <= 0.95
+
+
+def test_a_loss_is_between_the_floor_and_that_of_frequencies() -> None:
+    assert KNOWN.floor == pytest.approx(1.6 - forecast.BELOW * 1.7)
+    assert KNOWN.loss_at(0.0) == pytest.approx(3.3)
+    assert KNOWN.loss_at(-100.0) == pytest.approx(KNOWN.floor)
+    assert KNOWN.left_at(KNOWN.loss_at(-0.7)) == pytest.approx(-0.7)
+
+
+def test_no_loss_is_below_zero() -> None:
+    repetitive = replace(KNOWN, ngram=0.2)
+    assert repetitive.floor == 0.0
+    assert repetitive.loss_at(-3.0) == pytest.approx(3.3 * math.exp(-3.0))
+
+
+def test_more_steps_and_more_parameters_leave_less() -> None:
+    def left(known: Known) -> float:
+        return sum(forecast.WEIGHTS[name] * value for name, value in known.features().items())
+
+    assert left(replace(KNOWN, steps=4000, tokens=8e6)) < left(KNOWN)
+    assert left(replace(KNOWN, parameters=4_000_000)) < left(KNOWN)
+    assert left(replace(KNOWN, muon=False)) > left(KNOWN)
+
+
+def rungs(unigram: float, ngram: float) -> list[Rung]:
+    return [
+        Rung("uniform", math.log(67), None, ""),
+        Rung("unigram", unigram, None, ""),
+        Rung("5-gram", ngram, None, ""),
+    ]
+
+
+def test_where_there_is_no_saying(tmp_path: Path) -> None:
+    config = small_config(tmp_path)
+    plan = plan_run(config, prepare_for(config, tmp_path / "cache", lambda text: None), None)
+    band = loss_band(plan, rungs(3.0, 2.0))
+    assert band is not None
+    assert 0 < band.low < band.middle
+    assert band.middle <= band.high <= math.log(plan.vocab_size)
+    assert loss_band(replace(plan, steps=None), rungs(3.0, 2.0)) is None
+    assert loss_band(replace(plan, steps=10**12), rungs(3.0, 2.0)) is None  # nothing so large was ever seen
+    assert loss_band(plan, rungs(3.0, 3.0)) is None
+    assert loss_band(plan, rungs(3.0, 2.0)[:2]) is None
+    other = config.replace(
+        train={**config.train.model_dump(), "task": "masked"}, model={**config.model.model_dump(), "family": "encoder"}
+    )
+    assert loss_band(replace(plan, config=other), rungs(3.0, 2.0)) is None

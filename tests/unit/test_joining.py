@@ -1,0 +1,50 @@
+"""What a process makes of torchrun's environment."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from glassformer.config import TrainConfig
+from glassformer.errors import GlassError, SaidElsewhereError
+from glassformer.training.parallel.joining import begun_by_this_job, job, joined, said_once, speaks
+from glassformer.training.parallel.processes import OneProcess
+from tests.property.trainers import small_config, small_trainer
+
+
+def test_without_torchrun_there_is_one_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("RANK", "WORLD_SIZE", "TORCHELASTIC_RUN_ID"):
+        monkeypatch.delenv(name, raising=False)
+    assert job() is None
+    assert speaks()
+    with joined(TrainConfig(shard=True)) as processes:
+        assert isinstance(processes, OneProcess)
+
+
+def test_only_the_first_process_says_what_all_know(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("WORLD_SIZE", "3")
+    for rank, kind in (("0", GlassError), ("2", SaidElsewhereError)):
+        monkeypatch.setenv("RANK", rank)
+        with pytest.raises(GlassError) as caught, said_once():
+            raise GlassError("wrong", "right")
+        assert type(caught.value) is kind
+
+
+def test_only_the_job_that_began_a_run_goes_on_with_it_unasked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    config = small_config(tmp_path)
+    assert not begun_by_this_job(tmp_path / "run", config)
+    monkeypatch.setenv("TORCHELASTIC_RUN_ID", "mine")
+    small_trainer(tmp_path)
+    assert begun_by_this_job(tmp_path / "run", config)
+    with pytest.raises(GlassError, match="with other settings"):
+        begun_by_this_job(tmp_path / "run", small_config(tmp_path, train__seed=1))
+    monkeypatch.setenv("TORCHELASTIC_RUN_ID", "another")
+    assert not begun_by_this_job(tmp_path / "run", config)
+    monkeypatch.delenv("TORCHELASTIC_RUN_ID")
+    assert not begun_by_this_job(tmp_path / "run", config)
+
+
+def test_snapshots_of_shards_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(GlassError, match="no process has the whole model"):
+        small_config(tmp_path, train__shard=True, train__snapshots=4)

@@ -1,0 +1,39 @@
+"""Masks of self-attention: against the definition, place by place, and no table where none is needed."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+
+from glassformer.model.masks import Mask, self_mask
+
+
+def shown(mask: Mask, rows: int, T: int) -> torch.Tensor:
+    """Who sees whom, (B, T, T); queries that may see nothing see nothing."""
+    allowed = mask.full(torch.zeros(rows, 1, T, T)).expand(rows, 1, T, T)
+    return (allowed if mask.dead is None else allowed & ~mask.dead)[:, 0]
+
+
+@pytest.mark.parametrize("window", [None, 1, 3, 7, 50])
+@pytest.mark.parametrize("causal", [True, False])
+@pytest.mark.parametrize("padded", [True, False])
+def test_each_place_sees_what_the_definition_says(causal: bool, window: int | None, padded: bool) -> None:
+    T, real = 7, torch.ones(3, 7, dtype=torch.bool)
+    if padded:
+        real[1, 4:], real[2] = False, False
+    places = torch.arange(T).repeat(3, 1)
+    mask = self_mask(places, places, real if padded else None, causal, window)
+    for row, q, k in torch.cartesian_prod(torch.arange(3), torch.arange(T), torch.arange(T)).tolist():
+        near = abs(q - k) < (window or math.inf)
+        assert bool(shown(mask, 3, T)[row, q, k]) == (near and bool(real[row, k]) and (k <= q or not causal))
+
+
+def test_a_whole_text_needs_no_table_of_queries_by_keys() -> None:
+    places, real = torch.arange(1013)[None], torch.ones(2, 1013, dtype=torch.bool)
+    masks = [self_mask(places, places, None, causal, None) for causal in (True, False)]
+    masks.append(self_mask(places, places, real, causal=False, window=None))
+    tensors = [each for mask in masks for each in (mask.allowed, mask.dead, mask.bias) if each is not None]
+    assert tensors
+    assert max(each.numel() for each in tensors) == real.numel()

@@ -1,0 +1,119 @@
+"""Sizes for a text, a time and a speed: they fit, they grow, and what a person said stays."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from glassformer.config import Config
+from glassformer.training.sizing import (
+    HEAD_WIDTH,
+    MOST_EPOCHS,
+    SHAPES,
+    SIZED,
+    TOKENS_PER_WEIGHT,
+    WEIGHTS_PER_TOKEN,
+    Case,
+    Shape,
+    choose_sizes,
+)
+
+CASE = Case("decoder", "muon", 1_000_000, 2048, None, 600.0)
+SPEED = 1e11
+
+
+def config_of(settings: dict[str, Any]) -> Config:
+    """The settings in a run whose windows over running text turn."""
+    sections: dict[str, dict[str, Any]] = {"model": {"positions": "rotary"}, "train": {}}
+    for name, value in settings.items():
+        section, _, field = name.partition(".")
+        sections[section][field] = value
+    return Config.from_dict(sections)
+
+
+def test_the_arithmetic_of_a_token_by_hand() -> None:
+    shape = Shape(layers=3, width=40, context=50)
+    assert shape.weights("decoder") == 3 * (4 * 40 * 40 + 2 * 40 * 160)
+    assert shape.arithmetic(CASE) == 6 * (shape.weights("decoder") + 40 * 2048 + 3 * 2 * 40 * 50 / 2)
+
+
+@given(
+    tokens=st.integers(20, 10**10), vocabulary=st.integers(2, 200_000), seconds=st.floats(0.1, 1e6),
+    speed=st.floats(1e8, 1e15), family=st.sampled_from(["decoder", "encoder", "encoder-decoder"]),
+    row=st.none() | st.floats(1, 5000), optimizer=st.sampled_from(["adamw", "muon"]),
+)  # fmt: skip
+def test_every_choice_is_a_run_that_can_be(
+    tokens: int, vocabulary: int, seconds: float, speed: float, family: str, row: float | None, optimizer: str
+) -> None:
+    case = Case(family, optimizer, tokens, vocabulary, row, seconds)
+    sizes = choose_sizes(case, speed, {})
+    assert set(sizes.settings) <= set(SIZED)
+    config = config_of(sizes.settings)
+    if row is None:
+        assert config.model.context < tokens
+    assert sizes.tokens <= 2 * max(MOST_EPOCHS * tokens, 512 * 2)
+    assert all(sizes.why)
+
+
+def test_the_largest_that_reads_enough_and_is_fed() -> None:
+    for seconds in (1, 30, 600, 10_000, 1e6):
+        case = replace(CASE, seconds=float(seconds), text_tokens=10**8)
+        shape = choose_sizes(case, SPEED, {}).shape
+        weights = shape.weights("decoder")
+        tokens = SPEED * seconds / shape.arithmetic(case)
+        assert tokens >= TOKENS_PER_WEIGHT * weights or shape == Shape(*SHAPES[0])
+        larger = [Shape(*row) for row in SHAPES[SHAPES.index((shape.layers, shape.width, shape.context)) + 1 :]]
+        assert all(
+            SPEED * seconds / one.arithmetic(case) < TOKENS_PER_WEIGHT * one.weights("decoder") for one in larger
+        )
+    poor = choose_sizes(replace(CASE, text_tokens=10_000, seconds=1e9), SPEED, {}).shape
+    assert poor.weights("decoder") <= WEIGHTS_PER_TOKEN * 10_000
+
+
+def test_more_time_or_speed_never_means_a_smaller_model() -> None:
+    weights = [
+        choose_sizes(replace(CASE, seconds=seconds, text_tokens=10**9), SPEED, {}).shape.weights("decoder")
+        for seconds in (1.0, 10.0, 100.0, 1e3, 1e4, 1e5, 1e6)
+    ]
+    assert weights == sorted(weights)
+    assert weights[0] < weights[-1]
+    slow, fast = choose_sizes(replace(CASE, seconds=60.0), 1e11, {}), choose_sizes(replace(CASE, seconds=6.0), 1e12, {})
+    assert slow.shape == fast.shape
+
+
+def test_a_small_text_is_not_read_for_ever() -> None:
+    sizes = choose_sizes(replace(CASE, text_tokens=50_000, seconds=1e5), SPEED, {})
+    assert sizes.tokens == pytest.approx(MOST_EPOCHS * 50_000, rel=0.01)
+    assert sizes.settings["train.steps"] * sizes.settings["train.batch"] * sizes.shape.context == sizes.tokens
+    assert "read 40 times and no more" in sizes.why[-1]
+    assert "train.steps" not in choose_sizes(CASE, 1e9, {}).settings  # there the minutes end the run
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("model.layers", 7), ("model.width", 90), ("model.context", 33), ("train.batch", 5), ("model.heads", 2),
+     ("train.learning_rate", 0.5), ("train.evaluate_every", 3)],
+)  # fmt: skip
+def test_what_a_person_said_stays(name: str, value: Any) -> None:
+    sizes = choose_sizes(CASE, SPEED, {name: value})
+    assert name not in sizes.settings
+    config = config_of({**sizes.settings, name: value})
+    if name in ("model.layers", "model.width", "model.context"):
+        assert getattr(sizes.shape, name.partition(".")[2]) == value
+    if name == "model.width":
+        assert config.model.K % 2 == 0
+        assert config.model.heads in (3, 5)  # heads of 30 or 18, for 32 in wide and 16 in narrow models
+    if name == "train.batch":
+        assert sizes.tokens % (5 * sizes.shape.context) == 0
+
+
+def test_heads_have_the_usual_width() -> None:
+    for layers, width, _ in SHAPES:
+        case = replace(CASE, text_tokens=10**12, seconds=1e12)
+        heads = choose_sizes(case, SPEED, {"model.layers": layers, "model.width": width}).settings["model.heads"]
+        wanted = next((head for limit, head in HEAD_WIDTH.items() if width <= limit), 64)
+        assert width // heads == wanted
