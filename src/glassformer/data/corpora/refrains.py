@@ -25,7 +25,7 @@ class Refrains:
     tasks: tuple[str, ...] = TEXT_TASKS
 
     def recommended(self, task: str) -> Mapping[str, str]:
-        """Characters as tokens, cut anywhere: a row has several refrains, so most first copies come after other ones."""
+        """Characters as tokens, cut anywhere: a row has several refrains."""
         return {
             "tokenizer.kind": "characters",
             "data.windows": "stream",
