@@ -92,7 +92,7 @@ def test_a_translations_steps_are_the_models(changes: dict[str, Any], ragged: bo
 def test_in_bfloat16_the_steps_are_no_further_from_float32_than_the_models(
     changes: dict[str, Any], layout: bool
 ) -> None:
-    if layout and not layout_pays(torch.empty(1, dtype=torch.bfloat16), 1, 100):
+    if layout and not layout_pays(torch.empty(1, dtype=torch.bfloat16), 100):
         layout = False
     exact, model = decoder(tiny(**changes)), decoder(tiny(**changes)).to(torch.bfloat16)
     with reading(model):
@@ -140,7 +140,7 @@ def test_whoever_listens_is_heard() -> None:
     assert read() == 0
     handle = part.register_forward_hook(lambda module, args, output: heard.append(module))
     assert read() == 1
-    assert fast_decoder(model, 2, 9) is None
+    assert fast_decoder(model, 9) is None
     handle.remove()
     assert read() == 0
     handle = part.register_forward_pre_hook(lambda module, args: heard.append(module))
@@ -161,9 +161,9 @@ def test_a_part_of_another_kind_is_left_to_the_model() -> None:
             return 2 * super().forward(x)
 
     model = decoder(tiny())
-    assert fast_decoder(model, 1, 9) is not None
+    assert fast_decoder(model, 9) is not None
     model.stack.blocks[2].feedforward.down.__class__ = Louder
-    assert fast_decoder(model, 1, 9) is None
+    assert fast_decoder(model, 9) is None
     reader, prompts = CachedReader(model, 29), tokens(2, 5).tolist()
     with reading(model):
         reader.read(prompts)
@@ -174,18 +174,17 @@ def test_a_part_of_another_kind_is_left_to_the_model() -> None:
 def test_under_autocast_the_model_runs() -> None:
     model = decoder(tiny())
     with torch.autocast("cpu", torch.bfloat16):
-        assert fast_decoder(model, 1, 9) is None
+        assert fast_decoder(model, 9) is None
 
 
 def test_there_is_a_layout_only_where_it_repays() -> None:
     weight = torch.empty(VOCAB, 22)
-    assert layout_pays(weight, rows=32, steps=200) == torch.backends.mkldnn.is_available()
-    assert not layout_pays(weight, rows=32, steps=3)
-    assert not layout_pays(weight, rows=1, steps=200)
-    assert not layout_pays(weight.double(), rows=32, steps=200)
+    assert layout_pays(weight, steps=200) == torch.backends.mkldnn.is_available()
+    assert not layout_pays(weight, steps=3)
+    assert not layout_pays(weight.double(), steps=200)
 
 
 def test_a_torch_without_the_private_kernels_is_written_with_all_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(fast, "KERNELS", (*fast.KERNELS, "_renamed"))
-    assert not layout_pays(torch.empty(VOCAB, 22), rows=32, steps=200)
-    assert not layout_pays(torch.empty(VOCAB, 22, dtype=torch.bfloat16), rows=32, steps=200)
+    assert not layout_pays(torch.empty(VOCAB, 22), steps=200)
+    assert not layout_pays(torch.empty(VOCAB, 22, dtype=torch.bfloat16), steps=200)

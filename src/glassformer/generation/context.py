@@ -107,7 +107,7 @@ class CachedReader:
         context, widths = self.model.config.context, [len(window) for window in seen]
         most = context if min(widths) == max(widths) else context + hop_length(context)
         capacity = min(most, max(widths) + max(1, self.longest - longest_now))
-        self.fast = self.fast or fast_decoder(self.model, len(seen), self.longest - longest_now)
+        self.fast = self.fast or fast_decoder(self.model, self.longest - longest_now)
         weight = self.model.embedding.tokens.weight
         dtype = weight.dtype if self.fast is None else self.fast.cache_type
         return Cache(self.model.config, len(seen), capacity, weight.device, dtype)

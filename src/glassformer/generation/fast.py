@@ -49,25 +49,24 @@ KNOWN = {
     nn.ModuleList, nn.Linear, nn.LayerNorm, nn.RMSNorm, nn.Embedding, nn.Identity, nn.Dropout,
 }  # fmt: skip
 LAYOUT_STEPS = 16  # a new layout of the weights costs about what it saves in so many steps
-LAYOUT_ROWS = 4  # with fewer rows, a product in float32 waits for memory in any layout
 KERNELS = ("_reorder_linear_weight", "_linear_pointwise", "_is_mkldnn_bf16_supported")  # private: torch may lose them
 KERNEL_ACTIVATIONS = {"relu": ("relu", ""), "gelu": ("gelu", "none"), "gelu_tanh": ("gelu", "tanh")}  # oneDNN's names
 
 
-def fast_decoder(model: Decoder | EncoderDecoder, rows: int, steps: int) -> FastDecoder | None:
-    """What takes the model's place for about `steps` steps of so many rows; None where it has to run itself."""
+def fast_decoder(model: Decoder | EncoderDecoder, steps: int) -> FastDecoder | None:
+    """What takes the model's place for about `steps` steps; None where it has to run itself."""
     stack = model.stack if isinstance(model, Decoder) else model.decoder
     parts = [part for whole in (model.embedding, stack, model.head) for part in whole.modules()]
     if any(type(part) not in KNOWN for part in parts):
         return None
-    layout = layout_pays(model.embedding.tokens.weight, rows, steps)
+    layout = layout_pays(model.embedding.tokens.weight, steps)
     fast = FastDecoder(model.embedding, stack, model.head, layout)
     fast.hooks = [hooks for part in (model, *parts) for hooks in (part._forward_hooks, part._forward_pre_hooks)]
     fast.hooks += [any_module._global_forward_hooks, any_module._global_forward_pre_hooks]
     return fast if fast.applies() else None
 
 
-def layout_pays(weight: Tensor, rows: int, steps: int) -> bool:
+def layout_pays(weight: Tensor, steps: int) -> bool:
     """Whether oneDNN can have its own layout of weights like this one, and repays it."""
     if weight.device.type != "cpu" or steps < LAYOUT_STEPS or not torch.backends.mkldnn.is_available():
         return False
@@ -75,7 +74,7 @@ def layout_pays(weight: Tensor, rows: int, steps: int) -> bool:
         return False
     if weight.dtype == torch.bfloat16:
         return bool(torch.ops.mkldnn._is_mkldnn_bf16_supported())
-    return weight.dtype == torch.float32 and rows >= LAYOUT_ROWS
+    return weight.dtype == torch.float32
 
 
 class FastDecoder:

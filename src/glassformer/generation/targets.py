@@ -71,7 +71,7 @@ class CachedTargetReader:
             source, self.real = padded(self.sources, weight.device)
             self.memory = self.model.encode(source, self.real)  # (sources, S, D)
             new, longest = list(rows), self.longest + len(rows[0]) - 1
-            self.fast = fast_decoder(self.model, len(rows), self.longest)
+            self.fast = fast_decoder(self.model, self.longest)
             dtype = weight.dtype if self.fast is None else self.fast.cache_type
             self.cache = Cache(self.model.config, len(rows), longest, weight.device, dtype)
         last = torch.tensor(new, device=self.memory.device)  # (rows, 1), or all that targets begin with
