@@ -331,6 +331,7 @@ def test_a_probe_that_breaks(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) ->
 
 @pytest.mark.skipif(not memory.STATUS.exists(), reason="this system has no /proc/self/status")
 def test_peak_memory_counts_what_was_held_and_let_go() -> None:
+    torch.ones(64 << 18)  # so that less is held than the peak, however large this process is
     before = memory.peak_memory(torch.device("cpu"))
     assert before is not None
     size = before + (64 << 20)
@@ -338,7 +339,7 @@ def test_peak_memory_counts_what_was_held_and_let_go() -> None:
     after = memory.peak_memory(torch.device("cpu"))
     assert after is not None
     assert after > size
-    assert after < size + before + (1 << 20)  # the allocator's own pages
+    assert after < size + before
 
 
 def test_free_memory_is_what_the_container_leaves(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
