@@ -73,6 +73,8 @@ def draw(path: Path, rows: list[Found]) -> None:
         axes.plot([ratio["lowest"], ratio["highest"]], [place, place], color="black", linewidth=1)
     axes.set_yticks(range(len(bars)), [f"{work}, {OURS} / {name}" for work, name, _ in bars], fontsize=7)
     axes.set_xscale("log")
+    for of_ticks in (axes.xaxis.set_major_formatter, axes.xaxis.set_minor_formatter):
+        of_ticks(lambda ratio, place: f"{ratio:g}")
     axes.axvline(1, color="black", linewidth=0.8)
     axes.invert_yaxis()
     axes.set_xlabel(
