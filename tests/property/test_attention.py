@@ -7,7 +7,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from glassformer.model.attention import attend
+from glassformer.model.attention import SHORT, attend
 from glassformer.model.masks import Mask
 
 
@@ -46,6 +46,21 @@ def test_fused_and_explicit_agree_forward_and_backward(
     for fused, plain in zip(*results, strict=True):
         assert torch.isfinite(fused).all()
         torch.testing.assert_close(fused, plain, atol=1e-10, rtol=0)
+
+
+@pytest.mark.parametrize("kind", ["everything", "triangle", "holes", "holes+bias", "everything+bias"])
+@pytest.mark.parametrize(("T", "heads"), [(7, 1), (7, 6), (SHORT, 2), (SHORT + 3, 2)])
+def test_bfloat16_on_a_processor_is_right_short_and_long(kind: str, T: int, heads: int) -> None:
+    """Up to `SHORT` tokens it takes another way than beyond; weights are given to those who ask for them alone."""
+    generator = torch.Generator().manual_seed(T)
+    q, k, v = (torch.randn(2, n, T, 8, generator=generator, dtype=torch.bfloat16) for n in (6, heads, heads))
+    mask = random_mask(kind, T, T, 6, seed=3)
+    precise = mask if mask.bias is None else Mask(mask.allowed, mask.triangle, mask.dead, mask.bias.double())
+    want, _ = attend(q.double(), k.double(), v.double(), precise)
+    out, weights = attend(q, k, v, mask)
+    assert weights is None
+    assert out.dtype == torch.bfloat16
+    torch.testing.assert_close(out.double(), want, atol=0.04, rtol=0.02)  # 8 bits of weights, values and sums
 
 
 def test_hidden_weights_are_exact_zeros_and_rows_sum_to_one() -> None:

@@ -178,7 +178,7 @@ NEEDS: dict[str, dict[str, Any]] = {
 }  # fmt: skip
 SEEN_ELSEWHERE = {
     "device", "threads", "minutes", "until_loss", "patience", "evaluate_every", "evaluate_tokens",
-    "save_every", "log_every", "snapshots", "task", "batch_tokens", "mask_share", "shard",
+    "save_every", "log_every", "snapshots", "task", "batch_tokens", "mask_share", "shard", "compile",
 }  # fmt: skip
 
 

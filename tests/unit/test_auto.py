@@ -62,7 +62,7 @@ def test_a_faster_machine_gets_a_larger_model_and_what_is_probed_last_is_taken(m
     for speed in (1e8, 5e11, 1e13):
         probed = machine(lambda settings, speed=speed: speed)
         sizes = sized(config, tmp_path)
-        assert sizes.chosen.keys() <= set(SIZED)
+        assert sizes.chosen.keys() <= {*SIZED, auto.PRECISION}
         last = probed[-1]
         assert sizes.config.model == last.model
         assert sizes.config.train.batch == last.train.batch
@@ -85,13 +85,13 @@ def test_it_ends_where_two_shapes_each_speak_for_the_other(machine: Any, tmp_pat
     assert sizes.config.model == probed[-1].model
 
 
-@pytest.mark.parametrize(("first", "real"), [(5e10, 5e9), (5e9, 5e10)])
+@pytest.mark.parametrize(("first", "real"), [(2e10, 2e9), (2e9, 2e10)])
 def test_batch_and_steps_belong_to_the_speed_that_was_measured(
     first: float, real: float, machine: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     """Both speeds speak for the smallest model, but for other batches."""
     monkeypatch.setattr(auto, "FIRST_SPEED", {"cpu": first, "cuda": first, "mps": first})
-    config = long_text(tmp_path, lines=900)
+    config = long_text(tmp_path, lines=300)
     probed = machine(lambda settings: real)
     sizes = sized(config, tmp_path)
     train, whole = sizes.config.train, MOST_EPOCHS * auto._case(config, sizes.data).text_tokens
@@ -112,3 +112,17 @@ def test_what_was_said_stays(machine: Any, tmp_path: Path) -> None:
     assert sizes.config.train.learning_rate == config.train.learning_rate
     assert not sizes.chosen.keys() & {"model.layers", "train.batch", "train.learning_rate"}
     assert sizes.config.model.width != config.model.width
+
+
+@pytest.mark.parametrize(
+    ("native", "said", "precision"), [(True, (), "bf16"), (False, (), "auto"), (True, (auto.PRECISION,), "auto")]
+)
+def test_products_are_in_bfloat16_where_the_processor_has_them(
+    native: bool, said: tuple[str, ...], precision: str, machine: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(auto, "multiplies_bfloat16", lambda device: native)
+    probed = machine(lambda settings: 1e11)
+    sizes = sized(long_text(tmp_path), tmp_path, said)
+    assert sizes.config.train.precision == precision
+    assert all(config.train.precision == precision for config in probed)
+    assert (auto.FAST_PRODUCTS in sizes.why) == (auto.PRECISION in sizes.chosen) == (precision == "bf16")

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import argparse
 import tomllib
+from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
+from glassformer.cli.choosing import add_run_arguments, chosen_run, recipe_of
+from glassformer.cli.foreseeing import is_sized
 from glassformer.cli.settings import SHORT, add_setting_flags, changes_from, settings_of
 from glassformer.config import Config, ModelConfig, TrainConfig
 from glassformer.errors import GlassError
@@ -138,6 +141,8 @@ def test_flags_change_settings_and_later_kinds_win() -> None:
     config = settings_of([{"model": {"width": 64}}], changes_from(arguments))
     assert (config.model.layers, config.model.width, config.train.seed) == (7, 64, 3)
     assert (config.train.minutes, config.train.steps) == (0.5, None)
+    config = settings_of([{"train": {"minutes": 10, "steps": "unset"}}], {"train.steps": "7"})
+    assert (config.train.minutes, config.train.steps) == (None, 7)
 
 
 @pytest.mark.parametrize("wrong", ["model.layers", "nothing.layers=3", "model.leyers=3"])
@@ -155,3 +160,49 @@ def test_every_recipe_is_valid_and_described(name: str) -> None:
 
 def test_train_config_defaults_are_usable() -> None:
     assert TrainConfig().steps == 2000
+
+
+def run_arguments(*words: str) -> argparse.Namespace:
+    parser = argparse.ArgumentParser()
+    add_run_arguments(parser)
+    return parser.parse_args(words)
+
+
+@pytest.mark.parametrize(
+    ("words", "recipe", "measured"),
+    [
+        (["book.txt"], "auto", True),
+        (["book.txt", "--minutes", "5"], "auto", True),
+        (["book.txt", "--minutes", "0.5"], "auto", False),
+        (["book.txt", "--steps", "300"], "auto", False),
+        (["book.txt", "--recipe", "auto", "--minutes", "0.5"], "auto", True),
+        (["book.txt", "--recipe", "tiny"], "tiny", False),
+        (["book.txt", "--config", "own.toml"], None, False),
+        (["book.txt", "--task", "masked", "--minutes", "5"], None, False),
+        (["a.en", "a.de", "--task", "translate", "--minutes", "5"], None, False),
+        (["stories", "--minutes", "5"], None, False),
+        ([], None, False),
+    ],
+)
+def test_running_text_without_a_recipe_gets_what_was_learnt(
+    words: list[str], recipe: str | None, measured: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("own.toml").write_text("[train]\nminutes = 5\n", encoding="utf-8")
+    arguments = run_arguments(*words)
+    assert recipe_of(arguments) == recipe
+    assert is_sized(arguments) == measured
+    config, _ = chosen_run(arguments)
+    if recipe == "auto":
+        assert (config.model.positions, config.train.optimizer) == ("rotary", "muon")
+        assert (config.train.steps is None) == ("--steps" not in words)
+        assert (config.train.minutes is None) == ("--steps" in words)
+    elif recipe is None:
+        assert config.train.optimizer == "adamw"
+
+
+def test_what_a_person_says_stands_over_the_usual_recipe() -> None:
+    config, _ = chosen_run(
+        run_arguments("book.txt", "--steps", "9", "--train.optimizer", "adamw", "--model.layers", "2")
+    )
+    assert (config.train.optimizer, config.model.layers, config.model.positions) == ("adamw", 2, "rotary")

@@ -14,9 +14,10 @@ from torch.nn import functional as F
 
 from glassformer.config import Config, ModelConfig
 from glassformer.recipes import load_recipe, recipe_names
+from glassformer.training.compiling import find_compiler
 from glassformer.verification import device
 from glassformer.verification.device import check_attention, check_devices, computes_in, cut_sizes, usable_cores
-from glassformer.verification.machine import EXTRAS, find_compiler, look_at_machine
+from glassformer.verification.machine import EXTRAS, look_at_machine
 
 PROJECT = Path(__file__).parents[2] / "pyproject.toml"
 TINY: dict[str, Any] = {

@@ -15,13 +15,19 @@ from glassformer.errors import GlassError
 from glassformer.recipes import load_recipe, recipe_names
 from glassformer.settings import read_toml
 
+USUAL = "auto"
+"""The recipe of those who name none."""
+
 
 def add_run_arguments(parser: argparse.ArgumentParser) -> None:
     """Everything that says what a new run will be."""
     parser.add_argument("data", nargs="?", metavar="DATA", help="what to learn from")
     parser.add_argument("target", nargs="?", metavar="TARGET", help="of two parallel files the second (data.target)")
     parser.add_argument("--out", type=Path, metavar="RUN", help="the run folder (default: runs/NAME-OF-DATA)")
-    parser.add_argument("--recipe", metavar="NAME", help=f"named settings: {', '.join(recipe_names())}")
+    parser.add_argument(
+        "--recipe", metavar="NAME",
+        help=f"named settings: {', '.join(recipe_names())}; default: {USUAL} for running text without --config",
+    )  # fmt: skip
     parser.add_argument("--config", type=Path, metavar="FILE", help="settings from a TOML file, over the recipe's")
     add_short_flags(parser)
     add_setting_flags(parser, Config.model_fields)
@@ -30,10 +36,22 @@ def add_run_arguments(parser: argparse.ArgumentParser) -> None:
 def chosen_run(arguments: argparse.Namespace) -> tuple[Config, Path]:
     """The settings of a new run, and its folder."""
     changes = changes_from(arguments) | named_source(arguments.data, arguments.target)
-    config = chosen_settings(arguments.recipe, arguments.config, changes)
+    config = chosen_settings(recipe_of(arguments), arguments.config, changes)
     source = config.data.source
     name = "text" if source == "-" else Path(source).name.split(".")[0] or "text"
     return config, arguments.out or Path("runs") / name
+
+
+def recipe_of(arguments: argparse.Namespace) -> str | None:
+    """The recipe that is named, or else `USUAL` for a person's own running text; a --config stands by itself.
+
+    The generated corpora, and tasks with rows of their own, have their own settings.
+    """
+    if arguments.recipe is not None or arguments.config is not None:
+        return arguments.recipe
+    said = parse_changes(changes_from(arguments) | named_source(arguments.data))
+    task, source = _last([said], "train", "task", "lm"), _last([said], "data", "source", DataConfig().source)
+    return USUAL if task == "lm" and source not in CORPORA else None
 
 
 def said_settings(arguments: argparse.Namespace) -> set[str]:

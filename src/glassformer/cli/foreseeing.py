@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from glassformer.cli.choosing import said_settings
+from glassformer.cli.choosing import chosen_run, recipe_of, said_settings
 from glassformer.recipes import load_recipe
 
 if TYPE_CHECKING:
@@ -30,8 +30,15 @@ def note(text: str) -> None:
 
 
 def is_sized(arguments: argparse.Namespace) -> bool:
-    """Whether the recipe leaves sizes open, to be chosen for the text, the time and the machine."""
-    return arguments.recipe is not None and load_recipe(arguments.recipe).sized
+    """Whether the recipe leaves sizes open, to be chosen for the text, the time and the machine.
+
+    Where nobody named it, only if the run is of minutes, and worth the time that measuring takes.
+    """
+    recipe = recipe_of(arguments)
+    if recipe is None or not load_recipe(recipe).sized:
+        return False
+    limits = chosen_run(arguments)[0].train
+    return arguments.recipe is not None or (limits.steps is None and (limits.minutes or 0) >= WORTH_IT)
 
 
 def sized(arguments: argparse.Namespace, config: Config, out: Path, seconds: float) -> Sized:

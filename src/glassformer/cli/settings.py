@@ -94,10 +94,12 @@ def settings_of(
 
 
 def _overlay(merged: dict[str, dict[str, Any]], section: str, values: Mapping[str, Any]) -> None:
-    """Later values over earlier ones. Minutes without steps take the place of earlier steps: a run uses them all."""
+    """Later values over earlier ones. Minutes alone take the place of earlier steps, and steps that of minutes."""
     own = merged.setdefault(section, {})
-    if section == "train" and values.get("minutes", UNSET) != UNSET and "steps" not in values:
-        own["steps"] = UNSET
+    if section == "train":
+        for limit, other in (("minutes", "steps"), ("steps", "minutes")):
+            if values.get(limit, UNSET) != UNSET and other not in values:
+                own[other] = UNSET
     own.update(values)
 
 

@@ -80,15 +80,21 @@ class Batch:
         return cls(inputs, targets, real, chosen, int(chosen.sum()))
 
     def to(self, device: torch.device | str) -> Batch:
-        """The same batch on `device`."""
+        """The same batch on `device`; to a GPU it goes while this process goes on, from memory that is pinned."""
+
+        gpu = str(device).startswith("cuda")
+
+        def moved(tensor: torch.Tensor) -> torch.Tensor:
+            return (tensor.pin_memory() if gpu else tensor).to(device, non_blocking=gpu)
+
         return Batch(
-            inputs=self.inputs.to(device),
-            targets=self.targets.to(device),
-            real=self.real.to(device),
-            loss_mask=self.loss_mask.to(device),
+            inputs=moved(self.inputs),
+            targets=moved(self.targets),
+            real=moved(self.real),
+            loss_mask=moved(self.loss_mask),
             n_targets=self.n_targets,
-            source=None if self.source is None else self.source.to(device),
-            real_source=None if self.real_source is None else self.real_source.to(device),
+            source=None if self.source is None else moved(self.source),
+            real_source=None if self.real_source is None else moved(self.real_source),
         )
 
 

@@ -13,6 +13,8 @@ from glassformer.model.cache import LayerCache
 from glassformer.model.masks import Mask
 from glassformer.model.positions import Rotation, rotate
 
+SHORT = 256  # most tokens for which keeping the weights is faster than the fused kernel in bfloat16 on a processor
+
 
 def attend(
     q: Tensor, k: Tensor, v: Tensor, mask: Mask, dropout: float = 0.0, explicit: bool = False
@@ -30,13 +32,13 @@ def attend(
     Returns:
         The mixed values (B, H, T, width of v), and the weights (B, H, T, S) if `explicit`, else None.
     """
-    weights = None
-    if explicit:
+    weights, slow = None, q.dtype == torch.bfloat16 and q.is_cpu and max(q.shape[2], k.shape[2]) <= SHORT
+    if explicit or slow:
         group = q.shape[1] // max(1, k.shape[1])
-        k, v = k.repeat_interleave(group, dim=1), v.repeat_interleave(group, dim=1)  # (B, H, S, K)
-        scores = q @ k.transpose(-2, -1) / math.sqrt(q.shape[-1])  # (B, H, T, S)
-        scores = scores if mask.bias is None else scores + mask.bias  # (B, H, T, S)
-        weights = scores.masked_fill(~mask.full(scores), -math.inf).softmax(dim=-1)  # (B, H, T, S)
+        k, v = (each.repeat_interleave(group, dim=1) if group > 1 else each for each in (k, v))  # (B, H, S, K)
+        scores = q / math.sqrt(q.shape[-1]) @ k.transpose(-2, -1)  # (B, H, T, S)
+        bias = scores.new_zeros(()).where(mask.full(scores), -math.inf) if mask.bias is None else mask.bias
+        weights = (scores + bias.to(q.dtype)).softmax(dim=-1)  # (B, H, T, S)
         out = F.dropout(weights, dropout, training=dropout > 0) @ v  # (B, H, T, K)
     else:
         hidden = mask.allowed if mask.bias is None else mask.bias.to(q.dtype)  # (B, 1 or H, T, S)
@@ -45,7 +47,7 @@ def attend(
     if mask.dead is not None:
         out = out.masked_fill(mask.dead, 0.0)  # (B, H, T, K)
         weights = None if weights is None else weights.masked_fill(mask.dead, 0.0)  # (B, H, T, S)
-    return out, weights
+    return out, weights if explicit else None
 
 
 class Attention(nn.Module):

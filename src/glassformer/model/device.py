@@ -42,6 +42,12 @@ def choose_precision(name: str, device: torch.device) -> torch.dtype:
     return torch.bfloat16 if name == "auto" and fast else torch.float32
 
 
+def multiplies_bfloat16(device: torch.device) -> bool:
+    """Whether this is a processor with instructions for products of bfloat16, which are twice as fast or more."""
+    names = ("_is_avx512_bf16_supported", "_is_amx_tile_supported")  # torch has no public names for these
+    return device.type == "cpu" and any(getattr(torch.cpu, name, bool)() for name in names)
+
+
 def autocast(device: torch.device, dtype: torch.dtype) -> AbstractContextManager[object]:
     """A context in which matrix products use `dtype`; weights, norms and losses stay float32."""
     if dtype == torch.float32:

@@ -72,9 +72,9 @@ class RotaryPositions(nn.Module):
 
 def rotate(x: Tensor, rotation: Rotation) -> Tensor:
     """Turn queries or keys, (B, heads, T, K)."""
+    cos, sin = rotation.cos.to(x.dtype), rotation.sin.to(x.dtype)  # (B or 1, 1, T, K)
     first, second = x.chunk(2, dim=-1)  # (B, heads, T, K/2) each
-    turned = torch.cat([-second, first], dim=-1)  # (B, heads, T, K)
-    return (x * rotation.cos + turned * rotation.sin).to(x.dtype)  # (B, heads, T, K)
+    return x * cos + torch.cat([-second, first], dim=-1) * sin  # (B, heads, T, K)
 
 
 class AlibiPositions(nn.Module):

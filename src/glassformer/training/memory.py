@@ -16,6 +16,7 @@ from glassformer.config import EXAMPLES, Config
 from glassformer.data.examples import PreparedExamples
 from glassformer.data.prepare import Prepared
 from glassformer.model.build import build_model
+from glassformer.training.muon import Muon
 from glassformer.training.optimizers import make_optimizers
 from glassformer.training.setup import sizes
 
@@ -54,7 +55,7 @@ def _state_bytes(optimizer: Optimizer) -> int:
     """AdamW keeps two moments and a step count for each parameter, Muon one momentum."""
     parameters = [parameter for group in optimizer.param_groups for parameter in group["params"]]
     numbers = sum(parameter.numel() for parameter in parameters)
-    return FLOAT * (numbers if isinstance(optimizer, torch.optim.Muon) else 2 * numbers + len(parameters))
+    return FLOAT * (numbers if isinstance(optimizer, Muon) else 2 * numbers + len(parameters))
 
 
 def has_many_lengths(config: Config) -> bool:

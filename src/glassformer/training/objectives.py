@@ -21,7 +21,7 @@ def logits_of(model: Model, batch: Batch, forward: Callable[..., Tensor] | None 
     Padding stands last in a row, where no real token of a causal model looks: only encoders need to know of it.
     `forward` is called in the model's place where something is wrapped around it.
     """
-    forward = forward or model
+    forward = model if forward is None else forward
     if isinstance(model, EncoderDecoder):
         return forward(batch.source, batch.inputs, batch.real_source)  # (B, T, V)
     if isinstance(model, Encoder | Classifier):

@@ -10,6 +10,7 @@ from torch import nn
 from torch.optim import Optimizer
 
 from glassformer.config import TrainConfig
+from glassformer.training.muon import Muon
 
 Kind = TypeVar("Kind", bound=Optimizer)
 
@@ -30,14 +31,7 @@ def make_optimizers(model: nn.Module, config: TrainConfig) -> list[Optimizer]:
     rest = [p for _, p in named if id(p) not in taken]
     optimizers: list[Optimizer] = [_adamw(rest, config)]
     if hidden:
-        optimizers.append(
-            _light(torch.optim.Muon)(
-                hidden,
-                lr=config.muon_learning_rate,
-                weight_decay=config.weight_decay,
-                momentum=config.muon_momentum,
-            )
-        )
+        optimizers.append(_light(Muon)(hidden, config.muon_learning_rate, config.weight_decay, config.muon_momentum))
     for optimizer in optimizers:
         for group in optimizer.param_groups:
             group["peak"] = group["lr"]
@@ -54,6 +48,7 @@ def _adamw(parameters: list[nn.Parameter], config: TrainConfig) -> Optimizer:
         lr=config.learning_rate,
         betas=(config.beta1, config.beta2),
         eps=config.epsilon,
+        fused=True,  # one kernel for all: a third of the time of many
     )
 
 

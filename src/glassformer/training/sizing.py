@@ -16,24 +16,24 @@ from typing import Any
 
 SHAPES = (
     (2, 64, 64),
-    (3, 96, 64),
-    (4, 128, 64),
-    (4, 192, 128),
-    (5, 256, 128),
-    (6, 320, 256),
+    (2, 96, 64),
+    (3, 128, 128),
+    (4, 192, 256),
+    (4, 256, 256),
+    (6, 256, 256),
     (6, 384, 256),
     (8, 512, 256),
     (12, 768, 512),
     (16, 1024, 1024),
 )
 """Layers, width and context, the smallest first."""
-TOKENS_PER_WEIGHT = 6.0
-"""That a run shall read at least, repetitions counted."""
+TOKENS_PER_WEIGHT = 2.0
+"""That a run shall read at least, repetitions counted: characters, Muon and minutes (`benchmarks/results/tried.md`)."""
 WEIGHTS_PER_TOKEN = 10.0
 """Of the text, at most."""
 MOST_EPOCHS = 40.0
 """After which a small text is known by heart, and time would be wasted."""
-STEPS = 1000
+STEPS = 600
 """That a run takes at least, where batches are not the smallest already."""
 TOKENS_PER_STEP = (512, 65_536)
 """At least and at most."""
@@ -43,7 +43,7 @@ HEAD_WIDTH = {64: 16, 192: 32}
 WIDE_HEAD = 64
 RATES = {"adamw": 3e-3, "muon": 1e-2}
 """Peak of AdamW, alone and beside Muon, at `RATE_WIDTH`."""
-MUON_RATE = 0.02
+MUON_RATE = 0.03
 RATE_WIDTH = 128
 MATRICES = {"decoder": 12, "encoder": 12, "encoder-decoder": 14}
 """Weights of one layer that a token meets, in squares of the width: attention 4 (twice that with cross-attention, which

@@ -15,6 +15,7 @@ import torch
 
 from glassformer import __version__
 from glassformer.model.device import synchronize
+from glassformer.training.compiling import find_compiler
 from glassformer.training.memory import free_memory
 from glassformer.verification.device import computes_in, usable_cores
 
@@ -29,7 +30,6 @@ EXTRAS = {
 """The extras of this package: what each needs, and what it is for."""
 NEEDED = ("torch", "numpy", "tokenizers", "safetensors", "pydantic")
 PRECISIONS = (torch.float32, torch.bfloat16, torch.float16)
-COMPILERS = ("c++", "g++", "clang++", "cl")
 SQUARE = 192  # side of the matrices that are multiplied to time a precision
 
 
@@ -99,12 +99,6 @@ def device_names() -> list[str]:
     """The devices that torch can use here, the processor first."""
     gpus = [f"cuda:{index}" for index in range(torch.cuda.device_count())] if torch.cuda.is_available() else []
     return ["cpu", *gpus, *(["mps"] if torch.backends.mps.is_available() else [])]
-
-
-def find_compiler() -> str | None:
-    """The C++ compiler that the environment names in CXX, or one of the usual names."""
-    names = [name for name in (os.environ.get("CXX"), *COMPILERS) if name]
-    return next((path for name in names if (path := shutil.which(name))), None)
 
 
 def _version(package: str) -> str | None:

@@ -1,0 +1,78 @@
+"""Muon: momentum whose matrices are made orthogonal before they are stepped along. Jordan et al. 2024."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.optim import Optimizer
+
+COEFFICIENTS = (3.4445, -4.7750, 2.0315)
+"""Of the odd polynomial a x + b x³ + c x⁵ that drives singular values towards 1, from "Muon" by Jordan et al. 2024."""
+ITERATIONS = 5
+SMALLEST_NORM = 1e-7
+
+
+def orthogonalized(matrices: Tensor) -> Tensor:
+    """The nearest matrices with singular values about 1 (0.5 to 1.5), by Newton-Schulz iterations in bfloat16.
+
+    Args:
+        matrices: (N, rows, columns), each by itself: one product for all N instead of N small ones.
+    """
+    a, b, c = COEFFICIENTS
+    tall = matrices.shape[-2] > matrices.shape[-1]
+    x = matrices.mT if tall else matrices  # (N, short, long)
+    x = x.bfloat16()  # (N, short, long)
+    x = x / x.norm(dim=(-2, -1), keepdim=True).clamp(min=SMALLEST_NORM)  # singular values at most 1
+    for _ in range(ITERATIONS):
+        gram = x @ x.mT  # (N, short, short)
+        polynomial = torch.baddbmm(gram, gram, gram, beta=b, alpha=c)  # (N, short, short)
+        x = torch.baddbmm(x, polynomial, x, beta=a)  # (N, short, long)
+    return x.mT if tall else x  # (N, rows, columns)
+
+
+class Muon(Optimizer):
+    """Steps matrices along their orthogonalized Nesterov momentum; the same as `torch.optim.Muon`, shape by shape.
+
+    Args:
+        parameters: matrices, (rows, columns) each.
+        lr: learning rate, times √(rows / columns) for tall matrices.
+        weight_decay: share of lr by which a matrix shrinks at each step.
+        momentum: share of the momentum that stays.
+    """
+
+    def __init__(self, parameters: Iterable[nn.Parameter], lr: float, weight_decay: float, momentum: float) -> None:
+        super().__init__(parameters, {"lr": lr, "weight_decay": weight_decay, "momentum": momentum})
+
+    @torch.no_grad()
+    def step(self, closure: Callable[[], float] | None = None) -> None:  # type: ignore[override]
+        """Take one step with the gradients that lie in the parameters."""
+        for group in self.param_groups:
+            shapes: dict[torch.Size, list[nn.Parameter]] = {}
+            for parameter in group["params"]:
+                if parameter.grad is not None:
+                    shapes.setdefault(parameter.shape, []).append(parameter)
+            for parameters in shapes.values():
+                self._step_alike(parameters, group)
+
+    def _step_alike(self, parameters: list[nn.Parameter], group: dict[str, Any]) -> None:
+        """Step matrices of one shape."""
+        moving = [self._moved(parameter, group["momentum"]) for parameter in parameters]
+        rate, (rows, columns) = group["lr"], parameters[0].shape
+        updates = orthogonalized(torch.stack(moving))  # (N, rows, columns)
+        for parameter, update in zip(parameters, updates, strict=True):
+            parameter.mul_(1 - rate * group["weight_decay"])  # (rows, columns)
+            parameter.add_(update, alpha=-rate * math.sqrt(max(1.0, rows / columns)))  # (rows, columns)
+
+    def _moved(self, parameter: nn.Parameter, momentum: float) -> Tensor:
+        """The gradient (rows, columns) with the momentum as it is after it: Nesterov's."""
+        gradient = parameter.grad
+        assert gradient is not None
+        state = self.state[parameter]
+        if "momentum_buffer" not in state:
+            state["momentum_buffer"] = torch.zeros_like(gradient)  # (rows, columns)
+        kept = state["momentum_buffer"].lerp_(gradient, 1 - momentum)  # (rows, columns)
+        return gradient.lerp(kept, momentum)  # (rows, columns)

@@ -1,0 +1,68 @@
+"""Muon: matrices together step as each would alone, as torch's own Muon steps them."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import nn
+
+from glassformer.training.muon import Muon, orthogonalized
+
+SHAPES = [(24, 24), (24, 24), (48, 12), (12, 48), (48, 12), (1, 9)]
+
+
+def parameters(seed: int) -> list[nn.Parameter]:
+    generator = torch.Generator().manual_seed(seed)
+    return [nn.Parameter(torch.randn(shape, generator=generator)) for shape in SHAPES]
+
+
+def give_gradients(parameters: list[nn.Parameter], step: int) -> None:
+    generator = torch.Generator().manual_seed(100 + step)
+    for parameter in parameters:
+        parameter.grad = torch.randn(parameter.shape, generator=generator)
+
+
+@pytest.mark.parametrize("shape", [(16, 16), (40, 10), (10, 40)])
+def test_singular_values_come_near_one_and_their_directions_stay(shape: tuple[int, int]) -> None:
+    matrices = torch.randn(3, *shape, generator=torch.Generator().manual_seed(0))
+    left, before, right = torch.linalg.svd(matrices, full_matrices=False)
+    turned = left.mT @ orthogonalized(matrices).float() @ right.mT  # (3, short, short)
+    assert before.max() > 3
+    large = before > 0.05 * before.amax(dim=-1, keepdim=True)  # five iterations lift the others only so far
+    found = turned.diagonal(dim1=-2, dim2=-1)[large]
+    assert found.min() > 0.4
+    assert found.max() < 1.3
+    assert (turned - torch.diag_embed(turned.diagonal(dim1=-2, dim2=-1))).abs().max() < 0.05
+
+
+def test_it_steps_as_torch_does() -> None:
+    ours, theirs = parameters(0), parameters(0)
+    settings = {"lr": 0.05, "weight_decay": 0.2, "momentum": 0.9}
+    own, other = Muon(ours, **settings), torch.optim.Muon(theirs, **settings)
+    for step in range(4):
+        give_gradients(ours, step)
+        give_gradients(theirs, step)
+        own.step()
+        other.step()
+    for mine, reference, first in zip(ours, theirs, parameters(0), strict=True):
+        moved = (reference - first).norm()
+        assert (mine - reference).norm() < 0.01 * moved  # both multiply in bfloat16, with 8 bits
+
+
+def test_a_matrix_without_a_gradient_stays_and_keeps_no_momentum() -> None:
+    some = parameters(0)
+    optimizer = Muon(some, lr=0.1, weight_decay=0.1, momentum=0.9)
+    give_gradients(some, 0)
+    some[1].grad = None
+    before = some[1].clone()
+    optimizer.step()
+    assert torch.equal(some[1], before)
+    assert some[1] not in optimizer.state
+    assert not torch.equal(some[0], parameters(0)[0])
+
+
+def test_a_zero_gradient_moves_nothing() -> None:
+    one = nn.Parameter(torch.ones(4, 4))
+    one.grad = torch.zeros(4, 4)
+    Muon([one], lr=0.1, weight_decay=0.0, momentum=0.9).step()
+    assert torch.equal(one, torch.ones(4, 4))
