@@ -8,6 +8,15 @@ import shlex
 from pathlib import Path
 
 
+def as_said(value: object) -> str:
+    """A setting's value as people write it.
+
+    >>> as_said(20000), as_said(0.01), as_said("bf16")
+    ('20,000', '0.01', 'bf16')
+    """
+    return f"{value:,}" if isinstance(value, int | float) else str(value)
+
+
 def counted(number: int, several: str, one: str | None = None) -> str:
     """A number and what it counts.
 

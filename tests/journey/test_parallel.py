@@ -23,7 +23,7 @@ SETTINGS = [
         "train.batch=7", "train.save_every=4", "train.evaluate_every=20", "train.log_every=1", "sample.tokens=5",
     )
     for word in ("--set", setting)
-]  # fmt: skip
+] + ["--recipe", "shakespeare-nano"]  # fmt: skip
 pytestmark = pytest.mark.skipif(os.name == "nt", reason="signals as POSIX has them")
 
 

@@ -329,7 +329,7 @@ FAULTS: dict[str, tuple[Callable[[Patch], None], str, str]] = {
     "beams leave the cache behind": (beams_leave_the_cache_behind, "decoder", "beam-cached"),
     "the beam takes the second best": (beam_takes_the_second_best, "decoder", "beam-one"),
     "a row draws with the numbers of another": (a_row_draws_with_the_numbers_of_another, "decoder", "batched-text"),
-    "the scale is 1/K": (scale_is_one_over_k, "decoder", "fused-explicit reference reference-gradients"),
+    "the scale is 1/K": (scale_is_one_over_k, "decoder", "bf16 fused-explicit reference reference-gradients"),
     "the explicit scale is 1/K": (explicit_scale_is_one_over_k, "encoder", "fused-explicit"),
     "key heads are in another order": (key_heads_are_in_another_order, "decoder", "fused-explicit"),
     "the explicit mask is another": (explicit_mask_is_another, "decoder", "fused-explicit"),

@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING
 from glassformer.cli.choosing import add_run_arguments, chosen_run
 from glassformer.cli.foreseeing import is_sized, note, sized
 from glassformer.errors import GlassError
-from glassformer.wording import counted
+from glassformer.wording import as_said, counted
 
 if TYPE_CHECKING:
     from glassformer.config import Config
@@ -87,7 +87,7 @@ def _chosen(found: Sized) -> Iterator[str]:
     for sentence in found.why:
         yield f"chosen   {sentence}"
     for name, value in found.chosen.items():
-        yield f"         {name} = {value:,}"
+        yield f"         {name} = {as_said(value)}"
 
 
 def _band_lines(task: str, band: Band | None) -> Iterator[str]:

@@ -103,19 +103,25 @@ def cut_optimizers(before: list[Optimizer], after: list[Optimizer], larger: Mode
     """Give the smaller model's optimizers what those of the larger one know of the parameters that are left.
 
     AdamW's moments and Muon's momentum have the shape of their parameter and treat each element by itself before they
-    are used, so what stays is what an optimizer would hold that had never seen the removed rows.
+    are used, so what stays is what an optimizer would hold that had never seen the removed rows. A matrix of which
+    nothing is left goes from Muon to AdamW, which knows nothing of it.
     """
     names = {id(parameter): name for name, parameter in larger.named_parameters()}
-    known = {names[id(p)]: state for optimizer in before for p, state in optimizer.state.items()}
+    known = {
+        (type(optimizer).__name__, names[id(parameter)]): state
+        for optimizer in before
+        for parameter, state in optimizer.state.items()
+    }
     cuts, own = parameter_cuts(larger, smaller), {id(p): name for name, p in smaller.named_parameters()}
     shapes = {name: parameter.shape for name, parameter in larger.named_parameters()}
     for optimizer in after:
         for group in optimizer.param_groups:
             for parameter in group["params"]:
                 name = own[id(parameter)]
-                if name in known:
+                state = known.get((type(optimizer).__name__, name), {})
+                if state:
                     optimizer.state[parameter] = {
-                        key: _cut_state(value, shapes[name], cuts.get(name)) for key, value in known[name].items()
+                        key: _cut_state(value, shapes[name], cuts.get(name)) for key, value in state.items()
                     }
 
 

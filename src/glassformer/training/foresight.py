@@ -16,7 +16,7 @@ from glassformer.training.forecast import Band
 from glassformer.training.plan import Plan
 from glassformer.training.reporting import duration
 from glassformer.training.trainer import Outcome
-from glassformer.wording import counted
+from glassformer.wording import as_said, counted
 
 FILE = "plan.json"
 
@@ -52,7 +52,7 @@ class Foresight:
         """For a person."""
         yield from self.why
         if self.chosen:
-            yield "chosen: " + ", ".join(f"{name} = {value:,}" for name, value in self.chosen.items())
+            yield "chosen: " + ", ".join(f"{name} = {as_said(value)}" for name, value in self.chosen.items())
         plan = self.plan
         words = [] if plan.steps is None else [f"{counted(plan.steps, 'steps')} ({plan.epochs:,.3g} epochs)"]
         if plan.whole_seconds is not None:
