@@ -56,11 +56,19 @@ def test_bfloat16_on_a_processor_is_right_short_and_long(kind: str, T: int, head
     q, k, v = (torch.randn(2, n, T, 8, generator=generator, dtype=torch.bfloat16) for n in (6, heads, heads))
     mask = random_mask(kind, T, T, 6, seed=3)
     precise = mask if mask.bias is None else Mask(mask.allowed, mask.triangle, mask.dead, mask.bias.double())
-    want, _ = attend(q.double(), k.double(), v.double(), precise)
-    out, weights = attend(q, k, v, mask)
-    assert weights is None
-    assert out.dtype == torch.bfloat16
-    torch.testing.assert_close(out.double(), want, atol=0.04, rtol=0.02)  # 8 bits of weights, values and sums
+    upstream = torch.randn(2, 6, T, 8, generator=generator, dtype=torch.bfloat16).double()
+    results = []
+    for parts, how in (((q.double(), k.double(), v.double()), precise), ((q, k, v), mask)):
+        own = [part.clone().requires_grad_() for part in parts]
+        out, weights = attend(*own, how)
+        assert weights is None
+        assert out.dtype == parts[0].dtype
+        (out.double() * upstream).sum().backward()
+        results.append([out.detach(), *(part.grad for part in own)])
+    for found, wanted in zip(results[1], results[0], strict=True):
+        assert found is not None
+        assert wanted is not None
+        assert (found.double() - wanted).norm() < 0.03 * wanted.norm()  # 8 bits of weights, values and sums
 
 
 def test_hidden_weights_are_exact_zeros_and_rows_sum_to_one() -> None:

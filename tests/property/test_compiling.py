@@ -8,12 +8,9 @@ from typing import Any
 import pytest
 import torch
 
-from glassformer.config import TrainConfig
 from glassformer.errors import GlassError
-from glassformer.training.compiling import compiles, find_compiler
+from glassformer.training.compiling import find_compiler
 from tests.property.trainers import last_weights, resumed, same, small_trainer
-
-PROCESSOR, GPU = torch.device("cpu"), torch.device("cuda")
 
 
 @pytest.mark.skipif(find_compiler() is None, reason="there is no C++ compiler on this machine")
@@ -22,7 +19,7 @@ def test_a_compiled_run_learns_the_same_and_resumes(tmp_path: Path) -> None:
         "train__steps": 6, "train__save_every": 3, "train__evaluate_every": 3, "model__dropout_residual": 0.0,
     }  # fmt: skip
     plain = small_trainer(tmp_path, "plain", **options)
-    fast = small_trainer(tmp_path, "fast", **options, train__compile="on")
+    fast = small_trainer(tmp_path, "fast", **options, train__compile=True)
     assert fast.stepper.forward is not fast.model
     assert plain.stepper.forward is plain.model
     first, second = plain.stepper.gradients(0), fast.stepper.gradients(0)
@@ -30,7 +27,7 @@ def test_a_compiled_run_learns_the_same_and_resumes(tmp_path: Path) -> None:
     for one, other in zip(plain.model.parameters(), fast.model.parameters(), strict=True):
         torch.testing.assert_close(other.grad, one.grad, atol=1e-6, rtol=1e-5)
     fast.train()
-    again = small_trainer(tmp_path, "again", **options, train__compile="on")
+    again = small_trainer(tmp_path, "again", **options, train__compile=True)
     take_step = again._step
 
     def killed_after_three_steps() -> dict[str, Any]:
@@ -50,18 +47,5 @@ def test_what_is_asked_for_without_a_compiler_is_refused(tmp_path: Path, monkeyp
     monkeypatch.setenv("PATH", "")
     monkeypatch.delenv("CXX", raising=False)
     with pytest.raises(GlassError, match="no compiler for cpu") as caught:
-        small_trainer(tmp_path, train__compile="on")
-    assert "train.compile = off" in caught.value.remedy
-
-
-def test_left_to_itself_it_compiles_long_runs_of_even_rows_on_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("glassformer.training.compiling.find_spec", lambda name: object())
-    assert compiles(TrainConfig(steps=5000), GPU)
-    assert compiles(TrainConfig(steps=None, minutes=10), GPU)
-    assert not compiles(TrainConfig(steps=5000), PROCESSOR)
-    assert not compiles(TrainConfig(steps=100), GPU)
-    assert not compiles(TrainConfig(steps=5000, task="translate"), GPU)
-    assert not compiles(TrainConfig(steps=5000, compile="off"), GPU)
-    assert compiles(TrainConfig(steps=1, compile="on"), PROCESSOR)
-    monkeypatch.setattr("glassformer.training.compiling.find_spec", lambda name: None)
-    assert not compiles(TrainConfig(steps=5000), GPU)
+        small_trainer(tmp_path, train__compile=True)
+    assert "train.compile = false" in caught.value.remedy

@@ -16,6 +16,8 @@ from glassformer.files import write_folder
 from glassformer.lock import only_one
 from glassformer.runs import Run
 from glassformer.training.checkpoint import save_checkpoint, step_name
+from glassformer.training.reporting import Silent
+from glassformer.training.setup import resume_training
 from glassformer.training.trainer import Trainer
 from tests.property.trainers import last_weights, resumed, same, small_trainer, weights
 
@@ -273,3 +275,17 @@ def test_a_limit_lowered_below_the_steps_done_still_measures_the_last_weights(tm
     outcome = resumed(tmp_path, **{"train.steps": "5"}).train()
     assert outcome is not None
     assert (outcome.step, outcome.last_step) == (9, 9)
+
+
+def test_going_on_with_steps_ends_at_the_steps(tmp_path: Path) -> None:
+    """A run of minutes that goes on with steps has no minutes left that could end it, and the other way round."""
+    timed = small_trainer(tmp_path, "run", train__steps=None, train__minutes=0.0005)
+    timed.train()
+    more = timed.state.step + 3
+    again = resume_training(tmp_path / "run", {"train.steps": str(more)}, Silent())
+    assert (again.config.train.minutes, again.config.train.steps) == (None, more)
+    outcome = again.train()
+    assert outcome is not None
+    assert outcome.last_step == more
+    third = resume_training(tmp_path / "run", {"train.minutes": "5"}, Silent())
+    assert (third.config.train.minutes, third.config.train.steps) == (5, None)

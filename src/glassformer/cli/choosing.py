@@ -24,10 +24,7 @@ def add_run_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("data", nargs="?", metavar="DATA", help="what to learn from")
     parser.add_argument("target", nargs="?", metavar="TARGET", help="of two parallel files the second (data.target)")
     parser.add_argument("--out", type=Path, metavar="RUN", help="the run folder (default: runs/NAME-OF-DATA)")
-    parser.add_argument(
-        "--recipe", metavar="NAME",
-        help=f"named settings: {', '.join(recipe_names())}; default: {USUAL} for running text without --config",
-    )  # fmt: skip
+    parser.add_argument("--recipe", metavar="NAME", help=f"named settings: {', '.join(recipe_names())}")
     parser.add_argument("--config", type=Path, metavar="FILE", help="settings from a TOML file, over the recipe's")
     add_short_flags(parser)
     add_setting_flags(parser, Config.model_fields)

@@ -8,8 +8,8 @@
 
 It takes the arguments of glass train and writes no run. The text is prepared where glass train with the same --out
 looks for it. Then a few steps, an evaluation, a sample and a checkpoint are made with these very settings, and thrown
-away. With a recipe that leaves sizes open, such as auto, it says which sizes suit the text, the minutes and this
-machine.
+away. With a recipe that leaves sizes open, such as auto, which a text has for which none is named, it says which sizes
+suit the text, the minutes and this machine.
 """
 
 from __future__ import annotations

@@ -6,7 +6,7 @@ import argparse
 from collections.abc import Collection, Iterable, Mapping
 from typing import Any, get_args
 
-from glassformer.config import Config, parse_changes
+from glassformer.config import Config, overlay, parse_changes
 from glassformer.errors import GlassError
 from glassformer.settings import UNSET, Settings
 
@@ -87,20 +87,10 @@ def settings_of(
                     f"{section!r} in {where or 'the settings'} stands outside all sections",
                     f"Write it under one of [{'], ['.join(Config.model_fields)}].",
                 )
-            _overlay(merged, section, values)
+            overlay(merged, section, values)
     for section, values in parse_changes(changes).items():
-        _overlay(merged, section, values)
+        overlay(merged, section, values)
     return Config.from_dict(merged, where)
-
-
-def _overlay(merged: dict[str, dict[str, Any]], section: str, values: Mapping[str, Any]) -> None:
-    """Later values over earlier ones. Minutes alone take the place of earlier steps, and steps that of minutes."""
-    own = merged.setdefault(section, {})
-    if section == "train":
-        for limit, other in (("minutes", "steps"), ("steps", "minutes")):
-            if values.get(limit, UNSET) != UNSET and other not in values:
-                own[other] = UNSET
-    own.update(values)
 
 
 def _section(name: str) -> type[Settings]:

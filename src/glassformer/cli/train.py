@@ -11,6 +11,9 @@ corpus (glass data list). Without DATA, the recipe's own text is used, or the ge
   glass train book.txt --out runs/book2 --recipe shakespeare-nano --minutes 5
   glass train --resume --out runs/book --steps 4000
 
+A run over running text that names neither --recipe nor --config has the recipe auto, which stands over the defaults
+below: sizes for this machine and --minutes (10 if nothing is said), or the usual sizes and --steps.
+
 A resumed run keeps its settings; --steps, --minutes and the other limits can change, and count from the run's start.
 
 Several processes, on one machine or many (docs/parallel.md); --shard when the model outgrows a device:

@@ -7,7 +7,7 @@ changes. Nothing here imports torch.
 from glassformer.config.model import GATED, Activation, Family, ModelConfig, Norm, Positions
 from glassformer.config.text import TOKENIZER_KINDS, DataConfig, TokenizerConfig
 from glassformer.config.training import SampleConfig, Task, TrainConfig
-from glassformer.config.whole import EXAMPLES, FAMILIES, PAIRS, Config, parse_changes
+from glassformer.config.whole import EXAMPLES, FAMILIES, PAIRS, Config, overlay, parse_changes
 
 __all__ = [
     "EXAMPLES",
@@ -26,5 +26,6 @@ __all__ = [
     "Task",
     "TokenizerConfig",
     "TrainConfig",
+    "overlay",
     "parse_changes",
 ]

@@ -21,9 +21,7 @@ class TrainConfig(Settings):
     seed: Seed = Field(0, description="initial weights, order of samples and dropout all follow from it")
     device: str = Field("auto", pattern=r"^(auto|cpu|mps|cuda(:\d+)?)$", description="auto, cpu, cuda, cuda:N or mps")
     precision: Literal["auto", "fp32", "bf16"] = Field("auto", description="of matrix products; weights stay fp32")
-    compile: Literal["auto", "on", "off"] = Field(
-        "auto", description="let torch.compile make the steps of training; auto: on a GPU, in a long run of even rows"
-    )
+    compile: bool = Field(False, description="let torch.compile make the steps of training; for GPUs and long runs")
     threads: int | None = Field(None, ge=1, le=1024, description="CPU threads; unset: all cores")
     shard: bool = Field(
         False, description="several processes: each keeps a part of every weight (FSDP2), not all of them (DDP)"

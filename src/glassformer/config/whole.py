@@ -140,8 +140,18 @@ class Config(Settings):
         """A copy with `SECTION.FIELD` -> text changes, as `--set` gives them (`unset`: no value)."""
         values: dict[str, Any] = self.model_dump()
         for section, fields in parse_changes(changes).items():
-            values[section].update(fields)
+            overlay(values, section, fields)
         return validated(Config, values, "")
+
+
+def overlay(sections: dict[str, dict[str, Any]], section: str, values: Mapping[str, Any]) -> None:
+    """Later values over earlier ones. Minutes alone take the place of earlier steps, and steps that of minutes."""
+    own = sections.setdefault(section, {})
+    if section == "train":
+        for limit, other in (("minutes", "steps"), ("steps", "minutes")):
+            if values.get(limit, UNSET) not in (UNSET, None) and other not in values:
+                own[other] = UNSET
+    own.update(values)
 
 
 def parse_changes(changes: Mapping[str, str]) -> dict[str, dict[str, Any]]:

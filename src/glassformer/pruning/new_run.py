@@ -100,7 +100,8 @@ def pruned(opened: Opened, names: Sequence[str]) -> Pruned:
 def pruned_by_gates(opened: Opened, how: L0, note: Callable[[str], None]) -> Pruned:
     """Train on with gates, remove the heads whose gates are settled at 0, and put the other gates into the weights."""
     config = opened.config
-    config = config.replace(train={**config.train.model_dump(), "device": str(opened.device)})
+    here = {"device": str(opened.device), "compile": False}  # compiled code does not see the gates, which are hooks
+    config = config.replace(train={**config.train.model_dump(), **here})
     set_threads(config)
     stepper = Stepper(opened.model, opened.task, config)
     state = load_checkpoint(opened.checkpoint, stepper.model, stepper.optimizers)

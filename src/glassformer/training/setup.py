@@ -42,6 +42,7 @@ LIMITS = (
     "log_every",
     "threads",
     "device",
+    "compile",
     "shard",
 )
 """Settings of `train` that a resumed run may change: they say how long and where, not what."""

@@ -28,7 +28,8 @@ SHAPES = (
 )
 """Layers, width and context, the smallest first."""
 TOKENS_PER_WEIGHT = 2.0
-"""That a run shall read at least, repetitions counted: characters, Muon and minutes (`benchmarks/results/tried.md`)."""
+"""That a run shall read at least, repetitions counted. In 10 seconds and in 3 and 12 minutes, with characters and Muon,
+the best of those tried read 1 to 2 (`benchmarks/results/tried.md`); elsewhere it is a guess."""
 WEIGHTS_PER_TOKEN = 10.0
 """Of the text, at most."""
 MOST_EPOCHS = 40.0

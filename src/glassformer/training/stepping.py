@@ -59,7 +59,9 @@ class Stepper:
         self.device = choose_device(config.train.device)
         self.dtype = choose_precision(config.train.precision, self.device)
         self.model = self.processes.place(model, self.device, self.dtype)
-        self.forward = compiled(self.processes.forward_of(self.model), config.train, self.device)
+        self.forward = self.processes.forward_of(self.model)
+        if config.train.compile:
+            self.forward = compiled(self.forward, self.device)
         self.optimizers = make_optimizers(self.model, config.train)
         self.halvings = 0
         """How often memory was short: each time half as many rows go through the model at once."""

@@ -140,7 +140,7 @@ def _settings(config: Config, **changes: Any) -> Config:
     """The run's own, for a few steps on the CPU."""
     few = {
         "steps": STEPS, "minutes": None, "until_loss": None, "patience": None, "device": "cpu", "micro_batch": None,
-        "batch": 64, "evaluate_every": SAVED, "save_every": SAVED, "log_every": 1, "threads": None,
+        "batch": 64, "evaluate_every": SAVED, "save_every": SAVED, "log_every": 1, "threads": None, "compile": False,
     }  # fmt: skip
     return config.replace(train={**config.train.model_dump(), **few, **changes})
 
