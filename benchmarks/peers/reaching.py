@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 import math
+import pickle
 import re
 import shutil
 import statistics
@@ -78,6 +79,7 @@ def _nanogpt(options: Options, folder: Path, train: Any, held_out: Any, vocabula
     data = checkout / "data" / "shakespeare_char"
     train.tofile(data / "train.bin")
     held_out.tofile(data / "val.bin")
+    (data / "meta.pkl").write_bytes(pickle.dumps({"vocab_size": vocabulary}))  # without it: GPT-2's 50,304 tokens
     settings = [f"--{name}={value}" for name, value in PUBLISHED.items()]
     command = [sys.executable, "train.py", "config/train_shakespeare_char.py", *settings]
     done = subprocess.run(command, cwd=checkout, capture_output=True, text=True, check=True)
