@@ -153,7 +153,7 @@ THE_SETTINGS = [
     M("more memory than there is", [*change("model.hidden", 10**12), "--set", "model.width=1000"], "not enough memory",
       "train.micro_batch & model.context", made="tokens"),
     M("learning rate that explodes", [*change("train.learning_rate", 1e6), "--set", "train.warmup=0", "--steps", "9"],
-      "step 2 was not taken & first bad tensor", "intact & train.learning_rate", made="run"),
+      "step 3 was not taken & first bad tensor", "intact & train.learning_rate", made="run"),
 ]  # fmt: skip
 GENERATING = [
     M("negative temperature", generate("the", "--temperature", "-1"), "sample.temperature = -1", "0 or more"),
