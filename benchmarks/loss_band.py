@@ -43,7 +43,7 @@ from glassformer.training.setup import encoded_text, new_training, text_of_run
 
 RESULTS = Path(__file__).parent / "results" / "loss_band.jsonl"
 MODERN = {"positions": "rotary", "norm": "rmsnorm", "qk_norm": "head", "activation": "relu2", "tied": False}
-"""The recipe with Muon; the other one is the default settings."""
+"""Settings with Muon: those of the recipe auto before its norms and activation changed. The others are the defaults."""
 LEAST, MOST = 1e10, 3e12
 """Arithmetic of a run: 6 x parameters x tokens."""
 PENALTY = 0.3

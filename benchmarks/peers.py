@@ -77,9 +77,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--repeats", type=int, default=5, help="turns of each; default 5, with --quick 2")
     parser.add_argument("--threads", type=int, default=torch.get_num_threads(), help="of everyone")
     parser.add_argument("--clock", choices=CLOCKS, default="wall", help="whose seconds count; default wall")
-    parser.add_argument(
-        "--compile", help="steps: also ours with this value of train.compile, where it has that setting"
-    )
+    parser.add_argument("--compile", action="store_true", help="steps: also ours with train.compile")
     parser.add_argument("--nanogpt", type=Path, metavar="PATH", help="a local checkout of nanoGPT")
     parser.add_argument("--text", action="append", default=[], metavar="NAME=FILE", help="tokenizers: of a language")
     parser.add_argument("--megabytes", type=int, default=10, help="tokenizers: of each text; default 10")

@@ -49,3 +49,4 @@ def test_what_is_asked_for_without_a_compiler_is_refused(tmp_path: Path, monkeyp
     with pytest.raises(GlassError, match="no compiler for cpu") as caught:
         small_trainer(tmp_path, train__compile=True)
     assert "train.compile = false" in caught.value.remedy
+    assert not (tmp_path / "run").exists()  # the command can be given again as it is, mended

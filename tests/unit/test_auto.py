@@ -7,8 +7,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
 from glassformer.config import Config
+from glassformer.model.device import multiplies_bfloat16
 from glassformer.training import auto
 from glassformer.training.probe import Probe
 from glassformer.training.sizing import MOST_EPOCHS, SHAPES, SIZED, Case, Shape
@@ -126,3 +128,15 @@ def test_products_are_in_bfloat16_where_the_processor_has_them(
     assert sizes.config.train.precision == precision
     assert all(config.train.precision == precision for config in probed)
     assert (auto.FAST_PRODUCTS in sizes.why) == (auto.PRECISION in sizes.chosen) == (precision == "bf16")
+
+
+@pytest.mark.parametrize(("names", "native"), [((), False), (("_is_amx_tile_supported",), True), (None, False)])
+def test_who_multiplies_bfloat16(names: tuple[str, ...] | None, native: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """None: a torch that cannot tell."""
+    for name in ("_is_avx512_bf16_supported", "_is_amx_tile_supported"):
+        if names is None:
+            monkeypatch.delattr(torch.cpu, name, raising=False)
+        else:
+            monkeypatch.setattr(torch.cpu, name, lambda name=name: name in names, raising=False)
+    assert multiplies_bfloat16(torch.device("cpu")) == native
+    assert not multiplies_bfloat16(torch.device("cuda"))

@@ -81,7 +81,6 @@ class Batch:
 
     def to(self, device: torch.device | str) -> Batch:
         """The same batch on `device`; to a GPU it goes while this process goes on, from memory that is pinned."""
-
         gpu = str(device).startswith("cuda")
 
         def moved(tensor: torch.Tensor) -> torch.Tensor:

@@ -32,8 +32,8 @@ def attend(
     Returns:
         The mixed values (B, H, T, width of v), and the weights (B, H, T, S) if `explicit`, else None.
     """
-    weights, slow = None, q.dtype == torch.bfloat16 and q.is_cpu and max(q.shape[2], k.shape[2]) <= SHORT
-    if explicit or slow:
+    weights, fused_is_slow = None, q.dtype == torch.bfloat16 and q.is_cpu and max(q.shape[2], k.shape[2]) <= SHORT
+    if explicit or fused_is_slow:
         group = q.shape[1] // max(1, k.shape[1])
         k, v = (each.repeat_interleave(group, dim=1) if group > 1 else each for each in (k, v))  # (B, H, S, K)
         scores = q / math.sqrt(q.shape[-1]) @ k.transpose(-2, -1)  # (B, H, T, S)

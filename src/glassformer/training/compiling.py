@@ -14,21 +14,22 @@ from glassformer.training.parallel.processes import Forward
 COMPILERS = ("c++", "g++", "clang++", "cl")
 
 
-def compiled(forward: Forward, device: torch.device) -> Forward:
+def compiled(forward: Forward) -> Forward:
     """The same function, compiled at its first call, which takes half a minute or more.
 
     Dropout draws other random numbers than without, from the same seeds. A resumed run computes what it would have
     computed where all batches have one shape; where they have many, kernels depend on which came first.
-
-    Raises:
-        GlassError: there is no compiler for this device.
     """
+    return torch.compile(forward)
+
+
+def refuse_without_compiler(device: torch.device) -> None:
+    """Raise a `GlassError` where nothing can be compiled for this device."""
     if not (find_spec("triton") if device.type == "cuda" else find_compiler()):
         raise GlassError(
             f"train.compile = true, but there is no compiler for {device.type} on this machine",
             "Install one (g++ or clang++ for a processor, triton for a GPU), or set train.compile = false.",
         )
-    return torch.compile(forward)
 
 
 def find_compiler() -> str | None:

@@ -24,6 +24,7 @@ from glassformer.model.device import choose_device
 from glassformer.model.families import Model
 from glassformer.runs import Run, create_run, list_runs, open_run, refuse_existing
 from glassformer.tokenizers import Tokenizer
+from glassformer.training.compiling import refuse_without_compiler
 from glassformer.training.example_tasks import ClassTask, PairTask, length_notes
 from glassformer.training.parallel.joining import job
 from glassformer.training.parallel.processes import OneProcess, Processes
@@ -120,9 +121,11 @@ def text_of_run(
     `data`: what was prepared before; it is only told about.
 
     Raises:
-        GlassError: it cannot be read, or does not fit the model, or the machine lacks the device.
+        GlassError: it cannot be read, or does not fit the model, or the machine lacks the device or the compiler.
     """
-    choose_device(config.train.device)
+    device = choose_device(config.train.device)
+    if config.train.compile:
+        refuse_without_compiler(device)
     data = data or prepare_for(config, token_cache(folder), note)
     for text in (*data.notes, *_fit(data, config)):
         note(text)

@@ -15,7 +15,7 @@ from glassformer.errors import GlassError, is_out_of_memory
 from glassformer.model.device import autocast, choose_device, choose_precision, synchronize
 from glassformer.model.families import Model
 from glassformer.training.checkpoint import seed_step
-from glassformer.training.compiling import compiled
+from glassformer.training.compiling import compiled, refuse_without_compiler
 from glassformer.training.objectives import logits_of, summed_loss, tokens_at_once
 from glassformer.training.optimizers import make_optimizers, set_rate
 from glassformer.training.parallel.processes import OneProcess, Processes, without_targets
@@ -61,7 +61,8 @@ class Stepper:
         self.model = self.processes.place(model, self.device, self.dtype)
         self.forward = self.processes.forward_of(self.model)
         if config.train.compile:
-            self.forward = compiled(self.forward, self.device)
+            refuse_without_compiler(self.device)
+            self.forward = compiled(self.forward)
         self.optimizers = make_optimizers(self.model, config.train)
         self.halvings = 0
         """How often memory was short: each time half as many rows go through the model at once."""
