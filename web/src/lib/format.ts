@@ -1,0 +1,40 @@
+/** Numbers as people read them. Copied numbers have all their digits: see `csv`. */
+
+/** Four significant digits: 0.01348, 12.30, -1.2e-7. */
+export function figure(value: number | null): string {
+  if (value === null || Number.isNaN(value)) return "–";
+  if (value === 0) return "0";
+  const size = Math.abs(value);
+  if (size < 1e-4 || size >= 1e6) return minus(value.toExponential(2));
+  return minus(value.toFixed(Math.max(0, 3 - Math.floor(Math.log10(size)))));
+}
+
+/** A share between 0 and 1 in percent: 12.3 %. */
+export function percent(share: number | null): string {
+  if (share === null) return "–";
+  return share > 0 && share < 0.0005 ? "< 0.05 %" : `${(100 * share).toFixed(1)} %`;
+}
+
+/** 1,234. */
+export function count(value: number): string {
+  return value.toLocaleString("en");
+}
+
+/** A token that can be seen: spaces and line ends are drawn, an empty one is named. */
+export function visible(token: string): string {
+  return token === "" ? "∅" : token.replaceAll(" ", "␣").replaceAll("\n", "↵").replaceAll("\t", "⇥");
+}
+
+/** Rows as CSV, with all digits. */
+export function csv(header: string[], rows: (string | number | null)[][]): string {
+  return [header, ...rows].map((row) => row.map(cell).join(",")).join("\n") + "\n";
+}
+
+function cell(value: string | number | null): string {
+  const text = value === null ? "" : String(value);
+  return /[",\n]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text;
+}
+
+function minus(text: string): string {
+  return text.replace("-", "−").replace("e−", "e-").replace("e+", "e");
+}

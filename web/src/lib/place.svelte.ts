@@ -1,0 +1,82 @@
+/** Where the reader is: the whole state of the page, which stands in its address, so that it can be sent to someone. */
+import type { Level } from "./levels";
+import { LEVELS } from "./levels";
+
+export type Theme = "system" | "light" | "dark";
+
+const FIRST_VIEW = "write";
+
+class Place {
+  view = $state(FIRST_VIEW);
+  run = $state("");
+  /** What the model reads. */
+  text = $state("");
+  /** What a translation or summary is, where it is given; "" lets the run write one. */
+  target = $state("");
+  level = $state<Level>("student");
+  theme = $state<Theme>("system");
+  /** What single views keep: `layer`, `head`, `place` and the like. */
+  more = $state<Record<string, string>>({});
+
+  constructor() {
+    this.#read();
+    window.addEventListener("popstate", () => this.#read());
+    window.addEventListener("hashchange", () => this.#read());
+  }
+
+  /** Go to a view, with some of its state; the browser's back button returns. */
+  go(view: string, more: Record<string, string | number> = {}): void {
+    this.view = view;
+    for (const [name, value] of Object.entries(more)) this.more[name] = String(value);
+    history.pushState(null, "", this.address());
+  }
+
+  /** A whole number that a view keeps under this name. */
+  number(name: string, otherwise: number): number {
+    const value = Number.parseInt(this.more[name] ?? "", 10);
+    return Number.isNaN(value) ? otherwise : value;
+  }
+
+  /** A word that a view keeps under this name. */
+  word<W extends string>(name: string, otherwise: W): W {
+    return (this.more[name] as W | undefined) ?? otherwise;
+  }
+
+  set(name: string, value: string | number): void {
+    this.more[name] = String(value);
+  }
+
+  /** The address of all this. */
+  address(): string {
+    const parameters = new URLSearchParams();
+    for (const [name, value] of Object.entries({ run: this.run, text: this.text, target: this.target })) {
+      if (value !== "") parameters.set(name, value);
+    }
+    if (this.level !== "student") parameters.set("level", this.level);
+    if (this.theme !== "system") parameters.set("theme", this.theme);
+    for (const [name, value] of Object.entries(this.more)) parameters.set(`.${name}`, value);
+    return `#${this.view}?${parameters}`;
+  }
+
+  /** Keep the address up to date; call it while a component is made. */
+  follow(): void {
+    $effect(() => {
+      const address = this.address();
+      if (address !== location.hash) history.replaceState(null, "", address);
+    });
+  }
+
+  #read(): void {
+    const [view, query] = location.hash.slice(1).split("?", 2);
+    const given = new URLSearchParams(query ?? "");
+    this.view = view || FIRST_VIEW;
+    this.run = given.get("run") ?? this.run;
+    this.text = given.get("text") ?? this.text;
+    this.target = given.get("target") ?? "";
+    this.level = LEVELS.find((level) => level === given.get("level")) ?? "student";
+    this.theme = (["light", "dark"] as const).find((theme) => theme === given.get("theme")) ?? "system";
+    this.more = Object.fromEntries([...given].filter(([name]) => name.startsWith(".")).map(([n, v]) => [n.slice(1), v]));
+  }
+}
+
+export const place = new Place();
