@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import torch
 from torch import nn
 
 from glassformer.config import ModelConfig
 from glassformer.model.attention import Attention
 from glassformer.model.build import build_model
 from glassformer.model.families import Classifier, Model
+from glassformer.model.shapes_only import shapes_only
 
 MIB = 1 << 20
 PARTS = {
@@ -62,7 +62,7 @@ def count_model(
     2 x (key width + value width) per head and token looked at, for a token with the whole context before it.
     For an encoder-decoder it is that of one source and one target token, with a source as long as the context.
     """
-    with torch.device("meta"):
+    with shapes_only():
         model = build_model(config, vocab_size, source_vocab_size=source_vocab_size, classes=classes)
     parameters: dict[str, int] = {}
     for name, parameter in model.named_parameters():

@@ -68,3 +68,23 @@ def _step_of(line: str) -> float:
         return int(json.loads(line)["step"])
     except (ValueError, KeyError, TypeError):
         return math.inf
+
+
+def read_metrics(run: Run) -> list[dict[str, Any]]:
+    """The lines of `metrics.jsonl`, in order; one that is half written is left out, as a run may be training."""
+    if not run.metrics_file.exists():
+        return []
+    return [
+        json.loads(line)
+        for line in run.metrics_file.read_text(encoding="utf-8", errors="replace").splitlines()
+        if _step_of(line) < math.inf
+    ]
+
+
+def read_samples(run: Run) -> list[tuple[int, str]]:
+    """The entries of `samples.txt`: the step, and what was written there, its prompt included."""
+    if not run.samples_file.exists():
+        return []
+    entries = run.samples_file.read_text(encoding="utf-8", errors="replace").split(SAMPLE)[1:]
+    found = [(_sample_step(entry), entry.partition("\n")[2].removesuffix("\n")) for entry in entries]
+    return [(int(step), text) for step, text in found if step < math.inf]

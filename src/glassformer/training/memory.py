@@ -16,6 +16,7 @@ from glassformer.config import EXAMPLES, Config
 from glassformer.data.examples import PreparedExamples
 from glassformer.data.prepare import Prepared
 from glassformer.model.build import build_model
+from glassformer.model.shapes_only import shapes_only
 from glassformer.training.muon import Muon
 from glassformer.training.optimizers import make_optimizers
 from glassformer.training.setup import sizes
@@ -45,7 +46,7 @@ def least_training_memory(config: Config, data: Prepared | PreparedExamples) -> 
 
 def _weights_and_state(config: Config, data: Prepared | PreparedExamples) -> tuple[int, int]:
     vocabulary, source, classes = sizes(config, data)
-    with torch.device("meta"):
+    with shapes_only():
         model = build_model(config.model, vocabulary, source_vocab_size=source, classes=classes)
     weights = sum(value.numel() * value.element_size() for value in model.state_dict().values())
     return weights, sum(_state_bytes(optimizer) for optimizer in make_optimizers(model, config.train))

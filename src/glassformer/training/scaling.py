@@ -18,12 +18,11 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-import torch
-
 from glassformer.config import GATED, ModelConfig
 from glassformer.model.block import Block
 from glassformer.model.build import build_model
 from glassformer.model.count import count_model
+from glassformer.model.shapes_only import shapes_only
 
 FLOAT, HALF = 4, 2
 """Bytes of float32 and of bfloat16."""
@@ -156,7 +155,7 @@ class Estimate:
 
 def size_of(config: ModelConfig, vocab_size: int | None = None, classes: int | None = None) -> ModelSize:
     """The model that these settings build; nothing is allocated."""
-    with torch.device("meta"):
+    with shapes_only():
         model = build_model(config, vocab_size, classes=classes)
     blocks = [sum(p.numel() for p in unit.parameters()) for unit in model.modules() if isinstance(unit, Block)]
     shapes = tuple(tuple(parameter.shape) for parameter in model.parameters())

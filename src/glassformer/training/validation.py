@@ -70,6 +70,7 @@ def validation_loss(
     most_tokens: int = MOST_TOKENS,
     collate: Callable[[Sequence[Any]], Batch] = Batch.from_rows,
     processes: Processes | None = None,
+    forward: Callable[..., torch.Tensor] | None = None,
 ) -> LossEstimate:
     """The mean loss over rows; the same number whatever their grouping, to rounding.
 
@@ -83,6 +84,7 @@ def validation_loss(
         most_tokens: per forward pass; fewer where the vocabulary is large.
         collate: of the task.
         processes: those that share the work and all get the same number; this one alone, unless they are given.
+        forward: called in the model's place, with what it would be called with.
     """
     processes = processes or OneProcess()
     was_training = model.training
@@ -94,7 +96,7 @@ def validation_loss(
             for before, group, own in processes.turns(whole):
                 batch = collate(group).to(device)
                 batch.loss_mask[0 if before else 1 :, :skip] = False
-                losses = token_losses(logits_of(model, batch), batch)  # (B, T)
+                losses = token_losses(logits_of(model, batch, forward), batch)  # (B, T)
                 if own:
                     nats = losses.cpu().double().sum(dim=1).numpy()  # (B,)
                     moments += _moments(nats, batch.loss_mask.sum(dim=1).cpu().numpy())

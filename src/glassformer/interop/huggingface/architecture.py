@@ -6,13 +6,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-import torch
-
 from glassformer.config import ModelConfig, Task
 from glassformer.errors import GlassError
 from glassformer.interop.huggingface.fields import Field, Refusal, Theirs
 from glassformer.interop.huggingface.weights import Rule, Tensors, to_ours, to_theirs
 from glassformer.model.build import build_model
+from glassformer.model.shapes_only import shapes_only
 
 HARMLESS = frozenset(
     """_name_or_path architectures model_type transformers_version torch_dtype dtype use_cache id2label label2id
@@ -133,7 +132,7 @@ class Architecture:
 
     def shapes(self, config: ModelConfig, classes: int | None) -> tuple[Tensors, Tensors]:
         """Our tensors and theirs for these settings, on the device "meta": names and shapes."""
-        with torch.device("meta"):
+        with shapes_only():
             ours = dict(build_model(config, classes=classes).state_dict())
         return ours, self.to_theirs(ours, config)
 

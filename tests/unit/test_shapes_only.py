@@ -1,0 +1,46 @@
+"""Models without numbers: the same tensors, no memory, nothing drawn, and no compiler loaded for it."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import torch
+from torch import nn
+
+from glassformer.config import ModelConfig
+from glassformer.model.build import build_model
+from glassformer.model.shapes_only import shapes_only
+
+SMALL = ModelConfig(layers=2, heads=3, width=24, context=11)
+
+
+def test_the_same_tensors_without_numbers() -> None:
+    with shapes_only():
+        model = build_model(SMALL, 17)
+    assert all(value.is_meta for value in model.state_dict().values())
+    real = build_model(SMALL, 17).state_dict()
+    assert {name: value.shape for name, value in model.state_dict().items()} == {n: v.shape for n, v in real.items()}
+
+
+def test_nothing_is_drawn_and_nothing_stays() -> None:
+    before = torch.get_rng_state()
+    with shapes_only():
+        nn.init.normal_(nn.Linear(3, 5).weight)
+        nn.init.zeros_(tensor=torch.empty(7))
+    assert torch.equal(before, torch.get_rng_state())
+    weight = nn.init.ones_(nn.Linear(3, 5).weight)
+    assert not weight.is_meta
+    assert bool((weight == 1).all())
+
+
+def test_torch_loads_no_compiler_for_it() -> None:
+    code = """
+import sys
+from glassformer.config import ModelConfig
+from glassformer.model.count import count_model
+count_model(ModelConfig(layers=2, heads=3, width=24, context=11), 17)
+print("torch._dynamo" in sys.modules, "sympy" in sys.modules)
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "False False"
