@@ -83,6 +83,23 @@ def quick(command: str, folder: Path, settings: tuple[str, ...] = ()) -> str:
     return done.stdout + done.stderr
 
 
+def served(command: str, folder: Path, settings: tuple[str, ...] = ()) -> str:
+    """A `glass serve` command in a process of its own, on a free port, ended by SIGTERM when it is ready."""
+    glass, *words = shlex.split(command)
+    assert glass == "glass", command
+    with subprocess.Popen(
+        [sys.executable, "-m", "glassformer", *words, "--port", "0", "--no-open"],
+        cwd=folder, env=environment(), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+        text=True, encoding="utf-8",
+    ) as process:  # fmt: skip
+        assert process.stdout is not None
+        first = process.stdout.readline()
+        process.terminate()
+        rest, said = process.communicate(timeout=60)
+    assert process.returncode == 0, f"{command}\n{first}{rest}\n{said}"
+    return first + rest + said
+
+
 def with_torchrun(command: str, folder: Path, settings: tuple[str, ...] = ()) -> str:
     """A `torchrun … -m glassformer NAME …` command in processes of its own; `settings` come first, as in `quick`."""
     torchrun, *words = shlex.split(command)

@@ -15,7 +15,7 @@ import pytest
 
 from glassformer.cli.main import COMMANDS
 from glassformer.config import Config
-from tests.journey.pages import ROOT, Block, blocks, lines_of, quick, quick_python, with_torchrun
+from tests.journey.pages import ROOT, Block, blocks, lines_of, quick, quick_python, served, with_torchrun
 from tests.journey.task_files import write_all
 
 DOCS = ROOT / "docs"
@@ -31,12 +31,14 @@ SMALL = tuple(
 )  # fmt: skip
 LENGTH = re.compile(r"--(minutes|steps) [\d.]+")
 NEEDS = {
+    "api.md": "openai",
     "translate.md": "sacrebleu",
     "summarize.md": "sacrebleu",
     "compare.md": "matplotlib",
     "data-encode.md": "datatrove",
     "look.md": "matplotlib",
     "replay.md": "PIL",
+    "serve.md": "starlette",
 }
 """Pages about one more library."""
 FILES = ("train.en", "train.de", "model.safetensors", "tokenizer.json")
@@ -47,6 +49,7 @@ PROMISES = {
     "fill": r"^\[MASK\] 1: ",
     "count": r"^all +[\d,]+",
     "plan": r"^model +(de|en)coder",
+    "serve": r"http://127\.0\.0\.1:\d+/\?token=",
     "probe": r"^ *right  95 %|^mean: \d",
 }
 """What each command's output must hold, whatever was learnt."""
@@ -66,7 +69,7 @@ def follow(block: Block, folder: Path) -> list[str]:
     for line in lines_of(block):
         program, name = line.split()[0], re.search(r"(?:^glass|-m glassformer) (\S+)", line)[1]
         settings = SMALL if name in ("train", "plan", "compare") and "--resume" not in line else ()
-        run = with_torchrun if program == "torchrun" else quick
+        run = with_torchrun if program == "torchrun" else served if name == "serve" else quick
         shown.append(run(LENGTH.sub("--steps 20", line), folder, settings).replace("\\", "/"))
         assert re.search(PROMISES.get(name, ""), shown[-1], flags=re.MULTILINE), f"{line}\n{shown[-1]}"
     return shown

@@ -85,7 +85,7 @@ def test_a_planted_overlap_across_a_full_sized_border(seed: object, length: int,
 def test_false_hits_of_the_hash_are_not_believed(monkeypatch: pytest.MonkeyPatch) -> None:
     """With a hash that is the same for every window, the answer does not change; only the time does."""
     monkeypatch.setattr(
-        copying._Powers, "window_hashes", lambda self, sums, length: sums[: len(sums) - length] * 0 + copying.BASE
+        copying.Powers, "window_hashes", lambda self, sums, length: sums[: len(sums) - length] * 0 + copying.BASE
     )
     sample, text = "the cat sat on the mat", "a cat sat in the hat; that cat sat on a rat"
     check(longest_overlap(sample, [text]), sample, text)

@@ -32,7 +32,8 @@ CHOICES: list[dict[str, Any]] = [
     {"norm": "rmsnorm"}, {"norm": "rmsnorm", "norm_order": "post"}, {"norm": "none"}, {"kv_heads": 2}, {"kv_heads": 1},
     {"norm": "rmsnorm", "norm_order": "output"}, {"qk_norm": "head", "positions": "rotary"},
     {"qk_norm": "whole", "kv_heads": 2}, {"window": 3, "positions": "alibi"}, {**BIASES, "tied": False},
-    {"embedding_scale": True, "pooling": "first"},
+    {"embedding_scale": True, "pooling": "first"}, {"embedding_norm": True},
+    {"embedding_norm": True, "positions": "none"},
 ]  # fmt: skip
 
 

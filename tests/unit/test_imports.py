@@ -108,6 +108,27 @@ MAY_IMPORT: dict[str, set[str]] = {
         "inspection",
         "interop",
     },
+    "serve": {
+        "errors",
+        "files",
+        "lock",
+        "config",
+        "runs",
+        "tokenizers",
+        "data",
+        "model",
+        "generation",
+        "text_model",
+        "training",
+        "evaluation",
+        "reference",
+        "inspection",
+        "interop",
+        "pruning",
+        "verification",
+        "experiments",
+    },
+    "sharing": {"errors", "files", "config", "runs", "tokenizers", "model", "generation", "text_model", "serve"},
 }
 """Room -> rooms it may import from, besides itself and `wording`. `cli` stands above all of them."""
 

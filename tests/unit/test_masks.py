@@ -37,3 +37,15 @@ def test_a_whole_text_needs_no_table_of_queries_by_keys() -> None:
     tensors = [each for mask in masks for each in (mask.allowed, mask.dead, mask.bias) if each is not None]
     assert tensors
     assert max(each.numel() for each in tensors) == real.numel()
+
+
+@pytest.mark.parametrize("window", [None, 3])
+@pytest.mark.parametrize("causal", [True, False])
+@pytest.mark.parametrize("padded", [True, False])
+def test_a_bias_changes_nothing_about_who_sees_whom(causal: bool, window: int | None, padded: bool) -> None:
+    places, real = torch.arange(7).repeat(2, 1), torch.tensor([[True] * 7, [True] * 4 + [False] * 3])
+    plain = self_mask(places, places, real if padded else None, causal, window)
+    biased = plain.with_bias(torch.ones(1, 3, 7, 7))
+    assert torch.equal(shown(biased, 2, 7), shown(plain, 2, 7))
+    assert biased.bias is not None
+    assert torch.equal(biased.bias[:, :1].isneginf().expand(2, 1, 7, 7), ~plain.full(biased.bias).expand(2, 1, 7, 7))

@@ -4,11 +4,13 @@
   glass evaluate runs/book another-book.txt
   glass evaluate runs/en-de test.en test.de
   glass evaluate runs/mails test.csv --against runs/other
+  glass evaluate runs/book --ablate dec.1.self.2,dec.0.feedforward --tokens 4096
 
 Language models: the loss over the whole validation split (or the whole text given), in windows of the context length
 that do not overlap; bits per byte; the longest stretch of a fresh sample that stands word for word in the training
 text. Translations: BLEU and chrF++ by sacrebleu with their signatures; summaries: ROUGE; classifiers: accuracy,
-macro-F1, confusion and calibration. --against tests two runs on the same examples.
+macro-F1, confusion and calibration. --against tests two runs on the same examples. --ablate measures the loss alone,
+with parts of the model switched off and with all on; glass explain and the page of glass serve name the parts.
 
 --data.* say how DATA is read, --sample.* and --seed how both runs write; other settings cannot be changed any more.
 """
@@ -23,6 +25,8 @@ from pathlib import Path
 from glassformer.cli.settings import add_setting_flags, changes_from
 from glassformer.errors import GlassError
 
+INSTEADS = ("zero", "mean", "first", "frozen")
+
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The arguments of `glass evaluate`."""
@@ -33,6 +37,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--examples", type=int, default=2000, metavar="N", help="texts to write, evenly drawn (default: 2000; 0: all)"
     )
+    parser.add_argument(
+        "--ablate", metavar="PARTS", help="switch off heads, layers, positions or the mask: dec.1.self.2,…"
+    )
+    parser.add_argument("--instead", choices=INSTEADS, default="zero", help="of parts that are off (default: zero)")
+    parser.add_argument("--tokens", type=int, metavar="N", help="with --ablate, on so many targets (default: all)")
     parser.add_argument("--checkpoint", choices=("best", "last"), default="best", help="which weights (default: best)")
     parser.add_argument("--device", default="auto", help="auto, cpu, cuda, cuda:N or mps (default: auto)")
     parser.add_argument(
@@ -61,6 +70,9 @@ def run(arguments: argparse.Namespace) -> int:
         changes=changes_from(arguments),
         examples=arguments.examples or None,
         against=arguments.against,
+        ablate=tuple(filter(None, (arguments.ablate or "").split(","))),
+        instead=arguments.instead,
+        tokens=arguments.tokens,
         note=lambda text: print(text, file=sys.stderr),
     )
     report = evaluate_run(request)

@@ -29,6 +29,8 @@ COMMANDS = {
     "heads": "what each attention head does: its roles, with chance levels and intervals",
     "look": "draw what attention heads look at: all of them, those of a layer, or one with its tokens",
     "prune": "remove the attention heads that matter least; what single heads and whole attentions are worth",
+    "serve": "show runs on a page in the browser: your own model, in glass; and an API that tools already speak",
+    "share": "put a run into one HTML file that computes its views by itself: no server, no network",
     "verify": "prove a run right on its own weights: caches, masks, gradients, resuming, files, each against a limit",
     "compare": "train a grid of settings with several seeds, and say what differs for certain; studies are built in",
     "export": "take a run away, as a Hugging Face folder, ONNX or GGUF; loaded back and compared first",

@@ -53,13 +53,13 @@ def longest_overlap(sample: str, training_text: Iterable[str]) -> Overlap | None
         return None
     block_length = max(BLOCK, 4 * len(sample))
     kept = len(sample) - 1 + EXCERPT  # what an overlap or its excerpt may need of the text before a block
-    powers = _Powers(kept + block_length)
+    powers = Powers(kept + block_length)
     windows = _Windows(sample, powers)
     best: Overlap | None = None
     block = ""
     start = 0  # position of `block` in the training text
     lines = 0  # line breaks before it
-    for piece in _blocks(training_text, block_length):
+    for piece in blocks_of(training_text, block_length):
         if best is not None:
             missing = best.position + best.length + EXCERPT - (start + len(block))  # of its excerpt
             if missing > 0:
@@ -83,7 +83,7 @@ def longest_overlap(sample: str, training_text: Iterable[str]) -> Overlap | None
     return best
 
 
-def _blocks(pieces: Iterable[str], length: int) -> Iterator[str]:
+def blocks_of(pieces: Iterable[str], length: int) -> Iterator[str]:
     """The same text in blocks of `length` characters; the last one is shorter."""
     waiting: list[str] = []
     size = 0
@@ -100,7 +100,7 @@ def _blocks(pieces: Iterable[str], length: int) -> Iterator[str]:
         yield "".join(waiting)
 
 
-class _Powers:
+class Powers:
     """BASE^i and its inverse modulo 2^64, for i up to a length; unsigned integers wrap around by themselves."""
 
     def __init__(self, length: int) -> None:
@@ -130,7 +130,7 @@ def _geometric(ratio: np.uint64, length: int) -> Hashes:
 class _Windows:
     """All windows of a sample, ready to be looked for in blocks of text."""
 
-    def __init__(self, sample: str, powers: _Powers) -> None:
+    def __init__(self, sample: str, powers: Powers) -> None:
         self.sample = sample
         self.powers = powers
         self.sums = powers.prefixes(sample)

@@ -21,6 +21,7 @@ from glassformer.evaluation.language import LanguageReport, language_report
 from glassformer.evaluation.masked import MaskedReport, masked_report
 from glassformer.evaluation.pairs import PairReport, pair_report
 from glassformer.evaluation.translation import can_score
+from glassformer.evaluation.without import AblationReport, held_out, measure_without
 from glassformer.model.device import choose_precision
 from glassformer.runs import Which, open_run
 from glassformer.text_model import AnyTextModel, MaskFiller, TextClassifier, TextModel, Translator, load_text_model
@@ -30,7 +31,7 @@ from glassformer.training.tasks import MaskedTask
 from glassformer.training.validation import LossEstimate, validation_loss
 from glassformer.wording import counted
 
-Report = LanguageReport | MaskedReport | PairReport | LabelReport
+Report = LanguageReport | MaskedReport | PairReport | LabelReport | AblationReport
 
 
 @dataclass(frozen=True)
@@ -47,6 +48,9 @@ class Request:
         changes: settings of `data` for reading `source`, and of `sample` for writing, as text.
         examples: translate, summarize: for at most so many sources a text is written, evenly drawn; None: for all.
         against: another run of the same task to compare with, on the same examples.
+        ablate: parts that are switched off, such as dec.1.self.2: then the loss alone is measured, with and without.
+        instead: what stands in their place; see `ablation.INSTEADS`.
+        tokens: with `ablate`, measure on about so many targets, evenly drawn; None: on all.
         note: is told what a person should know.
     """
 
@@ -60,6 +64,9 @@ class Request:
     changes: Mapping[str, str] = field(default_factory=dict)
     examples: int | None = 2000
     against: Path | None = None
+    ablate: tuple[str, ...] = ()
+    instead: str = "zero"
+    tokens: int | None = None
     note: Callable[[str], None] = lambda text: None
 
 
@@ -73,6 +80,9 @@ def evaluate_run(request: Request) -> Report:
     model = load_text_model(request.folder, request.which, request.device)
     config = model.config
     _check(request, config)
+    if request.ablate:
+        data = held_out(request.folder, model, request.tokens, request.precision, request.note)
+        return measure_without(model, data, request.ablate, request.instead, request.tokens)
     model.config = config.with_changes(_writing(request))
     if request.against is not None and config.train.task not in EXAMPLES:
         raise GlassError(
@@ -87,6 +97,7 @@ def evaluate_run(request: Request) -> Report:
 
 def _check(request: Request, config: Config) -> None:
     """Nothing that is given may be without effect."""
+    _check_ablation(request)
     parse_changes(request.changes)  # what is no setting at all is named first
     for key in request.changes:
         section = key.partition(".")[0]
@@ -112,6 +123,24 @@ def _check(request: Request, config: Config) -> None:
             f"but {request.source} and {request.target} are given",
             "Give one; evaluate the other by itself.",
         )
+
+
+def _check_ablation(request: Request) -> None:
+    """Parts are switched off on the run's own validation part, where nothing is written or compared."""
+    given = {
+        "another text": request.source, "--against": request.against, "--seed": request.seed,
+        "a setting": request.changes or None,
+    }  # fmt: skip
+    idle = next((name for name, value in given.items() if value is not None), None)
+    if request.ablate and idle:
+        raise GlassError(
+            f"--ablate measures the loss on the run's own validation part, and {idle} was given", "Leave it out."
+        )
+    if not request.ablate and (request.tokens is not None or request.instead != "zero"):
+        name = "--instead" if request.tokens is None else "--tokens"
+        raise GlassError(f"{name} was given without --ablate", "Name parts to switch off: --ablate dec.0.self.1.")
+    if request.tokens is not None and request.tokens < 1:
+        raise GlassError(f"--tokens {request.tokens} is less than one", "Give a number of tokens, or leave it out.")
 
 
 def _writing(request: Request) -> dict[str, str]:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -12,12 +13,15 @@ from glassformer.data.examples import PreparedExamples
 from glassformer.data.prepare import Prepared
 from glassformer.evaluation.heads import probes_for
 from glassformer.generation.context import reading
+from glassformer.inspection.replay.history import History
 from glassformer.inspection.replay.looking import look, mapped_texts
 from glassformer.inspection.replay.schedule import snapshot_steps, thinned
 from glassformer.inspection.replay.snapshot import Numbers, Snapshot, snapshot_files, write_snapshot
 from glassformer.model.families import Model
+from glassformer.runs import Run
+from glassformer.text_model import load_text_model
 from glassformer.training.objectives import logits_of, token_losses, tokens_at_once
-from glassformer.training.setup import encoded_text
+from glassformer.training.setup import encoded_text, make_task
 from glassformer.training.tasks import Task
 from glassformer.training.trainer import Trainer
 from glassformer.training.validation import MOST_TOKENS, groups
@@ -101,3 +105,53 @@ class Recorder:
         later = [path for at, path in snapshot_files(self.folder).items() if at > step]
         for path in (*later, *self.folder.glob("*.partial")):
             path.unlink()
+
+
+@dataclass(frozen=True)
+class Agreement:
+    """How far a snapshot and what the weights of its step do now are apart; all are largest differences.
+
+    Attributes:
+        step: of both.
+        maps: of attention weights, from 0 to 1: a snapshot keeps them in steps of 1/255.
+        scores: of the roles' scores.
+        losses: in nats.
+    """
+
+    step: int
+    maps: float
+    scores: float
+    losses: float
+
+
+def agreement(
+    run: Run, history: History, device: str = "auto", note: Callable[[str], None] = lambda text: None
+) -> Agreement | None:
+    """Take the last snapshot again, from the weights of the last checkpoint, and compare the two.
+
+    Args:
+        run: whose training text is at hand.
+        history: its snapshots.
+        device: where to compute, as in `train.device`.
+        note: is told how the text is read again, where that is needed.
+
+    Returns:
+        None where the last checkpoint's step has no snapshot, as of a run that is still training.
+
+    Raises:
+        GlassError: the run has no checkpoint, or its training text is gone.
+    """
+    step = int(run.checkpoint("last").name.removeprefix("step-"))
+    kept = next((snapshot for snapshot in history.snapshots if snapshot.step == step), None)
+    if kept is None:
+        return None
+    loaded = load_text_model(run.folder, "last", device)
+    data = encoded_text(run, loaded.config, note)
+    again = Camera(loaded.config, make_task(loaded.config, data), data, loaded.model).snapshot(loaded.model, step)
+    maps = max(int(np.abs(again.maps[key].astype(int) - seen.astype(int)).max()) for key, seen in kept.maps.items())
+    return Agreement(step, maps / 255, _apart(again.scores, kept.scores), _apart(again.losses, kept.losses))
+
+
+def _apart(found: Numbers, kept: Numbers) -> float:
+    """The largest difference of numbers that both have."""
+    return float(np.nan_to_num(np.abs(found.astype(np.float64) - kept), nan=0.0).max(initial=0.0))

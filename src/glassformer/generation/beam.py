@@ -23,7 +23,7 @@ and grow alike, and a source that is done leaves with all its rows.
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 import torch
@@ -55,6 +55,42 @@ class Hypothesis:
     ended: Ended
 
 
+@dataclass(frozen=True)
+class Child:
+    """A running hypothesis with one more token.
+
+    Attributes:
+        parent: its row among those that ran.
+        token: the token.
+        log_probability: of all its tokens together.
+    """
+
+    parent: int
+    token: int
+    log_probability: float
+
+
+@dataclass(frozen=True)
+class Look:
+    """One step of the search for one source; of all hypotheses what was generated.
+
+    Attributes:
+        source: its number.
+        before: what ran before the step.
+        children: what was looked at, likeliest first.
+        after: what runs on.
+    """
+
+    source: int
+    before: tuple[tuple[int, ...], ...]
+    children: tuple[Child, ...]
+    after: tuple[tuple[int, ...], ...]
+
+
+Watch = Callable[[Look], None]
+"""Is told each step of a search; what it raises ends the search."""
+
+
 def beam_search(
     model: Decoder,
     prompts: Sequence[Sequence[int]],
@@ -62,6 +98,7 @@ def beam_search(
     end_id: int | None = None,
     cached: bool = True,
     wanted: int | None = None,
+    watch: Watch | None = None,
 ) -> list[list[Hypothesis]]:
     """The likeliest continuations of each prompt, up to `wanted` of them, best first.
 
@@ -76,6 +113,7 @@ def beam_search(
         end_id: ends a hypothesis; None: no token does, and all have `settings.tokens` tokens.
         cached: False reads everything anew for each token: slow, for checking.
         wanted: how many, at most `settings.beams`; None: as many. The fewer, the sooner the search ends.
+        watch: is told each step.
 
     Raises:
         GlassError: a prompt is empty or holds an id outside the vocabulary; the model's logits are not finite.
@@ -83,7 +121,7 @@ def beam_search(
     check_prompts(model, prompts)
     longest = max((len(prompt) for prompt in prompts), default=0) + settings.tokens
     reader: Reader = CachedReader(model, longest) if cached else PlainReader(model)
-    return _search(model, prompts, reader, _Rule.of(settings, settings.tokens, end_id, wanted))
+    return _search(model, prompts, reader, _Rule.of(settings, settings.tokens, end_id, wanted), watch)
 
 
 def beam_translate(
@@ -94,6 +132,7 @@ def beam_translate(
     cached: bool = True,
     wanted: int | None = None,
     start: Sequence[int] = (),
+    watch: Watch | None = None,
 ) -> list[list[Hypothesis]]:
     """The likeliest targets of each source, up to `wanted` of them, best first.
 
@@ -103,7 +142,7 @@ def beam_translate(
     Args:
         model: its mode and gradients are left as they are.
         sources: ids as in training, at least one each; lengths may differ.
-        settings, cached, wanted: as in `beam_search`.
+        settings, cached, wanted, watch: as in `beam_search`.
         end_id: ends a target.
         start: begins a target; empty: the end token does.
 
@@ -115,7 +154,12 @@ def beam_translate(
     start = list(start or [end_id])
     most = most_tokens(model, settings, len(start))
     reader: Reader = CachedTargetReader(model, sources, most) if cached else PlainTargetReader(model, sources)
-    return _search(model, [start] * len(sources), reader, _Rule.of(settings, most, end_id, wanted))
+    return _search(model, [start] * len(sources), reader, _Rule.of(settings, most, end_id, wanted), watch)
+
+
+def penalty(tokens: int, alpha: float) -> float:
+    """What the log-probability of so many tokens is divided by: Wu et al. 2016, equation 14."""
+    return float(((5 + tokens) / 6) ** alpha)
 
 
 @dataclass(frozen=True)
@@ -136,7 +180,7 @@ class _Rule:
 
     def penalty(self, tokens: int) -> float:
         """What the log-probability of so many tokens is divided by: Wu et al. 2016, equation 14."""
-        return float(((5 + tokens) / 6) ** self.length_penalty)
+        return penalty(tokens, self.length_penalty)
 
 
 @dataclass
@@ -165,20 +209,12 @@ class _Beam:
         return len(self.pool) == rule.wanted and best <= self.pool[-1].score
 
 
-@dataclass(frozen=True)
-class _Child:
-    """A running hypothesis with one more token."""
-
-    parent: int  # its row in its beam
-    token: int
-    log_probability: float
-
-
 def _search(
     model: Model,
     starts: Sequence[Sequence[int]],
     reader: Reader,
     rule: _Rule,
+    watch: Watch | None,
 ) -> list[list[Hypothesis]]:
     beams = [_Beam(index, len(start), [list(start)], [0.0]) for index, start in enumerate(starts)]
     pools = [beam.pool for beam in beams]
@@ -189,7 +225,7 @@ def _search(
             logits = reader.read([row for beam in beams for row in beam.rows])  # (rows, V)
             found = _candidates(logits, beams, 2 * rule.beams)
             before = len(beams[0].rows)
-            parents = [_grow(beam, each, rule) for beam, each in zip(beams, found, strict=True)]
+            parents = [_grow(beam, each, rule, watch) for beam, each in zip(beams, found, strict=True)]
             kept = kept_slots([beam.done(rule) for beam in beams])
             rows = [slot * before + parent for slot in kept for parent in parents[slot]]
             if rows and count < rule.most and rows != list(range(len(beams) * before)):
@@ -201,7 +237,7 @@ def _search(
     return pools
 
 
-def _candidates(logits: Tensor, beams: Sequence[_Beam], n: int) -> list[list[_Child]]:
+def _candidates(logits: Tensor, beams: Sequence[_Beam], n: int) -> list[list[Child]]:
     """The n likeliest continuations of each beam, likeliest first: logits (rows, V).
 
     First the n likeliest of each row, in the order of their logits, then the n likeliest of those: what greedy decoding
@@ -218,7 +254,7 @@ def _candidates(logits: Tensor, beams: Sequence[_Beam], n: int) -> list[list[_Ch
     tokens = ids.to("cpu").reshape(len(beams), -1).gather(1, order)  # (beams, n)
     parents = order // ids.shape[1]  # (beams, n)
     return [
-        [_Child(*child) for child in zip(*each, strict=True)]
+        [Child(*child) for child in zip(*each, strict=True)]
         for each in zip(parents.tolist(), tokens.tolist(), totals.tolist(), strict=True)
     ]
 
@@ -239,8 +275,9 @@ def likeliest(logits: Tensor, n: int) -> Tensor:
     return ids.gather(1, order)
 
 
-def _grow(beam: _Beam, found: list[_Child], rule: _Rule) -> list[int]:
+def _grow(beam: _Beam, found: list[Child], rule: _Rule, watch: Watch | None) -> list[int]:
     """Let the beam go on with the best of what was found; the parents of its new rows."""
+    before = beam.rows
     for child in found[: rule.beams]:
         if child.token == rule.end_id:
             beam.finish([*beam.rows[child.parent], child.token], child.log_probability, "end", rule)
@@ -248,15 +285,18 @@ def _grow(beam: _Beam, found: list[_Child], rule: _Rule) -> list[int]:
     running = _in_place(running, len(beam.rows))
     beam.rows = [[*beam.rows[child.parent], child.token] for child in running]
     beam.sums = [child.log_probability for child in running]
+    if watch is not None:
+        ran, runs = (tuple(tuple(row[beam.start :]) for row in rows) for rows in (before, beam.rows))
+        watch(Look(beam.index, ran, tuple(found), runs))
     return [child.parent for child in running]
 
 
-def _in_place(children: list[_Child], rows: int) -> list[_Child]:
+def _in_place(children: list[Child], rows: int) -> list[Child]:
     """The same children, each parent's first one in its parent's row: then it need not be copied."""
     if len(children) < rows:
         return children
-    placed: dict[int, _Child] = {}
-    others: list[_Child] = []
+    placed: dict[int, Child] = {}
+    others: list[Child] = []
     for child in children:
         if placed.setdefault(child.parent, child) is not child:
             others.append(child)

@@ -41,16 +41,27 @@ class Step:
 
 
 @dataclass
-class _Row:
-    """One prompt while it grows."""
+class Row:
+    """One prompt while it grows.
+
+    Attributes:
+        index: its number, for whoever gave it.
+        tokens: the prompt's, or those that a target begins with, and what was generated.
+        settings: how its tokens are drawn.
+        races: the random numbers (V) of one draw after the other.
+        prompt_length: how many of the tokens were not generated.
+        counted_from: where the tokens begin that the repetition penalty counts.
+    """
 
     index: int
     tokens: list[int]
+    settings: SampleConfig
+    races: Iterator[Tensor]
     prompt_length: int
-    races: Iterator[Tensor]  # the random numbers (V) of one draw after the other
-    counted_from: int = 0  # where the tokens begin that the repetition penalty counts
+    counted_from: int = 0
 
     def generated(self) -> list[int]:
+        """What came after the prompt."""
         return self.tokens[self.prompt_length :]
 
 
@@ -86,12 +97,12 @@ def generate(
     check_prompts(model, prompts)
     _check_seeds(len(prompts), "prompts", seeds)
     rows = [
-        _Row(index, list(prompt), len(prompt), _races(model, seeds[index] if seeds else settings.seed))
+        row_of_prompt(model, index, prompt, settings, seeds[index] if seeds else settings.seed)
         for index, prompt in enumerate(prompts)
     ]
     longest = max((len(prompt) for prompt in prompts), default=0) + settings.tokens
     reader: Reader = CachedReader(model, longest) if cached else PlainReader(model)
-    return _steps(model, rows, reader, settings, settings.tokens, end_id, stop)
+    return _steps(model, rows, reader, settings.tokens, end_id, stop)
 
 
 def translate(
@@ -124,12 +135,12 @@ def translate(
     _check_seeds(len(sources), "sources", seeds)
     start = list(start or [end_id])
     rows = [
-        _Row(index, [*start], len(start), _races(model, seed), counted_from=len(start))
+        row_of_source(model, index, start, settings, seed)
         for index, seed in enumerate(seeds or [settings.seed] * len(sources))
     ]
     most = most_tokens(model, settings, len(start))
     reader: Reader = CachedTargetReader(model, sources, most) if cached else PlainTargetReader(model, sources)
-    return _steps(model, rows, reader, settings, most, end_id, stop)
+    return _steps(model, rows, reader, most, end_id, stop)
 
 
 def candidates(model: Decoder, prompt: Sequence[int], n: int) -> list[tuple[int, float]]:
@@ -147,9 +158,8 @@ def candidates(model: Decoder, prompt: Sequence[int], n: int) -> list[tuple[int,
 
 def _steps(
     model: Model,
-    rows: list[_Row],
+    rows: list[Row],
     reader: Reader,
-    settings: SampleConfig,
     most: int,
     end_id: int | None,
     stop: Stop | None,
@@ -164,7 +174,7 @@ def _steps(
                 reader.select(kept)
             logits = reader.read([row.tokens for row in rows])  # (rows, V)
         check_finite(logits)
-        tokens = _choose(logits, rows, settings)
+        tokens = choose(logits, rows)
         ended: dict[int, Ended] = {}
         for row, token in zip(rows, tokens, strict=True):
             row.tokens.append(token)
@@ -180,8 +190,24 @@ def _steps(
         yield Step(indices, tuple(tokens), logits, ended)
 
 
-def _choose(logits: Tensor, rows: list[_Row], settings: SampleConfig) -> list[int]:
-    """One token for each row."""
+def choose(logits: Tensor, rows: Sequence[Row]) -> list[int]:
+    """One token for each row, from its logits (rows, V), by its own settings and random numbers."""
+    alike: dict[tuple[float | None, ...], list[int]] = {}
+    for place, row in enumerate(rows):
+        own = row.settings
+        alike.setdefault((own.temperature, own.top_k, own.top_p, own.repetition_penalty), []).append(place)
+    if len(alike) == 1:
+        return _choose_alike(logits, rows)
+    found = [0] * len(rows)
+    for places in alike.values():
+        for place, token in zip(places, _choose_alike(logits[places], [rows[each] for each in places]), strict=True):
+            found[place] = token
+    return found
+
+
+def _choose_alike(logits: Tensor, rows: Sequence[Row]) -> list[int]:
+    """`choose` for rows with the same settings but for their seeds."""
+    settings = rows[0].settings
     if settings.temperature == 0 and settings.repetition_penalty == 1:
         return logits.argmax(dim=-1).tolist()
     shares = row_probabilities(logits, settings, [row.tokens[row.counted_from :] for row in rows])  # (rows, V)
@@ -189,6 +215,16 @@ def _choose(logits: Tensor, rows: list[_Row], settings: SampleConfig) -> list[in
         return shares.argmax(dim=-1).tolist()
     times = torch.stack([next(row.races) for row in rows])  # (rows, V)
     return draw_rows(shares, times)
+
+
+def row_of_prompt(model: Decoder, index: int, prompt: Sequence[int], settings: SampleConfig, seed: int) -> Row:
+    """A row that goes on after a prompt."""
+    return Row(index, list(prompt), settings, _races(model, seed), len(prompt))
+
+
+def row_of_source(model: EncoderDecoder, index: int, start: Sequence[int], settings: SampleConfig, seed: int) -> Row:
+    """A target that begins with `start`, which the repetition penalty does not count."""
+    return Row(index, list(start), settings, _races(model, seed), len(start), counted_from=len(start))
 
 
 def _races(model: Decoder | EncoderDecoder, seed: int) -> Iterator[Tensor]:

@@ -78,10 +78,10 @@ class Inside:
         scores = q @ k.transpose(-2, -1) / math.sqrt(q.shape[-1])  # (B, H, T, S)
         if mask.bias is not None:
             scores = scores + mask.bias  # (B, H, T, S)
-        allowed = mask.full(scores)  # (sources or 1, 1, T or 1, S), or (T, S)
+        allowed = mask.full(scores)  # (sources or 1, 1, T or 1, S)
         if mask.dead is not None:
             allowed = allowed & ~mask.dead
-        if allowed.dim() == 4:
+        if len(allowed) > 1:
             allowed = allowed.repeat_interleave(len(q) // len(allowed), dim=0)  # (B, 1, T or 1, S)
         return scores.masked_fill(~allowed, -math.inf)  # (B, H, T, S)
 

@@ -211,7 +211,7 @@ def _attention(calls: Calls, layer: Attention, name: str) -> AttentionTrace:
     mixed = _heads(calls.given(layer.output, "input"), layer)  # (B, H, T, K) the real one
     _check_same(again, mixed, name)
     assert weights is not None
-    allowed = mask.full(scores)  # (B or 1, 1, T or 1, S), or (T, S) of the plain triangle
+    allowed = mask.full(scores)  # (B or 1, 1, T or 1, S)
     if mask.dead is not None:
         allowed = allowed & ~mask.dead  # (B or 1, 1, T or 1, S)
     matrix = layer.output.weight.unflatten(1, (layer.heads, layer.head_width))  # (D, H, K)
@@ -220,7 +220,7 @@ def _attention(calls: Calls, layer: Attention, name: str) -> AttentionTrace:
         q_projected=q_projected, k_projected=k_projected, q_unturned=q_unturned, k_unturned=k_unturned,
         q=q, k=k, v=v, rotation=rotation,
         scores=scores, scaled=scores / math.sqrt(q.shape[-1]), bias=mask.bias,
-        allowed=allowed.expand(len(allowed) if allowed.dim() == 4 else 1, 1, *scores.shape[2:]), weights=weights,
+        allowed=allowed.expand(len(allowed), 1, *scores.shape[2:]), weights=weights,
         mixed=mixed,
         head_outputs=torch.einsum("bhtk,dhk->bhtd", mixed, matrix),
         output_bias=None if layer.output.bias is None else layer.output.bias.detach().clone(),

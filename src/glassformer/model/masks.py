@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass, replace
+from math import inf
 
 import torch
 from torch import Tensor
@@ -28,12 +28,12 @@ class Mask:
         """`allowed` as a tensor that fits scores like these, (..., T, S); dead rows show True, `attend` zeroes them."""
         if self.allowed is not None:
             return self.allowed
-        ones = torch.ones(like.shape[-2:], dtype=torch.bool, device=like.device)  # (T, S)
+        ones = like.new_ones((1, 1, *like.shape[-2:]), dtype=torch.bool)  # (1, 1, T, S)
         return ones.tril() if self.triangle else ones
 
     def with_bias(self, bias: Tensor) -> Mask:
         """The same mask with a bias (B or 1, H, T, S) on the scores of the allowed keys."""
-        return replace(self, bias=bias.masked_fill(~self.full(bias), -math.inf), triangle=False)
+        return replace(self, bias=bias.masked_fill(~self.full(bias), -inf), allowed=self.full(bias), triangle=False)
 
     def of_heads(self, heads: list[int]) -> Mask:
         """The same mask for some of the heads, by their numbers."""

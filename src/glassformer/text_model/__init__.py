@@ -11,7 +11,7 @@ from glassformer.runs import Folder, Which
 from glassformer.text_model.classifying import Classified, TextClassifier
 from glassformer.text_model.continuing import TextModel
 from glassformer.text_model.filling import Candidate, MaskFiller
-from glassformer.text_model.loading import load_parts
+from glassformer.text_model.loading import Parts, load_parts
 from glassformer.text_model.translating import Translator
 from glassformer.text_model.unknown import unknown_symbols
 from glassformer.text_model.writing import Sample
@@ -28,6 +28,7 @@ __all__ = [
     "TextModel",
     "Translator",
     "load_text_model",
+    "text_model_of",
     "unknown_symbols",
 ]
 
@@ -46,7 +47,11 @@ def load_text_model(
     Raises:
         GlassError: there is no such run, or its files are not whole or not of one model.
     """
-    parts = load_parts(folder, which, device, precision)
+    return text_model_of(load_parts(folder, which, device, precision))
+
+
+def text_model_of(parts: Parts) -> AnyTextModel:
+    """What an opened run is, by its task."""
     task = parts.config.train.task
     if task in PAIRS:
         return Translator(parts.model, parts.source_tokenizer, parts.tokenizer, parts.config)

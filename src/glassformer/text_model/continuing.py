@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from glassformer.config import Config, SampleConfig
 from glassformer.generation import decoding
-from glassformer.generation.beam import Hypothesis, beam_search
+from glassformer.generation.beam import Hypothesis, Watch, beam_search
 from glassformer.generation.decoding import Step, Stop
 from glassformer.model.families import Decoder, Model
 from glassformer.runs import Folder, Which
@@ -58,9 +58,9 @@ class TextModel(TextWriter):
         return decoding.generate(self.model, rows, settings, self.tokenizer.end_id, stop, seeds)
 
     def _search(
-        self, rows: Sequence[Sequence[int]], settings: SampleConfig, wanted: int | None
+        self, rows: Sequence[Sequence[int]], settings: SampleConfig, wanted: int | None, watch: Watch | None = None
     ) -> list[list[Hypothesis]]:
-        return beam_search(self.model, rows, settings, self.tokenizer.end_id, wanted=wanted)
+        return beam_search(self.model, rows, settings, self.tokenizer.end_id, wanted=wanted, watch=watch)
 
     def candidates(self, prompt: str, n: int) -> list[tuple[int, str, float]]:
         """The n likeliest next tokens: id, printable text, probability over the whole vocabulary (temperature 1)."""

@@ -7,7 +7,7 @@ from collections.abc import Generator, Iterator, Sequence
 
 from glassformer.config import Config, SampleConfig
 from glassformer.errors import GlassError
-from glassformer.generation.beam import Hypothesis
+from glassformer.generation.beam import Hypothesis, Watch
 from glassformer.generation.decoding import Ended, Step, Stop
 from glassformer.generation.rows import batches_by_length
 from glassformer.text_model.writing import Sample, Writer, written
@@ -44,7 +44,7 @@ class TextWriter(ABC):
 
     @abstractmethod
     def _search(
-        self, rows: Sequence[Sequence[int]], settings: SampleConfig, wanted: int | None
+        self, rows: Sequence[Sequence[int]], settings: SampleConfig, wanted: int | None, watch: Watch | None = None
     ) -> list[list[Hypothesis]]:
         """The likeliest texts of every row, so many of them."""
 
@@ -115,11 +115,20 @@ class TextWriter(ABC):
             for row, (prompt, writer) in enumerate(zip(prompts, writers, strict=True))
         ]
 
-    def best(self, prompts: Sequence[str], settings: SampleConfig, wanted: int | None = None) -> list[list[Sample]]:
-        """The likeliest texts that beam search finds for each prompt, the best first: so many, or one for each beam."""
+    def best(
+        self,
+        prompts: Sequence[str],
+        settings: SampleConfig,
+        wanted: int | None = None,
+        watch: Watch | None = None,
+    ) -> list[list[Sample]]:
+        """The likeliest texts that beam search finds for each prompt, the best first: so many, or one for each beam.
+
+        `watch` is told each step of the search; what it raises ends it.
+        """
         ids, samples = [self.prompt_ids(prompt) for prompt in prompts], dict[int, list[Sample]]()
         for group in self._batches(ids, settings):
-            found = self._search([ids[index] for index in group], settings, wanted)
+            found = self._search([ids[index] for index in group], settings, wanted, watch)
             for index, hypotheses in zip(group, found, strict=True):
                 before = self._before(ids[index])
                 samples[index] = [self._sample(prompts[index], before, each, settings) for each in hypotheses]

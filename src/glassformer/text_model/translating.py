@@ -8,7 +8,7 @@ import torch
 
 from glassformer.config import PAIRS, Config, SampleConfig
 from glassformer.generation import decoding
-from glassformer.generation.beam import Hypothesis, beam_translate
+from glassformer.generation.beam import Hypothesis, Watch, beam_translate
 from glassformer.generation.context import reading
 from glassformer.generation.decoding import Step, Stop
 from glassformer.generation.sampling import ranked
@@ -58,10 +58,12 @@ class Translator(TextWriter):
         )
 
     def _search(
-        self, rows: Sequence[Sequence[int]], settings: SampleConfig, wanted: int | None
+        self, rows: Sequence[Sequence[int]], settings: SampleConfig, wanted: int | None, watch: Watch | None = None
     ) -> list[list[Hypothesis]]:
         tokenizer = self.tokenizer
-        return beam_translate(self.model, rows, settings, tokenizer.end_id, wanted=wanted, start=tokenizer.target_start)
+        return beam_translate(
+            self.model, rows, settings, tokenizer.end_id, wanted=wanted, start=tokenizer.target_start, watch=watch
+        )
 
     def candidates(self, prompt: str, n: int) -> list[tuple[int, str, float]]:
         """The n likeliest first tokens: id, printable text, probability over the whole vocabulary."""

@@ -31,7 +31,7 @@ from glassformer.verification import (
 from glassformer.verification.check import Check, Result
 from glassformer.verification.subject import Subject
 from glassformer.verification.surroundings import own_random_numbers
-from glassformer.wording import counted
+from glassformer.wording import counted, quoted
 
 CHECKS: tuple[Check, ...] = (
     *file_checks.CHECKS,
@@ -42,6 +42,8 @@ CHECKS: tuple[Check, ...] = (
     *export_checks.CHECKS,
 )
 """All that is checked, in this order."""
+CHECKED = {"name", "claim", "unit", "measured", "limit", "ok", "note"}
+"""What a kept sheet has of each check."""
 PACKAGES = ("torch", "numpy", "tokenizers", "safetensors")
 
 
@@ -153,6 +155,24 @@ def save(sheet: Sheet) -> Path:
     path = sheet.run / "verify.json"
     write_text(path, json.dumps(sheet.facts(), indent=1, ensure_ascii=False) + "\n")
     return path
+
+
+def kept_sheet(run: Run) -> dict[str, Any] | None:
+    """What `verify.json` in a run's folder says; None where the run was not verified.
+
+    Raises:
+        GlassError: the file is damaged.
+    """
+    path = run.folder / "verify.json"
+    try:
+        facts = dict(json.loads(path.read_text(encoding="utf-8")))
+        if not all(check.keys() >= CHECKED for check in facts["checks"]):
+            raise ValueError
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        raise GlassError(f"{path} is damaged", "Write it anew: glass verify " + quoted(run.folder)) from None
+    return facts
 
 
 def chosen(only: Sequence[str]) -> tuple[Check, ...]:

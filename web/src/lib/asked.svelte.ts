@@ -34,6 +34,7 @@ export class Asked<Answer> {
         this.waiting = false;
         return;
       }
+      this.waiting = true; // from now on, and not only when the delay is over: what is shown is no longer the answer
       const stop = new AbortController();
       const timer = setTimeout(() => void this.#run(send, stop.signal), delay);
       return () => {
@@ -44,7 +45,6 @@ export class Asked<Answer> {
   }
 
   async #run(send: (signal: AbortSignal) => Promise<Answer>, signal: AbortSignal): Promise<void> {
-    this.waiting = true;
     try {
       const answer = await send(signal);
       if (signal.aborted) return;

@@ -1,4 +1,7 @@
 /** Colours of numbers: one ramp for what is never negative, one for what has a sign. Read from the page's theme. */
+import { MediaQuery } from "svelte/reactivity";
+
+import { place } from "./place.svelte";
 
 type Rgb = [number, number, number];
 
@@ -9,9 +12,11 @@ const RAMPS: Record<"light" | "dark", Rgb[]> = {
 };
 const MASKED: Record<"light" | "dark", Rgb> = { light: [226, 226, 230], dark: [38, 40, 48] };
 const SIGNED: Record<"light" | "dark", { minus: Rgb; zero: Rgb; plus: Rgb }> = {
-  light: { minus: [180, 83, 14], zero: [250, 250, 250], plus: [13, 110, 120] },
+  light: { minus: [164, 73, 10], zero: [250, 250, 250], plus: [13, 110, 120] },
   dark: { minus: [242, 162, 92], zero: [23, 30, 33], plus: [87, 199, 209] },
 };
+
+const system = new MediaQuery("(prefers-color-scheme: dark)");
 
 export type Scale = "linear" | "sqrt" | "log";
 const FLOOR = 1e-4; // of the log scale
@@ -22,32 +27,45 @@ export function scaled(share: number, scale: Scale): number {
   return scale === "log" ? Math.max(0, 1 - Math.log10(Math.max(share, FLOOR)) / Math.log10(FLOOR)) : share;
 }
 
+/** Whether the page is dark now: what reads it in an effect or in markup is drawn again when that changes. */
 export function isDark(): boolean {
-  const theme = document.documentElement.dataset.theme;
-  return theme === "dark" || (theme !== "light" && matchMedia("(prefers-color-scheme: dark)").matches);
+  return place.theme === "system" ? system.current : place.theme === "dark";
 }
+
+const SHADES = 512;
 
 /** Colours of values: of weights from 0 to 1 (NaN: masked), or of signed values by the largest size among them. */
 export function painter(kind: "weight" | "signed", scale: Scale = "linear", largest = 1): (value: number) => Rgb {
   const mode = isDark() ? "dark" : "light";
   if (kind === "weight") {
-    const ramp = RAMPS[mode];
-    return (value) => (Number.isNaN(value) ? MASKED[mode] : along(ramp, scaled(Math.min(1, value / largest), scale)));
+    const shades = shadesOf(RAMPS[mode]);
+    return (value) => (Number.isNaN(value) ? MASKED[mode] : shade(shades, scaled(Math.min(1, value / largest), scale)));
   }
   const { minus, zero, plus } = SIGNED[mode];
+  const [below, above] = [shadesOf([zero, minus]), shadesOf([zero, plus])];
   return (value) => {
     if (Number.isNaN(value)) return MASKED[mode];
-    return along([zero, value < 0 ? minus : plus], Math.min(1, Math.abs(value) / (largest || 1)));
+    return shade(value < 0 ? below : above, Math.min(1, Math.abs(value) / (largest || 1)));
   };
+}
+
+/** A ramp worked out once: a large map asks for a hundred thousand colours. */
+function shadesOf(ramp: Rgb[]): Rgb[] {
+  return Array.from({ length: SHADES + 1 }, (_, at) => along(ramp, at / SHADES));
+}
+
+function shade(shades: readonly Rgb[], share: number): Rgb {
+  return shades[Math.round(Math.max(0, share || 0) * SHADES)]!;
 }
 
 export function css([red, green, blue]: Rgb): string {
   return `rgb(${red} ${green} ${blue})`;
 }
 
-/** Whether dark letters are read better on this colour. */
-export function wantsDarkInk([red, green, blue]: Rgb): boolean {
-  return 0.299 * red + 0.587 * green + 0.114 * blue > 140;
+/** Black or white, whichever is read better on this colour: never below a contrast of 4.5 to 1. */
+export function inkOn(colour: Rgb): string {
+  const [red, green, blue] = colour.map((part) => (part <= 10 ? part / 3294 : ((part / 255 + 0.055) / 1.055) ** 2.4)) as Rgb;
+  return 0.2126 * red + 0.7152 * green + 0.0722 * blue > 0.179 ? "#000" : "#fff";
 }
 
 function along(ramp: Rgb[], share: number): Rgb {

@@ -9,6 +9,11 @@ export function figure(value: number | null): string {
   return minus(value.toFixed(Math.max(0, 3 - Math.floor(Math.log10(size)))));
 }
 
+/** Two significant digits, where there is little room: 0.013, 12. */
+export function brief(value: number): string {
+  return minus(String(Number(value.toPrecision(2))));
+}
+
 /** A share between 0 and 1 in percent: 12.3 %. */
 export function percent(share: number | null): string {
   if (share === null) return "–";
@@ -23,6 +28,12 @@ export function count(value: number): string {
 /** A token that can be seen: spaces and line ends are drawn, an empty one is named. */
 export function visible(token: string): string {
   return token === "" ? "∅" : token.replaceAll(" ", "␣").replaceAll("\n", "↵").replaceAll("\t", "⇥");
+}
+
+/** The first letters of a text, as people count them: a vowel sign stays with its consonant. */
+export function cut(text: string, letters: number): string {
+  const found = [...new Intl.Segmenter().segment(text)];
+  return found.length <= letters ? text : found.slice(0, Math.max(1, letters - 1)).map((each) => each.segment).join("") + "…";
 }
 
 /** Rows as CSV, with all digits. */

@@ -15,8 +15,42 @@ export interface ViewEntry {
   missing?: (run: Run) => string | null;
 }
 
+const DRAWS_NOT = "it draws no tokens. Choose a run that continues text, translates or summarizes";
+
 export const VIEWS: readonly ViewEntry[] = [
+  { name: "write", title: "Write", group: "Use", reads: false, load: () => import("./Write.svelte") },
+  {
+    name: "sampling", title: "Sampling", group: "Use", reads: true, load: () => import("./Sampling.svelte"),
+    missing: (run) => (run.task === "masked" || run.task === "classify" ? `${run.name} learnt to ${run.task === "masked" ? "fill holes" : "name labels"}: ${DRAWS_NOT}.` : null),
+  },
+  { name: "ablation", title: "Ablation desk", group: "Why", reads: true, load: () => import("./Ablation.svelte") },
+  { name: "compare", title: "Two runs", group: "Compare", reads: true, load: () => import("./Compare.svelte") },
+  { name: "machines", title: "Three machines", group: "Compare", reads: false, load: () => import("./Machines.svelte") },
   { name: "tokens", title: "Tokens", group: "Read", reads: true, load: () => import("./Tokens.svelte") },
+  { name: "tape", title: "Forward tape", group: "Read", reads: true, load: () => import("./Tape.svelte") },
+  { name: "attention", title: "Attention map", group: "Read", reads: true, load: () => import("./Attention.svelte") },
+  { name: "score", title: "Score anatomy", group: "Read", reads: true, load: () => import("./Score.svelte") },
+  { name: "heads", title: "All heads", group: "Read", reads: true, load: () => import("./Heads.svelte") },
+  { name: "focus", title: "Row focus", group: "Read", reads: true, load: () => import("./Focus.svelte") },
+  {
+    name: "alignment", title: "Alignment", group: "Read", reads: true, load: () => import("./Alignment.svelte"),
+    missing: (run) => (run.family === "encoder-decoder" ? null : `${run.name} has no cross-attention: it reads one text and writes no other. Serve a run that translates or summarizes, such as one from glass train PAIRS.tsv --task translate.`),
+  },
+  { name: "receipt", title: "Logit receipt", group: "Why", reads: true, load: () => import("./Receipt.svelte") },
+  { name: "lens", title: "Lens grid", group: "Why", reads: true, load: () => import("./Lens.svelte") },
+  { name: "importance", title: "Importance three ways", group: "Why", reads: true, load: () => import("./Importance.svelte") },
+  { name: "embeddings", title: "Embedding map", group: "Learnt", reads: false, load: () => import("./Embeddings.svelte") },
+  { name: "positions", title: "Positions", group: "Learnt", reads: true, load: () => import("./Positions.svelte") },
+  { name: "replay", title: "Training replay", group: "Learnt", reads: false, load: () => import("./Replay.svelte") },
+  {
+    name: "loss", title: "Where the loss is", group: "Learnt", reads: true, load: () => import("./Loss.svelte"),
+    missing: (run) => (run.task === "classify" ? `${run.name} names labels: it gives the tokens of a text no probability, so none can surprise it. glass evaluate gives its loss.` : null),
+  },
+  {
+    name: "probes", title: "Probes", group: "Learnt", reads: false, load: () => import("./Probes.svelte"),
+    missing: (run) => (run.task === "lm" || run.task === "masked" ? null : `${run.name} gives the tokens of one text no probability, so there is nothing to probe. Serve a run of --task lm or --task masked.`),
+  },
+  { name: "proof", title: "Proof sheet", group: "Learnt", reads: false, load: () => import("./Proof.svelte") },
 ];
 
 export const GROUPS = ["Use", "Read", "Why", "Learnt", "Compare"] as const;

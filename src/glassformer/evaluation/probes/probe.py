@@ -2,28 +2,23 @@
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from glassformer.config import DataConfig
-from glassformer.data.batches import validation_rows
 from glassformer.data.prepare import Prepared
-from glassformer.data.store import TokenStore
-from glassformer.data.whole import encode_whole
 from glassformer.errors import GlassError, nearest
-from glassformer.evaluation.ladder import counts_of
 from glassformer.evaluation.probes.known import Known
 from glassformer.evaluation.probes.own_pairs import read_pairs
 from glassformer.evaluation.probes.pairs import ABOUT, corpus_pairs, probe_pairs
-from glassformer.evaluation.probes.reading import PSEUDO, Readable, longest, readable
+from glassformer.evaluation.probes.reading import PSEUDO, Readable, readable
 from glassformer.evaluation.probes.result import ProbeResult
 from glassformer.evaluation.probes.sequences import probe_induction, probe_recall
-from glassformer.evaluation.probes.surprisal import LISTED, SurprisalResult, surprisal
+from glassformer.evaluation.probes.surprisal import SurprisalResult
+from glassformer.evaluation.probes.texts import surprisal_of_file, surprisal_of_split
 from glassformer.runs import Folder, Which, open_run
-from glassformer.text_model import MaskFiller, load_text_model
+from glassformer.text_model import AnyTextModel, MaskFiller, load_text_model
 from glassformer.training.setup import encoded_text
 from glassformer.wording import counted
 
@@ -40,8 +35,6 @@ SIZE = 1280
 """Minimal pairs: for four cells of four lengths 80 each; an interval of at most 2.7 points either way."""
 ROWS = 64
 """Rows of the other probes for 1,280 pairs."""
-MOST_HOLES = 20_000
-"""Tokens of the surprisal of a masked model, each a pass of its own."""
 
 
 @dataclass(frozen=True)
@@ -51,6 +44,7 @@ class Request:
     Attributes:
         folder: of the run.
         probes: their names; none: all, or only what `pairs` and `text` ask for.
+        without: what is left out where all are asked for.
         pairs: a file of minimal pairs of one's own.
         text: whose surprisal is wanted; None: that of the run's own validation part.
         column: of `text`, where it is a table with several.
@@ -59,10 +53,12 @@ class Request:
         which: the checkpoint.
         device: where to compute.
         note: is told what a person should know.
+        tell: is given each result as it comes.
     """
 
     folder: Folder
     probes: Sequence[str] = ()
+    without: Sequence[str] = ()
     pairs: Path | None = None
     text: Path | None = None
     column: str | None = None
@@ -71,6 +67,7 @@ class Request:
     which: Which = "best"
     device: str = "auto"
     note: Callable[[str], None] = lambda text: None
+    tell: Callable[[ProbeResult | SurprisalResult], None] = lambda result: None
 
 
 @dataclass(frozen=True)
@@ -100,10 +97,14 @@ class ProbeReport:
         return "\n\n".join(filter(None, ["\n".join(self.notes), *(result.table() for result in self.results)]))
 
 
-def probe_run(request: Request) -> ProbeReport:
+def probe_run(request: Request, loaded: AnyTextModel | None = None) -> ProbeReport:
     """Ask a run what it knows.
 
     Where all probes are asked for, one that the run cannot take is left out, with a note; one that is named is not.
+
+    Args:
+        request: what, and how.
+        loaded: the run's model, where it is at hand; `which` and `device` are those of it then.
 
     Raises:
         GlassError: there is no such run or probe, the run gives tokens no probability, a file is no text or no pairs,
@@ -113,16 +114,21 @@ def probe_run(request: Request) -> ProbeReport:
         if name not in PROBES:
             raise GlassError(f"there is no probe {name!r}", nearest(name, PROBES))
     pairs = None if request.pairs is None else read_pairs(request.pairs)
-    model = readable(load_text_model(request.folder, request.which, request.device))
+    model = readable(loaded or load_text_model(request.folder, request.which, request.device))
     own, notes = _own(request, model)
     known = None if own is None else Known(own.train.tokens, model.tokenizer.vocab_size, model.tokenizer.text_ids)
     results: list[ProbeResult | SurprisalResult] = []
+
+    def add(result: ProbeResult | SurprisalResult) -> None:
+        results.append(result)
+        request.tell(result)
+
     if request.pairs is not None and pairs is not None:
         about = f"{counted(len(pairs), 'minimal pairs')} of {request.pairs}"
-        results.append(probe_pairs("pairs", about, pairs, model, known))
+        add(probe_pairs("pairs", about, pairs, model, known))
     for name in _names(request):
         try:
-            results.append(_probe(name, request, model, own, known))
+            add(_probe(name, request, model, own, known))
         except GlassError as error:
             if request.probes or request.text is not None:
                 raise
@@ -136,7 +142,7 @@ def _names(request: Request) -> list[str]:
     """The probes that are asked for, each once, in their order."""
     asked = {*request.probes, *(("surprisal",) if request.text is not None else ())}
     if not asked and request.pairs is None:
-        asked = set(PROBES)
+        asked = {*PROBES} - {*request.without}
     return [name for name in PROBES if name in asked]
 
 
@@ -173,40 +179,9 @@ def _probe(
 
 def _surprisal(request: Request, model: Readable, own: Prepared | None, known: Known | None) -> SurprisalResult:
     """Of another text, or of the run's own validation part."""
-    if request.text is None and own is None:
+    counts = None if known is None else known.counts
+    if request.text is not None:
+        return surprisal_of_file(model, request.text, counts, request.column, request.note)
+    if own is None:
         raise GlassError("the run's own text is not at hand", "Name one: --text FILE.")
-    with tempfile.TemporaryDirectory(prefix="glass-probe-", ignore_cleanup_errors=True) as temporary:
-        if request.text is not None:
-            store, notes = _encoded(request.text, request.column, model, Path(temporary))
-            about = f"of {request.text}"
-        else:
-            assert own is not None
-            store, notes, about = own.validation, [], "of the validation split"
-        if len(store) < 2:
-            what = request.text or "the validation split"
-            raise GlassError(f"{what} has {counted(len(store), 'tokens')}", "Give a longer text: --text FILE.")
-        for note in notes:
-            request.note(note)
-        masked = isinstance(model, MaskFiller)
-        rows = list(
-            validation_rows(
-                store, model.config.data, longest(model), model.tokenizer.start_id, MOST_HOLES if masked else None
-            )
-        )
-        counts = counts_of(store.tokens, model.tokenizer.vocab_size) if known is None else known.counts
-        remarks = []
-        if masked and sum(len(row) - 1 for row in rows) < len(store) - 1:
-            remarks = [
-                f"{counted(len(rows), 'rows')}, drawn evenly: a masked model reads a row once for each of its tokens"
-            ]
-        listed = 0 if request.text is None else LISTED
-        return surprisal(model, rows, counts, "training" if known else "this text", about, remarks, listed)
-
-
-def _encoded(text: Path, column: str | None, model: Readable, folder: Path) -> tuple[TokenStore, list[str]]:
-    """A file, cut into rows as in training."""
-    own = model.config.data
-    if str(text) != "-" and not text.exists():
-        raise GlassError(f"{text} does not exist", "Give a file with text.")
-    data = DataConfig(source=str(text), column=column, windows=own.windows, document=own.document)
-    return encode_whole(data, model.tokenizer, folder)
+    return surprisal_of_split(model, own, counts)

@@ -15,11 +15,12 @@ import numpy as np
 import numpy.typing as npt
 
 from glassformer.data.batches import Batch
-from glassformer.data.rows import Masked
+from glassformer.data.rows import Masked, Pair
 from glassformer.errors import GlassError
 from glassformer.evaluation.minimal_pairs import TokenScores
 from glassformer.generation.context import reading
-from glassformer.text_model import AnyTextModel, MaskFiller, TextModel
+from glassformer.model.families import Model
+from glassformer.text_model import AnyTextModel, MaskFiller, TextModel, Translator
 from glassformer.text_model.loading import VERBS
 from glassformer.tokenizers import Tokenizer
 from glassformer.training.objectives import logits_of, token_losses, tokens_at_once
@@ -81,16 +82,33 @@ def read_after(model: Readable, rows: Sequence[npt.NDArray[np.integer]]) -> list
         collate: Callable[[Sequence[Any]], Batch] = Batch.from_rows
     else:
         spread, collate = _Holes(model, rows), Batch.from_masked
-    device = model.model.embedding.tokens.weight.device
+    return _read(model.model, spread, collate, [len(row) - 1 for row in rows])
+
+
+def read_pairs(model: Translator, rows: Sequence[Pair]) -> list[Read]:
+    """Read the target of each pair after its source, each token after the true ones before it; all but its first count.
+
+    Args:
+        model: a run that translates or summarizes.
+        rows: as `pair_rows` makes them.
+    """
+    return _read(model.model, rows, Batch.from_pairs, [len(row.target) - 1 for row in rows])
+
+
+def _read(
+    model: Model, spread: Sequence[Any], collate: Callable[[Sequence[Any]], Batch], lengths: Sequence[int]
+) -> list[Read]:
+    """What the model makes of everything that counts, cut into parts of these lengths."""
+    device = model.embedding.tokens.weight.device
     nats, best = [], []
-    with reading(model.model):
-        for group in groups(spread, min(MOST_TOKENS, tokens_at_once(model.model))):
+    with reading(model):
+        for group in groups(spread, min(MOST_TOKENS, tokens_at_once(model))):
             batch = collate(group).to(device)
-            logits = logits_of(model.model, batch)  # (B, T, V)
+            logits = logits_of(model, batch)  # (B, T, V)
             scored = batch.loss_mask  # (B, T)
             nats.append(token_losses(logits, batch)[scored].cpu().double().numpy())  # (tokens,)
             best.append(logits.argmax(dim=-1)[scored].cpu().numpy())  # (tokens,)
-    ends = np.cumsum([len(row) - 1 for row in rows])[:-1]
+    ends = np.cumsum(lengths)[:-1]
     parts = zip(np.split(np.concatenate(nats), ends), np.split(np.concatenate(best), ends), strict=True)
     return [Read(*part) for part in parts]
 
@@ -143,7 +161,8 @@ def scored(
 ) -> list[TokenScores]:
     """The scores of each row's tokens with the characters up to which they reach."""
     return [
-        list(zip(_ends(tokenizer, row), part.tolist(), strict=True)) for row, part in zip(rows, scores, strict=True)
+        list(zip(token_ends(tokenizer, row), part.tolist(), strict=True))
+        for row, part in zip(rows, scores, strict=True)
     ]
 
 
@@ -164,7 +183,7 @@ def checked_row(model: Readable, text: str) -> list[int]:
     return row
 
 
-def _ends(tokenizer: Tokenizer, row: Sequence[int]) -> list[int]:
+def token_ends(tokenizer: Tokenizer, row: Sequence[int]) -> list[int]:
     """For each token, one past the last character of the decoded text that it touches."""
     data = [tokenizer.token_bytes(id) for id in row]
     if tokenizer.drops_space:  # the first token that has text loses its space

@@ -9,12 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from glassformer.evaluation.probes.reading import Readable, read_after
+from glassformer.tokenizers import Tokenizer
 
 LISTED, SHOWN = 10_000, 60
 """Tokens of a text of one's own that are listed one by one: for programs at most, and for people."""
@@ -42,6 +43,24 @@ class Part:
         return {"group": self.name, "tokens": self.tokens, "nats": self.nats, "share_of_nats": self.share}
 
 
+class Listed(NamedTuple):
+    """One token.
+
+    Attributes:
+        token: its text.
+        nats: its surprisal.
+        place: in its row, from 1 on.
+        times: how often it was learnt from, or stands in this text; the table's title says which.
+        hit: whether it could be looked up.
+    """
+
+    token: str
+    nats: float
+    place: int
+    times: int
+    hit: bool
+
+
 @dataclass(frozen=True)
 class SurprisalResult:
     """The surprisal of a text.
@@ -55,7 +74,8 @@ class SurprisalResult:
             helps (Olsson et al. 2022); None where rows are too short.
         ends: a tenth of the way, and the last place that half of all rows reach.
         notes: what a person should know.
-        each: the first tokens one by one, and the nats of each; none unless they were asked for.
+        each: the first tokens one by one; none unless they were asked for.
+        before: the text of the token before the first one, which nothing predicts.
     """
 
     about: str
@@ -65,7 +85,8 @@ class SurprisalResult:
     learning: float | None
     ends: tuple[int, int]
     notes: Sequence[str] = ()
-    each: Sequence[tuple[str, float]] = ()
+    each: Sequence[Listed] = ()
+    before: str = ""
     name: str = "surprisal"
 
     def facts(self) -> dict[str, Any]:
@@ -78,14 +99,14 @@ class SurprisalResult:
             "in_context_learning": self.learning,
             "in_context_places": list(self.ends),
             "notes": list(self.notes),
-            "each": [{"token": token, "nats": nats} for token, nats in self.each],
+            "each": [listed._asdict() for listed in self.each],
         }
 
     def table(self) -> str:
         """For people."""
         lines = [f"{self.name}: {self.about}", *self.notes, f"mean: {self.mean:.4f} nats over {self.tokens:,} tokens"]
         if len(self.each) == self.tokens <= SHOWN:
-            lines += [f"{nats:>9.4f}  {token}" for token, nats in self.each]
+            lines += [f"{listed.nats:>9.4f}  {listed.token}" for listed in self.each]
         for title, parts in self.parts.items():
             width = max(20, len(title))
             lines.append(f"{title:<{width}}{'nats':>9}{'of all nats':>13}{'tokens':>12}")
@@ -111,13 +132,33 @@ def surprisal(
 
     Args:
         model: the run.
+        rows, counts, counted_in, about, notes, listed: as of `grouped`.
+    """
+    nats = [read.nats for read in read_after(model, rows)]
+    return grouped(nats, rows, model.tokenizer, counts, counted_in, about, notes, listed)
+
+
+def grouped(
+    nats: Sequence[npt.NDArray[np.float64]],
+    rows: Sequence[npt.NDArray[np.integer]],
+    tokenizer: Tokenizer,
+    counts: npt.NDArray[np.int64],
+    counted_in: str,
+    about: str,
+    notes: Sequence[str] = (),
+    listed: int = 0,
+) -> SurprisalResult:
+    """What the surprisal of each token says of the whole.
+
+    Args:
+        nats: of each row, (T,) each.
         rows: T+1 ids each, of which all but the first count.
+        tokenizer: that wrote them.
         counts: (V,) how often each token is in `counted_in`.
         counted_in: "training" or "this text".
         about, notes: as in the result.
         listed: so many tokens are given one by one.
     """
-    nats = [read.nats for read in read_after(model, rows)]
     joined = np.concatenate(nats)  # (N,)
     places = np.concatenate([np.arange(1, len(part) + 1) for part in nats])  # (N,)
     tokens = np.concatenate([row[1:] for row in rows]).astype(np.int64)  # (N,)
@@ -138,9 +179,15 @@ def surprisal(
     learning = None
     if late > early:
         learning = float(joined[places == late].mean() - joined[places == early].mean())
-    texts = [model.tokenizer.token_text(token) for token in tokens[:listed].tolist()]
-    each = list(zip(texts, joined[:listed].tolist(), strict=True))
-    return SurprisalResult(about, float(joined.mean()), len(joined), parts, learning, (early, late), notes, each)
+    texts = [tokenizer.token_text(token) for token in tokens[:listed].tolist()]
+    columns = (joined, places, times, hits)
+    each = [
+        Listed(text, *row) for text, *row in zip(texts, *(column[:listed].tolist() for column in columns), strict=True)
+    ]
+    before = tokenizer.token_text(int(rows[0][0]))
+    return SurprisalResult(
+        about, float(joined.mean()), len(joined), parts, learning, (early, late), notes, each, before
+    )
 
 
 def seen_earlier(row: npt.NDArray[np.integer]) -> npt.NDArray[np.bool_]:

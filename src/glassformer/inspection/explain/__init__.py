@@ -3,6 +3,7 @@
 from glassformer.inspection.explain.example import example
 from glassformer.inspection.explain.sections import Matrix, Section, Table, Walk
 from glassformer.inspection.explain.subject import Subject, subject_of, whole_subject_of
+from glassformer.inspection.explain.tape import Tape, make_tape, tape_bytes
 from glassformer.inspection.explain.walk import make_walk
 from glassformer.inspection.explain.wording import LEVELS, Level
 
@@ -13,9 +14,12 @@ __all__ = [
     "Section",
     "Subject",
     "Table",
+    "Tape",
     "Walk",
     "example",
+    "make_tape",
     "make_walk",
     "subject_of",
+    "tape_bytes",
     "whole_subject_of",
 ]

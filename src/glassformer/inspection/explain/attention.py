@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from torch import Tensor, nn
 
-from glassformer.inspection.explain.sections import Matrix, Section, numbers
+from glassformer.inspection.explain.sections import Matrix, Section, numbers, parameters
 from glassformer.inspection.traced import AttentionTrace
 from glassformer.model.attention import Attention
 
@@ -87,10 +87,10 @@ def _projections(part: AttentionTrace, layer: Attention, head: int, view: View) 
     ):
         width = part.q.shape[-1]
         rows = slice(index * width, index * width + width)
-        matrices.append(Matrix(f"W_{name}", "", numbers(linear.weight[rows].T), role="parameters"))
+        matrices.append(Matrix(f"W_{name}", "", parameters(linear.weight[rows].T), role="parameters"))
         plus = ""
         if linear.bias is not None:
-            matrices.append(Matrix(f"b_{name}", "", numbers(linear.bias[rows]), ("bias",), role="parameters"))
+            matrices.append(Matrix(f"b_{name}", "", parameters(linear.bias[rows]), ("bias",), role="parameters"))
             plus = f" + b_{name}"
         matrices.append(Matrix(name, f"{source} W_{name}{plus}", numbers(projected), labels))
     return Section("projections", "Queries, keys and values", tuple(matrices))
@@ -165,7 +165,7 @@ def _mixing(part: AttentionTrace, layer: Attention, head: int, view: View) -> Se
     own = layer.output.weight[:, head * K : head * K + K]  # (D, K)
     return Section("mixing", "Weighted sum, and what the head writes", (
         Matrix("Z", "A V", numbers(part.mixed[0, head]), view.queries),
-        Matrix("W_O", "", numbers(own.T), role="parameters"),
+        Matrix("W_O", "", parameters(own.T), role="parameters"),
         Matrix(f"O{part.heads[head]}", "Z W_O", numbers(part.head_outputs[0, head]), view.queries),
     ))  # fmt: skip
 
@@ -176,7 +176,7 @@ def _output(part: AttentionTrace, layer: Attention, view: View) -> Section:
     matrices: tuple[Matrix, ...] = ()
     if part.output_bias is not None:
         terms.append("b_O")
-        matrices = (Matrix("b_O", "", numbers(part.output_bias), ("bias",), role="parameters"),)
+        matrices = (Matrix("b_O", "", parameters(part.output_bias), ("bias",), role="parameters"),)
     total = " + ".join(terms) or "zeros: no head is left"
     matrices += (Matrix("O", total, numbers(part.output[0]), view.queries),)
     return Section("output", "All heads together", matrices, layer=view.layer)

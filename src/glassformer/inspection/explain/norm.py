@@ -6,7 +6,7 @@ import numpy as np
 from torch import Tensor, nn
 
 from glassformer.inspection.explain.attention import Labels
-from glassformer.inspection.explain.sections import Matrix, Section, numbers
+from glassformer.inspection.explain.sections import Matrix, Section, numbers, parameters
 
 
 def norm_section(
@@ -20,7 +20,7 @@ def norm_section(
     formula = f"({x} - mean) / √(variance + {eps:g})" if centred else f"{x} / √(mean square + {eps:g})"
     for letter, parameter, sign, what in (("g", weight, "·", "gain"), ("b", bias, "+", "bias")):
         if parameter is not None:
-            matrices.append(Matrix(letter, "", numbers(parameter), (what,), role="parameters"))
+            matrices.append(Matrix(letter, "", parameters(parameter), (what,), role="parameters"))
             formula += f" {sign} {letter}"
     last = numbers(before[0, -1])  # (1, D)
     size = f"mean {last.mean():.4f}, sd {last.std():.4f}" if centred else f"rms {np.sqrt((last**2).mean()):.4f}"

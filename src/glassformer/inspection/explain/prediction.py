@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from glassformer.generation.sampling import ranked
 from glassformer.inspection.explain.norm import norm_section
-from glassformer.inspection.explain.sections import Matrix, Section, Table, numbers
+from glassformer.inspection.explain.sections import Matrix, Section, Table, numbers, parameters
 from glassformer.inspection.explain.subject import Subject
 from glassformer.inspection.trace import Trace
 from glassformer.model.families import Classifier
@@ -55,8 +55,8 @@ def _transform(subject: Subject, found: Trace) -> Section:
     name = "Y" if isinstance(model.head.norm, nn.Identity) else "R"
     activation = {"swiglu": "silu", "geglu": "gelu"}.get(model.head.activation, model.head.activation)
     matrices = (
-        Matrix("W_T", "", numbers(model.head.transform.weight.T), role="parameters"),
-        Matrix("b_T", "", numbers(model.head.transform.bias), ("bias",), role="parameters"),
+        Matrix("W_T", "", parameters(model.head.transform.weight.T), role="parameters"),
+        Matrix("b_T", "", parameters(model.head.transform.bias), ("bias",), role="parameters"),
         Matrix("T", "last vectors W_T + b_T", numbers(raised[0, places]), rows),
         Matrix(name, f"{activation}(T)", numbers(opened[0, places]), rows),
     )
@@ -77,9 +77,9 @@ def _logits(subject: Subject, found: Trace) -> Section:
     letter = "Eᵀ" if tied else "W_L"
     read = "p" if isinstance(model, Classifier) else "last vectors" if found.transformed is None else "Y"
     formula = f"{read} {letter}"
-    matrices = [Matrix(letter, "", numbers(own.T), (), names, "parameters")]
+    matrices = [Matrix(letter, "", parameters(own.T), (), names, "parameters")]
     if bias is not None:
-        matrices.append(Matrix("b_L", "", numbers(bias), ("bias",), names, "parameters"))
+        matrices.append(Matrix("b_L", "", parameters(bias), ("bias",), names, "parameters"))
         formula += " + b_L"
     matrices.append(Matrix("logits", formula, numbers(logits), rows, names))
     notes = ("The output matrix is the embedding matrix, turned on its side (tied).",) if tied else ()

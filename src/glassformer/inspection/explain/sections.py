@@ -8,6 +8,7 @@ from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
+import torch
 from torch import Tensor
 
 Numbers = npt.NDArray[np.float64]
@@ -41,7 +42,7 @@ class Matrix:
 
     def statistics(self) -> dict[str, float]:
         """Mean, standard deviation (of the population), least and greatest of the finite values."""
-        finite = self.values[np.isfinite(self.values)]
+        finite = self.values[np.isfinite(self.values)].astype(np.float64)
         return {"mean": float(finite.mean()), "sd": float(finite.std()),
                 "min": float(finite.min()), "max": float(finite.max())}  # fmt: skip
 
@@ -126,6 +127,15 @@ class Walk:
 def numbers(x: Tensor) -> Numbers:
     """A tensor (rows, columns), or one row (columns,), as float64: a wider type changes no value."""
     values = x.detach().to(device="cpu").double().numpy()
+    found: Numbers = values[None] if values.ndim == 1 else values
+    return found
+
+
+def parameters(x: Tensor) -> Numbers:
+    """Parameters (rows, columns), or one row, as they are: without a copy where they lie on the CPU in float32."""
+    if x.dtype != torch.float32:
+        return numbers(x)
+    values = x.detach().to(device="cpu").numpy()
     found: Numbers = values[None] if values.ndim == 1 else values
     return found
 

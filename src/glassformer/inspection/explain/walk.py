@@ -11,7 +11,7 @@ from glassformer.errors import GlassError
 from glassformer.inspection.explain.attention import Labels, View, attention_sections
 from glassformer.inspection.explain.norm import norm_section
 from glassformer.inspection.explain.prediction import prediction
-from glassformer.inspection.explain.sections import Matrix, Section, Table, Walk, numbers
+from glassformer.inspection.explain.sections import Matrix, Section, Table, Walk, numbers, parameters
 from glassformer.inspection.explain.subject import Subject
 from glassformer.inspection.traced import BlockTrace, FeedForwardTrace, StackTrace
 from glassformer.model.block import Block
@@ -140,8 +140,9 @@ def _stack(
 def _embedding(found: StackTrace, embedding: Embedding, labels: Labels, stack: Stack) -> list[Section]:
     times = f"rows of the embedding matrix, times {embedding.scale:.4f}"
     rows = "rows of the embedding matrix" if embedding.scale == 1 else times
-    added = found.position_vectors
-    vectors = Matrix("X" if added is None else "E", rows, numbers(found.token_vectors[0]), labels)
+    added, plain = found.position_vectors, isinstance(embedding.norm, nn.Identity)
+    total, between = "X" if plain else "R", found.token_vectors if added is None else found.token_vectors + added
+    vectors = Matrix(total if added is None else "E", rows, numbers(found.token_vectors[0]), labels)
     kind = "none"
     if added is not None:
         kind = "learned" if any(True for _ in embedding.positions.parameters()) else "sinusoidal"  # type: ignore[union-attr]
@@ -153,12 +154,15 @@ def _embedding(found: StackTrace, embedding: Embedding, labels: Labels, stack: S
     if added is not None:
         matrices = (
             Matrix("P", "one row for each place", numbers(added[0]), tuple(map(str, found.places[0].tolist()))),
-            Matrix("X", "E + P", numbers(found.embedded[0]), labels),
+            Matrix(total, "E + P", numbers(between[0]), labels),
         )
-    return [
+    sections = [
         Section("embedding", "Embedding", (vectors,)),
         Section("positions", "Positions", matrices, notes=(PLACES[kind],)),
     ]
+    if not plain:
+        sections.append(norm_section("norm", "Norm", embedding.norm, "R", "X", between, found.embedded, labels))
+    return sections
 
 
 def _layer(block: BlockTrace, module: Block, view: View, source: Labels | None) -> Section:
@@ -224,10 +228,10 @@ def _feedforward(part: FeedForwardTrace, layer: FeedForward, read: str, labels: 
     matrices: list[Matrix] = []
 
     def project(name: str, linear: nn.Linear, of: str, values: Tensor, short: str) -> None:
-        matrices.append(Matrix(f"W_{short}", "", numbers(linear.weight.T), role="parameters"))
+        matrices.append(Matrix(f"W_{short}", "", parameters(linear.weight.T), role="parameters"))
         plus = ""
         if linear.bias is not None:
-            matrices.append(Matrix(f"b_{short}", "", numbers(linear.bias), ("bias",), role="parameters"))
+            matrices.append(Matrix(f"b_{short}", "", parameters(linear.bias), ("bias",), role="parameters"))
             plus = f" + b_{short}"
         matrices.append(Matrix(name, f"{of} W_{short}{plus}", numbers(values[0]), labels))
 

@@ -35,7 +35,7 @@ def make_page(history: History, title: str, head: str | None = None, role: str |
     facts = {
         "steps": history.steps, "losses": history.losses, "prompt": history.snapshots[0].prompt,
         "samples": [snapshot.sample for snapshot in history.snapshots],
-        "texts": [_name(text, number) for number, text in enumerate(history.labels.texts)],
+        "texts": [name_of(text, number) for number, text in enumerate(history.labels.texts)],
         "text": text_for(history, first), "heads": [_head(history, each, role) for each in heads[:MOST_HEADS]],
     }  # fmt: skip
     data = json.dumps(facts, ensure_ascii=False, allow_nan=False).replace("<", "\\u003c")
@@ -49,7 +49,8 @@ def text_for(history: History, role: str) -> int:
     return next((n for n, text in enumerate(history.labels.texts) if text.probe == wanted), 0)
 
 
-def _name(text: Shown, number: int) -> str:
+def name_of(text: Shown, number: int) -> str:
+    """What a text of the maps is called."""
     return "random tokens that repeat" if text.probe == "repeated" else f"text {number + 1}"
 
 

@@ -1,0 +1,202 @@
+"""The page on a long text: how soon something is seen, how soon any head's map is there, and how much is sent.
+
+A run with random weights, as many layers and heads as GPT-2 small has, and a small width is served by `glass serve`, in
+a process of its own; chromium opens the attention map of a text of 1,024 tokens. Each opening is with an empty cache.
+`first_paint` is the browser's own first contentful paint; `map` the time from the start of the navigation to the drawn
+map; `heads` from the choice of another head to the frame after its map is drawn. Then the other views of attention,
+and the same with 4,096 tokens.
+
+    python benchmarks/page.py --out page.json
+    python benchmarks/page.py --openings 1 --heads 5 --width 768 --head-width 64
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+import random
+import shutil
+import statistics
+import string
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote_plus
+
+import torch
+from playwright.sync_api import Browser, Page, Response, sync_playwright
+
+from glassformer.config import Config
+from glassformer.files import write_folder
+from glassformer.model.build import build_model
+from glassformer.model.weights import save_tensors
+from glassformer.runs import create_run
+from glassformer.tokenizers import train_tokenizer
+
+ALPHABET = string.ascii_letters + " .,"
+VIEWS = {"tokens": "Tokens", "score": "Score anatomy", "focus": "Row focus", "heads": "All heads"}
+DRAWN = """([selector, text]) => new Promise((done) => {
+  const look = () => {
+    const view = document.querySelector("section.view");
+    const there = view?.getAttribute("aria-busy") === "false" && view.querySelector("footer .copy") !== null
+      && view.querySelector(selector)?.textContent === text;
+    if (there) requestAnimationFrame(() => requestAnimationFrame(() => done(performance.now())));
+    else setTimeout(look, 2);
+  };
+  look();
+})"""
+TURN = f"""async ([place, ...expected]) => {{
+  const start = performance.now();
+  location.hash = place;
+  return (await ({DRAWN})(expected)) - start;
+}}"""
+MAP = ["#view-title", "Attention map"]
+
+
+def make_run(folder: Path, options: argparse.Namespace) -> None:
+    """A run whose weights are drawn."""
+    shape = {"layers": 12, "heads": 12, "width": options.width, "head_width": options.head_width, "context": 4096}
+    config = Config.from_dict({"model": {**shape, "positions": "sinusoidal"}, "tokenizer": {"kind": "characters"}})
+    tokenizer = train_tokenizer(config.tokenizer, [ALPHABET * 4])
+    model = build_model(config.model, tokenizer.vocab_size)
+    generator = torch.Generator().manual_seed(0)
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.add_(torch.randn(parameter.shape, generator=generator) * 0.1)
+    run = create_run(folder, config, {"data": {"source": "none", "text_hash": "0", "tokens": "none"}})
+    tokenizer.save(run.tokenizer_file)
+
+    def fill(place: Path) -> None:
+        save_tensors(dict(model.state_dict()), place / "model.safetensors")
+        (place / "state.json").write_text("{}", encoding="utf-8")
+
+    write_folder(run.checkpoints / "step-000001", fill)
+    for which in ("best", "last"):
+        run.point(which, run.checkpoints / "step-000001")
+
+
+@contextmanager
+def served(folder: Path, options: argparse.Namespace) -> Iterator[tuple[str, float]]:
+    """The address with its token, and the seconds until the server was ready."""
+    words = [sys.executable, "-m", "glassformer", "serve", str(folder), "--no-open", "--json", "--port", "0"]
+    if options.page:
+        words += ["--page", str(options.page)]
+    start = time.perf_counter()
+    environment = {**os.environ, "OMP_NUM_THREADS": str(options.threads)}
+    server = subprocess.Popen(words, stdout=subprocess.PIPE, env=environment, text=True)
+    try:
+        assert server.stdout is not None
+        yield json.loads(server.stdout.readline())["url"], time.perf_counter() - start
+    finally:
+        server.terminate()
+        server.wait(30)
+
+
+def place_of(view: str, text: str, **state: object) -> str:
+    """What stands behind the # of an address."""
+    kept = "".join(f"&.{name}={value}" for name, value in state.items())
+    return f"#{view}?run=wide&text={quote_plus(text)}{kept}"
+
+
+class Replies:
+    """What was sent to a page, in bytes."""
+
+    def __init__(self, page: Page) -> None:
+        self.sizes: list[int] = []
+        page.on("response", self._note)
+
+    def _note(self, response: Response) -> None:
+        self.sizes.append(int(response.headers.get("content-length", 0)))
+
+
+def opening(browser: Browser, url: str, text: str) -> dict[str, Any]:
+    """One opening of the page with an empty cache: milliseconds, and bytes."""
+    page = browser.new_page(viewport={"width": 1280, "height": 900})
+    replies = Replies(page)
+    page.goto(url + place_of("attention", text), wait_until="commit")
+    drawn = page.evaluate(DRAWN, MAP)
+    paint = page.evaluate("() => performance.getEntriesByName('first-contentful-paint')[0].startTime")
+    found = {"first_paint": paint, "map": drawn, "bytes": sum(replies.sizes), "largest_reply": max(replies.sizes)}
+    page.close()
+    return found
+
+
+def head_turned(page: Page, text: str, head: str) -> float:
+    """Milliseconds from the choice of a head to the frame after its map is drawn."""
+    found: float = page.evaluate(TURN, [place_of("attention", text, head=head), "aside h3", head])
+    return found
+
+
+def view_turned(page: Page, text: str, view: str) -> dict[str, float]:
+    """The same of going to a view, and how many SVG nodes it has."""
+    took = page.evaluate(TURN, [place_of(view, text), "#view-title", VIEWS[view]])
+    return {"ms": took, "svg_nodes": page.evaluate("() => document.querySelectorAll('svg, svg *').length")}
+
+
+def measure(browser: Browser, url: str, options: argparse.Namespace) -> dict[str, Any]:
+    """All figures."""
+    drawn = random.Random(0)
+    text, longer = ("".join(drawn.choices(ALPHABET, k=tokens)) for tokens in (1024, 4096))
+    openings = [opening(browser, url, text) for _ in range(options.openings)]
+    page = browser.new_page(viewport={"width": 1280, "height": 900})
+    replies = Replies(page)
+    page.goto(url + place_of("attention", text))
+    page.evaluate(DRAWN, MAP)
+    names = [f"dec.{drawn.randrange(12)}.self.{drawn.randrange(12)}" for _ in range(options.heads)]
+    heads = [head_turned(page, text, name) for name in names]
+    views = {view: view_turned(page, text, view) for view in VIEWS}
+    first = head_turned(page, longer, "dec.11.self.11")
+    others = [head_turned(page, longer, name) for name in dict.fromkeys(names[:5])]
+    return {
+        "openings": openings,
+        "first_paint_ms": statistics.median(each["first_paint"] for each in openings),
+        "map_ms": {"first": openings[0]["map"], "median": statistics.median(each["map"] for each in openings)},
+        "bytes_before_interaction": max(each["bytes"] for each in openings),
+        "head_ms": {"median": statistics.median(heads), "largest": max(heads), "count": len(heads)},
+        "views": views,
+        "tokens_4096": {"first_map_ms": first, "head_ms": statistics.median(others)},
+        "largest_reply": max(replies.sizes),
+    }
+
+
+def main() -> None:
+    """Measure, and print or write JSON."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--width", type=int, default=48)
+    parser.add_argument("--head-width", type=int, default=4)
+    parser.add_argument("--openings", type=int, default=5)
+    parser.add_argument("--heads", type=int, default=40, help="that are chosen one after the other")
+    parser.add_argument("--threads", type=int, default=1, help="of the server")
+    parser.add_argument("--page", type=Path, metavar="DIR", help="another built page")
+    parser.add_argument("--out", type=Path, metavar="FILE")
+    options = parser.parse_args()
+    chromium = shutil.which("chromium") or shutil.which("google-chrome")
+    with tempfile.TemporaryDirectory() as home, sync_playwright() as playwright:
+        make_run(Path(home) / "wide", options)
+        with served(Path(home) / "wide", options) as (url, ready):
+            browser = playwright.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
+            found = {
+                "settings": {"layers": 12, "heads": 12, "width": options.width, "threads": options.threads},
+                "machine": {
+                    "processor": platform.processor() or platform.machine(), "cores": os.cpu_count(),
+                    "load": os.getloadavg()[0], "torch": torch.__version__, "chromium": browser.version,
+                },
+                "server_ready_s": ready,
+                **measure(browser, url, options),
+            }  # fmt: skip
+            browser.close()
+    text = json.dumps(found, indent=2)
+    if options.out:
+        options.out.write_text(f"{text}\n", encoding="utf-8")
+    print(text)
+
+
+if __name__ == "__main__":
+    main()

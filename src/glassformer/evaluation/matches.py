@@ -1,0 +1,173 @@
+"""Where a text stands word for word in the training text: all matches that cannot be longer, not one alone.
+
+The sample becomes a suffix automaton (Blumer et al. 1985), which finds, for every place of another text, the longest
+match that ends there, in one pass. Python walks it only where windows of the least length occur in the sample, which
+hashes find (see `copying`); a walk is exact, so a hash that only looks alike costs time and changes nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from glassformer.evaluation.copying import BLOCK, EXCERPT, Powers, blocks_of
+
+
+@dataclass(frozen=True)
+class Match:
+    """A stretch of the sample that stands in the training text, and would not if it were longer on either side.
+
+    Attributes:
+        start, length: in characters (Unicode code points) of the sample.
+        position: of one place in the training text where it stands, from 0.
+        before, after: the training text around that place, up to 40 characters each.
+    """
+
+    start: int
+    length: int
+    position: int
+    before: str
+    after: str
+
+
+def matches(sample: str, training_text: Iterable[str], least: int) -> list[Match]:
+    """All matches of at least so many characters, by where they start in the sample.
+
+    Args:
+        sample: text that a model made.
+        training_text: pieces of any length, read once.
+        least: shorter ones are not looked for; 1 or more.
+    """
+    if len(sample) < least:
+        return []
+    automaton = _Automaton(sample)
+    size = max(BLOCK, 4 * len(sample))
+    kept = len(sample) + EXCERPT  # of the text before a block, for matches that cross its edge
+    windows = _Windows(sample, least, Powers(kept + size))
+    block, start = "", 0
+    for piece in blocks_of(training_text, size):
+        forget = max(0, len(block) - kept)
+        start += forget
+        block = block[forget:] + piece
+        for low, high in windows.stretches(block):
+            automaton.walk(block, low, high, start, least)
+    return automaton.matches(least)
+
+
+def cover(length: int, found: Iterable[Match]) -> list[int]:
+    """For each of so many characters of the sample, the length of the longest match that it is part of; 0: of none."""
+    longest = [0] * length
+    for match in found:
+        for place in range(match.start, match.start + match.length):
+            longest[place] = max(longest[place], match.length)
+    return longest
+
+
+class _Windows:
+    """The windows of one length of a sample, to be found in blocks of text."""
+
+    def __init__(self, sample: str, length: int, powers: Powers) -> None:
+        self.length, self.powers = length, powers
+        self.known = np.unique(powers.window_hashes(powers.prefixes(sample), length))
+
+    def stretches(self, block: str) -> Iterator[tuple[int, int]]:
+        """From where to where the windows of a block all stand in the sample, one beginning at each character."""
+        if len(block) < self.length:
+            return
+        hashes = self.powers.window_hashes(self.powers.prefixes(block), self.length)
+        # The top 16 bits rule most places out at the price of one look-up.
+        likely = np.zeros(1 << 16, dtype=bool)
+        likely[self.known >> np.uint64(48)] = True
+        places = np.flatnonzero(likely[hashes >> np.uint64(48)])
+        places = places[np.isin(hashes[places], self.known)]
+        if not len(places):
+            return
+        breaks = np.flatnonzero(np.diff(places) > 1)
+        firsts = places[np.concatenate([[0], breaks + 1])]
+        lasts = places[np.concatenate([breaks, [len(places) - 1]])]
+        for first, last in zip(firsts.tolist(), lasts.tolist(), strict=True):
+            yield first, last + self.length
+
+
+class _Automaton:
+    """All substrings of a text; a state is those that end at the same places of it, the longest `length` long."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+        self.next: list[dict[str, int]] = [{}]
+        self.link, self.length = [-1], [0]
+        self.prefixes = [0]  # the state of text[:n]
+        for letter in text:
+            self.prefixes.append(self._add(letter))
+        self.best = [0] * len(self.next)  # of each state, the longest of its strings that was met
+        self.met: list[tuple[int, str, str] | None] = [None] * len(
+            self.next
+        )  # where it ended, the text up to there and after
+
+    def _add(self, letter: str) -> int:
+        last = self.prefixes[-1]
+        new = self._state({}, -1, self.length[last] + 1)
+        while last >= 0 and letter not in self.next[last]:
+            self.next[last][letter] = new
+            last = self.link[last]
+        if last < 0:
+            self.link[new] = 0
+            return new
+        other = self.next[last][letter]
+        if self.length[other] == self.length[last] + 1:
+            self.link[new] = other
+            return new
+        clone = self._state(dict(self.next[other]), self.link[other], self.length[last] + 1)
+        while last >= 0 and self.next[last].get(letter) == other:
+            self.next[last][letter] = clone
+            last = self.link[last]
+        self.link[other] = self.link[new] = clone
+        return new
+
+    def _state(self, following: dict[str, int], link: int, length: int) -> int:
+        self.next.append(following)
+        self.link.append(link)
+        self.length.append(length)
+        return len(self.next) - 1
+
+    def walk(self, block: str, low: int, high: int, start: int, least: int) -> None:
+        """Meet what block[low:high] has; `start` is the place of the block in the text that it is from."""
+        state = length = 0
+        for place in range(low, high):
+            letter = block[place]
+            while state and letter not in self.next[state]:
+                state = self.link[state]
+                length = self.length[state]
+            if letter in self.next[state]:
+                state, length = self.next[state][letter], length + 1
+            if length >= least and length > self.best[state]:
+                self.best[state] = length
+                stop, begin = place + 1, max(0, place + 1 - length - EXCERPT)
+                self.met[state] = start + stop, block[begin:stop], block[stop : stop + EXCERPT]
+
+    def matches(self, least: int) -> list[Match]:
+        """What was met."""
+        for state in sorted(range(1, len(self.next)), key=lambda each: -self.length[each]):
+            above = self.link[state]  # the strings of that state end every string of this one
+            if self.best[state] and above > 0 and self.best[above] < self.length[above]:
+                self.best[above], self.met[above] = self.length[above], self.met[state]
+        ends = [self._longest(state) for state in self.prefixes]
+        lengths = [0 if state is None else self.best[state] for state in ends]
+        found = []
+        for end, (place, length) in enumerate(zip(ends, lengths, strict=True)):
+            more = end < len(self.text) and lengths[end + 1] == length + 1
+            if place is None or length < least or more:
+                continue
+            met = self.met[place]
+            assert met is not None
+            stop, upto, after = met
+            found.append(Match(end - length, length, stop - length, upto[:-length][-EXCERPT:], after))
+        return sorted(found, key=lambda match: match.start)
+
+    def _longest(self, state: int) -> int | None:
+        """The state, or the nearest above it, that was met."""
+        while state > 0 and not self.best[state]:
+            state = self.link[state]
+        return state if state > 0 else None

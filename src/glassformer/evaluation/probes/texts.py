@@ -1,0 +1,147 @@
+"""Surprisal of a text: of a file, of what somebody typed, of a target after its source, of a run's own held-out part.
+
+All are cut into rows as in training, so that the mean over a run's own validation part is the loss that
+`glass evaluate` gives.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+
+from glassformer.config import DataConfig
+from glassformer.data.batches import validation_rows
+from glassformer.data.examples import PreparedExamples
+from glassformer.data.prepare import Prepared
+from glassformer.data.rows import Pair
+from glassformer.data.store import TokenStore
+from glassformer.data.whole import encode_whole
+from glassformer.errors import GlassError
+from glassformer.evaluation.ladder import counts_of
+from glassformer.evaluation.probes.reading import Readable, longest, read_pairs
+from glassformer.evaluation.probes.surprisal import LISTED, SurprisalResult, grouped, surprisal
+from glassformer.text_model import MaskFiller, Translator
+from glassformer.training.example_tasks import pair_rows
+from glassformer.wording import counted
+
+Counts = npt.NDArray[np.int64]
+MOST_HOLES = 20_000
+"""Tokens of the surprisal of a masked model, each a pass of its own."""
+
+
+def surprisal_of_file(
+    model: Readable,
+    text: Path,
+    counts: Counts | None,
+    column: str | None = None,
+    note: Callable[[str], None] = lambda text: None,
+    most: int | None = None,
+) -> SurprisalResult:
+    """Of a file.
+
+    Args:
+        model: the run.
+        text: a file, or "-".
+        counts: (V,) how often each token was learnt from; None: those of this text are taken.
+        column: of a table, where it has several.
+        note: is told what a person should know of the reading.
+        most: tokens that are allowed; None: any number.
+
+    Raises:
+        GlassError: there is no such file, it cannot be read, or it has fewer than two tokens, or more than `most`.
+    """
+    if str(text) != "-" and not text.exists():
+        raise GlassError(f"{text} does not exist", "Give a file with text.")
+    own = model.config.data
+    data = DataConfig(source=str(text), column=column, windows=own.windows, document=own.document)
+    with tempfile.TemporaryDirectory(prefix="glass-probe-", ignore_cleanup_errors=True) as temporary:
+        store, notes = encode_whole(data, model.tokenizer, Path(temporary))
+        if len(store) < 2:
+            raise GlassError(f"{text} has {counted(len(store), 'tokens')}", "Give a longer text: --text FILE.")
+        if most is not None and len(store) > most:
+            raise GlassError(
+                f"the text has {len(store):,} tokens, and {most:,} are read at once", "Give a shorter one."
+            )
+        for each in notes:
+            note(each)
+        return _of_store(model, store, counts, f"of {text}", LISTED)
+
+
+def surprisal_of_text(model: Readable, text: str, counts: Counts | None, most: int | None = None) -> SurprisalResult:
+    """Of a text, as if it stood in a file: see `surprisal_of_file`."""
+    with tempfile.TemporaryDirectory(prefix="glass-probe-", ignore_cleanup_errors=True) as temporary:
+        path = Path(temporary) / "text.txt"
+        path.write_text(text, encoding="utf-8", errors="replace")
+        return replace(surprisal_of_file(model, path, counts, most=most), about="of this text")
+
+
+def surprisal_of_split(
+    model: Readable | Translator, own: Prepared | PreparedExamples, counts: Counts | None
+) -> SurprisalResult:
+    """Of the validation part of a run's own text; of a run that translates or summarizes, of its targets.
+
+    Raises:
+        GlassError: it has fewer than two tokens.
+    """
+    about = "of the validation split"
+    if isinstance(model, Translator):
+        assert isinstance(own, PreparedExamples)
+        return _of_pairs(model, pair_rows(own.validation, model.config), counts, about)
+    assert isinstance(own, Prepared)
+    if len(own.validation) < 2:
+        raise GlassError(
+            f"the validation split has {counted(len(own.validation), 'tokens')}", "Name a text: --text FILE."
+        )
+    return _of_store(model, own.validation, counts, about)
+
+
+def surprisal_of_target(model: Translator, source: str, target: str, counts: Counts | None) -> SurprisalResult:
+    """Of a target, its end token included, after a source: each token after the true ones before it.
+
+    Raises:
+        GlassError: the source or the target is longer than the model reads.
+    """
+    context, start = model.config.model.context, model.tokenizer.target_start
+    written = model.tokenizer.encode(target)
+    lengths = {"source": context + model.unread_tokens(source), "target": len(start) + len(written)}
+    for side, length in lengths.items():
+        if length > context:
+            raise GlassError(f"the {side} has {length:,} tokens, the model reads {context:,}", "Give a shorter one.")
+    ids = [*start, *written, model.tokenizer.end_id]
+    row = Pair(np.array(model.prompt_ids(source), dtype=np.int64), np.array(ids, dtype=np.int64))
+    return _of_pairs(model, [row], counts, "of this target", LISTED)
+
+
+def _of_store(
+    model: Readable, store: TokenStore, counts: Counts | None, about: str, listed: int = 0
+) -> SurprisalResult:
+    masked = isinstance(model, MaskFiller)
+    start, limit = model.tokenizer.start_id, MOST_HOLES if masked else None
+    rows = list(validation_rows(store, model.config.data, longest(model), start, limit))
+    remarks = []
+    if masked and sum(len(row) - 1 for row in rows) < len(store) - 1:
+        remarks = [
+            f"{counted(len(rows), 'rows')}, drawn evenly: a masked model reads a row once for each of its tokens"
+        ]
+    own = counts_of(store.tokens, model.tokenizer.vocab_size) if counts is None else counts
+    return surprisal(model, rows, own, _counted_in(counts), about, remarks, listed)
+
+
+def _of_pairs(
+    model: Translator, rows: Sequence[Pair], counts: Counts | None, about: str, listed: int = 0
+) -> SurprisalResult:
+    nats = [read.nats for read in read_pairs(model, rows)]
+    targets = [row.target for row in rows]
+    own = counts
+    if own is None:
+        own = counts_of(np.concatenate([target[1:] for target in targets]), model.tokenizer.vocab_size)
+    return grouped(nats, targets, model.tokenizer, own, _counted_in(counts), about, (), listed)
+
+
+def _counted_in(counts: Counts | None) -> str:
+    return "this text" if counts is None else "training"

@@ -1,0 +1,29 @@
+"""The text that a run learnt to write from, read once from its tokens."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+from glassformer.data.examples import PreparedExamples
+from glassformer.runs import Folder, open_run
+from glassformer.text_model import TextModel, Translator
+from glassformer.training.setup import encoded_text
+
+
+def training_text(
+    folder: Folder, model: TextModel | Translator, note: Callable[[str], None] = lambda text: None
+) -> Iterator[str]:
+    """The training part, in pieces: running text, or the targets of all pairs, one in a line.
+
+    Args:
+        folder: of the run.
+        model: what it holds.
+        note: is told what a person should know.
+
+    Raises:
+        GlassError: the text is not at hand.
+    """
+    data = encoded_text(open_run(folder), model.config, note)
+    if isinstance(data, PreparedExamples):
+        return (f"{target}\n" for _, target in data.train.texts())
+    return data.train.iter_text(model.tokenizer)

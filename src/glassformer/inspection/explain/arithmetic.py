@@ -1,0 +1,295 @@
+"""The arithmetic of formulas: what each kind says, for a whole matrix and for one cell. All in float64."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+
+from glassformer.inspection.explain.sections import Numbers
+from glassformer.inspection.explain.subject import Subject
+from glassformer.inspection.sites import stacks
+from glassformer.model.feedforward import activate
+from glassformer.model.stack import Embedding, Stack
+
+
+@dataclass(frozen=True)
+class Products:
+    """What was multiplied and added up: left · right, term by term.
+
+    Attributes:
+        left, right: names with their row or column, such as X[2, :] and W_Q[:, 5].
+        factors: (terms, 2).
+    """
+
+    left: str
+    right: str
+    factors: tuple[tuple[float, float], ...]
+
+    @property
+    def total(self) -> float:
+        """Their sum; `math.fsum`, so that adding up loses nothing."""
+        return math.fsum(one * other for one, other in self.factors)
+
+
+@dataclass(frozen=True)
+class Working:
+    """How one cell came to be.
+
+    Attributes:
+        lines: what was taken and what came out, in order; the last one is the cell.
+        products: of a matrix product its terms.
+    """
+
+    lines: tuple[tuple[str, float], ...]
+    products: Products | None = None
+
+    @property
+    def value(self) -> float:
+        """The cell."""
+        return self.lines[-1][1]
+
+
+@dataclass(frozen=True, eq=False)
+class Around:
+    """Where a formula stands.
+
+    Attributes:
+        subject: the model, and what it reads.
+        known: the matrices before it, by the names that it may use.
+        source: whether it stands in the encoder of an encoder-decoder.
+        layer, head: whose it is, where it belongs to one.
+        cross: whether it stands in a cross-attention.
+    """
+
+    subject: Subject
+    known: dict[str, Numbers]
+    source: bool
+    layer: int | None
+    head: int | None
+    cross: bool
+
+    def __getitem__(self, name: str) -> Numbers:
+        if name not in self.known and name.endswith("ᵀ"):
+            return self.known[name[:-1]].T
+        return self.known[name]
+
+    def hide(self, scores: Numbers) -> Numbers:
+        """Scores (T, S) of a self-attention, -inf where the key is hidden: by a causal triangle, by a window."""
+        back = np.arange(scores.shape[0])[:, None] - np.arange(scores.shape[1])  # (T, S)
+        hidden = ((back < 0) & self.stack.causal) | (np.abs(back) >= (self.stack.window or max(scores.shape)))
+        return np.where(hidden, -np.inf, scores)
+
+    @property
+    def stack(self) -> Stack:
+        """Whose it is."""
+        found = stacks(self.subject.model)
+        return found["enc"] if self.source else list(found.values())[-1]
+
+    @property
+    def embedding(self) -> Embedding:
+        """That of the stack."""
+        own: Embedding | None = getattr(self.subject.model, "source_embedding", None) if self.source else None
+        return self.subject.model.embedding if own is None else own
+
+    @property
+    def ids(self) -> tuple[int, ...]:
+        """What the stack reads."""
+        return self.subject.ids if self.source or self.subject.target_ids is None else self.subject.target_ids
+
+
+@dataclass(frozen=True, eq=False)
+class Sum:
+    """Matrices, entry-wise products and matrix products, added up: X W_Q + b_Q, X + O, a(G) · U."""
+
+    terms: tuple[tuple[str, Numbers, str, Numbers | None, str], ...]
+
+    def whole(self) -> Numbers:
+        total: Numbers = np.zeros((1, 1))
+        for _, one, sign, other, _ in self.terms:
+            total = total + (one if other is None else one * other if sign == "·" else one @ other)
+        return total
+
+    def at(self, row: int, column: int) -> Working:
+        lines, products = [], None
+        for left, one, sign, other, right in self.terms:
+            r = min(row, len(one) - 1)  # a bias has one row
+            if other is None:
+                lines.append((f"{left}[{r}, {column}]", float(one[r, column])))
+            elif sign == "·":
+                pair = float(one[r, column]), float(other[r, column])
+                lines += [(f"{left}[{r}, {column}]", pair[0]), (f"{right}[{r}, {column}]", pair[1])]
+                return Working((*lines, (f"{left} · {right}", pair[0] * pair[1])))
+            else:
+                factors = tuple(zip(one[r].tolist(), other[:, column].tolist(), strict=True))
+                beside = f"{right[:-1]}[{column}, :]" if right == "Kᵀ" else f"{right}[:, {column}]"
+                products = Products(f"{left}[{r}, :]", beside, factors)
+                lines.append((f"{left} {right}: {len(factors):,} products added up", products.total))
+        if len(lines) > 1:
+            lines.append(("added up", math.fsum(value for _, value in lines)))
+        return Working(tuple(lines), products)
+
+
+def summed(around: Around, formula: str) -> Sum:
+    terms: list[tuple[str, Numbers, str, Numbers | None, str]] = []
+    for term in formula.split(" + "):
+        if term == "…":  # all heads between the first and the last
+            heads = sorted(
+                (name for name in around.known if re.fullmatch(r"O\d+", name)), key=lambda name: int(name[1:])
+            )
+            terms += [(name, around[name], "", None, "") for name in heads[1:-1]]
+        elif " · " in term:
+            left, _, right = term.partition(" · ")
+            terms.append((left, around[left], "·", around[right], right))
+        else:
+            left, _, right = term.rpartition(" ") if term.startswith("last vectors") else term.partition(" ")
+            terms.append((left, around[left], " ", around[right] if right else None, right))
+    return Sum(tuple(terms))
+
+
+@dataclass(frozen=True, eq=False)
+class Each:
+    """Each entry by itself: scaled, divided by a row's number, or through an activation."""
+
+    names: tuple[str, ...]
+    matrices: tuple[Numbers, ...]
+    how: str
+    of: Callable[..., Any]
+
+    def whole(self) -> Numbers:
+        found: Numbers = self.of(*self.matrices)
+        return found
+
+    def at(self, row: int, column: int) -> Working:
+        lines = []
+        for name, matrix in zip(self.names, self.matrices, strict=True):
+            r, c = min(row, matrix.shape[0] - 1), min(column, matrix.shape[1] - 1)  # a gain has one row, r one column
+            lines.append((f"{name}[{r}, {c}]", float(matrix[r, c])))
+        return Working((*lines, (self.how, float(self.of(*(np.array([[value]]) for _, value in lines))[0, 0]))))
+
+
+def scaled(around: Around, name: str, width: str) -> Each:
+    root = math.sqrt(int(width))
+    return Each((name,), (around[name],), f"{name} / √{width} = {name} / {root:.4f}", lambda x: x / root)
+
+
+def by_row(around: Around, name: str, size: str, gain: str) -> Each:
+    return Each(
+        (name, size, gain), (around[name], around[size], around[gain]), f"{name} / {size} · {gain}",
+        lambda x, r, g: x / r * g,
+    )  # fmt: skip
+
+
+def activated(around: Around, activation: str, name: str) -> Each:
+    kind: Any = {"silu": "swiglu"}.get(activation, activation)
+    return Each(
+        (name,), (around[name],), f"{activation}({name})", lambda x: activate(torch.from_numpy(x.copy()), kind).numpy()
+    )
+
+
+@dataclass(frozen=True, eq=False)
+class Hidden:
+    """Scores, -inf where the key is hidden."""
+
+    scores: Sum
+    around: Around
+
+    def whole(self) -> Numbers:
+        """The matrix."""
+        return self.around.hide(self.scores.whole())
+
+    def at(self, row: int, column: int) -> Working:
+        """One cell."""
+        value, made = float(self.whole()[row, column]), self.scores.at(row, column)
+        why = f"key {column} is hidden from query {row}" if math.isinf(value) else "not hidden: it stays"
+        return Working((*made.lines, (why, value)))
+
+
+def hidden(around: Around, scores: str) -> Hidden:
+    """S', -inf where hidden."""
+    return Hidden(summed(around, scores), around)
+
+
+@dataclass(frozen=True, eq=False)
+class Softmax:
+    """e to the power of each score of a row, divided by their sum; a row with nothing to see is zeros."""
+
+    name: str
+    scores: Sum
+
+    def whole(self) -> Numbers:
+        powers, _ = self._powers()
+        total = powers.sum(axis=1, keepdims=True)
+        found: Numbers = powers / np.where(total == 0, 1, total)
+        return found
+
+    def at(self, row: int, column: int) -> Working:
+        powers, largest = self._powers()
+        own, total, score = (
+            float(powers[row, column]),
+            float(powers[row].sum()),
+            float(self.scores.whole()[row, column]),
+        )
+        return Working((
+            (f"{self.name}[{row}, {column}]", score), (f"largest of row {row}", float(largest[row, 0])),
+            ("e^(score - largest)", own), (f"sum of those of row {row}", total),
+            ("the one over the other", own / (total or 1.0)),
+        ))  # fmt: skip
+
+    def _powers(self) -> tuple[Numbers, Numbers]:
+        scores = self.scores.whole()
+        largest = scores.max(axis=1, keepdims=True, initial=-np.inf)
+        largest = np.where(np.isinf(largest), 0.0, largest)
+        return np.exp(scores - largest), largest
+
+
+def softmax(around: Around, scores: str) -> Softmax:
+    """softmax(M), row by row."""
+    return Softmax(scores, summed(around, scores))
+
+
+@dataclass(frozen=True, eq=False)
+class Norm:
+    """A row by its own size: less its mean where `centred`, times a gain, plus a bias."""
+
+    name: str
+    x: Numbers
+    centred: bool
+    eps: float
+    more: tuple[tuple[str, str, Numbers], ...]
+
+    def whole(self) -> Numbers:
+        x = self.x - self.x.mean(axis=1, keepdims=True) if self.centred else self.x
+        found: Numbers = x / np.sqrt((x**2).mean(axis=1, keepdims=True) + self.eps)
+        for sign, _, values in self.more:
+            found = found * values if sign == "·" else found + values
+        return found
+
+    def at(self, row: int, column: int) -> Working:
+        x, value = self.x[row], float(self.x[row, column])
+        lines = [(f"{self.name}[{row}, {column}]", value)]
+        if self.centred:
+            mean = float(x.mean())
+            lines += [(f"mean of row {row}", mean), (f"variance of row {row}", float(x.var()))]
+            size, value, how = math.sqrt(float(x.var()) + self.eps), value - mean, "√(variance + ε)"
+        else:
+            square = float((x**2).mean())
+            lines.append((f"mean square of row {row}", square))
+            size, how = math.sqrt(square + self.eps), "√(mean square + ε)"
+        value /= size
+        lines += [(f"{how}, ε = {self.eps:g}", size), ("normalised", value)]
+        for sign, name, values in self.more:
+            other = float(values[0, column])
+            value = value * other if sign == "·" else value + other
+            lines += [(f"{name}[{column}]", other), ("times the gain" if sign == "·" else "plus the bias", value)]
+        return Working(tuple(lines))
+
+
+def normed(around: Around, name: str, kind: str, eps: str, rest: str) -> Norm:
+    more = tuple((sign, letter, around[letter]) for sign, letter in re.findall(r" ([·+]) (\w+)", rest))
+    return Norm(name, around[name], kind == "variance", float(eps), more)

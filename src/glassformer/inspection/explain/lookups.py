@@ -1,0 +1,148 @@
+"""What a walk shows and does not compute from matrices it shows: rows of tables, waves, turns and biases of places."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+
+from glassformer.inspection.explain.arithmetic import Around, Working
+from glassformer.inspection.explain.sections import Numbers, numbers
+from glassformer.model.block import Block
+from glassformer.model.positions import AlibiPositions, RelativePositions, SinusoidalPositions, alibi_slopes
+
+Lines = tuple[tuple[str, float], ...]
+
+
+@dataclass(frozen=True, eq=False)
+class Looked:
+    """Numbers with a story of their own.
+
+    Attributes:
+        values: the matrix.
+        how: row, column -> what was taken, and what then was done.
+    """
+
+    values: Numbers
+    how: Callable[[int, int], tuple[Lines, str]]
+
+    def whole(self) -> Numbers:
+        """The matrix."""
+        return self.values
+
+    def at(self, row: int, column: int) -> Working:
+        """One cell."""
+        before, last = self.how(row, column)
+        return Working((*before, (last, float(self.values[row, column]))))
+
+
+def embedded(around: Around, times: str | None) -> Looked:
+    """Rows of the embedding matrix."""
+    table, scale, ids = around.embedding.tokens.weight, around.embedding.scale, around.ids
+    rows = numbers(table[list(ids)])  # (T, D)
+
+    def how(row: int, column: int) -> tuple[Lines, str]:
+        entry = f"row {ids[row]} of the embedding matrix, the token's id, channel {column}"
+        return ((), entry) if times is None else (((entry, float(rows[row, column])),), f"times {scale:.4f}")
+
+    return Looked(rows * scale, how)
+
+
+def placed(around: Around) -> Looked:
+    """Vectors of places: of a table, or waves."""
+    T, positions = len(around.ids), around.embedding.positions
+    assert positions is not None
+    if not isinstance(positions, SinusoidalPositions):
+        rows = numbers(positions.table.weight[:T])  # (T, D)
+        return Looked(rows, lambda row, column: ((), f"row {row} of the position table, channel {column}"))
+    width = positions.width
+    frequency = 10_000.0 ** (-(np.arange(width) // 2 * 2) / width)  # (D)
+    angles = np.arange(T)[:, None] * frequency  # (T, D)
+
+    def how(row: int, column: int) -> tuple[Lines, str]:
+        wave = "cos" if column % 2 else "sin"
+        before = (("place", float(row)), (f"frequency of channel {column}", float(frequency[column])))
+        return before, f"{wave}(place · frequency)"
+
+    return Looked(np.where(np.arange(width) % 2, np.cos(angles), np.sin(angles)), how)
+
+
+def turned(around: Around, name: str) -> Looked:
+    """Queries or keys turned by their places: pairs of channels i and i + K/2."""
+    before, rotary = around[name], around.stack.rotary
+    assert rotary is not None
+    half = before.shape[1] // 2
+    angles = np.arange(len(before))[:, None] * rotary.base ** (-2 * np.arange(half) / before.shape[1])  # (T, K/2)
+    cos, sin, first, second = np.cos(angles), np.sin(angles), before[:, :half], before[:, half:]  # (T, K/2) each
+
+    def how(row: int, column: int) -> tuple[Lines, str]:
+        pair = column % half
+        lines = (
+            (f"first of the pair, {name}[{row}, {pair}]", float(first[row, pair])),
+            (f"second of the pair, {name}[{row}, {pair + half}]", float(second[row, pair])),
+            (f"angle: place {row} times the pair's frequency", float(angles[row, pair])),
+        )
+        return lines, "first · cos - second · sin" if column < half else "second · cos + first · sin"
+
+    return Looked(np.concatenate([first * cos - second * sin, second * cos + first * sin], axis=1), how)
+
+
+def biased(around: Around) -> Looked:
+    """What distances add to scores; -inf where a key is hidden."""
+    positions, head = around.stack.score_positions, around.head
+    assert head is not None
+    places = np.arange(len(around.ids))
+    back = places[:, None] - places  # (T, T)
+    if isinstance(positions, AlibiPositions):
+        slope = alibi_slopes(positions.heads)[head]
+
+        def how(row: int, column: int) -> tuple[Lines, str]:
+            return (("distance", float(abs(back[row, column]))), (f"slope of head {head}", slope)), "-slope · distance"
+
+        return Looked(around.hide(-slope * np.abs(back)), how)
+    assert isinstance(positions, RelativePositions)
+    buckets = positions.bucket(torch.from_numpy(back)).numpy()  # (T, T)
+
+    def learnt(row: int, column: int) -> tuple[Lines, str]:
+        lines = (("looks back", float(back[row, column])), ("bucket of that", float(buckets[row, column])))
+        return lines, f"what head {head} learnt for the bucket"
+
+    return Looked(around.hide(numbers(positions.table.weight)[buckets, head]), learnt)
+
+
+def sized(around: Around, which: str, eps: str) -> Looked:
+    """The root mean square of the queries, or keys, of all heads as one vector."""
+    assert around.layer is not None
+    block = around.stack.blocks[around.layer]
+    assert isinstance(block, Block)
+    layer = block.cross if around.cross else block.attention
+    assert layer is not None
+    linear = layer.query if which == "Q" else layer.key
+    made = around[f"read for {which}"] @ numbers(linear.weight.T)  # (T, heads K)
+    if linear.bias is not None:
+        made = made + numbers(linear.bias)
+    squares = (made**2).mean(axis=1, keepdims=True)  # (T, 1)
+    what = f"mean square of the {made.shape[1]:,} numbers of all heads' {which}"
+    return Looked(
+        np.sqrt(squares + float(eps)), lambda row, column: (((what, float(squares[row, 0])),), f"√(that + {eps})")
+    )
+
+
+def pooled(around: Around, how: str) -> Looked:
+    """The one vector that a classifier reads."""
+    rows = around["above"]  # (T, D)
+    if how == "first row":
+        return Looked(rows[:1], lambda row, column: ((), f"row 0 above, channel {column}"))
+
+    def mean(row: int, column: int) -> tuple[Lines, str]:
+        return ((f"sum of channel {column}", math.fsum(rows[:, column])),), f"divided by {len(rows)} rows"
+
+    return Looked(rows.mean(axis=0, keepdims=True), mean)
+
+
+def nothing(around: Around) -> Looked:
+    """What an attention without heads writes."""
+    return Looked(np.zeros((len(around.ids), around.subject.model.config.width)), lambda row, column: ((), "no head"))

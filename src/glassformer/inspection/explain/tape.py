@@ -1,0 +1,203 @@
+"""The tape: every matrix of a walk by its number, and each again from those before it, as its formula says.
+
+The formulas that a walk prints are read, and done in float64 with the matrices that are shown. What remains between the
+result and the shown numbers is the rounding of the model's own arithmetic.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from glassformer.errors import GlassError
+from glassformer.inspection.explain.arithmetic import Around, Working
+from glassformer.inspection.explain.sections import Matrix, Numbers, Section, Walk
+from glassformer.inspection.explain.subject import Subject
+from glassformer.inspection.explain.walk import make_walk
+from glassformer.inspection.explain.working import read_formula
+from glassformer.model.families import Model
+from glassformer.wording import span
+
+STREAM = re.compile(r"X\d")
+INSIDE = re.compile(r"X\d|N\d|O\d*")
+"""Names that begin anew in each layer."""
+
+
+@dataclass(frozen=True, eq=False)
+class Step:
+    """A section of the walk on its place on the tape.
+
+    Attributes:
+        part: the number of the part of the model that it belongs to, such as a layer.
+        section: itself.
+        depth: 0 of the first section of a part, 1 of those in it, and so on.
+        first: the number of its first matrix.
+    """
+
+    part: int
+    section: Section
+    depth: int
+    first: int
+
+
+@dataclass(frozen=True, eq=False)
+class Tape:
+    """All matrices of one forward pass.
+
+    Attributes:
+        walk: the steps.
+        parts: titles of the parts of the model, in order.
+        steps: all sections, in order.
+        matrices: all matrices, in order; their place is their number.
+    """
+
+    walk: Walk
+    parts: tuple[str, ...]
+    steps: tuple[Step, ...]
+    matrices: tuple[Matrix, ...]
+    _around: tuple[Around, ...] = field(repr=False)
+
+    def matrix(self, number: int) -> Matrix:
+        """The matrix of that number.
+
+        Raises:
+            GlassError: there is none.
+        """
+        if not 0 <= number < len(self.matrices):
+            raise GlassError(f"there is no matrix {number} on this tape", f"Give {span(0, len(self.matrices) - 1)}.")
+        return self.matrices[number]
+
+    def again(self, number: int) -> Numbers | None:
+        """The whole matrix from its formula and the matrices before it, in float64; None of parameters."""
+        matrix = self.matrix(number)
+        if not matrix.formula:
+            return None
+        again = read_formula(matrix.formula, self._around[number]).whole()
+        return np.broadcast_to(again, matrix.shape)
+
+    def difference(self, number: int) -> float | None:
+        """The largest absolute difference between `again` and what is shown; None of parameters."""
+        again = self.again(number)
+        if again is None:
+            return None
+        shown = self.matrices[number].values
+        same = again == shown  # -inf, too
+        return float(np.abs(np.where(same, 0.0, again) - np.where(same, 0.0, shown)).max(initial=0.0))
+
+    def working(self, number: int, row: int, column: int) -> Working | None:
+        """How one cell came to be, by the formula and the numbers shown; None of parameters.
+
+        Raises:
+            GlassError: there is no such cell.
+        """
+        matrix = self.matrix(number)
+        rows, columns = matrix.shape
+        if not (0 <= row < rows and 0 <= column < columns):
+            problem = f"{matrix.name} has no cell at row {row}, column {column}"
+            raise GlassError(problem, f"It has {rows:,} rows and {columns:,} columns, counted from 0.")
+        return read_formula(matrix.formula, self._around[number]).at(row, column) if matrix.formula else None
+
+
+def make_tape(subject: Subject, top: int = 10) -> Tape:
+    """One forward pass as a tape.
+
+    Args:
+        subject: the model and what it reads.
+        top: candidates in each prediction.
+    """
+    walk = make_walk(subject, top=top)
+    return _Recorder(subject).tape(walk)
+
+
+def tape_bytes(model: Model, tokens: int, target: int | None = None) -> int:
+    """About what the matrices of a tape take, so that a long text can be refused before. Parameters are not copied.
+
+    Args:
+        model: of any family.
+        tokens: of the text, or of the source.
+        target: tokens of the target of an encoder-decoder.
+    """
+    config, T = model.config, tokens if target is None else target
+    scores, rows = config.layers * config.heads * 5 * T * T, config.layers * T
+    if target is not None:
+        deep = config.encoder_layers or config.layers
+        scores += config.heads * (4 * config.layers * T * tokens + 5 * deep * tokens * tokens)
+        rows += config.layers * (T + tokens) // 2 + deep * tokens
+    vectors = rows * (config.heads * (8 * config.K + config.width) + 12 * config.width + 5 * config.F)
+    return 8 * (scores + vectors + T * model.vocab_size)
+
+
+class _Recorder:
+    """Goes through a walk once, and notes what each formula may refer to."""
+
+    def __init__(self, subject: Subject) -> None:
+        self._subject, self._known = subject, dict[str, Numbers]()
+        self._parts: list[str] = []
+        self._steps: list[Step] = []
+        self._matrices: list[Matrix] = []
+        self._around: list[Around] = []
+        self._side, self._cross = "own", False
+
+    def tape(self, walk: Walk) -> Tape:
+        """The tape of the walk."""
+        for section, title in _parts(walk):
+            if section.key in ("encoder", "decoder"):
+                self._begin(section.key)
+                continue
+            self._parts.append(title)
+            if section.key in ("transform", "logits") and "last vectors" not in self._known:
+                last = self._last()
+                self._known["last vectors"] = last[list(self._subject.places)] if self._subject.places else last
+            self._section(section, 0)
+            if section.key == "layer":
+                self._leave()
+        return Tape(walk, tuple(self._parts), tuple(self._steps), tuple(self._matrices), tuple(self._around))
+
+    def _begin(self, stack: str) -> None:
+        """The encoder, or the decoder behind it, of an encoder-decoder."""
+        self._side = "source" if stack == "encoder" else "own"
+        self._known = {} if stack == "encoder" else {"memory": self._last()}
+
+    def _last(self) -> Numbers:
+        """What a stack gave: after its final norm, if it has one."""
+        return self._known.get("Y", self._known["X"])
+
+    def _section(self, section: Section, depth: int) -> None:
+        self._steps.append(Step(len(self._parts) - 1, section, depth, len(self._matrices)))
+        outside, self._cross = self._cross, self._cross or section.key == "cross"
+        if section.key == "pooling":
+            self._known["above"] = self._last()
+        for matrix in section.matrices:
+            self._note(matrix, section)
+        for child in section.children:
+            self._section(child, depth + 1)
+        self._cross = outside
+        if section.key == "output" and section.layer is not None:  # the next attention has heads of its own
+            self._known = {name: value for name, value in self._known.items() if not re.fullmatch(r"O\d+|b_O", name)}
+
+    def _note(self, matrix: Matrix, section: Section) -> None:
+        if found := re.match(r"(\S+) W_([QK])\b", matrix.formula):
+            self._known[f"read for {found[2]}"] = self._known[found[1]]
+        source = self._side == "source"
+        around = Around(self._subject, dict(self._known), source, section.layer, section.head, self._cross)
+        self._around.append(around)
+        self._matrices.append(matrix)
+        self._known[matrix.name] = matrix.values
+
+    def _leave(self) -> None:
+        """The next layer calls X what this one leaves."""
+        stream = self._known[max(name for name in self._known if STREAM.fullmatch(name))]
+        self._known = {name: value for name, value in self._known.items() if not INSIDE.fullmatch(name)}
+        self._known["X"] = stream
+
+
+def _parts(walk: Walk) -> Iterator[tuple[Section, str]]:
+    """The parts of a model with their titles; of an encoder-decoder those of each half, after the half itself."""
+    for section in walk.sections:
+        yield section, section.title
+        if section.key in ("encoder", "decoder"):
+            for child in section.children:
+                yield child, f"{section.key.capitalize()}: {child.title[0].lower()}{child.title[1:]}"

@@ -1,0 +1,50 @@
+"""How a cell was computed: a printed formula, read and done again with the numbers that stand beside it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Any, Protocol
+
+from glassformer.inspection.explain import arithmetic, lookups
+from glassformer.inspection.explain.arithmetic import Around, Working
+from glassformer.inspection.explain.sections import Numbers
+
+
+class Meaning(Protocol):
+    """What a formula says."""
+
+    def whole(self) -> Numbers:
+        """The matrix, or one that broadcasts to it."""
+        ...
+
+    def at(self, row: int, column: int) -> Working:
+        """One cell, step by step."""
+        ...
+
+
+RULES: tuple[tuple[str, Callable[..., Any]], ...] = (
+    (r"rows of the embedding matrix(?:, times (\S+))?", lookups.embedded),
+    (r"one row for each place", lookups.placed),
+    (r"(\w+) turned", lookups.turned),
+    (r"-slope · distance \(ALiBi\)|learned, by distance \(relative\)", lookups.biased),
+    (r"√\(mean square of all heads' ([QK]) \+ (\S+)\)", lookups.sized),
+    (r"the (mean of all rows|first row) above", lookups.pooled),
+    (r"zeros: no head is left", lookups.nothing),
+    (r"(\w+) / (r_\w) · (\w+)", arithmetic.by_row),
+    (r"(\w+) / √(\d+)", arithmetic.scaled),
+    (r"\(?(\w+)(?: - mean\))? / √\((variance|mean square) \+ (\S+)\)(.*)", arithmetic.normed),
+    (r"(relu2?|gelu(?:_tanh)?|silu)\((\w)\)", arithmetic.activated),
+    (r"(.*), -inf where hidden", arithmetic.hidden),
+    (r"softmax\((.*)\), row by row", arithmetic.softmax),
+)
+"""Formulas and what they mean; all others are sums of products."""
+
+
+def read_formula(formula: str, around: Around) -> Meaning:
+    """What a formula of a walk means where it stands."""
+    for pattern, make in RULES:
+        if found := re.fullmatch(pattern, formula):
+            made: Meaning = make(around, *found.groups())
+            return made
+    return arithmetic.summed(around, formula)

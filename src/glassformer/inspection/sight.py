@@ -1,0 +1,31 @@
+"""Who may look at whom: the masks of a model's attentions on one input, as the model itself applies them."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from glassformer.inspection.explain.subject import Subject
+from glassformer.inspection.recording import record
+from glassformer.inspection.sites import attentions
+
+
+def sights(subject: Subject, first: int | None = None) -> dict[str, Tensor]:
+    """For each kind of attention, `enc.self`, `dec.self` and `dec.cross`: (T, S) bool, True where a query may look.
+
+    It is read from the scores of the first layer that has heads: all layers of a stack share one mask.
+
+    Args:
+        subject: what the model reads.
+        first: of a long text, so many of the first places on both sides; None: all.
+    """
+    layers: dict[str, str] = {}
+    for site, layer in attentions(subject.model).items():
+        if layer.kept:
+            layers.setdefault(f"{site.stack}.{site.part}", str(site))
+    if not layers:
+        return {}
+    target = None if subject.target_ids is None else torch.tensor([subject.target_ids])
+    keep = [f"{site}.scores" for site in layers.values()]
+    kept = record(subject.model, torch.tensor([subject.ids]), target, keep=keep, rows=slice(first))
+    return {kind: kept[f"{site}.scores"][0, 0, :, :first] != -torch.inf for kind, site in layers.items()}

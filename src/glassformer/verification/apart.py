@@ -1,0 +1,79 @@
+"""Verifying a run in a process of its own, as some checks change what all of a process shares: PyTorch's precision.
+
+::
+
+    python -m glassformer.verification.apart RUN best auto
+
+writes one line of JSON for each check as it is made, and `{"sheet": ...}` or `{"error": [problem, remedy]}` at the end.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from glassformer.errors import GlassError
+from glassformer.runs import Which
+
+
+def verify_apart(
+    folder: Path,
+    which: Which = "best",
+    device: str = "auto",
+    tell: Callable[[dict[str, Any]], None] = lambda check: None,
+) -> dict[str, Any]:
+    """Verify a run elsewhere, and keep the sheet in its folder.
+
+    Args:
+        folder, which, device: as of `verify_run`.
+        tell: is given each check's facts as it comes.
+
+    Returns:
+        The facts of the sheet.
+
+    Raises:
+        GlassError: as `verify_run`, the sheet cannot be written, or the process ended early.
+    """
+    command = [sys.executable, "-m", __name__, str(folder), which, device]
+    package = str(Path(__file__).parents[2])
+    paths = os.pathsep.join(filter(None, [package, os.environ.get("PYTHONPATH")]))
+    environment = {**os.environ, "PYTHONPATH": paths, "PYTHONIOENCODING": "utf-8"}
+    with subprocess.Popen(
+        command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, env=environment, encoding="utf-8"
+    ) as process:
+        assert process.stdout is not None
+        for line in process.stdout:
+            said = json.loads(line)
+            if "error" in said:
+                raise GlassError(*said["error"])
+            if "sheet" in said:
+                return dict(said["sheet"])
+            tell(said)
+    raise GlassError(
+        f"verifying {folder} ended with code {process.returncode} before it was done",
+        f"See what it says in a terminal: glass verify {folder}",
+    )
+
+
+def main(folder: str, which: Which, device: str) -> None:
+    """What the process of its own does."""
+    from glassformer.verification.sheet import save, verify_run
+
+    def say(said: dict[str, Any]) -> None:
+        print(json.dumps(said), flush=True)
+
+    try:
+        sheet = verify_run(Path(folder), which, device, tell=lambda result: say(result.facts()))
+        save(sheet)
+        say({"sheet": sheet.facts()})
+    except GlassError as error:
+        say({"error": [error.problem, error.remedy]})
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])  # type: ignore[arg-type]

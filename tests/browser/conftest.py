@@ -1,0 +1,123 @@
+"""One server with tiny runs of all families, one browser, and pages of it: for the whole session."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import threading
+from collections.abc import Callable, Iterator
+from functools import cache
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Browser, BrowserContext, Page, sync_playwright
+
+from glassformer.serve.access import Access
+from glassformer.serve.app import make_app
+from glassformer.serve.bundle import PAGE
+from glassformer.serve.server import Server, listen
+from glassformer.serve.shelf import Shelf
+from glassformer.text_model import AnyTextModel, load_text_model
+from tests.browser.reading import PATIENCE, Faults, Served, settled
+from tests.browser.tiny_runs import TEXTS, make_all
+
+ROOT = Path(__file__).resolve().parents[2]
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+WIDE = {"width": 1280, "height": 900}
+Visit = Callable[..., Page]
+
+
+@pytest.fixture(scope="session")
+def runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """Tiny runs: name -> folder; `TEXTS` of `tiny_runs` has what each is asked with."""
+    return make_all(tmp_path_factory.mktemp("served"))
+
+
+@pytest.fixture(scope="session")
+def model(runs: dict[str, Path]) -> Callable[[str], AnyTextModel]:
+    """A run's model, opened by the library and not by the server."""
+    return cache(lambda name: load_text_model(runs[name]))
+
+
+@pytest.fixture(scope="session")
+def page_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The built page: the one that is committed, or, while there is none, one that is built from `web/`.
+
+    GLASS_PAGE names another one, for those who work on it.
+    """
+    if given := os.environ.get("GLASS_PAGE"):
+        return Path(given)
+    if (PAGE / "index.html").is_file():
+        return PAGE
+    folder = tmp_path_factory.mktemp("page")
+    built = subprocess.run(
+        ["npx", "vite", "build", "--outDir", folder, "--emptyOutDir"], cwd=ROOT / "web", capture_output=True, text=True,
+        timeout=120, check=False,
+    )  # fmt: skip
+    assert built.returncode == 0, built.stderr
+    return folder
+
+
+@pytest.fixture(scope="session")
+def server(runs: dict[str, Path], page_folder: Path) -> Iterator[Served]:
+    """The real server, in a thread."""
+    listening, token = listen("127.0.0.1", 0), "a-token-for-tests"
+    port, ready = listening.getsockname()[1], threading.Event()
+    app = make_app(Shelf(list(runs.values()), "cpu"), Access(token, port), page_folder)
+    found = Server(app, ready.set)
+    thread = threading.Thread(target=found.run, kwargs={"sockets": [listening]}, daemon=True)
+    thread.start()
+    assert ready.wait(30)
+    yield Served(f"http://127.0.0.1:{port}", token, runs)
+    found.should_exit = True
+    thread.join(30)
+    listening.close()
+
+
+@pytest.fixture(scope="session")
+def browser() -> Iterator[Browser]:
+    """Chromium, as the system has it."""
+    if CHROMIUM is None:
+        pytest.skip("there is no chromium on this machine: apt install chromium")
+    with sync_playwright() as playwright:
+        found = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox", "--disable-dev-shm-usage"])
+        yield found
+        found.close()
+
+
+@pytest.fixture(scope="session")
+def _reader(browser: Browser, server: Served) -> Iterator[BrowserContext]:
+    """A reader who has opened the address with the token: pages share the cookie and the cache."""
+    context = browser.new_context(viewport=WIDE, reduced_motion="reduce")
+    context.set_default_timeout(PATIENCE)
+    context.grant_permissions(["clipboard-read", "clipboard-write"], origin=server.address)
+    yield context
+    context.close()
+
+
+@pytest.fixture
+def page(_reader: BrowserContext, server: Served) -> Iterator[Visit]:
+    """`page("attention", run="book", head=1)`: a new page at that view with its answer; see `Served.at`.
+
+    The text is that of `TEXTS` if none is given. `width` and `scheme` ("dark") are the window's. When the test ends,
+    nothing may have gone wrong on any of its pages; `refused=True` lets the server refuse questions.
+    """
+    watched: list[tuple[Page, Faults]] = []
+
+    def visit(
+        view: str, run: str = "book", text: str | None = None, *, width: int = 1280, scheme: str = "light",
+        refused: bool = False, **state: object,
+    ) -> Page:  # fmt: skip
+        found = _reader.new_page()
+        watched.append((found, Faults(found, server.address, refused)))
+        found.set_viewport_size({"width": width, "height": 900})
+        found.emulate_media(color_scheme="dark" if scheme == "dark" else "light")
+        found.goto(server.at(view, run, TEXTS.get(run, "") if text is None else text, **state))
+        settled(found)
+        return found
+
+    yield visit
+    for found, _ in watched:
+        found.close()
+    assert [fault for _, faults in watched for fault in faults.found] == []

@@ -1,0 +1,285 @@
+"""The views of attention show the weights of the library: map, score, all heads, one token, alignment."""
+
+from __future__ import annotations
+
+import csv
+import io
+import math
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from playwright.sync_api import Page
+
+from glassformer.evaluation.heads import heads_of_run
+from glassformer.inspection.explain import Subject, whole_subject_of
+from glassformer.inspection.heads.numbers import entropy
+from glassformer.inspection.pictures import Floats, find_site
+from glassformer.inspection.pictures.cells import pooled
+from glassformer.inspection.pictures.reading import read_maps
+from glassformer.inspection.sites import find_head
+from glassformer.inspection.traced import AttentionTrace
+from glassformer.text_model import AnyTextModel, Translator
+from tests.browser.conftest import Visit
+from tests.browser.reading import copied, settled, turn, value, values
+from tests.browser.tiny_runs import TEXTS, long_text
+
+NEAR = 1e-6
+HEADS = {  # a run -> heads of every kind of attention that it has
+    "book": ["dec.1.self.0"], "post": ["dec.0.self.1"], "fill": ["enc.0.self.1"], "mails": ["enc.0.self.0"],
+    "bangla": ["dec.0.self.0"], "en-de": ["enc.1.self.0", "dec.0.self.1", "dec.1.cross.1"],
+}  # fmt: skip
+CASES = [(run, head) for run, heads in HEADS.items() for head in heads]
+Model = Callable[[str], AnyTextModel]
+
+
+@pytest.fixture(scope="module")
+def subject(model: Model) -> Callable[[str], Subject]:
+    return lambda run: whole_subject_of(model(run), TEXTS[run])
+
+
+def traced(subject: Subject, name: str) -> tuple[AttentionTrace, int]:
+    """The layer of a head, and the head's place in it."""
+    head, trace = find_head(subject.model, name), subject.trace()
+    stack = trace.source if head.site.stack == "enc" and trace.source is not None else trace.stack
+    block = stack.blocks[head.site.layer]
+    part = block.cross if head.site.part == "cross" else block.attention
+    assert part is not None
+    return part, part.heads.index(head.head)
+
+
+def weights_of(subject: Subject, name: str) -> Floats:
+    """(T, S), NaN where masked."""
+    part, place = traced(subject, name)
+    found = part.weights[0, place].masked_fill(~part.allowed[0, 0].expand_as(part.weights[0, place]), math.nan)
+    return found.double().numpy()
+
+
+def rows_of(text: str) -> list[dict[str, str]]:
+    return list(csv.DictReader(io.StringIO(text)))
+
+
+def copied_map(page: Page, shape: tuple[int, ...]) -> Floats:
+    """The matrix in "Copy numbers"."""
+    found = [float(row["weight"] or "nan") for row in rows_of(copied(page))]
+    return np.array(found).reshape(shape)
+
+
+def colours(page: Page) -> Floats:
+    """(rows, columns, 3): the colours of the view's first canvas."""
+    found = page.evaluate(
+        """() => {
+          const canvas = document.querySelector("section.view canvas"), {width, height} = canvas;
+          return [height, width, ...canvas.getContext("2d").getImageData(0, 0, width, height).data];
+        }"""
+    )
+    return np.array(found[2:], dtype=np.float64).reshape(found[0], found[1], 4)[:, :, :3]
+
+
+def test_a_map_is_that_of_the_library(page: Visit, subject: Callable[[str], Subject]) -> None:
+    shown = page("attention", CASES[0][0])
+    for run, head in CASES:
+        expected = weights_of(subject(run), head)
+        query, key = len(expected) - 1, 0
+        turn(shown, "attention", run, TEXTS[run], head=head, q=query, k=key)
+        found = copied_map(shown, expected.shape)
+        np.testing.assert_allclose(found, expected, atol=NEAR, err_msg=f"{run} {head}")
+        assert value(shown, ".sum") == pytest.approx(np.nansum(expected[query]), abs=NEAR)
+        assert value(shown, ".largest") == pytest.approx(np.nanmax(expected), abs=NEAR)
+        assert value(shown, ".read") == pytest.approx(expected[query, key], abs=NEAR)
+        assert values(shown, ".strongest") == pytest.approx(sorted(expected[query], reverse=True)[:6], abs=NEAR)
+
+
+def test_masked_cells_are_not_drawn_as_zeros(page: Visit, subject: Callable[[str], Subject]) -> None:
+    shown = page("attention", "book", head="dec.0.self.0")
+    expected = weights_of(subject("book"), "dec.0.self.0")
+    drawn = colours(shown)
+    assert drawn.shape[:2] == expected.shape
+    is_masked = (drawn == drawn[0, 1]).all(axis=2)
+    assert np.array_equal(is_masked, np.isnan(expected))
+    assert "hidden by the mask" in shown.inner_text("aside")
+    turn(shown, "attention", "fill", TEXTS["fill"])
+    assert "hidden by the mask" not in shown.inner_text("aside")
+
+
+def test_a_cell_leads_to_its_score(page: Visit, subject: Callable[[str], Subject]) -> None:
+    shown = page("attention", "book", head="dec.1.self.1")
+    shape = weights_of(subject("book"), "dec.1.self.1").shape
+    box = shown.locator("section.view canvas").bounding_box()
+    assert box is not None
+    query, key = 9, 4
+    place = (box["width"] * (key + 0.5) / shape[1], box["height"] * (query + 0.5) / shape[0])
+    shown.locator("section.view canvas").click(position={"x": place[0], "y": place[1]})
+    shown.wait_for_selector("h2:text-is('Score anatomy')")
+    settled(shown)
+    assert ".q=9" in shown.url
+    assert ".k=4" in shown.url
+    assert ".head=dec.1.self.1" in shown.url
+    assert value(shown, ".steps .weight") == pytest.approx(
+        weights_of(subject("book"), "dec.1.self.1")[query, key], abs=NEAR
+    )
+    shown.go_back()
+    shown.wait_for_selector("h2:text-is('Attention map')")
+
+
+def test_a_score_is_taken_apart_as_it_was_made(page: Visit, subject: Callable[[str], Subject]) -> None:
+    shown = page("score", CASES[0][0])
+    for run, head in CASES:
+        part, place = traced(subject(run), head)
+        expected = weights_of(subject(run), head)
+        query, key = len(expected) - 1, min(2, len(expected[0]) - 1)
+        turn(shown, "score", run, TEXTS[run], head=head, q=query, k=key)
+        q, k = part.q[0, place, query].double(), part.k[0, part.asks[place], key].double()
+        assert value(shown, ".steps .dot") == pytest.approx(float(q @ k), abs=NEAR)
+        assert value(shown, ".steps .scaled") == pytest.approx(float(part.scaled[0, place, query, key]), abs=NEAR)
+        bias = 0.0 if part.bias is None else float(part.bias[0, place, query, key])
+        assert value(shown, ".steps .bias") == pytest.approx(bias, abs=NEAR)
+        assert value(shown, ".steps .weight") == pytest.approx(expected[query, key], abs=NEAR)
+        assert values(shown, "table") == pytest.approx(np.nan_to_num(expected[query]), abs=NEAR)
+        products = [float(row["product"]) for row in rows_of(copied(shown)) if row["what"] == "product"]
+        assert products == pytest.approx((q * k).tolist(), abs=NEAR)
+
+
+def test_a_hidden_key_has_no_score(page: Visit) -> None:
+    shown = page("score", "book", head="dec.0.self.0", q=2, k=5)
+    assert "the mask hides this key" in shown.inner_text(".steps")
+    assert value(shown, ".steps .weight") == 0
+
+
+def test_what_if_the_scores_were_divided(page: Visit, subject: Callable[[str], Subject]) -> None:
+    shown = page("score", "book", head="dec.1.self.0", q=8, k=2)
+    assert shown.locator(".other").count() == 0
+    shown.get_by_label("What if all scores were divided by").fill("0.30")
+    shown.wait_for_selector(".other")
+    divided = 10**0.3
+    assert value(shown, ".steps .weight") == pytest.approx(
+        weights_of(subject("book"), "dec.1.self.0")[8, 2], abs=NEAR
+    ), "the model's own numbers stay"
+    part, place = traced(subject("book"), "dec.1.self.0")
+    scores = part.scaled[0, place, 8, :9].double().numpy() / round(divided, 3)
+    expected = np.exp(scores - scores.max()) / np.exp(scores - scores.max()).sum()
+    said = [float(text.removesuffix(" %")) for text in shown.locator(".other-number").all_inner_texts()[:9]]
+    assert said == pytest.approx(100 * expected, abs=0.06)
+    shown.get_by_role("button", name="As the model has it").click()
+    assert shown.locator(".other").count() == 0
+
+
+def test_all_heads_have_their_roles(page: Visit, runs: dict[str, Path], model: Model) -> None:
+    shown = page("heads", "book")
+    report = heads_of_run(runs["book"], model("book"), note=lambda note: None)
+    expected = {str(found.head): found for found in report.heads}
+    shown.wait_for_selector("section.view .score")
+    rows = rows_of(copied(shown))
+    assert {row["head"] for row in rows} == set(expected)
+    for row in rows:
+        role = expected[row["head"]].roles[row["role"]]
+        assert float(row["score"]) == pytest.approx(role.score, abs=NEAR)
+        assert float(row["chance"] or "nan") == pytest.approx(
+            math.nan if role.chance is None else role.chance, abs=NEAR, nan_ok=True
+        )
+        assert row["earned"] == str(role.earned).lower()
+    assert shown.locator("section.view canvas").count() == len(expected)
+    assert all(float(row["importance"]) for row in rows)
+
+
+def test_heads_are_sorted_and_open_their_map(page: Visit, subject: Callable[[str], Subject]) -> None:
+    shown = page("heads", "en-de", sort="entropy")
+    own = subject("en-de")
+    sites = [find_site(own.model, name) for name in ("enc.0.self", "enc.1.self", "dec.0.self", "dec.0.cross",
+                                                     "dec.1.self", "dec.1.cross")]  # fmt: skip
+    maps = read_maps(own, sites, 64).maps
+    spread = {str(head): float(entropy(np.nan_to_num(cells)).mean()) for head, cells in maps.items()}
+    order = sorted(spread, key=lambda head: -spread[head])
+    assert shown.locator("section.view li .name").all_inner_texts() == order
+    assert values(shown, "section.view li") == pytest.approx([spread[head] for head in order], abs=NEAR)
+    shown.locator("section.view li button").nth(1).click()
+    shown.wait_for_selector("h2:text-is('Attention map')")
+    settled(shown)
+    assert f".head={order[1]}" in shown.url
+    assert shown.inner_text("aside h3") == order[1]
+
+
+def test_a_token_is_looked_from_by_all_heads(page: Visit, subject: Callable[[str], Subject]) -> None:
+    shown = page("focus", CASES[0][0])
+    for run, head in CASES:
+        expected = weights_of(subject(run), head)
+        query = len(expected) - 2
+        turn(shown, "focus", run, TEXTS[run], q=query, head=head, stack=head[:3])
+        row = np.nan_to_num(expected[query])
+        best = np.sort(row)[::-1][:8]
+        assert values(shown, ".top .weight") == pytest.approx(best[best > 0], abs=NEAR)
+        assert value(shown, ".top .rest") == pytest.approx(1 - best.sum(), abs=NEAR)
+        assert value(shown, ".top .whole") == pytest.approx(1, abs=NEAR)
+        assert shown.locator(".arcs path").count() == len(best[best > 0])
+        assert value(shown, ".strips .read") == pytest.approx(best[0], abs=NEAR), "the strip that is marked"
+
+
+def test_another_token_is_chosen_by_its_button(page: Visit, subject: Callable[[str], Subject]) -> None:
+    shown = page("focus", "book", head="dec.0.self.1")
+    shown.locator(".tokens button").nth(3).click()
+    settled(shown)
+    assert ".q=3" in shown.url
+    row = np.nan_to_num(weights_of(subject("book"), "dec.0.self.1")[3])
+    assert values(shown, ".top .weight") == pytest.approx(sorted(row[:4], reverse=True), abs=NEAR)
+
+
+@pytest.mark.parametrize("head", [None, 1])
+def test_an_alignment_is_that_of_cross_attention(
+    head: int | None, page: Visit, subject: Callable[[str], Subject], model: Model
+) -> None:
+    shown = page("alignment", "en-de", site="dec.0.cross", of=-1 if head is None else head)
+    part, _ = traced(subject("en-de"), "dec.0.cross.0")
+    weights = part.weights[0].double().numpy()
+    expected = weights.mean(axis=0) if head is None else weights[head]
+    rows = rows_of(copied(shown))
+    found = np.array([float(row["value"]) for row in rows if row["what"] == "weight"]).reshape(expected.shape)
+    np.testing.assert_allclose(found, expected, atol=NEAR)
+    assert values(shown, ".coverage") == pytest.approx(expected.sum(axis=0), abs=NEAR)
+    assert values(shown, ".entropy") == pytest.approx(entropy(expected), abs=NEAR)
+    translator = model("en-de")
+    assert isinstance(translator, Translator)
+    settings = translator.config.sample.replace(beams=4, temperature=0.0, repetition_penalty=1.0)
+    best = translator.best([TEXTS["en-de"]], settings)[0]
+    assert values(shown, ".score") == pytest.approx([each.score for each in best], abs=NEAR)
+    texts = [text or "nothing" for text in (each.text for each in best)]
+    assert shown.locator("td .link").all_inner_texts() == texts
+
+
+def test_a_hypothesis_becomes_the_target(page: Visit) -> None:
+    shown = page("alignment", "en-de")
+    text = shown.locator("td .link").nth(1).inner_text()
+    shown.locator("td .link").nth(1).click()
+    settled(shown)
+    assert shown.get_by_role("textbox", name="Target").input_value() == text
+    assert shown.inner_text(".target") == text
+
+
+def test_a_window_of_a_long_text(page: Visit, model: Model) -> None:
+    text = long_text(1024)
+    shown = page("attention", "long", text, head="dec.7.self.3")
+    own = whole_subject_of(model("long"), text)
+    head = find_head(own.model, "dec.7.self.3")
+    whole = read_maps(own, [head.site], 1024).maps[head]
+    assert "block of 3 × 3" in shown.inner_text(".pooled")
+    found = copied_map(shown, (342, 342))
+    np.testing.assert_allclose(found, pooled(whole, 3), atol=NEAR)
+    assert value(shown, ".largest") == pytest.approx(np.nanmax(whole), abs=NEAR)
+    for _ in range(5):
+        shown.get_by_role("button", name="Zoom in").click()
+        settled(shown)
+    shown.get_by_role("button", name="Move up").click()
+    settled(shown)
+    found = copied_map(shown, (32, 32))
+    np.testing.assert_allclose(found, whole[480:512, 496:528], atol=NEAR)
+    assert shown.locator(".rows li").count() == 32
+    assert ".queries=480-512" in shown.url
+
+
+def test_a_run_without_cross_attention_says_what_to_do(page: Visit) -> None:
+    shown: Any = page("tokens", "book")
+    shown.get_by_role("button", name="Alignment").click()
+    shown.wait_for_selector("main p.card")
+    assert "has no cross-attention" in shown.inner_text("main p.card")
+    assert "--task translate" in shown.inner_text("main p.card")

@@ -1,0 +1,248 @@
+"""What a run learnt, on the page: replay, loss, probes, proof sheet; the tour; what is said where there is nothing."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from playwright.sync_api import Browser, Page, Route, expect
+
+from glassformer.data.examples import PreparedExamples
+from glassformer.evaluation.ladder import counts_of
+from glassformer.evaluation.probes.probe import Request, probe_run
+from glassformer.evaluation.probes.surprisal import SurprisalResult
+from glassformer.evaluation.probes.texts import surprisal_of_target, surprisal_of_text
+from glassformer.inspection.replay import read_history
+from glassformer.inspection.replay.page import text_for
+from glassformer.runs import Run
+from glassformer.text_model import AnyTextModel, MaskFiller, TextModel, Translator
+from glassformer.training.journal import read_metrics
+from glassformer.training.setup import encoded_text
+from glassformer.verification.sheet import kept_sheet
+from tests.browser.conftest import Visit
+from tests.browser.reading import PATIENCE, Served, copied, settled, turn, value, values
+from tests.browser.tiny_runs import TEXTS
+
+NEAR = 1e-6
+LONG = 240_000
+"""Milliseconds that work in the background may take, on a machine that does much else."""
+STOPS = ["tokens", "write", "attention", "score", "heads", "receipt", "lens", "ablation", "replay", "loss", "proof"]
+
+
+# training replay
+
+
+def test_the_replay_is_what_the_run_wrote(page: Visit, runs: dict[str, Path]) -> None:
+    run = Run(runs["book"])
+    history, lines, shown = read_history(run), read_metrics(run), page("replay", "book")
+    head, role = history.chosen(None, None)
+    rows = list(csv.DictReader(io.StringIO(copied(shown))))
+    logged = {int(row["step"]): row for row in rows if row["what"] == "log"}
+    for line in lines:
+        for key, column in {"loss": "loss", "learning_rate": "learning_rate", "gradient_norm": "gradient_norm"}.items():
+            assert float(logged[line["step"]][column]) == pytest.approx(line[key], abs=NEAR)
+    scored = [float(row["score"]) for row in rows if row["what"] != "log"]
+    assert scored == pytest.approx(history.curve(head, role).tolist(), abs=NEAR)
+    assert value(shown, ".scrub output") == pytest.approx(history.losses[-1], abs=NEAR)
+    slider, map_ = shown.get_by_label("Recorded step"), history.snapshots[0].map_of(text_for(history, role), head)
+    slider.press("Home")
+    assert value(shown, ".scrub output") == pytest.approx(history.losses[0], abs=NEAR)
+    assert history.snapshots[0].sample in shown.inner_text("pre")
+    shown.locator(".film .stage").press("ArrowDown")
+    assert value(shown, ".film .read") == pytest.approx(map_[1, 0] / 255, abs=NEAR)
+    shown.get_by_role("button", name="Play", exact=True).click()
+    expect(slider).to_have_value(str(len(history.steps) - 1), timeout=PATIENCE)
+    shown.get_by_role("button", name="Take the last snapshot again").click()
+    expect(shown.locator(".check .good")).to_be_visible(timeout=LONG)
+    assert value(shown, ".check .good") <= 1 / 255
+
+
+def test_a_run_without_snapshots_names_the_setting(page: Visit, runs: dict[str, Path]) -> None:
+    shown = page("replay", "en-de")
+    assert "train.snapshots" in shown.inner_text(".missing")
+    assert values(shown, ".lines")[0] == pytest.approx(read_metrics(Run(runs["en-de"]))[-1]["loss"], abs=NEAR)
+
+
+# where the loss is
+
+
+@pytest.fixture(scope="module")
+def surprisal(
+    model: Callable[[str], AnyTextModel], runs: dict[str, Path]
+) -> Callable[[str, str | None], SurprisalResult]:
+    """What the library says of a run's text."""
+
+    def found(run: str, target: str | None) -> SurprisalResult:
+        own = model(run)
+        data = encoded_text(Run(runs[run]), own.config, lambda text: None)
+        train = data.train.targets if isinstance(data, PreparedExamples) else data.train
+        assert train is not None
+        counts = counts_of(train.tokens, own.tokenizer.vocab_size)
+        if isinstance(own, Translator):
+            assert target is not None
+            return surprisal_of_target(own, TEXTS[run], target, counts)
+        assert isinstance(own, TextModel | MaskFiller)
+        return surprisal_of_text(own, TEXTS[run], counts)
+
+    return found
+
+
+def test_the_loss_of_each_token_is_that_of_the_library(
+    page: Visit, surprisal: Callable[[str, str | None], SurprisalResult]
+) -> None:
+    shown = page("loss", "book")
+    for run, target in {"book": None, "fill": None, "bangla": None, "en-de": "der alte hund schläft ."}.items():
+        turn(shown, "loss", run, TEXTS[run], target or "")
+        wanted = surprisal(run, target)
+        assert values(shown, ".tokens") == pytest.approx([each.nats for each in wanted.each], abs=NEAR)
+        assert values(shown, "dl.figures") == pytest.approx([wanted.mean], abs=NEAR)
+        parts = [part.nats for parts in wanted.parts.values() for part in parts]
+        assert values(shown, ".groups") == pytest.approx(parts, abs=NEAR)
+
+
+def test_the_held_out_loss_is_that_of_training(page: Visit, runs: dict[str, Path]) -> None:
+    shown = page("loss", "post")
+    shown.get_by_role("button", name="Measure the held-out part").click()
+    expect(shown.locator(".split dl.figures")).to_be_visible(timeout=LONG)
+    wanted = min(line["validation_loss"] for line in read_metrics(Run(runs["post"])) if "validation_loss" in line)
+    assert value(shown, ".split dl.figures") == pytest.approx(wanted, abs=NEAR)
+
+
+# probes
+
+
+def test_probes_are_those_of_glass_probe(page: Visit, runs: dict[str, Path]) -> None:
+    shown = page("probes", "book", questions=80)
+    shown.get_by_role("button", name="Ask the model").click()
+    expect(shown.get_by_text("Answered; kept")).to_be_visible(timeout=LONG)
+    report = probe_run(Request(runs["book"], without=("surprisal",), size=80, device="cpu")).facts()
+    for name, result in report["probes"].items():
+        shares = values(shown, f"[data-probe={name}]")
+        assert shares == pytest.approx([group["share"] for group in result["groups"]], abs=NEAR)
+        ends = shown.eval_on_selector_all(
+            f"[data-probe={name}] .track", "found => found.flatMap(each => [+each.dataset.low, +each.dataset.high])"
+        )
+        assert ends == pytest.approx([end for group in result["groups"] for end in group["ci95"]], abs=NEAR)
+    assert shown.locator("[data-probe]").count() == len(report["probes"])
+
+
+# the proof sheet
+
+
+def test_the_proof_sheet_is_made_and_shown(page: Visit, runs: dict[str, Path]) -> None:
+    shown = page("proof", "fill")
+    strip = shown.locator("header .proof [role=img]")
+    expect(strip).to_have_attribute("aria-label", "Proof sheet: not verified yet")
+    shown.get_by_role("button", name="Verify these weights").click()
+    expect(shown.get_by_role("button", name="Verify again")).to_be_visible(timeout=LONG)
+    settled(shown)
+    sheet = kept_sheet(Run(runs["fill"]))
+    assert sheet is not None
+    checks = sheet["checks"]
+    wanted = [check["measured"] for ok in (False, True, None) for check in checks if check["ok"] is ok]
+    assert values(shown, "td") == [measured for measured in wanted if measured is not None]
+    passed = sum(check["ok"] is True for check in checks)
+    said = f"{passed} of {len(checks)} checks passed, 0 failed, {len(checks) - passed} do not apply"
+    expect(strip).to_have_attribute("aria-label", f"Proof sheet: {said}")
+    assert strip.locator(".good").count() == passed
+
+
+# the tour
+
+
+@pytest.mark.parametrize("width", [1280, 390])
+def test_the_tour_goes_by_keyboard_through_the_views(page: Visit, width: int) -> None:
+    shown = page("tokens", "book", width=width)
+    start, title = shown.locator("#tour-start"), shown.locator("#tour-title")
+    start.press("Enter")
+    expect(title).to_be_focused()
+    for number, view in enumerate(STOPS, 1):
+        expect(shown.locator(".tour .top")).to_contain_text(f"{number} of {len(STOPS)}")
+        expect(title).to_be_focused()
+        assert shown.evaluate("() => location.hash").startswith(f"#{view}?")
+        shown.wait_for_selector("section.view", timeout=PATIENCE)
+        box = shown.locator(".tour").bounding_box()
+        assert box is not None
+        assert (box["x"] >= 0, box["x"] + box["width"] <= width, box["y"] + box["height"] <= 900) == (True,) * 3
+        shown.keyboard.press("ArrowRight")
+    shown.keyboard.press("Home")
+    expect(shown.locator(".tour .top")).to_contain_text("1 of")
+    shown.keyboard.press("Escape")
+    expect(shown.locator(".tour")).to_have_count(0)
+    expect(start).to_be_focused()
+
+
+def test_the_tour_leaves_out_what_a_run_has_not(page: Visit) -> None:
+    shown = page("tokens", "mails", tour="tokens")
+    found = [shown.evaluate("() => location.hash.slice(1).split('?')[0]")]
+    while shown.get_by_role("button", name="Next", exact=True).count():
+        shown.get_by_role("button", name="Next", exact=True).click()
+        found.append(shown.evaluate("() => location.hash.slice(1).split('?')[0]"))
+    assert "loss" not in found
+    assert [stop for stop in STOPS if stop in found] == found
+    assert {"tokens", "attention", "proof"} <= set(found)
+
+
+# what is said where there is nothing to show
+
+
+@pytest.fixture
+def alone(browser: Browser, server: Served) -> Iterator[Callable[[Callable[[Route], None]], Page]]:
+    """A page whose list of runs is answered by a function."""
+    context = browser.new_context(viewport={"width": 900, "height": 800})
+
+    def visit(answer: Callable[[Route], None]) -> Page:
+        found = context.new_page()
+        found.route("**/api/runs", answer)
+        found.goto(server.at("tokens", "book", TEXTS["book"]))
+        return found
+
+    yield visit
+    context.close()
+
+
+def listed(route: Route, **changes: Any) -> None:
+    """The real list, with changes of its first run."""
+    runs = route.fetch().json()["runs"]
+    route.fulfill(json={"runs": [{**runs[0], **changes}, *runs[1:]]})
+
+
+def test_no_runs_are_said(alone: Callable[[Callable[[Route], None]], Page]) -> None:
+    shown = alone(lambda route: route.fulfill(json={"runs": []}))
+    expect(shown.get_by_role("alert")).to_contain_text("glass serve RUN")
+
+
+def test_a_run_without_a_checkpoint_is_waited_for(alone: Callable[[Callable[[Route], None]], Page]) -> None:
+    state: dict[str, Any] = {"step": None, "version": None, "training": True}
+    shown = alone(lambda route: listed(route, **state))
+    expect(shown.locator("main h2")).to_have_text("book has no checkpoint yet")
+    state.clear()
+    expect(shown.locator("section.view")).to_be_visible(timeout=PATIENCE)
+
+
+def test_a_run_that_cannot_be_read_says_why(alone: Callable[[Callable[[Route], None]], Page]) -> None:
+    error = {"what": "tokenizer.json is damaged", "remedy": "Copy it again."}
+    shown = alone(lambda route: listed(route, error=error))
+    expect(shown.get_by_role("alert")).to_contain_text("tokenizer.json is damaged")
+    assert json.dumps(error["remedy"]).strip('"') in shown.inner_text("[role=alert]")
+
+
+def test_a_server_that_is_gone_is_said_until_it_is_back(alone: Callable[[Callable[[Route], None]], Page]) -> None:
+    gone = False
+
+    def answer(route: Route) -> None:
+        route.abort() if gone else route.continue_()
+
+    shown = alone(answer)
+    settled(shown)
+    gone = True
+    expect(shown.locator(".gone")).to_be_visible(timeout=PATIENCE)
+    assert shown.locator("section.view table").count() == 1  # what was there stays
+    gone = False
+    expect(shown.locator(".gone")).to_have_count(0, timeout=PATIENCE)
+    settled(shown)

@@ -1,0 +1,20 @@
+"""The Tokens view: what the page shows is what the run's tokenizer gives."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from glassformer.text_model import AnyTextModel
+from tests.browser.conftest import Visit
+from tests.browser.reading import copied, values
+from tests.browser.tiny_runs import TEXTS
+
+
+@pytest.mark.parametrize("run", ["book", "bangla"])
+def test_the_ids_are_those_of_the_tokenizer(run: str, page: Visit, model: Callable[[str], AnyTextModel]) -> None:
+    shown = page("tokens", run)
+    ids = model(run).tokenizer.encode(TEXTS[run])
+    assert values(shown, "td") == ids
+    assert [line.split(",")[2] for line in copied(shown).splitlines()[1:]] == [str(id) for id in ids]

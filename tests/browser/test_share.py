@@ -1,0 +1,231 @@
+"""A shared file in the browser, from file:// and without a network: what it computes is what the library computes."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Iterator
+from contextlib import redirect_stdout
+from io import StringIO
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from playwright.sync_api import Browser, Page
+
+from glassformer.config import SampleConfig, TokenizerConfig
+from glassformer.serve.shelf import Opened
+from glassformer.serve.view import Binary, finite
+from glassformer.serve.views import VIEWS
+from glassformer.sharing.loading import load_shared
+from glassformer.sharing.package import Package
+from glassformer.sharing.share import ShareRequest, share_run
+from glassformer.sharing.tokenizing import for_the_page
+from glassformer.tokenizers import train_tokenizer
+from tests.browser.shared_models import Case, cases
+from tests.parity.written_runs import make_run
+
+PASSES = """(models) => models.map(({settings, tensors, data, ids, source}) => {
+  const model = glass.model(settings, tensors, data);
+  const {encoder, stack, logits} = model.pass(ids, source);
+  const weights = {};
+  for (const each of [encoder, stack]) for (const part of each?.blocks.flat() ?? []) {
+    if (part.attention) weights[part.attention.of.site] = part.attention.weights.map((head) => [...head.data]);
+  }
+  return {logits: [...logits.data], weights};
+})"""
+BATCH = 72
+CUT = """({json, texts}) => {
+  const tokenizer = glass.tokenizer(json);
+  const names = Array.from({length: tokenizer.size}, (_, id) => tokenizer.text(id));
+  return {names, texts: texts.map((text) => [tokenizer.encode(text), tokenizer.decode(tokenizer.encode(text))])};
+}"""
+LEARNT_FROM = ["the old dog sleeps near the river; it's 7 o'clock.\n\nআমি বাংলায় গান গাই, and Größe too. "] * 20
+DIFFICULT = [
+    "", " ", "the old dog", "  two  spaces   and three ", "tab\tand\r\nline\n\n  ends\n",
+    "it's DON'T we'LL I\u017fS you'Re", "\u200cZ\u200dW\u200bJ\ufeff mark \x85 nel \u2028 ls \xa0 nbsp \u3000 wide",
+    "12345 ½ ٣٤٥ ४५", "<0x0A> <|end|> <|mask|> <s>", "আমি বাংলায় গান গাই। ক্ষ্ম র‍্য কিছু ক্ত্র স্ত্রী",
+    "हिन्दी क्षत्रिय श्री र्‍", "தமிழ் ക്ഷ ශ්‍රී မြန်မာ ไทย", "العَرَبِيَّة لا ﷺ שלום", "漢字かな交じり文 한국어 각 𠀀𪜀",
+    "👩‍👩‍👧‍👦🏳️‍🌈🇧🇩🇩🇪👍🏽 e\u0301 ﬁ Å ϓ̈ ẛ̣", "ΟΔΟΣ İstanbul ǅ ẞ Σ", "a\x00b\x07c\x1f\x7f", "x" * 130, "-" * 70,
+    "snake_case + a=b <c> `d` ~ ^ | $ «q» „r“ ।॥", "\U0001f468\u200d\U0001f9b0 \u0f0b\u17d4 \u0600\u06dd1",
+]  # fmt: skip
+KINDS = ("characters", "graphemes", "bytes", "words", "bpe", "wordpiece", "unigram")
+TOKENIZERS = [
+    *({"kind": kind, "vocab_size": 700} for kind in KINDS),
+    *({"kind": kind, "vocab_size": 700, "normalization": form, "lowercase": True}
+      for kind, form in zip(KINDS, ("nfc", "nfd", "nfkc", "nfkd", "nfc", "nfkd", "nfkc"), strict=True)),
+]  # fmt: skip
+ASKED = """async ({header, data, view, question}) => {
+  window.kept ??= {};
+  const key = header.run.task;
+  const shared = (window.kept[key] ??= glass.open(header, data));
+  const answer = await glass.answers[view](shared, question);
+  const plain = JSON.parse(JSON.stringify(answer.data ? answer.header : answer));
+  return {header: plain, data: answer.data ? [...answer.data] : null};
+}"""
+TEXTS = {
+    "lm": "the old dog sleeps, আমি বাংলায়",
+    "masked": "the [MASK] dog sleeps near [MASK] river",
+    "classify": "the old dog sleeps near it",
+    "translate": "the old dog sleeps; it's 7",
+}
+BANGLA = "আমি বাংলায়"
+SCHEMES = {"lm": {"kind": "bpe"}, "masked": {"kind": "words"}, "classify": {"kind": "unigram", "vocab_size": 320},
+           "translate": {"kind": "wordpiece", "joint": False}}  # fmt: skip
+SETTINGS: dict[str, dict[str, Any]] = {
+    "lm": {"positions": "alibi", "kv_heads": 1, "window": 5, "activation": "swiglu", "norm_order": "output"},
+    "masked": {"positions": "relative", "norm": "rmsnorm", "head_bias": True, "embedding_norm": True},
+    "classify": {"positions": "learned", "activation": "gelu_tanh", "norm_bias": True, "pooling": "mean"},
+    "translate": {"positions": "rotary", "shared_embedding": False, "tied": False, "attention_bias": True},
+}
+NOT_THE_SAME = {
+    "python", "copied", "count", "log_frequency", "counts", "why", "counted", "special", "unread", "unknown", "draw",
+    "number", "arrival",
+}  # fmt: skip
+"""Fields that a shared file cannot have, or whose random numbers are its own."""
+
+
+def questions(task: str) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Every view that a task has in a shared file, with what it is asked."""
+    head = "dec.1.self.2" if task in ("lm", "translate") else "enc.1.self.2"
+    yield "tokens", {}
+    yield "attention", {"head": head, "form": "float32"}
+    yield "attention", {"head": head, "px": 3, "form": "float32", "queries": [1, 6], "keys": [0, 5]}
+    yield "score", {"head": head, "query": 4, "key": 3}
+    yield "heads", {}
+    yield "focus", {"place": 4, "top": 3}
+    yield "lens", {}
+    yield "receipt", {"part": 2}
+    yield "receipt", {"token": "1", "against": "0"}
+    if task == "translate":
+        yield "alignment", {"beams": 3}
+        yield "attention", {"head": "dec.0.cross.1", "target": "the old dog", "form": "float32"}
+        yield "receipt", {"target": "the old dog", "place": 1, "part": 5}
+        yield "lens", {"target": "the old dog"}
+    if task in ("lm", "translate"):
+        yield "sampling", {"temperature": 0.7, "top_k": 20, "top_p": 0.9, "repetition_penalty": 1.3}
+        yield "beams", {"beams": 3, "tokens": 5}
+        yield "write", {"temperature": 0.0, "tokens": 60}
+        yield "write", {"temperature": 0.0, "tokens": 40, "repetition_penalty": 1.5, "stop": ["e"]}
+        yield "write", {"beams": 3, "tokens": 12}
+    else:
+        yield "write", {}
+
+
+def unlike(one: Any, other: Any, where: str = "") -> Iterator[str]:
+    """Where two answers differ: in words at all, in numbers by more than float32 explains."""
+    if isinstance(one, dict):
+        for name in one.keys() - NOT_THE_SAME:
+            yield from unlike(one[name], (other or {}).get(name, "absent"), f"{where}.{name}")
+    elif isinstance(one, list | tuple):
+        if not isinstance(other, list) or len(one) != len(other):
+            yield f"{where}: {one} != {other}"
+            return
+        for at, (a, b) in enumerate(zip(one, other, strict=True)):
+            yield from unlike(a, b, f"{where}[{at}]")
+    elif isinstance(one, float) and isinstance(other, int | float):
+        if not abs(one - other) <= 1e-4 * max(1.0, abs(one)):
+            yield f"{where}: {one} != {other}"
+    elif one != other:
+        yield f"{where}: {one!r} != {other!r}"
+
+
+@pytest.fixture(scope="module")
+def opened(browser: Browser, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Page]:
+    """A shared file of a tiny run, open."""
+    home = tmp_path_factory.mktemp("share")
+    path = home / "book.html"
+    share_run(ShareRequest(make_run(home / "book"), path))
+    context = browser.new_context(offline=True)
+    page = context.new_page()
+    faults: list[str] = []
+    page.on("pageerror", lambda error: faults.append(str(error)))
+    page.on("console", lambda message: faults.append(message.text) if message.type == "error" else None)
+    page.goto(path.as_uri())
+    page.wait_for_selector("section.view")
+    yield page
+    assert faults == []
+    context.close()
+
+
+def computed(page: Page, tried: list[Case]) -> Iterator[tuple[Case, dict[str, Any]]]:
+    """Each model, and what the page makes of it."""
+    for start in range(0, len(tried), BATCH):
+        batch = tried[start : start + BATCH]
+        yield from zip(batch, page.evaluate(PASSES, [case.page for case in batch]), strict=True)
+
+
+def test_every_kind_of_model_gives_the_numbers_of_the_library(opened: Page) -> None:
+    for case, found in computed(opened, cases(every=5)):
+        logits = np.array(found["logits"]).reshape(case.logits.shape)
+        assert np.abs(logits - case.logits).max() < 1e-9, case.name
+        assert np.abs(logits - case.torch).max() < 1e-4, case.name
+        own = {site.removeprefix("enc.").removeprefix("dec."): value for site, value in found["weights"].items()}
+        for site, weights in case.weights.items():
+            ours = found["weights"][site] if site in found["weights"] else own[site.removeprefix(".")]
+            assert np.abs(np.array(ours).reshape(weights.shape) - weights).max(initial=0) < 1e-9, (case.name, site)
+
+
+def test_every_tokenizer_gives_the_ids_of_encode(opened: Page, tmp_path: Path) -> None:
+    for settings in TOKENIZERS:
+        tokenizer = train_tokenizer(TokenizerConfig(**settings), [*LEARNT_FROM, *DIFFICULT], mask=True)
+        tokenizer.save(tmp_path / "tokenizer.json")
+        json = for_the_page(tokenizer, tmp_path / "tokenizer.json")
+        found = opened.evaluate(CUT, {"json": json, "texts": DIFFICULT})
+        for text, (ids, decoded) in zip(DIFFICULT, found["texts"], strict=True):
+            assert ids == tokenizer.encode(text), (settings, text)
+            assert decoded == tokenizer.decode(ids), (settings, text)
+        assert found["names"] == [tokenizer.token_text(id) for id in range(tokenizer.vocab_size)], settings
+
+
+def printed(script: str) -> str:
+    """What a script prints."""
+    with redirect_stdout(StringIO()) as said:
+        exec(script, {})
+    return said.getvalue()
+
+
+def largest_difference(expected: Binary, found: list[float | None]) -> float:
+    """Of any two cells, in the unit that rounding explains: 1e-5 of a weight, or one step of a byte."""
+    in_bytes = expected.header.get("form") == "uint8"
+    theirs = np.frombuffer(expected.data, "u1" if in_bytes else "<f4").astype(float)
+    ours = np.array(found, dtype=float)
+    assert np.array_equal(np.isnan(theirs), np.isnan(ours))
+    return float(np.abs(np.nan_to_num(theirs) - np.nan_to_num(ours)).max() / (1 if in_bytes else 1e-5))
+
+
+@pytest.mark.parametrize("task", ["lm", "masked", "classify", "translate"])
+def test_the_views_answer_as_the_server_does(
+    task: str, opened: Page, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = make_run(tmp_path / "run", task, SCHEMES[task], {"size": 4}, **SETTINGS[task])
+    report = share_run(ShareRequest(made, tmp_path / "book.html", examples=[TEXTS[task]]))
+    package, model = Package.read(report.out), load_shared(report.out)
+    model.config = model.config.with_changes({"data.size": "4"})  # the file does not say: the copy meter reads little
+    served = Opened("run", made, model, "step-000001")
+    header, data = package.header, base64.b64encode(package.data).decode()
+    monkeypatch.chdir(tmp_path)  # the scripts name the page's file, book.html
+    for view, question in questions(task):
+        asked = VIEWS[view].question.model_validate({"text": TEXTS[task], **question})
+        expected = VIEWS[view].answer(served, asked)
+        whole = {"header": header, "data": data, "view": view, "question": asked.model_dump(mode="json")}
+        found = opened.evaluate(ASKED, whole)
+        if isinstance(expected, Binary):
+            assert largest_difference(expected, found["data"]) <= 1, view
+            expected = expected.header
+        assert list(unlike(finite(expected), found["header"])) == [], view
+        assert printed(found["header"]["python"]), view
+
+
+def test_a_file_is_opened_and_writes(opened: Page, tmp_path: Path) -> None:
+    report = share_run(ShareRequest(make_run(tmp_path / "run"), tmp_path / "b.html", 8, [BANGLA, "the old dog"]))
+    page = opened.context.new_page()
+    page.goto(report.out.as_uri() + "#write?.t=0&.tokens=40")
+    assert float(page.get_attribute(".about .good [data-value]", "data-value") or 1) < 1e-4
+    page.click(f"button:has-text('{BANGLA}')")
+    page.click("button.main")
+    page.wait_for_function("document.querySelector('.told')?.innerText.includes('tokens;')")
+    settings = SampleConfig(temperature=0, tokens=40)
+    (sample,) = load_shared(report.out).generate([BANGLA], settings)
+    assert (page.text_content(".out [aria-live]") or "").strip() == (BANGLA + sample.text).strip()
+    page.close()

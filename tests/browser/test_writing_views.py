@@ -1,0 +1,147 @@
+"""Write, Sampling, Ablation desk, Two runs and Three machines: what the page shows is what the library gives."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import expect
+
+from glassformer.config import SampleConfig
+from glassformer.evaluation.ablation import checked, switched
+from glassformer.evaluation.matches import cover, matches
+from glassformer.evaluation.one_text import guess, next_logits, outlook, surprisals
+from glassformer.evaluation.side_by_side import stretches
+from glassformer.evaluation.training_text import training_text
+from glassformer.evaluation.without import held_out, measure_without
+from glassformer.inspection.explain import whole_subject_of
+from glassformer.inspection.receipt.draw import explain_draw
+from glassformer.text_model import AnyTextModel, TextModel, Translator
+from tests.browser.conftest import Visit
+from tests.browser.reading import copied, settled, value, values
+from tests.browser.tiny_runs import TEXTS
+from tests.journey.commands import here
+
+Library = Callable[[str], AnyTextModel]
+CLOSE = 1e-6
+
+
+def near(shown: list[float], real: list[float]) -> None:
+    """The same numbers, to 1e-6."""
+    assert len(shown) == len(real) > 0
+    assert shown == pytest.approx(real, abs=CLOSE)
+
+
+@pytest.mark.parametrize("run", ["book", "en-de"])
+def test_what_is_written_is_shaded(run: str, page: Visit, model: Library, runs: dict[str, Path]) -> None:
+    shown, writer = page("write", run, tokens=30, seed=3, t=0.9), model(run)
+    assert isinstance(writer, TextModel | Translator)
+    shown.locator(".box .button.main").click()
+    expect(shown.locator(".told")).to_contain_text("characters were read")
+    settings = writer.config.sample.replace(tokens=30, seed=3, temperature=0.9, beams=1, length_penalty=0.6)
+    (sample,) = writer.generate([TEXTS[run]], settings)
+    assert shown.locator(".out .text").inner_text() == (TEXTS[run] if run == "book" else "") + sample.text
+    found = matches(sample.text, training_text(runs[run], writer), 12)
+    covered = cover(len(sample.text), found)
+    assert value(shown, ".share") == pytest.approx(sum(map(bool, covered)) / len(covered), abs=CLOSE)
+    assert max(values(shown, ".match"), default=0) == max(covered, default=0)
+    if found:
+        shown.locator(".match").first.click()
+        longest = max((m for m in found if m.start <= found[0].start < m.start + m.length), key=lambda m: m.length)
+        expect(shown.locator("blockquote mark")).to_have_text(sample.text[longest.start :][: longest.length])
+
+
+def test_the_address_writes_the_same_text_again(page: Visit) -> None:
+    texts = []
+    for _ in range(2):
+        shown = page("write", "book", tokens=20, seed=5, wrote=1)
+        expect(shown.locator(".told")).to_contain_text("characters were read")
+        texts.append(shown.locator(".out .text").inner_text())
+    assert texts[0] == texts[1]
+
+
+def test_labels_and_holes(page: Visit, model: Library) -> None:
+    shown = page("write", "mails")
+    (named,) = model("mails").classify([TEXTS["mails"]])  # type: ignore[union-attr]
+    near(values(shown, ".labels"), list(named.probabilities.values()))
+    holes = model("fill").fill(TEXTS["fill"], 8)  # type: ignore[union-attr]
+    near(values(page("write", "fill"), ".hole"), [each.probability for hole in holes for each in hole])
+
+
+@pytest.mark.parametrize("run", ["book", "en-de"])
+def test_every_stage_of_sampling_and_the_tree(run: str, page: Visit, model: Library) -> None:
+    shown, writer = page("sampling", run, t=0.7, k=12, p=0.8, r=1.3, seed=2), model(run)
+    assert isinstance(writer, TextModel | Translator)
+    after = next_logits(writer, TEXTS[run])
+    settings = SampleConfig(temperature=0.7, top_k=12, top_p=0.8, repetition_penalty=1.3, seed=2)
+    found = explain_draw(after.logits, settings, after.previous, after.step)
+    near(values(shown, ".sum"), [1.0] * 5)
+    near(values(shown, ".left"), [stage.left for stage in found.stages])
+    near(values(shown, ".largest"), [float(stage.shares.max()) for stage in found.stages])
+    best = found.stages[0].shares.sort(descending=True, stable=True).indices[:5].tolist()
+    near(values(shown, ".shares")[:10:2], [float(found.stages[0].shares[id]) for id in best])
+    near(values(shown, ".shares")[1:10:2], [float(found.stages[-1].shares[id]) for id in best])
+    near(values(shown, ".race"), [runner.arrival for runner in found.runners[:8]])
+    texts = writer.best([TEXTS[run]], writer.config.sample.replace(beams=3, tokens=6, length_penalty=0.6))[0]
+    near(values(shown, ".found"), [each.score for each in texts if each.score is not None])
+    assert value(shown, ".told") == pytest.approx(texts[0].score, abs=CLOSE)
+    assert shown.locator("svg *").count() <= 2000
+
+
+@pytest.mark.parametrize(
+    ("run", "part"), [("book", "dec.0.self.1"), ("fill", "enc.0.self.0"), ("en-de", "dec.0.cross.1")]
+)
+def test_a_part_that_is_switched_off(run: str, part: str, page: Visit, model: Library, runs: dict[str, Path]) -> None:
+    shown, opened = page("ablation", run), model(run)
+    shown.locator(f'button.switch[title$="({part})"]').click()
+    settled(shown)
+    target = whole_subject_of(opened, TEXTS[run]).target
+    data = held_out(runs[run], opened, 2000)
+    off = switched(opened.model, checked(opened.model, [part]), data.rows, data.task.collate, data.device)
+    loss = measure_without(opened, data, [part]).loss
+    costs = [surprisals(opened, TEXTS[run], target, forward).mean for forward in (None, off)]
+    assert all(cost is not None for cost in costs)
+    near(values(shown, ".loss .whole"), [costs[0] or 0, loss.whole.loss])
+    near(values(shown, ".loss .off"), [costs[1] or 0, loss.off.loss])
+    subject = whole_subject_of(opened, TEXTS[run])
+    before, after = (outlook(opened, subject, forward, first=True) for forward in (None, off))
+    bars = values(shown, ".bars")
+    assert max(bars[::2]) == pytest.approx(float(before.shares.max()), abs=CLOSE)
+    assert max(bars[1::2]) == pytest.approx(float(after.shares.max()), abs=CLOSE)
+    said = here("evaluate", runs[run], "--ablate", part, "--tokens", "2000", "--json", folder=runs[run].parents[1])
+    assert values(shown, ".loss .off")[1] == pytest.approx(json.loads(said.stdout)["loss"], abs=CLOSE)
+
+
+def test_two_runs_beside_each_other(page: Visit, model: Library) -> None:
+    shown = page("compare", "book", other="post", stretch=3, head="dec.1.self.0", head2="dec.0.self.1")
+    costs = [surprisals(model(name), TEXTS["book"]) for name in ("book", "post")]
+    near(values(shown, ".mean"), [each.mean or 0 for each in costs])
+    parts = stretches(*costs)
+    near(values(shown, ".read"), [parts[3].one or 0, parts[3].other or 0])
+    rows = [line.rsplit(",", 2)[1:] for line in copied(shown).strip().splitlines()[1:]]
+    near([float(row[1]) for row in rows if row[1]], [part.other for part in parts if part.other is not None])
+    shares = [outlook(model(name), whole_subject_of(model(name), TEXTS["book"])).shares for name in ("book", "post")]
+    bars = values(shown, "ol[aria-label^='Probability that each run']")
+    near([max(bars[::2]), max(bars[1::2])], [float(each.max()) for each in shares])
+
+
+def test_three_machines_with_one_text(page: Visit, model: Library) -> None:
+    text = "It was a small day when the child met the cat."
+    at = text.index("child")
+    shown = page("machines", "book", text, at=at, decoder="book", encoder="fill", **{"encoder-decoder": "en-de"})
+    for family, run in (("decoder", "book"), ("encoder", "fill")):
+        costs = surprisals(model(run), text)
+        place = next(place for place, end in enumerate(costs.ends) if end > at)
+        found = guess(model(run), text, place)
+        assert value(shown, f".{family} .nats") == pytest.approx(costs.nats[place], abs=CLOSE)
+        near(values(shown, f".{family} .shares"), [float(found.shares[id]) for id in found.best(5)])
+    writer = model("en-de")
+    assert isinstance(writer, Translator)
+    settings = writer.config.sample.replace(beams=1, temperature=0.0, repetition_penalty=1.0, tokens=24)
+    expect(shown.locator(".encoder-decoder .writes")).to_have_text(writer.generate([text], settings)[0].text.strip())
+    left, both = (surprisals(model(run), text).nats for run in ("book", "fill"))
+    pairs = [(one, two) for one, two in zip(left[-len(both) :], both[-len(left) :], strict=False) if one and two]
+    assert value(shown, ".left") == pytest.approx(sum(one for one, _ in pairs), abs=1e-5)
+    assert value(shown, ".both") == pytest.approx(sum(two for _, two in pairs), abs=1e-5)

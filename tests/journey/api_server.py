@@ -1,0 +1,49 @@
+"""A real server on a free port, in a thread of this process, for tests of the API."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import httpx
+
+from glassformer.serve.access import Access
+from glassformer.serve.app import make_app
+from glassformer.serve.engine import Engines
+from glassformer.serve.server import Server, listen
+from glassformer.serve.shelf import Shelf
+
+TOKEN = "a-token-for-tests"
+
+
+@dataclass(frozen=True)
+class Served:
+    """Where the server is, a client that is let in, and what is behind."""
+
+    url: str
+    port: int
+    http: httpx.Client
+    engines: Engines
+    shelf: Shelf
+
+
+@contextmanager
+def serving(folders: Sequence[Path], rows: int = 64, waiting: int = 256) -> Iterator[Served]:
+    """Serve runs until the block ends."""
+    shelf, listening, ready = Shelf(folders, "cpu"), listen("127.0.0.1", 0), threading.Event()
+    port, engines = listening.getsockname()[1], Engines(shelf, rows, waiting)
+    server = Server(make_app(shelf, Access(TOKEN, port), engines=engines), ready.set)
+    thread = threading.Thread(target=server.run, args=([listening],), daemon=True)
+    thread.start()
+    assert ready.wait(20)
+    url, headers = f"http://127.0.0.1:{port}", {"Authorization": f"Bearer {TOKEN}"}
+    try:
+        with httpx.Client(base_url=url, headers=headers, timeout=60) as http:
+            yield Served(url, port, http, engines, shelf)
+    finally:
+        server.should_exit = True
+        thread.join(10)
+        listening.close()

@@ -1,0 +1,417 @@
+"""The API as programs use it: the official client, against a real server, and every answer beside the library's own."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import openai
+import pytest
+import torch
+
+from glassformer.config import SampleConfig
+from glassformer.errors import GlassError
+from glassformer.files import write_folder
+from glassformer.generation.continuous import Batch
+from glassformer.model.weights import save_tensors
+from glassformer.runs import Run
+from glassformer.serve.engine.jobs import Job
+from glassformer.serve.openai.bodies import MOST_TOKENS
+from glassformer.serve.openai.template import FILE, ChatTemplate
+from glassformer.text_model import TextModel, Translator, load_text_model
+from tests.journey.api_server import TOKEN, Served, serving
+from tests.parity.written_runs import make_run
+
+CHAT = (
+    "{% for message in messages %}{{ message.content }}{{ ' ' if message.role == 'assistant' else ';' }}{% endfor %}"
+    "{% if add_generation_prompt %}it: {% endif %}"
+)
+"""An answer ends with a space."""
+PROMPTS = ["the old dog", "আমি বাংলায়", ""]
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Runs that write, one of them with a chat template, and two that do not."""
+    folder = tmp_path_factory.mktemp("served")
+    for name, task, shape in [
+        ("book", "lm", {"tied": False}),
+        ("chat", "lm", {"positions": "rotary", "tied": False}),
+        ("en-de", "translate", {"family": "encoder-decoder"}),
+        ("mails", "classify", {"family": "encoder"}),
+        ("holes", "masked", {"family": "encoder"}),
+    ]:
+        make_run(folder / name, task, **shape)
+    (folder / "chat" / FILE).write_text(CHAT, encoding="utf-8")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def served(runs: Path) -> Iterator[Served]:
+    with serving(sorted(runs.iterdir())) as found:
+        yield found
+
+
+@pytest.fixture(scope="module")
+def client(served: Served) -> openai.OpenAI:
+    return openai.OpenAI(base_url=f"{served.url}/v1", api_key=TOKEN, max_retries=0)
+
+
+@pytest.fixture(scope="module")
+def book(runs: Path) -> TextModel:
+    return TextModel.load(runs / "book", device="cpu")
+
+
+def until(holds: Any, seconds: float = 10.0) -> None:
+    """Wait for something that another thread does."""
+    end = time.monotonic() + seconds
+    while not holds():
+        assert time.monotonic() < end
+        time.sleep(0.01)
+
+
+def test_the_runs_that_write_are_listed(client: openai.OpenAI) -> None:
+    assert [model.id for model in client.models.list()] == ["book", "chat", "en-de"]
+    assert client.models.retrieve("book").owned_by == "glassformer"
+    for name in ("mails", "nobody"):
+        with pytest.raises(openai.NotFoundError):
+            client.models.retrieve(name)
+
+
+WAYS: list[dict[str, Any]] = [
+    {"temperature": 0},
+    {"seed": 5, "temperature": 0.9, "top_p": 0.9, "stop": ["th", "গা"]},
+    {"seed": -1, "extra_body": {"top_k": 20, "repetition_penalty": 1.2}},
+]
+
+
+def as_settings(tokens: int, way: dict[str, Any], choice: int = 0) -> SampleConfig:
+    """The library's settings for what the client was told."""
+    own = {"temperature": 1.0, **way, **way.get("extra_body", {})}
+    own.pop("extra_body", None)
+    seed = (own.pop("seed", 0) + choice) % 2**64
+    return SampleConfig(tokens=tokens, seed=seed, **{**own, "stop": tuple(own.get("stop", ()))})
+
+
+@pytest.mark.parametrize("way", WAYS, ids=["greedy", "drawn", "penalized"])
+def test_completions_are_what_the_library_writes(client: openai.OpenAI, book: TextModel, way: dict[str, Any]) -> None:
+    """Several prompts, several texts for each, beyond the context of 37; streamed or not."""
+    options = {"model": "book", "prompt": PROMPTS, "max_tokens": 42, "n": 2, **way}
+    found = client.completions.create(**options)
+    expected = [book.generate([prompt], as_settings(42, way, choice))[0] for prompt in PROMPTS for choice in (0, 1)]
+    assert [choice.text for choice in found.choices] == [sample.text for sample in expected]
+    reasons = {"end": "stop", "stop": "stop", "length": "length"}
+    assert [choice.finish_reason for choice in found.choices] == [reasons[sample.ended] for sample in expected]
+    read = sum(len(book.prompt_ids(prompt)) for prompt in PROMPTS)
+    assert found.usage is not None
+    assert (found.usage.prompt_tokens, found.usage.completion_tokens) == (read, sum(each.tokens for each in expected))
+    texts, ended = [""] * 6, dict[int, str]()
+    for chunk in client.completions.create(**options, stream=True, stream_options={"include_usage": True}):
+        for choice in chunk.choices:
+            assert choice.index not in ended
+            texts[choice.index] += choice.text
+            if choice.finish_reason:
+                ended[choice.index] = choice.finish_reason
+        assert chunk.choices or chunk.usage == found.usage
+    assert texts == [sample.text for sample in expected]
+    assert [ended[index] for index in range(6)] == [choice.finish_reason for choice in found.choices]
+
+
+def test_prompts_may_be_token_ids_and_may_be_echoed(client: openai.OpenAI, book: TextModel) -> None:
+    ids = book.prompt_ids("the old dog")
+    options: dict[str, Any] = {"model": "book", "max_tokens": 12, "temperature": 0, "echo": True}
+    text = client.completions.create(prompt="the old dog", **options).choices[0].text
+    assert text.startswith("the old dog")
+    assert client.completions.create(prompt=ids, **options).choices[0].text == text
+    found = client.completions.create(prompt=[ids, ids], **options, stream=True)
+    texts = ["", ""]
+    for chunk in found:
+        texts[chunk.choices[0].index] += chunk.choices[0].text
+    assert texts == [text, text]
+
+
+def test_log_probabilities_are_the_models(client: openai.OpenAI, book: TextModel) -> None:
+    """Of a plain forward pass over the text so far, temperature and stop texts apart."""
+    options: dict[str, Any] = {"model": "book", "prompt": "the", "max_tokens": 20, "seed": 3, "temperature": 0.5}
+    choice = client.completions.create(**options, logprobs=4).choices[0]
+    scores = choice.logprobs
+    assert scores is not None
+    ids, texts = book.prompt_ids("the"), dict[str, int]()
+    for id in range(book.tokenizer.vocab_size):
+        data = book.tokenizer.token_bytes(id)
+        try:
+            texts[data.decode() or book.tokenizer.token_text(id)] = id
+        except UnicodeDecodeError:
+            texts["bytes:" + "".join(f"\\x{byte:02x}" for byte in data)] = id
+    for token, value, likeliest, place in zip(
+        scores.tokens, scores.token_logprobs, scores.top_logprobs, scores.text_offset, strict=True
+    ):
+        with torch.no_grad():
+            shares = book.model(torch.tensor([ids]))[0, -1].double().log_softmax(-1)
+        assert value == pytest.approx(shares[texts[token]].item(), abs=1e-5)
+        best = shares.topk(4).values.tolist()
+        assert sorted(likeliest.values(), reverse=True) == pytest.approx(best, abs=1e-5)
+        ids.append(texts[token])
+        if not token.startswith("bytes:"):  # after half a character, the sign of that comes first
+            assert choice.text[place:].lstrip("\ufffd").startswith(token)
+    streamed = [
+        value
+        for chunk in client.completions.create(**options, logprobs=4, stream=True)
+        for value in chunk.choices[0].logprobs.token_logprobs
+    ]
+    assert streamed == pytest.approx(scores.token_logprobs, abs=1e-5)
+
+
+def test_translations_are_completions_of_a_source(client: openai.OpenAI, runs: Path) -> None:
+    model = load_text_model(runs / "en-de", device="cpu")
+    assert isinstance(model, Translator)
+    sources = ["the old dog", "sleeps", "near the river; it"]
+    found = client.completions.create(model="en-de", prompt=sources, max_tokens=30, seed=2, temperature=0.8)
+    expected = model.generate(sources, SampleConfig(tokens=30, seed=2, temperature=0.8))
+    assert [choice.text for choice in found.choices] == [sample.text for sample in expected]
+    with pytest.raises(openai.BadRequestError, match="holds no conversations"):
+        client.chat.completions.create(model="en-de", messages=[{"role": "user", "content": "x"}])
+
+
+def test_a_chat_is_its_template_and_ends_where_the_template_says(client: openai.OpenAI, runs: Path) -> None:
+    model = TextModel.load(runs / "chat", device="cpu")
+    messages: Any = [{"role": "system", "content": "be"}, {"role": "user", "content": [{"type": "text", "text": "hi"}]}]
+    expected = model.generate(["be;hi;it: "], SampleConfig(tokens=40, stop=(" ", "n"), seed=8, temperature=1))[0]
+    options: dict[str, Any] = {
+        "model": "chat",
+        "messages": messages,
+        "max_completion_tokens": 40,
+        "seed": 8,
+        "stop": "n",
+    }
+    found = client.chat.completions.create(**options, logprobs=True, top_logprobs=2)
+    choice = found.choices[0]
+    assert (choice.message.content, choice.message.role) == (expected.text, "assistant")
+    assert expected.ended == "stop"
+    assert choice.finish_reason == "stop"
+    assert choice.logprobs is not None
+    assert choice.logprobs.content is not None
+    assert len(choice.logprobs.content) == expected.tokens == found.usage.completion_tokens
+    data = b"".join(bytes(each.bytes or []) for each in choice.logprobs.content)
+    assert data.decode("utf-8", "replace").startswith(expected.text)
+    assert all(len(each.top_logprobs) == 2 for each in choice.logprobs.content)
+    chunks = list(client.chat.completions.create(**options, stream=True))
+    assert chunks[0].choices[0].delta.role == "assistant"
+    assert "".join(chunk.choices[0].delta.content or "" for chunk in chunks) == expected.text
+    assert chunks[-1].choices[0].finish_reason == "stop"
+    with pytest.raises(openai.BadRequestError, match="no chat template") as refused:
+        client.chat.completions.create(model="book", messages=messages)
+    assert "chat_template.jinja" in str(refused.value)
+
+
+def test_what_ends_an_answer_is_read_off_the_template(book: TextModel) -> None:
+    tokenizer = book.tokenizer
+    end = tokenizer.token_text(tokenizer.end_id)
+    assert ChatTemplate(CHAT, tokenizer).ending == ((" ",), frozenset())
+    turns = "{% for m in messages %}<{{ m.role }}>{{ m.content }}{{ eos_token }}\n{% endfor %}"
+    assert ChatTemplate(turns, tokenizer).ending == ((), frozenset({tokenizer.end_id}))
+    lines = "{% for m in messages %}{{ m.role }}: {{ m.content }}\n{% endfor %}"
+    assert ChatTemplate(lines, tokenizer).ending == (("\nuser:",), frozenset())
+    assert ChatTemplate("{{ messages[0].content }}", tokenizer).ending == ((), frozenset())
+    ids = ChatTemplate(turns, tokenizer).ids([{"role": "user", "content": f"a{end}b"}])
+    assert ids.count(tokenizer.end_id) == 1  # what a person writes is text
+    assert tokenizer.decode(ids) == f"<user>a{end}b\n"
+
+
+@pytest.mark.parametrize(
+    "source",
+    ["{{ messages.append(1) }}", "{{ x.y }}{% if", "{{ raise_exception('no') }}", "{{ 1/0 }}",
+     "{{ cycler.__init__.__globals__ }}"],
+)  # fmt: skip
+def test_a_template_is_a_guest_in_a_sandbox(book: TextModel, source: str) -> None:
+    with pytest.raises(GlassError, match="template"):
+        ChatTemplate(source, book.tokenizer).ids([{"role": "user", "content": "x"}])
+
+
+REFUSED: list[tuple[dict[str, Any], str]] = [
+    ({"presence_penalty": 0.5}, "presence_penalty"),
+    ({"frequency_penalty": -1}, "frequency_penalty"),
+    ({"logit_bias": {"5": 1}}, "logit_bias"),
+    ({"suffix": "x"}, "suffix"),
+    ({"best_of": 3}, "best_of"),
+    ({"n": 17}, "n"),
+    ({"n": 16, "prompt": ["a"] * 5}, "prompt"),
+    ({"max_tokens": MOST_TOKENS + 1}, "max_tokens"),
+    ({"temperature": 2.1}, "temperature"),
+    ({"top_p": 0}, "top_p"),
+    ({"stop": ["a"] * 5}, "stop"),
+    ({"stop": ""}, "stop"),
+    ({"logprobs": 21}, "logprobs"),
+    ({"echo": True, "logprobs": 1}, "echo"),
+    ({"prompt": []}, "prompt"),
+    ({"prompt": [99999]}, "prompt"),
+    ({"prompt": "the old dog " * 20}, "prompt"),
+    ({"guided_json": {}}, "guided_json"),
+]
+
+
+@pytest.mark.parametrize(("change", "parameter"), REFUSED, ids=[str(name) for _, name in REFUSED])
+def test_what_would_change_the_meaning_is_refused_by_name(
+    served: Served, change: dict[str, Any], parameter: str
+) -> None:
+    answer = served.http.post("/v1/completions", json={"model": "book", "prompt": "the", "max_tokens": 2, **change})
+    assert answer.status_code == 400
+    error = answer.json()["error"]
+    assert (error["type"], error["param"]) == ("invalid_request_error", parameter)
+    assert len(error["message"].splitlines()) == 2
+
+
+def test_neutral_values_and_harmless_parameters_are_taken(served: Served) -> None:
+    harmless = {
+        "presence_penalty": 0, "frequency_penalty": 0.0, "logit_bias": {}, "best_of": 1, "user": "me", "n": None,
+        "metadata": {"a": "b"}, "suffix": None, "logprobs": None, "stop": None, "seed": None,
+    }  # fmt: skip
+    assert served.http.post(
+        "/v1/completions", json={"model": "book", "prompt": "a", "max_tokens": 2, **harmless}
+    ).is_success
+
+
+def test_runs_that_write_no_text_say_so(client: openai.OpenAI) -> None:
+    for name in ("mails", "holes"):
+        with pytest.raises(openai.BadRequestError, match="writes no text"):
+            client.completions.create(model=name, prompt="x")
+
+
+def test_many_at_once_become_what_they_are_alone(served: Served, book: TextModel) -> None:
+    prompts = [PROMPTS[number % 3] for number in range(24)]
+
+    async def ask(client: openai.AsyncOpenAI, number: int) -> str:
+        await asyncio.sleep(0.01 * (number % 5))
+        options: dict[str, Any] = {"model": "book", "prompt": prompts[number], "max_tokens": 45, "seed": number}
+        if number % 3:
+            return (await client.completions.create(**options)).choices[0].text
+        stream = await client.completions.create(**options, stream=True)
+        return "".join([chunk.choices[0].text async for chunk in stream])
+
+    async def all_() -> list[str]:
+        async with openai.AsyncOpenAI(base_url=f"{served.url}/v1", api_key=TOKEN, max_retries=0) as client:
+            return await asyncio.gather(*(ask(client, number) for number in range(24)))
+
+    expected = book.generate(prompts, SampleConfig(tokens=45, temperature=1), seeds=range(24))
+    assert asyncio.run(all_()) == [sample.text for sample in expected]
+
+
+LONG = {"model": "book", "prompt": "the", "max_tokens": MOST_TOKENS, "temperature": 0, "stream": True}
+
+
+def test_whoever_goes_away_is_not_written_for(served: Served, client: openai.OpenAI) -> None:
+    engine = served.engines.engine("book")
+    stream: Any = client.completions.create(**LONG)
+    next(iter(stream))
+    assert engine.rows == 1
+    stream.close()
+    until(lambda: engine.rows == 0)
+    with pytest.raises(openai.APITimeoutError):
+        client.with_options(timeout=0.3).completions.create(**{**LONG, "stream": False})
+    until(lambda: engine.rows == 0)
+
+
+def test_a_full_queue_says_when_to_ask_again(runs: Path) -> None:
+    with serving([runs / "book"], rows=1, waiting=1) as small:
+        client = openai.OpenAI(base_url=f"{small.url}/v1", api_key=TOKEN, max_retries=0)
+        engine = small.engines.engine("book")
+        first: Any = client.completions.create(**LONG)
+        next(iter(first))
+        second: Any = client.completions.create(**LONG)
+        until(lambda: engine.waiting == 1)
+        with pytest.raises(openai.RateLimitError) as refused:
+            client.completions.create(**LONG)
+        assert 1 <= int(refused.value.response.headers["retry-after"]) <= 60
+        first.close()
+        assert next(iter(second)).choices[0].text
+        second.close()
+        until(lambda: engine.rows == 0)
+        with pytest.raises(openai.RateLimitError):
+            client.completions.create(model="book", prompt=["a", "b"])  # both, or none
+
+
+def test_a_newer_checkpoint_serves_who_comes_after_it(runs: Path, tmp_path: Path) -> None:
+    run = Run(make_run(tmp_path / "growing", tied=False))
+    with serving([run.folder]) as small:
+        client = openai.OpenAI(base_url=f"{small.url}/v1", api_key=TOKEN, max_retries=0)
+        options: dict[str, Any] = {**LONG, "model": "growing", "max_tokens": 600}
+        stream = iter(client.completions.create(**options))
+        text = next(stream).choices[0].text
+        old, new = TextModel.load(run.folder, device="cpu"), TextModel.load(run.folder, device="cpu")
+        with torch.no_grad():
+            for parameter in new.model.parameters():
+                parameter.mul_(1.3)
+
+        def fill(folder: Path) -> None:
+            save_tensors(dict(new.model.state_dict()), folder / "model.safetensors")
+            (folder / "state.json").write_text("{}", encoding="utf-8")
+
+        write_folder(run.checkpoints / "step-000002", fill)
+        run.point("best", run.checkpoints / "step-000002")
+        after = client.completions.create(model="growing", prompt="the", max_tokens=30, temperature=0).choices[0].text
+        assert after == new.generate(["the"], SampleConfig(tokens=30, temperature=0))[0].text
+        assert after != old.generate(["the"], SampleConfig(tokens=30, temperature=0))[0].text
+        text += "".join(chunk.choices[0].text for chunk in stream)
+        assert text == old.generate(["the"], SampleConfig(tokens=600, temperature=0))[0].text
+
+
+def test_an_error_of_one_text_is_its_own(client: openai.OpenAI, monkeypatch: pytest.MonkeyPatch) -> None:
+    take = Job.take
+
+    def sometimes(self: Job, *rest: Any) -> Any:
+        if self.settings.seed == 13 and self.count == 2:
+            raise RuntimeError("on purpose")
+        return take(self, *rest)
+
+    expected = client.completions.create(**{**LONG, "stream": False, "max_tokens": 300}).choices[0].text
+    stream = client.completions.create(**{**LONG, "max_tokens": 300})
+    monkeypatch.setattr(Job, "take", sometimes)
+    with pytest.raises(openai.InternalServerError, match="on purpose"):
+        client.completions.create(model="book", prompt="a", seed=13)
+    with pytest.raises(openai.APIError, match="on purpose"):
+        list(client.completions.create(model="book", prompt="a", seed=13, stream=True))
+    assert "".join(chunk.choices[0].text for chunk in stream) == expected
+
+
+def test_after_a_step_that_failed_others_are_served(client: openai.OpenAI, monkeypatch: pytest.MonkeyPatch) -> None:
+    with monkeypatch.context() as patch:
+        patch.setattr(Batch, "step", lambda self: 1 / 0)
+        with pytest.raises(openai.InternalServerError, match="division"):
+            client.completions.create(model="book", prompt="a")
+    assert client.completions.create(model="book", prompt="a").choices[0].text
+
+
+def test_what_is_counted(served: Served, client: openai.OpenAI) -> None:
+    def numbers() -> dict[str, float]:
+        text = served.http.get("/metrics").text
+        return {
+            name: float(value)
+            for line in text.splitlines()
+            if not line.startswith("#")
+            for name, _, value in [line.rpartition(" ")]
+        }
+
+    client.completions.create(model="chat", prompt="the", max_tokens=1)
+    before = numbers()
+    usage = client.completions.create(model="chat", prompt="the old dog", max_tokens=11, temperature=0).usage
+    after = numbers()
+    assert usage is not None
+    grown = {name: after[name] - before.get(name, 0) for name in after if after[name] != before.get(name, 0)}
+    assert grown['glass_generated_tokens_total{run="chat"}'] == usage.completion_tokens
+    assert grown['glass_prompt_tokens_total{run="chat"}'] == usage.prompt_tokens
+    assert grown['glass_time_to_first_token_seconds_count{run="chat"}'] == 1
+    assert grown['glass_requests_total{route="/v1/completions",status="200"}'] == 1
+    assert (after['glass_queue_length{run="chat"}'], after['glass_batch_rows{run="chat"}']) == (0, 0)
+    assert served.http.get("/health").json() == {"status": "ok", "runs": 5}
+
+
+def test_events_are_those_of_the_standard(served: Served) -> None:
+    answer = served.http.post("/v1/completions", json={**LONG, "max_tokens": 3})
+    assert answer.headers["content-type"].startswith("text/event-stream")
+    events = answer.text.split("\n\n")
+    assert events[-2:] == ["data: [DONE]", ""]
+    assert all(json.loads(event.removeprefix("data: "))["object"] == "text_completion" for event in events[:-2])

@@ -1,0 +1,203 @@
+"""What must never be a fault of the server: any request there is, from the document or from an ill-behaved client."""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import json
+import socket
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import psutil
+import pytest
+import schemathesis
+import torch
+from hypothesis import HealthCheck, settings
+
+from glassformer.files import write_folder
+from glassformer.model.weights import save_tensors
+from glassformer.runs import Run
+from glassformer.serve.openai.document import document
+from glassformer.serve.openai.template import FILE
+from glassformer.text_model import TextModel
+from tests.journey.api_server import TOKEN, Served, serving
+from tests.parity.written_runs import make_run
+
+AUTHORIZED = {"Authorization": f"Bearer {TOKEN}"}
+
+
+@pytest.fixture(scope="module")
+def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    """A small model, which writes for long if it is asked to, and one whose texts end with their first token."""
+    folder = tmp_path_factory.mktemp("abused")
+    book, brief = (make_run(folder / name, tied=False, head_bias=True) for name in ("book", "brief"))
+    (brief / FILE).write_text("{% for m in messages %}{{ m.content }}\n{% endfor %}", encoding="utf-8")
+    with_end_token(brief, 1e4)
+    with_end_token(book, -1e4)
+    with serving([book, brief]) as found:
+        yield found
+
+
+def with_end_token(folder: Path, logit: float) -> None:
+    """Let the model write the end token always, or never: by a newer checkpoint."""
+    run, model = Run(folder), TextModel.load(folder, device="cpu")
+    bias = model.model.head.bias
+    assert bias is not None
+    with torch.no_grad():
+        bias[model.tokenizer.end_id] = logit
+
+    def fill(place: Path) -> None:
+        save_tensors(dict(model.model.state_dict()), place / "model.safetensors")
+        (place / "state.json").write_text("{}", encoding="utf-8")
+
+    write_folder(run.checkpoints / "step-000002", fill)
+    run.point("best", run.checkpoints / "step-000002")
+
+
+def document_of(model: str) -> dict[str, Any]:
+    """The document, with a run that there is; and one that there is not."""
+    found: dict[str, Any] = json.loads(json.dumps(document()))
+    for name in ("CompletionBody", "ChatBody"):
+        found["components"]["schemas"][name]["properties"]["model"] = {"enum": [model, "nobody"]}
+    return found
+
+
+schema = schemathesis.openapi.from_dict(document_of("brief"))
+schema.config.checks.negative_data_rejection.expected_statuses += ["413"]
+OF_THE_RUN = [schemathesis.checks.CHECKS.get_one("positive_data_acceptance")]
+"""How long a prompt may be, and which ids there are, is for the run to say: no document can."""
+
+
+@schema.parametrize()
+@settings(max_examples=3, deadline=None, suppress_health_check=list(HealthCheck))
+def test_every_answer_is_one_that_the_document_names(case: schemathesis.Case, served: Served) -> None:
+    """Status, media type and form; bodies that fit the document, and bodies that do not."""
+    case.call_and_validate(base_url=served.url, headers=AUTHORIZED, excluded_checks=OF_THE_RUN)
+
+
+def post(served: Served, body: bytes, path: str = "/v1/completions") -> httpx.Response:
+    return served.http.post(path, content=body)
+
+
+ODD: dict[str, bytes] = {
+    "nothing": b"",
+    "no JSON": b"{model: book}",
+    "half": b'{"model": "book", "prompt": "a',
+    "bad UTF-8": b'{"model": "book", "prompt": "\xff\xfe\xc3"}',
+    "lone surrogate": b'{"model": "book", "prompt": "\\ud800"}',
+    "surrogate as name": b'{"model": "\\udfff", "prompt": "a"}',
+    "surrogate as parameter": b'{"model": "book", "\\ud800": 1}',
+    "nul": b'{"model": "book\\u0000", "prompt": "\\u0000"}',
+    "deep lists": b'{"model": "book", "prompt": ' + b"[" * 100_000 + b"]" * 100_000 + b"}",
+    "deep objects": b'{"model": "book", "metadata": ' + b'{"a":' * 100_000 + b"1" + b"}" * 100_000 + b"}",
+    "not a number": b'{"model": "book", "prompt": "a", "temperature": NaN}',
+    "infinite": b'{"model": "book", "prompt": "a", "temperature": 1e999}',
+    "large number": b'{"model": "book", "prompt": "a", "seed": ' + b"9" * 5000 + b"}",
+    "a list": b"[]",
+    "a word": b'"book"',
+    "wrong types": b'{"model": ["book"], "prompt": {"a": 1}, "n": "2", "stop": 3, "stream": "yes"}',
+    "true as number": b'{"model": "book", "prompt": "a", "n": true}',
+    "path as model": b'{"model": "../book", "prompt": "a"}',
+    "large ids": b'{"model": "book", "prompt": [99999999999999999999]}',
+    "negative ids": b'{"model": "book", "prompt": [-1]}',
+    "mixed prompts": b'{"model": "book", "prompt": ["a", [1]]}',
+    "many prompts": b'{"model": "book", "prompt": [' + b'"a",' * 5000 + b'"a"]}',
+    "many names": b"{" + b",".join(b'"x%d": 1' % n for n in range(50_000)) + b"}",
+    "a byte order mark": b'\xef\xbb\xbf{"model": "book"}',
+}
+
+
+@pytest.mark.parametrize("name", ODD)
+@pytest.mark.parametrize("path", ["/v1/completions", "/v1/chat/completions"])
+def test_odd_bodies_are_refused_in_two_lines(served: Served, path: str, name: str) -> None:
+    answer = post(served, ODD[name], path)
+    assert answer.status_code in (400, 404)
+    assert len(answer.json()["error"]["message"].splitlines()) == 2
+    assert len(answer.content) < 2000
+
+
+def test_large_bodies_are_refused_before_they_are_kept(served: Served) -> None:
+    body = b'{"model": "book", "prompt": "' + b"a" * 10_000_000 + b'"}'
+    for content in (body, (body[start : start + 100_000] for start in range(0, len(body), 100_000))):
+        with contextlib.suppress(httpx.WriteError):  # the server may hang up while the rest is still being sent
+            assert served.http.post("/v1/completions", content=content).status_code == 413
+    assert alive(served)
+
+
+def alive(served: Served) -> bool:
+    body = {"model": "book", "prompt": "the", "max_tokens": 2}
+    return served.http.post("/v1/completions", json=body).status_code == 200
+
+
+def raw(served: Served, **body: Any) -> bytes:
+    """A request as it goes over the wire."""
+    data = json.dumps({"model": "book", "prompt": "the", **body}).encode()
+    head = (
+        f"POST /v1/completions HTTP/1.1\r\nHost: 127.0.0.1:{served.port}\r\nAuthorization: Bearer {TOKEN}\r\n"
+        f"Content-Type: application/json\r\nContent-Length: {len(data)}\r\n\r\n"
+    )
+    return head.encode() + data
+
+
+def idle(served: Served) -> bool:
+    """Whether nothing is being written, within a few seconds."""
+    engine, end = served.engines.engine("book"), time.monotonic() + 10
+    while engine.rows or engine.waiting:
+        if time.monotonic() > end:
+            return False
+        time.sleep(0.01)
+    return True
+
+
+def test_slow_and_half_closed_and_silent_clients_hold_nobody_up(served: Served) -> None:
+    """Bytes one by one, a connection of which one half is closed, one that never reads, one that goes at once."""
+    begun = time.monotonic()
+    slow = socket.create_connection(("127.0.0.1", served.port))
+    for byte in raw(served)[:40]:
+        slow.send(bytes([byte]))
+    deaf = socket.create_connection(("127.0.0.1", served.port))
+    deaf.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+    deaf.sendall(raw(served, stream=True, max_tokens=4096, n=8))
+    gone = socket.create_connection(("127.0.0.1", served.port))
+    gone.sendall(raw(served, stream=True, max_tokens=4096))
+    gone.close()
+    half = socket.create_connection(("127.0.0.1", served.port))
+    half.sendall(raw(served, max_tokens=5))
+    half.shutdown(socket.SHUT_WR)
+    half.settimeout(20)
+    half.recv(100)  # an answer, or an end
+    assert alive(served)
+    assert time.monotonic() - begun < 15
+    for each in (slow, deaf, half):
+        each.close()
+    assert idle(served)
+
+
+def test_memory_does_not_grow(served: Served) -> None:
+    """Refused, cancelled and answered, again and again; and no order stays behind."""
+
+    def round_() -> None:
+        for name in ("bad UTF-8", "wrong types", "path as model"):
+            post(served, ODD[name])
+        for _ in range(4):
+            going = socket.create_connection(("127.0.0.1", served.port))
+            going.sendall(raw(served, stream=True, max_tokens=4096))
+            going.recv(10)
+            going.close()
+        assert alive(served)
+
+    for _ in range(15):
+        round_()
+    assert idle(served)
+    gc.collect()
+    objects, before = len(gc.get_objects()), psutil.Process().memory_info().rss
+    for _ in range(15):
+        round_()
+    assert idle(served)
+    gc.collect()
+    assert psutil.Process().memory_info().rss - before < 16 * 2**20
+    assert len(gc.get_objects()) - objects < 300  # sixty orders, if they stayed, would be more

@@ -1,0 +1,191 @@
+"""Rows that join and leave a running batch become what they are alone, whoever else is there and whenever they come."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor
+
+from glassformer.config import SampleConfig
+from glassformer.errors import GlassError
+from glassformer.generation.continuous import Batch
+from glassformer.generation.decoding import Step, generate, translate
+from glassformer.model.families import Decoder, EncoderDecoder
+from tests.property.models import VOCAB, decoder, encoder_decoder, kinds, named, tiny, tokens
+
+END = 4
+WAYS = (
+    SampleConfig(temperature=0, tokens=9),
+    SampleConfig(temperature=1.0, tokens=40, seed=3),
+    SampleConfig(temperature=0.7, top_k=20, top_p=0.95, repetition_penalty=1.1, tokens=25, seed=2**40),
+    SampleConfig(temperature=0, repetition_penalty=1.3, tokens=1),
+    SampleConfig(temperature=1.5, top_p=0.9, tokens=50, seed=11),
+)
+"""How rows are drawn; the longest, with a prompt, is three contexts long."""
+PLAIN = {"tied": False, "head_bias": True, "embedding_scale": True}  # greedy text does not repeat one token
+
+
+@dataclass
+class Guest:
+    """A row: what it reads, how it is drawn, when it comes, and whether it is sent away before it ends."""
+
+    prompt: list[int]
+    how: SampleConfig
+    comes: int
+    goes: int | None = None
+    written: list[int] = field(default_factory=list)
+    logits: list[Tensor] = field(default_factory=list)
+    ended: str | None = None
+
+
+def guests(longest: int) -> st.SearchStrategy[list[Guest]]:
+    """Up to seven of them, often several at once."""
+    prompt = st.builds(
+        lambda length, seed: tokens(1, length, seed)[0].tolist(), st.integers(1, longest), st.integers(0, 99)
+    )
+    goes = st.none() | st.integers(0, 30)
+    guest = st.builds(Guest, prompt, st.sampled_from(WAYS), st.integers(0, 20), goes)
+    return st.lists(guest, min_size=1, max_size=7)
+
+
+def play(batch: Batch, visitors: list[Guest]) -> None:
+    """Let them come and go, until all have ended."""
+    inside: dict[int, Guest] = {}
+    waiting = sorted(visitors, key=lambda guest: guest.comes)
+    for clock in range(2000):
+        while waiting and waiting[0].comes <= clock:
+            guest = waiting.pop(0)
+            inside[batch.join(guest.prompt, guest.how)] = guest
+        for number, guest in inside.items():
+            if guest.goes is not None and clock >= guest.comes + guest.goes and guest.ended is None:
+                batch.leave(number)
+                guest.ended = "gone"
+        if len(batch):
+            note(batch.step(), inside)
+        elif not waiting:
+            return
+    raise AssertionError("some never end")
+
+
+def note(step: Step, inside: dict[int, Guest]) -> None:
+    for number, token, logits in zip(step.rows, step.tokens, step.logits, strict=True):
+        assert inside[number].ended is None
+        inside[number].written.append(token)
+        inside[number].logits.append(logits)
+        inside[number].ended = step.ended.get(number)
+
+
+def alone(model: Decoder | EncoderDecoder, guest: Guest) -> list[Step]:
+    """What the row becomes without others."""
+    if isinstance(model, Decoder):
+        return list(generate(model, [guest.prompt], guest.how, END))
+    return list(translate(model, [guest.prompt], guest.how, END))
+
+
+def agree(model: Decoder | EncoderDecoder, guest: Guest) -> None:
+    """Tokens, logits, and why it ended; of who was sent away, as far as it came."""
+    steps = alone(model, guest)
+    if guest.ended == "gone":
+        steps = steps[: len(guest.written)]
+    else:
+        assert guest.ended == steps[-1].ended[0]
+    assert guest.written == [step.tokens[0] for step in steps]
+    for logits, step in zip(guest.logits, steps, strict=True):
+        assert (logits - step.logits[0]).abs().max() <= 1e-5
+
+
+MODELS: dict[str, list[dict[str, Any]]] = {
+    "decoder": [*kinds("decoder"), {"window": 5, "kv_heads": 2, "positions": "alibi"}, {"window": 7, "kv_heads": 1}],
+    "encoder-decoder": [*kinds("encoder-decoder"), {"window": 5, "kv_heads": 2, "positions": "rotary"}],
+}
+CASES = [(family, kind) for family, each in MODELS.items() for kind in each]
+
+
+@pytest.mark.parametrize(("family", "kind"), CASES, ids=[f"{family}-{named(kind)}" for family, kind in CASES])
+@settings(max_examples=3, deadline=None)
+@given(data=st.data())
+def test_a_row_becomes_what_it_is_alone(family: str, kind: dict[str, Any], data: st.DataObject) -> None:
+    """Whoever comes and goes: beyond the context, in pieces, with any positions and heads."""
+    changes = {"layers": 2, **PLAIN, **kind} if "removed_heads" not in kind else {**PLAIN, **kind}
+    model = decoder(tiny(**changes)) if family == "decoder" else encoder_decoder(**changes)
+    visitors = data.draw(guests(45 if family == "decoder" else 29))
+    play(Batch(model, END, reads=data.draw(st.sampled_from([1, 16, 64, 1000]))), visitors)
+    for guest in visitors:
+        agree(model, guest)
+
+
+def some_guests(longest: int) -> list[Guest]:
+    lengths = [1, 7, longest, 12, 3]
+    return [Guest(tokens(1, length, seed=at)[0].tolist(), WAYS[at], 2 * at) for at, length in enumerate(lengths)]
+
+
+@pytest.mark.parametrize("family", ["decoder", "encoder-decoder"])
+def test_the_model_itself_runs_where_someone_listens(family: str) -> None:
+    """A hook on a part: then nothing may take the model's place."""
+    model = decoder(tiny(layers=2, **PLAIN)) if family == "decoder" else encoder_decoder(layers=2, **PLAIN)
+    seen: list[int] = []
+    stack = model.stack if isinstance(model, Decoder) else model.decoder
+    visitors = some_guests(29)
+    with_hook = stack.blocks[0].register_forward_hook(lambda *_: seen.append(1))
+    play(Batch(model, END), visitors)
+    with_hook.remove()
+    assert len(seen) > 20
+    for guest in visitors:
+        agree(model, guest)
+
+
+@pytest.mark.parametrize("family", ["decoder", "encoder-decoder"])
+def test_nothing_is_kept_of_rows_that_are_gone(family: str) -> None:
+    """Their slots go to others, and when nobody is left, the memory goes too; a row that never was is no error."""
+    model = decoder(tiny(layers=1)) if family == "decoder" else encoder_decoder(layers=1)
+    batch = Batch(model, None, start=[END])
+    for _ in range(3):
+        numbers = [batch.join([3, 1, 2], SampleConfig(tokens=20)) for _ in range(4)]
+        batch.step()
+        assert batch.slots is not None
+        assert batch.slots.layers[0].keys.shape[0] == 4
+        batch.leave(numbers[0])
+        batch.step()
+        assert batch.slots.layers[0].keys.shape[0] == 3
+        for number in [*numbers, 10_000]:
+            batch.leave(number)
+        assert (len(batch), batch.slots, batch.being_read, list(batch.waiting)) == (0, None, None, [])
+
+
+def test_a_long_prompt_is_read_in_pieces_while_others_write() -> None:
+    model = decoder(tiny(layers=1))
+    batch = Batch(model, None, reads=4)
+    first = batch.join([1], SampleConfig(tokens=50, temperature=0))
+    batch.step()
+    second = batch.join(list(range(18)), SampleConfig(tokens=2, temperature=0))
+    found = [batch.step().rows for _ in range(6)]
+    assert found == [(first,)] * 4 + [(first, second)] * 2
+
+
+def test_what_a_model_cannot_read_is_refused_and_damaged_weights_are_seen() -> None:
+    batch = Batch(decoder(tiny(layers=1)), None)
+    for prompt in ([], [VOCAB], [-1]):
+        with pytest.raises(GlassError, match=r"empty|outside"):
+            batch.join(prompt, SampleConfig())
+    with pytest.raises(GlassError, match="reads at most 29"):
+        Batch(encoder_decoder(layers=1), END).join([1] * 30, SampleConfig())
+    with pytest.raises(GlassError, match="no token begins"):
+        Batch(encoder_decoder(layers=1), None)
+    assert len(batch) == 0
+    batch.model.embedding.tokens.weight.fill_(torch.nan)
+    batch.join([1], SampleConfig())
+    with pytest.raises(GlassError, match="not finite"):
+        batch.step()
+
+
+@pytest.mark.parametrize("family", ["decoder", "encoder-decoder"])
+def test_a_bfloat16_model_writes_in_a_batch(family: str) -> None:
+    model = decoder(tiny(layers=1)) if family == "decoder" else encoder_decoder(layers=1)
+    visitors = some_guests(29)
+    play(Batch(model.to(torch.bfloat16), END), visitors)
+    assert all(guest.ended in ("end", "length") for guest in visitors)

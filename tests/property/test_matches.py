@@ -1,0 +1,49 @@
+"""Word-for-word matches with the training text, against trying every stretch."""
+
+from __future__ import annotations
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from glassformer.evaluation import matches as meter
+from glassformer.evaluation.copying import EXCERPT, longest_overlap
+from glassformer.evaluation.matches import cover, matches
+
+LETTERS = st.text(alphabet="ab\nক\U0001f600\0", max_size=50)
+
+
+def brute_force(sample: str, text: str, least: int) -> set[tuple[int, int]]:
+    """(start, length) of all stretches of the sample that are in the text and cannot be made longer."""
+    inside = {
+        (start, end)
+        for start in range(len(sample))
+        for end in range(start + least, len(sample) + 1)
+        if sample[start:end] in text
+    }
+    return {(start, end - start) for start, end in inside if not inside & {(start - 1, end), (start, end + 1)}}
+
+
+@given(LETTERS, st.lists(LETTERS, max_size=4), st.integers(1, 5), st.integers(1, 40))
+@settings(deadline=None, max_examples=300)
+def test_matches_are_all_that_cannot_be_made_longer(sample: str, pieces: list[str], least: int, block: int) -> None:
+    text, before = "".join(pieces), meter.BLOCK
+    meter.BLOCK = block  # blocks far smaller than a match, so that matches cross their edges
+    try:
+        found = matches(sample, pieces, least)
+    finally:
+        meter.BLOCK = before
+    assert {(each.start, each.length) for each in found} == brute_force(sample, text, least)
+    for each in found:
+        end = each.position + each.length
+        assert text[each.position : end] == sample[each.start : each.start + each.length]
+        assert each.before == text[max(0, each.position - EXCERPT) : each.position]
+        assert text[end:].startswith(each.after)
+    longest = longest_overlap(sample, pieces)
+    most = 0 if longest is None or longest.length < least else longest.length
+    assert max((each.length for each in found), default=0) == most == max(cover(len(sample), found), default=0)
+
+
+def test_cover_gives_each_character_its_longest_match() -> None:
+    found = matches("abcdeXbcdefg", ["abcde bcdefg"], 3)
+    assert [(each.start, each.length) for each in found] == [(0, 5), (6, 6)]
+    assert cover(12, found) == [5, 5, 5, 5, 5, 0, 6, 6, 6, 6, 6, 6]

@@ -1,0 +1,79 @@
+"""Runs of each family that learnt from a text that is at hand, served by a shelf; and asking their views."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+from glassformer.serve.shelf import Opened, Shelf
+from glassformer.serve.view import LIMIT, Binary
+from glassformer.serve.views import find_view
+from glassformer.text_model import AnyTextModel, load_text_model
+from tests.journey.commands import here
+from tests.journey.task_files import write_all
+from tests.journey.task_runs import RUNS, TINY
+
+LEARNT = {
+    "book": [*RUNS["lm"], "--model.layers=2"],
+    "post": [*RUNS["lm"], "--model.norm_order=post"],
+    "letters": [*RUNS["lm"], "--tokenizer.kind=characters", "--model.context=90"],
+    "fill": RUNS["masked"],
+    "mails": RUNS["classify"],
+    "turn": RUNS["translate"],
+}
+TALL = "It was a tall day when the dog met the bird."
+TEXTS = {
+    **dict.fromkeys(("book", "book-small", "post", "letters"), TALL), "fill": "It was a [MASK] day when the [MASK] met",
+    "mails": "win a 7 pound prize now", "turn": "the old dog sleeps .",
+}  # fmt: skip
+Script = tuple[str, list[float]]
+"""A script, and the numbers that it has to print."""
+
+
+def learn(folder: Path) -> Path:
+    """A folder with the texts, and `runs/NAME` of each."""
+    write_all(folder)
+    for name, (source, *more) in LEARNT.items():
+        done = here("train", source, *TINY, *more, "--steps=20", "--out", f"runs/{name}", "--json", folder=folder)
+        assert done.returncode == 0, done.stderr
+    return folder
+
+
+def ask(shelf: Shelf, run: str, name: str, **question: Any) -> Any:
+    """What a view answers to a body of JSON."""
+    view, opened = find_view(name), shelf.open(run)
+    asked = view.asked(json.dumps({"text": TEXTS[run], **question}).encode())
+    reply = view.reply(opened, asked, [shelf.open(other) for other in view.others(asked)])
+    assert len(reply.body) <= LIMIT
+    return Binary.unpacked(reply.body) if reply.binary else json.loads(reply.body)
+
+
+def library(opened: Opened) -> AnyTextModel:
+    """The run, opened by the library alone."""
+    return load_text_model(opened.folder, device="cpu")
+
+
+def check_scripts(scripts: list[Script], home: Path) -> None:
+    """Run all scripts, in one process: each has to print its numbers in their order."""
+    mark = "=== the next script"
+    code = "\n".join(f"print({mark!r})\nexec(compile({script!r}, 'script', 'exec'), {{}})" for script, _ in scripts)
+    done = subprocess.run([sys.executable, "-"], input=code, cwd=home, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    for shown, (script, numbers) in zip(done.stdout.split(mark)[1:], scripts, strict=True):
+        said = [value for word in shown.split() if (value := _number(word)) is not None]
+        at = 0
+        for number in numbers:  # whatever else is printed between them
+            while at < len(said) and abs(said[at] - number) > 1e-6:
+                at += 1
+            assert at < len(said), f"{script}\nprints no {number} in its place:\n{shown}"
+            at += 1
+
+
+def _number(word: str) -> float | None:
+    try:
+        return float(word.strip("(),[]"))
+    except ValueError:
+        return None

@@ -1,0 +1,290 @@
+"""One text before one run, two runs side by side, parts switched off, the beam tree: by other ways to the numbers."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from glassformer.config import SampleConfig
+from glassformer.data.batches import Batch
+from glassformer.data.rows import Pair
+from glassformer.errors import GlassError
+from glassformer.evaluation.ablation import (
+    Ablation,
+    Switched,
+    ablation_loss,
+    checked,
+    means_of,
+    switched,
+    switches,
+    written_without,
+)
+from glassformer.evaluation.one_text import guess, next_logits, outlook, surprisals
+from glassformer.evaluation.side_by_side import bars, difference, sides, stretches, weights_of
+from glassformer.generation.beam import Look, beam_search, beam_translate
+from glassformer.generation.beam_tree import tree_of
+from glassformer.inspection.explain import subject_of
+from glassformer.inspection.patching import KnockOut, Pattern, Value, Zero, patch
+from glassformer.inspection.recording import record
+from glassformer.inspection.sight import sights
+from glassformer.text_model import AnyTextModel, load_text_model
+from glassformer.text_model.writing import written
+from tests.parity.written_runs import make_run
+
+TEXT = "আমি বাংলায় গান গাই; the old dog."
+CPU = torch.device("cpu")
+
+
+@pytest.fixture(scope="module")
+def models(tmp_path_factory: pytest.TempPathFactory) -> dict[str, AnyTextModel]:
+    """A run of each task whose weights were drawn; `bytes` cuts characters of Bangla into several tokens."""
+    home = tmp_path_factory.mktemp("one")
+    made = {
+        "book": {"positions": "rotary", "kv_heads": 1}, "bytes": {"tokenizer": {"vocab_size": 270}, "context": 90},
+        "fill": {"task": "masked"}, "name": {"task": "classify"}, "turn": {"task": "translate", "layers": 1},
+    }  # fmt: skip
+    return {name: load_text_model(make_run(home / name, **each), device="cpu") for name, each in made.items()}
+
+
+def rows_of(model: AnyTextModel, seed: int) -> tuple[Sequence[Any], Any]:
+    """Two rows of unequal length, and what makes a batch of them."""
+    random = np.random.default_rng(seed)
+    one, two = (random.integers(0, model.tokenizer.vocab_size, size) for size in (9, 5))
+    if model.config.train.task == "translate":
+        return [Pair(one, two), Pair(two, one)], Batch.from_pairs
+    return [one, two], Batch.from_rows
+
+
+def test_a_decoder_pays_from_left_to_right(models: dict[str, AnyTextModel]) -> None:
+    model, found = models["bytes"], surprisals(models["bytes"], TEXT)
+    assert (found.text, found.nats[0]) == (TEXT, None)
+    for place in (1, 5, len(found.tokens) - 1):
+        with torch.no_grad():
+            logits = model.model(torch.tensor([found.tokens[:place]]))[0, -1]
+        assert found.nats[place] == pytest.approx(-float(logits.log_softmax(0)[found.tokens[place]]), abs=1e-5)
+        assert float(guess(model, TEXT, place).shares.log()[found.tokens[place]]) == pytest.approx(
+            -found.nats[place], abs=1e-5
+        )
+    assert found.mean == pytest.approx(
+        math.fsum(nats for nats in found.nats if nats is not None) / (len(found.nats) - 1)
+    )
+
+
+def test_a_filler_pays_for_each_token_hidden_alone_and_not_for_holes(models: dict[str, AnyTextModel]) -> None:
+    model, text = models["fill"], f"{TEXT} [MASK] old"
+    found = surprisals(model, text)
+    holes = [place for place, token in enumerate(found.tokens) if token == model.tokenizer.mask_id]
+    assert [place for place, nats in enumerate(found.nats) if nats is None] == holes
+    place = 7
+    row = [*found.tokens[:place], model.tokenizer.mask_id, *found.tokens[place + 1 :]]
+    with torch.no_grad():
+        logits = model.model(torch.tensor([row]))[0, place]
+    assert found.nats[place] == pytest.approx(-float(logits.log_softmax(0)[found.tokens[place]]), abs=1e-5)
+
+
+def test_a_target_pays_up_to_its_end(models: dict[str, AnyTextModel]) -> None:
+    model, found = models["turn"], surprisals(models["turn"], TEXT, "the old dog")
+    start = model.tokenizer.target_start
+    source, target = (torch.tensor([ids]) for ids in (model.prompt_ids(TEXT), [*start, *found.tokens[:-1]]))  # type: ignore[union-attr]
+    with torch.no_grad():
+        shares = model.model(source, target)[0].log_softmax(-1)[len(start) - 1 :]
+    assert found.tokens[-1] == model.tokenizer.end_id
+    np.testing.assert_allclose(
+        found.nats, [-float(row[id]) for row, id in zip(shares, found.tokens, strict=True)], atol=1e-5
+    )
+    first = outlook(model, subject_of(model, TEXT), first=True)
+    np.testing.assert_allclose(first.shares, shares[0].exp(), atol=1e-6)
+    after = next_logits(model, TEXT, "the old dog")  # type: ignore[arg-type]
+    assert (after.step, after.previous) == (len(found.tokens), found.tokens[:-1])
+
+
+@pytest.mark.parametrize(
+    ("name", "target", "said"),
+    [
+        ("book", "a", "a target was given"),
+        ("turn", None, "no target was given"),
+        ("turn", "old " * 60, "the model reads 37"),
+    ],
+)
+def test_what_does_not_fit_is_refused(
+    models: dict[str, AnyTextModel], name: str, target: str | None, said: str
+) -> None:
+    with pytest.raises(GlassError, match=said):
+        surprisals(models[name], TEXT, target)
+
+
+def test_only_tokens_of_the_text_are_guessed(models: dict[str, AnyTextModel]) -> None:
+    for name, place in (("turn", 1), ("name", 1), ("book", 0), ("fill", 99)):
+        with pytest.raises(GlassError):
+            guess(models[name], TEXT, place)
+
+
+def test_stretches_end_where_tokens_of_both_do_and_lose_no_nats(models: dict[str, AnyTextModel]) -> None:
+    one, other = surprisals(models["book"], TEXT), surprisals(models["bytes"], TEXT)
+    assert len(one.tokens) < len(other.tokens)
+    found = stretches(one, other)
+    assert "".join(each.text for each in found) == TEXT
+    assert [each.end for each in found] == sorted(set(one.ends) & set(other.ends))
+    assert found[0].one is None  # nothing stands before the first token
+    for side, costs in (("one", one), ("other", other)):
+        rest = math.fsum(nats for nats, end in zip(costs.nats, costs.ends, strict=True) if end > found[0].end and nats)
+        assert math.fsum(getattr(each, side) for each in found[1:]) == pytest.approx(rest)
+    with pytest.raises(GlassError, match="same characters"):
+        stretches(one, surprisals(models["book"], "the old dog."))
+
+
+def test_bars_are_of_the_likeliest_of_both(models: dict[str, AnyTextModel]) -> None:
+    says = [outlook(models[name], subject_of(models[name], TEXT)) for name in ("book", "bytes")]
+    found = {bar.name: bar for bar in bars(says[0], says[1], 4)}
+    for side, say in (("one", says[0]), ("other", says[1])):
+        for id in say.best(4):
+            assert getattr(found[say.name(id)], side) >= float(say.shares[id]) - 1e-12
+    assert any(bar.other is None for bar in bars(says[0], says[1], 40))  # a token that the smaller vocabulary lacks
+
+
+def test_maps_are_subtracted_where_tokens_are_the_same(models: dict[str, AnyTextModel]) -> None:
+    subject = subject_of(models["book"], TEXT)
+    one, other = weights_of(subject, "dec.0.self.0"), weights_of(subject, "dec.1.self.2")
+    torch.testing.assert_close(
+        difference((subject, "dec.0.self.0"), (subject, "dec.1.self.2")), other - one, equal_nan=True
+    )
+    turn = subject_of(models["turn"], TEXT, "the old dog")
+    assert sides(turn, "dec.0.cross.1") == (turn.target_labels, turn.labels)
+    with pytest.raises(GlassError, match="no difference"):
+        difference((turn, "dec.0.cross.1"), (turn, "enc.0.self.1"))
+
+
+def test_sights_are_the_masks(models: dict[str, AnyTextModel]) -> None:
+    turn = sights(subject_of(models["turn"], TEXT, "the old dog"))
+    assert {kind: bool(allowed.all()) for kind, allowed in turn.items()} == {
+        "enc.self": True,
+        "dec.self": False,
+        "dec.cross": True,
+    }
+    T = len(turn["dec.self"])
+    assert torch.equal(turn["dec.self"], torch.ones(T, T).tril().bool())
+
+
+@pytest.mark.parametrize("name", ["book", "turn"])
+def test_switches_are_all_parts_and_only_masks_that_hide(models: dict[str, AnyTextModel], name: str) -> None:
+    names = switches(models[name].model)
+    assert ("dec.mask" in names, "enc.mask" in names) == (True, False)
+    assert {"dec.positions", "dec.0.self", "dec.0.self.2", "dec.0.feedforward"} <= set(names)
+    assert not any(part.endswith(("resid", "final", "embedding")) for part in names)
+
+
+@pytest.mark.parametrize(
+    ("name", "off"), [("book", ("dec.0.self.1", "dec.1.feedforward")), ("turn", ("dec.0.cross.0", "enc.0.self"))]
+)
+def test_frozen_patterns_are_those_of_the_whole_model(
+    models: dict[str, AnyTextModel], name: str, off: tuple[str, ...]
+) -> None:
+    model = models[name].model
+    subject = subject_of(models[name], TEXT)
+    given = [torch.tensor([ids]) for ids in (subject.ids, subject.target_ids) if ids is not None]
+    kept = record(model, *given)
+    own = {key.removesuffix(".pattern") for key in kept} - set(off)
+    with torch.no_grad(), patch(model, {**{site: Pattern(kept) for site in own}, **{part: Zero() for part in off}}):
+        real = model(*given)
+    with torch.no_grad():
+        found = Switched(model, Ablation(off, "frozen"))(*given)
+        zero = Switched(model, Ablation(off))(*given)
+    torch.testing.assert_close(found, real)
+    assert not torch.allclose(found, zero)
+
+
+@pytest.mark.parametrize("name", ["book", "turn"])
+def test_means_leave_padding_out(models: dict[str, AnyTextModel], name: str) -> None:
+    model, (rows, collate) = models[name].model, rows_of(models[name], 3)
+    part = "dec.0.cross.1" if name == "turn" else "dec.1.self.2"
+    found = means_of(model, rows, collate, CPU, [part, "dec.0.feedforward"])
+    alone = []
+    for row in rows:
+        batch = collate([row])
+        given = (batch.source, batch.inputs) if name == "turn" else (batch.inputs,)
+        site = part.rpartition(".")[0]
+        kept = record(model, *given, keep=[f"{site}.mixed", "dec.0.feedforward"])
+        alone.append((kept[part][0], kept["dec.0.feedforward"][0]))
+    for number, each in enumerate((part, "dec.0.feedforward")):
+        real = torch.cat([parts[number] for parts in alone]).double().mean(0)
+        torch.testing.assert_close(found[each], real, atol=1e-6, rtol=0)
+
+
+def test_a_loss_with_everything_on_is_that_of_the_model(models: dict[str, AnyTextModel]) -> None:
+    model, (rows, collate) = models["book"].model, rows_of(models["book"], 5)
+    whole = ablation_loss(Switched(model, Ablation(())), rows, collate, CPU)
+    assert whole.change == 0
+    off = ablation_loss(
+        switched(model, checked(model, ["dec.0.self.0"], "frozen"), rows, collate, CPU), rows, collate, CPU
+    )
+    assert off.whole == whole.whole
+    assert off.change != 0
+    assert not any(module._forward_hooks or module._forward_pre_hooks for module in model.modules())
+
+
+@pytest.mark.parametrize("name", ["book", "turn"])
+def test_a_tree_holds_every_step_of_the_search(models: dict[str, AnyTextModel], name: str) -> None:
+    model, looks = models[name], list[Look]()
+    settings, ids, end = (
+        SampleConfig(beams=3, tokens=5, length_penalty=0.9),
+        model.prompt_ids(TEXT),
+        model.tokenizer.end_id,
+    )  # type: ignore[union-attr]
+    search = beam_translate if name == "turn" else beam_search
+    found = search(model.model, [ids], settings, end, watch=looks.append)[0]  # type: ignore[arg-type]
+    assert found == search(model.model, [ids], settings, end)[0]  # type: ignore[arg-type]
+    tree = tree_of(looks, found, 0.9)
+    words = [()]
+    for node in tree[1:]:
+        assert node.parent is not None
+        assert node.token is not None
+        words.append((*words[node.parent], node.token))
+    assert len(set(words)) == len(words) == 1 + sum(len(look.children) for look in looks)
+    for node, tokens in zip(tree, words, strict=True):
+        if node.rank is not None:
+            best = found[node.rank]
+            assert (tokens, node.score, node.log_probability) == (best.tokens, best.score, best.log_probability)
+    assert sorted(node.rank for node in tree if node.rank is not None) == list(range(len(found)))
+    ran = [node for node in tree if node.fate == "ran on" and node.tokens == 2]
+    assert len(ran) == 3
+
+
+def test_a_part_of_a_long_text_is_the_same_part(models: dict[str, AnyTextModel]) -> None:
+    subject = subject_of(models["bytes"], TEXT)
+    for whole, part in (
+        (weights_of(subject, "dec.1.self.0")[-5:, -5:], weights_of(subject, "dec.1.self.0", 5)),
+        (sights(subject)["dec.self"][:5, :5], sights(subject, 5)["dec.self"]),
+    ):
+        torch.testing.assert_close(part, whole, equal_nan=True)
+
+
+def test_with_a_cache_and_without_the_same_is_written(models: dict[str, AnyTextModel]) -> None:
+    """A mask that is off makes the difference: with it on, each way of reading gives what plain passes give."""
+    model = models["book"]
+    for off in ((), ("dec.0.self.1", "dec.positions"), ("dec.mask",)):
+        found = Switched(model.model, Ablation(off))
+        ids = model.prompt_ids(TEXT)  # type: ignore[union-attr]
+        new: list[int] = []
+        for _ in range(5):
+            with torch.no_grad():
+                new.append(int(found(torch.tensor([[*ids, *new]]))[0, -1].argmax()))
+        wanted, _ = written(model.tokenizer, ids, new, ())
+        assert written_without(found, model, TEXT, 5) == wanted  # type: ignore[arg-type]
+
+
+def test_each_kind_puts_its_own_in_the_place_of_a_part(models: dict[str, AnyTextModel]) -> None:
+    model, tokens = models["book"].model, torch.tensor([models["book"].prompt_ids(TEXT)])  # type: ignore[union-attr]
+    rows, collate = rows_of(models["book"], 7)
+    means = means_of(model, rows, collate, CPU, ["dec.1.self.1"])
+    kinds = {"zero": Zero(), "mean": Value(means["dec.1.self.1"]), "first": KnockOut()}
+    for instead, kind in kinds.items():
+        ablation = checked(model, ["dec.1.self.1", "dec.positions"], instead)
+        with torch.no_grad(), patch(model, {"dec.1.self.1": kind, "dec.positions": Zero()}):
+            real = model(tokens)
+        with torch.no_grad():
+            torch.testing.assert_close(switched(model, ablation, rows, collate, CPU)(tokens), real)

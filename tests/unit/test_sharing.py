@@ -1,0 +1,156 @@
+"""Shared files: what rounding does to weights, what stands in a file, and what is refused."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from glassformer.errors import GlassError
+from glassformer.runs import Run
+from glassformer.sharing import share
+from glassformer.sharing.loading import load_shared
+from glassformer.sharing.package import DATA_BLOCK, Package
+from glassformer.sharing.quantize import LEVELS, Bits, pack, unpack
+from glassformer.sharing.share import ShareRequest, read_examples, share_run
+from glassformer.sharing.tokenizing import for_the_page
+from glassformer.text_model import Translator, load_text_model
+from glassformer.tokenizers import Tokenizer
+from tests.journey.commands import here
+from tests.parity.written_runs import make_run
+
+TASKS = {"lm": "the old dog", "masked": "the [MASK] dog", "classify": "the old dog", "translate": "the old dog"}
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    home = tmp_path_factory.mktemp("runs")
+    return {task: make_run(home / task, task) for task in TASKS}
+
+
+def test_eight_bits_keep_each_weight_to_half_a_level_of_its_row() -> None:
+    weights = np.random.default_rng(0).standard_normal((5, 7)) * [[1e-4], [1], [0], [50], [1e-9]]
+    small = {"b": np.arange(3), "x.positions.table.weight": weights[:2]}
+    tensors = {name: value.astype(np.float32) for name, value in {"a": weights, **small}.items()}
+    stored, data = pack(tensors, 8)
+    found = unpack(stored, data)
+    level = np.abs(tensors["a"]).max(axis=1, keepdims=True) / LEVELS
+    assert (np.abs(found["a"] - tensors["a"]) <= 0.501 * level).all()
+    assert (found["a"][2] == 0).all()
+    assert [each.kind for each in stored] == ["int8", "float32", "float32"]
+    assert all(each.offset % 4 == 0 for each in stored)
+    for name in small:
+        assert np.array_equal(found[name], tensors[name])
+
+
+@pytest.mark.parametrize(("bits", "kind"), [(16, np.float16), (32, np.float32)])
+def test_floats_are_rounded_once_and_no_more(bits: Bits, kind: type) -> None:
+    weights = np.random.default_rng(0).standard_normal((5, 7)).astype(np.float32)
+    found = unpack(*pack({"a": weights}, bits))["a"]
+    assert np.array_equal(found, weights.astype(kind).astype(np.float32))
+
+
+@pytest.mark.parametrize("task", list(TASKS))
+def test_a_file_gives_the_model_back(task: str, runs: dict[str, Path], tmp_path: Path) -> None:
+    report = share_run(ShareRequest(runs[task], tmp_path / "whole.html", 32, [TASKS[task]]))
+    run, shared = load_text_model(runs[task]), load_shared(report.out)
+    weights = run.model.state_dict()
+    assert all(torch.equal(tensor, weights[name]) for name, tensor in shared.model.state_dict().items())
+    assert (report.rounding.largest_difference, report.rounding.same_choice) == (0.0, 1.0)
+    assert shared.tokenizer.digest == run.tokenizer.digest
+    assert isinstance(shared, Translator) == (task == "translate")
+    assert report.bytes == report.out.stat().st_size
+    assert report.parameters == sum(weight.numel() for weight in weights.values())
+    rounded = share_run(ShareRequest(runs[task], tmp_path / "small.html", 8, [TASKS[task]]))
+    assert 0 < rounded.rounding.largest_difference < 0.1
+    assert rounded.bytes < report.bytes
+
+
+def test_what_is_measured_is_the_difference_of_the_two_models(runs: dict[str, Path], tmp_path: Path) -> None:
+    report = share_run(ShareRequest(runs["lm"], tmp_path / "a.html", 8, ["the old dog"]))
+    run, shared = load_text_model(runs["lm"]), load_shared(report.out)
+    row = Package.read(report.out).header["check"]["row"]
+    with torch.no_grad():
+        ours, theirs = (model.model(torch.tensor([row["ids"]]))[0] for model in (run, shared))
+    assert [value for _, value in row["logits"]] == theirs[-1].double().topk(len(row["logits"])).values.tolist()
+    assert float((ours.softmax(-1) - theirs.softmax(-1)).abs().max()) <= report.rounding.largest_difference + 1e-7
+
+
+def test_nothing_in_a_run_can_end_its_element_early(runs: dict[str, Path], tmp_path: Path) -> None:
+    texts = ["</script><script>alert(1)</script>", "<!-- <!--glass:data--> -->", "&amp; \u2028 ' \" \\u003c"]
+    out = tmp_path / "a.html"
+    share_run(ShareRequest(runs["lm"], out, 8, texts))
+    whole, header = out.read_text(encoding="utf-8"), Package.read(out).header
+    assert header["examples"] == texts
+    assert whole.count(DATA_BLOCK) == 1
+    assert "alert(1)</script>" not in whole
+    assert "connect-src" not in whole.partition("</head>")[0]  # default-src 'none' forbids all connections
+    assert "default-src 'none'" in whole.partition("</head>")[0]
+
+
+def test_no_path_of_the_machine_is_in_a_file(runs: dict[str, Path], tmp_path: Path) -> None:
+    share_run(ShareRequest(runs["lm"], tmp_path / "a.html"))
+    assert str(runs["lm"].parent) not in (tmp_path / "a.html").read_text(encoding="utf-8")
+    assert set(Package.read(tmp_path / "a.html").header["config"]["data"]) == {"windows"}
+
+
+def test_too_large_a_run_is_refused_with_its_size(
+    runs: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(share, "MOST_BYTES", 10_000)
+    with pytest.raises(GlassError, match=r"parameters: in 16 bits the file would have .* MB.*\n.*--bits 8"):
+        share_run(ShareRequest(runs["lm"], tmp_path / "a.html", 16))
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_failure_leaves_the_old_file(runs: dict[str, Path], tmp_path: Path) -> None:
+    out = tmp_path / "a.html"
+    out.write_text("old", encoding="utf-8")
+    with pytest.raises(GlassError, match=r"\[MASK\]"):
+        share_run(ShareRequest(runs["masked"], out, 8, ["no hole"]))
+    assert (out.read_text(encoding="utf-8"), [path.name for path in tmp_path.iterdir()]) == ("old", ["a.html"])
+
+
+@pytest.mark.parametrize(
+    ("part", "change", "named"),
+    [
+        ("normalizer", {"type": "Precompiled", "precompiled_charsmap": ""}, "normalizer Precompiled"),
+        ("pre_tokenizer", {"type": "Metaspace", "replacement": "_"}, "pre-tokenizer Metaspace"),
+        ("pre_tokenizer", {"type": "ByteLevel", "use_regex": True}, "use_regex = True"),
+        ("pre_tokenizer", {"type": "Split", "pattern": {"Regex": "a+"}, "behavior": "Isolated"}, "pattern 'a\\+'"),
+    ],
+)
+def test_what_the_page_cannot_cut_is_refused_by_name(
+    part: str, change: dict[str, object], named: str, runs: dict[str, Path], tmp_path: Path
+) -> None:
+    path = Run(runs["lm"]).tokenizer_file
+    document = json.loads(path.read_text(encoding="utf-8"))
+    document[part] = {"type": "Sequence", f"{part.removesuffix('r')}rs".replace("_", ""): [change]}
+    (tmp_path / "tokenizer.json").write_text(json.dumps(document), encoding="utf-8")
+    with pytest.raises(GlassError, match=named):
+        for_the_page(Tokenizer.load(path), tmp_path / "tokenizer.json")
+
+
+def test_a_damaged_file_is_refused(runs: dict[str, Path], tmp_path: Path) -> None:
+    out = tmp_path / "a.html"
+    share_run(ShareRequest(runs["lm"], out))
+    text = out.read_text(encoding="utf-8")
+    for damaged in (text[: len(text) // 2], text.replace(DATA_BLOCK, DATA_BLOCK + "%"), "<html></html>"):
+        out.write_text(damaged, encoding="utf-8")
+        with pytest.raises(GlassError, match="not a whole file"):
+            load_shared(out)
+
+
+def test_the_command(runs: dict[str, Path], tmp_path: Path) -> None:
+    (tmp_path / "texts.txt").write_text("\ufeffthe old dog\n\n আমি \n", encoding="utf-8")
+    assert read_examples(tmp_path / "texts.txt") == ["the old dog", "আমি"]
+    done = here("share", str(runs["lm"]), "--out", "a.html", "--examples", "texts.txt", "--json", folder=tmp_path)
+    facts = json.loads(done.stdout)
+    assert facts["file"] == "a.html"
+    assert facts["bytes"] == (tmp_path / "a.html").stat().st_size
+    assert {"parameters", "largest_difference", "loss", "loss_shared"} <= facts.keys()
+    refused = here("share", str(runs["lm"]), "--out", "nowhere/a.html", folder=tmp_path)
+    assert (refused.returncode, len(refused.stderr.strip().splitlines())) == (2, 2)

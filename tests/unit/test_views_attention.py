@@ -1,0 +1,415 @@
+"""The attention views of the server against traces of the library: every number, every family, and their scripts."""
+
+from __future__ import annotations
+
+import json
+import math
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from glassformer.errors import GlassError
+from glassformer.evaluation.heads import heads_of_run
+from glassformer.inspection.explain import whole_subject_of
+from glassformer.inspection.heads.numbers import entropy
+from glassformer.inspection.pictures import Floats, look, pooled
+from glassformer.inspection.sites import attentions
+from glassformer.inspection.trace import AttentionTrace
+from glassformer.inspection.traced import Trace
+from glassformer.serve.shelf import Opened, Shelf
+from glassformer.serve.view import LIMIT, Binary
+from glassformer.serve.views import find_view
+from glassformer.serve.views.attention import looked
+from glassformer.text_model import Translator, load_text_model
+from tests.parity.written_runs import make_run
+
+SOURCE = "আমি বাংলায় গান গাই; the old dog sleeps."
+NOWHERE = {"source": "nowhere.txt"}
+RUNS: dict[str, dict[str, Any]] = {
+    "book": {"positions": "rotary", "kv_heads": 1, "removed_heads": ("dec.0.self.1",), "data": NOWHERE},
+    "slope": {"positions": "alibi", "layers": 1, "window": 5, "removed_heads": ("dec.0.self.1",)},
+    "fill": {"task": "masked", "positions": "relative", "relative_buckets": 8, "relative_max_distance": 16},
+    "name": {"task": "classify", "positions": "sinusoidal"},
+    "turn": {"task": "translate", "positions": "relative", "relative_buckets": 8, "relative_max_distance": 16},
+}
+TEXTS = dict.fromkeys(RUNS, SOURCE) | {"fill": f"{SOURCE} [MASK]"}
+SITES = {
+    "book": "dec.0.self", "slope": "dec.0.self", "fill": "enc.1.self", "name": "enc.0.self", "turn": "dec.1.cross",
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def shelf(tmp_path_factory: pytest.TempPathFactory) -> Shelf:
+    """A run of each family, with Bangla in its vocabulary."""
+    home = tmp_path_factory.mktemp("views")
+    return Shelf([make_run(home / name, **made) for name, made in RUNS.items()], "cpu")
+
+
+def ask(opened: Opened, name: str, **question: Any) -> Any:
+    """What a view answers to a body of JSON: a table, or a `Binary`."""
+    view = find_view(name)
+    body = json.dumps(question if name == "roles" else {"text": TEXTS.get(opened.name, ""), **question})
+    reply = view.reply(opened, view.asked(body.encode()))
+    assert len(reply.body) <= LIMIT
+    return Binary.unpacked(reply.body) if reply.binary else json.loads(reply.body)
+
+
+def numbers(answer: Binary, at: int = 0, count: int = -1) -> Floats:
+    return np.frombuffer(answer.data, "<f4", count, 4 * at)
+
+
+def traced(opened: Opened) -> Trace:
+    """The pass, by the library alone."""
+    model = load_text_model(opened.folder, device="cpu")
+    return whole_subject_of(model, TEXTS[opened.name]).trace()
+
+
+def part(trace: Trace, site: str) -> AttentionTrace:
+    stack, layer, kind = site.split(".")
+    blocks = (trace.source if stack == "enc" and trace.source else trace.stack).blocks
+    found = blocks[int(layer)].cross if kind == "cross" else blocks[int(layer)].attention
+    assert found is not None
+    return found
+
+
+def weights_of(trace: Trace, head: str) -> Floats:
+    """(T, S), NaN where masked."""
+    site, _, number = head.rpartition(".")
+    here = part(trace, site)
+    found = here.weights[0, here.heads.index(int(number))].masked_fill(~here.allowed[0, 0], math.nan)
+    return found.numpy()
+
+
+def summed(weights: Floats, block: int) -> Floats:
+    """Means over the rows of sums over the keys of blocks, one at a time."""
+    T, S = weights.shape
+    return np.array([
+        [np.nansum(weights[i : i + block, j : j + block]) / len(weights[i : i + block]) for j in range(0, S, block)]
+        for i in range(0, T, block)
+    ])  # fmt: skip
+
+
+@pytest.mark.parametrize("name", RUNS)
+def test_every_map_is_the_traces(shelf: Shelf, name: str) -> None:
+    opened, trace = shelf.open(name), traced(shelf.open(name))
+    sites = attentions(opened.model.model)
+    for site, layer in sites.items():
+        for number in layer.kept:
+            real = weights_of(trace, f"{site}.{number}")
+            answer = ask(opened, "attention", head=f"{site}.{number}", form="float32")
+            assert answer.header["shape"] == answer.header["size"] == list(real.shape)
+            np.testing.assert_allclose(numbers(answer).reshape(real.shape), real, atol=1e-6)
+            np.testing.assert_allclose(answer.header["row_sums"], 1.0, atol=1e-6)
+            ahead = np.triu(np.ones(real.shape, dtype=bool), 1)
+            if site.stack == "dec" and site.part == "self":
+                assert np.isnan(numbers(answer).reshape(real.shape)[ahead]).all()
+            else:
+                assert not np.isnan(numbers(answer)).any()
+            assert answer.header["largest"] == pytest.approx(np.nanmax(real), abs=1e-6)
+
+
+@pytest.mark.parametrize("name", ["slope", "fill", "turn"])
+def test_a_bias_that_is_too_large_to_keep_is_worked_out_anew(
+    shelf: Shelf, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = shelf.open(name)
+    opened = Opened(name, whole.folder, whole.model, whole.version)
+    monkeypatch.setattr(looked, "SMALL", 0)
+    for site in ("dec.0.self", "enc.0.self"):
+        if site in map(str, attentions(opened.model.model)):
+            head = f"{site}.2"
+            np.testing.assert_array_equal(
+                numbers(ask(opened, "attention", head=head, form="float32")),
+                numbers(ask(whole, "attention", head=head, form="float32")),
+            )
+    (layer, *_) = looked.looked_at(opened, TEXTS[name], None).layers.values()
+    assert layer.mask.bias is None
+
+
+@pytest.mark.parametrize("name", RUNS)
+def test_labels_are_the_tokens_of_both_sides(shelf: Shelf, name: str) -> None:
+    opened = shelf.open(name)
+    subject = opened.subject(TEXTS[name])
+    labels = ask(opened, "attention", head=f"{SITES[name]}.0").header["labels"]
+    assert labels["keys"] == list(subject.labels)
+    assert labels["queries"] == list(subject.target_labels or subject.labels)
+
+
+@pytest.mark.parametrize("name", ["book", "slope", "turn"])
+@pytest.mark.parametrize("px", [1, 7, 11])
+def test_pooling_keeps_the_largest_and_the_sums(shelf: Shelf, name: str, px: int) -> None:
+    opened, head = shelf.open(name), f"{SITES[name]}.0"
+    real = weights_of(traced(opened), head)
+    best, sums = (ask(opened, "attention", head=head, form="float32", px=px, agg=agg) for agg in ("max", "sum"))
+    block, shape = best.header["block"], best.header["shape"]
+    assert max(shape) <= px
+    assert best.header["labels"] is None
+    np.testing.assert_allclose(numbers(best).reshape(shape), pooled(real, block), atol=1e-6)
+    assert np.nanmax(numbers(best)) == pytest.approx(best.header["largest"])
+    cells = numbers(sums).reshape(shape)
+    np.testing.assert_allclose(np.nan_to_num(cells), summed(real, block), atol=1e-6)
+    np.testing.assert_allclose(np.nansum(cells, axis=1), 1.0, atol=1e-5)
+    assert np.array_equal(np.isnan(cells), np.isnan(numbers(best).reshape(shape)))
+
+
+@pytest.mark.parametrize(
+    ("name", "window"), [("book", {"queries": [3, 9], "keys": [2, 5]}), ("turn", {"keys": [1, 4]})]
+)
+def test_a_window_is_cut_out_of_the_map(shelf: Shelf, name: str, window: dict[str, list[int]]) -> None:
+    opened, head = shelf.open(name), f"{SITES[name]}.2"
+    real = weights_of(traced(opened), head)
+    answer = ask(opened, "attention", head=head, form="float32", **window)
+    sides = zip(("queries", "keys"), real.shape, strict=True)
+    rows, keys = (slice(*window.get(side, (0, length))) for side, length in sides)
+    np.testing.assert_allclose(numbers(answer).reshape(answer.header["shape"]), real[rows, keys], atol=1e-6)
+    np.testing.assert_allclose(answer.header["row_sums"], 1.0, atol=1e-6)
+
+
+@pytest.mark.parametrize("scale", ["linear", "sqrt", "log"])
+def test_bytes_stand_for_places_on_the_scale(shelf: Shelf, scale: str) -> None:
+    opened = shelf.open("book")
+    real = weights_of(traced(opened), "dec.1.self.0")
+    answer = ask(opened, "attention", head="dec.1.self.0", scale=scale)
+    found = np.frombuffer(answer.data, np.uint8).reshape(real.shape)
+    assert np.array_equal(found == answer.header["hidden"], np.isnan(real))
+    seen = ~np.isnan(real)
+    places = found[seen] / answer.header["full"]
+    weights = {"linear": places, "sqrt": places**2, "log": 10 ** (4 * (places - 1))}[scale]
+    low = np.maximum(real[seen], 1e-4) if scale == "log" else real[seen]
+    steps = {"linear": 1 / 508, "sqrt": 1 / 254, "log": 10 ** (4 / 508) - 1}[scale]
+    assert np.abs(weights - low).max() <= steps
+
+
+def test_small_maps_are_those_of_glass_look(shelf: Shelf) -> None:
+    for name in RUNS:
+        opened = shelf.open(name)
+        drawn, trace = look(opened.subject(TEXTS[name])), traced(opened)
+        answer = ask(opened, "heads")
+        assert [each["head"] for each in answer.header["heads"]] == list(map(str, drawn.maps))
+        for each, cells in zip(answer.header["heads"], drawn.maps.values(), strict=True):
+            length = math.prod(each["shape"])
+            found = np.frombuffer(answer.data, np.uint8, length, each["at"]).reshape(each["shape"])
+            assert np.array_equal(found, np.where(np.isnan(cells), 255, np.rint(np.nan_to_num(cells) * 254)))
+            real = np.nan_to_num(weights_of(trace, each["head"]).astype(np.float64))
+            assert each["entropy"] == pytest.approx(entropy(real).mean(), abs=1e-5)
+
+
+@pytest.mark.parametrize("name", RUNS)
+@pytest.mark.parametrize("place", [0, 6])
+def test_from_one_token_every_head(shelf: Shelf, name: str, place: int) -> None:
+    opened, trace = shelf.open(name), traced(shelf.open(name))
+    if name == "turn" and place >= len(opened.subject(TEXTS[name]).target_ids or ()):
+        pytest.fail("the target is too short for this test")
+    for stack in ("enc", "dec") if name == "turn" else (None,):
+        answer = ask(opened, "focus", place=place, stack=stack, top=3)
+        assert answer.header["block"] == 1
+        for each in answer.header["heads"]:
+            real = weights_of(trace, each["head"])[place]
+            row = numbers(answer, each["at"], each["cells"])
+            np.testing.assert_allclose(row, real, atol=1e-6)
+            assert sum(top["weight"] for top in each["top"]) + each["rest"] == pytest.approx(1.0, abs=1e-6)
+            assert [row[top["key"]] for top in each["top"]] == sorted(row[~np.isnan(row)])[::-1][: len(each["top"])]
+            assert len(answer.header["labels"][each["part"]]) == len(real)
+
+
+@pytest.mark.parametrize("name", RUNS)
+def test_a_score_is_taken_apart(shelf: Shelf, name: str) -> None:
+    opened, site, query = shelf.open(name), SITES[name], 4
+    here = part(traced(opened), site)
+    for place, number in enumerate(here.heads):
+        scores, weights = here.scaled[0, place, query], here.weights[0, place, query]
+        bias = 0 if here.bias is None else here.bias[0, place, query]
+        allowed = here.allowed[0, 0, query]
+        for key in (0, 3, len(scores) - 1):
+            answer = ask(opened, "score", head=f"{site}.{number}", query=query, key=key)
+            assert sum(answer["products"]) == pytest.approx(answer["dot"], abs=1e-6)
+            assert answer["dot"] == pytest.approx(float(here.scores[0, place, query, key]), abs=1e-5)
+            assert answer["scaled"] == pytest.approx(float(scores[key]), abs=1e-6)
+            assert answer["weight"] == pytest.approx(float(weights[key]), abs=1e-6)
+            assert answer["masked"] is not bool(allowed[key])
+            whole = torch.where(allowed, scores + bias, math.nan)
+            row = [math.nan if score is None else score for score in answer["row"]["scores"]]
+            np.testing.assert_allclose(row, whole, atol=1e-5)
+            if not answer["masked"]:
+                assert answer["score"] == pytest.approx(answer["scaled"] + answer["bias"])
+                assert math.exp(answer["score"] - answer["log_sum"]) == pytest.approx(answer["weight"])
+    assert np.nansum([w or 0 for w in answer["row"]["weights"]]) == pytest.approx(1.0)
+
+
+@pytest.mark.parametrize("head", [None, 1])
+def test_an_alignment_is_the_cross_attention(shelf: Shelf, head: int | None) -> None:
+    opened = shelf.open("turn")
+    here = part(traced(opened), "dec.1.cross").weights[0].double()
+    real = (here.mean(0) if head is None else here[head]).numpy()
+    answer = ask(opened, "alignment", head=head, beams=2)
+    header = answer.header
+    np.testing.assert_allclose(numbers(answer).reshape(header["shape"]), real, atol=1e-6)
+    np.testing.assert_allclose(header["entropy"], entropy(real), atol=1e-6)
+    np.testing.assert_allclose(header["coverage"], real.sum(axis=0), atol=1e-6)
+    assert header["covered"] == pytest.approx((real.sum(axis=0) >= 0.5).mean())
+    model = load_text_model(opened.folder, device="cpu")
+    assert isinstance(model, Translator)
+    settings = model.config.sample.replace(beams=2, temperature=0.0, repetition_penalty=1.0)
+    best = model.best([SOURCE], settings)[0]
+    assert [(each["text"], each["score"]) for each in header["hypotheses"]] == [(b.text, b.score) for b in best]
+    assert (header["target"], header["written"]) == (opened.subject(SOURCE).target, True)
+    assert len(header["labels"]["target"]), len(header["labels"]["source"]) == real.shape
+
+
+def test_a_given_target_is_looked_at_instead(shelf: Shelf) -> None:
+    opened = shelf.open("turn")
+    answer = ask(opened, "alignment", target="the river", beams=0)
+    subject = opened.subject(SOURCE, "the river")
+    assert answer.header["labels"]["target"] == list(subject.target_labels or ())
+    assert (answer.header["written"], answer.header["hypotheses"]) == (False, [])
+
+
+WRONG = [
+    ("book", "attention", {"head": "dec.0.self.1"}, "there is no head"),
+    ("book", "attention", {"head": "dec.0.self.0", "queries": [5, 5]}, "queries 5 to 5"),
+    ("book", "attention", {"head": "dec.0.self.0", "keys": [0, 10**9]}, "were asked for"),
+    ("book", "attention", {"head": "dec.0.self.0", "px": 513}, "less than or equal to 512"),
+    ("book", "attention", {"head": "dec.0.self.0", "path": "/etc"}, "Extra inputs"),
+    ("book", "attention", {"head": "dec.0.self.0", "text": "the dog " * 99}, "tokens, the model reads"),
+    ("book", "focus", {"place": 999}, "place 999"),
+    ("book", "focus", {"place": 0, "stack": "enc"}, "no stack"),
+    ("book", "score", {"head": "dec.0.self.0", "query": 0, "key": 999}, "keys 999"),
+    ("book", "alignment", {}, "no cross-attention"),
+    ("book", "heads", {"sites": ["dec.9.self"]}, "no attention"),
+    ("turn", "alignment", {"head": 7}, "no head 7"),
+    ("fill", "attention", {"head": "enc.0.self.0", "text": "no hole"}, "no [MASK]"),
+]
+
+
+@pytest.mark.parametrize(("name", "view", "question", "said"), WRONG)
+def test_what_cannot_be_shown_is_said(shelf: Shelf, name: str, view: str, question: dict[str, Any], said: str) -> None:
+    with pytest.raises(GlassError) as caught:
+        ask(shelf.open(name), view, **question)
+    assert said in caught.value.problem
+    assert caught.value.remedy
+
+
+def when_ready(opened: Opened) -> Any:
+    """The roles, once they are measured."""
+    deadline = time.monotonic() + 60
+    while not (answer := ask(opened, "roles"))["ready"]:
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    return answer
+
+
+def test_roles_are_those_of_glass_heads(shelf: Shelf) -> None:
+    opened = Shelf([shelf.open("book").folder], "cpu").open("book")
+    assert ask(opened, "roles")["ready"] is False
+    answer = when_ready(opened)
+    report = heads_of_run(opened.folder, load_text_model(opened.folder, device="cpu"))
+    assert answer["heads"] == json.loads(json.dumps(report.facts()["heads"]))
+    assert answer["importance"].startswith("none is gone")  # its text is not at hand
+    some = ask(opened, "roles", sites=["dec.1.self"])["heads"]
+    assert [head["name"] for head in some] == ["dec.1.self.0", "dec.1.self.1", "dec.1.self.2"]
+
+
+def test_long_texts_are_pooled_into_small_answers(tmp_path: Path) -> None:
+    """4,096 tokens: no weights of all heads exist at once, and every answer is below 1 MB."""
+    folder = make_run(tmp_path / "long", layers=1, heads=2, width=8, head_width=4, hidden=8, context=4096, kv_heads=1)
+    opened, text = Shelf([folder], "cpu").open("long"), "the old dog sleeps; " * 4000
+    ids = opened.model.tokenizer.encode(text)[:4096]
+    text = opened.model.tokenizer.decode(ids)
+    answer = ask(opened, "attention", text=text, head="dec.0.self.1")
+    assert (answer.header["size"], answer.header["shape"], answer.header["block"]) == ([4096, 4096], [512, 512], 8)
+    assert len(answer.data) == 512 * 512
+    whole = ask(
+        opened, "attention", text=text, head="dec.0.self.1", queries=[4000, 4096], keys=[4000, 4096], form="float32"
+    )
+    assert np.nanmax(numbers(whole)[:8]) <= answer.header["largest"]
+    assert [each["shape"] for each in ask(opened, "heads", text=text).header["heads"]] == [[64, 64]] * 2
+    focus = ask(opened, "focus", text=text, place=4095).header["heads"][1]
+    assert sum(top["weight"] for top in focus["top"]) + focus["rest"] == pytest.approx(1.0, abs=1e-5)
+    assert len(ask(opened, "score", text=text, head="dec.0.self.1", query=4095, key=9)["row"]["scores"]) == 4096
+
+
+# The views' scripts, all run in one process of their own.
+DRIVER = """
+import contextlib, io, json, sys
+outputs = []
+for script in json.load(sys.stdin):
+    with contextlib.redirect_stdout(io.StringIO()) as out:
+        exec(compile(script, "script", "exec"), {"__name__": "script"})
+    outputs.append(out.getvalue())
+print(json.dumps(outputs))
+"""
+
+
+def test_the_scripts_print_the_same_numbers(shelf: Shelf) -> None:
+    asked: list[tuple[str, Any]] = []
+    when_ready(shelf.open("book"))
+
+    def note(name: str, view: str, **question: Any) -> Any:
+        answer = ask(shelf.open(name), view, **question)
+        asked.append((answer.header["python"] if isinstance(answer, Binary) else answer["python"], answer))
+        return answer
+
+    for name, site in SITES.items():
+        for agg in ("max", "sum"):
+            note(name, "attention", head=f"{site}.2", form="float32", px=9, agg=agg)
+        note(name, "heads", px=8, sites=[site])
+        note(name, "focus", place=2)
+        note(name, "score", head=f"{site}.2", query=3, key=1)
+        note(name, "tokens")
+    note("book", "roles")
+    note("turn", "alignment", beams=2)
+    note("turn", "alignment", head=1, target="the river", beams=0)
+    note("turn", "tokens", target="the river")
+    scripts = json.dumps([script for script, _ in asked])
+    done = subprocess.run(
+        [sys.executable, "-c", DRIVER], input=scripts, capture_output=True, text=True, encoding="utf-8", check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    for output, (script, answer) in zip(json.loads(done.stdout), asked, strict=True):
+        if isinstance(answer, Binary):
+            _check_binary(output, answer)
+        elif "sides" in answer:
+            ids = [token["id"] for side in answer["sides"] for token in side["tokens"]]
+            assert [int(line.split(" ")[0]) for line in output.splitlines()] == ids, script
+        elif "probes" in answer:
+            assert [json.loads(line) for line in output.splitlines()] == answer["heads"]
+        else:
+            products, scores, weights = (_numbers(line) for line in output.splitlines())
+            np.testing.assert_allclose(products, [*answer["products"], answer["dot"], answer["scaled"]], atol=1e-5)
+            np.testing.assert_allclose(np.where(np.isneginf(scores), np.nan, scores), _row(answer, "scores"), atol=1e-5)
+            np.testing.assert_allclose(weights, np.nan_to_num(_row(answer, "weights")), atol=1e-6)
+
+
+def _row(answer: dict[str, Any], name: str) -> Floats:
+    return np.array([math.nan if value is None else value for value in answer["row"][name]])
+
+
+def _check_binary(output: str, answer: Binary) -> None:
+    header, lines = answer.header, output.splitlines()
+    if "place" in header:
+        rows = np.concatenate([_numbers(line.partition(" ")[2].partition("#")[0]) for line in lines])
+        np.testing.assert_allclose(rows, np.nan_to_num(numbers(answer)), atol=1e-6)
+    elif "heads" in header:
+        found = [np.frombuffer(answer.data, np.uint8, math.prod(e["shape"]), e["at"]) for e in header["heads"]]
+        for line, cells in zip(lines, found, strict=True):
+            printed = _numbers(line.partition(" ")[2])
+            assert np.array_equal(np.where(np.isnan(printed), 255, np.rint(np.nan_to_num(printed) * 254)), cells)
+    else:
+        np.testing.assert_allclose(np.nan_to_num(_numbers(lines[0])), np.nan_to_num(numbers(answer)), atol=1e-6)
+    if "hypotheses" in header:
+        np.testing.assert_allclose(_numbers(lines[1]), header["entropy"], atol=1e-6)
+        np.testing.assert_allclose(_numbers(lines[2]), header["coverage"], atol=1e-6)
+        scores = [float(line.partition(" ")[0]) for line in lines[3:]]
+        assert scores == pytest.approx([each["score"] for each in header["hypotheses"]])
+
+
+def _numbers(line: str) -> Floats:
+    """All numbers of a line, in order."""
+    words = line.replace("[", " ").replace("]", " ").replace(",", " ").split()
+    return np.array([float(word) for word in words])

@@ -1,0 +1,387 @@
+"""The views of what a run learnt: replay, loss, probes and proof, against the library; and what they are made of."""
+
+from __future__ import annotations
+
+import base64
+import json
+import shutil
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from glassformer.errors import GlassError
+from glassformer.evaluation.evaluate import Request as Evaluate
+from glassformer.evaluation.evaluate import evaluate_run
+from glassformer.evaluation.probes.probe import TAUGHT_BY, Request, probe_run
+from glassformer.evaluation.replay import agreement
+from glassformer.inspection.replay import read_history
+from glassformer.runs import Run
+from glassformer.serve.background import Work
+from glassformer.serve.shelf import Shelf
+from glassformer.serve.view import LIMIT
+from glassformer.serve.views import find_view, loss, replay
+from glassformer.text_model import Translator, load_text_model
+from glassformer.training.journal import read_metrics, read_samples
+from glassformer.verification import apart
+from glassformer.verification.sheet import CHECKS, kept_sheet
+from tests.journey.commands import here
+from tests.journey.task_files import write_all
+from tests.journey.task_runs import RUNS, TINY
+
+LEARNT = {
+    "book": [*RUNS["lm"], "--model.layers=2", "--train.snapshots=4"],
+    "fill": RUNS["masked"],
+    "mails": RUNS["classify"],
+    "turn": RUNS["translate"],
+}
+TEXTS = {
+    "book": "It was a tall day when the dog met the bird. It was a tall day.",
+    "fill": "It was a tall day when the dog met the bird.",
+    "mails": "win a 7 pound prize now",
+    "turn": "the old dog sleeps .",
+}
+SMALL = 40
+"""Minimal pairs."""
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Runs of each family, and the folder that commands are run in."""
+    folder = tmp_path_factory.mktemp("learnt")
+    write_all(folder)
+    for name, (source, *more) in LEARNT.items():
+        done = here("train", source, *TINY, *more, "--steps=20", "--out", f"runs/{name}", "--json", folder=folder)
+        assert done.returncode == 0, done.stderr
+    return folder
+
+
+@pytest.fixture(scope="module")
+def shelf(home: Path) -> Iterator[Shelf]:
+    with pytest.MonkeyPatch.context() as patched:
+        patched.chdir(home)
+        yield Shelf([home / "runs" / name for name in LEARNT], "cpu")
+
+
+@pytest.fixture(scope="module")
+def scripts() -> list[tuple[str, list[float]]]:
+    """What the tests of this file have seen: a script, and the numbers that it has to print, in their order."""
+    return []
+
+
+def ask(shelf: Shelf, run: str, name: str, **question: Any) -> dict[str, Any]:
+    """What a view answers to a body of JSON."""
+    view, opened = find_view(name), shelf.open(run)
+    reply = view.reply(opened, view.asked(json.dumps(question).encode()))
+    assert len(reply.body) <= LIMIT
+    found: dict[str, Any] = json.loads(reply.body)
+    return found
+
+
+def wait(shelf: Shelf, run: str, name: str, *path: str, **question: Any) -> dict[str, Any]:
+    """Ask until the long work, which stands at `path` in the answer, has ended."""
+    for _ in range(3000):  # the machine may do much else
+        answer = ask(shelf, run, name, **question)
+        work = answer
+        for key in path:
+            work = work[key]
+        if work["state"] not in ("waiting", "working"):
+            return answer
+        time.sleep(0.05)
+    raise AssertionError(f"{name} of {run} does not end")
+
+
+def measured(shelf: Shelf, run: str, **question: Any) -> dict[str, Any]:
+    """The answer of `loss` when all tokens are counted."""
+    for _ in range(200):
+        answer = ask(shelf, run, "loss", text=TEXTS[run], **question)
+        if answer["counts"] != "counting":
+            return answer
+        time.sleep(0.02)
+    raise AssertionError("the counting does not end")
+
+
+def facts_of(answer: dict[str, Any]) -> dict[str, Any]:
+    """The answer of `loss` as `glass probe --json` has it."""
+    found = dict(answer["text"])
+    columns = found.pop("each")
+    found["each"] = [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
+    return {key: value for key, value in found.items() if key not in ("before", "target", "about")}
+
+
+# where the loss is
+
+
+@pytest.mark.parametrize("run", ["book", "fill"])
+def test_the_surprisal_is_that_of_glass_probe(
+    shelf: Shelf, run: str, tmp_path: Path, scripts: list[tuple[str, list[float]]]
+) -> None:
+    (tmp_path / "typed.txt").write_text(TEXTS[run], encoding="utf-8")
+    request = Request(shelf.open(run).folder, ["surprisal"], text=tmp_path / "typed.txt", device="cpu")
+    wanted = probe_run(request).results[0].facts()
+    wanted.pop("about")
+    answer = measured(shelf, run)
+    assert answer["counts"] == "ready"
+    assert facts_of(answer) == wanted
+    nats = answer["text"]["each"]["nats"]
+    assert answer["text"]["mean"] == pytest.approx(np.mean(nats), abs=1e-6)
+    scripts.append((answer["python"], [*nats, answer["text"]["mean"]]))
+
+
+def test_the_surprisal_of_a_target_is_that_of_its_model(shelf: Shelf, scripts: list[tuple[str, list[float]]]) -> None:
+    answer = measured(shelf, "turn", target="die katze schläft .")
+    model = load_text_model(shelf.open("turn").folder, device="cpu")
+    assert isinstance(model, Translator)
+    ids = [*model.tokenizer.target_start, *model.tokenizer.encode("die katze schläft ."), model.tokenizer.end_id]
+    with torch.no_grad():
+        logits = model.model(torch.tensor([model.prompt_ids(TEXTS["turn"])]), torch.tensor([ids[:-1]]))[0]
+    chances = logits.double().log_softmax(dim=-1)
+    wanted = [-float(chances[place, id]) for place, id in enumerate(ids[1:])]
+    assert answer["text"]["each"]["nats"] == pytest.approx(wanted, abs=1e-6)
+    assert answer["text"]["mean"] == pytest.approx(np.mean(wanted), abs=1e-6)
+    scripts.append((answer["python"], answer["text"]["each"]["nats"]))
+    written = measured(shelf, "turn")
+    assert written["text"]["target"] == shelf.open("turn").subject(TEXTS["turn"]).target
+    with pytest.raises(GlassError, match="the target has"):
+        ask(shelf, "turn", "loss", text=TEXTS["turn"], target="die " * 60)
+
+
+@pytest.mark.parametrize("run", ["book", "turn"])
+def test_the_loss_of_the_held_out_part_is_that_of_glass_evaluate(shelf: Shelf, run: str) -> None:
+    assert ask(shelf, run, "loss", text=TEXTS[run])["split"]["state"] == "idle"
+    ask(shelf, run, "loss", text=TEXTS[run], start=True)
+    found = wait(shelf, run, "loss", "split", text=TEXTS[run])["split"]["result"]
+    wanted = evaluate_run(Evaluate(shelf.open(run).folder, device="cpu", examples=1)).facts()
+    assert found["mean"] == pytest.approx(wanted["loss"], abs=1e-6)
+    assert found["tokens"] == wanted["tokens"]
+
+
+def test_the_held_out_part_of_a_filler_is_that_of_glass_probe(shelf: Shelf) -> None:
+    ask(shelf, "fill", "loss", text=TEXTS["fill"], start=True)
+    found = wait(shelf, "fill", "loss", "split", text=TEXTS["fill"])["split"]["result"]
+    wanted = probe_run(Request(shelf.open("fill").folder, ["surprisal"], device="cpu")).results[0].facts()
+    assert {**found, "before": ""} == {key: value for key, value in wanted.items() if key != "each"} | {"before": ""}
+
+
+def test_a_text_that_is_too_long_is_refused(shelf: Shelf, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(loss, "MOST", 12)
+    with pytest.raises(GlassError, match="12 are read at once"):
+        ask(shelf, "book", "loss", text="It was a tall day when the dog met the bird and the child.")
+    with pytest.raises(GlassError, match="no probability"):
+        ask(shelf, "mails", "loss", text=TEXTS["mails"])
+
+
+# probes
+
+
+@pytest.mark.parametrize("run", ["book", "fill"])
+def test_probes_are_those_of_glass_probe(shelf: Shelf, run: str, scripts: list[tuple[str, list[float]]]) -> None:
+    before = ask(shelf, run, "probes", size=SMALL)
+    assert (before["work"]["state"], before["results"]) == ("idle", [])
+    ask(shelf, run, "probes", size=SMALL, start=True)
+    answer = wait(shelf, run, "probes", "work", size=SMALL)
+    report = probe_run(Request(shelf.open(run).folder, without=("surprisal",), size=SMALL, device="cpu")).facts()
+    assert {result.pop("name"): result for result in answer["results"]} == report["probes"]
+    assert answer["notes"] == report["notes"]
+    assert answer["names"] == list(TAUGHT_BY)
+    assert set(report["probes"]) <= set(TAUGHT_BY)
+    shares = [group["share"] for result in report["probes"].values() for group in result["groups"]]
+    assert len(shares) > 5
+    scripts.append((answer["python"], shares))
+
+
+@pytest.mark.parametrize("run", ["mails", "turn"])
+def test_runs_without_probabilities_of_a_text_have_no_probes(shelf: Shelf, run: str) -> None:
+    with pytest.raises(GlassError, match="nothing to probe"):
+        ask(shelf, run, "probes", start=True)
+
+
+# the proof sheet
+
+
+def test_the_sheet_is_made_kept_and_bound_to_its_weights(shelf: Shelf, scripts: list[tuple[str, list[float]]]) -> None:
+    run = Run(shelf.open("book").folder)
+    before = ask(shelf, "book", "proof")
+    assert (before["sheet"], before["current"], before["work"]["state"]) == (None, False, "idle")
+    ask(shelf, "book", "proof", start=True)
+    answer = wait(shelf, "book", "proof", "work")
+    kept = kept_sheet(run)
+    assert kept is not None
+    assert [check["name"] for check in answer["made"]] == answer["names"] == [check.name for check in CHECKS]
+    assert answer["sheet"]["checks"] == kept["checks"] == answer["made"]
+    assert (answer["current"], answer["sheet"]["ok"]) == (True, True)
+    assert str(run.folder) not in json.dumps({**answer, "python": ""})
+    scripts.append((answer["python"], [check["measured"] for check in kept["checks"] if check["measured"] is not None]))
+    file = run.folder / "verify.json"
+    file.write_text(json.dumps({**kept, "weights_sha256": "0" * 64}), encoding="utf-8")
+    assert ask(shelf, "book", "proof")["current"] is False
+    file.write_text(json.dumps({**kept, "checks": [{"name": "x"}]}), encoding="utf-8")
+    with pytest.raises(GlassError, match=r"verify\.json is damaged"):
+        kept_sheet(run)
+    assert ask(shelf, "book", "proof")["sheet"] is None
+    file.write_text(json.dumps(kept), encoding="utf-8")
+
+
+def test_verifying_apart_fails_as_it_would_here(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    apart.main(str(tmp_path / "nothing"), "best", "cpu")
+    said = capsys.readouterr().out
+    assert json.loads(said)["error"][0] == f"there is no run at {tmp_path / 'nothing'}"
+    python = tmp_path / "python"
+    python.write_text(f"#!/bin/sh\necho '{said.strip()}'\n", encoding="utf-8")
+    python.chmod(0o755)
+    monkeypatch.setattr(sys, "executable", str(python))
+    with pytest.raises(GlassError, match="there is no run at"):
+        apart.verify_apart(tmp_path / "nothing")
+    monkeypatch.setattr(sys, "executable", shutil.which("false"))
+    with pytest.raises(GlassError, match="ended with code 1 before it was done"):
+        apart.verify_apart(tmp_path / "nothing")
+
+
+# training replay
+
+
+def test_the_replay_is_what_the_run_wrote(shelf: Shelf, scripts: list[tuple[str, list[float]]]) -> None:
+    run = Run(shelf.open("book").folder)
+    answer, lines, history = ask(shelf, "book", "replay"), read_metrics(run), read_history(run)
+    assert answer["lines"] == len(lines) == 2
+    for key, column in answer["curves"].items():
+        assert column == [line[key] for line in lines]
+    assert answer["validation"]["loss"] == [line["validation_loss"] for line in lines if "validation_loss" in line]
+    film = answer["snapshots"]
+    head, role = history.chosen(None, None)
+    assert (film["steps"], film["head"], film["role"]) == (history.steps, head, role)
+    assert film["losses"] == history.losses
+    assert film["curve"] == [float(value) for value in history.curve(head, role)]
+    assert film["scores"][film["heads"].index(head)] == film["curve"]
+    assert film["samples"] == [snapshot.sample for snapshot in history.snapshots]
+    shape = len(film["steps"]), len(film["rows"]), len(film["columns"])
+    maps = np.frombuffer(base64.b64decode(film["maps"]), dtype=np.uint8).reshape(shape)
+    wanted = np.stack([snapshot.map_of(film["text"], head) for snapshot in history.snapshots])
+    np.testing.assert_array_equal(maps, wanted)
+    scripts.append((answer["python"], [*(line["loss"] for line in lines), *film["curve"]]))
+
+
+def test_another_head_role_and_text_are_shown_when_asked_for(shelf: Shelf) -> None:
+    history = read_history(Run(shelf.open("book").folder))
+    head, role = history.labels.heads[-1], history.labels.roles[0]
+    film = ask(shelf, "book", "replay", head=head, role=role, text=len(history.labels.texts) - 1)["snapshots"]
+    assert film["curve"] == pytest.approx(history.curve(head, role).tolist(), abs=1e-6)
+    assert film["texts"][-1] == "random tokens that repeat"
+    assert film["rows"] == list(history.labels.texts[-1].source)
+    for wrong in ({"head": "dec.9.self.0"}, {"role": "nothing"}, {"text": 90}):
+        with pytest.raises(GlassError, match="no "):
+            ask(shelf, "book", "replay", **wrong)
+
+
+def test_the_last_snapshot_is_what_the_weights_do_now(shelf: Shelf, tmp_path: Path) -> None:
+    assert ask(shelf, "book", "replay")["check"]["state"] == "idle"
+    ask(shelf, "book", "replay", check=True)
+    check = wait(shelf, "book", "replay", "check")["check"]
+    assert (check["state"], check["found"]["step"]) == ("done", 20)
+    assert check["found"]["maps"] <= 1 / 255
+    assert check["found"]["scores"] == pytest.approx(0, abs=1e-6)
+    assert check["found"]["losses"] == pytest.approx(0, abs=1e-6)
+    run = Run(shelf.open("book").folder)
+    history = read_history(run)
+    history.snapshots[-1].maps[0, "dec.0.self"][:] = 255
+    off = agreement(run, history, "cpu")
+    assert off is not None
+    assert off.maps > 0.5
+    later = Run(Path(shutil.copytree(run.folder, tmp_path / "later")))
+    (later.snapshots / "step-000020.npz").unlink()
+    assert agreement(later, read_history(later), "cpu") is None
+
+
+def test_a_run_without_snapshots_has_its_curves_and_is_told_the_setting(shelf: Shelf) -> None:
+    answer = ask(shelf, "turn", "replay")
+    run = Run(shelf.open("turn").folder)
+    assert answer["snapshots"] is None
+    assert "train.snapshots" in answer["why"]["remedy"]
+    assert answer["curves"]["loss"] == [line["loss"] for line in read_metrics(run)]
+    samples = [(sample["step"], sample["text"]) for sample in answer["samples"]]
+    assert samples == read_samples(run)
+    assert samples[-1][0] == 20
+    assert "=>" in samples[-1][1]
+
+
+def test_long_curves_are_thinned_and_a_half_written_line_is_left_out(tmp_path: Path) -> None:
+    run = Run(tmp_path)
+    assert (read_metrics(run), read_samples(run)) == ([], [])
+    lines = [json.dumps({"step": step, "loss": 1 / step}) for step in range(1, 5001)]
+    run.metrics_file.write_text("\n".join([*lines, '{"step": 5001, "lo']), encoding="utf-8")
+    found = read_metrics(run)
+    assert [line["step"] for line in found] == list(range(1, 5001))
+    drawn = replay.evenly(found, replay.POINTS)
+    assert (len(drawn), drawn[0], drawn[-1]) == (replay.POINTS, found[0], found[-1])
+    assert replay.evenly(found[:7], replay.POINTS) == found[:7]
+
+
+# long work
+
+
+def test_long_works_take_turns_and_tell_of_their_results() -> None:
+    turns, release = threading.Lock(), threading.Event()
+
+    def slow(tell: Any) -> str:
+        tell("half")
+        assert release.wait(20)
+        return "whole"
+
+    def broken(tell: Any) -> None:
+        raise GlassError("it broke", "Mend it.")
+
+    first = Work(slow, turns)
+    while not first.told:
+        time.sleep(0.01)
+    second = Work(broken, turns)
+    assert (first.facts()["state"], first.told, first.result()) == ("working", ["half"], None)
+    assert second.facts() == {"state": "waiting", "error": None}
+    release.set()
+    while not second.ready:
+        time.sleep(0.01)
+    assert (first.facts()["state"], first.result(), first.done) == ("done", "whole", True)
+    assert second.facts() == {"state": "failed", "error": {"what": "it broke", "remedy": "Mend it."}}
+
+
+def test_a_checkpoint_keeps_its_work(shelf: Shelf) -> None:
+    opened = shelf.open("mails")
+    assert opened.work("nothing") is None
+    first = opened.work("thing", lambda tell: 1)
+    assert first is opened.work("thing")
+    assert opened.turns is shelf.open("book").turns
+
+
+# the scripts
+
+
+def test_the_scripts_print_the_numbers(home: Path, scripts: list[tuple[str, list[float]]]) -> None:
+    """All in one process, after all other tests of this file."""
+    assert len(scripts) == 7
+    mark = "=== the next script"
+    code = "\n".join(f"print({mark!r})\nexec(compile({script!r}, 'script', 'exec'), {{}})" for script, _ in scripts)
+    done = subprocess.run([sys.executable, "-"], input=code, cwd=home, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    for shown, (script, numbers) in zip(done.stdout.split(mark)[1:], scripts, strict=True):
+        said = [value for word in shown.replace("[", " ").split() if (value := _number(word)) is not None]
+        at = 0
+        for number in numbers:  # in their order, whatever else is printed between them
+            while at < len(said) and abs(said[at] - number) > 1e-6:
+                at += 1
+            assert at < len(said), f"{script}\nprints no {number} in its place:\n{shown}"
+            at += 1
+
+
+def _number(word: str) -> float | None:
+    try:
+        return float(word.strip("(),[]{}"))
+    except ValueError:
+        return None

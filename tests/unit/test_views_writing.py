@@ -1,0 +1,271 @@
+"""The views of writing and sampling, the stream and keeping, against the library; and their scripts."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from threading import Event
+from typing import Any
+
+import pytest
+import torch
+from starlette.testclient import TestClient
+
+from glassformer.config import SampleConfig
+from glassformer.errors import GlassError
+from glassformer.evaluation.copying import longest_overlap
+from glassformer.evaluation.training_text import training_text
+from glassformer.generation.sampling import probabilities
+from glassformer.runs import Run
+from glassformer.serve import writing
+from glassformer.serve.access import Access
+from glassformer.serve.app import make_app
+from glassformer.serve.engine import Engines
+from glassformer.serve.shelf import Shelf
+from glassformer.serve.views.write import WriteQuestion
+from tests.journey.commands import here
+from tests.unit.served_runs import LEARNT, TEXTS, Script, ask, check_scripts, learn, library
+
+WRITES = ("book", "letters", "turn")
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder that commands are run in."""
+    return learn(tmp_path_factory.mktemp("views"))
+
+
+@pytest.fixture(scope="module")
+def shelf(home: Path) -> Iterator[Shelf]:
+    """The runs."""
+    with pytest.MonkeyPatch.context() as patched:
+        patched.chdir(home)
+        yield Shelf([home / "runs" / name for name in LEARNT], "cpu")
+
+
+@pytest.fixture(scope="module")
+def scripts() -> list[Script]:
+    """What the tests of this file have seen."""
+    return []
+
+
+# write
+
+
+@pytest.mark.parametrize("run", WRITES)
+def test_what_is_written_is_what_generate_writes(shelf: Shelf, run: str, scripts: list[Script]) -> None:
+    given = {"tokens": 12, "temperature": 0.9, "top_k": 20, "top_p": 0.95, "seed": 3}
+    answer = ask(shelf, run, "write", **given, least=4)
+    model = library(shelf.open(run))
+    (sample,) = model.generate([TEXTS[run]], model.config.sample.replace(**given, beams=1, length_penalty=0.6))
+    assert (answer["text"], answer["tokens"], answer["ended"]) == (sample.text, sample.tokens, sample.ended)
+    text = "".join(training_text(shelf.open(run).folder, model))
+    copied, longest = answer["copied"], longest_overlap(sample.text, [text])
+    assert copied["read"] == len(text)
+    assert max(copied["cover"]) == (longest.length if longest and longest.length >= 4 else 0)
+    for match in copied["matches"]:
+        at, length = match["position"], match["length"]
+        assert text[at : at + length] == sample.text[match["start"] :][:length]
+        assert text[:at].endswith(match["before"])
+    scripts.append((answer["python"], [n for m in copied["matches"] for n in (m["start"], m["length"], m["position"])]))
+
+
+def test_what_was_written_is_measured_and_not_written_again(shelf: Shelf) -> None:
+    answer = ask(shelf, "book", "write", written="It was a tall day when the dog met", least=10)
+    assert answer["text"] == "It was a tall day when the dog met"
+    assert answer["copied"]["matches"]
+
+
+def test_labels_and_fillings_are_the_runs(shelf: Shelf, scripts: list[Script]) -> None:
+    labels = ask(shelf, "mails", "write")
+    (found,) = library(shelf.open("mails")).classify([TEXTS["mails"]])
+    assert {each["name"]: each["probability"] for each in labels["labels"]} == pytest.approx(found.probabilities)
+    assert sum(each["probability"] for each in labels["labels"]) == pytest.approx(1.0)
+    scripts.append((labels["python"], [each["probability"] for each in labels["labels"]]))
+    filled = ask(shelf, "fill", "write", top=3)
+    holes = library(shelf.open("fill")).fill(TEXTS["fill"], 3)
+    shares = [each["probability"] for hole in filled["holes"] for each in hole]
+    assert shares == pytest.approx([each.probability for hole in holes for each in hole], abs=1e-6)
+    scripts.append((filled["python"], shares))
+
+
+def test_a_text_that_is_gone_is_said(shelf: Shelf, home: Path) -> None:
+    tokens = Path(Run(home / "runs" / "letters").manifest()["data"]["tokens"])
+    tokens.rename(tokens.with_name("away")), (home / "book.txt").rename(home / "away.txt")
+    try:
+        copied = ask(shelf, "letters", "write", written="It was a tall day")["copied"]
+    finally:
+        tokens.with_name("away").rename(tokens), (home / "away.txt").rename(home / "book.txt")
+    assert "is gone" in copied["why"]
+    assert copied["matches"] == []
+
+
+# the stream, and keeping
+
+
+@pytest.fixture(scope="module")
+def client(shelf: Shelf) -> Iterator[TestClient]:
+    headers = {"Authorization": "Bearer a-token", "Host": "127.0.0.1:80"}
+    with TestClient(make_app(shelf, Access("a-token", 80)), base_url="http://127.0.0.1:80", headers=headers) as found:
+        yield found
+
+
+def events(client: TestClient, run: str, **question: Any) -> list[dict[str, Any]]:
+    """What is streamed."""
+    reply = client.post(f"/api/runs/{run}/write/stream", json={"text": TEXTS[run], **question})
+    assert reply.status_code == 200, reply.text
+    return [json.loads(line[5:]) for line in reply.text.splitlines() if line.startswith("data:")]
+
+
+@pytest.mark.parametrize("run", WRITES)
+@pytest.mark.parametrize("beams", [1, 3])
+def test_the_stream_is_the_text_of_generate(client: TestClient, shelf: Shelf, run: str, beams: int) -> None:
+    given = {"tokens": 12, "temperature": 0.9, "seed": 3, "beams": beams}
+    *pieces, last = events(client, run, **given)
+    model = library(shelf.open(run))
+    settings = model.config.sample.replace(**given, length_penalty=0.6, stop=())
+    (sample,) = model.generate([TEXTS[run]], settings)
+    assert "".join(piece["text"] for piece in pieces) == sample.text
+    assert (last["ended"], last["tokens"]) == (sample.ended, sample.tokens)
+    assert last["score"] == pytest.approx(sample.score)
+
+
+def test_who_closes_the_stream_stops_the_writing(shelf: Shelf) -> None:
+    """Drawn text leaves the engine's batch; beam search ends at its next step."""
+    engines, question = Engines(shelf), WriteQuestion(text=TEXTS["book"], tokens=2_000, temperature=2.0)
+    engine = engines.engine("book")
+
+    async def stopped() -> int:
+        pieces = await writing._drawn(engine, engine.load(), question)
+        assert await anext(pieces)
+        await pieces.aclose()  # type: ignore[attr-defined]
+        for _ in range(200):
+            if not engine.rows:
+                break
+            await asyncio.sleep(0.02)
+        return engine.rows
+
+    try:
+        assert asyncio.run(stopped()) == 0
+    finally:
+        engines.close()
+    ended = Event()
+    ended.set()
+    assert writing._search(shelf, "book", WriteQuestion(text=TEXTS["book"], beams=3), ended) is None
+
+
+def test_a_run_that_writes_nothing_is_refused(client: TestClient) -> None:
+    reply = client.post("/api/runs/mails/write/stream", json={"text": "win"})
+    assert reply.status_code == 400
+    assert "writes no text" in reply.json()["error"]["what"]
+
+
+def test_kept_heads_make_a_run_that_gives_what_was_seen(client: TestClient, shelf: Shelf, home: Path) -> None:
+    seen = ask(shelf, "book", "ablation", off=["dec.1.self.0", "dec.0.self.1"], tokens=200)
+    assert seen["keep"] == {"heads": ["dec.1.self.0", "dec.0.self.1"], "why": None}
+    body = {"heads": seen["keep"]["heads"], "name": "book-small", "version": seen["version"]}
+    reply = client.post("/api/runs/book/keep", json=body)
+    assert reply.status_code == 200, reply.text
+    assert reply.json()["name"] in [run["name"] for run in client.get("/api/runs").json()["runs"]]
+    now = ask(shelf, "book-small", "ablation", tokens=200)
+    assert now["validation"]["whole"] == pytest.approx(seen["validation"]["off"], abs=1e-5)
+    assert now["text"]["whole"] == pytest.approx(seen["text"]["off"], abs=1e-5)
+    before = {bar["name"]: bar["after"] for bar in seen["answer"]["bars"]}
+    after = {bar["name"]: bar["before"] for bar in now["answer"]["bars"]}
+    assert [before[name] for name in before if name in after] == pytest.approx(
+        [after[name] for name in before if name in after], abs=1e-5
+    )
+    done = here("verify", "runs/book-small", folder=home)
+    assert done.returncode == 0, done.stdout
+    assert client.post("/api/runs/book/keep", json=body).status_code == 409
+
+
+@pytest.mark.parametrize("name", ["../up", "a/b", "", ".hidden", "con", "x" * 65, "a.partial", "a\\b", "ক"])
+def test_a_name_that_is_a_path_is_refused(client: TestClient, home: Path, name: str) -> None:
+    before = sorted(home.rglob("*"))
+    reply = client.post("/api/runs/book/keep", json={"heads": ["dec.0.self.0"], "name": name})
+    assert reply.status_code in (400, 422)
+    assert sorted(home.rglob("*")) == before
+
+
+# sampling
+
+
+@pytest.mark.parametrize("run", WRITES)
+def test_every_stage_is_over_the_whole_vocabulary(shelf: Shelf, run: str, scripts: list[Script]) -> None:
+    given = {"temperature": 0.7, "top_k": 9, "top_p": 0.8, "repetition_penalty": 1.3, "seed": 5}
+    answer, model = ask(shelf, run, "sampling", **given, top=200), library(shelf.open(run))
+    (drawn,) = model.generate([TEXTS[run]], SampleConfig(tokens=1, **given))
+    assert answer["vocabulary"] == model.tokenizer.vocab_size
+    assert [stage["filter"] for stage in answer["stages"]] == [
+        None,
+        "repetition_penalty",
+        "temperature",
+        "top_k",
+        "top_p",
+    ]
+    assert [stage["sum"] for stage in answer["stages"]] == pytest.approx([1.0] * 5, abs=1e-9)
+    assert answer["stages"][3]["left"] == 9
+    token = answer["draw"]["token"]
+    assert drawn.text.strip() == model.tokenizer.decode([token]).strip()
+    race = answer["draw"]["race"]
+    assert race[0]["id"] == token
+    for runner in race:
+        assert runner["arrival"] == pytest.approx(runner["number"] / runner["probability"])
+    best = {id: share for id, _, share in model.candidates(TEXTS[run], 5)}
+    shown = {each["id"]: each["shares"][0] for each in answer["tokens"]}
+    assert [shown[id] for id in best] == pytest.approx(list(best.values()), abs=1e-6)
+    assert answer["curve"]["held"][0][-1] == pytest.approx(1.0)
+    for before, after in zip(answer["stages"], answer["stages"][1:], strict=False):
+        assert after["cut"] == before["left"] - after["left"]
+    scripts.append(
+        (answer["python"], [s for stage in answer["stages"] for s in (stage["sum"], stage["left"], stage["largest"])])
+    )
+
+
+def test_after_a_part_of_a_target_the_next_one_is_drawn(shelf: Shelf) -> None:
+    answer, model = ask(shelf, "turn", "sampling", target="der alte"), library(shelf.open("turn"))
+    source, target = (
+        model.prompt_ids(TEXTS["turn"]),
+        [*model.tokenizer.target_start, *model.tokenizer.encode("der alte")],
+    )
+    with torch.no_grad():
+        logits = model.model(torch.tensor([source]), torch.tensor([target]))[0, -1]
+    assert answer["step"] == len(target)
+    shares = probabilities(logits, SampleConfig(temperature=1.0))
+    for each in answer["tokens"]:
+        assert each["shares"][0] == pytest.approx(float(shares[each["id"]]), abs=1e-6)
+
+
+@pytest.mark.parametrize("run", WRITES)
+def test_the_tree_holds_what_the_search_finds(shelf: Shelf, run: str, scripts: list[Script]) -> None:
+    answer, model = ask(shelf, run, "beams", beams=3, tokens=6, length_penalty=0.8), library(shelf.open(run))
+    found = model.best([TEXTS[run]], model.config.sample.replace(beams=3, tokens=6, length_penalty=0.8))[0]
+    assert [each["text"] for each in answer["found"]] == [each.text for each in found]
+    assert [each["score"] for each in answer["found"]] == pytest.approx([each.score for each in found])
+    nodes = answer["nodes"]
+    ranked = sorted((node for node in nodes if node["rank"] is not None), key=lambda node: node["rank"])
+    assert [node["score"] for node in ranked] == [each["score"] for each in answer["found"]]
+    for place, node in enumerate(nodes[1:], start=1):
+        parent = nodes[node["parent"]]
+        assert node["parent"] < place
+        assert node["tokens"] == parent["tokens"] + 1
+        assert node["log_probability"] <= parent["log_probability"] + 1e-9
+        assert node["score"] == pytest.approx(node["log_probability"] / ((5 + node["tokens"]) / 6) ** 0.8)
+        assert parent["fate"] == "ran on"
+    assert len(nodes) <= 1 + 2 * 3 * 6
+    scripts.append((answer["python"], [each["score"] for each in answer["found"]]))
+
+
+def test_an_encoder_draws_nothing(shelf: Shelf) -> None:
+    for view in ("sampling", "beams"):
+        with pytest.raises(GlassError, match="Choose a run"):
+            ask(shelf, "fill", view)
+
+
+def test_the_scripts_print_the_numbers(home: Path, scripts: list[Script]) -> None:
+    """After all other tests of this file."""
+    assert len(scripts) >= 8
+    check_scripts(scripts, home)

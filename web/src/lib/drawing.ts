@@ -1,0 +1,31 @@
+/** How tokens are drawn, as the address keeps it: shared by all views that draw. */
+import { place } from "./place.svelte";
+
+export interface Drawing {
+  temperature: number;
+  top_k: number | null;
+  top_p: number | null;
+  repetition_penalty: number;
+  seed: number;
+}
+
+/** The numbers of tokens that may be kept; null: all. */
+export const KEPT: readonly (number | null)[] = [1, 2, 3, 5, 8, 12, 20, 30, 50, 80, 120, 200, 300, 500, 800, 1200, 2000, 5000, null];
+
+/** A number that a view keeps under this name, between two others. */
+export function kept(name: string, otherwise: number, min: number, max: number): number {
+  const value = Number(place.word(name, String(otherwise)));
+  return Number.isFinite(value) ? Math.max(min, Math.min(max, value)) : otherwise;
+}
+
+/** What is chosen; read in an effect or in markup, it follows. */
+export function drawing(temperature: number): Drawing {
+  const [most, share] = [kept("k", 0, 0, 1e6), kept("p", 1, 0.01, 1)];
+  return {
+    temperature: kept("t", temperature, 0, 3),
+    top_k: most >= 1 ? Math.round(most) : null,
+    top_p: share < 1 ? share : null,
+    repetition_penalty: kept("r", 1, 1, 3),
+    seed: Math.round(kept("seed", 0, 0, 2 ** 32 - 1)),
+  };
+}

@@ -1,0 +1,60 @@
+/** The proof sheet of a run, as the head of the page and its view show it. */
+import { ask } from "./api";
+import { Asked } from "./asked.svelte";
+import { goesOn, type Work } from "./work";
+
+export interface Check {
+  name: string;
+  claim: string;
+  unit: string;
+  measured: number | null;
+  limit: number;
+  /** Null: it does not apply to the run. */
+  ok: boolean | null;
+  note: string;
+  seconds: number;
+}
+
+export interface Sheet {
+  names: string[];
+  sheet: { ok: boolean; checkpoint: string; date: string; text: string; seconds: number; versions: Record<string, string>; checks: Check[] } | null;
+  current: boolean;
+  work: Work;
+  made: Check[];
+  python: string;
+}
+
+/** How many times a verification was begun: whoever shows a sheet asks again then. */
+class Begun {
+  times = $state(0);
+}
+export const begun = new Begun();
+
+/** The sheet of a run, asked again while checks are made. Call it while a component is made. */
+export function sheetOf(run: () => string | null): Asked<Sheet> {
+  return new Asked<Sheet>(
+    () => {
+      void begun.times;
+      const name = run();
+      return name === null ? null : (signal) => ask(name, "proof", {}, signal);
+    },
+    0,
+    (answer) => goesOn(answer.work),
+  );
+}
+
+/** The checks to show: those that are being made, or those of a sheet of these very weights. */
+export function checksOf(sheet: Sheet): Check[] {
+  if (goesOn(sheet.work)) return sheet.made;
+  return sheet.current ? (sheet.sheet?.checks ?? []) : [];
+}
+
+/** What they come to, in words. */
+export function verdictOf(sheet: Sheet): string {
+  const checks = checksOf(sheet);
+  if (goesOn(sheet.work)) return `verifying: ${checks.length} of ${sheet.names.length} checks made`;
+  if (checks.length === 0) return "not verified yet";
+  const [passed, failed] = [true, false].map((ok) => checks.filter((check) => check.ok === ok).length);
+  const rest = checks.length - passed! - failed!;
+  return `${passed} of ${checks.length} checks passed, ${failed} failed${rest > 0 ? `, ${rest} do not apply` : ""}`;
+}

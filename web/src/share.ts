@@ -1,0 +1,51 @@
+/** The entry of a shared file: the model in it answers the same views as the server does. */
+import { mount } from "svelte";
+
+import App from "./App.svelte";
+import { answerBy } from "./lib/api";
+import { ANSWERS } from "./share/answers";
+import About from "./share/About.svelte";
+import { Transformer } from "./share/model";
+import type { Settings } from "./share/settings";
+import { type Header, Shared } from "./share/shared";
+import { Embedded } from "./share/source";
+import { Tokenizer, type TokenizerJson } from "./share/tokenizer";
+import { fromBase64, type Stored, Weights } from "./share/weights";
+import "./style.css";
+import { VIEWS } from "./views";
+import { SAMPLING } from "./words/sampling";
+import { WRITE } from "./words/write";
+
+function part(id: string): HTMLElement {
+  const found = document.getElementById(id);
+  if (found === null) throw new Error(`the file has no part ${id}: it is not whole`);
+  return found;
+}
+
+function openShared(header: Header, data: string): Shared {
+  return new Shared(header, data);
+}
+
+function openModel(settings: Settings, tensors: Stored[], data: string): Transformer {
+  return new Transformer(settings, new Weights(tensors, fromBase64(data)));
+}
+
+function openTokenizer(json: TokenizerJson): Tokenizer {
+  return new Tokenizer(json);
+}
+
+const data = part("glass-data");
+const shared = openShared(JSON.parse(part("glass-header").textContent) as Header, data.textContent);
+data.remove(); // the model has its numbers now
+const source = new Embedded(shared);
+answerBy(source);
+// For the browser's console: glass.shared.tokenizer.encode("text"), glass.shared.model.pass(ids).logits.data
+Object.assign(window, { glass: { shared, answers: ANSWERS, open: openShared, model: openModel, tokenizer: openTokenizer } });
+// A draw of the file is none of the library's: its random numbers are the browser's.
+WRITE.agrees = "greedy text and beam search give what `glass generate` gives; a draw has the same probabilities and other random numbers.";
+SAMPLING.agrees = "each stage sums to 1 over the whole vocabulary and is the library's; the draw has random numbers of its own.";
+mount(App, {
+  target: part("app"),
+  props: { views: VIEWS.filter((view) => source.has(view.name)), about: About },
+  context: new Map([["shared", shared]]),
+});

@@ -1,0 +1,19 @@
+/** What a shared file answers, by the names of the views. Each has the fields of the server's answer. */
+import type { Shared } from "../shared";
+import { alignment, focus, heads, map, score } from "./attention";
+import { beams } from "./beams";
+import { lens } from "./lens";
+import { receipt } from "./receipt";
+import { sampling } from "./sampling";
+import { tokens } from "./tokens";
+import { write } from "./write";
+
+/** An answer in numbers rather than in words. */
+export interface Binary {
+  header: object;
+  data: Float32Array | Uint8Array;
+}
+
+export const ANSWERS: Record<string, (shared: Shared, question: never) => object> = {
+  write, tokens, attention: map, score, heads, focus, alignment, lens, receipt, sampling, beams,
+};

@@ -1,0 +1,39 @@
+/** Scripts that compute a view's numbers with the library, from the shared file itself. */
+import type { Shared } from "../shared";
+import type { TextQuestion } from "./looked";
+
+/** The imports, the model, and lines that use it. */
+export function script(shared: Shared, imports: readonly string[], lines: readonly string[]): string {
+  const own = [...imports.filter((line) => line.includes("glassformer")), "from glassformer.sharing.loading import load_shared"];
+  const others = imports.filter((line) => !line.includes("glassformer"));
+  const first = others.length > 0 ? [...others, "", ...own.sort()] : own.sort();
+  return [...first, "", `model = load_shared(${quoted(fileName(shared))})`, ...lines].join("\n") + "\n";
+}
+
+/** A script that records values of one pass into `found`. */
+export function recorded(shared: Shared, question: TextQuestion, kept: readonly string[], lines: readonly string[]): string {
+  return script(
+    shared,
+    ["import torch", "from glassformer.inspection.explain import whole_subject_of", "from glassformer.inspection.recording import record"],
+    [
+      `subject = whole_subject_of(model, ${arguments_(question)})`,
+      `target = ${shared.writesForSource ? "torch.tensor([subject.target_ids])" : "None"}`,
+      `found = record(subject.model, torch.tensor([subject.ids]), target, keep=(${kept.map(quoted).join(", ")},))`,
+      ...lines,
+    ],
+  );
+}
+
+/** A text, and a target where there is one. */
+export function arguments_({ text, target }: TextQuestion): string {
+  return target == null ? quoted(text) : `${quoted(text)}, ${quoted(target)}`;
+}
+
+/** A Python string. JSON writes it the same way. */
+export function quoted(text: string): string {
+  return JSON.stringify(text);
+}
+
+function fileName(shared: Shared): string {
+  return decodeURIComponent(location.pathname.split("/").at(-1) ?? "") || `${shared.run.name}.html`;
+}

@@ -1,0 +1,114 @@
+/** One logit, or the difference of two, as a sum: the answer of `serve/views/receipt.py`. */
+import { Problem } from "../../lib/api";
+import type { Shared } from "../shared";
+import { largest, logSumExp, rowOf } from "../tensors";
+import type { Tokenizer } from "../tokenizer";
+import { nameOf, outputsOf } from "./lens";
+import { labelsOf, type TextQuestion } from "./looked";
+import { arguments_, script } from "./python";
+import { nameOfPart, type Part, splitLogit } from "./split";
+
+const CANDIDATES = 12;
+
+interface Question extends TextQuestion {
+  place?: number | null;
+  token?: string | null;
+  against?: string | null;
+  part?: number | null;
+}
+
+export function receipt(shared: Shared, question: Question): object {
+  refuseInexact(shared);
+  const subject = shared.subject(question.text, question.target ?? null);
+  const [asked, against] = [named(shared, question.token), named(shared, question.against)];
+  const outputs = outputsOf(shared, subject, question.target != null, asked).filter((output) => isAnswered(shared, output.place, subject.ids));
+  const output = question.place == null ? outputs.at(-1) : outputs.find((each) => each.place === question.place);
+  if (output === undefined) throw new Problem(`There is no answer at place ${question.place}.`, "Choose another place.");
+  const parts = splitLogit(shared, subject, output.reads, output.answer, against);
+  const logits = rowOf(subject.pass.logits, output.place);
+  const logit = logits[output.answer]! - (against === null ? 0 : logits[against]!);
+  const sum = parts.reduce((total, part) => total + part.value, 0);
+  const name = nameOf(shared);
+  const [chosen, all] = [question.part == null ? null : (parts[question.part] ?? null), logSumExp(logits)];
+  const place = question.place == null ? "" : ` if each.place == ${question.place}`;
+  const more = [asked === null ? "" : `, ${asked}`, question.target != null && shared.writesForSource ? ", end=model.tokenizer.end_id" : ""];
+  return {
+    ...labelsOf(shared, subject), places: outputs.map((each) => each.place), place: output.place, reads: output.reads,
+    token: { id: output.answer, text: name(output.answer), known: output.known },
+    against: against === null ? null : { id: against, text: name(against) },
+    candidates: largest(logits, CANDIDATES).map((id) => ({ id, text: name(id), probability: Math.exp(logits[id]! - all), logit: logits[id] })),
+    parts: parts.map((part) => ({
+      name: nameOfPart(part), kind: part.kind, layer: part.layer, head: part.head, value: part.value, split: part.sources !== null,
+    })),
+    sum, logit, residual: sum - logit, part: question.part ?? null, cross: chosen?.kind === "cross head",
+    sources: chosen?.sources ? [...chosen.sources] : null, own: byToken(parts, false), memory: byToken(parts, true),
+    python: script(
+      shared,
+      [
+        "from glassformer.inspection.attribution import case_of, split_output, split_outputs",
+        "from glassformer.inspection.explain import whole_subject_of",
+      ],
+      [
+        `subject = whole_subject_of(model, ${arguments_(question)})`,
+        `case = case_of(subject${more.join("")})`,
+        `output = [each for each in case.outputs${place}][-1]`,
+        `parts = split_output(case.model, case.trace(), output, ${against ?? "None"})`,
+        "for part in parts:",
+        "    print(part.name, part.value)",
+        "print(sum(part.value for part in parts))",
+        `print(float(split_outputs(case.model, case.trace(), [output], ${against ?? "None"}).logits[0]))`,
+      ],
+    ),
+  };
+}
+
+/** A filler answers in its holes only. */
+function isAnswered(shared: Shared, place: number, ids: readonly number[]): boolean {
+  return shared.run.task !== "masked" || ids[place] === shared.tokenizer.roles.mask;
+}
+
+/** What came from each token of the row, or of the source, over all parts that read tokens. */
+function byToken(parts: readonly Part[], cross: boolean): number[] | null {
+  const rows = parts.filter((part) => part.sources !== null && (part.kind === "cross head") === cross);
+  if (rows.length === 0) return null;
+  return Array.from(rows[0]!.sources!, (_, at) => rows.reduce((sum, part) => sum + part.sources![at]!, 0));
+}
+
+function refuseInexact({ model: { settings } }: Shared): void {
+  if (settings.norm_order === "post") {
+    throw new Problem(
+      "This model's blocks each end with a norm (model.norm_order = post), so a logit has no exact split into parts.",
+      "A run with model.norm_order = pre, or output, has a receipt.",
+    );
+  }
+  if (settings.head_transform) {
+    throw new Problem(
+      "An activation stands before the output layer (model.head_transform = true), so a logit has no exact split into parts.",
+      "A run with model.head_transform = false has a receipt.",
+    );
+  }
+}
+
+/** The token, or the label, of that name: an id, a text in "quotes", or a text; null of nothing. */
+function named(shared: Shared, name: string | null | undefined): number | null {
+  if (name == null || name === "") return null;
+  const { labels } = shared.run;
+  if (!shared.model.settings.classifier) return tokenNamed(shared.tokenizer, name);
+  const at = labels.includes(name) ? labels.indexOf(name) : Number(name);
+  if (Number.isInteger(at) && at >= 0 && at < labels.length) return at;
+  throw new Problem(`There is no label ${name}.`, `There are ${labels.join(", ")}.`);
+}
+
+function tokenNamed(tokenizer: Tokenizer, name: string): number {
+  if (/^\d+$/.test(name)) {
+    if (Number(name) < tokenizer.size) return Number(name);
+    throw new Problem(`Token ${name} is outside the vocabulary.`, `Ids go from 0 to ${tokenizer.size - 1}.`);
+  }
+  const text = /^".+"$/s.test(name) ? name.slice(1, -1) : name;
+  const special = [...tokenizer.special].find((id) => tokenizer.text(id) === text);
+  if (special !== undefined) return special;
+  const ids = tokenizer.encode(text);
+  if (ids.length === 1 && ids[0] !== tokenizer.roles.unknown) return ids[0]!;
+  const many = ids.length > 1 ? `is ${ids.length} tokens, not one` : "is not in the vocabulary";
+  throw new Problem(`${text} ${many}.`, "Name one token, by its text or its id.");
+}

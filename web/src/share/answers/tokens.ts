@@ -1,0 +1,44 @@
+/** How the run's tokenizer cuts a text: the answer of `serve/views/tokens.py`, without counts, which need the run's text. */
+import { holes, MASK, type Shared } from "../shared";
+import type { Tokenizer } from "../tokenizer";
+import { quoted, script } from "./python";
+
+export function tokens(shared: Shared, { text, target }: { text: string; target: string | null }): object {
+  const { tokenizer, sourceTokenizer, run } = shared;
+  if (!shared.writesForSource) {
+    const whole = run.task === "masked" && text.includes(MASK) ? holes(text, tokenizer.kind).join("") : text;
+    const python = script(shared, [], [`print(model.tokenizer.encode(${quoted(whole)}))`]);
+    return { ...facts(shared), sides: [side("text", text, whole, tokenizer, shared.read(text))], python };
+  }
+  const made = target == null ? shared.subject(text, null) : null;
+  const shown = target ?? made?.target ?? "";
+  const written = made?.ids ?? [...tokenizer.roles.target_start, ...tokenizer.encode(shown)];
+  return {
+    ...facts(shared),
+    sides: [
+      side("source", text, text, sourceTokenizer, shared.read(text)),
+      side("target", shown, shown, tokenizer, written),
+    ],
+    python: script(shared, [], [
+      `print(model.source_tokenizer.encode(${quoted(text)}))`, `print(model.tokenizer.encode(${quoted(shown)}))`,
+    ]),
+  };
+}
+
+function facts({ tokenizer, model }: Shared): object {
+  return {
+    kind: tokenizer.kind, description: tokenizer.json.description, vocabulary: tokenizer.size, exact: tokenizer.json.exact,
+    context: model.settings.context, counts: "absent", why: "a shared file does not hold the text that the run learnt from",
+  };
+}
+
+function side(name: string, text: string, whole: string, tokenizer: Tokenizer, ids: number[]): object {
+  const decoded = tokenizer.decode(ids);
+  return {
+    name, text, decoded, round_trip: decoded === whole, unread: 0, unknown: [], vocabulary: tokenizer.size, counted: null,
+    tokens: ids.map((id) => ({
+      id, text: tokenizer.text(id), bytes: [...tokenizer.bytes(id)], special: tokenizer.special.has(id), count: null,
+      log_frequency: null,
+    })),
+  };
+}

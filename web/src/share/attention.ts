@@ -1,0 +1,122 @@
+/** Attention: multi-head, grouped-query or multi-query, to the row itself or to a memory. Vaswani et al. 2017, section 3.2. */
+import type { Rows } from "./cache";
+import { type ScoreBias, turn } from "./positions";
+import { keyHeads, type Settings } from "./settings";
+import { type Affine, linear, type Matrix, normed, softmax, zeros } from "./tensors";
+import type { Weights } from "./weights";
+
+/** The matrices of one attention. */
+export interface AttentionWeights {
+  site: string;
+  /** The numbers of its query heads, and the index of the key head that each asks. */
+  heads: readonly number[];
+  asks: readonly number[];
+  query: Affine;
+  key: Affine;
+  value: Affine;
+  output: Affine;
+  queryNorm: Affine | null;
+  keyNorm: Affine | null;
+}
+
+/** What one attention did in one pass. */
+export interface AttentionPass {
+  of: AttentionWeights;
+  /** (T, H K), (S, G K), (S, G K): as they meet, normed and turned. */
+  q: Matrix;
+  k: Matrix;
+  v: Matrix;
+  /** Of each head (T, S). */
+  weights: Matrix[];
+  /** Where the queries begin among the keys: behind what a cache holds. */
+  first: number;
+}
+
+/** Who may look at whom, the same for every layer of a stack. */
+export interface Sight {
+  causal: boolean;
+  window: number | null;
+  bias: ScoreBias | null;
+}
+
+/** What cross-attention sees: everything. */
+export const EVERYTHING: Sight = { causal: false, window: null, bias: null };
+
+export function attentionWeights(weights: Weights, name: string, site: string, settings: Settings): AttentionWeights {
+  const heads = settings.attentions[site] ?? [];
+  return {
+    site,
+    heads,
+    asks: keyHeads(settings, heads),
+    query: weights.affine(`${name}.query`),
+    key: weights.affine(`${name}.key`),
+    value: weights.affine(`${name}.value`),
+    output: weights.affine(`${name}.output`),
+    queryNorm: weights.findAffine(`${name}.query_norm`),
+    keyNorm: weights.findAffine(`${name}.key_norm`),
+  };
+}
+
+/** Keys or values of a source, (S, G K): projected, normed and turned. */
+function project(x: Matrix, own: Affine, norm: Affine | null, settings: Settings, from: number | null): Matrix {
+  const made = normed(linear(x, own), "rmsnorm", norm, settings.qk_eps);
+  if (from !== null && settings.positions === "rotary") turn(made, settings.head_width, settings.rotary_base, from);
+  return made;
+}
+
+/** The first key that a query may see, and the one behind the last. */
+export function seen(sight: Sight, query: number, keys: number): [from: number, to: number] {
+  const from = sight.window === null ? 0 : Math.max(0, query - sight.window + 1);
+  if (sight.causal) return [from, query + 1];
+  return [from, sight.window === null ? keys : Math.min(keys, query + sight.window)];
+}
+
+/** What the score of a query and a key is made of: q · k / √K, and the bias of their places. */
+export function scoreOf(pass: AttentionPass, head: number, row: number, key: number, K: number, bias: ScoreBias | null): number {
+  const of = pass.of.asks[head]!;
+  const [fromQ, fromK] = [row * pass.q.columns + head * K, key * pass.k.columns + of * K];
+  let sum = 0;
+  for (let at = 0; at < K; at += 1) sum += pass.q.data[fromQ + at]! * pass.k.data[fromK + at]!;
+  return sum / Math.sqrt(K) + (bias === null ? 0 : bias(pass.of.heads[head]!, pass.first + row - key));
+}
+
+/**
+ * One attention: x (T, D) -> what its output projection gives (T, D), and what happened inside.
+ *
+ * `memory` null: to itself, behind what `cache` holds. Otherwise the keys of the memory are made once for each cache.
+ */
+export function attend(
+  x: Matrix, memory: Matrix | null, own: AttentionWeights, settings: Settings, sight: Sight, cache: Rows | null,
+): [Matrix, AttentionPass] {
+  const K = settings.head_width;
+  const first = memory === null && cache !== null ? cache.length : 0;
+  const q = project(x, own.query, own.queryNorm, settings, memory === null ? first : null);
+  let [k, v] = [cache?.keys ?? null, cache?.values ?? null];
+  if (memory === null || k === null || v === null) {
+    const source = memory ?? x;
+    k = project(source, own.key, own.keyNorm, settings, memory === null ? first : null);
+    v = linear(source, own.value);
+    if (cache !== null) [k, v] = cache.append(k, v);
+  }
+  const pass: AttentionPass = { of: own, q, k, v, weights: [], first };
+  const mixed = zeros(x.rows, own.heads.length * K);
+  for (let head = 0; head < own.heads.length; head += 1) {
+    const weights = zeros(x.rows, k.rows);
+    for (let row = 0; row < x.rows; row += 1) mix(pass, head, row, K, sight, weights, mixed);
+    pass.weights.push(weights);
+  }
+  return [linear(mixed, own.output), pass];
+}
+
+/** The weights of one query of one head, and the values mixed by them. What is not seen keeps a weight of exactly 0. */
+function mix(pass: AttentionPass, head: number, row: number, K: number, sight: Sight, weights: Matrix, mixed: Matrix): void {
+  const [from, to] = seen(sight, pass.first + row, pass.k.rows);
+  const own = weights.data.subarray(row * weights.columns + from, row * weights.columns + to);
+  for (let key = from; key < to; key += 1) own[key - from] = scoreOf(pass, head, row, key, K, sight.bias);
+  softmax(own);
+  const target = mixed.data.subarray(row * mixed.columns + head * K, row * mixed.columns + (head + 1) * K);
+  for (let key = from; key < to; key += 1) {
+    const [share, start] = [own[key - from]!, key * pass.v.columns + pass.of.asks[head]! * K];
+    for (let at = 0; at < K; at += 1) target[at] = target[at]! + share * pass.v.data[start + at]!;
+  }
+}

@@ -1,0 +1,232 @@
+/**
+ * The forward pass of all three families, in plain TypeScript: the same sums as the library's, in float64.
+ *
+ * A pass keeps what the views show: the residual stream after each block, what each part read and wrote, and of every
+ * attention its queries, keys, values and weights.
+ */
+import { activate } from "./activations";
+import { attend, type AttentionPass, type AttentionWeights, attentionWeights, EVERYTHING, type Sight } from "./attention";
+import { Cache } from "./cache";
+import { addWaves, alibiBias, relativeBias } from "./positions";
+import type { Settings } from "./settings";
+import { type Affine, linear, type Matrix, normed, plus, rowOf, zeros } from "./tensors";
+import type { Weights } from "./weights";
+
+export type PartName = "attention" | "cross" | "feedforward";
+
+/** One of the two or three parts of a block. */
+export interface PartPass {
+  name: PartName;
+  /** What the part made of the stream, (T, D), before a norm at its output; and what was added to the stream. */
+  written: Matrix;
+  added: Matrix;
+  attention: AttentionPass | null;
+}
+
+/** One pass through a stack. */
+export interface StackPass {
+  name: "enc" | "dec";
+  ids: readonly number[];
+  /** What the embedding is the sum of, before its norm, (T, D): tokens, and places where they are added. */
+  tokenVectors: Matrix;
+  placeVectors: Matrix | null;
+  /** The residual stream: the embedding, and after each block; (T, D) each. */
+  streams: Matrix[];
+  blocks: PartPass[][];
+  /** Through the last norm. */
+  out: Matrix;
+}
+
+/** One pass through the model: `encoder` of an encoder-decoder alone. */
+export interface Pass {
+  encoder: StackPass | null;
+  stack: StackPass;
+  /** (T, V), or (1, C) of a classifier. */
+  logits: Matrix;
+}
+
+/** The weights of one of them. */
+export interface Part {
+  name: PartName;
+  norm: Affine | null;
+  attention: AttentionWeights | null;
+  up: Affine | null;
+  gate: Affine | null;
+  down: Affine | null;
+}
+
+/** A stack's weights. */
+export interface Stack {
+  name: "enc" | "dec";
+  embedding: string;
+  blocks: Part[][];
+  norm: Affine | null;
+  sight: Sight;
+}
+
+export class Transformer {
+  readonly #stacks: Stack[];
+
+  constructor(readonly settings: Settings, readonly weights: Weights) {
+    if (settings.family === "encoder-decoder") {
+      const source = settings.shared_embedding ? "embedding" : "source_embedding";
+      this.#stacks = [this.#stack("enc", "encoder", source), this.#stack("dec", "decoder", "embedding")];
+    } else {
+      this.#stacks = [this.#stack(settings.family === "decoder" ? "dec" : "enc", "stack", "embedding")];
+    }
+  }
+
+  /** Encoder and decoder of an encoder-decoder, else the one there is. */
+  get stacks(): readonly Stack[] {
+    return this.#stacks;
+  }
+
+  /** The stack whose vectors become logits. */
+  get last(): Stack {
+    return this.#stacks.at(-1)!;
+  }
+
+  /** One row through the model. `source`: of an encoder-decoder, whose `ids` are those of the target. */
+  pass(ids: readonly number[], source: readonly number[] | null = null): Pass {
+    const encoder = source === null ? null : this.encode(source);
+    const stack = this.run(this.last, ids, encoder?.out ?? null, null);
+    return { encoder, stack, logits: this.head(stack.out) };
+  }
+
+  /** A source through the encoder. */
+  encode(source: readonly number[]): StackPass {
+    return this.run(this.#stacks[0]!, source, null, null);
+  }
+
+  /** The logits (V) after the last of these ids, which come behind what the cache holds. */
+  next(ids: readonly number[], memory: Matrix | null, cache: Cache): Float64Array {
+    const { out } = this.run(this.last, ids, memory, cache);
+    const last = { rows: 1, columns: out.columns, data: rowOf(out, out.rows - 1) };
+    return this.head(last).data;
+  }
+
+  /** Ids through a stack. */
+  run(stack: Stack, ids: readonly number[], memory: Matrix | null, cache: Cache | null): StackPass {
+    const first = cache?.length ?? 0;
+    const { tokenVectors, placeVectors, x } = this.#embed(stack.embedding, ids, first);
+    const pass: StackPass = { name: stack.name, ids, tokenVectors, placeVectors, streams: [x], blocks: [], out: x };
+    for (const parts of stack.blocks) {
+      let stream = pass.streams.at(-1)!;
+      const made: PartPass[] = [];
+      for (const part of parts) {
+        const [next, own] = this.#add(stream, part, memory, stack.sight, cache);
+        stream = next;
+        made.push(own);
+      }
+      pass.streams.push(stream);
+      pass.blocks.push(made);
+    }
+    cache?.grow(ids.length);
+    pass.out = this.#norm(pass.streams.at(-1)!, stack.norm);
+    return pass;
+  }
+
+  /** Logits x Wᵀ + b, with W its own matrix, or the embedding's; of a classifier, of one vector for the whole row. */
+  head(x: Matrix): Matrix {
+    const { settings, weights } = this;
+    if (settings.classifier) return linear(pooled(x, settings.pooling), weights.affine("head"));
+    let vectors = x;
+    if (settings.head_transform) {
+      const opened = activate(linear(x, weights.affine("head.transform")), settings.activation);
+      vectors = this.#norm(opened, weights.findAffine("head.norm"));
+    }
+    const weight = weights.find("head.weight") ?? weights.get("embedding.tokens.weight");
+    return linear(vectors, { weight, bias: weights.find("head.bias") });
+  }
+
+  /** x + part(norm(x)), norm(x + part(x)) or x + norm(part(x)), and what happened on the way. */
+  #add(x: Matrix, part: Part, memory: Matrix | null, sight: Sight, cache: Cache | null): [Matrix, PartPass] {
+    const order = this.settings.norm_order;
+    const read = order === "pre" ? this.#norm(x, part.norm) : x;
+    let [written, attention]: [Matrix, AttentionPass | null] = [read, null];
+    if (part.attention === null) written = this.#feedforward(read, part);
+    else {
+      const cross = part.name === "cross";
+      [written, attention] = attend(
+        read, cross ? memory : null, part.attention, this.settings, cross ? EVERYTHING : sight,
+        cache?.of(part.attention.site) ?? null,
+      );
+    }
+    const added = order === "output" ? this.#norm(written, part.norm) : written;
+    const sum = plus(x, added);
+    return [order === "post" ? this.#norm(sum, part.norm) : sum, { name: part.name, written, added, attention }];
+  }
+
+  /** W_down f(W_up x), or gated W_down (f(W_gate x) · W_up x). */
+  #feedforward(x: Matrix, part: Part): Matrix {
+    const up = linear(x, part.up!);
+    const hidden = activate(part.gate === null ? up : linear(x, part.gate), this.settings.activation);
+    if (part.gate !== null) {
+      for (let at = 0; at < up.data.length; at += 1) hidden.data[at] = hidden.data[at]! * up.data[at]!;
+    }
+    return linear(hidden, part.down!);
+  }
+
+  /** scale · E[token] + P[place], and a norm where there is one. */
+  #embed(name: string, ids: readonly number[], first: number): { tokenVectors: Matrix; placeVectors: Matrix | null; x: Matrix } {
+    const { settings, weights } = this;
+    const table = weights.get(`${name}.tokens.weight`);
+    const scale = settings.embedding_scale ? Math.sqrt(settings.width) : 1;
+    const tokenVectors = zeros(ids.length, settings.width);
+    ids.forEach((id, t) => {
+      const to = rowOf(tokenVectors, t);
+      for (let at = 0; at < to.length; at += 1) to[at] = table.data[id * table.columns + at]! * scale;
+    });
+    let placeVectors: Matrix | null = null;
+    if (settings.positions === "learned" || settings.positions === "sinusoidal") {
+      placeVectors = zeros(ids.length, settings.width);
+      if (settings.positions === "sinusoidal") addWaves(placeVectors, first);
+      else {
+        const places = weights.get(`${name}.positions.table.weight`);
+        placeVectors.data.set(places.data.subarray(first * places.columns, (first + ids.length) * places.columns));
+      }
+    }
+    const sum = placeVectors === null ? tokenVectors : plus(tokenVectors, placeVectors);
+    return { tokenVectors, placeVectors, x: this.#norm(sum, weights.findAffine(`${name}.norm`)) };
+  }
+
+  #norm(x: Matrix, own: Affine | null): Matrix {
+    return normed(x, this.settings.norm, own, this.settings.norm_eps);
+  }
+
+  #stack(name: "enc" | "dec", prefix: string, embedding: string): Stack {
+    const { settings, weights } = this;
+    const blocks: Part[][] = [];
+    while (settings.attentions[`${name}.${blocks.length}.self`] !== undefined) {
+      blocks.push(this.#block(`${prefix}.blocks.${blocks.length}`, `${name}.${blocks.length}`));
+    }
+    const causal = name === "dec";
+    const table = weights.find(`${prefix}.score_positions.table.weight`);
+    let bias = settings.positions === "alibi" ? alibiBias(settings.heads) : null;
+    if (table !== null) bias = relativeBias(table, settings.relative_max_distance, causal);
+    const sight: Sight = { causal, window: settings.window, bias };
+    return { name, embedding, blocks, norm: weights.findAffine(`${prefix}.norm`), sight };
+  }
+
+  #block(prefix: string, site: string): Part[] {
+    const { settings, weights } = this;
+    const part = (name: PartName, of: string | null): Part => ({
+      name,
+      norm: weights.findAffine(`${prefix}.${name}_norm`),
+      attention: of === null ? null : attentionWeights(weights, `${prefix}.${name}`, of, settings),
+      up: weights.findAffine(`${prefix}.${name}.up`),
+      gate: weights.findAffine(`${prefix}.${name}.gate`),
+      down: weights.findAffine(`${prefix}.${name}.down`),
+    });
+    const cross = settings.attentions[`${site}.cross`] === undefined ? [] : [part("cross", `${site}.cross`)];
+    return [part("attention", `${site}.self`), ...cross, part("feedforward", null)];
+  }
+}
+
+/** The vector that stands for the whole row: the mean of all, or the first. */
+function pooled(x: Matrix, pooling: Settings["pooling"]): Matrix {
+  const mean = zeros(1, x.columns);
+  const rows = pooling === "first" ? 1 : x.rows;
+  for (let at = 0; at < rows * x.columns; at += 1) mean.data[at % x.columns]! += x.data[at]! / rows;
+  return mean;
+}

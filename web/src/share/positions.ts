@@ -1,0 +1,79 @@
+/** How a token knows its place: waves that are added, angles that turn queries and keys, penalties on scores. */
+import type { Matrix, Table } from "./tensors";
+
+/** sin(p / 10000^(2i/D)) in channel 2i and cos of it in 2i + 1 (Vaswani et al. 2017, section 3.5). */
+export function addWaves(x: Matrix, first: number): void {
+  const D = x.columns;
+  for (let t = 0; t < x.rows; t += 1) {
+    for (let channel = 0; channel < D; channel += 2) {
+      const angle = (first + t) * 10_000 ** (-channel / D);
+      x.data[t * D + channel] = x.data[t * D + channel]! + Math.sin(angle);
+      x.data[t * D + channel + 1] = x.data[t * D + channel + 1]! + Math.cos(angle);
+    }
+  }
+}
+
+/** Turns channels i and i + K/2 of each head by the angle p base^(-2i/K) (Su et al. 2021, section 3.2.2), in place. */
+export function turn(x: Matrix, K: number, base: number, first: number): void {
+  const half = K / 2;
+  for (let t = 0; t < x.rows; t += 1) {
+    for (let i = 0; i < half; i += 1) {
+      const angle = (first + t) * base ** ((-2 * i) / K);
+      const [cos, sin] = [Math.cos(angle), Math.sin(angle)];
+      for (let at = t * x.columns + i; at < (t + 1) * x.columns; at += K) {
+        const [a, b] = [x.data[at]!, x.data[at + half]!];
+        x.data[at] = a * cos - b * sin;
+        x.data[at + half] = b * cos + a * sin;
+      }
+    }
+  }
+}
+
+/** 2^(-8i/n) for i = 1 … n; if n is no power of two, every other slope of the next (Press et al. 2022). */
+export function alibiSlopes(heads: number): number[] {
+  const power = 2 ** Math.floor(Math.log2(heads));
+  const slopes = Array.from({ length: power }, (_, i) => 2 ** ((-8 * (i + 1)) / power));
+  const between = Array.from({ length: power }, (_, i) => 2 ** ((-4 * (2 * i + 1)) / power));
+  return [...slopes, ...between].slice(0, heads);
+}
+
+/**
+ * The bucket of a distance looked back on: exact when near, logarithmic when far (Raffel et al. 2020).
+ *
+ * The logarithm is rounded to float32 after each step, as the library's: a distance on an edge depends on it.
+ */
+export function bucketOf(back: number, all: number, maxDistance: number, causal: boolean): number {
+  let [buckets, offset, distance] = [all, 0, back];
+  if (!causal) {
+    buckets = Math.floor(buckets / 2);
+    offset = back < 0 ? buckets : 0;
+    distance = Math.abs(back);
+  }
+  distance = Math.max(distance, 0);
+  const exact = Math.floor(buckets / 2);
+  if (distance < exact) return offset + distance;
+  const round = Math.fround;
+  const far = round(round(Math.log(round(distance / exact))) / round(Math.log(maxDistance / exact)));
+  return offset + Math.min(Math.floor(round(exact + round(far * round(buckets - exact)))), buckets - 1);
+}
+
+/** What is added to the score of a key `back` places before its query, of one head. */
+export type ScoreBias = (head: number, back: number) => number;
+
+export function alibiBias(heads: number): ScoreBias {
+  const slopes = alibiSlopes(heads);
+  return (head, back) => -slopes[head]! * Math.abs(back);
+}
+
+/** A learned number for each bucket and head: `table` (buckets, H). */
+export function relativeBias(table: Table, maxDistance: number, causal: boolean): ScoreBias {
+  const known = new Map<number, number>();
+  return (head, back) => {
+    let bucket = known.get(back);
+    if (bucket === undefined) {
+      bucket = bucketOf(back, table.rows, maxDistance, causal);
+      known.set(back, bucket);
+    }
+    return table.data[bucket * table.columns + head]!;
+  };
+}

@@ -1,0 +1,146 @@
+/**
+ * Matrices, and the few operations that a transformer is made of.
+ *
+ * Weights are float32, as the library has them; everything that is computed is float64. The letters in the comments on
+ * shapes are the library's: T and S tokens, D width, H heads, G key heads, K width of a head, F hidden, V vocabulary.
+ */
+
+/** Numbers that were computed, row by row. */
+export interface Matrix {
+  readonly rows: number;
+  readonly columns: number;
+  readonly data: Float64Array;
+}
+
+/** Weights, row by row; of a vector one row. */
+export interface Table {
+  readonly rows: number;
+  readonly columns: number;
+  readonly data: Float32Array;
+}
+
+/** Gain and offset of a norm, or matrix and offset of a linear map; `bias` null where there is none. */
+export interface Affine {
+  readonly weight: Table;
+  readonly bias: Table | null;
+}
+
+export function zeros(rows: number, columns: number): Matrix {
+  return { rows, columns, data: new Float64Array(rows * columns) };
+}
+
+export function rowOf(x: Matrix, row: number): Float64Array {
+  return x.data.subarray(row * x.columns, (row + 1) * x.columns);
+}
+
+export function plus(a: Matrix, b: Matrix): Matrix {
+  const sum = zeros(a.rows, a.columns);
+  for (let at = 0; at < sum.data.length; at += 1) sum.data[at] = a.data[at]! + b.data[at]!;
+  return sum;
+}
+
+/** y = x Wᵀ + b: (T, inputs), (outputs, inputs) -> (T, outputs). Four rows share each reading of the weights. */
+export function linear(x: Matrix, { weight, bias }: Affine): Matrix {
+  const inputs = weight.columns;
+  const outputs = weight.rows;
+  const y = zeros(x.rows, outputs);
+  const [from, w, to] = [x.data, weight.data, y.data];
+  let row = 0;
+  for (; row + 4 <= x.rows; row += 4) {
+    const [r0, r1, r2, r3] = [row * inputs, (row + 1) * inputs, (row + 2) * inputs, (row + 3) * inputs];
+    for (let out = 0; out < outputs; out += 1) {
+      const start = out * inputs;
+      let [s0, s1, s2, s3] = [0, 0, 0, 0];
+      for (let at = 0; at < inputs; at += 1) {
+        const each = w[start + at]!;
+        s0 += each * from[r0 + at]!;
+        s1 += each * from[r1 + at]!;
+        s2 += each * from[r2 + at]!;
+        s3 += each * from[r3 + at]!;
+      }
+      to[row * outputs + out] = s0;
+      to[(row + 1) * outputs + out] = s1;
+      to[(row + 2) * outputs + out] = s2;
+      to[(row + 3) * outputs + out] = s3;
+    }
+  }
+  for (; row < x.rows; row += 1) {
+    for (let out = 0; out < outputs; out += 1) {
+      let sum = 0;
+      for (let at = 0; at < inputs; at += 1) sum += w[out * inputs + at]! * from[row * inputs + at]!;
+      to[row * outputs + out] = sum;
+    }
+  }
+  if (bias !== null) {
+    for (let at = 0; at < to.length; at += 1) to[at] = to[at]! + bias.data[at % outputs]!;
+  }
+  return y;
+}
+
+export type NormKind = "layernorm" | "rmsnorm" | "none";
+
+/**
+ * The norm of parts of each row, as wide as the gain: of whole rows, or of each head.
+ *
+ * layernorm: (x - mean) / √(variance + ε) · g + b (Ba et al. 2016); rmsnorm: x / √(mean of x² + ε) · g (Zhang and
+ * Sennrich 2019).
+ */
+export function normed(x: Matrix, kind: NormKind, own: Affine | null, epsilon: number): Matrix {
+  if (kind === "none" || own === null) return x;
+  const y = zeros(x.rows, x.columns);
+  const [gain, offset, width] = [own.weight.data, own.bias?.data ?? null, own.weight.data.length];
+  for (let start = 0; start < x.data.length; start += width) {
+    const part = x.data.subarray(start, start + width);
+    const { mean, scale } = spread(part, kind, epsilon);
+    for (let at = 0; at < width; at += 1) {
+      y.data[start + at] = ((part[at]! - mean) / scale) * gain[at]! + (offset === null ? 0 : offset[at]!);
+    }
+  }
+  return y;
+}
+
+/** What a norm takes off a vector, and what it divides it by. */
+export function spread(x: Float64Array, kind: NormKind, epsilon: number): { mean: number; scale: number } {
+  let mean = 0;
+  if (kind === "layernorm") {
+    for (const value of x) mean += value;
+    mean /= x.length;
+  }
+  let squares = 0;
+  for (const value of x) squares += (value - mean) * (value - mean);
+  return { mean, scale: Math.sqrt(squares / x.length + epsilon) };
+}
+
+/** eˣ / Σ eˣ in place, of numbers of which -∞ get exactly 0. */
+export function softmax(x: Float64Array): Float64Array {
+  let highest = -Infinity;
+  for (const value of x) if (value > highest) highest = value;
+  let sum = 0;
+  for (let at = 0; at < x.length; at += 1) {
+    x[at] = Math.exp(x[at]! - highest);
+    sum += x[at]!;
+  }
+  for (let at = 0; at < x.length; at += 1) x[at] = x[at]! / sum;
+  return x;
+}
+
+/** ln Σ eˣ. */
+export function logSumExp(x: Float64Array): number {
+  let highest = -Infinity;
+  for (const value of x) if (value > highest) highest = value;
+  let sum = 0;
+  for (const value of x) sum += Math.exp(value - highest);
+  return highest + Math.log(sum);
+}
+
+export function dot(a: ArrayLike<number>, b: ArrayLike<number>): number {
+  let sum = 0;
+  for (let at = 0; at < a.length; at += 1) sum += a[at]! * b[at]!;
+  return sum;
+}
+
+/** The places of the n largest, the largest first; of equals the lower place first, as in the library. */
+export function largest(x: ArrayLike<number>, n: number): number[] {
+  const order = Array.from({ length: x.length }, (_, at) => at);
+  return order.sort((a, b) => x[b]! - x[a]! || a - b).slice(0, n);
+}

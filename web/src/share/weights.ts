@@ -1,0 +1,76 @@
+/** The model's weights, as they stand in the file: whole numbers of 8 bits with a scale for each row, or floats. */
+import type { Affine, Table } from "./tensors";
+
+/** One tensor in the bytes; see `sharing/quantize.py`. */
+export interface Stored {
+  name: string;
+  shape: number[];
+  kind: "int8" | "float16" | "float32";
+  /** Where it begins. The scales of int8, float32, stand before the numbers. */
+  offset: number;
+}
+
+export class Weights {
+  readonly #tables = new Map<string, Table>();
+
+  constructor(stored: readonly Stored[], bytes: ArrayBuffer) {
+    for (const each of stored) this.#tables.set(each.name, read(each, bytes));
+  }
+
+  get names(): string[] {
+    return [...this.#tables.keys()];
+  }
+
+  find(name: string): Table | null {
+    return this.#tables.get(name) ?? null;
+  }
+
+  get(name: string): Table {
+    const table = this.#tables.get(name);
+    if (table === undefined) throw new Error(`the file has no tensor ${name}`);
+    return table;
+  }
+
+  /** A matrix or gain with its offset, if there is one. */
+  affine(name: string): Affine {
+    return { weight: this.get(`${name}.weight`), bias: this.find(`${name}.bias`) };
+  }
+
+  /** The same, or null where the model has no such part. */
+  findAffine(name: string): Affine | null {
+    return this.#tables.has(`${name}.weight`) ? this.affine(name) : null;
+  }
+}
+
+/** The bytes of a text in base64. */
+export function fromBase64(text: string): ArrayBuffer {
+  const letters = atob(text.trim());
+  const bytes = new Uint8Array(letters.length);
+  for (let at = 0; at < bytes.length; at += 1) bytes[at] = letters.charCodeAt(at);
+  return bytes.buffer;
+}
+
+function read({ shape, kind, offset }: Stored, bytes: ArrayBuffer): Table {
+  const columns = shape.at(-1) ?? 1;
+  const count = shape.reduce((product, each) => product * each, 1);
+  const rows = shape.length > 1 ? shape[0]! : 1;
+  if (kind === "float32") return { rows, columns, data: new Float32Array(bytes, offset, count) };
+  const data = new Float32Array(count);
+  if (kind === "float16") {
+    const halves = new Uint16Array(bytes, offset, count);
+    for (let at = 0; at < count; at += 1) data[at] = ofHalf(halves[at]!);
+    return { rows, columns, data };
+  }
+  const scales = new Float32Array(bytes, offset, rows);
+  const numbers = new Int8Array(bytes, offset + 4 * rows, count);
+  for (let at = 0; at < count; at += 1) data[at] = numbers[at]! * scales[Math.floor(at / columns)]!;
+  return { rows, columns, data };
+}
+
+/** A number of IEEE 754's binary16. */
+function ofHalf(bits: number): number {
+  const sign = bits & 0x8000 ? -1 : 1;
+  const [exponent, fraction] = [(bits >> 10) & 31, bits & 1023];
+  if (exponent === 31) return fraction ? Number.NaN : sign * Infinity;
+  return sign * (exponent === 0 ? fraction * 2 ** -24 : (1 + fraction / 1024) * 2 ** (exponent - 15));
+}

@@ -1,0 +1,40 @@
+import type { Words } from "../lib/levels";
+
+export const LABEL: Words = {
+  question: "What does the model call your text?",
+  depths: {
+    school: "The model reads the whole text and says which kind it is, and how sure it is of each kind.",
+    student: "The model reads the text whole and gives each label a probability; together they are 1. The first is its answer.",
+    practitioner: "Probabilities of all labels, not of the winner alone: see where it hesitates. How far such a number can be trusted is the calibration that `glass evaluate` measures.",
+    engineer: "softmax over the classes' scores of the pooled last vectors, in float64, as `glass classify --json` prints it.",
+    researcher: "The predictive distribution of the head over all classes. It is uncalibrated unless the evaluation says otherwise.",
+  },
+  formula: "p(label | text) = softmax(W h + b)",
+  agrees: "the probabilities sum to 1, and are those of `glass classify`.",
+};
+
+export const FILL: Words = {
+  question: "What may stand in the holes?",
+  depths: {
+    school: "Write [MASK] where a word is missing. The model reads what stands before and after it, and says what fits.",
+    student: "For each [MASK] the likeliest tokens with their probabilities, from both sides of the hole. The text above them has the likeliest one in each.",
+    practitioner: "Each hole is filled while the others are still open: two holes side by side may get tokens that do not fit together.",
+    engineer: "softmax of the logits at the mask's place over all tokens that stand for text; special tokens are left out, as in `glass fill`.",
+    researcher: "Marginals of each masked position given all unmasked ones; the joint distribution of several holes is not modelled.",
+  },
+  formula: "p(xᵢ | all that is not hidden)",
+  agrees: "candidates and probabilities are those of `glass fill`.",
+};
+
+export const WRITE: Words = {
+  question: "What does the model make of your text?",
+  depths: {
+    school: "Type something and let the model go on. It writes one piece after another, each time asking itself what fits best. Coloured parts are copied: exactly these words stand in the text that it learnt from.",
+    student: "The model writes one token at a time; each is drawn from its probabilities. The shading is a copy meter: the darker a stretch, the longer it stands word for word in the training text. Click it to see where.",
+    practitioner: "The run's own task with the settings of `glass generate`: the same seed gives the same text here and there. Long shaded stretches mean that the model recites. Short ones are what any two texts of one kind share.",
+    engineer: "Drawn text comes from the same running batch as the API's, and stops at the next token when you stop it. Matches are all maximal common substrings with the training split, found by a suffix automaton of the sample.",
+    researcher: "Verbatim overlap with the training split at character level, all maximal matches above the threshold, not the longest alone. Memorisation needs a base rate: compare with overlaps of held-out text of equal length.",
+  },
+  formula: "token ~ p(token | all before it)",
+  agrees: "the text is that of `glass generate` with these settings and this seed; each match stands in the training text at the place that is shown.",
+};
