@@ -75,9 +75,9 @@ def server(runs: dict[str, Path], page_folder: Path) -> Iterator[Served]:
     listening.close()
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def browser() -> Iterator[Browser]:
-    """Chromium, as the system has it."""
+    """Chromium, as the system has it. It ends with these tests: Playwright's event loop would stand in others' way."""
     if CHROMIUM is None:
         pytest.skip("there is no chromium on this machine: apt install chromium")
     with sync_playwright() as playwright:
@@ -86,7 +86,7 @@ def browser() -> Iterator[Browser]:
         found.close()
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def _reader(browser: Browser, server: Served) -> Iterator[BrowserContext]:
     """A reader who has opened the address with the token: pages share the cookie and the cache."""
     context = browser.new_context(viewport=WIDE, reduced_motion="reduce")
