@@ -31,14 +31,8 @@ from typing import Any
 from urllib.parse import quote_plus
 
 import torch
+from drawn_run import make_run
 from playwright.sync_api import Browser, Page, Response, sync_playwright
-
-from glassformer.config import Config
-from glassformer.files import write_folder
-from glassformer.model.build import build_model
-from glassformer.model.weights import save_tensors
-from glassformer.runs import create_run
-from glassformer.tokenizers import train_tokenizer
 
 ALPHABET = string.ascii_letters + " .,"
 VIEWS = {"tokens": "Tokens", "score": "Score anatomy", "focus": "Row focus", "heads": "All heads"}
@@ -58,28 +52,6 @@ TURN = f"""async ([place, ...expected]) => {{
   return (await ({DRAWN})(expected)) - start;
 }}"""
 MAP = ["#view-title", "Attention map"]
-
-
-def make_run(folder: Path, options: argparse.Namespace) -> None:
-    """A run whose weights are drawn."""
-    shape = {"layers": 12, "heads": 12, "width": options.width, "head_width": options.head_width, "context": 4096}
-    config = Config.from_dict({"model": {**shape, "positions": "sinusoidal"}, "tokenizer": {"kind": "characters"}})
-    tokenizer = train_tokenizer(config.tokenizer, [ALPHABET * 4])
-    model = build_model(config.model, tokenizer.vocab_size)
-    generator = torch.Generator().manual_seed(0)
-    with torch.no_grad():
-        for parameter in model.parameters():
-            parameter.add_(torch.randn(parameter.shape, generator=generator) * 0.1)
-    run = create_run(folder, config, {"data": {"source": "none", "text_hash": "0", "tokens": "none"}})
-    tokenizer.save(run.tokenizer_file)
-
-    def fill(place: Path) -> None:
-        save_tensors(dict(model.state_dict()), place / "model.safetensors")
-        (place / "state.json").write_text("{}", encoding="utf-8")
-
-    write_folder(run.checkpoints / "step-000001", fill)
-    for which in ("best", "last"):
-        run.point(which, run.checkpoints / "step-000001")
 
 
 @contextmanager
@@ -179,7 +151,8 @@ def main() -> None:
     options = parser.parse_args()
     chromium = shutil.which("chromium") or shutil.which("google-chrome")
     with tempfile.TemporaryDirectory() as home, sync_playwright() as playwright:
-        make_run(Path(home) / "wide", options)
+        shape = {"layers": 12, "heads": 12, "width": options.width, "head_width": options.head_width, "context": 4096}
+        make_run(Path(home) / "wide", {**shape, "positions": "sinusoidal"}, ALPHABET, 0.1)
         with served(Path(home) / "wide", options) as (url, ready):
             browser = playwright.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
             found = {

@@ -34,14 +34,10 @@ from urllib.parse import urlsplit
 
 import psutil
 import torch
+from drawn_run import make_run
 
-from glassformer.config import Config, SampleConfig
-from glassformer.files import write_folder
-from glassformer.model.build import build_model
-from glassformer.model.weights import save_tensors
-from glassformer.runs import create_run
+from glassformer.config import SampleConfig
 from glassformer.text_model import TextModel
-from glassformer.tokenizers import train_tokenizer
 
 ALPHABET = string.ascii_letters + " .,;:!?'\n-&$3"
 WAYS: tuple[dict[str, Any], ...] = (
@@ -64,34 +60,6 @@ class Asked:
     took: float = 0.0
     error: str | None = None
     gaps: list[float] = field(default_factory=list)  # seconds between two parts
-
-
-def make_run(folder: Path, options: argparse.Namespace) -> None:
-    """A run whose logits spread as those of a trained model do."""
-    config = Config.from_dict(
-        {
-            "model": {
-                "layers": options.layers, "width": options.width, "heads": options.heads, "context": options.context,
-            },
-            "tokenizer": {"kind": "characters"},
-        }
-    )  # fmt: skip
-    tokenizer = train_tokenizer(config.tokenizer, [ALPHABET * 4])
-    model = build_model(config.model, tokenizer.vocab_size)
-    generator = torch.Generator().manual_seed(0)
-    with torch.no_grad():
-        for parameter in model.parameters():
-            parameter.add_(torch.randn(parameter.shape, generator=generator) * 0.02)
-    run = create_run(folder, config, {"data": {"source": "none", "text_hash": "0", "tokens": "none"}})
-    tokenizer.save(run.tokenizer_file)
-
-    def fill(place: Path) -> None:
-        save_tensors(dict(model.state_dict()), place / "model.safetensors")
-        (place / "state.json").write_text("{}", encoding="utf-8")
-
-    write_folder(run.checkpoints / "step-000001", fill)
-    for which in ("best", "last"):
-        run.point(which, run.checkpoints / "step-000001")
 
 
 def requests(model: str, seed: int) -> Iterator[Asked]:
@@ -293,7 +261,8 @@ def main() -> int:
     parser.add_argument("--out", type=Path, help="a JSON file for the result")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
-        make_run(Path(folder) / "random", options)
+        sizes = {name: getattr(options, name) for name in ("layers", "width", "heads", "context")}
+        make_run(Path(folder) / "random", sizes, ALPHABET, 0.02)
         found = measure(Path(folder) / "random", options)
     settings = {name: value for name, value in vars(options).items() if name != "out"}
     machine = {

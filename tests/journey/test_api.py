@@ -7,7 +7,8 @@ import json
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import openai
 import pytest
@@ -17,9 +18,12 @@ from glassformer.config import SampleConfig
 from glassformer.errors import GlassError
 from glassformer.files import write_folder
 from glassformer.generation.continuous import Batch
+from glassformer.model.cache import Cache
 from glassformer.model.weights import save_tensors
 from glassformer.runs import Run
+from glassformer.serve.engine.engine import Engine
 from glassformer.serve.engine.jobs import Job
+from glassformer.serve.engine.metrics import Metrics
 from glassformer.serve.openai.bodies import MOST_TOKENS
 from glassformer.serve.openai.template import FILE, ChatTemplate
 from glassformer.text_model import TextModel, Translator, load_text_model
@@ -246,6 +250,7 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"stop": ["a"] * 5}, "stop"),
     ({"stop": ""}, "stop"),
     ({"logprobs": 21}, "logprobs"),
+    ({"logprobs": 20, "n": 16, "max_tokens": 1000}, "logprobs"),
     ({"echo": True, "logprobs": 1}, "echo"),
     ({"prompt": []}, "prompt"),
     ({"prompt": [99999]}, "prompt"),
@@ -332,6 +337,21 @@ def test_a_full_queue_says_when_to_ask_again(runs: Path) -> None:
         until(lambda: engine.rows == 0)
         with pytest.raises(openai.RateLimitError):
             client.completions.create(model="book", prompt=["a", "b"])  # both, or none
+
+
+def test_large_models_write_fewer_texts_at_once(served: Served, book: TextModel) -> None:
+    loaded = served.engines.engine("book").load()
+    cache, config = Cache(book.model.config, 1, loaded.context, torch.device("cpu"), torch.float32), book.config.model
+    assert loaded.row_bytes == sum(each.keys.nbytes + each.values.nbytes for each in cache.layers) > config.context
+    for memory, most in [(3 * loaded.row_bytes, 3), (1, 1), (1 << 40, 5)]:
+        engine = Engine("book", served.shelf, Metrics(), rows=5, memory=memory)
+        try:
+            with engine._awake:  # its thread waits meanwhile
+                engine._queue.extend(cast(Job, SimpleNamespace(loaded=loaded)) for _ in range(7))
+                assert engine._room() == most
+                engine._queue.clear()
+        finally:
+            engine.close()
 
 
 def test_a_newer_checkpoint_serves_who_comes_after_it(runs: Path, tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from glassformer.data.corpora import find_text_corpus
-from tests.journey.pages import ROOT, add_programs, blocks, lines_of, python, shell
+from tests.journey.pages import ROOT, add_programs, blocks, lines_of, python, served, shell
 from tests.journey.task_files import write_all
 
 README = ROOT / "README.md"
@@ -50,7 +50,8 @@ def test_every_other_command_is_glass_and_says_what_it_promises(newcomer: Path) 
     done = {}
     for command in commands():
         assert command.startswith("glass "), command
-        done[command] = shell(command.replace(*SHORTER), newcomer)
+        run = served if command.startswith("glass serve ") else shell  # it would not end by itself
+        done[command] = run(command.replace(*SHORTER), newcomer)
     assert len(done) == len(commands()) >= 8, "a command stands twice, or some are gone"
     assert any(SHORTER[0] in command for command in done)
     for command, shown in done.items():
@@ -93,6 +94,10 @@ def test_every_other_command_is_glass_and_says_what_it_promises(newcomer: Path) 
                 assert "0 failed" in shown
             case ["doctor", *_]:
                 assert "All agree" in shown
+            case ["serve", _]:
+                assert first.startswith("book: http://127.0.0.1:")
+            case ["share", _]:
+                assert (newcomer / "book.html").stat().st_size > 100_000
             case ["export", _] | ["import", _]:
                 assert "identical" in shown or "is ready: glass " in shown
             case ["count", _]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -47,3 +49,10 @@ def test_cover_gives_each_character_its_longest_match() -> None:
     found = matches("abcdeXbcdefg", ["abcde bcdefg"], 3)
     assert [(each.start, each.length) for each in found] == [(0, 5), (6, 6)]
     assert cover(12, found) == [5, 5, 5, 5, 5, 0, 6, 6, 6, 6, 6, 6]
+
+
+def test_a_text_that_repeats_itself_is_as_quick_as_any() -> None:
+    begun = time.monotonic()
+    (found,) = matches("a" * 30_000, ["b", "a" * 9, "b"], 4)[:1]
+    assert (found.length, found.position) == (9, 1)
+    assert time.monotonic() - begun < 10  # a search whose time is the square of the length takes half a minute

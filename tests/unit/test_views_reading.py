@@ -23,6 +23,7 @@ from glassformer.serve.view import LIMIT, Binary
 from glassformer.serve.views import find_view, tape
 from glassformer.serve.views.importance import replacements
 from glassformer.serve.views.positions import fixed_of
+from glassformer.serve.views.tokens import count_tokens
 from glassformer.text_model import load_text_model
 from tests.parity.written_runs import make_run
 
@@ -281,3 +282,24 @@ def expected(view: str, fact: dict[str, Any]) -> list[float]:
                 return [fact["before"], *fact["after"], *fact["divergence"]]
             return fact["dot"] or [value for row in fact["bias"] or [fact["turn"]["mean"]] for value in row]
     raise AssertionError(view)
+
+
+def test_a_lens_that_would_take_long_is_refused(shelf: Shelf, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("glassformer.serve.views.lens.MOST_WORK", 1e4)
+    for run in FAMILIES:
+        with pytest.raises(GlassError, match=r"^to read every layer at \d+ places would take \d") as refused:
+            ask(shelf.open(run), "lens", text=TEXTS[run] + " then")
+        assert re.search(r"at most about \d+ tokens", refused.value.remedy)
+
+
+def test_nothing_is_encoded_again_for_a_view(shelf: Shelf, monkeypatch: pytest.MonkeyPatch) -> None:
+    def again(*given: object) -> None:
+        raise AssertionError("that can take minutes")
+
+    monkeypatch.setattr("glassformer.training.setup.prepare_for", again)
+    book = shelf.open("book")
+    for part in (ask(book, "machines")["validation"], ask(book, "write", written="a")["copied"]):
+        assert part["why"].endswith("is gone")
+    with pytest.raises(GlassError, match="is gone") as refused:
+        count_tokens(book)
+    assert "glass evaluate" in refused.value.remedy

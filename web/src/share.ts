@@ -14,7 +14,7 @@ import { fromBase64, type Stored, Weights } from "./share/weights";
 import "./style.css";
 import { VIEWS } from "./views";
 import { SAMPLING } from "./words/sampling";
-import { WRITE } from "./words/write";
+import { TURN, WRITE } from "./words/write";
 
 function part(id: string): HTMLElement {
   const found = document.getElementById(id);
@@ -42,7 +42,7 @@ answerBy(source);
 // For the browser's console: glass.shared.tokenizer.encode("text"), glass.shared.model.pass(ids).logits.data
 Object.assign(window, { glass: { shared, answers: ANSWERS, open: openShared, model: openModel, tokenizer: openTokenizer } });
 // A draw of the file is none of the library's: its random numbers are the browser's.
-WRITE.agrees = "greedy text and beam search give what `glass generate` gives; a draw has the same probabilities and other random numbers.";
+WRITE.agrees = TURN.agrees = "greedy text and beam search give what `glass generate` gives; a draw has the same probabilities and other random numbers.";
 SAMPLING.agrees = "each stage sums to 1 over the whole vocabulary and is the library's; the draw has random numbers of its own.";
 mount(App, {
   target: part("app"),

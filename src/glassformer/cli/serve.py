@@ -12,7 +12,6 @@ says it. Programs send it as Authorization: Bearer TOKEN. Nobody else on the net
 from __future__ import annotations
 
 import argparse
-import importlib.util
 import ipaddress
 import json
 import re
@@ -21,7 +20,6 @@ from pathlib import Path
 
 from glassformer.errors import GlassError
 
-PACKAGES = ("starlette", "uvicorn", "sse_starlette", "prometheus_client")
 LONG_ENOUGH = 16
 """Characters of a token that keeps others on the network out."""
 
@@ -39,9 +37,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Listen, say where, and answer until it is ended."""
-    missing = [name for name in PACKAGES if importlib.util.find_spec(name) is None]
-    if missing:
-        raise GlassError(f"glass serve needs {', '.join(missing)}", 'pip install -c constraints.txt -e ".[serve]"')
     from glassformer.serve.access import LOCAL, Access, new_token
     from glassformer.serve.app import make_app
     from glassformer.serve.bundle import PAGE

@@ -149,11 +149,15 @@ class _Automaton:
 
     def matches(self, least: int) -> list[Match]:
         """What was met."""
-        for state in sorted(range(1, len(self.next)), key=lambda each: -self.length[each]):
+        by_length = sorted(range(1, len(self.next)), key=lambda each: -self.length[each])
+        for state in by_length:
             above = self.link[state]  # the strings of that state end every string of this one
             if self.best[state] and above > 0 and self.best[above] < self.length[above]:
                 self.best[above], self.met[above] = self.length[above], self.met[state]
-        ends = [self._longest(state) for state in self.prefixes]
+        nearest: list[int | None] = [None] * len(self.next)  # of each state: itself, or the next above it, that was met
+        for state in reversed(by_length):  # one step for each: a text that repeats itself has very long chains
+            nearest[state] = state if self.best[state] else nearest[self.link[state]]
+        ends = [nearest[state] for state in self.prefixes]
         lengths = [0 if state is None else self.best[state] for state in ends]
         found = []
         for end, (place, length) in enumerate(zip(ends, lengths, strict=True)):
@@ -165,9 +169,3 @@ class _Automaton:
             stop, upto, after = met
             found.append(Match(end - length, length, stop - length, upto[:-length][-EXCERPT:], after))
         return sorted(found, key=lambda match: match.start)
-
-    def _longest(self, state: int) -> int | None:
-        """The state, or the nearest above it, that was met."""
-        while state > 0 and not self.best[state]:
-            state = self.link[state]
-        return state if state > 0 else None

@@ -7,6 +7,7 @@ but the page itself asks for a token that only whoever started the server has se
 
 from __future__ import annotations
 
+import asyncio
 import json
 import secrets
 import sys
@@ -215,6 +216,9 @@ async def _run(app: ASGIApp, scope: Scope, receive: Receive, send: Send) -> None
 
     try:
         await app(scope, receive, noting)
+    except asyncio.CancelledError:  # uvicorn stops, and has waited long enough; it would print where it was
+        if not started:
+            await refuse(scope, send, RefusedError("the server is stopping", "Start it again, and ask again.", 503))
     except Exception as error:
         if started:
             raise

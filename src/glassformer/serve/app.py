@@ -16,10 +16,10 @@ and those of the API that programs speak: see `openai.routes`.
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import anyio
 from anyio import from_thread, to_thread
@@ -30,7 +30,7 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 from starlette.routing import BaseRoute, Route
 
-from glassformer.errors import GlassError, clear_memory_errors
+from glassformer.errors import GlassError
 from glassformer.serve.access import Access, Guard
 from glassformer.serve.bundle import PAGE, page_routes
 from glassformer.serve.engine import Engines
@@ -40,36 +40,14 @@ from glassformer.serve.openai import routes as api_routes
 from glassformer.serve.pruned import keep_without
 from glassformer.serve.refusing import RefusedError, as_json, status_of
 from glassformer.serve.shelf import Shelf
+from glassformer.serve.workers import Workers
 from glassformer.serve.writing import writing_of
 
 if TYPE_CHECKING:
     from glassformer.serve.view import Reply
 
-T = TypeVar("T")
-THREADS, WAITING = 8, 64
-"""Questions that are worked on at once, and that may wait; the views of one run take turns anyway."""
-
-
-class Workers:
-    """Threads for all that is slow, so that the event loop never waits; a bounded number, and a bounded queue."""
-
-    def __init__(self) -> None:
-        self._limiter = anyio.CapacityLimiter(THREADS)
-
-    async def __call__(self, work: Callable[..., T], *arguments: Any) -> T:
-        """What `work(*arguments)` returns or raises.
-
-        Raises:
-            GlassError: too many wait already, or memory is short.
-        """
-        if self._limiter.statistics().tasks_waiting >= WAITING:
-            raise RefusedError(f"{WAITING} questions wait already", "Ask again in a moment.", 429)
-        return await to_thread.run_sync(_with_clear_errors, work, arguments, limiter=self._limiter)
-
-
-def _with_clear_errors(work: Callable[..., T], arguments: tuple[Any, ...]) -> T:
-    with clear_memory_errors():
-        return work(*arguments)
+SEARCHES = 2
+"""Beam searches at once."""
 
 
 def make_app(shelf: Shelf, access: Access, page: Path = PAGE, engines: Engines | None = None) -> Starlette:
@@ -86,7 +64,7 @@ def make_app(shelf: Shelf, access: Access, page: Path = PAGE, engines: Engines |
     @asynccontextmanager
     async def life(app: Starlette) -> AsyncIterator[None]:
         """The first run is opened while the page is on its way to the reader."""
-        app.state.workers = Workers()
+        app.state.workers, app.state.searchers = Workers(), Workers(SEARCHES)
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(_open_first, app.state.workers, shelf)
             yield
@@ -101,7 +79,8 @@ def make_app(shelf: Shelf, access: Access, page: Path = PAGE, engines: Engines |
 
     async def view(request: Request) -> Response:
         run, name = request.path_params["run"], request.path_params["view"]
-        reply = await request.app.state.workers(_reply, shelf, run, name, await request.body(), request)
+        shelf.run(run)  # refuses a name that there is not, before anything is kept for it
+        reply = await request.app.state.workers.of_run(run, _reply, shelf, run, name, await request.body(), request)
         return Response(reply.body, media_type="application/octet-stream" if reply.binary else "application/json")
 
     async def events(request: Request) -> Response:

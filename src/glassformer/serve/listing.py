@@ -94,15 +94,20 @@ def shape_of(run: Run) -> dict[str, Any]:
 
 
 def sample_prompt(run: Run, config: Config, reader: Tokenizer) -> str:
-    """What the page begins with: the settings' prompt, or what the samples of the training began with, cut to fit."""
-    prompt = config.sample.prompt
-    if not prompt:
-        try:
-            sample = run.samples_file.read_text(encoding="utf-8").rpartition(SAMPLE)[2].partition("\n")[2]
-        except (OSError, UnicodeDecodeError):
-            sample = ""
-        prompt = sample.rpartition("\n=> ")[0] if config.train.task != "lm" else " ".join(sample.split()[:WORDS])
-    words = (prompt.strip() or PROMPTS[config.train.task]).split(" ")
+    """What the page begins with: the beginning of the training's last sample, else the prompt of the settings.
+
+    A prompt alone is often a word or two, in which there is little to see. All of it is cut to fit the context.
+    """
+    try:
+        sample = run.samples_file.read_text(encoding="utf-8").rpartition(SAMPLE)[2].partition("\n")[2]
+    except (OSError, UnicodeDecodeError):
+        sample = ""
+    given = config.sample.prompt
+    if config.train.task == "lm":
+        begun = " ".join(sample.split(" ")[:WORDS]) if sample.startswith(given) else ""
+    else:
+        begun = "" if given else sample.rpartition("\n=> ")[0]
+    words = (begun.strip() or given or PROMPTS[config.train.task]).split(" ")
     while len(words) > 1 and len(reader.encode(" ".join(words))) > config.model.context - MARGIN:
         words.pop()
     return " ".join(words)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from pydantic import ValidationError
 
-from glassformer.errors import GlassError
+from glassformer.errors import GlassError, is_out_of_memory
 
 BAD_REQUEST = 400
 """The status of an error that has none of its own."""
@@ -25,6 +27,21 @@ class RefusedError(GlassError):
     def __init__(self, problem: str, remedy: str, status: int = BAD_REQUEST) -> None:
         super().__init__(problem, remedy)
         self.status = status
+
+
+@contextmanager
+def clear_memory_errors() -> Iterator[None]:
+    """Turn "out of memory", from Python, NumPy or torch, into an error for whoever asked."""
+    try:
+        yield
+    except (MemoryError, RuntimeError) as error:
+        if not is_out_of_memory(error):
+            raise
+        raise RefusedError(
+            f"there is not enough memory ({' '.join(str(error).split())[:200] or 'Python has none left'})",
+            "Ask about a shorter text, or for fewer texts; or close other programs.",
+            503,
+        ) from error
 
 
 def status_of(error: GlassError) -> int:
@@ -46,7 +63,7 @@ def as_json(error: GlassError) -> dict[str, Any]:
 def in_two_lines(error: ValidationError) -> RefusedError:
     """What pydantic found wrong with a body: its first fault."""
     first = error.errors(include_url=False, include_context=False, include_input=False)[0]
-    place = ".".join(map(str, first["loc"]))
+    place = " ".join(".".join(map(str, first["loc"])).split())[:100]  # an unknown field may have any name
     more = f" ({error.error_count() - 1} more)" if error.error_count() > 1 else ""
     problem = f"{place}: {first['msg']}{more}" if place else f"the body is not what is asked for: {first['msg']}{more}"
     return RefusedError(problem, "See GET /api/views for the fields of each view and their bounds.", 422)

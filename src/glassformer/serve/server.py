@@ -68,6 +68,8 @@ class Server(uvicorn.Server):
         super().__init__(
             uvicorn.Config(
                 app,
+                http="h11",  # whatever else is installed: it bounds what a request's headers may take
+                ws="none",
                 log_config=None,
                 access_log=False,
                 server_header=False,

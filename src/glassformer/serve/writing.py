@@ -26,6 +26,7 @@ from glassformer.errors import GlassError
 from glassformer.serve.engine import Engine, Engines, Job, Order
 from glassformer.serve.refusing import as_json
 from glassformer.serve.shelf import Shelf
+from glassformer.serve.workers import Workers
 
 if TYPE_CHECKING:
     from glassformer.serve.views.write import WriteQuestion
@@ -40,7 +41,10 @@ async def writing_of(request: Request, shelf: Shelf, engines: Engines, name: str
     question = await to_thread.run_sync(_asked, await request.body())
     engine = engines.engine(name)
     loaded = await to_thread.run_sync(engine.load)  # refuses a run that writes no text
-    pieces = _searched(shelf, name, question) if question.beams > 1 else await _drawn(engine, loaded, question)
+    if question.beams > 1:
+        pieces = _searched(request.app.state.searchers, shelf, name, question)
+    else:
+        pieces = await _drawn(engine, loaded, question)
 
     async def events() -> AsyncIterator[ServerSentEvent]:
         try:
@@ -85,11 +89,13 @@ class _StoppedError(Exception):
     """Nobody waits for the search any more."""
 
 
-async def _searched(shelf: Shelf, name: str, question: WriteQuestion) -> AsyncIterator[dict[str, Any]]:
+async def _searched(
+    searchers: Workers, shelf: Shelf, name: str, question: WriteQuestion
+) -> AsyncIterator[dict[str, Any]]:
     """Beam search has its text when it is over."""
     stopped = Event()
     try:
-        sample = await to_thread.run_sync(_search, shelf, name, question, stopped, abandon_on_cancel=True)
+        sample = await searchers(_search, shelf, name, question, stopped)
         if sample is not None:
             yield {"text": sample.text}
             yield {"ended": sample.ended, "tokens": sample.tokens, "score": sample.score}

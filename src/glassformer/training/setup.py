@@ -215,19 +215,27 @@ def open_text(config: Config, stored: Path) -> Prepared | PreparedExamples:
     return open_prepared_examples(stored) if config.train.task in EXAMPLES else open_prepared(stored)
 
 
-def encoded_text(run: Run, config: Config, note: Callable[[str], None]) -> Prepared | PreparedExamples:
-    """The encoded text that the run began with; encoded again if it is gone, refused if it is another text now."""
+def stored_text(run: Run, config: Config) -> Prepared | PreparedExamples:
+    """The encoded text that the run began with, where it lies; a `DamagedStoreError` if it is gone or not whole."""
     if "imported" in run.manifest():
         raise GlassError(
             f"{run.folder} was imported: the text that it learnt from is not here",
             f"Name a text of yours: glass evaluate {quoted(run.folder)} DATA. It cannot be resumed.",
         )
-    facts = run.manifest()["data"]
-    stored = Path(facts["tokens"])
+    stored = Path(run.manifest()["data"]["tokens"])
     try:
         return open_text(config, stored)
     except DamagedStoreError as error:
         problem = error.problem if stored.is_dir() else f"{stored} is gone"
+        raise DamagedStoreError(problem, f"glass evaluate {quoted(run.folder)} encodes the text again.") from None
+
+
+def encoded_text(run: Run, config: Config, note: Callable[[str], None]) -> Prepared | PreparedExamples:
+    """The encoded text that the run began with; encoded again if it is gone, refused if it is another text now."""
+    try:
+        return stored_text(run, config)
+    except DamagedStoreError as error:
+        problem = error.problem
         if config.data.source not in CORPORA and not Path(config.data.source).expanduser().exists():
             raise GlassError(
                 f"{problem}, and so is {config.data.source}, the text that {run.folder} began with",
@@ -235,7 +243,7 @@ def encoded_text(run: Run, config: Config, note: Callable[[str], None]) -> Prepa
             ) from None
         note(f"{problem}: reading {config.data.source} again")
     data = prepare_for(config, token_cache(run.folder), note)
-    if data.text_hash != facts["text_hash"]:
+    if data.text_hash != run.manifest()["data"]["text_hash"]:
         raise GlassError(
             f"{config.data.source} is not the text that {run.folder} began with: its hash differs",
             "Restore the text, or start a new run.",

@@ -70,8 +70,9 @@ class Place {
     const [view, query] = location.hash.slice(1).split("?", 2);
     const given = new URLSearchParams(query ?? "");
     this.view = view || FIRST_VIEW;
-    this.run = given.get("run") ?? this.run;
-    this.text = given.get("text") ?? this.text;
+    const run = given.get("run") ?? this.run;
+    this.text = given.get("text") ?? (run === this.run ? this.text : ""); // another run begins with a text of its own
+    this.run = run;
     this.target = given.get("target") ?? "";
     this.level = LEVELS.find((level) => level === given.get("level")) ?? "student";
     this.theme = (["light", "dark"] as const).find((theme) => theme === given.get("theme")) ?? "system";

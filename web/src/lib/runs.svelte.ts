@@ -17,7 +17,7 @@ export class Runs {
       let timer = 0;
       let over = false;
       const again = async (): Promise<void> => {
-        if (document.visibilityState === "visible" || this.list === null) await this.#look();
+        if (document.visibilityState === "visible" || this.list === null) await this.look();
         if (!over) timer = window.setTimeout(() => void again(), this.#pause());
       };
       void again();
@@ -28,7 +28,8 @@ export class Runs {
     });
   }
 
-  async #look(): Promise<void> {
+  /** Look now: whoever made a run calls it. */
+  async look(): Promise<void> {
     try {
       const found = await listRuns();
       const now = JSON.stringify(found);

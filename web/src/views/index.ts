@@ -7,6 +7,8 @@ export interface ViewEntry {
   /** In the address, and of the server's view where there is one of the same name. */
   name: string;
   title: string;
+  /** What it is called for runs of these tasks, where that is something else. */
+  called?: Partial<Record<Run["task"], string>>;
   group: "Use" | "Read" | "Why" | "Learnt" | "Compare";
   /** Whether it looks at the text at the top of the page. */
   reads: boolean;
@@ -18,7 +20,10 @@ export interface ViewEntry {
 const DRAWS_NOT = "it draws no tokens. Choose a run that continues text, translates or summarizes";
 
 export const VIEWS: readonly ViewEntry[] = [
-  { name: "write", title: "Write", group: "Use", reads: false, load: () => import("./Write.svelte") },
+  {
+    name: "write", title: "Write", group: "Use", reads: false, load: () => import("./Write.svelte"),
+    called: { translate: "Translate", summarize: "Summarize", classify: "Classify", masked: "Fill" },
+  },
   {
     name: "sampling", title: "Sampling", group: "Use", reads: true, load: () => import("./Sampling.svelte"),
     missing: (run) => (run.task === "masked" || run.task === "classify" ? `${run.name} learnt to ${run.task === "masked" ? "fill holes" : "name labels"}: ${DRAWS_NOT}.` : null),

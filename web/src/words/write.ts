@@ -1,4 +1,4 @@
-import type { Words } from "../lib/levels";
+import { LEVELS, type Words } from "../lib/levels";
 
 export const LABEL: Words = {
   question: "What does the model call your text?",
@@ -27,14 +27,42 @@ export const FILL: Words = {
 };
 
 export const WRITE: Words = {
-  question: "What does the model make of your text?",
+  question: "How does the model go on with your text?",
   depths: {
-    school: "Type something and let the model go on. It writes one piece after another, each time asking itself what fits best. Coloured parts are copied: exactly these words stand in the text that it learnt from.",
-    student: "The model writes one token at a time; each is drawn from its probabilities. The shading is a copy meter: the darker a stretch, the longer it stands word for word in the training text. Click it to see where.",
-    practitioner: "The run's own task with the settings of `glass generate`: the same seed gives the same text here and there. Long shaded stretches mean that the model recites. Short ones are what any two texts of one kind share.",
-    engineer: "Drawn text comes from the same running batch as the API's, and stops at the next token when you stop it. Matches are all maximal common substrings with the training split, found by a suffix automaton of the sample.",
-    researcher: "Verbatim overlap with the training split at character level, all maximal matches above the threshold, not the longest alone. Memorisation needs a base rate: compare with overlaps of held-out text of equal length.",
+    school: "Type something and let the model go on. It writes one piece after another, each time asking itself what could come next.",
+    student: "The model writes one token at a time; each is drawn from its probabilities.",
+    practitioner: "The run's own task with the settings of `glass generate`: with the same seed, a run writes the same text again.",
+    engineer: "One pass reads the text; then one token at a time, with cached keys and values. Each is drawn in float64.",
+    researcher: "A sample of the model's own distribution, as the settings change it: the view Sampling shows each stage.",
   },
   formula: "token ~ p(token | all before it)",
-  agrees: "the text is that of `glass generate` with these settings and this seed; each match stands in the training text at the place that is shown.",
+  agrees: "the text is that of `glass generate` with these settings and this seed.",
 };
+
+/** Of runs that read one text and write another. */
+export const TURN: Words = {
+  question: "What does the model write for your text?",
+  depths: {
+    school: "Type a text. The model reads all of it first, and then writes another one for it, piece by piece. For each piece it looks back at yours.",
+    student: "The encoder reads the whole text. Then the decoder writes one token at a time, and each depends on your text and on what is written so far.",
+    practitioner: "The run's own task with the settings of `glass generate`. With one beam each token is drawn; more beams look for the likeliest text, which is the usual choice here.",
+    engineer: "The text is encoded once. The decoder runs one token at a time with cached keys and values, and cross-attention reads the encoder's last vectors.",
+    researcher: "A sample of p(y | x), or the hypothesis of beam search with the best score. The score is length-normalised, and the search is not exact: neither need be the mode.",
+  },
+  formula: "yᵢ ~ p(yᵢ | y₁ … yᵢ₋₁, x)",
+  agrees: "the text is that of `glass generate` with these settings and this seed.",
+};
+
+const METER: Words["depths"] = {
+  school: "Coloured parts are copied: exactly these words stand in the text that it learnt from.",
+  student: "The shading is a copy meter: the darker a stretch, the longer it stands word for word in the training text. Click it to see where.",
+  practitioner: "Long shaded stretches mean that the model recites. Short ones are what any two texts of one kind share.",
+  engineer: "Matches are all maximal common substrings with the training split, found by a suffix automaton of the sample.",
+  researcher: "Shaded: verbatim overlap with the training split at character level, all maximal matches above the threshold. Memorisation needs a base rate: compare with overlaps of held-out text of equal length.",
+};
+
+/** The same, and what the copy meter says: where the training text is at hand. */
+export function withMeter(words: Words): Words {
+  const depths = Object.fromEntries(LEVELS.map((level) => [level, `${words.depths[level]} ${METER[level]}`])) as Words["depths"];
+  return { ...words, depths, agrees: `${words.agrees.slice(0, -1)}; each match stands in the training text at the place that is shown.` };
+}

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from glassformer.errors import GlassError
 from glassformer.serve.engine.jobs import Job, Order, Piece
 from glassformer.serve.engine.metrics import Metrics
-from glassformer.serve.refusing import RefusedError
+from glassformer.serve.refusing import RefusedError, clear_memory_errors
 from glassformer.serve.shelf import Shelf
 
 if TYPE_CHECKING:
@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
 ROWS = 64
 """Texts that are written at once."""
+MEMORY = 2 << 30
+"""Bytes of their keys and values: of large models fewer texts are written at once."""
 WAITING = 256
 """Texts that may wait for a place among them."""
 PATIENCE = 5.0
@@ -63,11 +65,14 @@ class Engine:
         name: of the run.
         shelf: where it is.
         metrics: what is counted.
-        rows, waiting: see `ROWS` and `WAITING`.
+        rows, waiting, memory: see `ROWS`, `WAITING` and `MEMORY`.
     """
 
-    def __init__(self, name: str, shelf: Shelf, metrics: Metrics, rows: int = ROWS, waiting: int = WAITING) -> None:
-        self.name, self._shelf, self._metrics, self._most_rows, self._most_waiting = name, shelf, metrics, rows, waiting
+    def __init__(
+        self, name: str, shelf: Shelf, metrics: Metrics, rows: int = ROWS, waiting: int = WAITING, memory: int = MEMORY
+    ) -> None:
+        self.name, self._shelf, self._metrics = name, shelf, metrics
+        self._most_rows, self._most_waiting, self._memory = rows, waiting, memory
         self._queue: deque[Job] = deque()
         self._crews: list[_Crew] = []
         self._newest: Loaded | None = None
@@ -150,14 +155,19 @@ class Engine:
             if self._closed:
                 return False
             self._queue = deque(job for job in self._queue if not job.order.cancelled)
-            room = self._most_rows - self.rows
-            new = [self._queue.popleft() for _ in range(min(room, len(self._queue)))]
+            new = [self._queue.popleft() for _ in range(min(self._room(), len(self._queue)))]
         for job in new:
             try:
                 self._crew_of(job.loaded).join(job)
             except Exception as error:
                 _hand_over([(job, Piece(job.choice, error=_as_glass_error(error)))])
         return True
+
+    def _room(self) -> int:
+        """How many more texts may be written now; one at least, where none is."""
+        jobs = [job for crew in self._crews for job in crew.jobs.values()]
+        each = max((job.loaded.row_bytes for job in (*jobs, *self._queue)), default=1)
+        return min(self._most_rows, max(1, self._memory // each)) - self.rows
 
     def _crew_of(self, loaded: Loaded) -> _Crew:
         for crew in self._crews:
@@ -172,7 +182,8 @@ class Engine:
             crew.drop(number)
         if not crew.jobs:
             return
-        step, done = crew.batch.step(), list[tuple[Job, Piece]]()
+        with clear_memory_errors():
+            step, done = crew.batch.step(), list[tuple[Job, Piece]]()
         now = time.monotonic()
         for number, token, logits in zip(step.rows, step.tokens, step.logits, strict=True):
             job = crew.jobs[number]

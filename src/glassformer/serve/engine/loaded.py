@@ -5,12 +5,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from glassformer.generation.continuous import Batch
+from glassformer.model.attention import Attention
 from glassformer.serve.refusing import RefusedError
 from glassformer.serve.shelf import Opened
 from glassformer.text_model import TextModel, Translator
 from glassformer.text_model.writing import Writer
 from glassformer.tokenizers import Tokenizer
 from glassformer.tokenizers.tokenizer import StreamDecoder
+
+FLOAT = 4
+"""Bytes of a number in a cache."""
 
 
 class Loaded:
@@ -23,6 +27,7 @@ class Loaded:
         text: the model, which nobody hooks or patches.
         version: of the checkpoint.
         context: tokens that the model reads at most.
+        row_bytes: of the keys and values of one text at most: those of all attentions with a whole context.
 
     Raises:
         GlassError: the run learnt to do something else than to write.
@@ -39,6 +44,8 @@ class Loaded:
         text = opened.copy()
         assert isinstance(text, TextModel | Translator)
         self.text, self.context = text, text.config.model.context
+        layers = [part for part in text.model.modules() if isinstance(part, Attention)]
+        self.row_bytes = 2 * FLOAT * self.context * sum(layer.kv_heads * layer.head_width for layer in layers)
 
     @property
     def tokenizer(self) -> Tokenizer:

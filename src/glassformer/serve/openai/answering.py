@@ -8,9 +8,10 @@ from dataclasses import dataclass
 from typing import Any
 
 import anyio
+from anyio import to_thread
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
-from starlette.types import Receive, Scope, Send
+from starlette.types import Message, Receive, Scope, Send
 
 from glassformer.errors import GlassError
 from glassformer.serve.engine import Engine, Order
@@ -19,6 +20,8 @@ from glassformer.serve.openai.shapes import Choice, Shape, Usage
 
 GONE = 499
 """The status, by custom, of a request whose sender went away; nobody sees it."""
+SECONDS = 10.0
+"""In which a part of a stream must be taken."""
 
 
 @dataclass(frozen=True)
@@ -69,7 +72,7 @@ async def whole(request: Request, asked: Asked) -> Response:
         raise failed
     if any(choice.reason is None for choice in choices):
         return Response(status_code=GONE)
-    return json_response(asked.shape.whole(choices, asked.usage))
+    return await to_thread.run_sync(lambda: json_response(asked.shape.whole(choices, asked.usage)))
 
 
 async def _leave_with(request: Request, scope: anyio.CancelScope) -> None:
@@ -93,9 +96,14 @@ class Stream(StreamingResponse):
         self._order = asked.order
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """As ASGI has it."""
+        """As ASGI has it; who takes nothing for `SECONDS` has gone, and what is written for them takes memory."""
+
+        async def in_time(message: Message) -> None:
+            with anyio.fail_after(SECONDS):
+                await send(message)
+
         try:
-            await super().__call__(scope, receive, send)
+            await super().__call__(scope, receive, in_time)
         finally:
             self._order.cancelled = True
 

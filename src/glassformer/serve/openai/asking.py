@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
 DEFAULT_TOKENS = 16
 """Of a completion; OpenAI's own."""
+MOST_SCORES = 1 << 18
+"""Probabilities of an answer."""
 
 
 def ask_completion(engine: Engine, body: CompletionBody, order: Order) -> Asked:
@@ -40,6 +42,7 @@ def ask_completion(engine: Engine, body: CompletionBody, order: Order) -> Asked:
             "Leave one of them out; glass evaluate measures how well a model knows a text.",
             "echo",
         )
+    _check_scores(len(body.prompts) * len(settings), settings[0].tokens, body.logprobs, "logprobs")
     prompts = [_read(loaded, prompt) for prompt in body.prompts]
     for ids in prompts:
         for each in settings:
@@ -65,7 +68,9 @@ def ask_chat(engine: Engine, body: ChatBody, order: Order) -> Asked:
     stop, stop_ids = template.ending
     tokens = body.max_completion_tokens or body.max_tokens or loaded.text.config.sample.tokens
     scores = (body.top_logprobs or 0) if body.logprobs else None
-    for each in body.settings(tokens, stop):
+    settings = body.settings(tokens, stop)
+    _check_scores(len(settings), tokens, scores, "top_logprobs")
+    for each in settings:
         Job(order, loaded, ids, each, scores, stop_ids)
     return Asked(engine, order, ChatShape(body.model, loaded.tokenizer, bool(body.logprobs)), len(ids))
 
@@ -95,6 +100,16 @@ def _check_length(loaded: Loaded, ids: Sequence[int], name: str, unread: int = 0
             "Send less; what is written may go beyond that, and the beginning is then forgotten.",
             name,
             "context_length_exceeded",
+        )
+
+
+def _check_scores(texts: int, tokens: int, scores: int | None, name: str) -> None:
+    """Refuse an answer of very many probabilities, which is kept whole until it is sent."""
+    if scores is not None and texts * tokens * (1 + scores) > MOST_SCORES:
+        raise BadRequestError(
+            f"{texts} texts of {tokens} tokens with {1 + scores} probabilities each are more than {MOST_SCORES:,}",
+            "Ask for fewer texts, tokens or probabilities at once.",
+            name,
         )
 
 

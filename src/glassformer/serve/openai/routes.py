@@ -21,13 +21,13 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from glassformer.config import PAIRS
-from glassformer.errors import GlassError, clear_memory_errors
+from glassformer.errors import GlassError
 from glassformer.serve.engine import Engine, Engines, Order
 from glassformer.serve.openai.answering import Asked, Stream, whole
 from glassformer.serve.openai.bodies import ChatBody, CompletionBody, Drawing
 from glassformer.serve.openai.document import document
 from glassformer.serve.openai.errors import json_response, read_body, refusal
-from glassformer.serve.refusing import RefusedError
+from glassformer.serve.refusing import RefusedError, clear_memory_errors
 from glassformer.serve.shelf import Shelf
 
 Handler = Callable[[Request], Awaitable[Response]]

@@ -18,7 +18,6 @@ the first hole's, or the label. `keep`: the heads that a run without them would 
 
 from __future__ import annotations
 
-from functools import partial
 from typing import Annotated, Any, Literal
 
 from pydantic import Field
@@ -41,6 +40,7 @@ from glassformer.inspection.explain import Subject
 from glassformer.pruning.removal import refuse_unprunable
 from glassformer.serve.shelf import Opened
 from glassformer.serve.view import Name, TextQuestion, View, script
+from glassformer.serve.views.reading import refuse_unencoded
 from glassformer.text_model import TextModel, Translator
 
 ROWS = 4_096
@@ -101,9 +101,11 @@ def _switched(opened: Opened, ablation: Ablation, tokens: int | None) -> Switche
 
 
 def _held_out(opened: Opened, tokens: int) -> HeldOut:
-    return opened.kept.get(
-        ("held out", tokens), partial(held_out, opened.folder, opened.model, tokens), lambda found: BYTES
-    )
+    def make() -> HeldOut:
+        refuse_unencoded(opened)
+        return held_out(opened.folder, opened.model, tokens)
+
+    return opened.kept.get(("held out", tokens), make, lambda found: BYTES)
 
 
 def _on_text(opened: Opened, subject: Subject, question: Question, found: Switched) -> dict[str, Any]:

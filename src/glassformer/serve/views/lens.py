@@ -22,15 +22,22 @@ from pydantic import Field
 
 from glassformer.errors import GlassError
 from glassformer.inspection.attribution import Case, Lens, lens
+from glassformer.inspection.attribution.importance import pass_work
 from glassformer.inspection.attribution.lens import TOP, refuse_post
+from glassformer.inspection.receipt.parts import stack_of
+from glassformer.model.families import Classifier
 from glassformer.serve.shelf import Opened
 from glassformer.serve.view import Binary, TextQuestion, View
 from glassformer.serve.views.reading import case_at, case_script, labels_of
 
 WINDOW, CELLS = 64, 2_500
 """Places, and cells, of an answer."""
-MOST_LOGITS = 1 << 27
-"""Of all places of a text together."""
+MOST_WORK = 6e11
+"""Multiplications and additions of the passes and of every layer's logits: about half a minute of a laptop."""
+SORTING = 128
+"""What a logit's logarithm, rank and place among the likeliest take beside, in multiplications."""
+MOST_LOGITS = 1 << 26
+"""Of all places of a text together: a layer's logarithms of them take 512 MiB."""
 
 
 class Question(TextQuestion):
@@ -68,15 +75,38 @@ def answer(opened: Opened, question: Question) -> dict[str, Any] | Binary:
 def _made(opened: Opened, question: Question) -> tuple[Case, Lens, torch.Tensor]:
     """The lens of all outputs; and, of a plain pass, the surprisal of each answer (P)."""
     case = case_at(opened, question, everywhere=True)
-    logits = len(case.outputs) * case.model.vocab_size
-    if logits > MOST_LOGITS:
+    _refuse_long(case)
+    own = case.logits()[0].double().log_softmax(dim=-1)  # (P, V) or (1, C)
+    answers = torch.tensor([output.answer for output in case.outputs])  # (P)
+    return case, lens(case.model, case.tokens, case.outputs, case.target), -own.gather(1, answers[:, None])[:, 0]
+
+
+def lens_work(case: Case) -> float:
+    """About how many multiplications and additions an answer takes: two passes, and the logits of every layer.
+
+    Of a classifier each layer is read with a pass of its own.
+    """
+    layers, target = len(stack_of(case.model).blocks) + 1, None if case.target is None else case.target.shape[1]
+    one = pass_work(case.model, case.tokens.shape[1], target)
+    if isinstance(case.model, Classifier):
+        return (2 + layers) * one
+    cells = layers * (target or case.tokens.shape[1]) * case.model.vocab_size
+    return 2 * one + cells * (2.0 * case.model.config.width + SORTING)
+
+
+def _refuse_long(case: Case) -> None:
+    """Raise a `GlassError` if the lens would take too long, or too much memory at once."""
+    tokens, work = max(each.shape[1] for each in (case.tokens, case.target) if each is not None), lens_work(case)
+    if work > MOST_WORK:
+        raise GlassError(
+            f"to read every layer at {tokens:,} places would take {work:.1e} multiplications and additions",
+            f"Give a text of at most about {int(tokens * (MOST_WORK / work) ** 0.5):,} tokens.",
+        )
+    if len(case.outputs) * case.model.vocab_size > MOST_LOGITS:
         raise GlassError(
             f"{len(case.outputs):,} places with {case.model.vocab_size:,} tokens each are too many to look at at once",
             f"Give a text of at most {MOST_LOGITS // case.model.vocab_size:,} tokens.",
         )
-    own = case.logits()[0].double().log_softmax(dim=-1)  # (P, V) or (1, C)
-    answers = torch.tensor([output.answer for output in case.outputs])  # (P)
-    return case, lens(case.model, case.tokens, case.outputs, case.target), -own.gather(1, answers[:, None])[:, 0]
 
 
 def _bytes(made: tuple[Case, Lens, torch.Tensor]) -> int:

@@ -32,6 +32,7 @@ from glassformer.inspection.explain import Subject
 from glassformer.inspection.sight import sights
 from glassformer.serve.shelf import Opened
 from glassformer.serve.view import TextQuestion, View, script
+from glassformer.serve.views.reading import refuse_unencoded
 from glassformer.text_model import MaskFiller, TextClassifier, TextModel, Translator
 
 SHOWN = 48
@@ -154,6 +155,7 @@ def _validation(opened: Opened) -> dict[str, Any]:
 
 
 def _measured(opened: Opened) -> dict[str, Any]:
+    refuse_unencoded(opened)
     data = held_out(opened.folder, opened.model, MEASURED)
     whole = Switched(opened.model.model, Ablation(()))
     loss = ablation_loss(whole, data.rows, data.task.collate, data.device, data.dtype).whole

@@ -8,9 +8,11 @@ from glassformer.errors import GlassError
 from glassformer.inspection.attribution import Case, case_of
 from glassformer.inspection.explain import Subject
 from glassformer.inspection.receipt.naming import label_named, token_named
+from glassformer.runs import open_run
 from glassformer.serve.shelf import Opened
 from glassformer.serve.view import TextQuestion, script
 from glassformer.text_model import AnyTextModel, TextClassifier, Translator
+from glassformer.training.setup import stored_text
 
 MOST_TRACE = 2 << 30
 """Bytes that the scores and weights of one pass may take, where a view needs them all at once."""
@@ -74,6 +76,14 @@ def refuse_long(subject: Subject) -> None:
             f"the text has {max(T, S):,} tokens: all its scores would take {size / 2**30:.1f} GiB",
             f"Give one of at most about {fits:,} tokens, or look at one head on the attention map.",
         )
+
+
+def refuse_unencoded(opened: Opened) -> None:
+    """Raise a `GlassError` if the text that the run learnt from would have to be encoded again.
+
+    That can take minutes, in which others wait for the run, and the whole server for Python.
+    """
+    stored_text(open_run(opened.folder), opened.model.config)
 
 
 def case_lines(opened: Opened, question: TextQuestion, token: str | None = None, everywhere: bool = False) -> list[str]:

@@ -32,7 +32,7 @@ from glassformer.serve.shelf import Opened
 from glassformer.serve.view import TextQuestion, View, script
 from glassformer.text_model import MaskFiller, TextModel, Translator, unknown_symbols
 from glassformer.tokenizers import Tokenizer
-from glassformer.training.setup import encoded_text
+from glassformer.training.setup import stored_text
 
 MOST = 2_000
 """Tokens of a side that are shown; more are counted in `unread`."""
@@ -138,10 +138,10 @@ def count_tokens(opened: Opened) -> Counts:
     """Side -> (V,) how often each token stands in the training part of the run's text.
 
     Raises:
-        GlassError: the text is gone, or is another one now.
+        GlassError: the encoded text is gone. It is not made again: meanwhile the whole server would wait for Python.
     """
     model = opened.model
-    data = encoded_text(open_run(opened.folder), model.config, lambda text: None)
+    data = stored_text(open_run(opened.folder), model.config)
     if not isinstance(data, PreparedExamples):
         return {"text": counts_of(data.train.tokens, model.tokenizer.vocab_size)}
     sources = counts_of(data.train.sources.tokens, data.source_tokenizer.vocab_size)

@@ -9,8 +9,8 @@ The answer, of a run that writes::
 
 `matches` are the stretches of the text that stand word for word in the training text and cannot be made longer; `cover`
 has, for each character (Unicode code point), the length of the longest of them that it is part of. `read` characters of
-the training text were read, `whole`: all of it. `why` says why none could be. With `written`, a text that was written
-already, as by the stream (see `serve.writing`), nothing is written again.
+the training text were read, `whole`: all of it; it is read for no longer than `SECONDS`. `why` says why none could be.
+With `written`, a text that was written already, as by the stream (see `serve.writing`), nothing is written again.
 
 Of a classifier: ``{"kind": "label", "labels": [{"name": "ham", "probability": 0.9}]}``, the likeliest first. Of a
 filler: ``{"kind": "holes", "filled": …, "holes": [[{"id": 5, "text": " old", "probability": 0.4}]]}``, likewise.
@@ -18,6 +18,7 @@ filler: ``{"kind": "holes", "filled": …, "holes": [[{"id": 5, "text": " old", 
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable, Iterator
 from dataclasses import asdict
 from typing import Annotated, Any
@@ -29,11 +30,16 @@ from glassformer.errors import GlassError
 from glassformer.evaluation.matches import cover, matches
 from glassformer.evaluation.training_text import training_text
 from glassformer.serve.shelf import Opened
-from glassformer.serve.view import MOST_CHARACTERS, Question, Text, View, script
+from glassformer.serve.view import Question, Text, View, script
+from glassformer.serve.views.reading import refuse_unencoded
 from glassformer.text_model import AnyTextModel, MaskFiller, TextClassifier, TextModel, Translator
 
 MOST_READ = 30_000_000
 """Characters of the training text that are read."""
+SECONDS = 10.0
+"""In which they are read: others wait for the run meanwhile."""
+MOST_WRITTEN = 50_000
+"""Characters of a text that is looked for."""
 MOST_MATCHES = 500
 Stop = Annotated[str, Field(min_length=1, max_length=200)]
 
@@ -61,7 +67,7 @@ class WriteQuestion(Question):
     length_penalty: Annotated[float, Field(ge=0, le=10)] = 0.6
     stop: Annotated[tuple[Stop, ...], Field(max_length=4)] = ()
     top: Annotated[int, Field(ge=1, le=50)] = 8
-    written: Annotated[str, Field(max_length=MOST_CHARACTERS)] | None = None
+    written: Annotated[str, Field(max_length=MOST_WRITTEN)] | None = None
     least: Annotated[int, Field(ge=4, le=1_000)] = 12
 
 
@@ -103,6 +109,7 @@ def _copied(opened: Opened, model: TextModel | Translator, text: str, least: int
     """The copy meter's shading."""
     counted = _Counted()
     try:
+        refuse_unencoded(opened)
         found = matches(text, counted.through(training_text(opened.folder, model)), least)
     except GlassError as error:
         return {"why": error.problem, "least": least, "read": 0, "whole": False, "matches": [], "cover": []}
@@ -120,8 +127,9 @@ class _Counted:
 
     def through(self, pieces: Iterable[str]) -> Iterator[str]:
         """The pieces, until they are enough."""
+        begun = time.monotonic()
         for piece in pieces:
-            if self.characters >= MOST_READ:
+            if self.characters >= MOST_READ or time.monotonic() - begun > SECONDS:
                 self.whole = False
                 return
             self.characters += len(piece)

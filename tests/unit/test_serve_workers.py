@@ -1,0 +1,64 @@
+"""The threads of the server: those who wait for one run leave the others free, and what is short is said."""
+
+from __future__ import annotations
+
+import threading
+import time
+
+import anyio
+import pytest
+
+from glassformer.serve.refusing import RefusedError, clear_memory_errors
+from glassformer.serve.workers import Workers
+
+
+def test_a_run_that_is_held_up_leaves_the_threads_to_others() -> None:
+    async def asked() -> str:
+        workers, go = Workers(threads=2), threading.Event()
+        async with anyio.create_task_group() as tasks:
+            for _ in range(4):
+                tasks.start_soon(workers.of_run, "slow", go.wait, 30)
+            await anyio.sleep(0.05)
+            with anyio.fail_after(10):
+                found = await workers(str, 7) + await workers.of_run("quick", str, 8)
+            go.set()
+        return found
+
+    assert anyio.run(asked) == "78"
+
+
+def test_a_queue_has_an_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("glassformer.serve.workers.WAITING", 2)
+
+    async def asked() -> None:
+        workers, go = Workers(), threading.Event()
+        async with anyio.create_task_group() as tasks:
+            for _ in range(3):
+                tasks.start_soon(workers.of_run, "slow", go.wait, 30)
+            await anyio.sleep(0.05)
+            try:
+                with pytest.raises(RefusedError, match="2 questions wait already"):
+                    await workers.of_run("slow", str)
+            finally:
+                go.set()
+
+    anyio.run(asked)
+
+
+def test_memory_that_is_short_is_no_fault_of_the_server() -> None:
+    with pytest.raises(RefusedError, match="not enough memory") as refused, clear_memory_errors():
+        raise MemoryError
+    assert refused.value.status == 503
+    assert "train." not in refused.value.remedy
+
+
+def test_nobody_waits_for_a_view_when_the_server_stops() -> None:
+    async def stopped() -> float:
+        workers, go, begun = Workers(), threading.Event(), time.monotonic()
+        with anyio.move_on_after(0.05):
+            await workers.of_run("slow", go.wait, 30)
+        taken = time.monotonic() - begun
+        go.set()
+        return taken
+
+    assert anyio.run(stopped) < 10
