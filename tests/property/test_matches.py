@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import random
+import string
 import time
+import tracemalloc
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -56,3 +59,16 @@ def test_a_text_that_repeats_itself_is_as_quick_as_any() -> None:
     (found,) = matches("a" * 30_000, ["b", "a" * 9, "b"], 4)[:1]
     assert (found.length, found.position) == (9, 1)
     assert time.monotonic() - begun < 10  # a search whose time is the square of the length takes half a minute
+
+
+def test_a_long_copy_takes_no_more_memory_than_a_few_of_it() -> None:
+    """Each of its characters ends a match as long as all before it: to keep them all would be quadratic."""
+    text = "".join(random.Random(5).choices(string.ascii_lowercase, k=6_000))
+    tracemalloc.start()
+    found = matches(text, ["some words before " + text + " and some after"], 20)
+    most = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert [(match.start, match.length, match.before, match.after) for match in found] == [
+        (0, len(text), "some words before ", " and some after")
+    ]
+    assert most < 12e6  # the automaton itself; kept one by one, the matches alone would take 18 MB

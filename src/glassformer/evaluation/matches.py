@@ -102,9 +102,8 @@ class _Automaton:
         for letter in text:
             self.prefixes.append(self._add(letter))
         self.best = [0] * len(self.next)  # of each state, the longest of its strings that was met
-        self.met: list[tuple[int, str, str] | None] = [None] * len(
-            self.next
-        )  # where it ended, the text up to there and after
+        # Where it ended, the text around it, and where in that text it ended. Many states share such a text.
+        self.met: list[tuple[int, str, int] | None] = [None] * len(self.next)
 
     def _add(self, letter: str) -> int:
         last = self.prefixes[-1]
@@ -135,6 +134,8 @@ class _Automaton:
     def walk(self, block: str, low: int, high: int, start: int, least: int) -> None:
         """Meet what block[low:high] has; `start` is the place of the block in the text that it is from."""
         state = length = 0
+        first = max(0, low - EXCERPT)
+        around = block[first : high + EXCERPT]
         for place in range(low, high):
             letter = block[place]
             while state and letter not in self.next[state]:
@@ -144,8 +145,7 @@ class _Automaton:
                 state, length = self.next[state][letter], length + 1
             if length >= least and length > self.best[state]:
                 self.best[state] = length
-                stop, begin = place + 1, max(0, place + 1 - length - EXCERPT)
-                self.met[state] = start + stop, block[begin:stop], block[stop : stop + EXCERPT]
+                self.met[state] = start + place + 1, around, place + 1 - first
 
     def matches(self, least: int) -> list[Match]:
         """What was met."""
@@ -166,6 +166,7 @@ class _Automaton:
                 continue
             met = self.met[place]
             assert met is not None
-            stop, upto, after = met
-            found.append(Match(end - length, length, stop - length, upto[:-length][-EXCERPT:], after))
+            stop, around, at = met
+            before, after = around[: at - length][-EXCERPT:], around[at : at + EXCERPT]
+            found.append(Match(end - length, length, stop - length, before, after))
         return sorted(found, key=lambda match: match.start)
