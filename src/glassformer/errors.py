@@ -9,6 +9,8 @@ from pathlib import Path
 
 OUT_OF_MEMORY = ("not enough memory", "can't allocate memory", "out of memory", "Storage size calculation overflowed")
 """How torch says it, on the processor and on GPUs."""
+SMALLER = "Lower train.micro_batch (rows at a time), model.context or the model's size; what was saved is intact."
+"""What a command is to do where memory is short."""
 
 
 class GlassError(Exception):
@@ -29,6 +31,10 @@ class GlassError(Exception):
     def __reduce__(self) -> tuple[type[GlassError], tuple[str, str]]:
         """So that it comes whole out of another process."""
         return type(self), (self.problem, self.remedy)
+
+
+class ShortMemoryError(GlassError):
+    """There is not enough memory for what was asked."""
 
 
 class SaidElsewhereError(GlassError):
@@ -64,14 +70,12 @@ def is_out_of_memory(error: Exception) -> bool:
 
 
 @contextmanager
-def clear_memory_errors() -> Iterator[None]:
-    """Turn "out of memory", from Python, NumPy or torch, into an error that says what to make smaller."""
+def clear_memory_errors(remedy: str = SMALLER) -> Iterator[None]:
+    """Turn "out of memory", from Python, NumPy or torch, into a `ShortMemoryError` that says what to make smaller."""
     try:
         yield
     except (MemoryError, RuntimeError) as error:
         if not is_out_of_memory(error):
             raise
-        raise GlassError(
-            f"there is not enough memory ({' '.join(str(error).split())[:200] or 'Python has none left'})",
-            "Lower train.micro_batch (rows at a time), model.context or the model's size; what was saved is intact.",
-        ) from error
+        found = " ".join(str(error).split())[:200] or "Python has none left"
+        raise ShortMemoryError(f"there is not enough memory ({found})", remedy) from error

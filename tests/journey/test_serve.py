@@ -304,14 +304,12 @@ def test_mistakes_at_the_start_are_two_lines(home: Path) -> None:
 
 def test_it_says_where_it_is_and_ends_cleanly(home: Path) -> None:
     """By Ctrl-C; the pages of the documentation end theirs by SIGTERM."""
-    begun = time.monotonic()
     with subprocess.Popen(
         [sys.executable, "-m", "glassformer", "serve", "book", "en-bn", "--port", "0", "--no-open", "--json"],
         cwd=home, env=environment(), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, encoding="utf-8",
     ) as process:  # fmt: skip
         assert process.stdout is not None
         said = json.loads(process.stdout.readline())
-        ready = time.monotonic() - begun
         assert (said["runs"], set(said)) == (["book", "en-bn"], {"url", "token", "runs"})
         with httpx.Client(base_url=said["url"].partition("?")[0], timeout=60) as browser:
             welcome = browser.get(said["url"])
@@ -321,4 +319,3 @@ def test_it_says_where_it_is_and_ends_cleanly(home: Path) -> None:
         process.send_signal(signal.SIGINT)
         rest, errors = process.communicate(timeout=30)
     assert (process.returncode, rest, errors) == (0, "", "")
-    assert ready < 30

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any
 
 from pydantic import ValidationError
 
-from glassformer.errors import GlassError, is_out_of_memory
+from glassformer.errors import GlassError, ShortMemoryError
 
 BAD_REQUEST = 400
 """The status of an error that has none of its own."""
+SHORTER = "Ask about a shorter text, or for fewer texts; or close other programs."
+"""What to do where memory is short."""
 TYPES = {401: "authentication_error", 403: "permission_error", 404: "not_found_error", 429: "rate_limit_error"}
 """OpenAI's names for kinds of errors."""
 
@@ -29,23 +29,10 @@ class RefusedError(GlassError):
         self.status = status
 
 
-@contextmanager
-def clear_memory_errors() -> Iterator[None]:
-    """Turn "out of memory", from Python, NumPy or torch, into an error for whoever asked."""
-    try:
-        yield
-    except (MemoryError, RuntimeError) as error:
-        if not is_out_of_memory(error):
-            raise
-        raise RefusedError(
-            f"there is not enough memory ({' '.join(str(error).split())[:200] or 'Python has none left'})",
-            "Ask about a shorter text, or for fewer texts; or close other programs.",
-            503,
-        ) from error
-
-
 def status_of(error: GlassError) -> int:
     """The status with which an error is answered."""
+    if isinstance(error, ShortMemoryError):
+        return 503
     return error.status if isinstance(error, RefusedError) else BAD_REQUEST
 
 

@@ -9,7 +9,8 @@ from typing import Any, TypeVar
 import anyio
 from anyio import to_thread
 
-from glassformer.serve.refusing import RefusedError, clear_memory_errors
+from glassformer.errors import clear_memory_errors
+from glassformer.serve.refusing import SHORTER, RefusedError
 
 T = TypeVar("T")
 THREADS, WAITING = 8, 64
@@ -55,5 +56,5 @@ def _refuse_more(waiting: int) -> None:
 
 
 def _with_clear_errors(work: Callable[..., T], arguments: tuple[Any, ...]) -> T:
-    with clear_memory_errors():
+    with clear_memory_errors(SHORTER):
         return work(*arguments)

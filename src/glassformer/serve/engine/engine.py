@@ -10,10 +10,10 @@ from collections import deque
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from glassformer.errors import GlassError
+from glassformer.errors import GlassError, clear_memory_errors
 from glassformer.serve.engine.jobs import Job, Order, Piece
 from glassformer.serve.engine.metrics import Metrics
-from glassformer.serve.refusing import RefusedError, clear_memory_errors
+from glassformer.serve.refusing import SHORTER, RefusedError
 from glassformer.serve.shelf import Shelf
 
 if TYPE_CHECKING:
@@ -182,7 +182,7 @@ class Engine:
             crew.drop(number)
         if not crew.jobs:
             return
-        with clear_memory_errors():
+        with clear_memory_errors(SHORTER):
             step, done = crew.batch.step(), list[tuple[Job, Piece]]()
         now = time.monotonic()
         for number, token, logits in zip(step.rows, step.tokens, step.logits, strict=True):

@@ -21,13 +21,13 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from glassformer.config import PAIRS
-from glassformer.errors import GlassError
+from glassformer.errors import GlassError, clear_memory_errors
 from glassformer.serve.engine import Engine, Engines, Order
 from glassformer.serve.openai.answering import Asked, Stream, whole
 from glassformer.serve.openai.bodies import ChatBody, CompletionBody, Drawing
 from glassformer.serve.openai.document import document
 from glassformer.serve.openai.errors import json_response, read_body, refusal
-from glassformer.serve.refusing import RefusedError, clear_memory_errors
+from glassformer.serve.refusing import SHORTER, RefusedError
 from glassformer.serve.shelf import Shelf
 
 Handler = Callable[[Request], Awaitable[Response]]
@@ -105,7 +105,7 @@ async def _answer(
 
     def understood() -> tuple[Body, Asked]:
         body = read_body(kind, data)
-        with clear_memory_errors():
+        with clear_memory_errors(SHORTER):
             return body, ask(engines.engine(body.model), body, order)
 
     body, asked = await to_thread.run_sync(understood)
