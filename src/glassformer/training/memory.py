@@ -72,8 +72,15 @@ def steady_heap(config: Config) -> None:
     activations lie in its heap, and those of other lengths do not fit the gaps that they leave. Here the limit stays,
     which costs some 3 % of time (`LARGE` of 1 MiB: 10 %) and is of no use where all rows are as long. Systems without
     glibc are left as they are.
+
+    oneDNN, which multiplies matrices for torch, keeps what it has prepared for each shape: 1,024 of them, some 100 kB
+    each, by ONEDNN_PRIMITIVE_CACHE_CAPACITY. Where shapes hardly ever come again, that only holds memory: here it keeps
+    none, and is as fast. It reads the variable when it first multiplies; one that is set already stays.
     """
-    if sys.platform != "linux" or not has_many_lengths(config):
+    if not has_many_lengths(config):
+        return
+    os.environ.setdefault("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "0")
+    if sys.platform != "linux":
         return
     library = ctypes.CDLL(None)
     if hasattr(library, "gnu_get_libc_version"):
