@@ -1,4 +1,4 @@
-"""Numbers and paths in sentences: 1 token, 2,000 tokens; 0, or 0 to 3; 'my runs/book'."""
+"""Numbers and paths in sentences: 1 token, 2,000 tokens; 0, or 0 to 3; 'my runs/book'. And the depths of words."""
 
 from __future__ import annotations
 
@@ -6,6 +6,11 @@ import os
 import re
 import shlex
 from pathlib import Path
+from typing import Literal, get_args
+
+Level = Literal["school", "student", "practitioner", "engineer", "researcher"]
+LEVELS: tuple[Level, ...] = get_args(Level)
+"""The depths at which things are explained, from the simplest to the deepest."""
 
 
 def as_said(value: object) -> str:

@@ -5,7 +5,7 @@ from glassformer.inspection.explain.sections import Matrix, Section, Table, Walk
 from glassformer.inspection.explain.subject import Subject, subject_of, whole_subject_of
 from glassformer.inspection.explain.tape import Tape, make_tape, tape_bytes
 from glassformer.inspection.explain.walk import make_walk
-from glassformer.inspection.explain.wording import LEVELS, Level
+from glassformer.wording import LEVELS, Level
 
 __all__ = [
     "LEVELS",

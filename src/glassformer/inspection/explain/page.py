@@ -11,7 +11,8 @@ from string import Template
 from glassformer.errors import GlassError
 from glassformer.files import clear_disk_errors, refuse_no_folder, write_text
 from glassformer.inspection.explain.sections import Cell, Matrix, Section, Table, Walk, edges, line_of, write_number
-from glassformer.inspection.explain.wording import LEVELS, Level, wordings
+from glassformer.inspection.explain.wording import wordings
+from glassformer.wording import LEVELS, Level
 
 MARK = '<meta name="generator" content="glass explain">'
 WHOLE = 16  # rows and columns of a matrix that is shown whole; larger ones are shortened to CORNER

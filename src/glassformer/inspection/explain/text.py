@@ -6,7 +6,8 @@ import unicodedata
 from collections.abc import Callable, Iterator
 
 from glassformer.inspection.explain.sections import Matrix, Section, Table, Walk, edges, line_of, shown, write_number
-from glassformer.inspection.explain.wording import Level, wordings
+from glassformer.inspection.explain.wording import wordings
+from glassformer.wording import Level
 
 ROWS = 12  # of a matrix or a table; more are shortened
 LABEL = 12  # columns for a token beside a matrix

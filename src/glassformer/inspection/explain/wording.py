@@ -4,11 +4,8 @@ from __future__ import annotations
 
 import tomllib
 from importlib import resources
-from typing import Literal, get_args
 
-Level = Literal["school", "student", "practitioner", "engineer", "researcher"]
-LEVELS: tuple[Level, ...] = get_args(Level)
-"""From the simplest to the deepest."""
+from glassformer.wording import LEVELS, Level
 
 
 def wordings() -> dict[str, dict[Level, str]]:
