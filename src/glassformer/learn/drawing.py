@@ -1,0 +1,133 @@
+"""Small pictures of numbers: matrices side by side, as text for the terminal and as SVG for notebooks and the book."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from html import escape
+from math import isfinite
+from textwrap import fill
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+SHADES = " ░▒▓█"
+BETWEEN = "    "
+CELL, GAP, TOP, EDGE = 46, 34, 40, 12  # pixels of the SVG: a cell's side, between panels, above cells, around all
+
+
+class Panel:
+    """One matrix with a title and, where they help, names of its rows and columns.
+
+    Args:
+        title: stands above it.
+        values: (rows, columns) or (columns,); the larger in size, the darker. NaN is drawn as an empty cell.
+        rows, columns: their names; empty: none.
+    """
+
+    def __init__(self, title: str, values: ArrayLike, rows: Sequence[str] = (), columns: Sequence[str] = ()) -> None:
+        self.title = title
+        self.values: NDArray[np.float64] = np.atleast_2d(np.asarray(values, dtype=np.float64))
+        self.rows, self.columns = list(rows), list(columns)
+
+    def strengths(self) -> NDArray[np.float64]:
+        """How dark each cell is, 0 to 1: its size beside the largest finite one."""
+        sizes = np.abs(np.where(np.isfinite(self.values), self.values, 0.0))
+        return sizes / max(float(sizes.max(initial=0.0)), 1e-12)
+
+
+@dataclass(frozen=True)
+class Picture:
+    """Panels from left to right, and a sentence that says what is to be seen."""
+
+    panels: list[Panel]
+    caption: str
+
+    def text(self, width: int = 100) -> str:
+        """For a terminal: every number, and after it a block whose shade is its size.
+
+        Args:
+            width: columns of the terminal; panels that do not fit side by side go below.
+        """
+        rows: list[list[list[str]]] = [[]]
+        for block in map(_text_of, self.panels):
+            if rows[-1] and sum(len(each[0]) + len(BETWEEN) for each in rows[-1]) + len(block[0]) > width:
+                rows.append([])
+            rows[-1].append(block)
+        return "\n\n".join([*map(_side_by_side, rows), fill(self.caption, width)])
+
+    def svg(self) -> str:
+        """For a page: the same, drawn dark on a light card, to be read on light pages and on dark ones."""
+        parts: list[str] = []
+        x, height = EDGE, 0
+        for panel in self.panels:
+            drawn, width, tall = _svg_of(panel, x)
+            parts.append(drawn)
+            x, height = x + width + GAP, max(height, tall)
+        width, height = x - GAP + EDGE, height + EDGE
+        return (
+            f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" width="{width}" height="{height}" '
+            f'role="img" aria-label="{escape(self.caption)}" font-family="sans-serif" font-size="13" fill="#20242a">'
+            f'<rect width="{width}" height="{height}" rx="8" fill="#fafaf7"/>{"".join(parts)}</svg>'
+        )
+
+
+def number(value: float) -> str:
+    """A number in few places, so that it fits a cell: 0, 2, -0.25, 3e-4, 1e+04, -inf.
+
+    >>> number(2.0), number(-0.25), number(0.0900306), number(0.000335), number(float("-inf"))
+    ('2', '-0.25', '0.09', '3e-4', '-inf')
+    """
+    if not isfinite(value):
+        return str(value)
+    if 0 < abs(value) < 0.001:
+        return f"{value:.0e}".replace("e-0", "e-")
+    return f"{value + 0.0:.3g}" if abs(value) >= 0.1 or value == 0 else f"{value:.2g}"
+
+
+def _side_by_side(blocks: list[list[str]]) -> str:
+    lines = range(max(map(len, blocks)))
+    parts = [[block[line] if line < len(block) else " " * len(block[0]) for block in blocks] for line in lines]
+    return "\n".join(BETWEEN.join(part).rstrip() for part in parts)
+
+
+def _text_of(panel: Panel) -> list[str]:
+    """The panel as lines of equal length."""
+    cells = [["" if np.isnan(value) else number(value) for value in row] for row in panel.values]
+    names = panel.rows or [""] * len(cells)
+    wide = max(len(text) for text in [*(text for row in cells for text in row), *panel.columns, ""]) + 3
+    side = max(map(len, names))
+    lines = [panel.title]
+    if panel.columns:
+        lines.append(" " * (side + 1) + "".join(f"{name:>{wide - 2}}  " for name in panel.columns))
+    for name, row, strengths in zip(names, cells, panel.strengths(), strict=True):
+        shades = [SHADES[min(int(strength * len(SHADES)), len(SHADES) - 1)] for strength in strengths]
+        drawn = [f"{text:>{wide - 2}}{shade} " for shade, text in zip(shades, row, strict=True)]
+        lines.append(f"{name:>{side}} {''.join(drawn)}")
+    length = max(map(len, lines))
+    return [line.ljust(length) for line in lines]
+
+
+def _svg_of(panel: Panel, left: int) -> tuple[str, int, int]:
+    """The panel's elements, its width and its height."""
+    side = 9 * max((len(name) for name in panel.rows), default=0) + (8 if panel.rows else 0)
+    top = TOP + (18 if panel.columns else 0)
+    x0 = left + side
+    parts = [f'<text x="{x0}" y="18" font-weight="600">{escape(panel.title)}</text>']
+    for j, name in enumerate(panel.columns):
+        parts.append(f'<text x="{x0 + (j + 0.5) * CELL}" y="{top - 8}" text-anchor="middle">{escape(name)}</text>')
+    for i, (row, strengths) in enumerate(zip(panel.values, panel.strengths(), strict=True)):
+        y = top + i * CELL
+        if panel.rows:
+            parts.append(f'<text x="{x0 - 8}" y="{y + CELL / 2 + 5}" text-anchor="end">{escape(panel.rows[i])}</text>')
+        for j, (value, strength) in enumerate(zip(row, strengths, strict=True)):
+            colour = "#d8572f" if value < 0 else "#2f7ed8"
+            parts.append(
+                f'<rect x="{x0 + j * CELL + 1}" y="{y + 1}" width="{CELL - 2}" height="{CELL - 2}" rx="4" '
+                f'fill="{colour}" fill-opacity="{0.08 + 0.52 * strength:.3f}"/>'
+            )
+            if not np.isnan(value):
+                middle = x0 + (j + 0.5) * CELL
+                parts.append(f'<text x="{middle}" y="{y + CELL / 2 + 5}" text-anchor="middle">{number(value)}</text>')
+    title = x0 - left + 8 * len(panel.title)
+    return "".join(parts), max(side + panel.values.shape[1] * CELL, title), top + len(panel.values) * CELL + 4

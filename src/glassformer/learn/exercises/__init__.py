@@ -1,0 +1,1 @@
+"""The exercises, a folder each."""

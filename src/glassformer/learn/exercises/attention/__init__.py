@@ -1,0 +1,1 @@
+"""Exercise: single-head attention."""

@@ -1,0 +1,1 @@
+"""Exercise: beam search with a length penalty."""

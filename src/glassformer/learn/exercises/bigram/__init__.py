@@ -1,0 +1,1 @@
+"""Exercise: a bigram language model."""

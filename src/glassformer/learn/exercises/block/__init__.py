@@ -1,0 +1,1 @@
+"""Exercise: the pre-norm block."""

@@ -1,0 +1,1 @@
+"""Exercise: the causal mask."""

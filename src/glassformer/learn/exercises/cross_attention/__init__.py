@@ -1,0 +1,1 @@
+"""Exercise: cross-attention and teacher forcing."""

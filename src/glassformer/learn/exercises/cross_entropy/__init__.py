@@ -1,0 +1,1 @@
+"""Exercise: cross-entropy and perplexity."""

@@ -1,0 +1,1 @@
+"""Exercise: embedding and its gradient."""

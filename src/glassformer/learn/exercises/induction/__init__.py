@@ -1,0 +1,1 @@
+"""Exercise: an induction head, built by hand."""

@@ -1,0 +1,1 @@
+"""Exercise: direct logit attribution."""

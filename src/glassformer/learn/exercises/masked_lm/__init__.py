@@ -1,0 +1,1 @@
+"""Exercise: the masked language model."""

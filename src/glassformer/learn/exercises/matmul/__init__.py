@@ -1,0 +1,1 @@
+"""Exercise: dot product and matrix product."""

@@ -1,0 +1,1 @@
+"""Exercise: multi-head attention."""

@@ -1,0 +1,1 @@
+"""Exercise: LayerNorm and RMSNorm."""

@@ -1,0 +1,1 @@
+"""Exercise: padding is nobody's key."""

@@ -1,0 +1,1 @@
+"""Exercise: which heads matter, and taking heads out."""

@@ -1,0 +1,1 @@
+"""Exercise: temperature, top-k, top-p and a draw."""

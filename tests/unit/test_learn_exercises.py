@@ -1,0 +1,76 @@
+"""The checks are checked: every shipped right answer passes, every known wrong one is refused by its own name."""
+
+from __future__ import annotations
+
+import ast
+import xml.etree.ElementTree as ElementTree
+
+import pytest
+
+from glassformer.learn.course import whole
+from glassformer.learn.drawing import Picture
+from glassformer.learn.exercise import HINTS, Exercise
+from glassformer.learn.judging.marking import Here, mark
+from glassformer.wording import LEVELS
+
+EXERCISES = [pytest.param(exercise, id=exercise.name) for exercise in whole()]
+SEEDS = (0, 1)
+
+
+@pytest.mark.parametrize("exercise", EXERCISES)
+def test_right_answers_pass(exercise: Exercise) -> None:
+    right = exercise.right()
+    assert len(right) >= 2
+    for seed in SEEDS:
+        for number, functions in enumerate(right):
+            marks = mark(Here(functions), exercise.reference, exercise.cases(seed), exercise.mistakes)
+            assert marks.passed, (number, seed, marks.wrong)
+            assert marks.asked >= 10
+
+
+@pytest.mark.parametrize("exercise", EXERCISES)
+def test_known_mistakes_are_refused_by_name(exercise: Exercise) -> None:
+    mistakes = exercise.mistakes()
+    assert len({mistake.name for mistake, _ in mistakes}) == len(mistakes) >= 3
+    for seed in SEEDS:
+        for mistake, functions in mistakes:
+            marks = mark(Here(functions), exercise.reference, exercise.cases(seed), exercise.mistakes)
+            assert marks.wrong is not None, f"{mistake.name} passes"
+            assert marks.wrong.mistake is not None, f"{mistake.name} is refused without its name: {marks.wrong}"
+            assert marks.wrong.mistake.name == mistake.name
+
+
+def widest(picture: Picture) -> int:
+    """Columns of the widest panel, which is never broken."""
+    return max(len(line) for panel in picture.panels for line in Picture([panel], "").text().splitlines())
+
+
+@pytest.mark.parametrize("exercise", EXERCISES)
+def test_pages_are_whole(exercise: Exercise) -> None:
+    texts = [exercise.page(level) for level in LEVELS]
+    assert all(len(text) > 100 for text in texts)
+    assert len(set(texts)) == len(LEVELS)
+    assert len({exercise.hint(number) for number in range(1, HINTS + 1)}) == HINTS
+    assert exercise.summary
+    picture = exercise.picture()
+    ElementTree.fromstring(picture.svg())
+    for width in (60, 100):
+        assert " ".join(picture.caption.split()) in " ".join(picture.text(width).split())
+        assert all(len(line) <= max(width, widest(picture)) for line in picture.text(width).splitlines())
+
+
+@pytest.mark.parametrize("exercise", EXERCISES)
+def test_a_stub_raises_where_the_solution_stands(exercise: Exercise) -> None:
+    assert exercise.functions
+    ast.parse(exercise.stub)
+    names: dict[str, object] = {}
+    exec(compile(exercise.stub, "stub", "exec"), names)
+    assert exercise.stub.count("raise NotImplementedError") == exercise.source.count("# BEGIN SOLUTION") >= 1
+    assert "SOLUTION" not in exercise.stub + exercise.solution
+    marks = mark(
+        Here({name: names[name] for name in exercise.functions}),  # type: ignore[misc]
+        exercise.reference,
+        exercise.cases(0),
+        exercise.mistakes,
+    )
+    assert not marks.passed

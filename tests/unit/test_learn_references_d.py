@@ -1,0 +1,101 @@
+"""The references of the first exercises against PyTorch, finite differences and worked examples."""
+
+from __future__ import annotations
+
+from math import log
+
+import numpy as np
+import pytest
+import torch
+from torch.nn import functional as F
+
+from glassformer.learn.course import find
+from glassformer.learn.exercises.attention import check as attention
+from glassformer.learn.exercises.bigram import check as bigram
+from glassformer.learn.exercises.byte_pairs import check as byte_pairs
+from glassformer.learn.exercises.causal_mask import check as causal_mask
+from glassformer.learn.exercises.cross_entropy import check as cross_entropy
+from glassformer.learn.exercises.embedding import check as embedding
+from glassformer.learn.exercises.multi_head import check as multi_head
+from glassformer.learn.exercises.sinusoids import check as sinusoids
+from glassformer.learn.judging.marking import Here, mark
+from glassformer.reference.attention import self_allowed
+
+RNG = np.random.default_rng(7)
+
+
+def test_cross_entropy_is_pytorchs() -> None:
+    logits, targets = RNG.normal(size=(3, 5, 11)) * 4, RNG.integers(11, size=(3, 5))
+    targets[1, 2:] = -100
+    theirs = F.cross_entropy(torch.tensor(logits).flatten(0, 1), torch.tensor(targets).flatten(), ignore_index=-100)
+    assert cross_entropy.cross_entropy(logits, targets) == pytest.approx(theirs.item(), rel=1e-12)
+
+
+def test_the_gradient_of_the_table_is_a_finite_difference_and_pytorchs() -> None:
+    table, ids, dX = RNG.normal(size=(5, 3)), RNG.integers(4, size=(2, 7)), RNG.normal(size=(2, 7, 3))
+    gradient = embedding.table_gradient(ids, dX, 5)
+    for place in np.ndindex(table.shape):
+        step = np.zeros_like(table)
+        step[place] = 1e-6
+        up, down = ((embedding.look_up(ids, table + sign * step) * dX).sum() for sign in (1, -1))
+        assert (up - down) / 2e-6 == pytest.approx(gradient[place], abs=1e-8)
+    weight = torch.tensor(table, requires_grad=True)
+    F.embedding(torch.tensor(ids), weight).backward(torch.tensor(dX))
+    assert weight.grad is not None
+    np.testing.assert_allclose(gradient, weight.grad.numpy(), rtol=1e-12)
+
+
+def test_attention_and_its_mask_are_pytorchs() -> None:
+    Q, K, V = RNG.normal(size=(3, 5)), RNG.normal(size=(7, 5)), RNG.normal(size=(7, 2))
+    tensors = [torch.tensor(array)[None] for array in (Q, K, V)]
+    theirs = F.scaled_dot_product_attention(*tensors)[0].numpy()
+    np.testing.assert_allclose(attention.attention(Q, K, V)[0], theirs, rtol=1e-12)
+    allowed = causal_mask.causal(3, 7)
+    whole = self_allowed(np.arange(7)[None], np.ones((1, 7), dtype=bool), causal=True, window=None)
+    np.testing.assert_array_equal(allowed, whole[0, 0, -3:])
+    theirs = F.scaled_dot_product_attention(*tensors, attn_mask=torch.tensor(allowed))[0].numpy()
+    weights = causal_mask.masked_softmax(Q @ K.T / 5**0.5, allowed)
+    np.testing.assert_allclose(weights @ V, theirs, rtol=1e-12)
+
+
+def test_multi_head_attention_is_pytorchs_with_the_same_weights() -> None:
+    x, weights = RNG.normal(size=(2, 5, 12)), RNG.normal(size=(4, 12, 12))
+    theirs = torch.nn.MultiheadAttention(12, 3, bias=False, batch_first=True, dtype=torch.float64)
+    tensors = torch.tensor(weights).transpose(1, 2)  # Linear keeps (out, in)
+    with torch.no_grad():
+        theirs.in_proj_weight.copy_(tensors[:3].flatten(0, 1))
+        theirs.out_proj.weight.copy_(tensors[3])
+        expected = theirs(*[torch.tensor(x)] * 3, need_weights=False)[0].numpy()
+    np.testing.assert_allclose(multi_head.multi_head(x, *weights, 3), expected, rtol=1e-9)
+
+
+def test_a_step_turns_every_pair_of_a_sinusoid_whatever_the_place() -> None:
+    angles = 3 * 10_000.0 ** (-np.arange(4) / 4)  # of three steps, at width 8
+    here, there = (sinusoids.sinusoids(np.array([0, 5, 40]) + steps, 8) for steps in (0, 3))
+    sines, cosines = here[:, 0::2], here[:, 1::2]
+    np.testing.assert_allclose(there[:, 0::2], sines * np.cos(angles) + cosines * np.sin(angles), atol=1e-12)
+    np.testing.assert_allclose(there[:, 1::2], cosines * np.cos(angles) - sines * np.sin(angles), atol=1e-12)
+
+
+def test_merges_of_a_known_text() -> None:
+    merges = byte_pairs.learnt("aaabdaaabac", 3)  # then (256, 97) stands twice too: a tie
+    assert merges == [(97, 97), (97, 98), (256, 257)]
+    assert byte_pairs.encode("aaabdaaabac", merges) == [258, 100, 258, 97, 99]
+
+
+def test_smoothed_bigrams_are_probabilities_and_large_k_knows_nothing() -> None:
+    ids = RNG.integers(5, size=101)
+    counts = bigram.count(ids, 5)
+    assert counts.sum() == 100
+    np.testing.assert_allclose(bigram.probabilities(counts, 0.3).sum(axis=1), 1, rtol=1e-12)
+    assert bigram.nats_per_token(ids, bigram.probabilities(counts, 1e12)) == pytest.approx(log(5), abs=1e-9)
+
+
+@pytest.mark.parametrize("name", ["byte_pairs", "bigram"])
+@pytest.mark.parametrize("text", ["", "a", "আমি ভাত খাই। " * 30, "To be, or not to be " * 200])
+def test_questions_about_a_text_of_ones_own_take_any_text(name: str, text: str) -> None:
+    exercise = find(name)
+    plain = sum(1 for _ in exercise.cases(0))
+    marks = mark(Here(exercise.solved()), exercise.reference, exercise.cases(0, text), exercise.mistakes)
+    assert marks.passed
+    assert marks.asked > plain or len(text) < 2
