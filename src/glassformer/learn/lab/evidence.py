@@ -1,0 +1,136 @@
+"""What can be seen of two models, a healthy and a faulty one: curves, maps, samples, numbers."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+Point = tuple[float, float]
+HEALTHY, FAULTY = "healthy", "faulty"
+
+
+@dataclass(frozen=True)
+class Chart:
+    """Some curves over the same axis.
+
+    Attributes:
+        title: above it.
+        x, y: what the axes are.
+        curves: name -> points, in order.
+        level: a horizontal line with its name, such as the true entropy of the text; None: none.
+    """
+
+    title: str
+    x: str
+    y: str
+    curves: Mapping[str, Sequence[Point]]
+    level: tuple[str, float] | None = None
+
+
+@dataclass(frozen=True)
+class Map:
+    """The attention weights of one head: row t says how token t spreads its attention.
+
+    Attributes:
+        title: above it.
+        rows, columns: the tokens that look, and those looked at.
+        weights: one list for each row.
+    """
+
+    title: str
+    rows: Sequence[str]
+    columns: Sequence[str]
+    weights: Sequence[Sequence[float]]
+
+
+@dataclass(frozen=True)
+class Number:
+    """One measure of both models.
+
+    Attributes:
+        name: by which explanations call it.
+        what: in words.
+        healthy, faulty: the two values.
+    """
+
+    name: str
+    what: str
+    healthy: float
+    faulty: float
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """All that is shown of a case.
+
+    Attributes:
+        charts, maps, numbers: in the order in which they are shown.
+        samples: a heading -> the lines below it.
+    """
+
+    charts: Sequence[Chart] = ()
+    maps: Sequence[Map] = ()
+    samples: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    numbers: Sequence[Number] = ()
+
+    def number(self, name: str) -> Number:
+        """The measure of that name."""
+        return next(each for each in self.numbers if each.name == name)
+
+    def words(self) -> dict[str, str]:
+        """Every number as explanations name it: `loss_healthy` and `loss_faulty` of the measure `loss`."""
+        found: dict[str, str] = {}
+        for each in self.numbers:
+            found |= {f"{each.name}_healthy": shown(each.healthy), f"{each.name}_faulty": shown(each.faulty)}
+        return found
+
+    def facts(self) -> dict[str, Any]:
+        """As JSON has it."""
+        return asdict(self)
+
+    @classmethod
+    def of(cls, facts: Mapping[str, Any]) -> Evidence:
+        """What `facts` gave, read back.
+
+        Raises:
+            KeyError, TypeError, ValueError: it is something else.
+        """
+        return cls(
+            charts=[Chart(**{**each, "curves": _curves(each["curves"])}) for each in facts["charts"]],
+            maps=[Map(**each) for each in facts["maps"]],
+            samples={str(name): [str(line) for line in lines] for name, lines in facts["samples"].items()},
+            numbers=[Number(**each) for each in facts["numbers"]],
+        )
+
+
+def shown(value: float) -> str:
+    """A number in at most four figures.
+
+    >>> shown(3.14159), shown(1234567.0), shown(0.0), shown(0.000123)
+    ('3.142', '1,234,567', '0', '0.000123')
+    """
+    if not math.isfinite(value):
+        return str(value)
+    if value == round(value):
+        return f"{value:,.0f}"
+    if abs(value) >= 1000:
+        return f"{value:,.0f}"
+    return f"{value:.4g}" if abs(value) >= 1e-4 else f"{value:.1e}"
+
+
+def averaged(points: Sequence[Point], width: int = 10) -> list[Point]:
+    """Means over so many neighbours each, so that the noise of single batches does not hide a curve."""
+    groups = [points[start : start + width] for start in range(0, len(points), width)]
+    return [(group[-1][0], sum(value for _, value in group) / len(group)) for group in groups if group]
+
+
+def mean(values: Iterable[float]) -> float:
+    """The mean; 0 of none."""
+    found = list(values)
+    return sum(found) / max(1, len(found))
+
+
+def _curves(found: Mapping[str, Any]) -> dict[str, list[Point]]:
+    return {str(name): [(float(x), float(y)) for x, y in points] for name, points in found.items()}

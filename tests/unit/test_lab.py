@@ -1,0 +1,255 @@
+"""The bug lab: each bug is caught by the test that its case names, is seen in the evidence, and is gone afterwards."""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import json
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, nullcontext
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from glassformer.errors import GlassError
+from glassformer.learn.lab.case import Case, cases, diagnoses, find_case
+from glassformer.learn.lab.charts import chart_text, charts_svg, map_text, maps_svg
+from glassformer.learn.lab.evidence import Chart, Evidence, Map, Number
+from glassformer.learn.lab.planting import replaced
+from glassformer.learn.lab.report import report_text, verdict_of
+from glassformer.learn.lab.room import Room, made
+from glassformer.verification.surroundings import in_float64
+from glassformer.wording import LEVELS
+from tests.journey.pages import ROOT
+from tests.parity.test_reference_training import DIFFERENTIATED
+
+LEARNED = {"positions": "learned", "kv_heads": 6}
+GIVEN: dict[str, dict[str, Any]] = {
+    "test_a_block_is_a_transformer_encoder_layer": {
+        "order": "pre", "activation": "relu", "padding": False, "causal": True,
+    },
+    "test_a_token_never_changes_what_comes_before_it": {"kind": LEARNED, "window": None},
+    "test_a_target_token_never_changes_what_comes_before_it": {"kind": LEARNED, "window": None},
+    "test_cached_logits_equal_uncached": {"kind": LEARNED, "heads": "multi-head", "window": None, "ragged": False},
+    "test_padding_and_batch_mates_change_nothing": {"kind": LEARNED, "side": "left"},
+    "test_gradients_do_not_depend_on_how_ragged_rows_are_grouped": {"micro": 1},
+    "test_gradients_are_finite_differences": {"case": DIFFERENTIATED[0]},
+}  # fmt: skip
+"""What the named tests are parametrized by: one choice of each."""
+SHARES = {"shift": 0.2, "soft_mask": 0.55, "pad_loss": 0.2, "leak": 0.25, "top_p": 0.45, "swapped": 0.25}
+"""Of the steps of training that show the bug in a test; of the others 0.1."""
+EACH = pytest.mark.parametrize("case", cases(), ids=lambda case: case.name)
+
+
+def catcher(case: Case, folder: Path) -> Callable[[], None]:
+    """The test that a case names, ready to be called."""
+    path, _, name = case.caught_by.partition("::")
+    assert (ROOT / path).is_file(), path
+    test = getattr(importlib.import_module(path.removesuffix(".py").replace("/", ".")), name)
+    given = dict(GIVEN.get(name, {}))
+    if "tmp_path" in inspect.signature(test).parameters:
+        given["tmp_path"] = folder
+    around: AbstractContextManager[None] = in_float64() if "reference_training" in path else nullcontext()
+
+    def call() -> None:
+        with around:
+            test(**given)
+
+    return call
+
+
+@EACH
+def test_the_named_test_catches_the_bug_and_passes_without_it(case: Case, tmp_path: Path) -> None:
+    for name in ("with", "after"):
+        (tmp_path / name).mkdir()
+    with pytest.raises((AssertionError, GlassError)), case.experiment().fault():
+        catcher(case, tmp_path / "with")()
+    catcher(case, tmp_path / "after")()
+
+
+@pytest.fixture(scope="module")
+def evidence() -> Iterator[Callable[[Case], Evidence]]:
+    """The evidence of a case, from fewer steps of training; made once."""
+    found: dict[str, Evidence] = {}
+
+    def of(case: Case) -> Evidence:
+        if case.name not in found:
+            found[case.name] = made(case, SHARES.get(case.name, 0.1))
+        return found[case.name]
+
+    yield of
+    found.clear()
+
+
+@EACH
+def test_the_evidence_shows_what_is_said_of_it(case: Case, evidence: Callable[[Case], Evidence]) -> None:
+    found = evidence(case)
+    assert case.experiment().shows(found)
+    kept = json.loads(json.dumps(found.facts()))
+    assert json.loads(json.dumps(Evidence.of(kept).facts())) == kept
+    text = report_text(case, found)
+    assert diagnoses()[case.answer] not in text
+    assert case.source not in text
+    for letter, key in case.choices.items():
+        verdict = verdict_of(case, found, letter)
+        assert verdict.right == (key == case.answer)
+        assert (case.source in verdict.words) == verdict.right
+        assert "{" not in verdict.words.replace(case.wrong, "").replace(case.right, "")
+
+
+@EACH
+def test_every_case_has_its_words(case: Case) -> None:
+    assert case.answer in diagnoses()
+    assert set(case.tempting) <= diagnoses().keys() - {case.answer}
+    assert len(case.choices) >= 6
+    assert case.choices == next(each for each in cases() if each.name == case.name).choices
+    assert set(case.look) == set(LEVELS)
+    assert len(case.hints) == 3
+    assert case.source
+    assert case.told
+    assert case.link.startswith("https://github.com/") or case.source.startswith("tutorial ")
+
+
+def test_the_right_letter_is_not_always_the_same_and_titles_are_told_apart() -> None:
+    right = [letter for case in cases() for letter, key in case.choices.items() if key == case.answer]
+    assert len(set(right)) >= 4
+    assert len({case.folder for case in cases()}) == len(cases()) >= 12
+    assert len({case.answer for case in cases()}) == len(cases())
+
+
+def test_what_was_replaced_is_put_back_also_after_an_error() -> None:
+    class Owner:
+        """Something with a class method."""
+
+        @classmethod
+        def name(cls) -> str:
+            """Its own."""
+            return "own"
+
+    before = vars(Owner)["name"]
+    other = classmethod(lambda cls: "other")
+    with replaced((Owner, "name", other)):
+        assert Owner.name() == "other"
+    assert vars(Owner)["name"] is before
+    with pytest.raises(TypeError), replaced((Owner, "name", other)):
+        len(3)  # type: ignore[arg-type]
+    assert vars(Owner)["name"] is before
+    with pytest.raises(KeyError), replaced((Owner, "name", None), (Owner, "nothing", None)):
+        raise AssertionError("the second change is not possible")
+    assert vars(Owner)["name"] is before
+
+
+def test_a_case_leaves_the_librarys_threads_and_modules_as_they_were(evidence: Callable[[Case], Evidence]) -> None:
+    threads, case = torch.get_num_threads(), find_case("1")
+    names = ("attend", "math")
+    attention = importlib.import_module("glassformer.model.attention")
+    before = [vars(attention)[name] for name in names]
+    evidence(case)
+    assert torch.get_num_threads() == threads
+    assert [vars(attention)[name] for name in names] == before
+
+
+SMALL = Evidence(
+    charts=[Chart("a <curve>", "step", "loss", {"healthy": [(0, 1.0), (10, 0.5)], "faulty": [(0, 1.0), (10, 1.0)]},
+                  ("floor", 0.25))],
+    maps=[Map("healthy", ["a", "b"], ["a", "b"], [[1.0, 0.0], [0.25, 0.75]])],
+    samples={"healthy: …": ["text"]},
+    numbers=[Number("loss", "loss", 0.5, 1.0)],
+)  # fmt: skip
+
+
+def test_charts_and_maps_as_text_and_as_svg() -> None:
+    from xml.etree import ElementTree
+
+    text = chart_text(SMALL.charts[0])
+    lines = text.splitlines()
+    assert lines[0] == "a <curve> (loss)   o healthy   x faulty   # both   - floor 0.25"
+    plot = [line.partition("|")[2] for line in lines[1:13]]
+    assert plot[0].startswith("#") or plot[1].startswith("#"), "both begin at one point"
+    assert plot[0].endswith("x") or plot[1].endswith("x"), "the faulty one stays above"
+    assert sum(line.count("-") > 50 for line in plot) == 1, "the level is a line"
+    shown = map_text(SMALL.maps[0]).splitlines()
+    assert shown[2].split() == ["a", "███", "···", "1.00"]
+    assert shown[-1].split() == ["sum", "1.2", "0.8"]
+    for svg in (charts_svg(SMALL.charts), maps_svg(SMALL.maps)):
+        ElementTree.fromstring(svg)
+    assert "a &lt;curve&gt;" in charts_svg(SMALL.charts)
+
+
+def room_with(folder: Path, case: Case) -> Room:
+    """A room in which a case is open, with evidence that was not trained for."""
+    room = Room(folder)
+    room.place(case).mkdir(parents=True)
+    facts = SMALL.facts()
+    names = [name.removesuffix("_healthy") for name in _fields(case.why) if name.endswith("_healthy")]
+    names += [name.removesuffix("_faulty") for name in _fields(case.why) if name.endswith("_faulty")]
+    facts["numbers"] = [{"name": name, "what": name, "healthy": 1.0, "faulty": 2.0} for name in dict.fromkeys(names)]
+    (room.place(case) / "evidence.json").write_text(json.dumps(facts), encoding="utf-8")
+    return room
+
+
+def _fields(text: str) -> list[str]:
+    from string import Formatter
+
+    return [str(name) for _, name, _, _ in Formatter().parse(text) if name]
+
+
+def test_hints_come_one_at_a_time_and_answers_are_counted(tmp_path: Path) -> None:
+    case = find_case("2")
+    room = room_with(tmp_path, case)
+    assert [room.hint(case) for _ in range(4)] == [
+        (1, case.hints[0]), (2, case.hints[1]), (3, case.hints[2]), (3, case.hints[2]),
+    ]  # fmt: skip
+    right = next(letter for letter, key in case.choices.items() if key == case.answer)
+    wrong = next(letter for letter in case.choices if letter != right)
+    assert not room.answer(case, wrong).right
+    assert not room.record(case).right
+    assert room.answer(case, right.upper()).right
+    assert not room.answer(case, wrong).right
+    record = Room(tmp_path).record(case)
+    assert (record.hints, record.answers, record.right) == (3, [wrong, right, wrong], True)
+
+
+def test_what_is_kept_is_shown_again_and_nothing_is_trained(tmp_path: Path) -> None:
+    case = find_case("3")
+    room = room_with(tmp_path, case)
+    told: list[str] = []
+    assert room.open(case, told.append).charts[0].title == "a <curve>"
+    assert told == []
+
+
+def test_bad_input_is_refused_in_two_lines_and_nothing_is_lost(tmp_path: Path) -> None:
+    case = find_case("4")
+    room = room_with(tmp_path, case)
+    for word in ("0", "18", "-1", "x", "²", ""):
+        with pytest.raises(GlassError, match="there is no case"):
+            find_case(word)
+    with pytest.raises(GlassError, match="is no choice of case 4"):
+        room.answer(case, "z")
+    with pytest.raises(GlassError, match="case 5 is not open yet"):
+        room.answer(find_case("5"), "a")
+    with pytest.raises(GlassError, match="case 5 is not open yet"):
+        room.hint(find_case("5"))
+    room.hint(case)
+    file = room.place(case) / "evidence.json"
+    for damaged in ("", "[]", '{"charts": [], "maps": 3}', file.read_text(encoding="utf-8")[:-9]):
+        file.write_text(damaged, encoding="utf-8")
+        with pytest.raises(GlassError, match=r"evidence\.json is damaged") as caught:
+            room.open(case, str)
+        assert len(str(caught.value).splitlines()) == 2
+        assert file.read_text(encoding="utf-8") == damaged
+    for damaged in ("", "[]", '{"cases": {"x": 1}}', '{"cases": {"1": {"hints": "many"}}}'):
+        room.progress_file.write_text(damaged, encoding="utf-8")
+        with pytest.raises(GlassError, match=r"progress\.json is damaged"):
+            room.records()
+        assert room.progress_file.read_text(encoding="utf-8") == damaged
+
+
+def test_a_folder_that_cannot_be_used_is_told_of_before_anything_is_trained(tmp_path: Path) -> None:
+    (tmp_path / "lab").write_text("a file", encoding="utf-8")
+    told: list[str] = []
+    with pytest.raises(GlassError):
+        Room(tmp_path).open(find_case("1"), told.append)
+    assert told == []
