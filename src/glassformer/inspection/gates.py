@@ -24,6 +24,8 @@ from glassformer.model.families import Model
 def gated(model: Model, values: Mapping[str, Tensor] | None = None) -> Iterator[Mapping[str, Tensor]]:
     """Inside, gates multiply the heads; afterwards, also after an exception, the model is as it was.
 
+    ::
+
         with gated(model) as gates:
             losses = loss_of_each_row(model(tokens))  # (B)
             losses.sum().backward()

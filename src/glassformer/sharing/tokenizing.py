@@ -19,7 +19,7 @@ NORMALIZERS = ("NFC", "NFD", "NFKC", "NFKD", "Lowercase", "Replace", "BertNormal
 PRE_TOKENIZERS = ("Split", "ByteLevel", "BertPreTokenizer")
 MODELS = ("WordLevel", "BPE", "WordPiece", "Unigram")
 PATTERNS = (r"[\s\S]", " ", layout.WORDS, layout.WORD_PIECES, layout.ALONE_IN_UNIGRAM, layout.CONTROL)
-"""Expressions that mean the same to a browser, once `\\s` and `(?i:` are put in its words."""
+"""Expressions that mean the same to a browser, once ``\\s`` and ``(?i:`` are put in its words."""
 SWITCHES: dict[str, tuple[Any, ...]] = {
     "clean_text": (False,), "strip_accents": (False,), "add_prefix_space": (False,), "use_regex": (False,),
     "invert": (False,), "behavior": ("Isolated", "MergedWithNext"), "dropout": (None, 0.0), "fuse_unk": (False,),

@@ -120,7 +120,7 @@ def split_output(model: Model, trace: Trace, output: Output, against: int | None
 
 
 def split_residual(model: Model, trace: Trace, place: int) -> list[Part]:
-    """How much of the stream x before the final norm each part makes: part · x / |x|². The shares add up to 1.
+    """How much of the stream x before the final norm each part makes: part · x / ‖x‖². The shares add up to 1.
 
     Args:
         model, trace: as for `split_outputs`.

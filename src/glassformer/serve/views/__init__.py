@@ -3,6 +3,7 @@
 To add one, say `lens`:
 
 1. Write `views/lens.py` (or a folder) with
+
    - `class Question(TextQuestion)` from `serve.view`: pydantic, every field bounded, unknown fields refused;
    - `answer(opened, question) -> dict | Binary`. It runs in a thread and holds `opened.lock`, so hooks and patches are
      safe as long as they are taken away again. `opened.subject(text, target)` gives what the model reads, encoded and
@@ -12,6 +13,7 @@ To add one, say `lens`:
    - `python(opened, question) -> str`: a script of the library's public functions that prints the same numbers;
      `serve.view.script` writes its beginning, `repr` quotes what a person typed;
    - `VIEW = View(Question, answer, python)`.
+
 2. Add it to `VIEWS` below. `POST /api/runs/RUN/lens` answers from then on; `run`, `version` and `python` are added to
    every answer, numbers that are not finite become null, and an answer above 1 MB is refused: pool, cut or page.
 3. Raise `GlassError` for what a person can put right (`RefusedError` with another status than 400): it reaches the

@@ -1,0 +1,28 @@
+"""The bug lab's cases: what a learner is told before anything is seen, and hints; no answers."""
+
+from __future__ import annotations
+
+from extensions.markdown import fenced, folded, indented
+from glassformer.learn.lab.case import Case, cases, diagnoses
+from glassformer.wording import LEVELS
+
+
+def pages() -> dict[str, str]:
+    """One part: all cases, a section each."""
+    found = cases()
+    return {"parts/lab.md": f"{len(found)} cases.\n\n" + "\n\n".join(section(case) for case in found) + "\n"}
+
+
+def section(case: Case) -> str:
+    """One case."""
+    choices = "\n".join(f"- **{letter}** {diagnoses()[key]}" for letter, key in case.choices.items())
+    looks = "\n\n".join(f"{level.capitalize()}\n: {indented(case.look[level], 2)}" for level in LEVELS)
+    parts = [
+        f"### {case.number}. {case.title}",
+        case.scene,
+        fenced("sh", f"glass learn lab open {case.number}\nglass learn lab answer {case.number} LETTER"),
+        f"Which bug is it?\n\n{choices}",
+        folded("What to look at, at five depths", looks),
+        *(folded(f"Hint {number}", text) for number, text in enumerate(case.hints, start=1)),
+    ]
+    return "\n\n".join(parts)

@@ -1,0 +1,154 @@
+"""A page for each command: its own help, in the order of `glass --help`, with an example that was run."""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import json
+import re
+from collections.abc import Iterator, Mapping
+from keyword import iskeyword
+from pathlib import Path
+from typing import Any
+
+from extensions.examples import Example
+from extensions.markdown import cell, fenced, shortened
+from glassformer.cli.main import COMMANDS, Parser
+from glassformer.config import Config
+
+FENCE = re.compile(r"^```sh\n(.*?)^```$", flags=re.MULTILINE | re.DOTALL)
+CODES = """\
+| exit code | when |
+|---|---|
+| 0 | done |
+| 1 | a fault in glassformer, and the message says so; of `verify` and `doctor` also: a check failed |
+| 2 | a mistake that you can put right: two lines say what happened and what to do |
+| 130 | stopped by Ctrl-C |
+"""
+"""As `glassformer.cli.main.main` says; what a command has of its own stands in its text."""
+COMMON = ("json", "debug", "help")
+
+
+def pages(docs: Path, shown: Mapping[str, list[Example]]) -> dict[str, str]:
+    """A page for every command, and the table of all."""
+    rows = [f"| [`glass {name}`](made/commands/{name}.md) | {cell(text)} |" for name, text in COMMANDS.items()]
+    tree = "\n".join(f"made/commands/{name}" for name in COMMANDS)
+    table = "\n".join(["| command | what it does |", "|---|---|", *rows])
+    made = {"parts/commands.md": f"{table}\n\n:::{{toctree}}\n:hidden:\n\n{tree}\n:::\n"}
+    guides = guides_of(docs)
+    for name in COMMANDS:
+        made[f"commands/{name}.md"] = page(name, guides.get(name, []), shown.get(name, []))
+    return made
+
+
+def page(name: str, guides: list[tuple[str, str]], shown: list[Example]) -> str:
+    """One command's page.
+
+    Args:
+        guides: (file, title) of the pages whose commands the tests run, those with most uses first.
+        shown: its examples, with what they wrote.
+    """
+    assert guides or shown, f"glass {name} has no example that is run: add one to examples.toml, or a guide"
+    module = importlib.import_module(f"glassformer.cli.{name}_" if iskeyword(name) else f"glassformer.cli.{name}")
+    parser = Parser(prog=f"glass {name}", allow_abbrev=False)
+    module.add_arguments(parser)
+    places = " ".join(f"[{a.metavar}]" if a.nargs == "?" else str(a.metavar) for a in parser.positionals())
+    parts = [f"# glass {name}", fenced("text", f"glass {name} {places} [OPTIONS]".replace("  ", " "))]
+    parts.append(prose(module.__doc__ or ""))
+    if guides:
+        links = ", ".join(f"[{title}](../../{file})" for file, title in guides)
+        parts.append(f"**Guides**, whose commands the tests run: {links}.")
+    blocks = [fenced("console", f"$ {example.command}\n{shortened(example.output)}") for example in shown]
+    parts += ["## Example", *blocks] if blocks else []
+    parts += ["## Options", *options(parser), "## Exit code", CODES]
+    parts += ["## With `--json`", "One JSON object on standard output; progress and messages go to standard error."]
+    parts += [f"`{e.command} --json`, cut short:\n\n{fenced('text', trimmed(e.json))}" for e in shown]
+    return "\n\n".join(parts) + "\n"
+
+
+def prose(text: str) -> str:
+    """A module's docstring: lines that begin with a program's name are commands, the rest is text."""
+    blocks = []
+    for block in text.strip().split("\n\n"):
+        lines = [line.strip() for line in block.splitlines()]
+        is_code = all(line.startswith(("glass ", "torchrun ")) for line in lines)
+        blocks.append(fenced("sh", "\n".join(lines)) if is_code else "\n".join(lines))
+    return "\n\n".join(blocks)
+
+
+def options(parser: Parser) -> Iterator[str]:
+    """Tables of what stands behind the command: words, its own options, and where all settings are."""
+    words = [(str(action.metavar), action) for action in parser.positionals()]
+    if words:
+        yield table("word", words)
+    for group in parser._action_groups[1:]:
+        actions = [action for action in group._group_actions if action.dest not in COMMON]
+        section = (group.title or "").split(":")[0]
+        if not actions:
+            continue
+        if section in Config.model_fields and actions[0].option_strings[0].startswith(f"--{section}."):
+            yield (
+                f"`--{section}.FIELD VALUE`: every [setting of {section}](../../settings.md#{section}), {len(actions)}"
+                f" of them, such as `{actions[0].option_strings[0]}`."
+            )
+            continue
+        if group.title != "options":
+            yield f"**{group.title}**"
+        yield table("option", [(named(action), action) for action in actions])
+    yield table("every command has", [(named(action), action) for action in common()])
+
+
+def common() -> list[argparse.Action]:
+    """The options that `main` gives to every command."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--json", action="store_true", help="one JSON object on standard output")
+    parser.add_argument("--debug", action="store_true", help="show where an error came from")
+    return [action for action in parser._actions if action.dest != "help"]
+
+
+def named(action: argparse.Action) -> str:
+    """An option with what stands behind it: --steps VALUE."""
+    value = "" if action.nargs == 0 else f" {action.metavar or ('|'.join(map(str, action.choices or ['VALUE'])))}"
+    return ", ".join(action.option_strings) + value
+
+
+def table(kind: str, actions: list[tuple[str, argparse.Action]]) -> str:
+    """Names and what they mean, with defaults that the text does not say itself."""
+    rows = [f"| {kind} | |", "|---|---|"]
+    for name, action in actions:
+        text = (action.help or "").replace("%%", "%")
+        choices = [str(choice) for choice in action.choices or []]
+        if choices and not all(choice in text for choice in choices):
+            text += f"; one of {', '.join(choices)}"
+        if action.default not in (None, False, []) and "default" not in text and "%(" not in text:
+            text += f" (default: {action.default})"
+        rows.append(f"| `{cell(name)}` | {cell(text)} |")
+    return "\n".join(rows)
+
+
+def guides_of(docs: Path) -> dict[str, list[tuple[str, str]]]:
+    """For each command the guides in docs/ whose `sh` blocks use it, which the tests run: its own, then by uses."""
+    found: dict[str, list[tuple[bool, int, str, str]]] = {}
+    for file in sorted(docs.glob("*.md")):
+        text = file.read_text(encoding="utf-8")
+        title = re.search(r"^# (.+)$", text, flags=re.MULTILINE)
+        lines = [line for block in FENCE.findall(text) for line in block.splitlines()]
+        for name in COMMANDS:
+            uses = sum(bool(re.match(rf"(glass|torchrun .*-m glassformer) {name}\b", line)) for line in lines)
+            if uses and title:
+                first = file.stem not in (name, f"{name}s")
+                found.setdefault(name, []).append((first, -uses, file.name, title[1]))
+    return {name: [(file, title) for _, _, file, title in sorted(uses)[:6]] for name, uses in found.items()}
+
+
+def trimmed(value: Any) -> str:
+    """JSON with one item of each list and the beginning of long texts."""
+
+    def cut(part: Any) -> Any:
+        if isinstance(part, dict):
+            return {key: cut(each) for key, each in list(part.items())[:24]}
+        if isinstance(part, list):
+            return [cut(part[0]), *(["…"] if len(part) > 1 else [])] if part else []
+        return f"{part[:90]}…" if isinstance(part, str) and len(part) > 90 else part
+
+    return shortened(json.dumps(cut(value), ensure_ascii=False, indent=1), 60)

@@ -1,0 +1,94 @@
+"""The examples of the commands' pages: run in order, once as people see them and once with `--json`.
+
+python docs/extensions/examples.py FILE runs them all and writes what came out; the book does that in a process of its
+own. A later build in the same place uses it again until the list changes, or the file is deleted.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import io
+import json
+import os
+import shlex
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+import tomllib
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+LIST = Path(__file__).with_name("examples.toml")
+
+
+@dataclass(frozen=True)
+class Example:
+    """One command and what it wrote.
+
+    Attributes:
+        command: as it is typed.
+        output: on standard output.
+        json: what it writes with `--json`.
+    """
+
+    command: str
+    output: str
+    json: Any
+
+
+def run_all(kept: Path) -> dict[str, list[Example]]:
+    """The examples by command, from the file `kept` if that is of this very list; else they are run."""
+    state = hashlib.sha256(LIST.read_bytes()).hexdigest()
+    if not kept.exists() or json.loads(kept.read_text(encoding="utf-8"))["state"] != state:
+        kept.parent.mkdir(parents=True, exist_ok=True)
+        environment = {**os.environ, "OMP_NUM_THREADS": "1", "NO_COLOR": "1", "COLUMNS": "118"}
+        subprocess.run([sys.executable, __file__, str(kept), state], env=environment, check=True)
+    found: dict[str, list[Example]] = {}
+    for fields in json.loads(kept.read_text(encoding="utf-8"))["examples"]:
+        found.setdefault(fields["command"].split()[1], []).append(Example(**fields))
+    return found
+
+
+def run(command: str, folder: Path, *more: str) -> str:
+    """What a `glass` command writes to standard output in a folder; one that fails ends the build."""
+    from glassformer.cli.main import main
+
+    out, err = io.StringIO(), io.StringIO()
+    with contextlib.chdir(folder), contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+        code = main([*shlex.split(command)[1:], *more])
+    if code:
+        raise SystemExit(f"{command} ended with {code}\n{out.getvalue()}\n{err.getvalue()}")
+    return out.getvalue()
+
+
+def main(kept: Path, state: str) -> None:
+    """Run all of the list in two new folders, one for people and one for programs, and write what came out."""
+    chosen, done = tomllib.loads(LIST.read_text(encoding="utf-8")), []
+    with tempfile.TemporaryDirectory() as folder:
+        people, programs = Path(folder, "people"), Path(folder, "programs")
+        people.mkdir()
+        for command in chosen["prepare"]:
+            timed(command, people)
+        shutil.copytree(people, programs)
+        for command in chosen["shown"]:
+            output = timed(command, people).replace(str(people), "…")
+            done.append(asdict(Example(command, output, json.loads(timed(command, programs, "--json")))))
+    beside = kept.with_suffix(f".{os.getpid()}")
+    beside.write_text(json.dumps({"state": state, "examples": done}, ensure_ascii=False), encoding="utf-8")
+    beside.replace(kept)
+
+
+def timed(command: str, folder: Path, *more: str) -> str:
+    """Run it, and say on the way how long it took."""
+    begun = time.monotonic()
+    output = run(command, folder, *more)
+    print(f"{time.monotonic() - begun:6.1f} s  {' '.join([command, *more])}", file=sys.stderr)
+    return output
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]), sys.argv[2])

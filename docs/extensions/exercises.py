@@ -1,0 +1,59 @@
+"""A page for each exercise: what it explains, its picture, the task and the hints; no answers."""
+
+from __future__ import annotations
+
+import re
+
+from extensions.markdown import fenced, folded, indented
+from glassformer.learn.course import whole
+from glassformer.learn.exercise import HINTS, Exercise
+from glassformer.wording import LEVELS
+
+HINT_NAMES = ("the idea", "the formula", "all but a line")
+
+
+def pages() -> dict[str, str]:
+    """A page for each, and the list of them."""
+    course = whole()
+    rows = ["| | exercise | you write |", "|---|---|---|"]
+    for each in course:
+        functions = ", ".join(f"`{name}`" for name in each.functions)
+        rows.append(f"| {each.number} | [{each.title}](made/exercises/{each.file_name}.md) | {functions} |")
+    tree = "\n".join(f"made/exercises/{each.file_name}" for each in course)
+    table = "\n".join(rows) + f"\n\n:::{{toctree}}\n:hidden:\n\n{tree}\n:::\n"
+    return {f"exercises/{each.file_name}.md": page(each) for each in course} | {"parts/exercises.md": table}
+
+
+def page(exercise: Exercise) -> str:
+    """One exercise's page."""
+    picture = exercise.picture()
+    depths = "\n\n".join(f"{level.capitalize()}\n: {indented(exercise.page(level), 2)}" for level in LEVELS)
+    begin = f"glass learn start {exercise.number}"
+    parts = [
+        f"# {exercise.number}. {exercise.title}",
+        exercise.summary,
+        f":::{{admonition}} {exercise.title}, said at five depths\n:class: depths\n\n{depths}\n:::",
+        f'<figure class="picture">{picture.svg()}<figcaption>{picture.caption}</figcaption></figure>',
+        "## The task",
+        statement(exercise),
+        fenced("python", stub(exercise)),
+        "## Do it",
+        fenced("sh", f"{begin}\nglass learn check {exercise.number}"),
+        "In a notebook: "
+        f"`glass learn notebook {exercise.number}`. It is checked on fresh random cases and on edge cases, and a known "
+        "mistake is called by its name. Hints, one at a time:",
+        *(folded(f"Hint {n}: {HINT_NAMES[n - 1]}", exercise.hint(n)) for n in range(1, HINTS + 1)),
+    ]
+    return "\n\n".join(parts) + "\n"
+
+
+def statement(exercise: Exercise) -> str:
+    """The Markdown cell of task.py, without its title."""
+    text = re.split(r"^# %%.*\n", exercise.source, flags=re.MULTILINE)[1]
+    lines = [line.removeprefix("#").removeprefix(" ") for line in text.strip().splitlines()]
+    return "\n".join(line for line in lines if not line.startswith("# ")).strip()
+
+
+def stub(exercise: Exercise) -> str:
+    """The code that the learner gets."""
+    return re.split(r"^# %%.*\n", exercise.stub, flags=re.MULTILINE)[2].strip()

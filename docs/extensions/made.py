@@ -1,0 +1,37 @@
+"""Pages that are made from the program itself when the book is built, into docs/made: they cannot go out of date."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from sphinx.application import Sphinx
+
+from extensions import bugs, commands, examples, exercises, glossary, library, settings
+
+
+def write_pages(app: Sphinx) -> None:
+    """Write what has changed, and remove what is no more; pages are named by their paths below docs/made."""
+    docs, folder = Path(app.srcdir), Path(app.srcdir) / "made"
+    shown = examples.run_all(Path(app.outdir).parent / "examples.json")
+    pages = {
+        **commands.pages(docs, shown),
+        **settings.pages(),
+        **glossary.pages(),
+        **exercises.pages(),
+        **bugs.pages(),
+        **library.pages(),
+    }
+    for name, text in pages.items():
+        path = folder / name
+        if not path.exists() or path.read_text(encoding="utf-8") != text:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text, encoding="utf-8")
+    for path in folder.rglob("*.*"):
+        if path.relative_to(folder).as_posix() not in pages:
+            path.unlink()
+
+
+def setup(app: Sphinx) -> dict[str, bool]:
+    """Before Sphinx looks which pages there are."""
+    app.connect("builder-inited", write_pages)
+    return {"parallel_read_safe": True, "parallel_write_safe": True}

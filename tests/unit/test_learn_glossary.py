@@ -1,0 +1,76 @@
+"""The glossary: every term is found by all its names, and everything that it points to is there."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from glassformer.errors import GlassError
+from glassformer.learn.glossary import Entry, entries, look_up
+
+DOCS = Path(__file__).parents[2] / "docs"
+TERMS = entries()
+NAMES = sorted(name for entry in TERMS for name in entry.names)
+
+
+def sections(page: Path) -> set[str]:
+    """The anchors of a page's headings, as forges and the book make them."""
+    text = re.sub(r"^```.*?^```$", "", page.read_text(encoding="utf-8"), flags=re.MULTILINE | re.DOTALL)
+    titles = re.findall(r"^#+ (.+)$", text, flags=re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", title.strip().lower()).replace(" ", "-") for title in titles}
+
+
+def test_there_are_many_in_the_order_of_the_alphabet() -> None:
+    assert len(TERMS) >= 120
+    assert [entry.term for entry in TERMS] == sorted((entry.term for entry in TERMS), key=str.casefold)
+
+
+@pytest.mark.parametrize("entry", TERMS, ids=lambda entry: entry.term)
+def test_an_entry_is_whole_and_what_it_points_to_is_there(entry: Entry) -> None:
+    assert 1 <= len(re.findall(r"[.)](?= |$)", entry.text)) <= 4
+    assert entry.text.endswith((".", ".)"))
+    assert set(entry.ordinary) <= set(entry.names)
+    terms = {other.term for other in TERMS}
+    assert set(entry.see) <= terms - {entry.term}
+    file, _, section = entry.page.partition("#")
+    page = DOCS / f"{file}.md"
+    assert page.is_file()
+    assert not section or file == "settings" or section in sections(page)
+
+
+def test_no_name_is_of_two_entries() -> None:
+    plain = Counter(re.sub(r"[\s_-]+", "", name.casefold()) for name in NAMES)
+    assert [name for name, uses in plain.items() if uses > 1] == []
+
+
+def test_every_name_is_found_whatever_its_case_its_hyphens_and_its_plural() -> None:
+    for entry in TERMS:
+        for name in entry.names:
+            assert look_up(name) == look_up(f"  {name.upper()} ") == look_up(name.replace(" ", "-")) == entry
+            assert look_up(name + "s") == entry or name + "s" in NAMES
+
+
+def test_what_is_said_has_the_text_the_names_and_the_page() -> None:
+    said = look_up("RoPE").said()
+    assert said.startswith("rotary positions (RoPE, ")
+    assert "see also: position encoding" in said
+    assert said.endswith(f"shown in: {look_up('rope').file}")
+    assert look_up("rope").facts()["also"][0] == "RoPE"
+
+
+@pytest.mark.parametrize(
+    ("word", "remedy"),
+    [
+        ("atention", "Did you mean attention?"),
+        ("zebra", "All terms: glass learn glossary"),
+        ("", "All terms: glass learn glossary"),
+        ("a\nb", "All terms: glass learn glossary"),
+    ],
+)
+def test_a_word_that_is_not_there_is_two_lines(word: str, remedy: str) -> None:
+    with pytest.raises(GlassError) as caught:
+        look_up(word)
+    assert str(caught.value).splitlines() == [f"the glossary has no {word!r}", remedy]
