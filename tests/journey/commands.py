@@ -10,6 +10,9 @@ import sys
 from pathlib import Path
 
 from glassformer.cli.main import main
+from tests.journey.forked import Forked, holding
+
+Running = Forked | subprocess.Popen[str]
 
 
 def environment() -> dict[str, str]:
@@ -17,21 +20,31 @@ def environment() -> dict[str, str]:
     return {**os.environ, "OMP_NUM_THREADS": "1", "NO_COLOR": "1", "PYTHONUTF8": "1", "COLUMNS": "120"}
 
 
-def glass(*arguments: str | Path, folder: Path, text: str | None = None) -> subprocess.CompletedProcess[str]:
-    """Run `glass` in a folder to its end."""
-    return subprocess.run(
-        [sys.executable, "-m", "glassformer", *map(str, arguments)],
-        cwd=folder, env=environment(), input=text, capture_output=True, text=True, encoding="utf-8", timeout=280,
-        check=False,
-    )  # fmt: skip
+def begin(*words: str, folder: Path, text: str = "") -> Running:
+    """Start Python in a folder, in a process of its own: `-m MODULE …` or `-c CODE`; `text` is its standard input."""
+    if sys.platform == "linux":
+        return Forked(list(words), folder, environment(), text)
+    with holding(text) as given:
+        return subprocess.Popen(
+            [sys.executable, *words], cwd=folder, env=environment(), stdin=given, stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE, text=True, encoding="utf-8",
+        )  # fmt: skip
 
 
-def start(*arguments: str | Path, folder: Path) -> subprocess.Popen[bytes]:
+def ended(process: Running) -> subprocess.CompletedProcess[str]:
+    """Wait for its end."""
+    output, errors = process.communicate()
+    return subprocess.CompletedProcess(process.args, process.wait(), output, errors)
+
+
+def start(*arguments: str | Path, folder: Path) -> Running:
     """Run `glass` in a folder without waiting for it."""
-    return subprocess.Popen(
-        [sys.executable, "-m", "glassformer", *map(str, arguments)],
-        cwd=folder, env=environment(), stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
-    )  # fmt: skip
+    return begin("-m", "glassformer", *map(str, arguments), folder=folder)
+
+
+def glass(*arguments: str | Path, folder: Path, text: str = "") -> subprocess.CompletedProcess[str]:
+    """Run `glass` in a folder to its end."""
+    return ended(begin("-m", "glassformer", *map(str, arguments), folder=folder, text=text))
 
 
 def here(*arguments: str | Path, folder: Path, text: str = "") -> subprocess.CompletedProcess[str]:

@@ -12,7 +12,8 @@ import sys
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from tests.journey.commands import environment, here
+from tests.journey.commands import begin, ended, environment, here, start
+from tests.journey.commands import glass as run_glass
 
 ROOT = Path(__file__).parents[2]
 FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", flags=re.MULTILINE | re.DOTALL)
@@ -59,6 +60,27 @@ def shell(command: str, folder: Path) -> str:
     return done.stdout
 
 
+def quick_shell(command: str, folder: Path) -> str:
+    """As `shell`, for one `glass` command, in a process that begins with PyTorch loaded.
+
+    The shell reads the line and finds a `glass` that writes its words down: it is what it makes of quotes that runs.
+    """
+    assert command.startswith("glass ")
+    assert not set(command) & set("<>|&;"), f"only a shell can do this: {command}"
+    if os.name == "nt":
+        return shell(command, folder)
+    writer = folder / "words" / "glass"
+    writer.parent.mkdir(exist_ok=True)
+    writer.write_text("#!/bin/sh\nprintf '%s\\0' \"$@\"\n", encoding="utf-8")
+    writer.chmod(0o755)
+    path = os.pathsep.join([str(writer.parent), os.environ["PATH"]])
+    read = subprocess.run(["sh", "-c", command], cwd=folder, env={**environment(), "PATH": path}, capture_output=True)
+    assert read.returncode == 0, read.stderr
+    done = run_glass(*read.stdout.decode("utf-8").split("\0")[:-1], folder=folder)
+    assert done.returncode == 0, f"{command}\n{done.stdout}\n{done.stderr}"
+    return done.stdout
+
+
 def python(code: str, folder: Path) -> str:
     """What Python code writes to standard output, run in a process of its own; it must succeed."""
     done = subprocess.run(
@@ -87,17 +109,13 @@ def served(command: str, folder: Path, settings: tuple[str, ...] = ()) -> str:
     """A `glass serve` command in a process of its own, on a free port, ended by SIGTERM when it is ready."""
     glass, *words = shlex.split(command)
     assert glass == "glass", command
-    with subprocess.Popen(
-        [sys.executable, "-m", "glassformer", *words, "--port", "0", "--no-open"],
-        cwd=folder, env=environment(), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-        text=True, encoding="utf-8",
-    ) as process:  # fmt: skip
-        assert process.stdout is not None
-        first = process.stdout.readline()
-        process.terminate()
-        rest, said = process.communicate(timeout=60)
-    assert process.returncode == 0, f"{command}\n{first}{rest}\n{said}"
-    return first + rest + said
+    process = start(*words, "--port", "0", "--no-open", folder=folder)
+    assert process.stdout is not None
+    first = process.stdout.readline()
+    process.terminate()
+    done = ended(process)
+    assert done.returncode == 0, f"{command}\n{first}{done.stdout}\n{done.stderr}"
+    return first + done.stdout + done.stderr
 
 
 def with_torchrun(command: str, folder: Path, settings: tuple[str, ...] = ()) -> str:
@@ -105,10 +123,7 @@ def with_torchrun(command: str, folder: Path, settings: tuple[str, ...] = ()) ->
     torchrun, *words = shlex.split(command)
     assert torchrun == "torchrun", command
     at = words.index("glassformer") + 2
-    done = subprocess.run(
-        [sys.executable, "-m", "torch.distributed.run", *words[:at], *settings, *words[at:]],
-        cwd=folder, env=environment(), capture_output=True, text=True, encoding="utf-8", timeout=280, check=False,
-    )  # fmt: skip
+    done = ended(begin("-m", "torch.distributed.run", *words[:at], *settings, *words[at:], folder=folder))
     assert done.returncode == 0, f"{command}\n{done.stdout}\n{done.stderr}"
     return done.stdout + done.stderr
 

@@ -20,7 +20,7 @@ from safetensors import SafetensorError
 from glassformer.cli.main import main
 from glassformer.model.weights import load_tensors
 from glassformer.runs import Run
-from tests.journey.commands import environment, glass
+from tests.journey.commands import ended, environment, glass, start
 from tests.journey.damage import RUN, half, remove, train, tree, write
 from tests.property.trainers import same
 
@@ -208,19 +208,16 @@ def test_debug_shows_where_an_error_came_from(here: Path) -> None:
 @pytest.mark.skipif(os.name == "nt", reason="Windows sends no such signals to one process")
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_stopped_politely_saves_and_says_how_to_go_on(number: int, here: Path) -> None:
-    process = subprocess.Popen(
-        [sys.executable, "-m", "glassformer", *train("proverbs.txt", "--steps", "1000000")], cwd=here,
-        env=environment(), stdout=subprocess.PIPE, stderr=subprocess.PIPE, encoding="utf-8",
-    )  # fmt: skip
+    process = start(*train("proverbs.txt", "--steps", "1000000"), folder=here)
     deadline = time.monotonic() + 60
     while time.monotonic() < deadline and not (here / "out" / "metrics.jsonl").exists():
         time.sleep(0.01)
     process.send_signal(number)
-    out, err = process.communicate(timeout=60)
-    assert process.returncode == 130
-    assert out == ""
+    done = ended(process)
+    assert done.returncode == 130
+    assert done.stdout == ""
     last = Run(here / "out").checkpoint("last")
-    assert err.splitlines()[-2:] == [
+    assert done.stderr.splitlines()[-2:] == [
         f"stopped after step {int(last.name[5:])}, all saved", "Go on with: glass train --resume --out out"
     ]  # fmt: skip
 

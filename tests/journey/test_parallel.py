@@ -5,15 +5,13 @@ from __future__ import annotations
 import json
 import os
 import signal
-import subprocess
-import sys
 import time
 from pathlib import Path
 
 import psutil
 import pytest
 
-from tests.journey.commands import environment, here
+from tests.journey.commands import Running, begin, ended, here
 from tests.property.trainers import text_file
 
 SETTINGS = [
@@ -27,22 +25,13 @@ SETTINGS = [
 pytestmark = pytest.mark.skipif(os.name == "nt", reason="signals as POSIX has them")
 
 
-def torchrun(*arguments: str, folder: Path, restarts: int = 0) -> subprocess.Popen[str]:
+def torchrun(*arguments: str, folder: Path, restarts: int = 0) -> Running:
     """`torchrun … -m glassformer train …`, with two processes."""
-    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2"]
-    return subprocess.Popen(
-        [*command, f"--max-restarts={restarts}", "-m", "glassformer", "train", *arguments],
-        cwd=folder, env=environment(), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-    )  # fmt: skip
+    command = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2", f"--max-restarts={restarts}"]
+    return begin(*command, "-m", "glassformer", "train", *arguments, folder=folder)
 
 
-def ended(process: subprocess.Popen[str]) -> subprocess.CompletedProcess[str]:
-    """Wait for its end."""
-    out, err = process.communicate(timeout=240)
-    return subprocess.CompletedProcess(process.args, process.returncode, out, err)
-
-
-def wait_for_step(run: Path, step: int, process: subprocess.Popen[str]) -> None:
+def wait_for_step(run: Path, step: int, process: Running) -> None:
     """Until the log of the run has come so far."""
     while f'"step": {step},' not in (text := read(run)):
         assert process.poll() is None, text + str(process.communicate())

@@ -2,7 +2,7 @@
 
 The two set-up commands are run by `.ci/run`, which installs the package anew; here only their form is checked. All
 other `sh` blocks are run line by line, in order, in one folder with a `book.txt` and the files of `task_files`, as they
-stand, except that `--minutes 5` becomes `--minutes 0.02`.
+stand, except that `--minutes 5` becomes `--minutes 0.005`: each read by a shell, each in a process of its own.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from pathlib import Path
 import pytest
 
 from glassformer.data.corpora import find_text_corpus
-from tests.journey.pages import ROOT, add_programs, blocks, lines_of, python, served, shell
+from tests.journey.pages import ROOT, add_programs, blocks, lines_of, python, quick_shell, served, shell
 from tests.journey.task_files import write_all
 
 README = ROOT / "README.md"
-SHORTER = ("--minutes 5", "--minutes 0.02")
+SHORTER = ("--minutes 5", "--minutes 0.005")
 SETUP = [
     "pip install -c constraints.txt -e . && glass demo",
     'pip install -c constraints.txt -e ".[all,test]" && pytest',
@@ -50,7 +50,7 @@ def test_every_other_command_is_glass_and_says_what_it_promises(newcomer: Path) 
     done = {}
     for command in commands():
         assert command.startswith("glass "), command
-        run = served if command.startswith("glass serve ") else shell  # it would not end by itself
+        run = served if command.startswith("glass serve ") else quick_shell  # it would not end by itself
         done[command] = run(command.replace(*SHORTER), newcomer)
     assert len(done) == len(commands()) >= 8, "a command stands twice, or some are gone"
     assert any(SHORTER[0] in command for command in done)
@@ -102,6 +102,15 @@ def test_every_other_command_is_glass_and_says_what_it_promises(newcomer: Path) 
                 assert "identical" in shown or "is ready: glass " in shown
             case ["count", _]:
                 assert first.startswith("shakespeare-nano: ")
+            case ["learn", "list"]:
+                assert "softmax" in shown
+            case ["learn", "start"]:
+                assert "Stable softmax" in shown
+                assert (newcomer / "glass-learn" / "02_softmax.py").is_file()
+            case ["learn", "hint"]:
+                assert "hint 1 of 3" in shown
+            case ["learn", "glossary"]:
+                assert first.lower().startswith("causal mask")
             case ["data", "list"]:
                 assert "stories" in shown
             case other:

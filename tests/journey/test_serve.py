@@ -6,8 +6,6 @@ import json
 import shutil
 import signal
 import socket
-import subprocess
-import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -30,7 +28,7 @@ from glassformer.serve.shelf import Opened, Shelf
 from glassformer.serve.view import Binary, TextQuestion, View
 from glassformer.serve.views import VIEWS
 from tests.journey.api_server import TOKEN, Served, serving
-from tests.journey.commands import environment
+from tests.journey.commands import ended, start
 from tests.journey.task_runs import refused
 from tests.parity.written_runs import LABELS, make_run
 
@@ -304,18 +302,15 @@ def test_mistakes_at_the_start_are_two_lines(home: Path) -> None:
 
 def test_it_says_where_it_is_and_ends_cleanly(home: Path) -> None:
     """By Ctrl-C; the pages of the documentation end theirs by SIGTERM."""
-    with subprocess.Popen(
-        [sys.executable, "-m", "glassformer", "serve", "book", "en-bn", "--port", "0", "--no-open", "--json"],
-        cwd=home, env=environment(), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, encoding="utf-8",
-    ) as process:  # fmt: skip
-        assert process.stdout is not None
-        said = json.loads(process.stdout.readline())
-        assert (said["runs"], set(said)) == (["book", "en-bn"], {"url", "token", "runs"})
-        with httpx.Client(base_url=said["url"].partition("?")[0], timeout=60) as browser:
-            welcome = browser.get(said["url"])
-            assert (welcome.status_code, welcome.headers["location"]) == (303, "/")
-            assert [run["name"] for run in browser.get("/api/runs").json()["runs"]] == said["runs"]
-            assert browser.post("/api/runs/en-bn/tokens", json={"text": "a"}).status_code == 200
-        process.send_signal(signal.SIGINT)
-        rest, errors = process.communicate(timeout=30)
-    assert (process.returncode, rest, errors) == (0, "", "")
+    process = start("serve", "book", "en-bn", "--port", "0", "--no-open", "--json", folder=home)
+    assert process.stdout is not None
+    said = json.loads(process.stdout.readline())
+    assert (said["runs"], set(said)) == (["book", "en-bn"], {"url", "token", "runs"})
+    with httpx.Client(base_url=said["url"].partition("?")[0], timeout=60) as browser:
+        welcome = browser.get(said["url"])
+        assert (welcome.status_code, welcome.headers["location"]) == (303, "/")
+        assert [run["name"] for run in browser.get("/api/runs").json()["runs"]] == said["runs"]
+        assert browser.post("/api/runs/en-bn/tokens", json={"text": "a"}).status_code == 200
+    process.send_signal(signal.SIGINT)
+    done = ended(process)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")

@@ -1,13 +1,14 @@
-"""What each of several processes does for `test_parallel.py`; started once for each number of processes."""
+"""What each of several processes does for `test_parallel.py`, for each number of them."""
 
 from __future__ import annotations
 
+import importlib
+import multiprocessing
 import os
 import shutil
 import socket
-import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -23,8 +24,7 @@ from glassformer.training.setup import fresh_model, make_task, new_training, ope
 from glassformer.training.stepping import Stepper
 from glassformer.training.trainer import Trainer
 from glassformer.training.validation import validation_loss
-from tests.journey.commands import environment
-from tests.property.test_tasks import trainer_of
+from tests.journey.commands import begin, ended
 from tests.property.trainers import small_config
 
 STILL = {"model__dropout_residual": 0.0}
@@ -139,6 +139,8 @@ def work(folder: Path, processes: Processes) -> dict[str, Any]:
 
 def prepare(folder: Path) -> list[Stepper]:
     """In one process: the settings and texts of `GRADIENTS`, for the others to read; returns the steppers of one."""
+    from tests.property.test_tasks import trainer_of  # and pytest, which the others need not
+
     cases, steppers = list[Any](), list[Stepper]()
     for number, (task, changes) in enumerate(GRADIENTS):
         trainer = trainer_of(task, folder, f"case-{number}", **STILL, **changes)
@@ -148,27 +150,39 @@ def prepare(folder: Path) -> list[Stepper]:
     return steppers
 
 
-def start_all(world: int, folder: Path) -> list[dict[str, Any]]:
-    """Start the processes, wait for them, and return what each of them found."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
-    shared = {**environment(), "WORLD_SIZE": str(world), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
-    command = [sys.executable, "-m", "tests.property.parallel_worker", str(folder)]
-    started = [
-        subprocess.Popen(
-            command, env={**shared, "RANK": str(rank), "LOCAL_RANK": str(rank)}, cwd=Path(__file__).parents[2],
-            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
-        )
-        for rank in range(world)
-    ]  # fmt: skip
-    said = [process.communicate(timeout=240)[0] for process in started]
-    assert all(process.returncode == 0 for process in started), "\n".join(said)
-    return [torch.load(folder / f"{world}-{rank}.pt", weights_only=False) for rank in range(world)]
+def start_all(worlds: Sequence[int], folder: Path) -> dict[int, list[dict[str, Any]]]:
+    """Start so many processes, of each of these numbers in turn, and return what each of them found."""
+    command = ["-m", "tests.property.parallel_worker", str(folder), *map(str, worlds)]
+    done = ended(begin(*command, folder=Path(__file__).parents[2]))
+    assert done.returncode == 0, done.stdout + done.stderr
+    return {
+        world: [torch.load(folder / f"{world}-{rank}.pt", weights_only=False) for rank in range(world)]
+        for world in worlds
+    }
 
 
-def main(folder: Path) -> None:
-    """One process."""
+def main(folder: Path, worlds: Sequence[int]) -> None:
+    """Load what every process needs, and fork them all from here, which saves each of them that."""
+    for name in ("glassformer.training.parallel.shards", "torch._dynamo"):  # the latter at the first step of shards
+        importlib.import_module(name)
+    context = multiprocessing.get_context("fork" if sys.platform == "linux" else "spawn")
+    for world in worlds:
+        with socket.socket() as probe:
+            probe.bind(("127.0.0.1", 0))
+            port = probe.getsockname()[1]
+        started = [context.Process(target=one, args=(folder, world, rank, port)) for rank in range(world)]
+        for process in started:
+            process.start()
+        for process in started:
+            process.join()
+        if any(process.exitcode for process in started):
+            sys.exit(1)
+
+
+def one(folder: Path, world: int, rank: int, port: int) -> None:
+    """One process, as torchrun would start it."""
+    places = {"WORLD_SIZE": world, "RANK": rank, "LOCAL_RANK": rank, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
+    os.environ.update({name: str(value) for name, value in places.items()})
     torch.set_num_threads(1)
     with joined(small_config(folder).train) as processes:
         torch.save(work(folder, processes), folder / f"{processes.world}-{processes.rank}.pt")
@@ -176,4 +190,4 @@ def main(folder: Path) -> None:
 
 if __name__ == "__main__":
     assert os.environ["OMP_NUM_THREADS"] == "1"
-    main(Path(sys.argv[1]))
+    main(Path(sys.argv[1]), [int(world) for world in sys.argv[2:]])

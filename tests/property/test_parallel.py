@@ -54,8 +54,7 @@ def found(tmp_path_factory: pytest.TempPathFactory) -> Found:
         alone[f"evaluation {number}"] = evaluation(folder, stepper, OneProcess())
     for name, changes in CURVES.items():
         trained(folder, f"alone-{name}", OneProcess(), **changes)
-    together = {world: start_all(world, folder) for world in WORLDS}
-    return Found(folder, alone, together)
+    return Found(folder, alone, start_all(WORLDS, folder))
 
 
 def losses(run: Path) -> list[tuple[float, float]]:

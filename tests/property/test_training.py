@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -14,11 +15,15 @@ from glassformer.config import TrainConfig
 from glassformer.errors import GlassError
 from glassformer.files import write_folder
 from glassformer.lock import only_one
+from glassformer.model.build import build_model
+from glassformer.model.weights import load_weights
 from glassformer.runs import Run
-from glassformer.training.checkpoint import save_checkpoint, step_name
+from glassformer.training.checkpoint import save_checkpoint, save_state, step_name
+from glassformer.training.optimizers import make_optimizers
 from glassformer.training.reporting import Silent
 from glassformer.training.setup import resume_training
 from glassformer.training.trainer import Trainer
+from tests.property.models import VOCAB, decoder, tiny, tokens
 from tests.property.trainers import last_weights, resumed, same, small_trainer, weights
 
 
@@ -45,6 +50,19 @@ def test_gradients_do_not_depend_on_how_ragged_rows_are_grouped(tmp_path: Path, 
     ours = gradients(parts)
     for name, gradient in gradients(whole).items():
         torch.testing.assert_close(ours[name], gradient, atol=1e-6, rtol=0)
+
+
+def test_weight_decay_is_taken_off_the_weights() -> None:
+    """And is no part of the gradient: where that is 0, a matrix shrinks by rate times decay, and nothing else moves."""
+    model = decoder(tiny(norm_bias=True)).requires_grad_()
+    (optimizer,) = make_optimizers(model, TrainConfig(learning_rate=0.1, weight_decay=0.5))
+    before = {name: parameter.detach().clone() for name, parameter in model.named_parameters()}
+    for parameter in model.parameters():
+        parameter.grad = torch.zeros_like(parameter)
+    optimizer.step()
+    for name, parameter in model.named_parameters():
+        left = 1 - 0.1 * 0.5 if parameter.ndim >= 2 else 1
+        torch.testing.assert_close(parameter.detach(), left * before[name], msg=name)
 
 
 @pytest.mark.parametrize(
@@ -80,6 +98,15 @@ def test_a_resumed_run_is_the_uninterrupted_one_bit_for_bit(tmp_path: Path, chan
         for text in (t.run.metrics_file.read_text(encoding="utf-8") for t in (straight, again))
     ]
     assert without_clock[0] == without_clock[1]
+
+
+def test_a_tied_head_is_one_matrix_in_memory_and_in_the_file(tmp_path: Path) -> None:
+    model, other, own = (build_model(tiny(tied=tied), VOCAB, seed) for tied, seed in ((True, 1), (True, 2), (False, 1)))
+    sizes = [sum(parameter.numel() for parameter in each.parameters()) for each in (model, own)]
+    assert sizes[1] - sizes[0] == VOCAB * model.config.width
+    save_state(tmp_path, model, make_optimizers(model, TrainConfig()))
+    load_weights(other, tmp_path / "model.safetensors")
+    assert torch.equal(other(tokens(2, 7)), model(tokens(2, 7)))
 
 
 def test_looking_does_not_change_training(tmp_path: Path) -> None:
@@ -188,14 +215,26 @@ def test_every_training_setting_is_tried() -> None:
     assert set(MATTERS) | SEEN_ELSEWHERE == set(TrainConfig.model_fields)
 
 
+@pytest.fixture(scope="module")
+def unchanged(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Trainer]:
+    """A finished run with what a setting needs and with the setting as it is; one for all that need the same."""
+    made: dict[str, Trainer] = {}
+
+    def train(name: str) -> Trainer:
+        needs = NEEDS.get(name, {})
+        if (key := repr(needs)) not in made:
+            made[key] = small_trainer(tmp_path_factory.mktemp("unchanged"), **needs)
+            made[key].train()
+        return made[key]
+
+    return train
+
+
 @pytest.mark.parametrize("name", MATTERS)
-def test_a_training_setting_changes_the_weights(tmp_path: Path, name: str) -> None:
-    needs = NEEDS.get(name, {})
-    plain = small_trainer(tmp_path, "plain", **needs)
-    changed = small_trainer(tmp_path, "changed", **{**needs, f"train__{name}": MATTERS[name]})
-    for trainer in (plain, changed):
-        trainer.train()
-    assert not same(last_weights(plain), last_weights(changed))
+def test_a_training_setting_changes_the_weights(tmp_path: Path, name: str, unchanged: Callable[[str], Trainer]) -> None:
+    changed = small_trainer(tmp_path, **{**NEEDS.get(name, {}), f"train__{name}": MATTERS[name]})
+    changed.train()
+    assert not same(last_weights(unchanged(name)), last_weights(changed))
 
 
 def test_cadence_settings_change_what_is_written(tmp_path: Path) -> None:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +10,7 @@ from glassformer.serve.shelf import Opened, Shelf
 from glassformer.serve.view import LIMIT, Binary
 from glassformer.serve.views import find_view
 from glassformer.text_model import AnyTextModel, load_text_model
-from tests.journey.commands import here
+from tests.journey.commands import begin, ended, here
 from tests.journey.task_files import write_all
 from tests.journey.task_runs import RUNS, TINY
 
@@ -60,7 +58,7 @@ def check_scripts(scripts: list[Script], home: Path) -> None:
     """Run all scripts, in one process: each has to print its numbers in their order."""
     mark = "=== the next script"
     code = "\n".join(f"print({mark!r})\nexec(compile({script!r}, 'script', 'exec'), {{}})" for script, _ in scripts)
-    done = subprocess.run([sys.executable, "-"], input=code, cwd=home, capture_output=True, text=True, check=False)
+    done = ended(begin("-c", code, folder=home))
     assert done.returncode == 0, done.stderr
     for shown, (script, numbers) in zip(done.stdout.split(mark)[1:], scripts, strict=True):
         said = [value for word in shown.split() if (value := _number(word)) is not None]

@@ -18,7 +18,7 @@ from glassformer.training.validation import validation_loss
 from tests.property.models import VOCAB, decoder, encoder_decoder, tiny
 
 CONTEXT = 13
-FEW, MANY = 60, 4000
+FEW, MANY, BATCH = 60, 4000, 20  # rows: few are three batches
 
 
 class Held(TorchDispatchMode):
@@ -47,7 +47,7 @@ def peaks(model: Any, make: Any, rows: int, collate: Any) -> tuple[int, int]:
 
     def measure() -> None:
         some = Mapped(range(rows), make)
-        validation_loss(model, some, torch.device("cpu"), most_tokens=8 * CONTEXT, collate=collate)
+        validation_loss(model, some, torch.device("cpu"), most_tokens=BATCH * CONTEXT, collate=collate)
 
     with Held() as held:
         measure()

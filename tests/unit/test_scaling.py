@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -33,7 +34,7 @@ from glassformer.training.scaling import (
     size_of,
     traffic,
 )
-from tests.journey.commands import here
+from tests.journey.commands import begin, ended, here
 
 V, T = 37, 11
 ODD = ModelConfig(layers=3, width=20, heads=5, hidden=23, context=T, kv_heads=1, attention_bias=True, tied=False)
@@ -71,9 +72,17 @@ def kept_bytes(tensor: torch.Tensor) -> int:
     return part.numel() * part.element_size()
 
 
+def train_in_two(folder: str) -> None:
+    """In processes of their own, which need not import all of this again where they can be forked."""
+    work = partial(train_a_step, folder=folder, config=ODD, world=2)
+    method = "fork" if sys.platform == "linux" else "spawn"
+    torch.multiprocessing.start_processes(work, nprocs=2, start_method=method)
+
+
 def test_two_processes_keep_what_the_formula_says_to_the_byte(tmp_path: Path) -> None:
-    work = partial(train_a_step, folder=str(tmp_path), config=ODD, world=2)
-    torch.multiprocessing.spawn(work, nprocs=2)
+    code = f"from {__name__} import train_in_two; train_in_two({str(tmp_path)!r})"  # not from here: pytest has threads
+    done = ended(begin("-c", code, folder=Path(__file__).parents[2]))
+    assert done.returncode == 0, done.stderr
     shapes = size_of(ODD, V).shapes
     for rank in range(2):
         assert json.loads((tmp_path / f"{rank}.json").read_text(encoding="utf-8")) == vars(sharded(shapes, 2, rank))

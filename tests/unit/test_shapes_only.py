@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
+from pathlib import Path
 
 import torch
 from torch import nn
@@ -11,6 +10,7 @@ from torch import nn
 from glassformer.config import ModelConfig
 from glassformer.model.build import build_model
 from glassformer.model.shapes_only import shapes_only
+from tests.journey.commands import begin, ended
 
 SMALL = ModelConfig(layers=2, heads=3, width=24, context=11)
 
@@ -42,5 +42,5 @@ from glassformer.model.count import count_model
 count_model(ModelConfig(layers=2, heads=3, width=24, context=11), 17)
 print("torch._dynamo" in sys.modules, "sympy" in sys.modules)
 """
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    done = ended(begin("-c", code, folder=Path.cwd()))
     assert done.stdout.strip() == "False False"

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -23,6 +21,7 @@ from glassformer.interop.sklearn import (
     TransformerLanguageModel,
     TransformerTranslator,
 )
+from tests.journey.commands import begin, ended
 
 SMALL: dict[str, Any] = {
     "layers": 1, "width": 16, "heads": 2, "steps": 25, "learning_rate": 1e-2, "dropout": 0.0, "device": "cpu",
@@ -44,6 +43,8 @@ WITHOUT_DATA = (
     "check_valid_tag_types",
 )
 WITH_DISPATCH = """
+import os
+os.environ.update(SCIPY_ARRAY_API="1", TMPDIR={temporary!r})
 from functools import partial
 from sklearn.utils.estimator_checks import check_array_api_input
 from tests.unit.test_sklearn_checks import SMALL, TransformerArrayClassifier
@@ -77,9 +78,8 @@ def test_checks_without_data(kind: Any, check: str) -> None:
 
 def test_the_check_that_needs_array_dispatch() -> None:
     """SciPy reads its environment when it is imported: a process of its own."""
-    environment = {**os.environ, "SCIPY_ARRAY_API": "1", "TMPDIR": tempfile.gettempdir()}
-    command, root = [sys.executable, "-c", WITH_DISPATCH], Path(__file__).parents[2]
-    done = subprocess.run(command, cwd=root, env=environment, capture_output=True, text=True)
+    code = WITH_DISPATCH.format(temporary=tempfile.gettempdir())
+    done = ended(begin("-c", code, folder=Path(__file__).parents[2]))
     assert done.stdout.strip() == "passed", done.stderr[-2000:]
 
 

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-import subprocess
-import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -27,6 +25,7 @@ from glassformer.serve.view import LIMIT, Binary
 from glassformer.serve.views import find_view
 from glassformer.serve.views.attention import looked
 from glassformer.text_model import Translator, load_text_model
+from tests.journey.commands import begin, ended
 from tests.parity.written_runs import make_run
 
 SOURCE = "আমি বাংলায় গান গাই; the old dog sleeps."
@@ -367,9 +366,7 @@ def test_the_scripts_print_the_same_numbers(shelf: Shelf) -> None:
     note("turn", "alignment", head=1, target="the river", beams=0)
     note("turn", "tokens", target="the river")
     scripts = json.dumps([script for script, _ in asked])
-    done = subprocess.run(
-        [sys.executable, "-c", DRIVER], input=scripts, capture_output=True, text=True, encoding="utf-8", check=False,
-    )  # fmt: skip
+    done = ended(begin("-c", DRIVER, folder=Path.cwd(), text=scripts))
     assert done.returncode == 0, done.stderr
     for output, (script, answer) in zip(json.loads(done.stdout), asked, strict=True):
         if isinstance(answer, Binary):

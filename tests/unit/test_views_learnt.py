@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 import json
 import shutil
-import subprocess
 import sys
 import threading
 import time
@@ -32,7 +31,7 @@ from glassformer.text_model import Translator, load_text_model
 from glassformer.training.journal import read_metrics, read_samples
 from glassformer.verification import apart
 from glassformer.verification.sheet import CHECKS, kept_sheet
-from tests.journey.commands import here
+from tests.journey.commands import begin, ended, here
 from tests.journey.task_files import write_all
 from tests.journey.task_runs import RUNS, TINY
 
@@ -368,7 +367,7 @@ def test_the_scripts_print_the_numbers(home: Path, scripts: list[tuple[str, list
     assert len(scripts) == 7
     mark = "=== the next script"
     code = "\n".join(f"print({mark!r})\nexec(compile({script!r}, 'script', 'exec'), {{}})" for script, _ in scripts)
-    done = subprocess.run([sys.executable, "-"], input=code, cwd=home, capture_output=True, text=True, check=False)
+    done = ended(begin("-c", code, folder=home))
     assert done.returncode == 0, done.stderr
     for shown, (script, numbers) in zip(done.stdout.split(mark)[1:], scripts, strict=True):
         said = [value for word in shown.replace("[", " ").split() if (value := _number(word)) is not None]

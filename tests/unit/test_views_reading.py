@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +23,7 @@ from glassformer.serve.views.importance import replacements
 from glassformer.serve.views.positions import fixed_of
 from glassformer.serve.views.tokens import count_tokens
 from glassformer.text_model import load_text_model
+from tests.journey.commands import begin, ended
 from tests.parity.written_runs import make_run
 
 TEXT = "আমি গান গাই; the old dog."
@@ -251,10 +250,8 @@ def test_all_scripts_print_the_numbers_that_are_shown(shelf: Shelf) -> None:
             more = {"text": TEXTS[run]} if question.get("shuffle") else {}
             answers.append((run, view, ask(shelf.open(run), view, **{**question, **more})))
     facts = [answer.header if isinstance(answer, Binary) else answer for _, _, answer in answers]
-    done = subprocess.run(
-        [sys.executable, "-c", RUNNER], input=json.dumps([each["python"] for each in facts]), capture_output=True,
-        text=True, check=False, cwd=Path.cwd(),
-    )  # fmt: skip
+    scripts = json.dumps([each["python"] for each in facts])
+    done = ended(begin("-c", RUNNER, folder=Path.cwd(), text=scripts))
     assert done.returncode == 0, done.stderr
     for (run, view, _), fact, told in zip(answers, facts, json.loads(done.stdout), strict=True):
         printed = np.array([float(each) for each in re.findall(r"-?\d+\.?\d*(?:e[-+]?\d+)?", told)])

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import argparse
+import atexit
+import gc
 import importlib
 import os
 import sys
@@ -36,6 +38,7 @@ COMMANDS = {
     "export": "take a run away, as a Hugging Face folder, ONNX or GGUF; loaded back and compared first",
     "import": "bring in a model that transformers saved, as a run like any other",
     "count": "parameters, bytes, arithmetic and cache of a run or recipe, by component",
+    "learn": "exercises that check themselves, a bug lab and a glossary; assignments and marks for teachers",
     "data": "list the generated corpora and recipes, print a corpus, look at a text, encode one for many runs",
     "doctor": "look at this machine and check what its devices compute",
 }
@@ -77,6 +80,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"glass {__version__}")
         return 0
     debug = "--debug" in words
+    atexit.unregister(gc.freeze)
+    atexit.register(gc.freeze)  # with PyTorch loaded, Python's last search for cycles takes half a second
     try:
         if words[0] not in COMMANDS:
             raise GlassError(f"there is no command {words[0]!r}", nearest(words[0], COMMANDS))

@@ -6,6 +6,8 @@ the probe that ends. `python -m glassformer.training.probe` reads what to do fro
 
 from __future__ import annotations
 
+import atexit
+import gc
 import json
 import subprocess
 import sys
@@ -240,4 +242,5 @@ def _main() -> None:
 
 
 if __name__ == "__main__":
+    atexit.register(gc.freeze)  # as the command line does
     _main()

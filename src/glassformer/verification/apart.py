@@ -9,6 +9,8 @@ writes one line of JSON for each check as it is made, and `{"sheet": ...}` or `{
 
 from __future__ import annotations
 
+import atexit
+import gc
 import json
 import os
 import subprocess
@@ -76,4 +78,5 @@ def main(folder: str, which: Which, device: str) -> None:
 
 
 if __name__ == "__main__":
+    atexit.register(gc.freeze)  # as the command line does
     main(*sys.argv[1:])  # type: ignore[arg-type]

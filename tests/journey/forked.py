@@ -1,0 +1,167 @@
+"""Python in a process of its own that begins with PyTorch loaded, so that its two seconds are spent once.
+
+The first of them starts a server, which loads the packages of `LOADED`, none of them ours, and then does nothing but
+fork. A process has its own folder, environment, streams, modules of ours, signals and end; only the start of Python and
+those imports are shared. Where the system is not Linux, it is started as anyone does.
+"""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import functools
+import gc
+import importlib
+import json
+import os
+import runpy
+import select
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+LOADED = ("torch", "pydantic", "safetensors.torch", "tokenizers")
+
+
+@functools.cache
+def server() -> socket.socket:
+    """Where processes are asked for; the server ends when this process does."""
+    ours, its = socket.socketpair()
+    with its:
+        subprocess.Popen([sys.executable, __file__, str(its.fileno())], pass_fds=[its.fileno()])
+    return ours
+
+
+@contextlib.contextmanager
+def holding(text: str) -> Iterator[int]:
+    """A file that has a text to read."""
+    with tempfile.TemporaryFile() as file:
+        file.write(text.encode("utf-8"))
+        file.seek(0)
+        yield file.fileno()
+
+
+class Forked:
+    """One such process, with those methods of `subprocess.Popen` that are used.
+
+    Args:
+        words: what would stand behind `python`: -m MODULE or -c CODE, and arguments.
+        folder: where it runs.
+        environment: all of its variables.
+        text: its standard input.
+    """
+
+    def __init__(self, words: list[str], folder: Path, environment: dict[str, str], text: str = "") -> None:
+        self.args = words
+        self.returncode: int | None = None
+        asked = {"words": words, "folder": str(folder), "environment": environment}
+        self._errors = tempfile.TemporaryFile("w+", encoding="utf-8")  # noqa: SIM115 - closed by `communicate`
+        output, written = os.pipe()
+        self._said, says = os.pipe()
+        with holding(json.dumps(asked)) as request, holding(text) as given:
+            socket.send_fds(server(), [b"."], [request, given, written, self._errors.fileno(), says])
+        os.close(written)
+        os.close(says)
+        self.stdout = open(output, encoding="utf-8")  # noqa: PTH123, SIM115 - closed by `communicate`
+        self.pid = int(os.read(self._said, 20))
+
+    def poll(self) -> int | None:
+        """How it ended, in the numbers of `subprocess`; None while it runs."""
+        return self.wait(0)
+
+    def wait(self, timeout: float | None = None) -> int | None:
+        """The same, after so many seconds at most."""
+        if self.returncode is None and select.select([self._said], [], [], timeout)[0]:
+            self.returncode = int(os.read(self._said, 20))
+            os.close(self._said)
+        return self.returncode
+
+    def send_signal(self, number: int) -> None:
+        """Unless it has ended."""
+        if self.poll() is None:
+            os.kill(self.pid, number)
+
+    def kill(self) -> None:
+        self.send_signal(signal.SIGKILL)
+
+    def terminate(self) -> None:
+        self.send_signal(signal.SIGTERM)
+
+    def communicate(self) -> tuple[str, str]:
+        """Wait for its end: what it wrote to standard output and nobody read, and to standard error."""
+        with self.stdout, self._errors:
+            output = self.stdout.read()
+            self.wait()
+            self._errors.seek(0)
+            return output, self._errors.read()
+
+
+def serve(asked: socket.socket) -> list[int]:
+    """Fork for every request; returns in the new process, with the files that were sent along."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for those who are asked for
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody waits for a keeper
+    for name in LOADED:
+        importlib.import_module(name)
+    gc.freeze()  # what all share stays shared
+    while files := socket.recv_fds(asked, 1, 5)[1]:
+        if os.fork() == 0:
+            asked.close()
+            signal.signal(signal.SIGINT, signal.default_int_handler)
+            signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+            return keep(files)
+        for each in files:
+            os.close(each)
+    raise SystemExit
+
+
+def keep(files: list[int]) -> list[int]:
+    """Fork once more, and say the id of the new process and how it ends; returns in the new one."""
+    *files, says = files
+    if (pid := os.fork()) == 0:
+        os.close(says)
+        return files
+    for each in (*files, 0, 1, 2):
+        os.close(each)
+    os.write(says, b"%d" % pid)
+    ended = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+    os.write(says, b"%d" % ended)
+    os._exit(0)
+
+
+def become(files: list[int]) -> list[str]:
+    """Take over the streams, the folder and the environment that were asked for; returns the words."""
+    request, *streams = files
+    with open(request, encoding="utf-8") as file:  # noqa: PTH123
+        asked = json.load(file)
+    for number, stream in enumerate(streams):
+        os.dup2(stream, number)
+        os.close(stream)
+    sys.stdin, sys.stdout, sys.stderr = (
+        open(0, encoding="utf-8"),  # noqa: SIM115
+        open(1, "w", encoding="utf-8"),  # noqa: SIM115
+        open(2, "w", encoding="utf-8", buffering=1, errors="backslashreplace"),  # noqa: SIM115
+    )
+    os.environ.clear()
+    os.environ.update(asked["environment"])
+    os.chdir(asked["folder"])
+    sys.path[0] = asked["folder"]  # as of -m and -c
+    return list(asked["words"])
+
+
+def main() -> None:
+    """The server; and, behind the forks, each process that was asked for, to its end."""
+    atexit.register(gc.freeze)  # the end of a process need not look for cycles in all of PyTorch
+    kind, what, *rest = become(serve(socket.socket(fileno=int(sys.argv[1]))))
+    sys.argv = [what if kind == "-m" else kind, *rest]
+    if kind == "-m":
+        runpy.run_module(what, run_name="__main__", alter_sys=True)
+    else:
+        exec(compile(what, "<string>", "exec"), {"__name__": "__main__", "__builtins__": __builtins__})
+
+
+if __name__ == "__main__":
+    main()
