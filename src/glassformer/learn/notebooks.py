@@ -23,7 +23,7 @@ def notebook(exercise: Exercise, level: str) -> str:
         import jupytext
         import nbformat
     except ImportError:
-        raise GlassError("notebooks need jupytext", 'Install it: pip install "glassformer[notebooks]"') from None
+        raise GlassError("notebooks need jupytext", 'pip install -c constraints.txt -e ".[notebooks]"') from None
     book = jupytext.reads(exercise.stub, fmt="py:percent")
     for cell in book.cells:
         if cell.cell_type == "code":
