@@ -6,10 +6,12 @@ import csv
 import json
 import threading
 import time
+from importlib.resources import files
 from pathlib import Path
 
 import pytest
 
+from glassformer.errors import GlassError
 from glassformer.learn.checking import check_source
 from glassformer.learn.course import COURSE, find, whole
 from glassformer.learn.folder import CourseFolder
@@ -21,6 +23,31 @@ ENDLESS = "def softmax(x):\n    while True:\n        print('round and round')\n"
 HEAVY = "def softmax(x):\n    return [0] * 10**12\n"
 GROWING = "def softmax(x):\n    held = []\n    while True:\n        held.append(bytearray(10**7))\n"
 CHANGING = "def softmax(x):\n    x += 1\n    return x\n"
+MEDDLING = """
+import os, shutil
+from pathlib import Path
+import dataclasses
+
+@dataclasses.dataclass
+class Found:
+    refused: int = 0
+
+def softmax(x):
+    found = Found()
+    for meddle in (
+        lambda: os.kill(os.getppid(), 0), os.fork, lambda: os.system("true"), lambda: Path("HERE/made").touch(),
+        lambda: shutil.rmtree("HERE"), lambda: os.rename("HERE", "HERE.old"), lambda: os.chmod("HERE", 0),
+        lambda: Path("HERE").touch(), lambda: open("REFERENCE").read(),
+    ):
+        try:
+            meddle()
+        except PermissionError:
+            found.refused += 1
+    Path("own.txt").write_text("mine")
+    os.remove("own.txt")
+    raise ValueError(f"{found.refused} refused")
+"""
+SPEECHLESS = "class Odd(KeyboardInterrupt):\n    def __str__(self):\n        return 1\ndef softmax(x):\n    raise Odd\n"
 CONTAINED = {
     "endless": (ENDLESS, "stopped", "it did not end within 1 seconds: look for a loop without an end"),
     "heavy": (HEAVY, "wrong", "softmax raised MemoryError (line 2)"),
@@ -37,6 +64,11 @@ CONTAINED = {
         "is refused here: the answer is to be your own",
     ),
     "imports torch": ("import torch\nsoftmax = torch.softmax\n", "broken", "torch is refused here"),
+    "interrupts without words": (SPEECHLESS, "wrong", "softmax raised Odd (line 5)"),
+    "thousands of digits": ("def softmax(x):\n    return 10**5000\n", "wrong", "raised ValueError: Exceeds the limit"),
+    "crashes": ("import ctypes\nctypes.string_at(0)\n", "stopped", "it was ended by SIGSEGV"),
+    "no return": ("def softmax(x):\n    x * 2\n", "wrong", "nothing came back, as from a function without return"),
+    "objects": ("def softmax(x):\n    return x.astype(object)\n", "wrong", "got array of object"),
     "asks for input": ("def softmax(x):\n    return input()\n", "wrong", "softmax raised EOFError"),
     "answers with a generator": ("def softmax(x):\n    yield 1\n", "wrong", "the result is no array"),
     "writes into the conversation": (
@@ -51,11 +83,26 @@ CONTAINED = {
 @pytest.mark.parametrize("name", CONTAINED)
 def test_bad_answers_are_contained_and_explained(name: str) -> None:
     source, result, words = CONTAINED[name]
-    verdict = check_source(SOFTMAX, source, seed=0, seconds=1 if name == "endless" else 5, megabytes=300)
+    seconds, megabytes = (1 if name == "endless" else 5), (64 if name == "growing" else 300)
+    verdict = check_source(SOFTMAX, source, seed=0, seconds=seconds, megabytes=megabytes)
     assert (verdict.result, verdict.passed) == (result, False), verdict
     assert words in verdict.text()
     assert len(verdict.printed) <= 2_000
     assert verdict.mistake == ("computed in place" if name == "changes its input" else "")
+
+
+def test_an_answer_cannot_meddle_by_accident(tmp_path: Path) -> None:
+    reference = str(files("glassformer.learn") / "exercises" / "softmax" / "check.py")
+    source = MEDDLING.replace("HERE", str(tmp_path)).replace("REFERENCE", reference)
+    words = check_source(SOFTMAX, source, seed=0).text()
+    assert "raised ValueError: 9 refused" in words, words
+    assert tmp_path.is_dir()
+
+
+def test_what_is_printed_is_that_of_the_case_that_failed() -> None:
+    source = "import numpy as np\nprint('read')\ndef softmax(x):\n    print(x.shape)\n"
+    wrong = source + "    e = np.exp(x)\n    return e / e.sum()\n"
+    assert check_source(SOFTMAX, wrong, seed=0).printed.split("\n") == ["read", "(2, 3)", ""]
 
 
 def test_the_whole_course_is_solved_by_the_shipped_solutions(tmp_path: Path) -> None:
@@ -123,14 +170,18 @@ def test_watch_checks_each_save_and_goes_on(tmp_path: Path) -> None:
     folder = CourseFolder(tmp_path / "mine")
     folder.exercises = [find("softmax"), find("matmul")]
     said: list[str] = []
-    began = threading.Event()
+    began, broken = threading.Event(), threading.Event()
 
     def start(exercise: object) -> None:
         said.append(f"start {exercise.name}")  # type: ignore[attr-defined]
         began.set()
 
+    def trouble(error: GlassError) -> None:
+        said.append("unreadable")
+        broken.set()
+
     watcher = threading.Thread(
-        target=watch, args=(folder, start, lambda verdict: said.append(verdict.result)), daemon=True
+        target=watch, args=(folder, start, lambda verdict: said.append(verdict.result), trouble), daemon=True
     )
     watcher.start()
     for exercise in folder.exercises:
@@ -139,10 +190,18 @@ def test_watch_checks_each_save_and_goes_on(tmp_path: Path) -> None:
         while said[-1] != "unwritten":
             time.sleep(0.05)
         path = folder.file(exercise)
+        path.write_bytes(b"\xff")  # it goes on watching
+        assert broken.wait(20)
+        broken.clear()
+        CourseFolder(folder.path).note_hint(exercise, 1)  # in another terminal
         path.unlink()  # as editors do that write anew
         path.write_text(exercise.solution, encoding="utf-8")
     watcher.join(20)
-    assert said == ["start softmax", "unwritten", "right", "start matmul", "unwritten", "right"]
+    assert said == [
+        "start softmax", "unwritten", "unreadable", "right", "start matmul", "unwritten", "unreadable", "right",
+    ]  # fmt: skip
+    kept = CourseFolder(folder.path).records
+    assert all((kept[name].attempts, kept[name].hints) == (2, 1) for name in ("softmax", "matmul"))
 
 
 def test_a_notebook_is_the_same_exercise_and_calls_the_same_check(tmp_path: Path) -> None:
@@ -173,30 +232,19 @@ def test_a_teacher_assigns_and_grades(tmp_path: Path) -> None:
     handed = {
         "ana": solved,
         "=bob": {**solved, "02_softmax.py": "def softmax(x):\n    return x / x.sum(axis=-1, keepdims=True)\n"},
-        "চিত্রা": {"04_byte_pairs.py": solved["04_byte_pairs.py"], "softmax.py": "", "01_matmul.py": ENDLESS},
+        "চিত্রা": {"week/04_byte_pairs.py": solved["04_byte_pairs.py"], "softmax.py": "", "01_matmul.py": ENDLESS},
         "dot": {"01_matmul.py": "def matmul(a, b):\n    open('../../ana/01_matmul.py', 'w').write('')\n"},
     }
-    for student, files in handed.items():
+    for student, answers in handed.items():
         folder = tmp_path / "handed" / student
         folder.mkdir(parents=True)
-        for name, text in files.items():
+        for name, text in answers.items():
+            (folder / name).parent.mkdir(exist_ok=True)
             (folder / name).write_text(text, encoding="utf-8")
     (tmp_path / "handed" / "dot" / "02_softmax.py").write_bytes(b"\xff\xfe")
     before = {path: path.read_bytes() for path in (tmp_path / "handed").rglob("*.py")}
-    words = (
-        "learn",
-        "grade",
-        "handed",
-        "--assignment",
-        "week",
-        "--out",
-        "marks.csv",
-        "--seconds",
-        "2",
-        "--workers",
-        "2",
-    )
-    done = here(*words, folder=tmp_path)
+    marking = ("learn", "grade", "handed", "--assignment", "week", "--out", "marks.csv", "--seconds", "2")
+    done = here(*marking, "--workers", "2", folder=tmp_path)
     assert done.returncode == 0, done.stderr
     assert "ana     3 of 3 right" in done.stdout
     rows = list(csv.DictReader((tmp_path / "marks.csv").open(encoding="utf-8")))
@@ -217,6 +265,9 @@ def test_a_teacher_assigns_and_grades(tmp_path: Path) -> None:
         (("check", "softmx"), "there is no exercise 'softmx'\nDid you mean softmax?"),
         (("check", "2"), "there is no file glass-learn/02_softmax.py\nglass learn start 2 writes one."),
         (("check", "--all"), "no exercise was begun in glass-learn\nBegin with: glass learn start"),
+        (("check", "²"), "there is no exercise '²'\n"),
+        (("check", "2", "--seed", "-1"), "--seed is -1\nIt must be 0 or more."),
+        (("grade", "damaged", "--seconds", "inf"), "--seconds is inf\nIt must be more than 0 and at most 3,600."),
         (("start", "2", "3"), "unexpected argument '3'\nglass learn start takes fewer words."),
         (("list", "--seed", "3"), "glass learn list takes no --seed\nIt belongs to: check, watch, grade."),
         (("reset",), "glass learn reset needs an exercise\nSuch as: glass learn reset 2"),
@@ -224,7 +275,7 @@ def test_a_teacher_assigns_and_grades(tmp_path: Path) -> None:
         (("assign", "2"), "no --out was given\nName a new folder: --out week-1"),
         (("assign", "2", "--out", "damaged"), "damaged is there already\nChoose a new folder: --out FOLDER."),
         (("grade", "nowhere"), "there is no folder nowhere\n"),
-        (("grade", "damaged", "--seconds", "0"), "--seconds is 0.0\nIt must be more than 0."),
+        (("grade", "damaged", "--seconds", "0"), "--seconds is 0.0\nIt must be more than 0 and at most 3,600."),
     ],
 )  # fmt: skip
 def test_mistakes_are_two_lines(words: tuple[str, ...], said: str, tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ import xml.etree.ElementTree as ElementTree
 
 import pytest
 
-from glassformer.learn.course import whole
+from glassformer.learn.course import find, whole
 from glassformer.learn.drawing import Picture
 from glassformer.learn.exercise import HINTS, Exercise
 from glassformer.learn.judging.marking import Here, mark
@@ -74,3 +74,28 @@ def test_a_stub_raises_where_the_solution_stands(exercise: Exercise) -> None:
         exercise.mistakes,
     )
     assert not marks.passed
+
+
+FALSE_NAMES = {
+    "sampling": ("shares = grown / grown.sum()", "shares = grown"),
+    "padding": ("grown.sum(axis=-1, keepdims=True)", "grown.sum(axis=1, keepdims=True)"),
+    "pruning": ("(outputs * gradients).sum", "outputs.sum"),
+    "byte_pairs": ("range(len(ids) - 1)", "range(len(ids) - 2)"),
+}
+SLIPS = {
+    "sampling": ('np.argsort(-logits, kind="stable")', "np.argsort(-logits)"),
+    "padding": ("scores.max(axis=-1, keepdims=True)", "scores.max()"),
+    "masked_lm": ("logits.max(axis=-1, keepdims=True)", "logits.max()"),
+}
+
+
+@pytest.mark.parametrize(("name", "change"), [*FALSE_NAMES.items(), *SLIPS.items()])
+def test_a_wrong_answer_that_is_not_known_is_refused_and_named_by_no_other(name: str, change: tuple[str, str]) -> None:
+    exercise = find(name)
+    assert change[0] in exercise.solution
+    functions: dict[str, object] = {}
+    exec(exercise.solution.replace(*change), functions)
+    answer = {name: functions[name] for name in exercise.functions}
+    marks = mark(Here(answer), exercise.reference, exercise.cases(0), exercise.mistakes)  # type: ignore[arg-type]
+    assert marks.wrong is not None
+    assert marks.wrong.mistake is None, marks.wrong.mistake

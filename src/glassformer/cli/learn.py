@@ -73,6 +73,8 @@ def run(arguments: argparse.Namespace) -> int:
             raise GlassError(
                 f"glass learn {arguments.action} takes no --{option}", f"It belongs to: {', '.join(heeding)}."
             )
+    if arguments.seed is not None and arguments.seed < 0:
+        raise GlassError(f"--seed is {arguments.seed}", "It must be 0 or more.")
     return action.run(arguments)
 
 
@@ -222,6 +224,7 @@ def _watch(arguments: argparse.Namespace) -> int:
         folder,
         lambda exercise: _say_start(exercise, folder, folder.file(exercise)),
         lambda verdict: print("", verdict.text(), sep="\n", flush=True),
+        lambda error: print("", error, sep="\n", flush=True),
         arguments.seed,
     )
     print("Every exercise is done. Go on with: glass learn lab")

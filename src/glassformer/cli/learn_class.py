@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from glassformer.learn.classes.grading import Mark
 
 ASSIGN = ("out", "text", "notebooks")
+MOST = {"seconds": 3600, "megabytes": 1 << 20, "workers": 256}
 GRADE = ("out", "assignment", "seconds", "megabytes", "workers")
 
 
@@ -43,7 +44,8 @@ def assign(arguments: argparse.Namespace) -> int:
         print(json.dumps({"folder": str(arguments.out), "exercises": names, "files": [str(path) for path in files]}))
     else:
         print(f"{arguments.out} is ready: {counted(len(exercises), 'exercises')} in {counted(len(files), 'files')}")
-        print(f"Give it to the class, and mark what comes back: glass learn grade FOLDER --assignment {arguments.out}")
+        marking = f"glass learn grade FOLDER --assignment {quoted(arguments.out)}"
+        print(f"Give it to the class, and mark what comes back: {marking}")
     return 0
 
 
@@ -56,10 +58,10 @@ def grade(arguments: argparse.Namespace) -> int:
 
     if not arguments.words:
         raise GlassError("no folder was named", "Such as: glass learn grade submissions --out marks.csv")
-    for name in ("seconds", "megabytes", "workers"):
+    for name, most in MOST.items():
         value = getattr(arguments, name)
-        if value is not None and not value > 0:
-            raise GlassError(f"--{name} is {value}", "It must be more than 0.")
+        if value is not None and not 0 < value <= most:
+            raise GlassError(f"--{name} is {value}", f"It must be more than 0 and at most {most:,}.")
     if arguments.assignment is not None and not (arguments.assignment / STATE).is_file():
         raise GlassError(f"{arguments.assignment} is no assignment", "Name a folder that glass learn assign wrote.")
     if arguments.out is not None:

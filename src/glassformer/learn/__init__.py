@@ -43,6 +43,8 @@ def check(which: str | int, *functions: Function) -> bool:
     if (folder.path / STATE).is_file():
         folder.note(verdict)
     print(verdict.text())
+    if any("NameError" in line for line in verdict.lines):
+        print("  The cells of the functions are run alone: imports and helpers belong into them.")
     return verdict.passed
 
 

@@ -25,7 +25,8 @@ class Case:
         ask: calls some of the functions and returns what is compared: numbers, text, arrays, or lists, tuples and
             dictionaries of them. Mostly a single call (see `call`).
         note: what is special about it, in a few words that end a sentence "where ...": "where two numbers are equal".
-        words: the question as it is shown when the answer is wrong, such as "softmax(float64 (2, 5))"; or what makes it.
+        words: the question as it is shown when the answer is wrong, such as "softmax(float64 (2, 5))"; or what makes
+            it.
         relative, absolute: how far numbers may be apart, as in `numpy.allclose`; None: by their type, 1e-5 and 1e-6
             for float32, 1e-7 and 1e-9 for float64.
     """

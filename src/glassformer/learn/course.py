@@ -26,9 +26,9 @@ def find(which: str | int) -> Exercise:
     """
     text = str(which).strip().removesuffix(".py").removesuffix(".ipynb").lower()
     head, _, tail = text.partition("_")
-    if head.isdigit() and tail:
+    if head.isdecimal() and tail:
         text = tail
-    if text.isdigit():
+    if text.isdecimal():
         if int(text) not in numbers():
             raise GlassError(f"there is no exercise {which}", f"There are 1 to {len(COURSE)}: glass learn list.")
         return Exercise(COURSE[int(text) - 1], int(text))

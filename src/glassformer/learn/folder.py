@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from itertools import count
 from pathlib import Path
@@ -14,9 +17,11 @@ from glassformer.learn.course import find, whole
 from glassformer.learn.exercise import HINTS, Exercise
 from glassformer.learn.judging.verdict import Verdict
 from glassformer.learn.notebooks import notebook
-from glassformer.wording import quoted
+from glassformer.wording import LEVELS, quoted
 
 STATE = "course.json"
+VERSION = 1  # of course.json
+PATIENCE = 2.0  # seconds that one terminal waits for another to write it
 DEFAULT = Path("glass-learn")
 
 
@@ -53,8 +58,8 @@ class CourseFolder:
         names = state.get("exercises") or [exercise.name for exercise in whole()]
         self.exercises: list[Exercise] = [find(name) for name in names]
         self.text_file: str | None = state.get("text")
-        self.records = {name: Record(**facts) for name, facts in state.get("records", {}).items()}
         self.level: str = state.get("level", "student")
+        self.records = {name: Record(**facts) for name, facts in state.get("records", {}).items()}
 
     def record(self, exercise: Exercise) -> Record:
         """What is kept of an exercise."""
@@ -83,16 +88,16 @@ class CourseFolder:
         path = self.file(exercise)
         if not path.exists():
             self._write(path, exercise.stub)
-        self.save()
-        return path
+        with self._change():
+            return path
 
     def start_notebook(self, exercise: Exercise) -> Path:
         """Write the notebook if there is none. What is there stays."""
         path = self.file(exercise, ".ipynb")
         if not path.exists():
             self._write(path, notebook(exercise, self.level))
-        self.save()
-        return path
+        with self._change():
+            return path
 
     def reset(self, exercise: Exercise) -> tuple[Path, Path | None]:
         """A new stub; the old file is kept beside it. Returns both paths; None: there was no old file."""
@@ -102,15 +107,16 @@ class CourseFolder:
         if there:
             with clear_disk_errors(path):
                 path.rename(kept)
-        self.records[exercise.name] = Record()
+        with self._change():
+            self.records[exercise.name] = Record()
         return self.start(exercise), kept if there else None
 
     def note(self, verdict: Verdict) -> None:
         """Keep a check's result. An answer that was right once stays done."""
-        record = self.records.setdefault(verdict.name, Record())
-        record.attempts += 1
-        record.done = record.done or verdict.passed
-        self.save()
+        with self._change():
+            record = self.records.setdefault(verdict.name, Record())
+            record.attempts += 1
+            record.done = record.done or verdict.passed
 
     def next_hint(self, exercise: Exercise) -> int:
         """The number of the next hint: the last one again when all were shown."""
@@ -118,18 +124,37 @@ class CourseFolder:
 
     def note_hint(self, exercise: Exercise, number: int) -> None:
         """Keep that a hint was shown."""
-        record = self.record(exercise)
-        record.hints = max(record.hints, number)
-        self.save()
+        with self._change():
+            record = self.record(exercise)
+            record.hints = max(record.hints, number)
 
     def note_solution(self, exercise: Exercise) -> None:
         """Keep that the solution was shown."""
-        self.record(exercise).solution_seen = True
-        self.save()
+        with self._change():
+            self.record(exercise).solution_seen = True
 
-    def save(self) -> None:
-        """Write course.json."""
-        state: dict[str, Any] = {"version": 1, "level": self.level}
+    @contextmanager
+    def _change(self) -> Iterator[None]:
+        """Take over what was kept since, change it, and write it: one terminal at a time."""
+        lock = self.path / f"{STATE}.lock"
+        until = time.monotonic() + PATIENCE
+        with clear_disk_errors(lock):
+            self.path.mkdir(parents=True, exist_ok=True)
+            while time.monotonic() < until:  # beyond: who held it was killed
+                with suppress(FileExistsError):
+                    lock.touch(exist_ok=False)
+                    break
+                time.sleep(0.01)
+        try:
+            self.records = {name: Record(**facts) for name, facts in self._state().get("records", {}).items()}
+            yield
+            self._save()
+        finally:
+            with clear_disk_errors(lock):
+                lock.unlink(missing_ok=True)
+
+    def _save(self) -> None:
+        state: dict[str, Any] = {"version": VERSION, "level": self.level}
         if [each.name for each in self.exercises] != [each.name for each in whole()]:
             state["exercises"] = [each.name for each in self.exercises]
         if self.text_file is not None:
@@ -148,15 +173,32 @@ class CourseFolder:
             raise GlassError(f"{self.path} is a file", "Name a folder: --folder FOLDER.")
         try:
             state = json.loads(path.read_text(encoding="utf-8"))
-            if state["version"] != 1:
-                raise ValueError(state["version"])
-            for facts in state.get("records", {}).values():
-                Record(**facts)
-            return dict(state)
+            later = type(state["version"]) is int and state["version"] > VERSION
+            if not later:
+                _refuse_other_kinds(state)
         except FileNotFoundError:
             return {}
-        except (ValueError, KeyError, TypeError, AttributeError):
+        except (ValueError, KeyError, TypeError, AttributeError, RecursionError, GlassError):
             again = f"glass learn check --all --folder {quoted(self.path)}"
             raise GlassError(
                 f"{path} is damaged", f"Move it away: your answers stay, and {again} counts them."
             ) from None
+        except OSError as error:
+            raise GlassError(f"cannot read {path}: {error.strerror}", "Move it away: your answers stay.") from None
+        if later:
+            raise GlassError(f"{path} was written by a later version of glassformer", "Install that version.")
+        return dict(state)
+
+
+def _refuse_other_kinds(state: dict[str, Any]) -> None:
+    """Raise some error where course.json holds what `save` does not write."""
+    if state["version"] != VERSION or type(state["version"]) is not int:
+        raise ValueError(state["version"])
+    for facts in state.get("records", {}).values():
+        if any(type(value) is not type(vars(Record())[name]) for name, value in vars(Record(**facts)).items()):
+            raise TypeError(facts)
+    for name in state.get("exercises", []):
+        find(name)
+    text = state.get("text")
+    if state.get("level", LEVELS[0]) not in LEVELS or (text is not None and Path(text).name != text):
+        raise ValueError(text)

@@ -6,6 +6,7 @@ import ast
 import inspect
 import json
 import linecache
+import re
 from pathlib import Path
 
 from glassformer.errors import GlassError, nearest_file
@@ -22,6 +23,8 @@ def read_answer(path: Path, exercise: Exercise) -> str:
     Raises:
         GlassError: there is no such file, or it is no Python and no notebook.
     """
+    if path.exists() and not path.is_file():
+        raise GlassError(f"{path} is no file", f"Move it away; glass learn start {exercise.number} then writes one.")
     if not path.is_file():
         start = f"glass learn start {exercise.number} writes one."
         raise GlassError(f"there is no file {path}", nearest_file(path, start) if path.parent.is_dir() else start)
@@ -48,34 +51,73 @@ def source_of(functions: tuple[Function, ...]) -> str:
         lines = linecache.getlines(code.co_filename) if code else []
         if code is None or not lines:
             name = getattr(function, "__name__", repr(function))
-            raise GlassError(f"the source of {name} cannot be found", "Define it in a cell of a notebook or in a file.")
-        sources.setdefault(
-            code.co_filename, "".join(line for line in lines if not line.lstrip().startswith(("%", "!")))
-        )
+            allowed = "Define it in a file, or in a cell of a notebook that does not begin with %%."
+            raise GlassError(f"the source of {name} cannot be found", allowed)
+        sources.setdefault(code.co_filename, _plain("".join(lines)))
     return "\n\n".join(sources.values())
 
 
+def _plain(source: str) -> str:
+    """A cell as Python alone, line by line: without IPython's commands, and without the check itself."""
+    lines = source.splitlines()
+    try:
+        body = ast.parse(source).body
+    except (SyntaxError, ValueError):
+        lines = [re.sub(r"^( *)[%!].*", r"\1pass", line) for line in lines]
+        try:
+            body = ast.parse("\n".join(lines)).body
+        except (SyntaxError, ValueError):
+            return source  # whoever runs it will say where it is wrong
+    for node in body:
+        if _of_the_notebook(node):
+            lines[node.lineno - 1 : node.end_lineno] = [""] * ((node.end_lineno or node.lineno) - node.lineno + 1)
+    return "\n".join(lines) + "\n"
+
+
+def _of_the_notebook(node: ast.stmt) -> bool:
+    """Whether a statement is a command of IPython, or calls the check."""
+    if isinstance(node, ast.ImportFrom):
+        return node.module == "glassformer.learn"
+    call = node.value if isinstance(node, ast.Expr) else None
+    if not isinstance(call, ast.Call):
+        return False
+    named = call.func.id if isinstance(call.func, ast.Name) else ""
+    return named in ("check", "hint") or ast.unparse(call).startswith("get_ipython()")
+
+
 def _of_notebook(path: Path, text: str, exercise: Exercise) -> str:
-    """The cells that are tagged as the answer; where the tags were lost, those that define its functions, or import."""
+    """The cells that are tagged as the answer (without tags: that define its functions), and those that only define."""
     try:
         cells = [cell for cell in json.loads(text)["cells"] if cell["cell_type"] == "code"]
-        sources = [("".join(cell["source"]), cell.get("metadata", {}).get("tags", [])) for cell in cells]
+        sources = [(_plain("".join(cell["source"])), cell.get("metadata", {}).get("tags", [])) for cell in cells]
     except (ValueError, KeyError, TypeError, AttributeError):
         raise GlassError(f"{path} is no notebook", "Write a new one beside it: glass learn notebook.") from None
-    tagged = [source for source, tags in sources if ANSWER in tags]
-    found = tagged or [source for source, _ in sources if _belongs(source, exercise)]
+    tagged = any(ANSWER in tags for _, tags in sources)
+    answers = [ANSWER in tags if tagged else _defines(source, exercise) for source, tags in sources]
+    found = [
+        source
+        for (source, _), answer in zip(sources, answers, strict=True)
+        if answer or (any(answers) and not _defines(source, exercise) and _only_defines(source))
+    ]
     if not found:
         names = ", ".join(exercise.functions)
         raise GlassError(f"{path} has no cell that defines {names}", "Write the functions under these names.")
     return "\n\n".join(found)
 
 
-def _belongs(source: str, exercise: Exercise) -> bool:
+def _defines(source: str, exercise: Exercise) -> bool:
+    """Whether a cell defines a function of the exercise."""
+    return any(re.search(rf"^(def {name}\(|{name} *=)", source, flags=re.MULTILINE) for name in exercise.functions)
+
+
+def _only_defines(source: str) -> bool:
+    """Whether a cell does nothing but import and define: what the answer may need."""
     try:
         body = ast.parse(source).body
-    except SyntaxError:
-        return any(f"def {name}" in source for name in exercise.functions)
-    if any(isinstance(node, ast.ImportFrom) and (node.module or "").startswith("glassformer") for node in body):
+    except (SyntaxError, ValueError):
         return False
-    imports = bool(body) and all(isinstance(node, ast.Import | ast.ImportFrom) for node in body)
-    return imports or any(isinstance(node, ast.FunctionDef) and node.name in exercise.functions for node in body)
+    kinds = (ast.Import, ast.ImportFrom, ast.FunctionDef, ast.ClassDef)
+    return all(
+        isinstance(node, kinds) or (isinstance(node, ast.Assign) and isinstance(node.value, ast.Constant))
+        for node in body
+    )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
+from glassformer.errors import GlassError
 from glassformer.learn.checking import check_source
 from glassformer.learn.exercise import Exercise
 from glassformer.learn.folder import CourseFolder
@@ -18,6 +19,7 @@ def watch(
     folder: CourseFolder,
     say_start: Callable[[Exercise], None],
     say_verdict: Callable[[Verdict], None],
+    say_trouble: Callable[[GlassError], None],
     seed: int | None = None,
 ) -> None:
     """Go through what is left of the course; returns when all is done.
@@ -26,6 +28,7 @@ def watch(
         folder: the learner's.
         say_start: is told each exercise that begins.
         say_verdict: is told each check's result.
+        say_trouble: is told why a file cannot be read.
         seed: as for `check_source`.
     """
     while (exercise := folder.current()) is not None:
@@ -33,11 +36,19 @@ def watch(
         say_start(exercise)
         seen = None
         while not folder.record(exercise).done:
-            saved = path.stat().st_mtime_ns if path.is_file() else None  # some editors take a file away for a moment
+            try:
+                saved = path.stat().st_mtime_ns
+            except OSError:
+                saved = None  # some editors take a file away for a moment
             if saved is None or saved == seen:
                 time.sleep(PAUSE)
                 continue
             seen = saved
-            verdict = check_source(exercise, read_answer(path, exercise), seed, folder.text())
+            try:
+                source = read_answer(path, exercise)
+            except GlassError as error:
+                say_trouble(error)
+                continue
+            verdict = check_source(exercise, source, seed, folder.text())
             folder.note(verdict)
             say_verdict(verdict)

@@ -25,7 +25,7 @@ def chosen_exercises(words: Sequence[str]) -> list[Exercise]:
     found: dict[int, Exercise] = {}
     for word in words:
         first, dash, last = word.partition("-")
-        if dash and first.isdigit() and last.isdigit():
+        if dash and first.isdecimal() and last.isdecimal():
             asked = [number for number in numbers() if int(first) <= number <= int(last)]
             if not asked:
                 raise GlassError(f"there are no exercises {word}", f"There are 1 to {numbers()[-1]}: glass learn list.")
@@ -94,7 +94,7 @@ def page(exercise: Exercise, level: str) -> str:
 
 def _excerpt(text: Path) -> str:
     try:
-        with text.open(encoding="utf-8") as file:
+        with text.open(encoding="utf-8-sig") as file:
             content = file.read(LARGEST)
     except UnicodeDecodeError:
         raise GlassError(f"{text} is no UTF-8 text", "Save it as UTF-8.") from None

@@ -14,9 +14,10 @@ from glassformer.errors import GlassError
 from glassformer.learn.checking import check_source
 from glassformer.learn.exercise import Exercise
 from glassformer.learn.judging.verdict import Verdict
-from glassformer.learn.reading import read_answer
+from glassformer.learn.reading import LARGEST, read_answer
 
 COLUMNS = ("student", "number", "exercise", "result", "passed", "cases", "mistake", "words", "seconds", "file")
+FORMULA = tuple("=+-@＝＋－＠")  # the wide ones too, as East Asian spreadsheets read them
 
 
 @dataclass(frozen=True)
@@ -88,34 +89,46 @@ def as_csv(marks: Sequence[Mark]) -> str:
 
 
 def _mark(folder: Path, exercise: Exercise, check: Callable[[str], Verdict]) -> Mark:
-    path = _file_of(folder, exercise)
-    if path is None:
-        words = f"there is no {exercise.file_name}.py or .ipynb{_others(folder)}"
-        return Mark(folder.name, exercise.number, exercise.name, "missing", False, 0, "", words, 0.0, "")
+    path = None
     try:
+        path = _file_of(folder, exercise)
+        if path is None:
+            words = f"there is no {exercise.file_name}.py or .ipynb{_others(folder)}"
+            return Mark(folder.name, exercise.number, exercise.name, "missing", False, 0, "", words, 0.0, "")
         source = read_answer(path, exercise)
     except (GlassError, OSError) as error:
         words = error.problem if isinstance(error, GlassError) else str(error)
-        return Mark(folder.name, exercise.number, exercise.name, "unreadable", False, 0, "", words, 0.0, path.name)
+        file = path.relative_to(folder).as_posix() if path else ""
+        return Mark(folder.name, exercise.number, exercise.name, "unreadable", False, 0, "", words, 0.0, file)
     verdict = check(source)
     return Mark(
         folder.name, exercise.number, exercise.name, verdict.result, verdict.passed, verdict.asked, verdict.mistake,
-        " ".join(verdict.lines), round(verdict.seconds, 2), path.name,
+        " ".join(verdict.lines), round(verdict.seconds, 2), path.relative_to(folder).as_posix(),
     )  # fmt: skip
 
 
 def _file_of(folder: Path, exercise: Exercise) -> Path | None:
-    """The answer: the file that was begun; where it is still the stub and there is a notebook, that."""
-    script, book = (folder / (exercise.file_name + suffix) for suffix in (".py", ".ipynb"))
-    if script.is_file() and book.is_file():
-        return book if script.read_bytes() == exercise.stub.encode("utf-8") else script
-    return script if script.is_file() else book if book.is_file() else None
+    """The answer, in the folder or one within it: the file that was begun; where that is the stub, the notebook."""
+    within = sorted(path for path in folder.iterdir() if path.is_dir() and not path.name.startswith((".", "__")))
+    for place in (folder, *within):
+        script, book = (place / (exercise.file_name + suffix) for suffix in (".py", ".ipynb"))
+        if script.is_file() and book.is_file():
+            return book if _start_of(script) == exercise.stub.encode("utf-8") else script
+        if script.is_file() or book.is_file():
+            return script if script.is_file() else book
+    return None
+
+
+def _start_of(path: Path) -> bytes:
+    with path.open("rb") as file:
+        return file.read(LARGEST)
 
 
 def _others(folder: Path) -> str:
-    names = sorted(path.name for path in folder.iterdir() if path.suffix in (".py", ".ipynb"))
+    names = sorted(path.name for path in folder.iterdir() if path.is_file() and path.suffix in (".py", ".ipynb"))
     return f"; there is: {', '.join(names[:5])}" if names else "; the folder has no Python files"
 
 
 def _no_formula(text: str) -> str:
-    return f"'{text}" if text.startswith(("=", "+", "-", "@", "\t")) else text
+    """Text that no spreadsheet computes, though it may look past spaces."""
+    return f"'{text}" if text.lstrip().startswith(FORMULA) or text.startswith(("\t", "\r", "\n")) else text

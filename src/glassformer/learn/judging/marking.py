@@ -13,6 +13,7 @@ from glassformer.learn.judging import worker
 from glassformer.learn.judging.outcomes import Difference, Fault, Outcome, difference, same
 
 LOOKED_AT = 12  # cases from the first wrong one on, by which mistakes are told apart
+ALIKE = 0.66  # share of the wrong ones in which an answer is as the mistake that is named
 
 
 class StoppedError(Exception):
@@ -132,6 +133,7 @@ def mark(
     """
     right = Here(reference)
     asked, waiting = 0, iter(cases)
+    passed: list[_Seen] = []
     for asked, case in enumerate(waiting, start=1):
         got, want = outcome(case, answers), outcome(case, right)
         if want.fault:
@@ -139,21 +141,46 @@ def mark(
         differs = None if got.fault else difference(got.value, want.value, case.relative, case.absolute)
         if got.fault or differs:
             answers.tell()
-            seen = [(case, got)]
+            seen = [_Seen(case, got, want)]
             with suppress(StoppedError):  # what is known already is enough to say
-                seen += ((each, outcome(each, answers)) for each in islice(waiting, LOOKED_AT - 1))
-            return Marks(asked, Wrong(asked, case, got.fault, differs, _mistake(seen, mistakes())))
+                for each in islice(waiting, LOOKED_AT - 1):
+                    seen.append(_Seen(each, outcome(each, answers), outcome(each, right)))
+            return Marks(asked, Wrong(asked, case, got.fault, differs, _mistake(passed, seen, mistakes())))
+        passed.append(_Seen(case, want, want))
     return Marks(asked, None)
 
 
+@dataclass(frozen=True)
+class _Seen:
+    """A question, what the answer gave, and what is right."""
+
+    case: Case
+    got: Outcome
+    want: Outcome
+
+    def gives(self, functions: Answers) -> bool:
+        """Whether these give what the answer gave."""
+        return same(outcome(self.case, functions), self.got, self.case.relative, self.case.absolute)
+
+    @property
+    def wrong(self) -> bool:
+        return not same(self.got, self.want, self.case.relative, self.case.absolute)
+
+
 def _mistake(
-    seen: list[tuple[Case, Outcome]], mistakes: list[tuple[Mistake, Mapping[str, Function]]]
+    passed: list[_Seen], seen: list[_Seen], mistakes: list[tuple[Mistake, Mapping[str, Function]]]
 ) -> Mistake | None:
-    """The known mistake that gives what the answer gave on the first case seen, and on the most of all (over half)."""
+    """The known mistake that is right where the answer was, and wrong as it is: on the first case and on most.
+
+    Cases that both have right say nothing for a mistake: most functions of an exercise are right in most mistakes.
+    """
+    wrong = [each for each in seen if each.wrong]
     best, most = None, 0
     for mistake, functions in mistakes:
         theirs = Here(functions)
-        alike = [same(outcome(case, theirs), got, case.relative, case.absolute) for case, got in seen]
-        if alike[0] and sum(alike) > max(most, len(seen) / 2):
-            best, most = mistake, sum(alike)
+        if not seen[0].gives(theirs) or sum(each.gives(theirs) for each in wrong) < ALIKE * len(wrong):
+            continue
+        alike = sum(each.gives(theirs) for each in seen)
+        if alike > max(most, len(seen) / 2) and all(each.gives(theirs) for each in passed):
+            best, most = mistake, alike
     return best

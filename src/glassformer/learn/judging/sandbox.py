@@ -1,7 +1,7 @@
 """An answer in a process of its own, with limits on time, memory and what it prints.
 
-It contains accidents: endless loops, memory without end, `sys.exit`, floods of text. It is no prison for strangers'
-code, which can read what its user can read: mark that as another user of the machine, or in a container.
+It contains accidents: endless loops, memory without end, `sys.exit`, floods of text, files and processes that it should
+not touch. It is no prison for strangers' code: mark that as another user of the machine, or in a container.
 """
 
 from __future__ import annotations

@@ -37,7 +37,7 @@ PROCESSES = (
 )  # fmt: skip
 CHANGES = (
     "os.chmod", "os.chown", "os.link", "os.mkdir", "os.remove", "os.rename", "os.rmdir", "os.symlink", "os.truncate",
-    "shutil.move", "shutil.rmtree",
+    "os.utime", "shutil.move", "shutil.rmtree",
 )  # fmt: skip
 
 

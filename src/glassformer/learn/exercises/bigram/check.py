@@ -13,6 +13,8 @@ from glassformer.learn.cases import Case, Functions, call
 from glassformer.learn.drawing import Panel, Picture
 from glassformer.reference.arrays import Array, Ints
 
+FREQUENT = 300  # characters of a text that are tokens of their own: Chinese has thousands, and the table V x V
+
 
 def count(ids: Ints, size: int) -> Ints:
     """Each cell by itself."""
@@ -59,13 +61,15 @@ def cases(rng: np.random.Generator) -> Iterator[Case]:
 
 
 def cases_on(text: str) -> Iterator[Case]:
-    """The characters of a text of one's own, the last tenth held out."""
-    characters = sorted(set(text[:10_000]))
-    ids = np.array([characters.index(character) for character in text[:10_000]], dtype=np.int64)
+    """The characters of a text of one's own, the last tenth held out; rare ones are all one token."""
+    characters = sorted(character for character, _ in Counter(text[:10_000]).most_common(FREQUENT))
+    tokens = {character: token for token, character in enumerate(characters)}
+    size = len(characters) + 1
+    ids = np.array([tokens.get(character, size - 1) for character in text[:10_000]], dtype=np.int64)
     kept = len(ids) * 9 // 10
     if len(ids) - kept > 1:
-        yield call("count", ids, len(characters), note="where the tokens are the characters of your class's text")
-        yield _held_out(ids[:kept], ids[kept:], len(characters), 0.1)
+        yield call("count", ids, size, note="where the tokens are the characters of your class's text")
+        yield _held_out(ids[:kept], ids[kept:], size, 0.1)
 
 
 def _held_out(ids: Ints, other: Ints, size: int, k: float) -> Case:

@@ -74,6 +74,8 @@ def cases(rng: np.random.Generator) -> Iterator[Case]:
     yield call(
         "loss", rng.normal(size=(4, 5)) * 9 + 9_000, np.array([0, 4, -100, 1]), note="where logits are about 9,000"
     )
+    far = np.array([[10_000.0, 9_999.0, 0.0], [1.0, 2.0, 3.0], [-9_999.0, -9_998.0, -10_000.0]])
+    yield call("loss", far, np.array([1, 0, 2]), note="where the places' logits are 10,000 apart")
     drawn, logits = _drawn(rng, 60), rng.normal(size=(60, 101))
 
     def both(functions: Functions) -> float:

@@ -56,9 +56,8 @@ def cases(rng: np.random.Generator) -> Iterator[Case]:
     yield call("attention", q, k, high, apart, note="where padding holds a million")
     yield call("mean", high, apart, note="where padding holds a million")
     low = np.where(apart[:, :, None], -400.0, 1.0) * np.ones(2)
-    yield call(
-        "attention", np.full((3, 5, 2), 100.0), low, v, apart, note="where scores of real tokens are about -57,000"
-    )
+    note = "where scores of real tokens are 0 for the first query and about -57,000 for the others"
+    yield call("attention", 100.0 * (np.arange(5) > 0)[:, None] * np.ones((3, 5, 2)), low, v, apart, note=note)
     empty = np.array([[True, False, True], [False, False, False]])
     q, k, v = (rng.normal(size=(2, 3, 2)) for _ in range(3))
     yield call("attention", q, k, v, empty, note="where one row has no real token")

@@ -56,6 +56,10 @@ def cases(rng: np.random.Generator) -> Iterator[Case]:
     equal = np.zeros(4)
     yield call("distribution", equal, 1.0, None, 0.5, note="where two of four equal tokens have exactly top_p")
     yield call("distribution", equal, 1.0, 3, None, note="where top_k cuts through equal logits")
+    sixty = np.tile([0.0, 1.0], 30)
+    yield call("distribution", sixty, 1.0, 7, None, note="where top_k cuts through thirty equal logits of sixty")
+    ten = np.zeros(10)
+    yield call("distribution", ten, 1.0, None, 0.8, note="where eight of ten equal tokens miss top_p by rounding alone")
     yield call(
         "distribution", np.array([1.0, 5.0, 5.0]), 0.0, None, None, note="where temperature 0 meets equal logits"
     )

@@ -71,9 +71,9 @@ MISTAKES = [
         {"softmax": _whole_array},
     ),
     Mistake(
-        "the axis of the sum is lost",
-        "The sums have one axis less, so that broadcasting fails, or divides a row by the sums of others where the array "
-        "is square. Keep the axis: sum(axis=-1, keepdims=True).",
+        "the summed axis is lost",
+        "Row maxima or sums have one axis less, so that broadcasting fails, or, where the array is square, a row meets "
+        "those of others. Keep the axis in both: keepdims=True.",
         {"softmax": _axis_lost},
     ),
     Mistake(

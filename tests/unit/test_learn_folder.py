@@ -1,0 +1,101 @@
+"""What lies in a learner's folder, or is handed in: course.json, notebooks as people leave them, names for the CSV."""
+
+from __future__ import annotations
+
+import json
+import threading
+from pathlib import Path
+
+import pytest
+
+from glassformer.errors import GlassError
+from glassformer.learn.classes.grading import Mark, as_csv
+from glassformer.learn.course import find
+from glassformer.learn.folder import STATE, CourseFolder
+from glassformer.learn.reading import read_answer
+
+SOFTMAX = find("softmax")
+
+
+@pytest.mark.parametrize(
+    "state",
+    [
+        [], {"version": 0}, {"version": True}, {"version": 1, "level": "guru"}, {"version": 1, "exercises": ["nosuch"]},
+        {"version": 1, "text": 5}, {"version": 1, "text": "/etc/passwd"}, {"version": 1, "records": []},
+        {"version": 1, "records": {"softmax": {"done": "yes"}}}, {"version": 1, "records": {"softmax": {"hints": "2"}}},
+        {"version": 1, "records": {"softmax": {"stars": 5}}},
+    ],
+)  # fmt: skip
+def test_a_damaged_state_is_refused_and_left_alone(state: object, tmp_path: Path) -> None:
+    (tmp_path / STATE).write_text(json.dumps(state), encoding="utf-8")
+    with pytest.raises(GlassError, match="is damaged"):
+        CourseFolder(tmp_path)
+    assert json.loads((tmp_path / STATE).read_text(encoding="utf-8")) == state
+
+
+def test_the_state_of_a_later_version_is_not_called_damaged(tmp_path: Path) -> None:
+    (tmp_path / STATE).write_text('{"version": 2, "stars": {}}', encoding="utf-8")
+    with pytest.raises(GlassError, match="was written by a later version"):
+        CourseFolder(tmp_path)
+
+
+def test_terminals_that_write_at_once_lose_nothing(tmp_path: Path) -> None:
+    names = ["softmax", "matmul", "attention", "norms"]
+
+    def work(name: str) -> None:
+        folder = CourseFolder(tmp_path)
+        for number in (1, 2, 3):
+            folder.note_hint(find(name), number)
+
+    threads = [threading.Thread(target=work, args=(name,)) for name in names]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert {name: record.hints for name, record in CourseFolder(tmp_path).records.items()} == dict.fromkeys(names, 3)
+    assert [path.name for path in tmp_path.iterdir()] == [STATE]
+
+
+def cell(source: str, *tags: str) -> dict[str, object]:
+    return {"cell_type": "code", "source": source, "metadata": {"tags": list(tags)}}
+
+
+ANSWER = "def softmax(x):\n    return np.exp(x) / total(x)\n"
+HELPER = cell("import numpy as np\ndef total(x):\n    return np.exp(x).sum(axis=-1, keepdims=True)")
+
+
+@pytest.mark.parametrize(
+    "cells",
+    [
+        [HELPER, cell("%timeit 3\n" + ANSWER + "!ls", "answer"), cell("1 / 0")],
+        [HELPER, cell(ANSWER), cell("softmax(np.ones(3)) / 0")],
+        [HELPER, cell("%%time\n" + ANSWER + "from glassformer.learn import check\ncheck('softmax', softmax)")],
+        [HELPER, cell(ANSWER + "get_ipython().run_line_magic('timeit', '1')", "answer"), cell("def softmax(x): 1 / 0")],
+    ],
+)
+def test_a_notebook_is_read_as_people_leave_it(cells: list[object], tmp_path: Path) -> None:
+    path = tmp_path / "02_softmax.ipynb"
+    path.write_text(json.dumps({"cells": cells}), encoding="utf-8")
+    names: dict[str, object] = {}
+    exec(read_answer(path, SOFTMAX), names)
+    assert names["softmax"]([0.0, 0.0]).tolist() == [0.5, 0.5]  # type: ignore[operator]
+
+
+def test_a_folder_where_the_file_should_be_is_said(tmp_path: Path) -> None:
+    (tmp_path / "02_softmax.py").mkdir()
+    with pytest.raises(GlassError, match="is no file"):
+        read_answer(tmp_path / "02_softmax.py", SOFTMAX)
+
+
+@pytest.mark.parametrize("name", ["=1+1", "  =1+1", "\t=1", "＝1+1", "-x", "@x", "\n=1"])
+def test_no_cell_of_the_marks_is_a_formula(name: str) -> None:
+    mark = Mark(name, 2, "softmax", "wrong", False, 1, "", name, 0.1, name)
+    row = as_csv([mark]).split("\n", 1)[1]
+    assert row.count("'" + name) == 3
+
+
+def test_a_text_of_thousands_of_different_characters_is_no_table_of_half_a_gigabyte() -> None:
+    text = "".join(chr(0x4E00 + place % 8000) for place in range(20_000))
+    last = list(find("bigram").cases(0, text))[-2:]
+    assert "(10000,)" in last[0].question()
+    assert int(last[0].question().split(",")[-1].strip(" )")) <= 301
