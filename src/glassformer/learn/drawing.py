@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 SHADES = " ░▒▓█"
+WIDEST = 640  # pixels of a row of panels; those that do not fit go below
 BETWEEN = "    "
 CELL, GAP, TOP, EDGE = 46, 34, 40, 12  # pixels of the SVG: a cell's side, between panels, above cells, around all
 
@@ -59,12 +60,14 @@ class Picture:
     def svg(self) -> str:
         """For a page: the same, drawn dark on a light card, to be read on light pages and on dark ones."""
         parts: list[str] = []
-        x, height = EDGE, 0
+        x, y, width, height = EDGE, 0, 0, 0
         for panel in self.panels:
-            drawn, width, tall = _svg_of(panel, x)
-            parts.append(drawn)
-            x, height = x + width + GAP, max(height, tall)
-        width, height = x - GAP + EDGE, height + EDGE
+            drawn, wide, tall = _svg_of(panel)
+            if x > EDGE and x + wide + EDGE > WIDEST:
+                x, y = EDGE, height
+            parts.append(f'<g transform="translate({x} {y})">{drawn}</g>')
+            width, height = max(width, x + wide + EDGE), max(height, y + tall + EDGE)
+            x += wide + GAP
         return (
             f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" width="{width}" height="{height}" '
             f'role="img" aria-label="{escape(self.caption)}" font-family="sans-serif" font-size="13" fill="#20242a">'
@@ -108,11 +111,10 @@ def _text_of(panel: Panel) -> list[str]:
     return [line.ljust(length) for line in lines]
 
 
-def _svg_of(panel: Panel, left: int) -> tuple[str, int, int]:
+def _svg_of(panel: Panel) -> tuple[str, int, int]:
     """The panel's elements, its width and its height."""
-    side = 9 * max((len(name) for name in panel.rows), default=0) + (8 if panel.rows else 0)
+    x0 = 9 * max((len(name) for name in panel.rows), default=0) + (8 if panel.rows else 0)
     top = TOP + (18 if panel.columns else 0)
-    x0 = left + side
     parts = [f'<text x="{x0}" y="18" font-weight="600">{escape(panel.title)}</text>']
     for j, name in enumerate(panel.columns):
         parts.append(f'<text x="{x0 + (j + 0.5) * CELL}" y="{top - 8}" text-anchor="middle">{escape(name)}</text>')
@@ -129,5 +131,5 @@ def _svg_of(panel: Panel, left: int) -> tuple[str, int, int]:
             if not np.isnan(value):
                 middle = x0 + (j + 0.5) * CELL
                 parts.append(f'<text x="{middle}" y="{y + CELL / 2 + 5}" text-anchor="middle">{number(value)}</text>')
-    title = x0 - left + 8 * len(panel.title)
-    return "".join(parts), max(side + panel.values.shape[1] * CELL, title), top + len(panel.values) * CELL + 4
+    width = x0 + max(panel.values.shape[1] * CELL, 8 * len(panel.title))
+    return "".join(parts), width, top + len(panel.values) * CELL + 4
