@@ -26,6 +26,8 @@ EXTRAS = {
     "sklearn": (("scikit-learn",), "estimators for scikit-learn"),
     "export": (("transformers", "onnx", "onnxscript", "onnxruntime", "gguf"), "taking a model to other programs"),
     "cluster": (("datatrove", "orjson"), "corpora beyond one machine"),
+    "notebooks": (("jupytext", "nbformat", "ipykernel"), "exercises as notebooks"),
+    "docs": (("sphinx", "myst-nb", "furo", "ipykernel"), "building the book"),
 }
 """The extras of this package: what each needs, and what it is for."""
 NEEDED = ("torch", "numpy", "tokenizers", "safetensors", "pydantic")
