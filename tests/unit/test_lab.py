@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import inspect
 import json
+import math
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
@@ -234,17 +235,39 @@ def test_bad_input_is_refused_in_two_lines_and_nothing_is_lost(tmp_path: Path) -
         room.hint(find_case("5"))
     room.hint(case)
     file = room.place(case) / "evidence.json"
-    for damaged in ("", "[]", '{"charts": [], "maps": 3}', file.read_text(encoding="utf-8")[:-9]):
+    whole = json.loads(file.read_text(encoding="utf-8"))
+    odd: list[dict[str, Any]] = [
+        {"numbers": []}, {"numbers": [{**whole["numbers"][0], "healthy": math.nan}, *whole["numbers"][1:]]},
+        {"numbers": [{**whole["numbers"][0], "faulty": "much"}, *whole["numbers"][1:]]},
+        {"maps": [{**whole["maps"][0], "weights": [[1.0]]}]}, {"charts": [{**whole["charts"][0], "level": 5}]},
+        {"charts": [{**whole["charts"][0], "curves": {"healthy": [[0, 1e308], [1, -1e308]]}}]},
+    ]  # fmt: skip
+    texts = ["", "[]", '{"charts": [], "maps": 3}', file.read_text(encoding="utf-8")[:-9]]
+    for damaged in (*texts, *(json.dumps({**whole, **change}) for change in odd)):
         file.write_text(damaged, encoding="utf-8")
         with pytest.raises(GlassError, match=r"evidence\.json is damaged") as caught:
             room.open(case, str)
         assert len(str(caught.value).splitlines()) == 2
         assert file.read_text(encoding="utf-8") == damaged
-    for damaged in ("", "[]", '{"cases": {"x": 1}}', '{"cases": {"1": {"hints": "many"}}}'):
+    records = [
+        {"hints": "many"},
+        {"hints": -5, "answers": [], "right": False},
+        {"hints": 1, "answers": "ab", "right": True},
+    ]
+    for damaged in ("", "[]", '{"cases": {"x": 1}}', *(json.dumps({"cases": {"1": each}}) for each in records)):
         room.progress_file.write_text(damaged, encoding="utf-8")
         with pytest.raises(GlassError, match=r"progress\.json is damaged"):
             room.records()
         assert room.progress_file.read_text(encoding="utf-8") == damaged
+
+
+def test_a_case_that_is_stopped_leaves_nothing(tmp_path: Path) -> None:
+    def stop(_: str) -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        Room(tmp_path / "course").open(find_case("1"), stop)
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_folder_that_cannot_be_used_is_told_of_before_anything_is_trained(tmp_path: Path) -> None:

@@ -186,7 +186,7 @@ def loss_chart(healthy: Trained, faulty: Trained, title: str = "training loss", 
         truth = true_nats(healthy.data.validation, healthy.tokenizer, healthy.config.data.source)
         level = ("true entropy", truth[0] / (len(healthy.data.validation) - 1)) if truth is not None else None
     curves = {HEALTHY: averaged(healthy.losses), FAULTY: averaged(faulty.losses)}
-    return Chart(title, "step", "loss (nats per token)", curves, level)
+    return Chart(title, "step", "nats per token", curves, level)
 
 
 def compared(title: str, x: str, y: str, healthy: Sequence[Point], faulty: Sequence[Point]) -> Chart:

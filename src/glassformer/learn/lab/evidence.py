@@ -98,10 +98,13 @@ class Evidence:
             KeyError, TypeError, ValueError: it is something else.
         """
         return cls(
-            charts=[Chart(**{**each, "curves": _curves(each["curves"])}) for each in facts["charts"]],
-            maps=[Map(**each) for each in facts["maps"]],
+            charts=[_chart(each) for each in facts["charts"]],
+            maps=[_map(each) for each in facts["maps"]],
             samples={str(name): [str(line) for line in lines] for name, lines in facts["samples"].items()},
-            numbers=[Number(**each) for each in facts["numbers"]],
+            numbers=[
+                Number(str(each["name"]), str(each["what"]), _number(each["healthy"]), _number(each["faulty"]))
+                for each in facts["numbers"]
+            ],
         )
 
 
@@ -132,5 +135,21 @@ def mean(values: Iterable[float]) -> float:
     return sum(found) / max(1, len(found))
 
 
-def _curves(found: Mapping[str, Any]) -> dict[str, list[Point]]:
-    return {str(name): [(float(x), float(y)) for x, y in points] for name, points in found.items()}
+def _chart(facts: Mapping[str, Any]) -> Chart:
+    curves = {str(name): [(_number(x), _number(y)) for x, y in points] for name, points in facts["curves"].items()}
+    level = None if facts["level"] is None else (str(facts["level"][0]), _number(facts["level"][1]))
+    return Chart(str(facts["title"]), str(facts["x"]), str(facts["y"]), curves, level)
+
+
+def _map(facts: Mapping[str, Any]) -> Map:
+    rows, columns = [str(token) for token in facts["rows"]], [str(token) for token in facts["columns"]]
+    weights = [[_number(weight) for weight in row] for row in facts["weights"]]
+    if [len(row) for row in weights] != [len(columns)] * len(rows):
+        raise ValueError("weights that are no table of rows by columns")
+    return Map(str(facts["title"]), rows, columns, weights)
+
+
+def _number(value: Any) -> float:
+    if not abs(value) < 1e100:  # also not-a-number and infinity: no chart can be drawn of them
+        raise ValueError(f"{value} was not measured")
+    return float(value)

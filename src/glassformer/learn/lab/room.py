@@ -10,7 +10,7 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 from glassformer.errors import GlassError
-from glassformer.files import clear_disk_errors, write_text
+from glassformer.files import clear_disk_errors, no_empty_folders, write_text
 from glassformer.learn.lab.case import Case
 from glassformer.learn.lab.charts import charts_svg, maps_svg
 from glassformer.learn.lab.evidence import Evidence
@@ -96,13 +96,16 @@ class Room:
         place = self.place(case)
         if self.is_open(case):
             return self.evidence(case)
-        with clear_disk_errors(place):
-            place.mkdir(parents=True, exist_ok=True)
-        self.records()  # a file that cannot be read is told of before the work, not after it
-        note(f"training two small models, a healthy and a faulty one, into {place} (some seconds)")
-        found = made(case, share)
-        self._write(case, found)
-        return found
+        with no_empty_folders(place):  # also when it is stopped
+            with clear_disk_errors(place):
+                place.mkdir(parents=True, exist_ok=True)
+            self.records()  # a file that cannot be read is told of before the work, not after it
+            note(f"training two small models, a healthy and a faulty one, into {place} (some seconds)")
+            found = made(case, share)
+            if self.is_open(case):
+                return self.evidence(case)  # opened twice at once: the first evidence stays
+            self._write(case, found)
+            return found
 
     def _write(self, case: Case, found: Evidence) -> None:
         """The evidence as files; the one that counts comes last."""
@@ -129,7 +132,9 @@ class Room:
             )
         try:
             with clear_disk_errors(path):
-                return Evidence.of(json.loads(path.read_text(encoding="utf-8")))
+                found = Evidence.of(json.loads(path.read_text(encoding="utf-8")))
+            case.why.format(**found.words())  # what the explanation names is there
+            return found
         except (ValueError, KeyError, TypeError, AttributeError):
             raise GlassError(
                 f"{path} is damaged", f"Delete this file, and open the case again: glass learn lab open {case.number}"
@@ -172,4 +177,7 @@ def made(case: Case, share: float = 1.0) -> Evidence:
 
 
 def _record(facts: Mapping[str, Any]) -> Record:
-    return Record(int(facts["hints"]), [str(letter) for letter in facts["answers"]], bool(facts["right"]))
+    hints, answers, right = facts["hints"], facts["answers"], facts["right"]
+    if hints not in range(4) or not isinstance(answers, list) or right not in (True, False):
+        raise ValueError("no record of hints and answers")
+    return Record(int(hints), [str(letter) for letter in answers], bool(right))

@@ -68,7 +68,7 @@ def observe(bench: Bench) -> Evidence:
     )
     return Evidence(
         charts=[
-            compared("loss on validation", "step", "loss (nats per token)", healthy.validation, faulty.validation),
+            compared("loss on validation", "step", "nats per token", healthy.validation, faulty.validation),
             compared("gradient of the same 8 rows", "rows at a time", "difference / length", fine, wrong),
         ],
         numbers=[

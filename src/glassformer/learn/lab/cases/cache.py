@@ -49,7 +49,7 @@ def observe(bench: Bench) -> Evidence:
     curves = averaged(model.losses)
     return Evidence(
         charts=[
-            compared("training loss", "step", "loss (nats per token)", curves, curves),
+            compared("training loss", "step", "nats per token", curves, curves),
             compared("logits read one by one, beside all at once", "place", "largest difference", fine[0], wrong[0]),
         ],
         samples={

@@ -37,12 +37,12 @@ def observe(bench: Bench) -> Evidence:
     return Evidence(
         charts=[
             Chart(
-                f"{name}: two losses", "step", "loss (nats per token)",
+                f"{name}: two losses", "step", "nats per token",
                 {"training": averaged(found.losses), "validation": found.validation},
             )
             for name, found in (("healthy", healthy), ("faulty", faulty))
         ]
-        + [compared("the same weights on the same text", "measurement", "loss (nats per token)", fine, wrong)],
+        + [compared("the same weights on the same text", "measurement", "nats per token", fine, wrong)],
         numbers=[
             Number("spread", "largest minus smallest of these measurements", *spread),
             Number("gap", "validation minus training loss, at the end", *gaps),

@@ -98,7 +98,7 @@ def observe(bench: Bench) -> Evidence:
     """The loss, both heads, and what the gradient says beside what is so."""
     (fine, maps, said, apart), (wrong, equal, claimed, together) = bench.both(lambda name: see(bench, name))
     return Evidence(
-        charts=[compared("training loss", "step", "loss (nats per character)", averaged(fine), averaged(wrong))],
+        charts=[compared("training loss", "step", "nats per character", averaged(fine), averaged(wrong))],
         maps=[*maps, *equal],
         numbers=[
             Number("said", "slope of the loss along a random direction, by the gradient", said[0], claimed[0]),

@@ -63,8 +63,8 @@ def observe(bench: Bench) -> Evidence:
     return Evidence(
         charts=[
             loss_chart(healthy, faulty, floor=False),
-            compared("loss on validation", "step", "loss (nats per token)", healthy.validation, faulty.validation),
-            compared("loss on fresh stories", "step", "loss (nats per token)", healthy.watched, faulty.watched),
+            compared("loss on validation", "step", "nats per token", healthy.validation, faulty.validation),
+            compared("loss on fresh stories", "step", "nats per token", healthy.watched, faulty.watched),
         ],
         numbers=[
             Number("loss", "loss on validation at the end", healthy.validation[-1][1], faulty.validation[-1][1]),

@@ -63,7 +63,7 @@ def observe(bench: Bench) -> Evidence:
     curves = averaged(model.losses)
     return Evidence(
         charts=[
-            compared("training loss", "step", "loss (nats per token)", curves, curves),
+            compared("training loss", "step", "nats per token", curves, curves),
             compared("loss of rows with padding before them", "tokens of padding", "nats per token", fine[0], wrong[0]),
         ],
         samples={

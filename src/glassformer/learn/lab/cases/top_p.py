@@ -66,7 +66,7 @@ def observe(bench: Bench) -> Evidence:
     unsure = [mean(drawn for middle, drawn in found[0] if middle < 0.5) for found in (fine, wrong)]
     return Evidence(
         charts=[
-            compared("training loss", "step", "loss (nats per token)", curves, curves),
+            compared("training loss", "step", "nats per token", curves, curves),
             compared(
                 f"the likeliest token, at top-p {P}", "chance that the model gives it", "drawn", fine[0], wrong[0]
             ),

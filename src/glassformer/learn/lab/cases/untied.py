@@ -66,7 +66,7 @@ def observe(bench: Bench) -> Evidence:
     sizes = [sum(p.numel() for p in found.model.parameters()) for found in (healthy, faulty)]
     return Evidence(
         charts=[
-            compared(f"training loss; saved and loaded at step {step:.0f}", "step", "loss (nats per token)",
+            compared(f"training loss; saved and loaded at step {step:.0f}", "step", "nats per token",
                      averaged(curve, 4), averaged(wrong, 4)),
         ],
         numbers=[
