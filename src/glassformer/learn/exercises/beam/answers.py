@@ -1,7 +1,6 @@
 """Wrong answers with their names, and right ones written in other ways."""
 
 import heapq
-from typing import Any
 
 import numpy as np
 
@@ -25,8 +24,8 @@ def _best(hypotheses, n):
 
 def _search(table, bos, eos, beams, most, finish):
     """Steps in common; `finish(kept, finished)` gives what runs on."""
-    finished: list[Any] = []
-    running: list[Any] = [([], 0.0)]
+    finished = []
+    running = [([], 0.0)]
     for _ in range(most):
         running = finish(_best(_extensions(table, bos, running), beams), finished)
     return running, finished
@@ -42,7 +41,7 @@ def _scored(hypotheses, beams, penalty):
 
 
 def _finished_dropped(table, bos, eos, beams, most, alpha):
-    found: list[Any] = [([], 0.0)]
+    found = [([], 0.0)]
     running = found
     for _ in range(most):
         found = _best(_extensions(table, bos, running), beams)
@@ -73,7 +72,7 @@ def _ranked_unpenalised(table, bos, eos, beams, most, alpha):
 
 
 def _greedy_each(table, bos, eos, beams, most, alpha):
-    finished: list[Any] = []
+    finished = []
     running = _split(_best(_extensions(table, bos, [([], 0.0)]), beams), finished, eos)
     for _ in range(most - 1):
         grown = [one for parent in running for one in _best(_extensions(table, bos, [parent]), 1)]
@@ -87,8 +86,8 @@ def _unfinished_dropped(table, bos, eos, beams, most, alpha):
 
 
 def _stops_at_the_first(table, bos, eos, beams, most, alpha):
-    finished: list[Any] = []
-    running: list[Any] = [([], 0.0)]
+    finished = []
+    running = [([], 0.0)]
     for _ in range(most):
         running = _split(_best(_extensions(table, bos, running), beams), finished, eos)
         if finished:
@@ -97,8 +96,8 @@ def _stops_at_the_first(table, bos, eos, beams, most, alpha):
 
 
 def _with_arrays(table, bos, eos, beams, most, alpha):
-    finished: list[Any] = []
-    tokens: list[Any] = [[]]
+    finished = []
+    tokens = [[]]
     totals = np.zeros(1)
     for _ in range(most):
         last = [row[-1] if row else bos for row in tokens]
@@ -117,10 +116,10 @@ def _with_arrays(table, bos, eos, beams, most, alpha):
 
 
 def _with_a_heap(table, bos, eos, beams, most, alpha):
-    pool: list[Any] = []
-    running: list[Any] = [(0.0, 0, ())]
+    pool = []
+    running = [(0.0, 0, ())]
     for step in range(most):
-        heap: list[Any] = []
+        heap = []
         for total, rank, tokens in running:
             for token in range(len(table)):
                 more = float(table[tokens[-1] if tokens else bos][token])
