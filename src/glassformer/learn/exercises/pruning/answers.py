@@ -99,7 +99,7 @@ def _by_split(w_query, w_key, w_value, w_output, heads, removed):
 
 
 def _by_sets(losses, heads, count):
-    gone: tuple[int, ...] = ()
+    gone = ()
     order = []
     for _ in range(count):
         ways = [key for key in losses if len(key) == len(gone) + 1 and set(gone) < set(key)]
