@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path
@@ -351,3 +352,24 @@ def test_free_memory_is_what_the_container_leaves(tmp_path: Path, monkeypatch: p
     for limit, expected in (("max", 5000 * 1024), ("3000", 2000), ("99999999", 5000 * 1024), ("500", 0)):
         (tmp_path / "memory.max").write_text(limit + "\n", encoding="ascii")
         assert memory.free_memory(torch.device("cpu")) == expected
+
+
+@pytest.mark.parametrize(
+    ("task", "precision", "before", "after"),
+    [
+        ("translate", "fp32", None, "0"),
+        ("classify", "bf16", None, "128"),
+        ("translate", "auto", "7", "7"),
+        ("lm", "fp32", None, None),
+    ],
+)
+def test_shapes_that_do_not_come_again_are_not_kept(
+    task: str, precision: str, before: str | None, after: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    name = "ONEDNN_PRIMITIVE_CACHE_CAPACITY"
+    monkeypatch.setenv(name, before or "")
+    if before is None:
+        monkeypatch.delenv(name)
+    settings = {"train": {"task": task, "precision": precision, "device": "cpu"}}
+    memory.steady_heap(Config.from_dict(settings))
+    assert os.environ.get(name) == after
