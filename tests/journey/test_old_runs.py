@@ -1,0 +1,108 @@
+"""Run folders of version 0.1.0 open, answer as they did, and resume bit for bit.
+
+`tests/fixtures/runs` holds the folders, `tests/fixtures/expected` what they must answer and the weights that they must
+have after three more steps. `tests/fixtures/make_runs.py` says how they were made.
+"""
+
+from __future__ import annotations
+
+import json
+import tomllib
+import warnings
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from safetensors.numpy import load_file
+
+from tests.fixtures.replaying import EXPECTED, RUNS, Done, copy_runs, digest, facts, fingerprint, glass_all, weights
+
+LIMITS = {"fp32-adamw": 1e-5, "bf16-adamw": 1e-3, "fp32-muon": 2e-2, "bf16-muon": 5e-2}
+"""Largest `distance` on a processor that computes other bits than the recorded one.
+
+Measured without the pinned environment, where kernels for AVX-512 or AVX2 take the place of the portable ones: at most
+1.2e-6, 1.8e-4, 5.1e-3 and 2.4e-2. Muon's are the largest because its iterations in bfloat16 multiply the smallest
+singular values, which are noise, by hundreds.
+"""
+NAMES = sorted(path.parent.name for path in RUNS.glob("*/config.toml"))
+
+
+@dataclass(frozen=True)
+class Replayed:
+    """What a stored run did in this test.
+
+    Attributes:
+        folder: of the copy, after it was resumed.
+        answers: to the recorded commands, in their order.
+        resumed: end of the resumed training.
+    """
+
+    folder: Path
+    answers: list[Done]
+    resumed: Done
+
+
+def expected(name: str) -> dict[str, Any]:
+    """Return what was recorded of a stored run."""
+    found: dict[str, Any] = json.loads((EXPECTED / f"{name}.json").read_text(encoding="utf-8"))
+    return found
+
+
+@pytest.fixture(scope="module")
+def replayed(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Replayed]:
+    """Ask all runs their questions and resume them, in one process."""
+    folder = tmp_path_factory.mktemp("old-runs")
+    copy_runs(NAMES, folder)
+    recorded = {name: expected(name) for name in NAMES}
+    commands = {name: [each["command"] for each in recorded[name]["answers"]] for name in NAMES}
+    done = iter(glass_all([words for name in NAMES for words in [*commands[name], recorded[name]["resume"]]], folder))
+    return {name: Replayed(folder / name, [next(done) for _ in commands[name]], next(done)) for name in NAMES}
+
+
+def test_every_stored_run_has_its_expectations() -> None:
+    assert len(NAMES) >= 24
+    assert [path.stem for path in sorted(EXPECTED.glob("*.json"))] == NAMES
+    assert [path.stem for path in sorted(EXPECTED.glob("*.safetensors"))] == NAMES
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_an_old_run_answers_as_it_did(name: str, replayed: dict[str, Replayed]) -> None:
+    recorded = expected(name)["answers"]
+    for asked, done in zip(recorded, replayed[name].answers, strict=True):
+        assert done.code == 0, done.err
+        assert facts(asked["command"], done) == {
+            what: pytest.approx(value, rel=1e-5) if isinstance(value, float) else value
+            for what, value in asked["answer"].items()
+        }
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_an_old_run_resumes_bit_for_bit(name: str, replayed: dict[str, Replayed]) -> None:
+    recorded, run = expected(name), replayed[name]
+    assert run.resumed.code == 0, run.resumed.err
+    found = weights(run.folder)
+    if digest(found) == recorded["weights_sha256"]:
+        return
+    here, there = fingerprint(), recorded["made_by"]["processor"]
+    assert here != there, f"{name}: other weights than before, in the environment in which they were recorded"
+    limit = LIMITS[kind(name)]
+    apart = distance(found, load_file(EXPECTED / f"{name}.safetensors"), weights(RUNS / name))
+    warnings.warn(f"{name}: bits differ, {here} is not {there}; distance {apart:.1e}, limit {limit}", stacklevel=1)
+    assert apart < limit
+
+
+def kind(name: str) -> str:
+    """Return precision and optimizer of a stored run; `auto` was fp32 on processors."""
+    train = tomllib.loads((RUNS / name / "config.toml").read_text(encoding="utf-8"))["train"]
+    precision = "bf16" if train["precision"] == "bf16" else "fp32"
+    return f"{precision}-{train['optimizer']}"
+
+
+def distance(found: dict[str, np.ndarray], wanted: dict[str, np.ndarray], before: dict[str, np.ndarray]) -> float:
+    """Return the Euclidean distance of two sets of weights, as a share of how far the second moved from `before`."""
+    assert found.keys() == wanted.keys()
+    apart = sum(float(np.square(found[name] - wanted[name]).sum()) for name in wanted)
+    moved = sum(float(np.square(wanted[name] - before[name]).sum()) for name in wanted)
+    return (apart / moved) ** 0.5
