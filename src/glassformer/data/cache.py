@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import json
+import secrets
 import shutil
-import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -51,7 +51,7 @@ def building(cache: Path, folder: Path, checked: Callable[[Path], object]) -> It
         with clear_disk_errors(cache):
             cache.mkdir(parents=True, exist_ok=True)
             _remove_abandoned(cache)
-            temporary = Path(tempfile.mkdtemp(prefix=f".building-{folder.name[:8]}-", dir=cache))
+            temporary = _new_folder(cache, folder.name[:8])
             yield temporary
             sync(temporary)
             _publish(temporary, folder, checked)
@@ -59,6 +59,13 @@ def building(cache: Path, folder: Path, checked: Callable[[Path], object]) -> It
     finally:
         if temporary is not None:
             shutil.rmtree(temporary, ignore_errors=True)
+
+
+def _new_folder(cache: Path, name: str) -> Path:
+    """Make a folder with a unique name and the permissions of the umask; `mkdtemp` would allow its owner only."""
+    made = cache / f".building-{name}-{secrets.token_hex(8)}"
+    made.mkdir()
+    return made
 
 
 def _publish(temporary: Path, folder: Path, checked: Callable[[Path], object]) -> None:
@@ -72,7 +79,7 @@ def _publish(temporary: Path, folder: Path, checked: Callable[[Path], object]) -
                 raise
         if reusable(folder, checked) is not None:
             return
-        aside = Path(tempfile.mkdtemp(prefix=".building-damaged-", dir=folder.parent))
+        aside = _new_folder(folder.parent, "damaged")
         try:
             folder.rename(aside / "old")
         except FileNotFoundError:

@@ -3,34 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
 from dataclasses import dataclass
 
+from glassformer.data.headers import LABEL_NAMES, SOURCE_NAMES, TARGET_NAMES, reads_like_text
 from glassformer.data.tables import Table
 from glassformer.errors import GlassError, nearest
 from glassformer.wording import span
 
-SOURCE_NAMES = frozenset(("source", "src", "input", "question", "document", "article", "text", "story"))
-TARGET_NAMES = frozenset(("target", "tgt", "output", "answer", "summary", "translation", "highlights", "title"))
-LABEL_NAMES = frozenset(("label", "labels", "class", "category", "target", "topic", "sentiment", "intent", "y"))
-OTHER_NAMES = frozenset((
-    "id", "index", "no", "date", "sentence", "sentence1", "sentence2", "review", "comment", "message", "body",
-    "content", "description", "headline", "name", "english", "french", "german", "spanish", "italian",
-    "portuguese", "dutch", "russian", "polish", "turkish", "arabic", "hindi", "bangla", "bengali", "urdu",
-    "tamil", "chinese", "japanese", "korean", "vietnamese", "indonesian", "dialogue", "abstract", "tweet", "sms",
-    "email", "query", "prompt", "response", "completion", "reference", "lang", "language", "score", "rating", "url",
-))  # fmt: skip
-USUAL_NAMES = SOURCE_NAMES | TARGET_NAMES | LABEL_NAMES | OTHER_NAMES
-LANGUAGES = frozenset((
-    "af", "am", "ar", "as", "az", "be", "bg", "bn", "bs", "ca", "cs", "cy", "da", "de", "el", "en", "eo", "es",
-    "et", "eu", "fa", "fi", "fr", "ga", "gl", "gu", "ha", "he", "hi", "hr", "hu", "hy", "id", "ig", "is", "it",
-    "ja", "ka", "kk", "km", "kn", "ko", "ky", "lo", "lt", "lv", "mk", "ml", "mn", "mr", "ms", "mt", "my", "nb",
-    "ne", "nl", "nn", "no", "or", "pa", "pl", "ps", "pt", "ro", "ru", "sd", "si", "sk", "sl", "so", "sq", "sr",
-    "sv", "sw", "ta", "te", "tg", "th", "tl", "tr", "uk", "ur", "uz", "vi", "xh", "yo", "zh", "zu", "ben",
-    "deu", "eng", "fra", "hin", "ita", "jpn", "nld", "por", "rus", "spa", "zho",
-))  # fmt: skip
-MOST_WORDS = 3  # in the name of a column
-FEW = 20  # rows from which on values that repeat say something
 LONGEST_LABEL = 40  # characters, where nobody says which column it is
 
 
@@ -53,10 +32,11 @@ def choose_text(table: Table, wanted: str | None) -> Chosen:
     """
     if wanted is None:
         index = _only_text(table)
-        return Chosen((index,), f"{table.name}: column {table.names[index]!r} is read, the only one with text")
+        note = f"{table.name}: column {table.names[index]!r} is read, the only one with text"
+        return Chosen((index,), note + _said(table))
     index = _find(table, wanted)
     which = f"column {wanted!r}" if wanted == table.names[index] else f"column number {wanted}"
-    return Chosen((index,), f"{table.name}: {which} is read")
+    return Chosen((index,), f"{table.name}: {which} is read" + _said(table))
 
 
 def choose_pair(table: Table, source: str | None, target: str | None) -> Chosen:
@@ -120,31 +100,6 @@ def choose_labelled(table: Table, label: str | None, text: str | None) -> Chosen
     return Chosen((found, *texts), note + _said(table))
 
 
-def holds_names(rows: list[list[str]]) -> bool:
-    """Whether row 1, which looks like a header, is one: a row of short texts looks the same, and would be lost.
-
-    It is where all its cells are usual names (of three or more, one is enough that is no language: `no` is a word too),
-    or where a column has a few values again and again, and row 1 another one.
-    """
-    if any(len(cell.split()) > MOST_WORDS for cell in rows[0]):
-        return False
-    columns = [[row[index] for row in rows[1:] if index < len(row)] for index in range(len(rows[0]))]
-    if any(values.count(cell) > 1 for cell, values in zip(rows[0], columns, strict=True)):
-        return False
-    if usual_names(rows[0]) or (len(rows[0]) > 2 and any(cell.strip().lower() in USUAL_NAMES for cell in rows[0])):
-        return True
-    counted = [(cell, len(values), set(values)) for cell, values in zip(rows[0], columns, strict=True)]
-    return any(cell not in few and count >= FEW and len(few) <= count // 4 for cell, count, few in counted)
-
-
-def usual_names(cells: Sequence[str]) -> bool:
-    """Whether each cell is a word that people call a column by, or a language."""
-    return all(
-        cell.lower() in USUAL_NAMES or (cell in (cell.lower(), cell.upper()) and cell.lower() in LANGUAGES)
-        for cell in map(str.strip, cells)
-    )
-
-
 def label_text(value: object) -> str | None:
     """A label as text: numbers, true and false as JSON writes them; None for null, lists and objects."""
     if isinstance(value, bool | int | float):
@@ -184,14 +139,10 @@ def _means(table: Table, index: int, names: frozenset[str]) -> bool:
     return table.names[index].lower() in names
 
 
-def _reads_like_text(cell: str) -> bool:
-    return len(cell.split()) >= 3 or (len(cell) >= 20 and any(c.isalpha() for c in cell) and " " in cell)
-
-
 def _share_of_text(table: Table, index: int) -> float:
     """The share of a column's values, of those that are not empty, that are several words or long."""
     filled = [value for value in table.columns[index] if isinstance(value, str) and value.strip()]
-    return sum(map(_reads_like_text, filled)) / len(filled) if filled else 0.0
+    return sum(map(reads_like_text, filled)) / len(filled) if filled else 0.0
 
 
 def _only_text(table: Table) -> int:

@@ -14,6 +14,7 @@ from glassformer.config import DataConfig
 from glassformer.data.cleaning import cleaned
 from glassformer.data.duplicates import Repeats, Sketch
 from glassformer.data.reading import Source
+from glassformer.data.tally import Tally
 from glassformer.errors import GlassError
 from glassformer.wording import counted
 
@@ -63,9 +64,11 @@ class Survey:
 
     documents: int = 0
     characters: int = 0
-    last_start: int = 0
+    starts: array[int] = field(default_factory=lambda: array("Q"))
+    """The number of characters before each document; with very many documents, before every `start_step`-th one."""
+    start_step: int = 1
     last_length: int = 0
-    left_out: Counter[str] = field(default_factory=Counter)
+    tally: Tally = field(default_factory=Tally)
     large: dict[int, Facts] = field(default_factory=dict)
     """Documents that come in several pieces, by index: they cannot be judged from one piece."""
     marks: array[int] = field(default_factory=lambda: array("Q"))
@@ -75,6 +78,11 @@ class Survey:
     """Documents and characters by the highest 16 bits of the hash: enough to place a random split."""
     repeated: bytes = b""
     """A byte for each document, 1 where it repeats an earlier one; empty where nobody asked."""
+
+    @property
+    def left_out(self) -> Counter[str]:
+        """How many documents and rows were left out, by reason."""
+        return self.tally.left_out
 
     def add(self, index: int, facts: Facts, whole: bool, data: DataConfig) -> bool:
         """Count document `index`, which came in one piece or not; returns whether it is kept."""
@@ -86,7 +94,8 @@ class Survey:
         if reason:
             self.left_out[reason] += 1
             return False
-        self.last_start, self.last_length = self.characters, facts.characters
+        self._add_start()
+        self.last_length = facts.characters
         self.documents += 1
         self.characters += facts.characters
         self.bucket_documents[facts.mark >> 48] += 1
@@ -94,6 +103,19 @@ class Survey:
         if len(self.marks) < MOST_MARKS:
             self.marks.append(facts.mark)
         return True
+
+    def _add_start(self) -> None:
+        """Record where the next document starts; if there are too many starts, drop every second one."""
+        if self.documents % self.start_step == 0:
+            self.starts.append(self.characters)
+        if len(self.starts) > MOST_MARKS:
+            self.starts = self.starts[::2]
+            self.start_step *= 2
+
+    @property
+    def last_start(self) -> int:
+        """Return the number of characters before the last document."""
+        return self.characters - self.last_length
 
     def repeats(self, index: int) -> bool:
         """Whether document `index`, kept for its size, is left out because it repeats an earlier one."""
@@ -109,7 +131,7 @@ class Survey:
             )
 
 
-def pieces(source: Source, data: DataConfig, left_out: Counter[str]) -> Iterator[Piece]:
+def pieces(source: Source, data: DataConfig, tally: Tally) -> Iterator[Piece]:
     """All documents in order: files, paragraphs or lines of plain text, rows of tables, items of a generated corpus.
 
     The ends of lines and the blank lines between paragraphs are not part of these documents; everything else is, as
@@ -117,7 +139,7 @@ def pieces(source: Source, data: DataConfig, left_out: Counter[str]) -> Iterator
     cleaned.
     """
     index = 0
-    for texts in _split_texts(source, data, left_out):
+    for texts in _split_texts(source, data, tally):
         first = True
         if data.clean:
             texts = cleaned(texts)
@@ -127,14 +149,21 @@ def pieces(source: Source, data: DataConfig, left_out: Counter[str]) -> Iterator
             index += last
 
 
-def _split_texts(source: Source, data: DataConfig, left_out: Counter[str]) -> Iterator[Iterator[tuple[str, bool]]]:
+def first_documents(source: Source, data: DataConfig) -> Iterator[str]:
+    """Yield the text of each document that is not left out for its size; of a very long one only its first piece."""
+    for piece in pieces(source, data, Tally()):
+        if piece.first and not why_left_out(Facts(words=len(piece.text.split())), data):
+            yield piece.text
+
+
+def _split_texts(source: Source, data: DataConfig, tally: Tally) -> Iterator[Iterator[tuple[str, bool]]]:
     if source.corpus is not None:
         from glassformer.data.corpora import find_text_corpus
 
         yield ((text, True) for text in find_text_corpus(source.corpus).documents(data.size, data.seed))
     for file in source.files:
         if file.format != "text":
-            yield ((text, True) for text in file.rows(left_out))
+            yield ((text, True) for text in file.texts(tally))
         elif data.document == "file":
             yield _whole(file.text())
         else:
@@ -198,11 +227,11 @@ def survey(source: Source, data: DataConfig) -> Survey:
     found = Survey()
     if data.duplicates != "keep":
         repeats = Repeats()
-        for facts, index, _ in facts_of(pieces(source, data, Counter()), data):
+        for facts, index, _ in facts_of(pieces(source, data, Tally()), data):
             if not why_left_out(facts, data):
                 repeats.add(index, facts.mark, facts.bands)
         found.repeated = repeats.found()
-    for facts, index, whole in facts_of(pieces(source, data, found.left_out), data, bands=False):
+    for facts, index, whole in facts_of(pieces(source, data, found.tally), data, bands=False):
         found.add(index, facts, whole, data)
     found.refuse_nothing(source.name)
     return found
@@ -255,7 +284,7 @@ def why_left_out(facts: Facts, data: DataConfig) -> str:
 
 def kept_pieces(source: Source, data: DataConfig, found: Survey, marks: bool) -> Iterator[KeptPiece]:
     """The documents that the survey counted, again and in the same order; `mark` is 0 unless `marks`."""
-    return kept(pieces(source, data, Counter()), data, found, marks)
+    return kept(pieces(source, data, Tally()), data, found, marks)
 
 
 def kept(

@@ -11,7 +11,7 @@ from glassformer.config import DataConfig, TokenizerConfig
 from glassformer.data.locating import is_encoded
 from glassformer.data.prepare import Prepared, Vocabulary, make, open_prepared
 from glassformer.data.reading import open_source
-from glassformer.errors import GlassError
+from glassformer.errors import MALFORMED, GlassError
 from glassformer.files import clear_disk_errors, no_empty_folders, write_folder
 from glassformer.wording import quoted
 
@@ -47,7 +47,7 @@ def settings_of_encoded(source: str) -> dict[str, dict[str, Any]]:
     try:
         facts = json.loads((folder / "prepared.json").read_text(encoding="utf-8"))["settings"]
         return {name: dict(facts[name]) for name in ("data", "tokenizer")}
-    except (OSError, ValueError, KeyError, TypeError):
+    except (OSError, *MALFORMED):
         raise GlassError(
             f"{folder} does not say how its text was encoded", "Encode the text again: glass data encode DATA --out OUT"
         ) from None

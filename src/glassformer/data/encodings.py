@@ -1,19 +1,23 @@
 """From bytes to text, never mangled in silence: detect the encoding, or refuse with the offset of the first bad byte.
 
 Detection reads the whole input once, in blocks. UTF-8 is tried first; Windows-1252 is taken only for text that reads
-like a western language in it, because nearly every byte string is valid Windows-1252.
+like a western language in it, because nearly every byte string is valid Windows-1252. Encodings that look like ASCII
+(ISO-2022, UTF-7) are refused, unless `data.encoding` is set to utf-8.
 """
 
 from __future__ import annotations
 
+import base64
+import binascii
 import codecs
 import hashlib
 import re
 import unicodedata
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from glassformer.errors import GlassError
+from glassformer.wording import counted
 
 Blocks = Callable[[], Iterator[bytes]]  # opens the input anew and gives its bytes in order
 
@@ -50,11 +54,15 @@ class Encoding:
 
 @dataclass(frozen=True)
 class Scan:
-    """What one look at all bytes tells: the encoding, the number of bytes, their sha256."""
+    """Hold the encoding of a file, its number of bytes and their sha256.
+
+    `remark` is a note on the encoding for the user, or empty.
+    """
 
     encoding: Encoding
     size: int
     digest: str
+    remark: str = ""
 
 
 class BinaryError(GlassError):
@@ -83,14 +91,16 @@ def scan(blocks: Blocks, setting: str, name: str) -> Scan:
     head = next(blocks(), b"")
     if setting == "auto":
         _refuse_known_binaries(head, name)
+        _refuse_seven_bit_encodings(head, name)
     encoding = _first_guess(head, setting, name)
     try:
-        return _checked(blocks, encoding)
+        return replace(_checked(blocks, encoding), remark=_second_mark(head, encoding, name))
     except UndecodableError as error:
         if error.nul or (setting == "auto" and encoding.codec.startswith("utf-16") and not encoding.skip):
             raise _binary(name, _first_nul(blocks, error.offset)) from None
         if setting == "auto" and encoding == Encoding("utf-8") and _is_western(blocks, error.offset):
-            return _checked(blocks, Encoding("cp1252"))
+            remark = _western_remark(blocks, error, name)
+            return replace(_checked(blocks, Encoding("cp1252")), remark=remark)
         raise _refusal(name, encoding, error, setting) from None
 
 
@@ -182,6 +192,86 @@ def _refuse_known_binaries(head: bytes, name: str) -> None:
             )
 
 
+def _refuse_seven_bit_encodings(head: bytes, name: str) -> None:
+    """Refuse encodings whose bytes are all ASCII: read as UTF-8, their text would be garbled."""
+    found = ISO_2022.search(head)
+    label = "ISO-2022"
+    offset = found.start() if found else None
+    if offset is None:
+        label = "UTF-7"
+        offset = _utf7_offset(head)
+    if offset is not None:
+        raise GlassError(
+            f"{name} looks like {label} (at byte offset {offset}): read as UTF-8, its text would be garbled",
+            "Save it as UTF-8; or set data.encoding to utf-8 if it is UTF-8 after all.",
+        )
+
+
+def _utf7_offset(head: bytes) -> int | None:
+    """Return where the first UTF-7 sequence begins, if every `+` begins one and together they read as one script."""
+    if not head.isascii():
+        return None
+    texts: list[str] = []
+    first: int | None = None
+    for found in UTF7_SEQUENCE.finditer(head):
+        run = found[1]
+        if found.group() == b"+-":  # a plus sign
+            continue
+        if found.end() == len(head) and texts:  # the block may end inside a sequence
+            break
+        text = _utf7_text(run)
+        if text is None:
+            return None
+        texts.append(text)
+        first = found.start() if first is None else first
+    foreign = [character for character in "".join(texts) if not character.isascii()]
+    scripts = {_script(character) for character in foreign if character.isalpha()}
+    return first if len(foreign) >= LEAST_UTF7 and len(scripts) == 1 else None
+
+
+def _utf7_text(run: bytes) -> str | None:
+    """Return the text that the base64 digits of a UTF-7 sequence encode; None if they are not valid."""
+    try:
+        raw = base64.b64decode(run + b"=" * (-len(run) % 4), validate=True)
+        text = raw.decode("utf-16-be")
+    except (binascii.Error, UnicodeDecodeError):
+        return None
+    exact = bool(raw) and base64.b64encode(raw).rstrip(b"=") == run
+    readable = all(unicodedata.category(character) not in ("Cn", "Co", "Cc", "Cs") for character in text)
+    return text if exact and readable else None
+
+
+def _script(character: str) -> str:
+    """Return the script of a letter, by the first word of its name; East Asian scripts count as one."""
+    word = unicodedata.name(character, "").partition(" ")[0]
+    return "EAST ASIAN" if word in EAST_ASIAN else word
+
+
+def _second_mark(head: bytes, encoding: Encoding, name: str) -> str:
+    """Return a note on a second byte order mark, which is a character of the text; empty if there is none."""
+    mark = head[: encoding.skip]
+    if not mark or not head.startswith(mark + mark):
+        return ""
+    return f"{name} begins with two byte order marks: the second is read as the character U+FEFF"
+
+
+def _western_remark(blocks: Blocks, error: UndecodableError, name: str) -> str:
+    """Return a note on why a file is read as Windows-1252: the first byte that is not UTF-8, and the text around it."""
+    high = start = 0
+    around = b""
+    for block in blocks():
+        high += len(HIGH.findall(block))
+        if start <= error.offset < start + len(block):
+            at = error.offset - start
+            around = block[max(0, at - SHOWN_AROUND) : at + SHOWN_AROUND]
+        start += len(block)
+    bytes_told = counted(high, "bytes above 0x7F", "byte above 0x7F")
+    return (
+        f"{name} is read as Windows-1252, because byte 0x{error.byte:02X} at offset {error.offset} is not UTF-8: "
+        f"{around.decode('cp1252')!r} ({bytes_told} in {start:,}); data.encoding = utf-8 refuses such bytes"
+    )
+
+
 def _binary(name: str, offset: int) -> BinaryError:
     return BinaryError(
         f"{name} is a binary file, not text: NUL byte at offset {offset}",
@@ -211,6 +301,11 @@ def _refusal(name: str, encoding: Encoding, error: UndecodableError, setting: st
     )
 
 
+SHOWN_AROUND = 12  # bytes on each side of one that is not UTF-8
+ISO_2022 = re.compile(rb"\x1b\$(?:[@AB]|[()*+][A-Z@])")  # the escape sequences that announce two-byte characters
+UTF7_SEQUENCE = re.compile(rb"\+([A-Za-z0-9+/]*)-?")
+LEAST_UTF7 = 4  # characters outside ASCII: fewer may be plus signs in plain text
+EAST_ASIAN = ("CJK", "HIRAGANA", "KATAKANA", "HANGUL", "FULLWIDTH", "HALFWIDTH", "KATAKANA-HIRAGANA", "IDEOGRAPHIC")
 LETTER = rb"A-Za-z\x8a\x8c\x8e\x9a\x9c\x9e\x9f\xc0-\xd6\xd8-\xf6\xf8-\xff"
 UNDEFINED = re.compile(rb"[\x81\x8d\x8f\x90\x9d]")
 HIGH = re.compile(rb"[\x80-\xff]")
@@ -221,6 +316,7 @@ SIGN = rb"\x80\x82-\x84\x86-\x89\x8b\x93-\x95\x98\x9b\xa1-\xa9\xab\xac\xaf-\xb3\
 SIGN_IN_WORD = re.compile(rb"[" + LETTER + rb"][" + SIGN + rb"](?=[" + LETTER + rb"\x80-\xbf])")
 CAPITAL_IN_WORD = re.compile(rb"[a-z\xdf-\xf6\xf8-\xff][\x8a\x8c\x8e\x9f\xc0-\xd6\xd8-\xde]")
 UTF8_CHARACTER = re.compile(rb"[\xc2\xc3][\x80-\xbf]|\xe2\x80[\x80-\xbf]")  # the usual ones of western texts
+UTF8_SEQUENCE = re.compile(rb"[\xc2-\xdf][\x80-\xbf]|[\xe0-\xef][\x80-\xbf]{2}|[\xf0-\xf4][\x80-\xbf]{3}")
 HIGH_RUN = re.compile(rb"[\xc0-\xff]{3,}")
 TURKISH_OR_ICELANDIC = re.compile(rb"[\xd0\xdd\xde\xf0\xfd\xfe]")  # Icelandic here, Turkish in Windows-1254
 NEVER_TURKISH = re.compile(rb"[\xc1\xc6\xcd\xe1\xe6\xed]")  # a and i with acute accent, ae
@@ -228,13 +324,16 @@ NEVER_TURKISH = re.compile(rb"[\xc1\xc6\xcd\xe1\xe6\xed]")  # a and i with acute
 
 def _is_western(blocks: Blocks, offset: int) -> bool:
     """Whether bytes that are not UTF-8 (from `offset` on) read like a western language in Windows-1252."""
-    start = high = letters = high_letters = odd = turkish = not_turkish = 0
+    start = high = letters = high_letters = odd = turkish = not_turkish = sequences = in_sequences = 0
     for block in blocks():
         # Well-formed UTF-8 before the first bad byte: a damaged UTF-8 file, not Windows-1252.
         if start < offset and HIGH.search(block[: offset - start]):
             return False
         if UNDEFINED.search(block) or UTF8_CHARACTER.search(block):
             return False
+        found = UTF8_SEQUENCE.findall(block)
+        sequences += len(found)
+        in_sequences += sum(map(len, found))
         high += len(HIGH.findall(block))
         letters += len(LETTERS.findall(block))
         high_letters += len(HIGH_LETTERS.findall(block))
@@ -243,4 +342,6 @@ def _is_western(blocks: Blocks, offset: int) -> bool:
         not_turkish += len(NEVER_TURKISH.findall(block))
         start += len(block)
     looks_turkish = turkish > 0.1 * high and not_turkish < 0.1 * turkish
+    if sequences and sequences >= high - in_sequences:
+        return False  # mostly well-formed UTF-8: a damaged UTF-8 file
     return high_letters <= 0.25 * letters and odd <= 0.02 * high and not looks_turkish

@@ -12,7 +12,7 @@ import numpy as np
 
 from glassformer.config import PAIRS
 from glassformer.data.documents import mark_of
-from glassformer.data.example_source import ExampleSource, Tally
+from glassformer.data.example_source import ExampleSource
 from glassformer.data.example_split import ExampleSurvey, Side
 from glassformer.data.examples import ExampleStore, ExampleWriter
 from glassformer.tokenizers import Tokenizer
@@ -29,19 +29,13 @@ def source_notes(source: ExampleSource, found: ExampleSurvey, labels: Mapping[st
     characters = f"{int(np.sum(found.characters)):,} characters of {'source' if labels is None else 'text'}"
     if labels is None:
         characters += f", {found.answer_characters:,} of target"
-    notes = [f"{counted(len(found), kind)}, {characters}", *tally_notes(found.tally)]
+    notes = [f"{counted(len(found), kind)}, {characters}", *found.tally.notes()]
     if labels is not None:
         counts = np.bincount(np.frombuffer(found.numbers, dtype=np.int32))
         each = sorted(found.names, key=lambda name: (-counts[found.names[name]], name))
         shown = listed([f"{name} ({counts[found.names[name]]:,})" for name in each])
         notes.append(f"{counted(len(each), 'labels')}: {shown}")
     return notes
-
-
-def tally_notes(tally: Tally) -> list[str]:
-    """What was left out, and what was read with a remark."""
-    left_out = [f"left out {counted(count, reason)}" for reason, count in sorted(tally.left_out.items())]
-    return left_out + [counted(count, remark) for remark, count in sorted(tally.remarks.items()) if count]
 
 
 def listed(names: list[str]) -> str:
@@ -76,7 +70,7 @@ def label_notes(found: ExampleSurvey, own: ExampleSurvey | None, labels: Mapping
     if once := sorted(name for name, number in found.names.items() if counts[number] == 1):
         notes.append(f"{counted(len(once), 'labels are', 'label is')} seen once only: {listed(once)}")
     unseen = {name: int(counts[number]) for name, number in found.names.items() if name not in labels}
-    if unseen:  # of a tail split
+    if unseen:  # only in the end of the source, which is held out
         notes += [*unseen_notes(unseen, list(labels)), "data.split = random keeps some of each label in both parts"]
     if own is not None:
         own_counts = np.bincount(np.frombuffer(own.numbers, dtype=np.int32))

@@ -3,43 +3,37 @@
 from __future__ import annotations
 
 import hashlib
-from collections import Counter
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field, replace
-from itertools import islice, zip_longest
+from dataclasses import dataclass, replace
+from itertools import chain, islice, zip_longest
 from pathlib import Path
 
 from glassformer.config import PAIRS, DataConfig, Task
-from glassformer.data.columns import choose_labelled, choose_pair, holds_names, label_text, usual_names
-from glassformer.data.locating import Located, located
-from glassformer.data.reading import SHOWN_NAMES, Source, SourceFile, format_of, scan_files
-from glassformer.data.tables import describe, read_cells, text_lines
+from glassformer.data.columns import Chosen, choose_labelled, choose_pair, label_text
+from glassformer.data.delimited import text_lines
+from glassformer.data.locating import Located, listed, located
+from glassformer.data.reading import (
+    Source,
+    SourceFile,
+    format_of,
+    readings_of,
+    refuse_plain_json,
+    scan_files,
+    table_notes,
+    tables_of,
+    with_table,
+)
+from glassformer.data.tables import Table, refuse_idle_settings
+from glassformer.data.tally import Tally
 from glassformer.errors import GlassError
 from glassformer.wording import counted
 
-LOOKED_AT = 2000  # rows, to find the column of the label: files are often sorted by it
 SHOWN_CHARACTERS = 40  # of a line, in an error
 _REMEDIES = {
     True: "Give the file with its targets in data.target, or a table (.csv, .tsv, .jsonl) that has both.",
     False: "Give a table (.csv, .tsv, .jsonl) with a column for the label, or a folder with one folder per label.",
 }
-
-
-@dataclass
-class Tally:
-    """What reading noticed: examples that were left out, by reason, and rows that were used all the same."""
-
-    left_out: Counter[str] = field(default_factory=Counter)
-    remarks: Counter[str] = field(default_factory=Counter)
-
-    def nothing(self, name: str) -> GlassError:
-        """The error where no example of the source called `name` was left."""
-        reasons = ", ".join(counted(count, reason) for reason, count in sorted(self.left_out.items()))
-        return GlassError(
-            f"{name} holds no example that can be used" + (f": left out {reasons}" if reasons else ""),
-            "Give a text, and its target or label, in each row.",
-        )
 
 
 @dataclass(frozen=True)
@@ -61,36 +55,47 @@ class ExampleSource:
     digest: str
     notes: tuple[str, ...]
 
+    @property
+    def readings(self) -> list[list[object]]:
+        """Return how each table is read; together with `digest`, the examples depend on nothing else."""
+        return readings_of(self.files)
+
     def examples(self, tally: Tally) -> Iterator[tuple[str, str]]:
-        """(source, target) or (text, label) of each usable example, in order; the others are counted."""
-        pairs, data = self.task in PAIRS, self.data
+        """Yield (source, target) or (text, label) of each usable example, in order; the others are counted."""
+        pairs = self.task in PAIRS
+        data = self.data
         counting = data.min_words > 0 or data.max_words is not None
-        for source, target in self._raw(tally):
-            if not pairs and target != (stripped := target.strip()):
-                tally.remarks["labels with spaces around, left off"] += bool(stripped)
-                target = stripped
-            if reason := _why_empty(source, target, pairs):
-                tally.left_out[reason] += 1
+        for source, target, place in self._raw(tally):
+            if not pairs:
+                label = target.strip()
+                if label and label != target:
+                    tally.remark("labels with spaces around them, which are removed", place)
+                target = label
+            reason = _why_empty(source, target, pairs)
+            if reason:
+                tally.leave_out(reason, place)
                 continue
             if counting:
                 words = len(source.split())
                 if words < data.min_words:
-                    tally.left_out[f"examples with fewer than {data.min_words} words"] += 1
+                    tally.leave_out(f"examples with fewer than {data.min_words} words", place)
                     continue
                 if data.max_words is not None and words > data.max_words:
-                    tally.left_out[f"examples with more than {data.max_words} words"] += 1
+                    tally.leave_out(f"examples with more than {data.max_words} words", place)
                     continue
             yield source, target
 
-    def _raw(self, tally: Tally) -> Iterator[tuple[str, str]]:
+    def _raw(self, tally: Tally) -> Iterator[tuple[str, str, str]]:
+        """Yield source, target and position in the data of each candidate example."""
         if self.corpus is not None:
-            yield from _generated(self.task, self.corpus, self.data)
+            for number, (source, target) in enumerate(_generated(self.task, self.corpus, self.data), start=1):
+                yield source, target, f"example {number} of {self.corpus}"
         elif self.parallel:
-            yield from _line_by_line(*self.files)
+            yield from _line_by_line(self.files[0], self.files[1], tally)
         else:
             for file in self.files:
                 if file.table is None:
-                    yield "".join(file.text()), _label_of(file)
+                    yield "".join(file.text()), _label_of(file), file.name
                 else:
                     yield from (_pairs if self.task in PAIRS else _labelled)(file, tally)
 
@@ -118,61 +123,64 @@ def _generated(task: Task, corpus: str, data: DataConfig) -> Iterator[tuple[str,
     return find_labelled_corpus(corpus).labelled(data.size, data.seed)
 
 
-def _line_by_line(first: SourceFile, second: SourceFile) -> Iterator[tuple[str, str]]:
-    """Only `\\n` ends a line here (with a `\\r` before it), as in every tool for parallel files."""
+def _line_by_line(first: SourceFile, second: SourceFile, tally: Tally) -> Iterator[tuple[str, str, str]]:
+    """Yield line n of both files and its position; blank lines at the end of only one file are left out.
+
+    Only `\\n` ends a line here (with a `\\r` before it), as in every tool for parallel files.
+    """
     lines = [text_lines(file.text(), file.name) for file in (first, second)]
-    for count, (source, target) in enumerate(zip_longest(*lines)):
+    for number, (source, target) in enumerate(zip_longest(*lines), start=1):
         if source is None or target is None:
             longer = 0 if target is None else 1
-            counts = [count, count]
-            counts[longer] += 1 + sum(1 for _ in lines[longer])
-            shown = (source or target or "").strip()[:SHOWN_CHARACTERS]
-            names = (first.name, second.name)
-            raise GlassError(
-                f"{names[0]} has {counts[0]:,} lines, {names[1]} {counts[1]:,}: they cannot be parallel",
-                f"{names[1 - longer]} ends before line {count + 1:,} of {names[longer]} ({shown!r}): line n of one "
-                "must answer line n of the other.",
-            )
-        yield _without_end(source), _without_end(target)
+            rest = chain([source or target or ""], lines[longer])
+            _refuse_unequal((first.name, second.name), longer, number, rest, tally)
+            return
+        yield _without_end(source), _without_end(target), f"line {number} of {first.name} and {second.name}"
+
+
+def _refuse_unequal(names: tuple[str, str], longer: int, number: int, rest: Iterator[str], tally: Tally) -> None:
+    """Raise a `GlassError` if the longer of two files has a text from line `number` on; count its blank lines."""
+    lines = blank = 0
+    shown = ""
+    for line in rest:
+        lines += 1
+        blank += not line.strip()
+        shown = shown or line.strip()[:SHOWN_CHARACTERS]
+    if lines == blank:
+        remark = f"blank lines at the end of {names[longer]}, where the other file has none"
+        tally.remarks[remark] = blank
+        return
+    counts = [number - 1, number - 1]
+    counts[longer] += lines
+    raise GlassError(
+        f"{names[0]} has {counted(counts[0], 'lines')}, {names[1]} {counts[1]:,}: they cannot be parallel",
+        f"{names[1 - longer]} ends before line {number:,} of {names[longer]} ({shown!r}): line n of one "
+        "must answer line n of the other.",
+    )
 
 
 def _without_end(line: str) -> str:
     return line.removesuffix("\n").removesuffix("\r")
 
 
-def _cells(file: SourceFile, tally: Tally) -> Iterator[list[object]]:
-    """The chosen cells of each row that has them all; in JSONL of every row."""
-    assert file.table is not None
-    assert file.chosen is not None
-    if file.table.format == "jsonl":
-        yield from file.cells()
-        return
-    beyond = len(file.table.names)
-    for *values, more in read_cells(file.text(), file.table, (*file.chosen.indices, beyond)):
-        if more is not None:
-            tally.remarks["rows with more fields than row 1, which are not read"] += 1
-        if None in values:
-            tally.left_out["rows with too few fields"] += 1
-        else:
-            yield values
-
-
-def _pairs(file: SourceFile, tally: Tally) -> Iterator[tuple[str, str]]:
-    for source, target in _cells(file, tally):
+def _pairs(file: SourceFile, tally: Tally) -> Iterator[tuple[str, str, str]]:
+    for line, (source, target) in file.rows(tally):
+        place = f"line {line} of {file.name}"
         if isinstance(source, str) and isinstance(target, str):
-            yield source, target
+            yield source, target, place
         else:
-            tally.left_out["rows without text in both columns"] += 1
+            tally.leave_out("rows without text in both columns", place)
 
 
-def _labelled(file: SourceFile, tally: Tally) -> Iterator[tuple[str, str]]:
-    """Several text columns are joined by line ends, without those that are empty."""
-    for label, *texts in _cells(file, tally):
+def _labelled(file: SourceFile, tally: Tally) -> Iterator[tuple[str, str, str]]:
+    """Yield text, label and position of each row; several text columns are joined by line ends, empty ones left out."""
+    for line, (label, *texts) in file.rows(tally):
+        place = f"line {line} of {file.name}"
         name = label_text(label)
         if name is None:
-            tally.left_out["rows without a label"] += 1
+            tally.leave_out("rows without a label", place)
         else:
-            yield "\n".join(text for text in texts if isinstance(text, str) and text.strip()), name
+            yield "\n".join(text for text in texts if isinstance(text, str) and text.strip()), name, place
 
 
 @contextmanager
@@ -201,7 +209,10 @@ def open_examples(task: Task, data: DataConfig, cache: Path, validation: bool = 
         elif target is not None:
             yield _parallel(task, data, [(what, found), (target, stack.enter_context(located(target, cache)))])
         else:
-            yield _from_tables(task, data, what, found)
+            source = _from_tables(task, data, what, found)
+            if not validation:  # it may be another kind of source
+                refuse_idle_settings(tables_of(source.files), data, what)
+            yield source
 
 
 def _refuse_misplaced(task: Task, data: DataConfig) -> None:
@@ -221,6 +232,7 @@ def _from_corpus(task: Task, data: DataConfig, found: Located, target: str | Non
         if value is not None:
             raise GlassError(f"data.{setting} does not go with the generated corpus {name}", "Leave it out.")
     first = [text for example in islice(_generated(task, name, data), 50) for text in example]
+    refuse_idle_settings((), data, name)
     digest = _digest([name, str(data.size), str(data.seed), *first])
     notes = (*found.notes, f"{name}: generated corpus, {data.size:,} examples, seed {data.seed}")
     return ExampleSource(task, data, name, (), False, name, digest, notes)
@@ -245,28 +257,46 @@ def _parallel(task: Task, data: DataConfig, wanted: list[tuple[str, Located]]) -
             )
         sources.append(source)
     files = tuple(source.files[0] for source in sources)
+    refuse_idle_settings((), data, " and ".join(file.name for file in files))
     digest = hashlib.sha256(" ".join(source.digest for source in sources).encode("ascii")).hexdigest()
     notes = tuple(note for source in sources for note in source.notes)
+    if files[0].scan.digest == files[1].scan.digest:
+        notes += (f"{files[0].name} and {files[1].name} are the same text: the model learns to copy",)
     return ExampleSource(task, data, f"{files[0].name}, {files[1].name}", files, True, None, digest, notes)
 
 
 def _from_tables(task: Task, data: DataConfig, what: str, found: Located) -> ExampleSource:
     has_tables = any(format_of(name) != "text" for _, name in found.files)
-    by_folder = task not in PAIRS and found.folder and not has_tables and all("/" in name for _, name in found.files)
+    by_folder = task not in PAIRS and found.folder and not has_tables and any("/" in name for _, name in found.files)
     if found.folder and not has_tables and not by_folder:
         raise GlassError(f"the folder {what} holds no table (.csv, .tsv, .jsonl)", _REMEDIES[task in PAIRS])
     if by_folder and (data.column, data.label_column) != (None, None):
         raise GlassError(
             f"the folder {what} holds no table, and data.column or data.label_column is set", "Leave them out."
         )
+    if by_folder:
+        found = _without_unlabelled(found)
     source = scan_files(what, data.encoding, found, tables_wanted=not by_folder)
     if by_folder:
         notes = (*source.notes, "label: the folder that a file lies in; text: the whole file")
         digest = _digest([source.digest, *map(_label_of, source.files)])
         return ExampleSource(task, data, what, source.files, False, None, digest, notes)
-    files = tuple(_with_columns(task, data, _table(task, file)) for file in source.files)
-    chosen = tuple(file.chosen.note for file in files[:SHOWN_NAMES] if file.chosen)
-    return ExampleSource(task, data, source.name, files, False, None, source.digest, (*source.notes, *chosen))
+    refuse_plain_json(source.files, found)
+    files = tuple(
+        with_table(_table(task, file), data, lambda table: _choose(task, data, table)) for file in source.files
+    )
+    notes = (*source.notes, *table_notes(files))
+    return ExampleSource(task, data, source.name, files, False, None, source.digest, notes)
+
+
+def _without_unlabelled(found: Located) -> Located:
+    """Leave out the files that are not in a label's folder, such as a README."""
+    labelled = tuple((path, name) for path, name in found.files if "/" in name)
+    others = [f"{name} (not in a label folder)" for _, name in found.files if "/" not in name]
+    if not others:
+        return found
+    told = f"left out {len(others)} of {len(found.files)} files: {listed(others)}"
+    return replace(found, files=labelled, notes=[*found.notes, told])
 
 
 def _table(task: Task, file: SourceFile) -> SourceFile:
@@ -280,11 +310,7 @@ def _table(task: Task, file: SourceFile) -> SourceFile:
     raise GlassError(f"{file.name} is plain text: it holds no {what}", _REMEDIES[task in PAIRS])
 
 
-def _with_columns(task: Task, data: DataConfig, file: SourceFile) -> SourceFile:
-    assert file.format != "text"
-    texts = [part.strip() for part in data.column.split(",")] if data.column is not None else []
-    asked = [name for name in (data.column, *texts, data.target_column, data.label_column) if name is not None]
-    table = describe(file.text(), file.format, asked, file.name, LOOKED_AT, holds_names, usual_names)
+def _choose(task: Task, data: DataConfig, table: Table) -> Chosen:
     if task in PAIRS:
-        return replace(file, table=table, chosen=choose_pair(table, data.column, data.target_column))
-    return replace(file, table=table, chosen=choose_labelled(table, data.label_column, data.column))
+        return choose_pair(table, data.column, data.target_column)
+    return choose_labelled(table, data.label_column, data.column)

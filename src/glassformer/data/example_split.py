@@ -1,7 +1,7 @@
 """Which examples are held out, decided before anything is trained.
 
-`tail` holds out the last ones. `random` draws by a hash of the source text, so that equal sources are on one side,
-whatever their targets; labelled texts are drawn in the same share from each label.
+`end` (and `tail`, its older name) holds out the last ones. `random` draws by a hash of the source text, so that equal
+sources are on one side, whatever their targets; labelled texts are drawn in the same share from each label.
 """
 
 from __future__ import annotations
@@ -15,7 +15,8 @@ import numpy.typing as npt
 
 from glassformer.config import DataConfig
 from glassformer.data.documents import mark_of
-from glassformer.data.example_source import ExampleSource, Tally
+from glassformer.data.example_source import ExampleSource
+from glassformer.data.tally import Tally
 from glassformer.errors import GlassError
 
 MOST_LABELS = 65_536
@@ -80,8 +81,11 @@ def refuse_useless_labels(found: ExampleSurvey, name: str) -> None:
     """Raise a `GlassError` where the labels teach nothing: one only, or another one in each row."""
     if len(found.names) == 1:
         only = next(iter(found.names))
+        examples = (
+            f"all {len(found):,} examples of {name} have" if len(found) > 1 else f"the only example of {name} has"
+        )
         raise GlassError(
-            f"all {len(found):,} examples of {name} have the label {only!r}: there is nothing to tell apart",
+            f"{examples} the label {only!r}: there is nothing to tell apart",
             "Give examples of at least two labels.",
         )
     if len(found.names) == len(found):
@@ -99,10 +103,10 @@ def hold_out(found: ExampleSurvey, data: DataConfig) -> Side:
     """
     if len(found) < 2:
         raise GlassError("1 example is too few to be split", "Give more examples, or a data.validation of their own.")
-    return _tail(found, data) if data.split == "tail" else _random(found, data)
+    return _random(found, data) if data.split == "random" else _end(found, data)
 
 
-def _tail(found: ExampleSurvey, data: DataConfig) -> Side:
+def _end(found: ExampleSurvey, data: DataConfig) -> Side:
     characters = np.cumsum(np.frombuffer(found.characters, dtype=np.uint32)[::-1], dtype=np.int64)
     fits = int(np.searchsorted(characters, data.validation_limit, side="right"))
     wanted = min(round(data.validation_fraction * len(found)), fits, len(found) - 1)
@@ -117,7 +121,7 @@ def _random(found: ExampleSurvey, data: DataConfig) -> Side:
     if len(marks) < 2:
         raise GlassError(
             f"all {len(found):,} examples have the same source: a random split cannot keep them apart",
-            "Give different ones, or set data.split to tail.",
+            "Give different ones, or set data.split to end.",
         )
     characters = np.zeros(len(marks), dtype=np.int64)
     np.add.at(characters, group, np.frombuffer(found.characters, dtype=np.uint32))

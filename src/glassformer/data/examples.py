@@ -105,6 +105,12 @@ class ExampleStore:
         return _lengths(self.targets) if self.targets is not None else np.zeros(0, np.int64)
 
     @property
+    def text_hash(self) -> str:
+        """Return a hash of the texts of all sources and targets, in order."""
+        stores = [self.sources] if self.targets is None else [self.sources, self.targets]
+        return hashlib.sha256(" ".join(store.text_hash for store in stores).encode("ascii")).hexdigest()
+
+    @property
     def target_bytes(self) -> int:
         """UTF-8 bytes of all targets; 0 for labelled texts."""
         return self.targets.bytes if self.targets is not None else 0

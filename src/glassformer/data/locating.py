@@ -17,6 +17,7 @@ from glassformer.files import clear_disk_errors
 from glassformer.wording import counted
 
 BLOCK = 1 << 20
+SHOWN_NAMES = 5
 
 
 @dataclass(frozen=True)
@@ -92,13 +93,18 @@ def _suggestion(path: Path, corpora: list[str]) -> str:
 
 
 def _folder(folder: Path) -> Located:
-    """All files below `folder`, sorted by name at each level; hidden ones and links to folders are left out."""
+    """Return all files below `folder`, sorted by name at each level, and note the entries that are left out.
+
+    Left out are hidden entries, links to folders (which may lead anywhere, or in a circle), broken links, pipes and
+    devices (reading them could block).
+    """
     if is_encoded(folder):
         raise GlassError(
             f"{folder} holds the tokens of a text, not a text",
             "glass train and glass plan take it, for --task lm and masked; elsewhere name the text itself.",
         )
     found: list[tuple[Path, str]] = []
+    odd: list[str] = []
     hidden = 0
 
     def refuse(error: OSError) -> None:
@@ -107,13 +113,42 @@ def _folder(folder: Path) -> Located:
     for place, folders, files in os.walk(folder, onerror=refuse):
         hidden += sum(name.startswith(".") for name in (*folders, *files))
         folders[:] = sorted(name for name in folders if not name.startswith(".") and name != "__pycache__")
-        paths = [Path(place) / name for name in files if not name.startswith(".")]
-        found += [(path, path.relative_to(folder).as_posix()) for path in paths if path.is_file()]
+        for name in (*folders, *files):
+            path = Path(place) / name
+            shown = path.relative_to(folder).as_posix()
+            reason = "" if name.startswith(".") else _why_not_read(path)
+            if reason:
+                odd.append(f"{shown} ({reason})")
+            elif path.is_file() and not name.startswith("."):
+                found.append((path, shown))
+    left_out = f": left out {listed(sorted(odd))}" if odd else ""
     if not found:
-        raise GlassError(f"the folder {folder} holds no files to read", "Put text files (.txt, .md, .csv ...) into it.")
+        raise GlassError(
+            f"the folder {folder} holds no files to read{left_out}", "Put text files (.txt, .md, .csv ...) into it."
+        )
     found.sort(key=lambda entry: entry[1].split("/"))
     notes = [f"left out {counted(hidden, 'hidden entries', 'hidden entry')} of {folder}"] if hidden else []
+    if odd:
+        entries = counted(len(odd), "entries", "entry")
+        notes.append(f"left out {entries} of {folder} that cannot be read as files: {listed(sorted(odd))}")
     return Located(files=tuple(found), folder=True, notes=notes)
+
+
+def _why_not_read(path: Path) -> str:
+    """Return why an entry of a folder is not read; empty for files, and for folders that are walked through."""
+    if path.is_symlink() and not path.exists():
+        return "a broken link"
+    if path.is_symlink() and path.is_dir():
+        return "a link to a folder"
+    if not path.is_file() and not path.is_dir():
+        return "a pipe or a device"
+    return ""
+
+
+def listed(names: list[str]) -> str:
+    """Return the first names, and how many more there are."""
+    more = f" and {len(names) - SHOWN_NAMES} more" if len(names) > SHOWN_NAMES else ""
+    return ", ".join(names[:SHOWN_NAMES]) + more
 
 
 def _standard_input(cache: Path) -> Located:

@@ -16,9 +16,10 @@ from glassformer.data.cache import building, check_store, folder_of, reusable
 from glassformer.data.documents import Survey, kept_pieces, survey
 from glassformer.data.encode import Encoder, Meter
 from glassformer.data.reading import Source, open_source
-from glassformer.data.split import Side, SidedPiece, Split, plan_split, sided
+from glassformer.data.split import NEAR_ENOUGH, Side, SidedPiece, Split, plan_split, sided
 from glassformer.data.store import DamagedStoreError, StoreWriter, TokenStore
-from glassformer.errors import GlassError
+from glassformer.data.tables import ONLY_TABLES
+from glassformer.errors import MALFORMED, GlassError
 from glassformer.files import clear_disk_errors, no_empty_folders, write_text
 from glassformer.tokenizers import Tokenizer, train_tokenizer
 from glassformer.wording import counted
@@ -35,7 +36,7 @@ MATTERS = (
     "validation_limit",
 )
 """Settings of `data` that decide, with `seed` and those of `NEWER`, what the stores hold."""
-NEWER = {"clean": False, "duplicates": "keep"}
+NEWER = {"clean": False, "duplicates": "keep"} | dict.fromkeys(ONLY_TABLES, "auto")
 """More of them, which older results were made without: the values that change nothing."""
 SIDES: tuple[Side, Side] = ("train", "validation")
 
@@ -102,11 +103,23 @@ def prepare(
         GlassError: the source cannot be read or split, the disk is full, no permission; nothing half-made is left.
     """
     with no_empty_folders(cache), open_source(data, cache) as source:
-        folder = folder_of(cache, _everything(source, data, tokenizer, mask))
-        if found := reusable(folder, _checked):
-            return found
-        with building(cache, folder, _checked) as temporary:
-            make(source, data, Vocabulary(tokenizer, mask), temporary, progress)
+        return prepare_source(source, data, tokenizer, cache, progress, mask)
+
+
+def prepare_source(
+    source: Source,
+    data: DataConfig,
+    tokenizer: TokenizerConfig,
+    cache: Path,
+    progress: Callable[[str], None] = _silent,
+    mask: bool = False,
+) -> Prepared:
+    """As `prepare`, for a source that is already open."""
+    folder = folder_of(cache, _everything(source, data, tokenizer, mask))
+    if found := reusable(folder, _checked):
+        return found
+    with building(cache, folder, _checked) as temporary:
+        make(source, data, Vocabulary(tokenizer, mask), temporary, progress)
     return _open(folder, reused=False)
 
 
@@ -125,6 +138,8 @@ def _everything(source: Source, data: DataConfig, tokenizer: TokenizerConfig, ma
     matters["seed"] = data.seed if data.split == "random" else None
     matters |= {name: value for name, value in data.model_dump(include=set(NEWER)).items() if value != NEWER[name]}
     everything = {"version": VERSION, "source": source.digest, "data": matters, "tokenizer": tokenizer.model_dump()}
+    if source.readings:
+        everything["tables"] = source.readings
     if mask:
         everything["mask"] = True
     return everything
@@ -179,7 +194,7 @@ def make(
     finally:
         for writer in writers.values():
             writer.abandon()
-    notes = [*source.notes, *survey_notes(found), *split_notes(found, split, writers)]
+    notes = [*source.notes, *survey_notes(found), *split_notes(found, split, data, writers)]
     notes += token_notes(tokenizer, writers, encoder.forced_cuts)
     write_facts(folder, source, data, vocabulary, tokenizer, notes)
 
@@ -205,18 +220,23 @@ def write_facts(
 
 
 def survey_notes(found: Survey) -> list[str]:
-    """In words: how many documents there are, and what was left out."""
+    """Return notes on the number of documents, and on those left out."""
     notes = [f"{counted(found.documents, 'documents')}, {counted(found.characters, 'characters')}"]
-    notes += [f"left out {counted(count, reason)}" for reason, count in sorted(found.left_out.items())]
-    return notes
+    return notes + found.tally.notes()
 
 
-def split_notes(found: Survey, split: Split, writers: dict[Side, StoreWriter]) -> list[str]:
-    """In words: what is held out, and how far the two parts share documents."""
-    train, held = writers["train"], writers["validation"]
+def split_notes(found: Survey, split: Split, data: DataConfig, writers: dict[Side, StoreWriter]) -> list[str]:
+    """Return notes on the part that is held out, and on documents that both parts share."""
+    train = writers["train"]
+    held = writers["validation"]
     share = held.characters / max(train.characters + held.characters, 1)
     size = f"{counted(held.documents, 'documents')}, {counted(held.characters, 'characters')}"
     notes = [f"{split.note} ({size}, {share:.1%})"]
+    if abs(share - data.validation_fraction) > NEAR_ENOUGH * data.validation_fraction:
+        notes.append(
+            f"{share:.1%} of the characters are held out, with data.validation_fraction = "
+            f"{data.validation_fraction:g} and data.validation_limit = {data.validation_limit:,} characters"
+        )
     if unused := found.characters - train.characters - held.characters:
         notes.append(
             f"{counted(unused, 'characters are', 'character is')} in neither part: "
@@ -251,13 +271,16 @@ def _open(folder: Path, reused: bool) -> Prepared:
         try:
             facts = json.loads(path.read_text(encoding="utf-8"))
             saved = (folder / "tokenizer.json").read_bytes()
-            text_hash, digest, notes = facts["text_hash"], facts["tokenizer"], list(facts["notes"])
+            text_hash = facts["text_hash"]
+            digest = facts["tokenizer"]
+            notes = list(facts["notes"])
             version = facts["version"]
         except FileNotFoundError as error:
             raise _damaged(folder, f"{Path(error.filename).name} is missing") from None
-        except (ValueError, KeyError, TypeError):
+        except MALFORMED:
             raise _damaged(folder, f"{path.name} is not usable") from None
-        train, validation = TokenStore.open(folder / "train"), TokenStore.open(folder / "validation")
+        train = TokenStore.open(folder / "train")
+        validation = TokenStore.open(folder / "validation")
         if version != VERSION or hashlib.sha256(saved).hexdigest() != digest:
             raise _damaged(folder, "tokenizer.json was altered, or another version wrote it")
         if {train.tokenizer_digest, validation.tokenizer_digest} != {digest}:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
@@ -17,10 +16,12 @@ from glassformer.config import PAIRS, DataConfig, Task, TokenizerConfig
 from glassformer.data.cache import CHECKED_IN_FULL, building, check_store, folder_of, reusable
 from glassformer.data.encode import Meter
 from glassformer.data.example_notes import label_notes, overlap_notes, source_notes, split_note, token_notes
-from glassformer.data.example_source import ExampleSource, Tally, open_examples
+from glassformer.data.example_source import ExampleSource, open_examples
 from glassformer.data.example_split import ExampleSurvey, Side, hold_out, refuse_useless_labels, survey_examples
 from glassformer.data.examples import ExampleStore, ExampleWriter, PreparedExamples, damaged
-from glassformer.errors import GlassError
+from glassformer.data.hashing import hash_of_examples
+from glassformer.data.tally import Tally
+from glassformer.errors import MALFORMED, GlassError
 from glassformer.files import clear_disk_errors, no_empty_folders, sha256, write_text
 from glassformer.tokenizers import Tokenizer, train_tokenizer
 
@@ -54,11 +55,22 @@ def prepare_examples(
     with no_empty_folders(cache), ExitStack() as stack:
         source = stack.enter_context(open_examples(task, data, cache))
         own = stack.enter_context(open_examples(task, data, cache, validation=True)) if data.validation else None
-        folder = folder_of(cache, _everything(task, source, own, tokenizer))
-        if found := reusable(folder, open_prepared_examples):
-            return _named_again(found, source, own)
-        with building(cache, folder, open_prepared_examples) as temporary:
-            _make(source, own, tokenizer, temporary, progress)
+        return prepare_sources(source, own, tokenizer, cache, progress)
+
+
+def prepare_sources(
+    source: ExampleSource,
+    own: ExampleSource | None,
+    tokenizer: TokenizerConfig,
+    cache: Path,
+    progress: Callable[[str], None] = _silent,
+) -> PreparedExamples:
+    """As `prepare_examples`, for sources that are already open; `own` is the validation source, if there is one."""
+    folder = folder_of(cache, _everything(source.task, source, own, tokenizer))
+    if found := reusable(folder, open_prepared_examples):
+        return _named_again(found, source, own)
+    with building(cache, folder, open_prepared_examples) as temporary:
+        _make(source, own, tokenizer, temporary, progress)
     return _open(folder, reused=False)
 
 
@@ -94,6 +106,9 @@ def _everything(
         names = {"split", "validation_fraction", "validation_limit"}
         matters |= source.data.model_dump(include={*names, "seed"} if source.data.split == "random" else names)
     digests = [source.digest, own.digest if own else None]
+    readings = [*source.readings, *(own.readings if own else [])]
+    if readings:
+        matters["tables"] = readings
     facts = {"data": matters, "tokenizer": tokenizer.model_dump()}
     return {"version": VERSION, "task": task, "sources": digests, **facts}
 
@@ -207,10 +222,9 @@ def _make(
         "overlap": overlap_notes(plan.found, plan.own_found, plan.held, plan.labels is None),
         "tokens": token_notes(train, validation, tokenizers),
     }
-    digests = [source.digest, own.digest if own else ""]
     facts = {
         "version": VERSION,
-        "text_hash": hashlib.sha256(" ".join(digests).encode("ascii")).hexdigest(),
+        "text_hash": hash_of_examples(source, own),
         "tokenizers": [tokenizer.digest for tokenizer in tokenizers],
         "labels": list(plan.labels) if plan.labels is not None else [],
         "notes": notes,
@@ -266,7 +280,7 @@ def _open(folder: Path, reused: bool) -> PreparedExamples:
             facts["sums"].items()
         except FileNotFoundError:
             raise damaged(folder, f"{path.name} is missing") from None
-        except (ValueError, KeyError, TypeError, AttributeError):
+        except MALFORMED:
             raise damaged(folder, f"{path.name} is not usable") from None
         names = ["source_tokenizer.json" if len(set(digests)) > 1 else "tokenizer.json", "tokenizer.json"]
         for name, digest in zip(names, digests, strict=True):

@@ -6,17 +6,19 @@ import gzip
 import hashlib
 import zlib
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import astuple, dataclass, field, replace
 from itertools import islice
 from pathlib import Path
 from typing import Literal
 
 from glassformer.config import DataConfig
-from glassformer.data import columns, tables
+from glassformer.data import tables
+from glassformer.data.columns import Chosen, choose_text
 from glassformer.data.encodings import BinaryError, Encoding, Scan, UndecodableError, decode, scan
-from glassformer.data.locating import BLOCK, Located, located
+from glassformer.data.locating import BLOCK, SHOWN_NAMES, Located, listed, located
+from glassformer.data.tally import Tally
 from glassformer.errors import GlassError
 from glassformer.files import clear_disk_errors
 
@@ -28,7 +30,6 @@ TABLE_SUFFIXES: dict[str, tables.Format] = {
     ".jsonl": "jsonl",
     ".ndjson": "jsonl",
 }
-SHOWN_NAMES = 5
 
 
 @dataclass(frozen=True)
@@ -40,7 +41,7 @@ class SourceFile:
     format: Literal["text", "csv", "tsv", "jsonl"]
     scan: Scan = field(default_factory=lambda: Scan(Encoding("utf-8"), 0, ""))
     table: tables.Table | None = None
-    chosen: columns.Chosen | None = None
+    chosen: Chosen | None = None
 
     def blocks(self) -> Iterator[bytes]:
         """The bytes, unpacked where the file is gzip (told by its first bytes, whatever its name)."""
@@ -54,7 +55,9 @@ class SourceFile:
                 while block := stream.read(BLOCK):
                     yield block
             except (EOFError, zlib.error, gzip.BadGzipFile) as error:
-                raise GlassError(f"{self.name} is a damaged gzip file: {error}", "Pack or download it again.") from None
+                raise GlassError(
+                    f"{self.name} is a damaged gzip file: {error}", "Compress or download it again."
+                ) from None
 
     def text(self) -> Iterator[str]:
         """The decoded text in pieces of about a million characters.
@@ -77,20 +80,19 @@ class SourceFile:
         if digest.hexdigest() != self.scan.digest:
             raise changed
 
-    def cells(self) -> Iterator[list[object]]:
-        """The values of the chosen columns, row by row (see `tables.read_cells`)."""
+    def rows(self, tally: Tally) -> Iterator[tuple[int, list[object]]]:
+        """Yield the line of each row of a table, and its values in the chosen columns (see `tables.read_rows`)."""
         assert self.table is not None
         assert self.chosen is not None
-        return tables.read_cells(self.text(), self.table, self.chosen.indices)
+        return tables.read_rows(self.text(), self.table, self.chosen.indices, tally)
 
-    def rows(self, left_out: Counter[str]) -> Iterator[str]:
-        """A table's text, row by row; rows without it are counted in `left_out`."""
-        what = "text in " if self.format == "jsonl" else ""
-        for (value,) in self.cells():
+    def texts(self, tally: Tally) -> Iterator[str]:
+        """Yield the text of each row of a table with one chosen column; rows without a text are counted."""
+        for line, (value,) in self.rows(tally):
             if isinstance(value, str):
                 yield value
             else:
-                left_out[f"rows without {what}that column"] += 1
+                tally.leave_out("rows without text in that column", f"line {line} of {self.name}")
 
 
 @dataclass(frozen=True)
@@ -107,6 +109,11 @@ class Source:
     def size(self) -> int:
         """Bytes of all files, unpacked (0 for a generated corpus)."""
         return sum(file.scan.size for file in self.files)
+
+    @property
+    def readings(self) -> list[list[object]]:
+        """Return how each table is read; together with `digest`, the texts depend on nothing else."""
+        return readings_of(self.files)
 
 
 @contextmanager
@@ -130,9 +137,14 @@ def open_source(data: DataConfig, cache: Path) -> Iterator[Source]:
             yield _generated(data, found)
         else:
             source = scan_files(data.source, data.encoding, found, tables_wanted=data.column is not None)
-            ready = tuple(_with_column(file, data) for file in source.files)
-            notes = [file.chosen.note for file in ready[:SHOWN_NAMES] if file.chosen]
-            yield replace(source, files=ready, notes=(*source.notes, *notes))
+            refuse_plain_json(source.files, found)
+            _refuse_column_of_text(source.files, data)
+            ready = tuple(
+                file if file.format == "text" else with_table(file, data, lambda table: choose_text(table, data.column))
+                for file in source.files
+            )
+            tables.refuse_idle_settings(tables_of(ready), data, data.source)
+            yield replace(source, files=ready, notes=(*source.notes, *table_notes(ready)))
 
 
 def _generated(data: DataConfig, found: Located) -> Source:
@@ -142,6 +154,7 @@ def _generated(data: DataConfig, found: Located) -> Source:
     assert name is not None
     if data.column is not None:
         raise GlassError(f"the generated corpus {name} has no columns", "Leave data.column unset.")
+    tables.refuse_idle_settings((), data, name)
     # The first documents stand for the generator itself: a change in it changes them.
     documents = islice(find_text_corpus(name).documents(data.size, data.seed), 50)
     digest = hashlib.sha256("\0".join([name, str(data.size), str(data.seed), *documents]).encode("utf-8"))
@@ -175,13 +188,17 @@ def scan_files(what: str, encoding: str, found: Located, tables_wanted: bool) ->
                 raise
             left_out.append(f"{file.name} ({_reason(error)})")
     if not sum(file.scan.size - file.scan.encoding.skip for file in scanned):
-        shown = f"; left out: {_listed(left_out)}" if left_out else ""
+        shown = f"; left out: {listed(left_out)}" if left_out else ""
         named = found.files[0][1] if found.temporary else what
         raise GlassError(f"{named} holds no text (0 bytes){shown}", "Give a source with some text in it.")
     digest = hashlib.sha256("".join(f"{file.format} {file.scan.digest}\n" for file in scanned).encode("utf-8"))
     notes = [*found.notes, _description(scanned)]
+    remarks = [file.scan.remark for file in scanned if file.scan.remark]
+    notes += remarks[:SHOWN_NAMES]
+    if len(remarks) > SHOWN_NAMES:
+        notes.append(f"the same holds for {len(remarks) - SHOWN_NAMES} more files")
     if left_out:
-        notes.append(f"left out {len(left_out)} of {len(found.files)} files: {_listed(left_out)}")
+        notes.append(f"left out {len(left_out)} of {len(found.files)} files: {listed(left_out)}")
     return Source(what, tuple(scanned), None, digest.hexdigest(), tuple(notes))
 
 
@@ -210,26 +227,65 @@ def _one_kind(files: list[SourceFile], column_named: bool, left_out: list[str]) 
     return wanted
 
 
-def _with_column(file: SourceFile, data: DataConfig) -> SourceFile:
-    if file.format == "text":
-        if data.column is not None:
+def with_table(file: SourceFile, data: DataConfig, choose: Callable[[tables.Table], Chosen]) -> SourceFile:
+    """Return a CSV, TSV or JSONL file with its table opened and the columns that `choose` selects."""
+    assert file.format != "text"
+    table = tables.open_table(file.text, file.format, file.name, data)
+    return replace(file, table=table, chosen=choose(table))
+
+
+def tables_of(files: Iterable[SourceFile]) -> list[tables.Table]:
+    """Return the tables among files that are opened."""
+    return [file.table for file in files if file.table is not None]
+
+
+def table_notes(files: Sequence[SourceFile]) -> list[str]:
+    """Return notes on the first tables: how each is read, and its columns."""
+    notes: list[str] = []
+    for file in files[:SHOWN_NAMES]:
+        notes += file.table.notes if file.table else ()
+        notes += [file.chosen.note] if file.chosen else []
+    return notes
+
+
+def readings_of(files: Iterable[SourceFile]) -> list[list[object]]:
+    """Return, for each table, everything that decides how it is read, as JSON values."""
+    found: list[list[object]] = []
+    for file in files:
+        if file.table is not None and file.chosen is not None:
+            table = file.table
+            written = [] if table.dialect is None else list(astuple(table.dialect))
+            found.append([written, table.header, len(table.names), table.extra_fields, file.chosen.indices])
+    return found
+
+
+def refuse_plain_json(files: Sequence[SourceFile], found: Located) -> None:
+    """Raise a `GlassError` for a file that holds JSON and would be read as plain text with its braces.
+
+    In a folder, such a file may be part of a program and is read unchanged.
+    """
+    for file in () if found.folder else files:
+        if file.format == "text" and file.name.lower().removesuffix(".gz").endswith(".json"):
+            head = next(file.text(), "").lstrip()
+            if head.startswith(("[", "{")):
+                raise GlassError(
+                    f"{file.name} holds JSON: as plain text, its braces and keys would be learnt too",
+                    "Write one object in each line of a .jsonl file (jq -c '.[]' a.json > a.jsonl). To train on "
+                    "the JSON itself, copy it to a .txt file.",
+                )
+
+
+def _refuse_column_of_text(files: Sequence[SourceFile], data: DataConfig) -> None:
+    for file in files:
+        if file.format == "text" and data.column is not None:
             raise GlassError(
                 f"data.column is {data.column!r}, but {file.name} is plain text",
                 "Leave it unset, or give a file that ends in .csv, .tsv or .jsonl (.gz too).",
             )
-        return file
-    wanted = [data.column] if data.column is not None else []
-    table = tables.describe(file.text(), file.format, wanted, file.name)
-    return replace(file, table=table, chosen=columns.choose_text(table, data.column))
 
 
 def _reason(error: GlassError) -> str:
     return error.problem.partition(" is ")[2].replace("a binary file, not text", "binary")
-
-
-def _listed(names: list[str]) -> str:
-    more = f" and {len(names) - SHOWN_NAMES} more" if len(names) > SHOWN_NAMES else ""
-    return ", ".join(names[:SHOWN_NAMES]) + more
 
 
 def _description(files: list[SourceFile]) -> str:

@@ -19,7 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from glassformer.data.pieces import DocumentPieces
-from glassformer.errors import GlassError
+from glassformer.errors import MALFORMED, GlassError
 from glassformer.files import clear_disk_errors, sha256, sync, write_text
 
 if TYPE_CHECKING:
@@ -78,7 +78,7 @@ class TokenStore:
                 document_ends=np.memmap(_index_path(prefix), dtype="<u8", mode="r"),
                 **{name: header[name] for name in HEADER_FIELDS},
             )
-        except (KeyError, TypeError, ValueError) as error:
+        except MALFORMED as error:
             raise _damaged(prefix, f"its header is not usable ({error!r})") from None
 
     def __len__(self) -> int:
@@ -88,6 +88,21 @@ class TokenStore:
     def documents(self) -> int:
         """How many documents."""
         return len(self.document_ends)
+
+    @property
+    def unknown_share(self) -> float:
+        """Return the share of the tokens that are the unknown token; end tokens are not counted."""
+        return self.unknown / max(1, len(self.tokens) - self.documents)
+
+    @property
+    def recoverable_bytes(self) -> int | None:
+        """Return the size of the text in bytes, or None where tokens are unknown: bits per byte divide by it.
+
+        An unknown token stands for any text that the vocabulary lacks, and the model gives a probability to the token,
+        not to the text. The nats of the tokens are then only a lower bound of the nats of the text, and the bound falls
+        as more of the text is unknown: a vocabulary of five words would look best. So there are no bits per byte.
+        """
+        return None if self.unknown else self.bytes
 
     def verify(self) -> None:
         """Read every byte and compare with the sums in the header; raises `DamagedStoreError`."""
@@ -263,7 +278,7 @@ def _read_header(prefix: Path) -> dict[str, Any]:
         header = json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         raise _damaged(prefix, f"{path.name} is missing") from None
-    except ValueError:
+    except MALFORMED:
         raise _damaged(prefix, f"{path.name} is not JSON") from None
     if not isinstance(header, dict) or header.get("format") != FORMAT:
         raise _damaged(prefix, f"{path.name} is not the header of a token store")

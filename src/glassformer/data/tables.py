@@ -1,134 +1,268 @@
-"""Rows of CSV, TSV and JSONL text, and what the first of them tell of the table.
+"""Open a table (CSV, TSV, JSONL) and read its rows, in the same way for every task.
 
-CSV follows RFC 4180 (with `,` or `;`); TSV is read without quoting, as most TSV files are written; JSONL has one object
-in each line. Which columns are wanted is for `columns` to decide.
+`open_table` finds out how the file is written and the names of its columns; `columns` chooses among them; `read_rows`
+yields the chosen values of each row, and counts the rows that it leaves out or changes.
 """
 
 from __future__ import annotations
 
-import csv
 import json
-import re
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from typing import Literal
 
+from glassformer.config import DataConfig
+from glassformer.data.delimited import Dialect, find_dialect, records, refuse_old_line_ends, text_lines
+from glassformer.data.headers import judge_row_1, usual_names
+from glassformer.data.tally import Tally
 from glassformer.errors import GlassError
+from glassformer.wording import span
 
 Format = Literal["csv", "tsv", "jsonl"]
-FIELD_LIMIT = 64_000_000  # characters in one field; more means a quote that is never closed
-SAMPLE_ROWS = 200
+SAMPLE_ROWS = 2000  # to find the columns: files are often sorted by label
 SAMPLE_CHARACTERS = 400  # of one cell: enough to tell a text from a name
-HEADER_CELL = re.compile(r"[\w][\w \-./()#:]{0,39}")
+SHOWN_CHARACTERS = 40  # of a cell, in a message
+ONLY_TABLES = ("header", "delimiter", "quoting", "extra_fields")
+"""Settings of `data` for CSV and TSV tables alone."""
+BEYOND = {
+    "cut": "rows with more fields than row 1 (the extra fields are not read)",
+    "join": "rows with more fields than row 1 (the extra fields are joined to the last column)",
+}
+EMPTY = "rows with extra fields that are empty, which are dropped"
+BREAKS = "rows with line breaks in quotes"
+JSON = json.JSONDecoder(parse_constant=lambda constant: None)
+"""Decode NaN and Infinity, which are not JSON but which Python writes for a missing number, as null."""
 
 
 @dataclass(frozen=True)
 class Table:
-    """What the first rows of a table tell.
+    """Hold how a table is read, and its first rows.
 
     Attributes:
-        delimiter: between cells; none in JSONL.
+        dialect: how it is written; None: JSONL.
         header: row 1 holds the names of the columns.
         names: the columns: those names, or the keys of JSON objects, or numbers from 1.
         first: the cells of row 1 (CSV, TSV).
         columns: the values of each column in the first rows, long ones cut; None where a row has none.
+        extra_fields: how fields beyond the columns are treated: `data.extra_fields`, with "auto" resolved.
+        notes: notes for the user.
     """
 
     name: str
     format: Format
-    delimiter: str
+    dialect: Dialect | None
     header: bool
     names: tuple[str, ...]
     first: tuple[str, ...]
     columns: tuple[tuple[object, ...], ...]
+    extra_fields: Literal["refuse", "cut", "join"]
+    notes: tuple[str, ...]
 
 
-def describe(
-    chunks: Iterable[str],
-    format: Format,
-    wanted: Sequence[str],
-    name: str,
-    rows: int = SAMPLE_ROWS,
-    holds_names: Callable[[list[list[str]]], bool] = lambda rows: True,
-    usual: Callable[[list[str]], bool] = lambda cells: False,
-) -> Table:
-    """Look at the first rows.
+def open_table(text: Callable[[], Iterable[str]], format: Format, name: str, data: DataConfig) -> Table:
+    """Open a table by its first rows.
 
     Args:
-        wanted: columns asked for; one that stands in row 1 makes that a header.
-        rows: how many to look at.
-        holds_names: asked about these rows, where the first looks like a header: whether it is one.
-        usual: asked about the cells of row 1: whether all are usual names, which make it one whatever their length.
+        text: opens the decoded text again.
+        format: the format, by the file's name.
+        name: the file's name, for messages.
+        data: settings; if row 1 has a column that they name, it is a header.
 
     Raises:
-        GlassError: there are no rows, or they are no table.
+        GlassError: there are no rows, or they are not rows of a table; the line is named.
     """
-    lines = text_lines(chunks, name)
+    wanted = wanted_columns(data)
     if format == "jsonl":
-        objects = [{k: _cut(v) for k, v in row.items()} for _, row in islice(_json_rows(lines, name), rows)]
-        keys = tuple(dict.fromkeys(key for row in objects for key in row))
-        if not keys:
-            raise GlassError(f"{name} has no rows", "Give a file with at least one JSON object.")
-        values = tuple(tuple(row.get(key) for row in objects) for key in keys)
-        return Table(name, format, "", False, keys, (), values)
-    first = next(lines, "")
-    delimiter = "\t" if format == "tsv" else (";" if first.count(";") > first.count(",") else ",")
+        return _open_json_lines(text, name, wanted)
+    dialect, notes = find_dialect(text, format, name, data)
     found = [
-        [cell[:SAMPLE_CHARACTERS] for cell in row] for row in islice(_rows(_again(first, lines), delimiter, name), rows)
+        (first, [cell[:SAMPLE_CHARACTERS] for cell in cells])
+        for first, _, cells in islice(records(text_lines(text(), name), dialect, name), SAMPLE_ROWS)
     ]
     if not found:
         raise GlassError(f"{name} has no rows", "Give a table with at least one row of text.")
-    cells = [cell.strip() for cell in found[0]]
-    named = any(one in cells and not one.isdecimal() for one in wanted)  # a number may be a value of row 1
-    header = named or (_is_header(found, usual(cells)) and holds_names(found))
-    names = cells if header else [str(number + 1) for number in range(len(cells))]
+    rows = [cells for _, cells in found]
+    cells = [cell.strip() for cell in rows[0]]
+    header = _has_header(rows, cells, name, data, wanted, notes)
+    if not header and (data.delimiter, data.extra_fields) == ("auto", "auto"):
+        _refuse_sentences(rows, dialect.delimiter, name)
+    names = _names(cells, name, notes) if header else [str(number + 1) for number in range(_usual_width(rows))]
+    extra: Literal["refuse", "cut", "join"]
+    if data.extra_fields == "auto":
+        extra = "cut" if dialect.delimiter == "\t" else "refuse"
+        _refuse_wide_rows(rows, len(names), name)
+    else:
+        extra = data.extra_fields
     columns = tuple(
-        tuple(row[index] if index < len(row) else None for row in found[header:] if row) for index in range(len(names))
+        tuple(row[index] if index < len(row) else None for row in rows[header:]) for index in range(len(names))
     )
-    return Table(name, format, delimiter, header, tuple(names), tuple(cells), columns)
+    return Table(name, format, dialect, header, tuple(names), tuple(cells), columns, extra, tuple(notes))
 
 
-def read_cells(chunks: Iterable[str], table: Table, indices: Sequence[int]) -> Iterator[list[object]]:
-    """The values of these columns in each row, None where a row has none; text in CSV and TSV, anything in JSONL.
+def wanted_columns(data: DataConfig) -> list[str]:
+    """Return the columns that the settings name; `data.column` may be one name, or several separated by commas."""
+    texts = [part.strip() for part in data.column.split(",")] if data.column is not None else []
+    return [name for name in (data.column, *texts, data.target_column, data.label_column) if name is not None]
+
+
+def refuse_idle_settings(tables: Iterable[Table], data: DataConfig, name: str) -> None:
+    """Raise a `GlassError` if a setting for CSV and TSV tables is given, but the source `name` has no such table."""
+    if any(table.dialect is not None for table in tables):
+        return
+    for setting in ONLY_TABLES:
+        value = getattr(data, setting)
+        if value != "auto":
+            raise GlassError(
+                f"data.{setting} = {value} was given, but {name} has no CSV or TSV table",
+                "Leave it out, or give a file that ends in .csv or .tsv (.gz too).",
+            )
+
+
+def read_rows(
+    chunks: Iterable[str], table: Table, indices: Sequence[int], tally: Tally
+) -> Iterator[tuple[int, list[object]]]:
+    """Yield the line of each row, and its values in these columns: text in CSV and TSV, anything in JSONL.
+
+    Rows of CSV and TSV that lack one of the columns are left out and counted; a JSON object has None there.
 
     Raises:
-        GlassError: a row that is no row of such a table.
+        GlassError: a row cannot be read or has extra fields that are refused; its line is named.
     """
     lines = text_lines(chunks, table.name)
-    if table.format == "jsonl":
-        keys = [table.names[index] for index in indices]
-        for number, row in _json_rows(lines, table.name):
-            values = [row.get(key) for key in keys]
-            for value in values:
-                if isinstance(value, str) and not value.isascii():
-                    _refuse_lone_surrogates(value, number, table.name)
-            yield values
-        return
-    for number, cells in enumerate(_rows(lines, table.delimiter, table.name)):
-        if cells and not (number == 0 and table.header):
-            yield [cells[index] if index < len(cells) else None for index in indices]
+    if table.dialect is None:
+        return _json_values(lines, table, indices)
+    return _delimited_values(records(lines, table.dialect, table.name), table, indices, tally)
 
 
-def text_lines(chunks: Iterable[str], name: str) -> Iterator[str]:
-    """Lines with their ends kept; only `\\n` ends a line here, so `\\r\\n` inside quotes stays."""
-    carry = ""
-    for chunk in chunks:
-        *whole, carry = (carry + chunk).split("\n")
-        for line in whole:
-            yield line + "\n"
-        if len(carry) > FIELD_LIMIT:
-            raise GlassError(
-                f"a line of {name} is longer than {FIELD_LIMIT:,} characters", "Is it a table? Give plain text as .txt."
-            )
-    if carry:
-        yield carry
+def _delimited_values(
+    rows: Iterator[tuple[int, int, list[str]]], table: Table, indices: Sequence[int], tally: Tally
+) -> Iterator[tuple[int, list[object]]]:
+    width = len(table.names)
+    needed = max(indices) + 1
+    if table.header:
+        next(rows, None)
+    for first, last, cells in rows:
+        if last > first:
+            tally.remark(BREAKS, f"lines {span(first, last)} of {table.name}", last - first)
+        if len(cells) > width:
+            cells = _fitted(cells, table, first, tally)
+        if len(cells) < needed:
+            tally.leave_out("rows with too few fields", f"line {first} of {table.name}")
+        else:
+            yield first, [cells[index] for index in indices]
 
 
-def _again(first: str, rest: Iterator[str]) -> Iterator[str]:
-    if first:
-        yield first
-    yield from rest
+def _fitted(cells: list[str], table: Table, line: int, tally: Tally) -> list[str]:
+    """Return the cells to read of a row that has more fields than the table has columns."""
+    assert table.dialect is not None
+    width = len(table.names)
+    if table.extra_fields != "join" and not any(map(str.strip, cells[width:])):
+        tally.remark(EMPTY, f"line {line} of {table.name}")
+        return cells
+    if table.extra_fields == "refuse":
+        raise GlassError(
+            f"line {line} of {table.name} has {len(cells)} fields, but the table has {width}: "
+            f"the first extra field is {cells[width][:SHOWN_CHARACTERS]!r}",
+            "Put text that contains the delimiter in quotes, or set data.extra_fields: join (append the extra fields "
+            "to the last column) or cut (drop them).",
+        )
+    tally.remark(BEYOND[table.extra_fields], f"line {line} of {table.name}")
+    if table.extra_fields == "join":
+        return [*cells[: width - 1], table.dialect.delimiter.join(cells[width - 1 :])]
+    return cells
+
+
+# Row 1
+
+
+def _has_header(
+    rows: Sequence[Sequence[str]],
+    cells: Sequence[str],
+    name: str,
+    data: DataConfig,
+    wanted: Sequence[str],
+    notes: list[str],
+) -> bool:
+    """Return whether row 1 holds names: by `data.header`, by a column that the settings name, or by its values."""
+    if data.header == "no":
+        return False
+    named = data.header == "yes" or any(one in cells and not one.isdecimal() for one in wanted)  # 2 may be a value
+    if len(rows) == 1 and (named or usual_names([cell for cell in cells if cell])):
+        raise GlassError(
+            f"{name} has no rows below the names {', '.join(cells)}",
+            "Give rows of text, or set data.header = no if these are not names.",
+        )
+    if named:
+        return True
+    verdict = judge_row_1(rows)
+    if verdict == "doubtful":
+        notes.append(f"{name}: row 1 ({', '.join(cells)}) is read as data; data.header = yes reads it as column names")
+    return verdict == "names"
+
+
+def _names(cells: Sequence[str], name: str, notes: list[str]) -> list[str]:
+    """Return the names of the columns, all different; a column without a name is called by its number."""
+    names: list[str] = []
+    for number, cell in enumerate(cells, start=1):
+        own = cell or str(number)
+        again = 2
+        while own in names:
+            own = f"{cell}.{again}"
+            again += 1
+        if cell and own != cell:
+            which = {2: "second", 3: "third"}.get(again - 1, f"{again - 1}th")
+            notes.append(f"{name}: row 1 names two columns {cell}; the {which} is called {own}")
+        names.append(own)
+    return names
+
+
+def _usual_width(rows: Sequence[Sequence[str]]) -> int:
+    """Return the most frequent number of fields; if several are equally frequent, the one that comes first."""
+    return Counter(map(len, rows)).most_common(1)[0][0]
+
+
+def _refuse_wide_rows(rows: Sequence[Sequence[str]], width: int, name: str) -> None:
+    """Raise a `GlassError` if most rows have more fields than row 1: row 1 does not name their columns."""
+    wide = sum(len(row) > width and any(map(str.strip, row[width:])) for row in rows[1:])
+    if 2 * wide > len(rows):
+        raise GlassError(
+            f"{wide:,} of the first {len(rows) - 1:,} rows of {name} have more fields than row 1, which has {width}",
+            "Give row 1 a name for each column (is the first column without one?), or set data.extra_fields to join "
+            "or cut.",
+        )
+
+
+def _refuse_sentences(rows: Sequence[Sequence[str]], delimiter: str, name: str) -> None:
+    """Raise a `GlassError` if the delimiters seem to be commas in sentences, which would be split there."""
+    later = [cell for row in rows for cell in row[1:] if cell]
+    widths = Counter(map(len, rows))
+    if delimiter != "\t" and len(widths) > 1 and later and all(cell.startswith(" ") for cell in later):
+        raise GlassError(
+            f"the rows of {name} have {min(widths)} to {max(widths)} fields, and a space after each {delimiter!r}, "
+            "as sentences do",
+            "Put each text in quotes, or rename the file to .txt; to read it as columns, set data.delimiter.",
+        )
+
+
+# JSON
+
+
+def _open_json_lines(text: Callable[[], Iterable[str]], name: str, wanted: Sequence[str]) -> Table:
+    first = next(text_lines(text(), name), "")
+    refuse_old_line_ends([first], name)
+    rows = _json_rows(text_lines(text(), name), name)
+    objects = [{key: _cut(value) for key, value in row.items()} for _, row in islice(rows, SAMPLE_ROWS)]
+    keys = list(dict.fromkeys(key for row in objects for key in row))
+    if not keys:
+        raise GlassError(f"{name} has no rows", "Give a file with at least one JSON object.")
+    for _, row in rows if set(wanted) - set(keys) else ():  # a key may first appear far below
+        keys += [key for key in row if key not in keys]
+        if not set(wanted) - set(keys):
+            break
+    values = tuple(tuple(row.get(key) for row in objects) for key in keys)
+    return Table(name, "jsonl", None, False, tuple(keys), (), values, "cut", ())
 
 
 def _cut(value: object) -> object:
@@ -137,25 +271,14 @@ def _cut(value: object) -> object:
     return value[:SAMPLE_CHARACTERS] if isinstance(value, str) else value
 
 
-def _rows(lines: Iterator[str], delimiter: str, name: str) -> Iterator[list[str]]:
-    csv.field_size_limit(FIELD_LIMIT)
-    unquoted = delimiter == "\t"
-    reader = csv.reader(lines, delimiter=delimiter, quoting=csv.QUOTE_NONE if unquoted else csv.QUOTE_MINIMAL)
-    try:
-        yield from reader
-    except csv.Error as error:
-        raise GlassError(
-            f"{name} is not a valid table near line {reader.line_num}: {error}",
-            "Correct that line (a quote that is never closed?), or save the text as a .txt file.",
-        ) from None
-
-
-def _is_header(rows: list[list[str]], usual: bool) -> bool:
-    """A header's cells are distinct names, shorter than what follows unless `usual`; a single row is data."""
-    cells = [cell.strip() for cell in rows[0]]
-    named = all(HEADER_CELL.fullmatch(c) and not c.replace(".", "").isdecimal() and c[-1] not in ".:" for c in cells)
-    longest = max((len(cell) for row in rows[1:] for cell in row), default=0)
-    return named and len(set(cells)) == len(cells) and len(rows) > 1 and (usual or longest > max(map(len, cells)))
+def _json_values(lines: Iterable[str], table: Table, indices: Sequence[int]) -> Iterator[tuple[int, list[object]]]:
+    keys = [table.names[index] for index in indices]
+    for number, row in _json_rows(lines, table.name):
+        values = [row.get(key) for key in keys]
+        for value in values:
+            if isinstance(value, str) and not value.isascii():
+                _refuse_lone_surrogates(value, number, table.name)
+        yield number, values
 
 
 def _json_rows(lines: Iterable[str], name: str) -> Iterator[tuple[int, dict[str, object]]]:
@@ -163,7 +286,7 @@ def _json_rows(lines: Iterable[str], name: str) -> Iterator[tuple[int, dict[str,
         if not line.strip():
             continue
         try:
-            value = json.loads(line)
+            value = JSON.decode(line)
         except (ValueError, RecursionError) as error:
             why = f"{error.msg} at character {error.pos + 1}" if isinstance(error, json.JSONDecodeError) else str(error)
             raise GlassError(

@@ -4,23 +4,42 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from glassformer.config import PAIRS, DataConfig, Task
 from glassformer.data.documents import kept_pieces, survey
 from glassformer.data.encode import Encoder
-from glassformer.data.example_notes import tally_notes, unseen_notes
-from glassformer.data.example_source import Tally, open_examples
+from glassformer.data.example_notes import unseen_notes
+from glassformer.data.example_source import open_examples
 from glassformer.data.examples import ExampleStore, ExampleWriter
 from glassformer.data.reading import open_source
 from glassformer.data.split import SidedPiece
 from glassformer.data.store import StoreWriter, TokenStore
+from glassformer.data.tally import Tally
 from glassformer.errors import GlassError, nearest
 from glassformer.tokenizers import Tokenizer
 
 
-def encode_whole(data: DataConfig, tokenizer: Tokenizer, folder: Path) -> tuple[TokenStore, list[str]]:
-    """All documents of a source as one token store in `folder`, and what a person should know of the reading.
+@dataclass(frozen=True)
+class WholeText:
+    """Hold a text that was encoded to be measured.
+
+    Attributes:
+        store: all its documents.
+        text_hash: sha256 of the source's content, as in the manifest of a run that was trained on it.
+        left_out: number of documents that are not in the store, by reason.
+        notes: notes on the reading for the user, documents left out included.
+    """
+
+    store: TokenStore
+    text_hash: str
+    left_out: dict[str, int]
+    notes: list[str]
+
+
+def encode_whole(data: DataConfig, tokenizer: Tokenizer, folder: Path) -> WholeText:
+    """Encode all documents of a source as one token store in `folder`.
 
     Raises:
         GlassError: the source cannot be read, or holds no text.
@@ -36,7 +55,8 @@ def encode_whole(data: DataConfig, tokenizer: Tokenizer, folder: Path) -> tuple[
             writer.close()
         finally:
             writer.abandon()
-        return TokenStore.open(folder / "text"), list(source.notes)
+        notes = [*source.notes, *found.tally.notes()]
+        return WholeText(TokenStore.open(folder / "text"), source.digest, dict(found.left_out), notes)
 
 
 def encode_examples(
@@ -62,7 +82,7 @@ def encode_examples(
                 else:
                     writer.add(text, answer)
             kind = "pairs" if known is None else "labelled texts"
-            notes = [*source.notes, f"{len(writer):,} {kind}", *tally_notes(tally), *unseen_notes(unseen, labels)]
+            notes = [*source.notes, f"{len(writer):,} {kind}", *tally.notes(), *unseen_notes(unseen, labels)]
             if not len(writer):
                 raise _never_learnt(source.name, unseen, labels) if unseen else tally.nothing(source.name)
             writer.close()

@@ -4,6 +4,10 @@ All figures are nats per predicted token and bits per byte of the validation tex
 every token but the very first; in document windows all of them, the first one after the end token that stands before
 each document. Total nats are the loss times that number, and bits per byte the total / ln 2 / bytes, for every line
 of the ladder alike.
+
+Where tokens of the validation text are unknown, there are no bits per byte (see `TokenStore.recoverable_bytes`), and
+two lines are left out: gzip, which would compress a text without the unknown words, and the true entropy, which
+includes them.
 """
 
 from __future__ import annotations
@@ -42,6 +46,10 @@ class Text(Protocol):
     def bytes(self) -> int:
         """Length of the text in UTF-8."""
 
+    @property
+    def unknown(self) -> int:
+        """How many of the tokens are the unknown token."""
+
 
 class Decoder(Protocol):
     """What is needed of a tokenizer."""
@@ -65,13 +73,13 @@ class Baseline:
     Args:
         name: uniform, unigram, 5-gram, gzip, or true entropy.
         loss: nats per predicted token.
-        bits_per_byte: of the validation text.
+        bits_per_byte: of the validation text; None where some of its tokens are unknown.
         note: one line: what the figure rests on.
     """
 
     name: str
     loss: float
-    bits_per_byte: float
+    bits_per_byte: float | None
     note: str
 
 
@@ -94,7 +102,8 @@ def baselines(
         ngram_tokens: the 5-gram counts at most this many tokens, the last ones of `train`.
 
     Returns:
-        uniform, unigram, 5-gram, gzip, and the true entropy where it is known; empty without a token to predict.
+        uniform, unigram, 5-gram, gzip unless tokens are unknown, and the true entropy where it is known; empty without
+        a token to predict.
     """
     first = 0 if windows == "documents" else 1
     predicted = len(validation.tokens) - first
@@ -102,7 +111,8 @@ def baselines(
         return []
 
     def step(name: str, nats: float, note: str) -> Baseline:
-        return Baseline(name, nats / predicted, nats / math.log(2) / max(1, validation.bytes), note)
+        bits = None if validation.unknown else nats / math.log(2) / max(1, validation.bytes)
+        return Baseline(name, nats / predicted, bits, note)
 
     vocab_size = tokenizer.vocab_size
     ladder = [step("uniform", predicted * math.log(vocab_size), f"each of {vocab_size:,} tokens equally likely")]
@@ -112,6 +122,8 @@ def baselines(
     share = "all" if len(counted) == len(train.tokens) else f"the last {len(counted):,}"
     note = f"modified Kneser-Ney, interpolated, on {share} of {len(train.tokens):,} training tokens"
     ladder.append(step("5-gram", _ngram_nats(counted, validation, vocab_size, tokenizer.end_id, first), note))
+    if validation.unknown:
+        return ladder
     note = "compressed size after the last 32 KiB of the training text (as far back as gzip looks), level 9"
     ladder.append(step("gzip", _gzip_nats(train, validation, tokenizer), note))
     if corpus is not None:

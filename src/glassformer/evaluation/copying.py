@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -108,11 +109,14 @@ class Powers:
         self.down = _geometric(np.uint64(pow(int(BASE), -1, 1 << 64)), length + 1)
 
     def prefixes(self, text: str) -> Hashes:
-        """sums[i] = the sum of character[j] x BASE^j over j < i."""
-        codes = np.frombuffer(text.encode("utf-32-le", "surrogatepass"), dtype="<u4").astype(np.uint64)
+        """Return sums[i] = the sum of character[j] x BASE^j over j < i."""
+        return self.sums(np.frombuffer(text.encode("utf-32-le", "surrogatepass"), dtype="<u4"))
+
+    def sums(self, codes: NDArray[np.integer[Any]]) -> Hashes:
+        """Return the same sums over any numbers, such as token ids."""
         sums = np.zeros(len(codes) + 1, dtype=np.uint64)
-        # One is added so that a run of U+0000 depends on its length.
-        np.cumsum((codes + np.uint64(1)) * self.up[: len(codes)], out=sums[1:])
+        # One is added so that a run of zeros depends on its length.
+        np.cumsum((codes.astype(np.uint64) + np.uint64(1)) * self.up[: len(codes)], out=sums[1:])
         return sums
 
     def window_hashes(self, sums: Hashes, length: int) -> Hashes:

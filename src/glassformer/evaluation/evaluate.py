@@ -12,22 +12,26 @@ from glassformer.data.batches import Batch
 from glassformer.data.corpora import CORPORA
 from glassformer.data.example_notes import overlap_note
 from glassformer.data.examples import ExampleStore, PreparedExamples
+from glassformer.data.hashing import text_hash
 from glassformer.data.prepare import Prepared
-from glassformer.data.whole import encode_examples, encode_whole
+from glassformer.data.store import TokenStore
+from glassformer.data.whole import WholeText, encode_examples, encode_whole
 from glassformer.errors import GlassError
 from glassformer.evaluation.drawn import drawn_texts
 from glassformer.evaluation.labels import LabelReport, label_report
 from glassformer.evaluation.language import LanguageReport, language_report
 from glassformer.evaluation.masked import MaskedReport, masked_report
 from glassformer.evaluation.pairs import PairReport, pair_report
+from glassformer.evaluation.seen import Reading, Seen, count_seen
 from glassformer.evaluation.translation import can_score
 from glassformer.evaluation.without import AblationReport, held_out, measure_without
-from glassformer.model.device import choose_precision
+from glassformer.model.precision import choose_precision
 from glassformer.runs import Which, open_run
 from glassformer.text_model import AnyTextModel, MaskFiller, TextClassifier, TextModel, Translator, load_text_model
-from glassformer.training.example_tasks import kept, labelled_rows, length_notes, pair_rows, too_long
+from glassformer.training.example_tasks import kept, labelled_rows, length_notes, pair_rows
 from glassformer.training.setup import encoded_text
 from glassformer.training.tasks import MaskedTask
+from glassformer.training.text_places import places_of_text, token_cache
 from glassformer.training.validation import LossEstimate, validation_loss
 from glassformer.wording import counted
 
@@ -52,6 +56,7 @@ class Request:
         instead: what stands in their place; see `ablation.INSTEADS`.
         tokens: with `ablate`, measure on about so many targets, evenly drawn; None: on all.
         note: is told what a person should know.
+        moved: `source` and `target` of `data` where the run's own text is now, if the user named it.
     """
 
     folder: Path
@@ -68,6 +73,7 @@ class Request:
     instead: str = "zero"
     tokens: int | None = None
     note: Callable[[str], None] = lambda text: None
+    moved: Mapping[str, str] | None = None
 
 
 def evaluate_run(request: Request) -> Report:
@@ -80,6 +86,11 @@ def evaluate_run(request: Request) -> Report:
     model = load_text_model(request.folder, request.which, request.device)
     config = model.config
     _check(request, config)
+    if _names_own_text(request, config):
+        request.note(f"{request.source} is the text that {request.folder} began with: measuring its validation part")
+        given = {"source": request.source, "target": request.target}
+        moved = {name: value for name, value in given.items() if value is not None}
+        request = replace(request, source=None, target=None, moved=moved)
     if request.ablate:
         data = held_out(request.folder, model, request.tokens, request.precision, request.note)
         return measure_without(model, data, request.ablate, request.instead, request.tokens)
@@ -125,6 +136,26 @@ def _check(request: Request, config: Config) -> None:
         )
 
 
+def _names_own_text(request: Request, config: Config) -> bool:
+    """Return whether DATA is the text that the run was trained on, by its hash.
+
+    It is not if settings of `data` ask for another reading, or if it is a generated corpus.
+    """
+    if request.source is None or not Path(request.source).expanduser().exists():
+        return False
+    if request.source in CORPORA or any(key.startswith("data.") for key in request.changes):
+        return False
+    given = {"source": request.source, "target": request.target}
+    run = open_run(request.folder)
+    for data in places_of_text(run, config.data, {name: value for name, value in given.items() if value is not None}):
+        try:
+            if text_hash(config.train.task, data, token_cache(run.folder)) == run.manifest()["data"]["text_hash"]:
+                return True
+        except GlassError:  # it cannot be read with the run's settings, so it is another text
+            continue
+    return False
+
+
 def _check_ablation(request: Request) -> None:
     """Parts are switched off on the run's own validation part, where nothing is written or compared."""
     given = {
@@ -150,26 +181,48 @@ def _writing(request: Request) -> dict[str, str]:
 
 
 def _of_text(request: Request, model: TextModel | MaskFiller, folder: Path) -> Report:
-    """Of runs that learn from running text."""
-    config, own = model.config, _own(request, model.config, request.note)
+    """Evaluate a language model or a masked model on a text."""
+    config = model.config
+    said: list[str] = []
+
+    def note(text: str) -> None:
+        said.append(text)
+        request.note(text)
+
+    own = _own(request, config, note)
+    train = own.train if isinstance(own, Prepared) else None
     if request.source is None:
         assert isinstance(own, Prepared)
-        text, store = "the validation split", own.validation
+        text = "the validation split"
+        store = own.validation
+        reading = Reading({}, None, said)
     else:
-        store, notes = encode_whole(_reading(config, request).data, model.tokenizer, folder)
+        whole = encode_whole(_reading(config, request).data, model.tokenizer, folder)
+        store = whole.store
         text = request.source
-        for note in notes:
-            request.note(note)
         if len(store) < 2:
             raise GlassError(f"{text} has {counted(len(store), 'tokens')}", "Give a longer text.")
-    train = own.train if isinstance(own, Prepared) else None
+        seen = _seen(request.folder, whole, train)
+        for remark in (*whole.notes, *seen.notes(text)):
+            note(remark)
+        reading = Reading(whole.left_out, seen, said)
     precision = request.precision or config.train.precision
     if isinstance(model, TextModel):
         corpus = _corpus(request, config)
-        return language_report(model, text, store, train, corpus, precision, config.sample)
+        return language_report(model, text, store, train, corpus, precision, config.sample, reading)
     device = next(model.model.parameters()).device
     task = MaskedTask(config, model.tokenizer, store if train is None else train, store)
-    return masked_report(model.model, task, text, device, choose_precision(precision, device))
+    return masked_report(model.model, task, text, device, choose_precision(precision, device), reading)
+
+
+def _seen(folder: Path, whole: WholeText, train: TokenStore | None) -> Seen:
+    """Compare a text with the one that the run in `folder` was trained on."""
+    manifest = open_run(folder).manifest()
+    same = manifest["data"]["text_hash"] == whole.text_hash
+    if train is None:
+        return Seen(same, None, None)
+    passages, seen = count_seen(whole.store, train)
+    return Seen(same, passages, seen)
 
 
 def _of_examples(request: Request, model: AnyTextModel, folder: Path) -> Report:
@@ -195,15 +248,14 @@ def _of_examples(request: Request, model: AnyTextModel, folder: Path) -> Report:
     if isinstance(model, TextClassifier):
         assert other is None or isinstance(other, TextClassifier)
         examples, corpus = list(drawn_texts(store, None, used)), _corpus(request, config)
-        return label_report(model, text, examples, estimate, train, corpus, other, said)
+        unknown = store.sources.unknown_share
+        return label_report(model, text, examples, estimate, unknown, train, corpus, other, said)
     assert other is None or isinstance(other, Translator)
     chosen = list(drawn_texts(store, request.examples, used))
-    whole = too_long(store, config.model.context) == 0
-    bits = estimate.bits_per_byte(store.target_bytes) if whole else None
     if not can_score():
         note('without BLEU and chrF++, which need sacrebleu: pip install -c constraints.txt -e ".[metrics]"')
     tell(f"writing {counted(len(chosen), 'texts')}")
-    return pair_report(model, text, chosen, (estimate, bits), train, other, said)
+    return pair_report(model, text, chosen, estimate, store, train, other, said)
 
 
 def _measured_on(
@@ -258,7 +310,7 @@ def _other(request: Request, model: Translator | TextClassifier) -> AnyTextModel
 def _own(request: Request, config: Config, note: Callable[[str], None]) -> Prepared | PreparedExamples | None:
     """The run's own text; where another one is measured, it may have been left behind."""
     try:
-        return encoded_text(open_run(request.folder), config, request.note)
+        return encoded_text(open_run(request.folder), config, request.note, request.moved)
     except GlassError as error:
         if request.source is None:
             raise

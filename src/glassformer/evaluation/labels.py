@@ -34,6 +34,7 @@ class LabelReport:
     Attributes:
         text: what was measured on, in words.
         estimate: nats per text.
+        unknown_share: the share of the texts' tokens that are the unknown token.
         scores: accuracy, F1, confusion, calibration.
         measures: accuracy and macro-F1 with their intervals.
         baselines: simpler predictors on the same texts: (name, accuracy, macro-F1, note).
@@ -43,6 +44,7 @@ class LabelReport:
 
     text: str
     estimate: LossEstimate
+    unknown_share: float
     scores: ClassificationScores
     measures: list[Measure]
     baselines: list[tuple[str, float, float | None, str]]
@@ -53,7 +55,7 @@ class LabelReport:
         """For `--json`."""
         names = ("name", "accuracy", "macro_f1", "note")
         return {
-            **self.estimate.facts(None),
+            **self.estimate.facts(None, self.unknown_share),
             **self.scores.facts(),
             **facts_of(self.measures),
             "baselines": [dict(zip(names, row, strict=True)) for row in self.baselines],
@@ -67,6 +69,7 @@ class LabelReport:
         lines = [
             f"on {self.text}: {counted(scores.examples, 'texts')}, {scores.right:,} labelled right",
             f"loss {self.estimate.loss:.4f} {self.estimate.margin} nats per text (95 %)",
+            *([f"{self.unknown_share:.3%} of the tokens are unknown"] if self.unknown_share else []),
             *(measure.line() for measure in self.measures),
             f"{'calibration':<16}{scores.calibration_error:>9.4f}   mean gap between confidence and accuracy",
         ]
@@ -86,6 +89,7 @@ def label_report(
     text: str,
     examples: Sequence[tuple[str, str]],
     estimate: LossEstimate,
+    unknown_share: float,
     train: ExampleStore | None,
     corpus: str | None,
     other: TextClassifier | None,
@@ -98,6 +102,7 @@ def label_report(
         text: what is measured on, in words.
         examples: (text, name of its label).
         estimate: the loss.
+        unknown_share: the share of the texts' tokens that are the unknown token.
         train: for baselines; None where it is not at hand.
         corpus: the generated corpus that the texts are from, if they are.
         other: a second run to compare with.
@@ -118,7 +123,7 @@ def label_report(
     if isinstance(generated, LabelledCorpus):
         best = 1 - generated.bayes_error()
         baselines.append(("best possible on average", best, None, f"1 - the Bayes error of {corpus}"))
-    return LabelReport(text, estimate, scores, measures, baselines, against, notes)
+    return LabelReport(text, estimate, unknown_share, scores, measures, baselines, against, notes)
 
 
 def _same_labels(ours: Sequence[str], theirs: Sequence[str]) -> None:

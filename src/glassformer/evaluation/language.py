@@ -10,9 +10,10 @@ from glassformer.data.batches import validation_rows
 from glassformer.data.store import TokenStore
 from glassformer.evaluation.baselines import Baseline, baselines
 from glassformer.evaluation.copying import Overlap, longest_overlap
-from glassformer.model.device import choose_precision
+from glassformer.evaluation.seen import Reading
+from glassformer.model.precision import choose_precision
 from glassformer.text_model import TextModel
-from glassformer.training.validation import LossEstimate, sliding_loss, validation_loss
+from glassformer.training.validation import LossEstimate, bits_words, sliding_loss, unknown_words, validation_loss
 from glassformer.wording import counted
 
 
@@ -23,20 +24,24 @@ class LanguageReport:
     Attributes:
         text: what was measured on, in words.
         estimate: over all of it, in non-overlapping windows.
-        bits_per_byte: the same loss per byte of text.
+        bits_per_byte: the same loss per byte of text; None where some of its tokens are unknown.
+        unknown_share: the share of the text's tokens that are the unknown token.
         sliding: nats per token when every token sees at least half a context before it; None for single documents.
         baselines: what simpler predictors lose on the same tokens.
         overlap: the longest stretch of a fresh sample that stands in the training text; None without that text.
         sample: the fresh sample.
+        reading: the documents that were left out, and how much of the text was in the training part.
     """
 
     text: str
     estimate: LossEstimate
-    bits_per_byte: float
+    bits_per_byte: float | None
+    unknown_share: float
     sliding: float | None
     baselines: list[Baseline]
     overlap: Overlap | None
     sample: str
+    reading: Reading
 
     @property
     def loss(self) -> float:
@@ -46,11 +51,12 @@ class LanguageReport:
     def facts(self) -> dict[str, Any]:
         """For `--json`."""
         return {
-            **self.estimate.facts(self.bits_per_byte),
+            **self.estimate.facts(self.bits_per_byte, self.unknown_share),
             "sliding_loss": self.sliding,
             "baselines": [asdict(rung) for rung in self.baselines],
             "sample": self.sample,
             "longest_copy": asdict(self.overlap) if self.overlap else None,
+            **self.reading.facts(),
         }
 
     def table(self) -> str:
@@ -58,8 +64,10 @@ class LanguageReport:
         lines = [
             f"on {self.text}: {counted(self.estimate.tokens, 'tokens')}",
             f"loss {self.loss:.4f} {self.estimate.margin} nats per token (95 %), "
-            f"perplexity {self.estimate.perplexity:.2f}, {self.bits_per_byte:.4f} bits per byte",
+            f"perplexity {self.estimate.perplexity:.2f}{bits_words(self.bits_per_byte)}",
         ]
+        if self.unknown_share:
+            lines.append(unknown_words(self.unknown_share))
         if self.sliding is not None:
             lines.append(f"with a sliding window (every token sees at least half a context): {self.sliding:.4f}")
         if self.baselines:
@@ -67,7 +75,8 @@ class LanguageReport:
             rungs.append(("this model", self.loss, self.bits_per_byte, ""))
             lines += ["", f"{'predictor':<14}{'nats/token':>11}{'bits/byte':>11}"]
             for name, loss, bits, note in sorted(rungs, key=lambda rung: -rung[1]):
-                lines.append(f"{name:<14}{loss:>11.4f}{bits:>11.4f}   {note}".rstrip())
+                shown = "-" if bits is None else f"{bits:.4f}"
+                lines.append(f"{name:<14}{loss:>11.4f}{shown:>11}   {note}".rstrip())
         if self.overlap is not None:
             copied = " ".join(self.overlap.text.split())
             lines += ["", f"copy meter: of a sample of {len(self.sample)} characters, the longest stretch found in the "
@@ -84,6 +93,7 @@ def language_report(
     corpus: str | None,
     precision: str,
     settings: SampleConfig,
+    reading: Reading,
 ) -> LanguageReport:
     """Measure a language model on a text.
 
@@ -93,10 +103,12 @@ def language_report(
         store: its tokens.
         train: the training part, for baselines and copy meter; None where it is not at hand.
         corpus: the generated corpus that the text is from, if it is.
-        precision: of matrix products.
+        precision: of matrix multiplications.
         settings: of the sample that the copy meter looks at.
+        reading: the documents that were left out, and how much of the text was in the training part.
     """
-    config, device = model.config, next(model.model.parameters()).device
+    config = model.config
+    device = next(model.model.parameters()).device
     dtype = choose_precision(precision, device)
     rows = validation_rows(store, config.data, config.model.context, model.tokenizer.start_id)
     estimate = validation_loss(model.model, rows, device, dtype)
@@ -108,5 +120,14 @@ def language_report(
     if train is not None:
         ladder = baselines(train, store, model.tokenizer, corpus, config.data.windows)
         overlap = longest_overlap(sample.text, train.iter_text(model.tokenizer))
-    bits = estimate.bits_per_byte(store.bytes)
-    return LanguageReport(text, estimate, bits, sliding, ladder, overlap, sample.text)
+    return LanguageReport(
+        text=text,
+        estimate=estimate,
+        bits_per_byte=estimate.bits_per_byte(store.recoverable_bytes),
+        unknown_share=store.unknown_share,
+        sliding=sliding,
+        baselines=ladder,
+        overlap=overlap,
+        sample=sample.text,
+        reading=reading,
+    )

@@ -11,7 +11,8 @@ import torch
 from glassformer.evaluation.ladder import by_frequency, counts_of
 from glassformer.evaluation.measures import Measure, facts_of, whole_set
 from glassformer.evaluation.resampling import Indices
-from glassformer.generation.context import reading
+from glassformer.evaluation.seen import Reading
+from glassformer.generation.context import reading as evaluating
 from glassformer.model.device import autocast
 from glassformer.model.families import Model
 from glassformer.training.objectives import tokens_at_once
@@ -27,22 +28,27 @@ class MaskedReport:
     Attributes:
         text: what was measured on, in words.
         estimate: nats per hidden token.
+        unknown_share: the share of the text's tokens that are the unknown token.
         measures: how often the likeliest token is the right one, and the right one is among the five likeliest.
         baselines: what simpler predictors lose on the same tokens: (name, nats per token, accuracy, note).
+        reading: the documents that were left out, and how much of the text was in the training part.
     """
 
     text: str
     estimate: LossEstimate
+    unknown_share: float
     measures: list[Measure]
     baselines: list[tuple[str, float, float, str]]
+    reading: Reading
 
     def facts(self) -> dict[str, Any]:
         """For `--json`."""
         names = ("name", "loss", "accuracy", "note")
         return {
-            **self.estimate.facts(None),
+            **self.estimate.facts(None, self.unknown_share),
             **facts_of(self.measures),
             "baselines": [dict(zip(names, row, strict=True)) for row in self.baselines],
+            **self.reading.facts(),
         }
 
     def table(self) -> str:
@@ -51,6 +57,7 @@ class MaskedReport:
             f"on {self.text}: {counted(self.estimate.tokens, 'hidden tokens')}",
             f"loss {self.estimate.loss:.4f} {self.estimate.margin} nats per hidden token (95 %), "
             f"perplexity {self.estimate.perplexity:.2f}",
+            *([f"{self.unknown_share:.3%} of the tokens are unknown"] if self.unknown_share else []),
             *(measure.line() for measure in self.measures),
             "",
             f"{'predictor':<14}{'nats/token':>11}{'accuracy':>10}",
@@ -63,20 +70,23 @@ class MaskedReport:
         return "\n".join(lines)
 
 
-def masked_report(model: Model, task: MaskedTask, text: str, device: torch.device, dtype: torch.dtype) -> MaskedReport:
+def masked_report(
+    model: Model, task: MaskedTask, text: str, device: torch.device, dtype: torch.dtype, reading: Reading
+) -> MaskedReport:
     """Hide the same tokens as in training's evaluations, all over the text, and measure what is filled in.
 
     Args:
         model: an encoder.
         task: with the text to measure on as its validation part.
         text: what is measured on, in words.
-        device, dtype: where the model is, and the precision of its products.
+        device, dtype: the device of the model, and the precision of its matrix multiplications.
+        reading: the documents that were left out, and how much of the text was in the training part.
     """
     rows = task.held_out(None)
     estimate = validation_loss(model, rows, device, dtype, collate=task.collate)
     hits: list[tuple[int, int, int]] = []  # first, among five, hidden: of each row
     truth: list[np.ndarray] = []
-    with reading(model), autocast(device, dtype):
+    with evaluating(model), autocast(device, dtype):
         for group in groups(rows, min(8192, tokens_at_once(model))):
             batch = task.collate(group).to(device)
             best = model(batch.inputs, batch.real).topk(min(5, task.choices), dim=-1).indices  # (B, T, 5)
@@ -89,7 +99,14 @@ def masked_report(model: Model, task: MaskedTask, text: str, device: torch.devic
         whole_set("accuracy", "accuracy", lambda chosen: _share(counts, 0, chosen), len(counts)),
         whole_set("accuracy_of_five", "among best five", lambda chosen: _share(counts, 1, chosen), len(counts)),
     ]
-    return MaskedReport(text, estimate, measures, _baselines(task, np.concatenate(truth)))
+    return MaskedReport(
+        text=text,
+        estimate=estimate,
+        unknown_share=task.unknown_share,
+        measures=measures,
+        baselines=_baselines(task, np.concatenate(truth)),
+        reading=reading,
+    )
 
 
 def _share(counts: np.ndarray, column: int, chosen: Indices) -> float:

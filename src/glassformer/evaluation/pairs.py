@@ -14,7 +14,8 @@ from glassformer.evaluation.resampling import PairedTest
 from glassformer.evaluation.rouge import rouge_of_each
 from glassformer.evaluation.translation import can_score, exact_matches, sentence_statistics, translation_scores
 from glassformer.text_model import Translator
-from glassformer.training.validation import LossEstimate
+from glassformer.training.example_tasks import measured_bytes
+from glassformer.training.validation import LossEstimate, bits_words, unknown_words
 from glassformer.wording import counted
 
 SHOWN = 3  # examples
@@ -28,7 +29,9 @@ class PairReport:
     Attributes:
         text: what was measured on, in words.
         estimate: nats per target token, each token after the true ones.
-        bits_per_byte: the same per byte of the targets; None where some were cut or left out.
+        bits_per_byte: the same per byte of the targets; None if some were cut, left out, or have unknown tokens.
+        unknown_share: the share of the targets' tokens that are the unknown token.
+        unknown_source_share: the same for the sources.
         examples: sources for which a text was written.
         measures: figures of those texts.
         baselines: what comes without a model: name -> figures.
@@ -40,6 +43,8 @@ class PairReport:
     text: str
     estimate: LossEstimate
     bits_per_byte: float | None
+    unknown_share: float
+    unknown_source_share: float
     examples: int
     measures: list[Measure]
     baselines: dict[str, dict[str, float]]
@@ -50,7 +55,8 @@ class PairReport:
     def facts(self) -> dict[str, Any]:
         """For `--json`."""
         return {
-            **self.estimate.facts(self.bits_per_byte),
+            **self.estimate.facts(self.bits_per_byte, self.unknown_share),
+            "unknown_source_share": self.unknown_source_share,
             "examples": self.examples,
             **facts_of(self.measures),
             "baselines": [{"name": name, **scores} for name, scores in self.baselines.items()],
@@ -61,11 +67,16 @@ class PairReport:
 
     def table(self) -> str:
         """For people."""
-        bits = "" if self.bits_per_byte is None else f", {self.bits_per_byte:.4f} bits per byte"
         lines = [
             f"on {self.text}: {counted(self.estimate.windows, 'pairs')}, {self.estimate.tokens:,} target tokens",
             f"loss {self.estimate.loss:.4f} {self.estimate.margin} nats per token (95 %), "
-            f"perplexity {self.estimate.perplexity:.2f}{bits}",
+            f"perplexity {self.estimate.perplexity:.2f}{bits_words(self.bits_per_byte)}",
+            *([f"targets: {unknown_words(self.unknown_share)}"] if self.unknown_share else []),
+            *(
+                [f"sources: {self.unknown_source_share:.3%} of the tokens are unknown"]
+                if self.unknown_source_share
+                else []
+            ),
             "",
             f"of {counted(self.examples, 'texts')} that it wrote:   (95 %)",
             *(measure.line() for measure in self.measures),
@@ -115,7 +126,8 @@ def pair_report(
     model: Translator,
     text: str,
     examples: Sequence[tuple[str, str]],
-    loss: tuple[LossEstimate, float | None],
+    estimate: LossEstimate,
+    store: ExampleStore,
     train: ExampleStore | None,
     other: Translator | None,
     notes: list[str],
@@ -126,7 +138,8 @@ def pair_report(
         model: the run.
         text: what is measured on, in words.
         examples: (source, reference).
-        loss: of all pairs, and the same in bits per byte, where that has a meaning.
+        estimate: the loss over all pairs.
+        store: all pairs.
         train: for the baseline that remembers; None where it is not at hand.
         other: a second run to compare with.
         notes: what a person was told.
@@ -137,14 +150,26 @@ def pair_report(
     against = None
     if other is not None:
         against = compared(measures, pair_measures(_texts(other, sources), references), len(sources))
-    estimate, bits = loss
+    assert store.targets is not None
     samples = list(zip(sources, references, written, strict=True))[:: max(1, len(sources) // SHOWN)][:SHOWN]
     baselines = {"copy the source": _scores(sources, references)}
     if train is not None and len(train):
         nearest = Nearest(drawn_texts(train))
         answers = [nearest.answer(source) for source in sources]
         baselines["answer of the nearest source"] = _scores(answers, references)
-    return PairReport(text, estimate, bits, len(sources), measures, baselines, samples, against, notes)
+    return PairReport(
+        text=text,
+        estimate=estimate,
+        bits_per_byte=estimate.bits_per_byte(measured_bytes(store, model.config.model.context)),
+        unknown_share=store.targets.unknown_share,
+        unknown_source_share=store.sources.unknown_share,
+        examples=len(sources),
+        measures=measures,
+        baselines=baselines,
+        samples=samples,
+        against=against,
+        notes=notes,
+    )
 
 
 def _texts(model: Translator, sources: Sequence[str]) -> list[str]:

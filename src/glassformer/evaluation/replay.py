@@ -18,7 +18,7 @@ from glassformer.inspection.replay.looking import look, mapped_texts
 from glassformer.inspection.replay.schedule import snapshot_steps, thinned
 from glassformer.inspection.replay.snapshot import Numbers, Snapshot, snapshot_files, write_snapshot
 from glassformer.model.families import Model
-from glassformer.runs import Run
+from glassformer.runs import Run, step_of
 from glassformer.text_model import load_text_model
 from glassformer.training.objectives import logits_of, token_losses, tokens_at_once
 from glassformer.training.setup import encoded_text, make_task
@@ -141,7 +141,7 @@ def agreement(
     Raises:
         GlassError: the run has no checkpoint, or its training text is gone.
     """
-    step = int(run.checkpoint("last").name.removeprefix("step-"))
+    step = step_of(run.checkpoint("last"))
     kept = next((snapshot for snapshot in history.snapshots if snapshot.step == step), None)
     if kept is None:
         return None

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 from glassformer.evaluation.ablation import INSTEADS, Ablation, AblationLoss, ablation_loss, checked, switched
-from glassformer.model.device import choose_precision
+from glassformer.model.precision import choose_precision
 from glassformer.runs import Folder, open_run
 from glassformer.text_model import AnyTextModel
 from glassformer.training.setup import encoded_text, make_task
@@ -66,12 +66,14 @@ class AblationReport:
     Attributes:
         text: what was measured on, in words.
         unit: what a loss is the mean over: "token", "hidden token" or "example".
+        unknown_share: the share of the validation tokens that are the unknown token.
         ablation: what was off.
         loss: with everything on, and with that off.
     """
 
     text: str
     unit: str
+    unknown_share: float
     ablation: Ablation
     loss: AblationLoss
 
@@ -79,7 +81,7 @@ class AblationReport:
         """For `--json`: `loss` and what belongs to it are with parts off."""
         return {
             "text": self.text,
-            **self.loss.off.facts(None),
+            **self.loss.off.facts(None, self.unknown_share),
             "whole_loss": self.loss.whole.loss,
             "change": self.loss.change,
             "off": list(self.ablation.off),
@@ -115,4 +117,4 @@ def measure_without(
     found = switched(model.model, checked(model.model, off, instead), data.rows, data.task.collate, data.device)
     loss = ablation_loss(found, data.rows, data.task.collate, data.device, data.dtype)
     what = "the validation part" if tokens is None else "evenly drawn rows of the validation part"
-    return AblationReport(what, data.task.unit, found.ablation, loss)
+    return AblationReport(what, data.task.unit, data.task.unknown_share, found.ablation, loss)

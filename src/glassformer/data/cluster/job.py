@@ -24,6 +24,7 @@ from glassformer.data.prepare import VERSION, Vocabulary
 from glassformer.data.reading import Source
 from glassformer.files import clear_disk_errors, write_text
 
+WORK = 2  # format of the work folder: work in an older format starts again
 PART = 64_000_000
 """Bytes of text that make one part, unless the number of parts is asked for."""
 
@@ -62,7 +63,7 @@ class Stage:
 
 @dataclass(frozen=True)
 class Job:
-    """All that any task needs to know. It can be pickled; its paths must mean the same wherever a task runs.
+    """All that any task needs to know. It can be sent to another process; its paths must mean the same there.
 
     Attributes:
         source: opened by `reading.open_source`, files with absolute paths.
@@ -133,8 +134,10 @@ class Job:
         given = self.vocabulary.file
         everything = {
             "version": VERSION,
+            "work": WORK,
             "source": self.source.digest,
             "data": self.data.model_dump(exclude={"source"}),
+            "tables": self.source.readings,
             "tokenizer": self.vocabulary.config.model_dump(),
             "mask": self.vocabulary.mask,
             "file": None if given is None else hashlib.sha256(given.read_bytes()).hexdigest(),

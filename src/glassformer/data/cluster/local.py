@@ -56,7 +56,7 @@ def encode_with_datatrove(
         job.work.mkdir(parents=True, exist_ok=True)
         stack.enter_context(alone(job.work))
         if job.begin():
-            progress(f"going on with {job.work}")
+            progress(f"resuming {job.work}")
         for stage in job.stages():
             progress(f"{stage.name}: {counted(stage.tasks, 'tasks')}")
             run_stage(job, stage, workers)

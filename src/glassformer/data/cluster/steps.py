@@ -7,58 +7,43 @@ where it stands in the whole text, so that all parts one after the other are wha
 from __future__ import annotations
 
 import json
-import pickle
-from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import IO, Any, cast
+from typing import IO, cast
 
 import numpy as np
 import numpy.typing as npt
 
 from glassformer.data.cluster.job import Job
+from glassformer.data.cluster.plans import Plan, read_plan, write_plan
 from glassformer.data.documents import Facts, Piece, Survey, facts_of, kept, pieces, why_left_out
 from glassformer.data.duplicates import Repeats
 from glassformer.data.encode import Encoder
 from glassformer.data.prepare import SIDES, TrainingTexts, split_notes, survey_notes, token_notes, write_facts
-from glassformer.data.split import Side, SidedPiece, Split, plan_split, sided
+from glassformer.data.split import Side, SidedPiece, plan_split, sided
 from glassformer.data.store import PartWriter, StoreWriter
-from glassformer.files import write_bytes, write_folder, write_text
+from glassformer.data.tally import Tally
+from glassformer.files import write_folder, write_text
 from glassformer.tokenizers import Tokenizer
 
 FACTS = ("characters", "words", "mark", "whole")
 Columns = dict[str, npt.NDArray[np.uint64]]
 
 
-@dataclass(frozen=True)
-class PartPlan:
-    """What the encoder must know of a part.
-
-    Attributes:
-        start: characters of kept documents before it.
-        split: with the room that is left for validation where the part begins.
-        found: `large` and `repeated` of this part's documents, numbered from 0.
-    """
-
-    start: int
-    split: Split
-    found: Survey
-
-
 def read(job: Job, rank: int) -> None:
-    """Documents out of the files, cleaned where that is wanted, into parts; and what must be known of each."""
+    """Write the documents of the files, cleaned if `data.clean` is set, into parts, with the facts of each document."""
     portion = job.portions[rank]
     source = replace(job.source, files=job.source.files[portion.first_file : portion.end_file])
-    left_out: Counter[str] = Counter()
+    tally = Tally()
     facts: list[list[Facts]] = [[] for _ in range(portion.parts)]
     whole: list[list[bool]] = [[] for _ in range(portion.parts)]
     with ExitStack() as stack:
         numbers = range(portion.first_part, portion.first_part + portion.parts)
         files = [stack.enter_context(job.part(number).open("wb")) for number in numbers]
         places: list[int] = []  # the part of the document that is being read
-        written = _written(pieces(source, job.data, left_out), files, places, job.part_bytes)
+        written = _written(pieces(source, job.data, tally), files, places, job.part_bytes)
         for known, _, in_one in facts_of(written, job.data):
             facts[places[-1]].append(known)
             whole[places[-1]].append(in_one)
@@ -67,7 +52,7 @@ def read(job: Job, rank: int) -> None:
         bands = np.frombuffer(b"".join(each.bands for each in documents), "<u8")
         columns |= {"whole": np.array(ones, "<u8"), "bands": bands}
         np.savez(job.facts(number), allow_pickle=False, **columns)
-    write_text(_left_out_file(job, rank), json.dumps(left_out))
+    write_text(_tally_file(job, rank), json.dumps(tally.as_json()))
 
 
 def _written(
@@ -85,31 +70,33 @@ def _written(
 
 
 def decide(job: Job, rank: int = 0) -> None:
-    """Which documents are kept, which are held out, and the tokenizer: what takes all documents to know."""
+    """Decide which documents are kept and held out, and train the tokenizer: this needs all documents."""
     columns = [_facts(job, number) for number in range(job.parts)]
     found, chosen = _survey(job, columns)
     found.refuse_nothing(job.source.name)
     split = plan_split(found, job.data)
-    start, first, room = 0, 0, split.limit
+    start = 0
+    first = 0
+    room = split.limit
     for number, (each, keep) in enumerate(zip(columns, chosen, strict=True)):
         documents = len(keep)
         large = {index - first: facts for index, facts in found.large.items() if first <= index < first + documents}
         own = Survey(large=large, repeated=found.repeated[first : first + documents].ljust(documents, b"\0"))
-        plan = PartPlan(start, replace(split, limit=room), own)
-        write_bytes(job.plan(number), pickle.dumps(plan))
+        write_plan(job.plan(number), Plan(start, replace(split, limit=room), own))
         held = keep & ((each["mark"] >> np.uint64(48)).astype(np.int64) <= split.bucket)
-        start, first = start + int(each["characters"][keep].sum()), first + documents
+        start += int(each["characters"][keep].sum())
+        first += documents
         room = max(0, room - int(each["characters"][held].sum()))
     tokenizer = job.vocabulary.tokenizer(TrainingTexts(lambda: _all_sides(job)))
     tokenizer.save(job.tokenizer_file)
-    write_bytes(_whole_plan(job), pickle.dumps((found, split)))
+    write_plan(_whole_plan(job), Plan(0, split, found))
 
 
 def _survey(job: Job, columns: list[Columns]) -> tuple[Survey, list[npt.NDArray[np.bool_]]]:
     """The account of all documents, and which of each part are kept."""
     found = Survey()
     for rank in range(len(job.portions)):
-        found.left_out.update(json.loads(_left_out_file(job, rank).read_text(encoding="utf-8")))
+        found.tally.add(json.loads(_tally_file(job, rank).read_text(encoding="utf-8")))
     if job.data.duplicates != "keep":
         repeats = Repeats()
         for index, (facts, _) in enumerate(_documents(columns)):
@@ -139,7 +126,7 @@ def _all_sides(job: Job) -> Iterator[SidedPiece]:
 
 def _part_sides(job: Job, number: int) -> Iterator[SidedPiece]:
     """The kept text of a part, each piece with its side."""
-    plan: PartPlan = _unpickled(job.plan(number))
+    plan = read_plan(job.plan(number))
     random = plan.split.bucket >= 0
     return sided(kept(_pieces(job.part(number)), job.data, plan.found, marks=random, start=plan.start), plan.split)
 
@@ -172,7 +159,7 @@ def encode(job: Job, rank: int) -> None:
 def merge(job: Job, rank: int = 0) -> None:
     """All parts as one pair of stores, in the order of the text; the result appears when it is whole."""
     tokenizer = Tokenizer.load(job.tokenizer_file)
-    found, split = _unpickled(_whole_plan(job))
+    plan = read_plan(_whole_plan(job))
     cuts = sum(int(_cuts_file(job, number).read_text(encoding="utf-8")) for number in range(job.parts))
 
     def fill(folder: Path) -> None:
@@ -185,7 +172,8 @@ def merge(job: Job, rank: int = 0) -> None:
                 writer.close()
             finally:
                 writer.abandon()
-        notes = [*job.source.notes, *survey_notes(found), *split_notes(found, split, writers)]
+        notes = [*job.source.notes, *survey_notes(plan.found)]
+        notes += split_notes(plan.found, plan.split, job.data, writers)
         notes += token_notes(tokenizer, writers, cuts)
         write_facts(folder, job.source, job.data, job.vocabulary, tokenizer, notes)
 
@@ -193,12 +181,12 @@ def merge(job: Job, rank: int = 0) -> None:
 
 
 def _facts(job: Job, number: int) -> Columns:
-    with np.load(job.facts(number)) as stored:
+    with np.load(job.facts(number), allow_pickle=False) as stored:
         return {name: stored[name] for name in (*FACTS, "bands")}
 
 
-def _left_out_file(job: Job, rank: int) -> Path:
-    return job.work / "parts" / f"left-out-{rank:05d}.json"
+def _tally_file(job: Job, rank: int) -> Path:
+    return job.work / "parts" / f"tally-{rank:05d}.json"
 
 
 def _cuts_file(job: Job, rank: int) -> Path:
@@ -207,8 +195,3 @@ def _cuts_file(job: Job, rank: int) -> Path:
 
 def _whole_plan(job: Job) -> Path:
     return job.work / "plans" / "whole"
-
-
-def _unpickled(path: Path) -> Any:
-    """What an earlier stage of this job wrote: files of the same trust as datatrove's own pickled pipelines."""
-    return pickle.loads(path.read_bytes())

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -47,7 +47,7 @@ class Request:
         without: what is left out where all are asked for.
         pairs: a file of minimal pairs of one's own.
         text: whose surprisal is wanted; None: that of the run's own validation part.
-        column: of `text`, where it is a table with several.
+        reading: settings of `data` for reading `text`, if it is a table.
         size: minimal pairs; the rows of other probes follow.
         seed: of what is drawn.
         which: the checkpoint.
@@ -61,7 +61,7 @@ class Request:
     without: Sequence[str] = ()
     pairs: Path | None = None
     text: Path | None = None
-    column: str | None = None
+    reading: Mapping[str, str] = field(default_factory=dict)
     size: int = SIZE
     seed: int = 1
     which: Which = "best"
@@ -181,7 +181,7 @@ def _surprisal(request: Request, model: Readable, own: Prepared | None, known: K
     """Of another text, or of the run's own validation part."""
     counts = None if known is None else known.counts
     if request.text is not None:
-        return surprisal_of_file(model, request.text, counts, request.column, request.note)
+        return surprisal_of_file(model, request.text, counts, request.reading, request.note)
     if own is None:
         raise GlassError("the run's own text is not at hand", "Name one: --text FILE.")
     return surprisal_of_split(model, own, counts)

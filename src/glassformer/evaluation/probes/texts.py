@@ -7,7 +7,7 @@ All are cut into rows as in training, so that the mean over a run's own validati
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -38,7 +38,7 @@ def surprisal_of_file(
     model: Readable,
     text: Path,
     counts: Counts | None,
-    column: str | None = None,
+    reading: Mapping[str, str] | None = None,
     note: Callable[[str], None] = lambda text: None,
     most: int | None = None,
 ) -> SurprisalResult:
@@ -48,7 +48,7 @@ def surprisal_of_file(
         model: the run.
         text: a file, or "-".
         counts: (V,) how often each token was learnt from; None: those of this text are taken.
-        column: of a table, where it has several.
+        reading: settings of `data` for reading a table, such as its column.
         note: is told what a person should know of the reading.
         most: tokens that are allowed; None: any number.
 
@@ -58,16 +58,17 @@ def surprisal_of_file(
     if str(text) != "-" and not text.exists():
         raise GlassError(f"{text} does not exist", "Give a file with text.")
     own = model.config.data
-    data = DataConfig(source=str(text), column=column, windows=own.windows, document=own.document)
+    data = DataConfig(source=str(text), windows=own.windows, document=own.document).replace(**(reading or {}))
     with tempfile.TemporaryDirectory(prefix="glass-probe-", ignore_cleanup_errors=True) as temporary:
-        store, notes = encode_whole(data, model.tokenizer, Path(temporary))
+        whole = encode_whole(data, model.tokenizer, Path(temporary))
+        store = whole.store
         if len(store) < 2:
             raise GlassError(f"{text} has {counted(len(store), 'tokens')}", "Give a longer text: --text FILE.")
         if most is not None and len(store) > most:
             raise GlassError(
                 f"the text has {len(store):,} tokens, and {most:,} are read at once", "Give a shorter one."
             )
-        for each in notes:
+        for each in whole.notes:
             note(each)
         return _of_store(model, store, counts, f"of {text}", LISTED)
 

@@ -1,0 +1,129 @@
+"""Decide whether row 1 of a table holds the names of its columns."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Sequence
+from typing import Literal
+
+
+def _words(text: str) -> frozenset[str]:
+    return frozenset(text.split())
+
+
+SOURCE_NAMES = _words("source src input question document article text story পাঠ্য লেখা पाठ टेक्स्ट ข้อความ")
+TARGET_NAMES = _words("target tgt output answer summary translation highlights title")
+LABEL_NAMES = _words("label labels class category target topic sentiment intent y লেবেল শ্রেণি लेबल वर्ग श्रेणी ป้ายกำกับ")
+OTHER_NAMES = _words(
+    "id index no date sentence sentence1 sentence2 review comment message body content description headline name "
+    "english french german spanish italian portuguese dutch russian polish turkish arabic hindi bangla bengali urdu "
+    "tamil chinese japanese korean vietnamese indonesian dialogue abstract tweet sms email query prompt response "
+    "completion reference lang language score rating url"
+)
+USUAL_NAMES = SOURCE_NAMES | TARGET_NAMES | LABEL_NAMES | OTHER_NAMES
+LANGUAGES = _words(
+    "af am ar as az be bg bn bs ca cs cy da de el en eo es et eu fa fi fr ga gl gu ha he hi hr hu hy id ig is it ja "
+    "ka kk km kn ko ky lo lt lv mk ml mn mr ms mt my nb ne nl nn no or pa pl ps pt ro ru sd si sk sl so sq sr sv sw "
+    "ta te tg th tl tr uk ur uz vi xh yo zh zu ben deu eng fra hin ita jpn nld por rus spa zho"
+)
+LONGEST_NAME = 40  # characters
+MOST_WORDS = 3  # in the name of a column
+FEW = 20  # fewest rows in which repeated values are evidence of labels
+LEAST = 3  # fewest rows in which numbers or texts below a word are evidence of a header
+NUMBER = re.compile(r"[+-]?\d+([.,]\d+)*([eE][+-]?\d+)?%?")
+MISSING = frozenset(("na", "n/a", "nan", "null", "none", "unknown"))
+SENTENCE_ENDS = (".", "!", "?", "।", "。", "！", "？", "…", '."', '!"', '?"')  # no name ends like this
+JOINERS = "\u200c\u200d"  # they stand inside words of Persian, Hindi, Bangla and others
+Verdict = Literal["names", "doubtful", "row"]
+
+
+def usual_names(cells: Sequence[str]) -> bool:
+    """Return whether each cell is a usual name of a column, or a language."""
+    return all(
+        cell.lower() in USUAL_NAMES or (cell in (cell.lower(), cell.upper()) and cell.lower() in LANGUAGES)
+        for cell in map(str.strip, cells)
+    )
+
+
+def reads_like_text(cell: str) -> bool:
+    """Return whether a cell has three words, or two and at least 20 characters."""
+    return len(cell.split()) >= 3 or (len(cell) >= 20 and any(c.isalpha() for c in cell) and " " in cell)
+
+
+def judge_row_1(rows: Sequence[Sequence[str]]) -> Verdict:
+    """Return whether the first row holds names, is a row like the others, or could be either.
+
+    A row of short texts looks like names and would be lost as a header. Row 1 is therefore a header only if its names
+    are usual, or if it differs from the rows below in more than its length.
+    """
+    cells = [cell.strip() for cell in rows[0]]
+    named = [cell for cell in cells if cell]
+    if len(rows) < 2 or not named or not all(map(_could_be_a_name, named)):
+        return "row"
+    columns = [
+        [value for row in rows[1:] if index < len(row) and (value := row[index].strip())] for index in range(len(cells))
+    ]
+    if any(cell and values.count(cell) > 1 for cell, values in zip(cells, columns, strict=True)):
+        return "row"
+    if any(not cell and values and not _are_numbers(values) for cell, values in zip(cells, columns, strict=True)):
+        return "row"
+    if usual_names(named):
+        return "names"
+    if len(set(named)) == len(named) and _differs(cells, columns):
+        return "names"
+    return "doubtful"
+
+
+def _could_be_a_name(cell: str) -> bool:
+    """Return whether a cell is short and consists of letters, digits and a few symbols, and is not a number."""
+    if len(cell) > LONGEST_NAME or len(cell.split()) > MOST_WORDS or cell[-1] in ".:":
+        return False
+    first = cell[0].isalnum() or cell[0] in "_#"
+    others = all(
+        c.isalnum() or c in " _-./()#:" or c in JOINERS or unicodedata.category(c).startswith("M") for c in cell
+    )
+    return first and others and not cell.replace(".", "").isdecimal() and cell.lower() not in MISSING
+
+
+def _differs(cells: Sequence[str], columns: Sequence[Sequence[str]]) -> bool:
+    """Return whether row 1, whose names are all different, is unlike the rows below."""
+    pairs = [(cell, values) for cell, values in zip(cells, columns, strict=True) if cell]
+    if any(len(values) >= LEAST and _are_numbers(values) for _, values in pairs):
+        return True
+    if max((len(value) for values in columns for value in values), default=0) <= max(map(len, cells)):
+        return False
+    if len(cells) > 2 and any(cell.lower() in USUAL_NAMES for cell in cells):
+        return True
+    if any(cell not in set(values) and len(values) >= FEW and _repeat(values) for cell, values in pairs):
+        return True
+    if any(len(values) >= LEAST and all(value.endswith(SENTENCE_ENDS) for value in values) for _, values in pairs):
+        return True
+    if all(len(cell) == 1 and cell.isalpha() for cell, _ in pairs):  # columns called a and b, or x and y
+        return all(len(value) > 1 for _, values in pairs for value in values)
+    return _is_word_above_texts(pairs)
+
+
+def _are_numbers(values: Sequence[str]) -> bool:
+    return all(map(NUMBER.fullmatch, values))
+
+
+def _repeat(values: Sequence[str]) -> bool:
+    """Return whether a column repeats a few values, as labels do."""
+    return len(set(values)) <= len(values) // 4
+
+
+def _is_word_above_texts(pairs: Sequence[tuple[str, Sequence[str]]]) -> bool:
+    """Return whether row 1 has a single word above the only column of texts.
+
+    With two such columns, row 1 may be a pair of short texts, as in many collections of sentence pairs.
+    """
+    texts = [
+        (cell, values)
+        for cell, values in pairs
+        if len(values) >= LEAST and sum(map(reads_like_text, values)) >= 0.5 * len(values)
+    ]
+    if len(texts) != 1 or any(character.isdecimal() for cell, _ in pairs for character in cell):
+        return False
+    cell, values = texts[0]
+    return len(cell.split()) == 1 and all(map(reads_like_text, values))

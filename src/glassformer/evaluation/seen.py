@@ -1,0 +1,123 @@
+"""Measure how much of a text a run has seen in training: a loss on such text says nothing about new text.
+
+Each document is cut into passages of 32 tokens; the rest at its end is ignored, and a document shorter than a passage
+is one passage with its end token. A passage is seen if the training part has the same sequence of tokens. Hashes of
+64 bits are compared, so that memory does not grow with the training part.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from glassformer.data.store import TokenStore
+from glassformer.evaluation.copying import Powers
+from glassformer.wording import counted
+
+PASSAGE = 32
+BLOCK = 1 << 20  # training tokens looked at together
+AT_ONCE = 1 << 15  # passages hashed together
+
+Hashes = NDArray[np.uint64]
+
+
+@dataclass(frozen=True)
+class Seen:
+    """Hold how much of a text a run has seen in training.
+
+    Attributes:
+        training_text: whether the text is the one that the run was trained on, by its hash.
+        passages: number of passages of the text; None if the training part is not available.
+        seen: number of passages that are in the training part.
+    """
+
+    training_text: bool
+    passages: int | None
+    seen: int | None
+
+    def notes(self, text: str) -> Iterator[str]:
+        """Yield a note for each reason why the loss on `text` may be lower than on new text."""
+        if self.training_text:
+            yield (
+                f"{text} is the text that this run was trained on, its validation part included; "
+                "without DATA the validation part alone is measured"
+            )
+        if self.passages and self.seen:
+            appear = "appears" if self.seen == 1 else "appear"
+            yield (
+                f"{self.seen:,} of {counted(self.passages, 'passages')} (of up to {PASSAGE} tokens) {appear} word for "
+                f"word in the training part ({self.seen / self.passages:.1%})"
+            )
+
+
+@dataclass(frozen=True)
+class Reading:
+    """Hold how a text was read, for a report.
+
+    Attributes:
+        left_out: number of documents that were not measured, by reason.
+        seen: how much of the text was seen in training; None for the run's own validation part.
+        notes: all notes that the user was shown.
+    """
+
+    left_out: dict[str, int]
+    seen: Seen | None
+    notes: list[str]
+
+    def facts(self) -> dict[str, Any]:
+        """Return the fields for `--json`."""
+        return {
+            "left_out": self.left_out,
+            "training_overlap": None if self.seen is None else asdict(self.seen),
+            "notes": self.notes,
+        }
+
+
+def count_seen(text: TokenStore, train: TokenStore) -> tuple[int, int]:
+    """Return the number of passages of `text`, and how many of them are in `train`."""
+    ends = np.asarray(text.document_ends, dtype=np.int64)
+    starts = np.concatenate([[0], ends[:-1]])
+    lengths = ends - starts - 1  # (documents,) without the end token
+    whole = lengths // PASSAGE  # (documents,) passages in each
+    inside = np.arange(int(whole.sum())) - np.repeat(np.cumsum(whole) - whole, whole)
+    first = np.repeat(starts, whole) + PASSAGE * inside  # (passages,)
+    seen = int(np.isin(_hashes(text, first, PASSAGE), _windows(text, train, first)).sum())
+    short = (whole == 0) & (lengths > 0)
+    train_ends = np.asarray(train.document_ends, dtype=np.int64)
+    for length in np.unique(lengths[short]).tolist():
+        size = length + 1  # with the end token
+        asked = _hashes(text, starts[short & (lengths == length)], size)
+        known = _hashes(train, train_ends[train_ends >= size] - size, size)
+        seen += int(np.isin(asked, known).sum())
+    return len(first) + int(short.sum()), seen
+
+
+def _windows(text: TokenStore, train: TokenStore, first: NDArray[np.int64]) -> Hashes:
+    """Return the hashes of the passages of `text` that are also windows of the training tokens."""
+    wanted = np.unique(_hashes(text, first, PASSAGE))
+    found = np.zeros(len(wanted), dtype=np.bool_)
+    if not len(wanted):
+        return wanted
+    powers = Powers(BLOCK + PASSAGE)
+    for start in range(0, len(train.tokens) - PASSAGE + 1, BLOCK):
+        tokens = np.asarray(train.tokens[start : start + BLOCK + PASSAGE - 1])
+        hashes = powers.window_hashes(powers.sums(tokens), PASSAGE)
+        slots = np.minimum(np.searchsorted(wanted, hashes), len(wanted) - 1)
+        found[slots[wanted[slots] == hashes]] = True
+    known: Hashes = wanted[found]
+    return known
+
+
+def _hashes(store: TokenStore, first: NDArray[np.int64], length: int) -> Hashes:
+    """Return a hash for each window of `length` tokens that begins at `first`, as `Powers.window_hashes` does."""
+    factors = Powers(length).up[:length]
+    found = np.empty(len(first), dtype=np.uint64)
+    for at in range(0, len(first), AT_ONCE):
+        places = first[at : at + AT_ONCE, None] + np.arange(length)  # (windows, length)
+        codes = np.asarray(store.tokens[places]).astype(np.uint64) + np.uint64(1)
+        found[at : at + AT_ONCE] = (codes * factors).sum(axis=1, dtype=np.uint64)
+    return found

@@ -1,0 +1,486 @@
+"""Text that is not as one expects it: nothing is learnt, measured or left out without being told.
+
+Tables have tests of their own; here are running text, folders, encodings, the split and the figures.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import shutil
+import sys
+from collections import defaultdict
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from glassformer.config import Config, DataConfig
+from glassformer.data.corpora import find_text_corpus
+from glassformer.data.documents import kept_pieces, survey
+from glassformer.data.example_source import Tally, open_examples
+from glassformer.data.prepare import Prepared, prepare
+from glassformer.data.reading import open_source
+from glassformer.data.split import plan_split, sided
+from glassformer.data.whole import encode_whole
+from glassformer.errors import GlassError
+from glassformer.evaluation.baselines import baselines
+from glassformer.evaluation.evaluate import Request, evaluate_run
+from glassformer.evaluation.seen import count_seen
+from glassformer.experiments.statistics import tabulate
+from glassformer.training.reporting import Silent
+from glassformer.training.setup import new_training
+from glassformer.training.trainer import Trainer
+from tests.property.trainers import last_weights, resumed, same, small_trainer, text_file
+from tests.unit.comparison_grids import grid_of, result
+
+WORDS = {"kind": "words", "vocab_size": 20}
+
+
+def prepared(folder: Path, source: Path, **tokenizer: object) -> Prepared:
+    """Split and encode a text."""
+    settings = Config.from_dict({"tokenizer": tokenizer, "data": {"source": str(source)}})
+    return prepare(settings.data, settings.tokenizer, folder / "cache")
+
+
+# Unknown tokens
+
+
+def test_a_text_with_unknown_tokens_has_no_bits_per_byte_and_no_gzip(tmp_path: Path) -> None:
+    known = prepared(tmp_path, text_file(tmp_path), kind="bytes")
+    assert known.validation.unknown_share == 0
+    assert [rung.name for rung in baselines(known.train, known.validation, known.tokenizer)][-1] == "gzip"
+    found = prepared(tmp_path, text_file(tmp_path), **WORDS)
+    store = found.validation
+    assert store.unknown_share == pytest.approx(
+        np.mean(np.array(store.tokens)[np.array(store.tokens) != found.tokenizer.end_id] == found.tokenizer.unknown_id)
+    )
+    assert store.unknown_share > 0.2
+    ladder = baselines(found.train, store, found.tokenizer)
+    assert [rung.name for rung in ladder] == ["uniform", "unigram", "5-gram"]
+    assert {rung.bits_per_byte for rung in ladder} == {None}
+    assert ladder[0].loss == pytest.approx(math.log(found.tokenizer.vocab_size))  # nats per token keep their meaning
+
+
+def test_the_true_entropy_is_no_floor_where_tokens_are_unknown(tmp_path: Path) -> None:
+    text = tmp_path / "stories.txt"
+    text.write_text("\n".join(find_text_corpus("stories").documents(60, 0)), encoding="utf-8")
+    found = prepared(tmp_path, text, **WORDS)
+    assert [rung.name for rung in baselines(found.train, found.validation, found.tokenizer, "stories")][-1] == "5-gram"
+    trainer = small_trainer(tmp_path, "words", tokenizer__kind="words", tokenizer__vocab_size=20,
+                            data__source="stories", data__size=60, data__document="file", train__steps=1)  # fmt: skip
+    assert trainer.floor is None
+
+
+def test_evaluate_and_train_show_the_share_of_unknown_tokens(tmp_path: Path) -> None:
+    trainer = small_trainer(tmp_path, tokenizer__kind="words", tokenizer__vocab_size=20, train__steps=2)
+    outcome = trainer.train()
+    assert outcome is not None
+    assert outcome.bits_per_byte is None
+    assert outcome.unknown_share > 0.2
+    report = evaluate_run(Request(trainer.run.folder))
+    facts = report.facts()
+    assert facts["bits_per_byte"] is None
+    assert facts["unknown_share"] == outcome.unknown_share
+    assert [rung["bits_per_byte"] for rung in facts["baselines"]] == [None, None, None]
+    assert f"{outcome.unknown_share:.3%} of the tokens are unknown: no bits per byte" in report.table()
+    assert json.loads(json.dumps(facts, allow_nan=False)) == facts
+
+
+def test_a_text_in_another_script_has_no_bits_per_byte(tmp_path: Path) -> None:
+    trainer = small_trainer(tmp_path, train__steps=1)  # characters
+    trainer.train()
+    other = tmp_path / "bangla.txt"
+    other.write_text("ক্ষুদ্র নদী বিশ্ববিদ্যালয়ের পথে\n" * 20, encoding="utf-8")
+    facts = evaluate_run(Request(trainer.run.folder, source=str(other))).facts()
+    assert facts["unknown_share"] > 0.8
+    assert facts["bits_per_byte"] is None
+    assert all(rung["bits_per_byte"] is None and rung["name"] != "gzip" for rung in facts["baselines"])
+
+
+def test_unknown_targets_have_no_bits_per_byte(tmp_path: Path) -> None:
+    config = Config.from_dict({
+        "model": {"encoder_layers": 1, "layers": 1, "width": 14, "heads": 2, "context": 30},
+        "tokenizer": WORDS,
+        "data": {"source": "reverse", "size": 80},
+        "train": {"task": "translate", "steps": 1, "threads": 1},
+        "sample": {"tokens": 3, "beams": 1},
+    })  # fmt: skip
+    with new_training(config, tmp_path / "run", Silent()) as trainer:
+        outcome = trainer.train()
+    assert outcome is not None
+    assert outcome.unknown_share > 0
+    assert outcome.bits_per_byte is None
+    facts = evaluate_run(Request(tmp_path / "run", examples=3)).facts()
+    assert facts["bits_per_byte"] is None
+    assert facts["unknown_share"] == outcome.unknown_share
+    assert facts["unknown_source_share"] > 0
+
+
+def test_a_comparison_of_tokenizers_leaves_out_cells_with_unknown_tokens() -> None:
+    grid = grid_of("tokenizer.kind=bytes,words", seeds=1)
+    names = [job.name for job in grid.jobs()]
+    words = result(1.0, bits_per_byte=None, unknown_share=0.25)
+    table = tabulate(grid, {names[0]: result(3.0, unknown_share=0.0), names[1]: words})
+    assert table.measure == "bits_per_byte"
+    assert [row.spread.mean for row in table.rows] == [1.0, None]
+    assert table.rows[1].measured == "no figure"
+    assert "25.000% of the validation tokens are unknown" in table.warnings[0]
+
+
+# The split of several files
+
+
+def split_files(folder: Path, sizes: list[int], **changes: object) -> tuple[dict[str, list[int]], str]:
+    """Characters of each document of each side, for files of these sizes; and the note."""
+    texts = folder / "texts"
+    shutil.rmtree(texts, ignore_errors=True)
+    texts.mkdir()
+    for number, size in enumerate(sizes):
+        (texts / f"{number}.txt").write_text(chr(0x61 + number) * size, encoding="utf-8")
+    data = DataConfig(source=str(texts), **changes)  # type: ignore[arg-type]
+    sides: dict[str, list[int]] = defaultdict(list)
+    with open_source(data, folder) as source:
+        found = survey(source, data)
+        plan = plan_split(found, data)
+        open_size = 0
+        for side, piece, last in sided(kept_pieces(source, data, found, marks=plan.bucket >= 0), plan):
+            open_size += len(piece)
+            if last:
+                sides[side].append(open_size)
+                open_size = 0
+    assert sum(map(sum, sides.values())) == sum(sizes)  # nothing is lost, nothing is on both sides
+    return sides, plan.note
+
+
+@pytest.mark.parametrize(
+    ("sizes", "train", "validation"),
+    [
+        ([100_000, 27], [90_024], [9_976, 27]),  # the last file alone would be the whole validation part
+        ([50_000, 50_000], [50_000, 40_000], [10_000]),  # one of two files would be half of the text
+        ([10_000] * 10, [10_000] * 9, [10_000]),  # a whole file is exactly the share
+        ([45_000, 46_000, 9_000], [45_000, 46_000], [9_000]),  # near enough from below
+        ([45_000, 43_000, 12_000], [45_000, 43_000], [12_000]),  # and from above
+        ([45_000, 42_000, 13_000], [45_000, 42_000, 3_000], [10_000]),  # not near enough
+        ([30_000, 60_000, 4_000, 3_000, 3_000], [30_000, 60_000], [4_000, 3_000, 3_000]),
+    ],
+)
+def test_a_split_of_several_files_honours_the_fraction(
+    sizes: list[int], train: list[int], validation: list[int], tmp_path: Path
+) -> None:
+    assert split_files(tmp_path, sizes)[0] == {"train": train, "validation": validation}
+
+
+def test_whole_files_never_exceed_the_limit(tmp_path: Path) -> None:
+    sizes = [900, 100, 105]
+    assert split_files(tmp_path, sizes, validation_limit=105)[0]["validation"] == [105]
+    assert split_files(tmp_path, sizes, validation_limit=104)[0]["validation"] == [104]
+
+
+def test_older_runs_keep_their_split(tmp_path: Path) -> None:
+    assert split_files(tmp_path, [100_000, 27], split="tail")[0] == {"train": [100_000], "validation": [27]}
+    assert split_files(tmp_path, [500, 500], split="tail")[0] == {"train": [500], "validation": [500]}
+
+
+def test_the_starts_of_very_many_documents_are_thinned_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("glassformer.data.documents.MOST_MARKS", 8)
+    text = tmp_path / "lines.txt"
+    text.write_text("".join(f"{number:09d}\n" for number in range(100)), encoding="utf-8")
+    data = DataConfig(source=str(text), document="line")
+    with open_source(data, tmp_path) as source:
+        found = survey(source, data)
+        assert len(found.starts) <= 8
+        assert all(start % 9 == 0 for start in found.starts)
+        held = [piece.text for piece in sided(kept_pieces(source, data, found, False), plan_split(found, data))
+                if piece.side == "validation"]  # fmt: skip
+    assert sum(map(len, held)) == pytest.approx(90, abs=0.25 * 90)
+
+
+def test_the_note_says_in_numbers_what_is_held_out(tmp_path: Path) -> None:
+    (tmp_path / "texts").mkdir()
+    for name, size in {"a.txt": 4_000, "b.txt": 5_970, "c.txt": 30}.items():
+        (tmp_path / "texts" / name).write_text("words " * (size // 6), encoding="utf-8")
+    notes = "\n".join(prepared(tmp_path, tmp_path / "texts", kind="bytes").notes)
+    assert (
+        "validation: the end of the text, with one document cut in two (2 documents, 1,000 characters, 10.0%)" in notes
+    )
+    assert "data.validation_fraction" not in notes
+    settings = Config.from_dict({"data": {"source": str(tmp_path / "texts"), "split": "tail"}})
+    notes = "\n".join(prepare(settings.data, settings.tokenizer, tmp_path / "cache").notes)
+    assert "0.3% of the characters are held out, with data.validation_fraction = 0.1" in notes
+
+
+def several_files(folder: Path) -> Path:
+    """Two files, the second of them short."""
+    texts = folder / "texts"
+    texts.mkdir()
+    shutil.copy(text_file(folder), texts / "a.txt")
+    (texts / "b.txt").write_text("still waters run deep 3\nthe early bird catches the worm 2\n" * 3, encoding="utf-8")
+    return texts
+
+
+def stop_after(trainer: Trainer, step: int) -> None:
+    """Train up to this step, as far as a person who presses Ctrl-C there."""
+    take_step = trainer._step
+
+    def watched() -> dict[str, Any]:
+        trainer.stop_requested = trainer.state.step == step - 1
+        return take_step()
+
+    trainer._step = watched  # type: ignore[method-assign]
+    assert trainer.train() is None
+
+
+@pytest.mark.parametrize("recorded", [True, False])
+def test_an_older_run_resumes_on_its_own_split(tmp_path: Path, recorded: bool) -> None:
+    """Its settings say split = "tail"; the encoded text is gone, and the tokenizer is the same for every split."""
+    changes = {"data__source": str(several_files(tmp_path)), "data__split": "tail", "data__document": "file",
+               "tokenizer__kind": "bytes"}  # fmt: skip
+    first = small_trainer(tmp_path, "resumed", **changes)
+    stop_after(first, 10)
+    manifest = tmp_path / "resumed" / "manifest.json"
+    facts = json.loads(manifest.read_text(encoding="utf-8"))
+    if not recorded:  # as older versions wrote it
+        del facts["data"]["parts"]
+        manifest.write_text(json.dumps(facts), encoding="utf-8")
+    shutil.rmtree(tmp_path / ".tokens")
+    second = resumed(tmp_path, "resumed")
+    second.train()
+    whole = small_trainer(tmp_path, "again", **changes)
+    whole.train()
+    assert same(last_weights(second), last_weights(whole))
+
+
+def test_a_run_does_not_resume_on_another_split_of_its_text(tmp_path: Path) -> None:
+    """The encoded text is gone, and encoding it again gives other parts than the run recorded."""
+    changes = {"data__source": str(several_files(tmp_path)), "data__document": "file", "tokenizer__kind": "bytes"}
+    run = small_trainer(tmp_path, **changes, train__steps=3)
+    run.train()
+    manifest = run.run.folder / "manifest.json"
+    facts = json.loads(manifest.read_text(encoding="utf-8"))
+    facts["data"]["parts"]["validation"] = "0" * 64
+    manifest.write_text(json.dumps(facts), encoding="utf-8")
+    shutil.rmtree(tmp_path / ".tokens")
+    with pytest.raises(GlassError, match="did not give the training and validation part"):
+        resumed(tmp_path, **{"train.steps": "6"})
+
+
+@pytest.mark.parametrize("text", ["🇧🇩🇮🇳🇳🇵" * 30, "👍🏽👋🏿" * 40, "👩‍👩‍👧" * 30, "e\u0301" * 80])
+def test_no_grapheme_is_cut_at_the_split(text: str, tmp_path: Path) -> None:
+    import regex
+
+    path = tmp_path / "t.txt"
+    path.write_text(text, encoding="utf-8")
+    for limit in range(1, 20):
+        data = DataConfig(source=str(path), validation_limit=limit, validation_fraction=0.5)
+        with open_source(data, tmp_path) as source:
+            found = survey(source, data)
+            parts = [piece.text for piece in sided(kept_pieces(source, data, found, False), plan_split(found, data))]
+        assert "".join(parts) == text
+        assert [*regex.findall(r"\X", parts[0]), *regex.findall(r"\X", parts[1])] == regex.findall(r"\X", text)
+
+
+# A text that is measured
+
+
+@pytest.fixture(scope="module")
+def proverbs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of a run of one step, with its text beside it."""
+    folder = tmp_path_factory.mktemp("proverbs")
+    small_trainer(folder, tokenizer__kind="bytes", data__document="file", train__steps=1).train()
+    return folder
+
+
+def evaluated(run: Path, text: Path, **changes: str) -> tuple[dict[str, Any], str]:
+    """What is said of a text, for programs and for people."""
+    said: list[str] = []
+    report = evaluate_run(Request(run, source=str(text), changes=changes, note=said.append))
+    return report.facts(), "\n".join(said)
+
+
+def test_evaluate_says_which_documents_were_left_out(proverbs: Path, tmp_path: Path) -> None:
+    rows = [{"text": "still waters run deep"}] * 50 + [{"text": " "}] * 3 + [{"other": 1}] * 2
+    table = tmp_path / "rows.jsonl"
+    table.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    facts, said = evaluated(proverbs / "run", table, **{"data.column": "text"})
+    assert sorted(facts["left_out"].values()) == [2, 3]
+    assert "left out 3 empty documents" in said
+    assert "left out 2 rows without text in that column" in said
+    assert "left out 3 empty documents" in facts["notes"]
+
+
+def test_evaluate_says_that_a_text_is_the_training_text(proverbs: Path, tmp_path: Path) -> None:
+    """It measures the validation part then; read with other settings, the whole text is measured."""
+    copy = tmp_path / "another name.txt"
+    shutil.copy(text_file(proverbs), copy)
+    own = evaluate_run(Request(proverbs / "run")).facts()
+    facts, said = evaluated(proverbs / "run", copy)
+    assert "began with: measuring its validation part" in said
+    assert (facts["loss"], facts["tokens"]) == (own["loss"], own["tokens"])
+    assert facts["training_overlap"] is None
+    assert facts["left_out"] == {}
+    facts, said = evaluated(proverbs / "run", copy, **{"data.document": "paragraph"})
+    assert facts["training_overlap"]["training_text"] is True
+    assert facts["tokens"] > own["tokens"]
+    assert "is the text that this run was trained on" in said
+
+
+def test_evaluate_counts_the_passages_that_were_in_the_training_text(proverbs: Path, tmp_path: Path) -> None:
+    learnt = text_file(proverbs).read_text(encoding="utf-8")[:320]
+    mixed = tmp_path / "mixed.txt"
+    mixed.write_text(learnt + "Nothing of this was ever in that text! " * 8 + "xy", encoding="utf-8")
+    facts, said = evaluated(proverbs / "run", mixed)
+    assert facts["training_overlap"] == {"training_text": False, "passages": 19, "seen": 10}
+    assert "10 of 19 passages (of up to 32 tokens) appear word for word in the training part (52.6%)" in said
+    mixed.write_text("Nothing of this was ever in that text! " * 8, encoding="utf-8")
+    facts, said = evaluated(proverbs / "run", mixed)
+    assert facts["training_overlap"]["seen"] == 0
+    assert "word for word" not in said
+
+
+@pytest.mark.parametrize("block", [40, 1 << 20])
+def test_passages_are_counted_as_a_search_in_the_text_counts_them(
+    block: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("glassformer.evaluation.seen.BLOCK", block)
+    draw = np.random.default_rng(1)
+    lines = ["".join(draw.choice(list("ab"), draw.integers(1, 90))) for _ in range(60)]
+    other = [line[:70] if number % 3 else line[::-1] for number, line in enumerate(lines)]
+    stores = []
+    for name, texts in {"train": lines, "other": other}.items():
+        (tmp_path / name).write_text("\n".join(texts), encoding="utf-8")
+        data = DataConfig(source=str(tmp_path / name), document="line")
+        tokenizer = prepared(tmp_path, tmp_path / "train", kind="bytes").tokenizer
+        (tmp_path / f"{name}-tokens").mkdir()
+        stores.append(encode_whole(data, tokenizer, tmp_path / f"{name}-tokens").store)
+    train = "|".join(["", *lines, ""])
+    expected = [0, 0]
+    for line in other:
+        whole = [line[at : at + 32] in train for at in range(0, len(line) - 31, 32)]
+        found = whole or [f"{line}|" in train]
+        expected[0] += len(found)
+        expected[1] += sum(found)
+    assert count_seen(stores[1], stores[0]) == tuple(expected)
+
+
+# Encodings
+
+
+def read(path: Path, **settings: object) -> tuple[str, str]:
+    """The text of a source, and all notes."""
+    data = DataConfig(source=str(path), **settings)  # type: ignore[arg-type]
+    with open_source(data, path.parent) as source:
+        found = survey(source, data)
+        text = "".join(piece.text for piece in kept_pieces(source, data, found, marks=False))
+        return text, "\n".join(source.notes)
+
+
+def test_a_byte_that_is_not_utf8_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "letter.txt"
+    path.write_bytes(b"plain words " * 1000 + b"of a caf\xe9 that " + b"go on " * 1000)
+    text, notes = read(path)
+    assert text[12_000:12_014] == "of a café that"
+    assert "letter.txt is read as Windows-1252, because byte 0xE9 at offset 12008 is not UTF-8" in notes
+    assert "'rds of a café that go on'" in notes
+    assert "1 byte above 0x7F in 18,015" in notes
+    with pytest.raises(GlassError, match="byte 0xE9 at offset 12008"):
+        read(path, encoding="utf-8")
+    assert "because" not in read(path, encoding="windows-1252")[1]
+
+
+@pytest.mark.parametrize(
+    "letters", ["Śnieg ", "Œuvre Ťava ", "ciał i był ", "10 € ", "ночь ", "কি ", "漢字 ", "😀 ", "λόγος ", "ø "]
+)
+def test_one_bad_byte_does_not_turn_utf8_into_another_encoding(letters: str, tmp_path: Path) -> None:
+    path = tmp_path / "damaged.txt"
+    path.write_bytes(b"begins with ascii \xe9 and goes on " + letters.encode() + b"to its end")
+    with pytest.raises(GlassError, match="byte 0xE9 at offset 18 is not UTF-8"):
+        read(path)
+
+
+JAPANESE = "これは日本語の文章です。\n吾輩は猫である。\n"
+
+
+@pytest.mark.parametrize("codec", ["iso-2022-jp", "iso-2022-jp-2", "iso-2022-kr", "utf-7"])
+@pytest.mark.parametrize("before", ["", "A heading in ASCII.\n" * 20])
+def test_encodings_that_hide_behind_ascii_are_refused(codec: str, before: str, tmp_path: Path) -> None:
+    path = tmp_path / "mail.txt"
+    path.write_bytes((before + ("한국어 문장" if codec == "iso-2022-kr" else JAPANESE)).encode(codec))
+    with pytest.raises(GlassError) as caught:
+        read(path)
+    assert f"mail.txt looks like {codec[:8].upper() if codec != 'utf-7' else 'UTF-7'}" in caught.value.problem
+    assert "data.encoding to utf-8" in caught.value.remedy
+    assert read(path, encoding="utf-8")[0].encode() == path.read_bytes()
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Call +4915112345678 or +1-555-0100 now, 1+200-3=198, C++ and a+b.",
+        "--- a/file\n+++ b/file\n+import os\n+import sys\n-old\n",
+        "Google+Facebook and Google+Facebook again, and +Facebook.",
+        "Zm9vYmFy+Zm9vYmFyZm9v/YmFyZm9vYmFy+Zm9vYmFyZm9vYmFyZm9vYmFyZm9v\n" * 5,
+        "\x1b[31mred\x1b[0m and \x1b(B plain",
+        "+", "+-+-", "a + b", "",
+    ],
+)  # fmt: skip
+def test_ascii_with_plus_signs_and_escapes_is_read(text: str, tmp_path: Path) -> None:
+    path = tmp_path / "t.txt"
+    path.write_text(text + " end", encoding="utf-8")
+    assert read(path)[0] == text + " end"
+
+
+@pytest.mark.parametrize("codec", ["utf-8", "utf-16-le", "utf-16-be"])
+def test_a_second_byte_order_mark_is_told(codec: str, tmp_path: Path) -> None:
+    path = tmp_path / "t.txt"
+    path.write_bytes("\ufeff\ufeffwords of a text".encode(codec))
+    text, notes = read(path)
+    assert text == "\ufeffwords of a text"
+    assert "t.txt begins with two byte order marks" in notes
+
+
+# Folders
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="this system has no links or named pipes")
+def test_a_folder_names_the_links_and_pipes_that_it_left_out(tmp_path: Path) -> None:
+    folder = tmp_path / "texts"
+    (folder / "inner").mkdir(parents=True)
+    (tmp_path / "elsewhere").mkdir()
+    (folder / "inner" / "a.txt").write_text("first ", encoding="utf-8")
+    (tmp_path / "b.txt").write_text("second", encoding="utf-8")
+    (folder / "link.txt").symlink_to(tmp_path / "b.txt")  # to a file: read
+    (folder / "inner" / "more").symlink_to(tmp_path / "elsewhere")
+    (folder / "gone.txt").symlink_to(tmp_path / "nowhere.txt")
+    (folder / ".hidden").symlink_to(tmp_path / "nowhere.txt")
+    os.mkfifo(folder / "pipe")
+    text, notes = read(folder)
+    assert text == "first second"
+    assert "left out 1 hidden entry" in notes
+    said = "gone.txt (a broken link), inner/more (a link to a folder), pipe (a pipe or a device)"
+    assert f"left out 3 entries of {folder} that cannot be read as files: {said}" in notes
+    for path in (folder / "inner" / "a.txt", folder / "link.txt"):
+        path.unlink()
+    with pytest.raises(GlassError, match="holds no files to read: left out gone"):
+        read(folder)
+
+
+def test_a_readme_beside_folders_of_labels_is_left_out_and_told(tmp_path: Path) -> None:
+    folder = tmp_path / "mails"
+    names = ("ham/1.txt", "ham/2.txt", "spam/1.txt", "spam/2.txt")
+    for name in names:
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text(f"the text of {name}", encoding="utf-8")
+    (folder / "README.md").write_text("Where these come from.", encoding="utf-8")
+    with open_examples("classify", DataConfig(source=str(folder)), tmp_path) as source:
+        found = list(source.examples(Tally()))
+        assert found == [
+            (f"the text of {name}", name[:-6]) for name in ("ham/1.txt", "ham/2.txt", "spam/1.txt", "spam/2.txt")
+        ]
+        assert "left out 1 of 5 files: README.md (not in a label folder)" in "\n".join(source.notes)
+        digest = source.digest
+    (folder / "README.md").unlink()
+    with open_examples("classify", DataConfig(source=str(folder)), tmp_path) as source:
+        assert source.digest == digest  # so that older runs find their text
