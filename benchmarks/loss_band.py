@@ -98,8 +98,11 @@ def drawn(draw: random.Random, data: dict[str, Any], kind: str) -> Config:
 def measured(name: str, config: Config, folder: Path) -> dict[str, Any]:
     """One run: what is known before it, and how it ended."""
     facts = facts_of(name, config, text_of_run(config, folder / "run", lambda text: None))
-    with tempfile.TemporaryDirectory(dir=folder) as place:
-        outcome = new_training(config, Path(place) / "run", Silent()).train()
+    with (
+        tempfile.TemporaryDirectory(dir=folder) as place,
+        new_training(config, Path(place) / "run", Silent()) as trainer,
+    ):
+        outcome = trainer.train()
     assert outcome is not None
     found = {"loss": outcome.validation.loss, "best_step": outcome.step}
     return {**facts, **found, "train_seconds": round(outcome.train_seconds, 1)}

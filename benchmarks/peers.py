@@ -85,6 +85,9 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--until", type=float, default=1.88, help="the loss to reach; default 1.88")
     parser.add_argument("--until-text", type=Path, metavar="FILE", help="the text to learn; without it no such row")
     parser.add_argument("--until-repeats", type=int, default=1, help="runs of each; default 1")
+    parser.add_argument(
+        "--until-commands", action="store_true", help="for --until: whole commands only, without Hugging Face's loop"
+    )
     parser.add_argument("--recipe", default="shakespeare-nano", help="ours, for --until; default shakespeare-nano")
     options = parser.parse_args()
     if options.only == ["until"] and options.until_text is None:

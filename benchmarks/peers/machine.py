@@ -16,10 +16,18 @@ from peers.rows import Clock
 PACKAGES = ("torch", "transformers", "tokenizers", "sentencepiece", "numpy")
 
 
+RESTRICTIONS = ("ATEN_CPU_CAPABILITY", "ONEDNN_MAX_CPU_ISA", "MKL_ENABLE_INSTRUCTIONS")
+"""Environment variables that restrict the instructions which torch and its libraries use."""
+SLOW = 20e9
+"""FLOP/s below which a large matrix product would take minutes, and a small one says enough."""
+
+
 def describe(threads: int) -> dict[str, Any]:
-    """Processor, cores, memory, versions."""
+    """Return processor, instruction set in use, cores, memory and versions."""
     return {
         "processor": _processor(), "cores": os.cpu_count(), "threads": threads,
+        "instruction_set": torch.backends.cpu.get_cpu_capability(),
+        "restricted_by": {name: os.environ[name] for name in RESTRICTIONS if name in os.environ},
         "memory_gb": round(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 1e9, 1),
         "system": platform.system(), "python": platform.python_version(),
         "versions": {name: _version(name) for name in PACKAGES},
@@ -47,7 +55,11 @@ def _version(name: str) -> str | None:
 
 
 def matrix_speed(dtype: torch.dtype, clock: Clock, size: int = 2048, repeats: int = 3) -> float:
-    """Floating-point operations per second of a product of square matrices, the best of a few."""
+    """Return the FLOP/s of a product of square matrices, the best of a few; of smaller ones where it is slow."""
+    if size > 256:
+        small = matrix_speed(dtype, clock, 256, 1)
+        if small < SLOW:
+            return small
     one, other = (torch.randn(size, size).to(dtype) for _ in range(2))
     times = []
     for _ in range(repeats + 1):

@@ -48,6 +48,23 @@ class DataConfig(Settings):
     )
     target_column: str | None = Field(None, description="translate, summarize: the column of a table to be written")
     label_column: str | None = Field(None, description="classify: the column of a table that holds the label")
+    header: Literal["auto", "yes", "no"] = Field(
+        "auto", description="of CSV and TSV tables: whether row 1 holds the names of the columns"
+    )
+    delimiter: Literal["auto", "comma", "semicolon", "tab", "pipe"] = Field(
+        "auto", description="of CSV and TSV tables: the character between two cells"
+    )
+    quoting: Literal["auto", "standard", "line", "none"] = Field(
+        "auto",
+        description="of CSV and TSV tables: standard: a quoted cell may hold delimiters and line breaks; line: a "
+        "quoted cell ends on its own line, and a stray quote is a character; none: every quote is a character; auto: "
+        "none for a table with tabs written without quotes, else standard, refused if a quote seems stray",
+    )
+    extra_fields: Literal["auto", "join", "cut"] = Field(
+        "auto",
+        description="of CSV and TSV tables: more fields than row 1: join appends them to the last column, cut drops "
+        "them; auto: cut with tabs, refused otherwise",
+    )
     validation: str | None = Field(
         None, description="classify, translate, summarize: validate on this source; unset: hold out a part"
     )
@@ -66,8 +83,10 @@ class DataConfig(Settings):
         "keep",
         description="lm, masked: of documents that are equal, or nearly so (MinHash), keep all, or the first alone",
     )
-    split: Literal["tail", "random"] = Field(
-        "tail", description="validation is the end of the text, or a random draw of documents"
+    split: Literal["end", "random", "tail"] = Field(
+        "end",
+        description="validation is the end of the text, or a random choice of documents; tail: whole documents from "
+        "the end, whatever their share, as in runs of older versions",
     )
     validation_fraction: float = Field(0.1, gt=0, lt=1, description="share of the text (or of the documents) held out")
     validation_limit: Count = Field(2_000_000, description="hold out at most this many characters")

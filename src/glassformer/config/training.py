@@ -9,6 +9,7 @@ from pydantic import Field, model_validator
 from glassformer.config.kinds import Count, Probability, Rate, Seed
 from glassformer.settings import Settings, impossible
 
+Precision = Literal["auto", "fp32", "bf16"]
 Task = Literal["lm", "masked", "classify", "translate", "summarize"]
 
 
@@ -20,7 +21,11 @@ class TrainConfig(Settings):
     )
     seed: Seed = Field(0, description="initial weights, order of samples and dropout all follow from it")
     device: str = Field("auto", pattern=r"^(auto|cpu|mps|cuda(:\d+)?)$", description="auto, cpu, cuda, cuda:N or mps")
-    precision: Literal["auto", "fp32", "bf16"] = Field("auto", description="of matrix products; weights stay fp32")
+    precision: Precision = Field(
+        "auto",
+        description="of matrix multiplications; weights stay fp32; auto: bf16 if it is clearly faster on this machine, "
+        "else fp32; decided when the run is created",
+    )
     compile: bool = Field(False, description="let torch.compile make the steps of training; for GPUs and long runs")
     threads: int | None = Field(None, ge=1, le=1024, description="CPU threads; unset: all cores")
     shard: bool = Field(
@@ -42,6 +47,7 @@ class TrainConfig(Settings):
     learning_rate: Rate = Field(1e-3, description="peak, of AdamW")
     muon_learning_rate: Rate = Field(0.02, description="peak, of Muon")
     muon_momentum: Probability = Field(0.95, description="of Muon")
+    muon_precision: Precision = Field("auto", description="in which Muon orthogonalizes; auto: as for train.precision")
     beta1: Probability = Field(0.9, description="of AdamW")
     beta2: Probability = Field(0.99, description="of AdamW")
     epsilon: Rate = Field(1e-8, description="of AdamW")

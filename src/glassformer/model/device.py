@@ -1,4 +1,4 @@
-"""Where the model runs, and in which precision its matrix products are made."""
+"""Choose where the model runs, and run matrix multiplications there in a given precision."""
 
 from __future__ import annotations
 
@@ -34,22 +34,8 @@ def choose_device(name: str) -> torch.device:
     return device
 
 
-def choose_precision(name: str, device: torch.device) -> torch.dtype:
-    """float32 or bfloat16; `auto`: bfloat16 on GPUs that compute in it, float32 elsewhere."""
-    if name == "bf16":
-        return torch.bfloat16
-    fast = device.type == "cuda" and torch.cuda.is_bf16_supported()
-    return torch.bfloat16 if name == "auto" and fast else torch.float32
-
-
-def multiplies_bfloat16(device: torch.device) -> bool:
-    """Whether this is a processor with instructions for products of bfloat16, which are twice as fast or more."""
-    names = ("_is_avx512_bf16_supported", "_is_amx_tile_supported")  # torch has no public names for these
-    return device.type == "cpu" and any(getattr(torch.cpu, name, bool)() for name in names)
-
-
 def autocast(device: torch.device, dtype: torch.dtype) -> AbstractContextManager[object]:
-    """A context in which matrix products use `dtype`; weights, norms and losses stay float32."""
+    """Return a context in which matrix multiplications use `dtype`; weights, norms and losses stay float32."""
     if dtype == torch.float32:
         return nullcontext()
     return torch.autocast(device.type, dtype=dtype)

@@ -1,0 +1,298 @@
+"""Choose the precision of matrix multiplications: bfloat16 where it is clearly faster here, float32 elsewhere.
+
+Whether bfloat16 is faster cannot be read from a processor's list of instructions: a restricted processor (a virtual
+machine, `ONEDNN_MAX_CPU_ISA`) still lists them. It is therefore timed, once for each machine and environment, and the
+speeds are kept in the user's cache folder.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import os
+import platform
+import sys
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import asdict, dataclass
+from functools import cache
+from pathlib import Path
+
+import torch
+
+from glassformer.config import Config
+from glassformer.errors import GlassError
+from glassformer.files import write_text
+from glassformer.model.device import choose_device
+
+MARGIN = 1.5
+"""Least ratio of the speeds for which bfloat16 is chosen. Processors with instructions for it reach 2 or more and
+others stay below 1, so noise in the timing does not change the choice."""
+SMALL = (256, 128, 512)
+LARGE = (256, 512, 1024)
+"""Rows, inner size and columns of the timed multiplications: layers of a small model and of a larger one."""
+HOPELESS = 0.5
+"""Ratio of the speeds on the small matrices below which the large ones, which could take seconds, are not timed."""
+ROUNDS = 60
+SECONDS = 0.1
+"""Limits on the rounds and the time for one size; at least one round is timed."""
+DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16}
+"""The precisions that a setting names."""
+FIELDS = ("precision", "muon_precision")
+"""Settings of `train` that name a precision."""
+VARIABLES = (
+    "ATEN_CPU_CAPABILITY",
+    "ONEDNN_MAX_CPU_ISA",
+    "DNNL_MAX_CPU_ISA",
+    "ONEDNN_CPU_ISA_HINTS",
+    "ONEDNN_DEFAULT_FPMATH_MODE",
+    "DNNL_DEFAULT_FPMATH_MODE",
+    "MKL_ENABLE_INSTRUCTIONS",
+    "MKL_CBWR",
+    "MKL_DEBUG_CPU_TYPE",
+    "TORCH_MKLDNN_MATMUL_MIN_DIM",
+)
+"""Environment variables that change how fast a processor multiplies."""
+PROCESSOR_LINES = ("model name", "flags", "Features", "CPU implementer", "CPU part")
+"""Lines of /proc/cpuinfo that tell processors apart."""
+
+
+@dataclass(frozen=True)
+class Speeds:
+    """Speeds of matrix multiplications of one thread on the processor, in GFLOP/s.
+
+    Attributes:
+        float32, bfloat16: with operands of this precision.
+    """
+
+    float32: float
+    bfloat16: float
+
+    @property
+    def ratio(self) -> float:
+        """Return the speed of bfloat16 relative to float32."""
+        return self.bfloat16 / self.float32
+
+
+def bfloat16_is_faster(device: torch.device) -> bool:
+    """Return whether matrix multiplications are clearly faster in bfloat16 than in float32 on a device."""
+    if device.type == "cuda":
+        return torch.cuda.is_bf16_supported(including_emulation=False)
+    return device.type == "cpu" and processor_speeds().ratio >= MARGIN
+
+
+def choose_precision(name: str, device: torch.device) -> torch.dtype:
+    """Return the precision that a setting names; `auto` is bfloat16 where that is faster on the device."""
+    if name == "auto":
+        return torch.bfloat16 if bfloat16_is_faster(device) else torch.float32
+    return DTYPES[name]
+
+
+def settled(config: Config) -> Config:
+    """Return the settings with every precision `auto` replaced by `fp32` or `bf16`, whichever is faster here."""
+    device = choose_device(config.train.device)
+    names = {dtype: name for name, dtype in DTYPES.items()}
+    chosen = {field: names[choose_precision(getattr(config.train, field), device)] for field in FIELDS}
+    return _with_train(config, chosen)
+
+
+def as_recorded(config: Config, device: torch.device) -> Config:
+    """Return the settings of a run with every precision spelt out, as the version that made the run understood it.
+
+    New runs record `fp32` or `bf16`. Older runs may have recorded `auto`, which was float32 except on a GPU with
+    bfloat16, and had no `muon_precision`: Muon orthogonalised in bfloat16.
+    """
+    chosen: dict[str, str] = {}
+    if config.train.precision == "auto":
+        chosen["precision"] = "bf16" if device.type == "cuda" and torch.cuda.is_bf16_supported() else "fp32"
+    if config.train.muon_precision == "auto":
+        chosen["muon_precision"] = "bf16"
+    return _with_train(config, chosen)
+
+
+def _with_train(config: Config, changes: dict[str, str]) -> Config:
+    return config.replace(train={**config.train.model_dump(), **changes}) if changes else config
+
+
+def precision_in_words(config: Config) -> str:
+    """Return one line on the precision of a run and the reason for or against it.
+
+    Args:
+        config: settings, after `settled`.
+    """
+    train = config.train
+    device = choose_device(train.device)
+    name = str(DTYPES[train.precision]).removeprefix("torch.")
+    muon = f" (Muon: {train.muon_precision})" if train.optimizer == "muon" else ""
+    as_auto = (train.precision == "bf16") == bfloat16_is_faster(device)
+    reason = why(device) if as_auto else f"set by train.precision, although {why(device)}"
+    return f"precision {name}{muon}: {reason}"
+
+
+def why(device: torch.device) -> str:
+    """Return why `auto` means float32 or bfloat16 on a device."""
+    if device.type == "cuda":
+        return f"this GPU has {'' if bfloat16_is_faster(device) else 'no '}bfloat16 instructions"
+    if device.type == "cpu":
+        return f"bfloat16 is {processor_speeds().ratio:.2g} times as fast as float32 here"
+    return f"bfloat16 is not used on {device.type}"
+
+
+def slower_choices(config: Config) -> list[str]:
+    """Return a note for each recorded precision that is not the faster one on this machine, with the option to change.
+
+    Args:
+        config: settings of a run, after `as_recorded`.
+    """
+    device = choose_device(config.train.device)
+    fields = FIELDS if config.train.optimizer == "muon" else FIELDS[:1]
+    faster = "bf16" if bfloat16_is_faster(device) else "fp32"
+    return [
+        f"the recorded train.{field} = {getattr(config.train, field)} is slow here ({why(device)}); "
+        f"--set train.{field}={faster} changes it, and the numbers of the run with it"
+        for field in fields
+        if getattr(config.train, field) != faster
+    ]
+
+
+def processor_speeds() -> Speeds:
+    """Return the speeds of one thread on this processor, from the cache or else timed."""
+    return _known_or_timed(cache_file(), _environment())
+
+
+def remember(speeds: Speeds) -> None:
+    """Keep speeds for this machine and environment; without a writable cache folder, do nothing."""
+    _write(cache_file(), _environment(), speeds)
+    _known_or_timed.cache_clear()
+
+
+@cache
+def _known_or_timed(file: Path | None, environment: str) -> Speeds:
+    found = _read(file, environment)
+    if found is None:
+        found = time_processor()
+        _write(file, environment, found)
+    return found
+
+
+def _environment() -> str:
+    """Return everything that the speeds depend on, as JSON."""
+    facts = {
+        "processor": _processor(),
+        "capability": torch.backends.cpu.get_cpu_capability(),
+        "variables": {name: os.environ[name] for name in VARIABLES if name in os.environ},
+        "mkldnn": torch.backends.mkldnn.is_available(),
+        "torch": torch.__version__,
+    }
+    return json.dumps(facts, sort_keys=True)
+
+
+@cache
+def _processor() -> str:
+    """Return the processor's name and, on Linux, its instruction sets."""
+    named = f"{platform.machine()} {platform.processor()}"
+    try:
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").splitlines()
+    except OSError:
+        return named
+    return "\n".join([named, *sorted({line for line in lines if line.startswith(PROCESSOR_LINES)})])
+
+
+def cache_file() -> Path | None:
+    """Return the file that keeps the speeds of this environment; None where the user has no folder for caches."""
+    folder = _cache_folder()
+    if folder is None:
+        return None
+    digest = hashlib.sha256(_environment().encode("utf-8")).hexdigest()
+    return folder / "speeds" / f"{digest[:16]}.json"
+
+
+def _cache_folder() -> Path | None:
+    """Return the folder of this program's caches: GLASS_CACHE, or one in the user's folder for caches."""
+    own = os.environ.get("GLASS_CACHE")
+    if own:
+        return Path(own)
+    users = _users_cache_folder()
+    return users / "glassformer" if users is not None else None
+
+
+def _users_cache_folder() -> Path | None:
+    """Return the user's folder for caches, by the rules of the system."""
+    given = os.environ.get("XDG_CACHE_HOME", "")
+    if Path(given).is_absolute():  # the XDG specification: a relative path is to be ignored
+        return Path(given)
+    if sys.platform == "win32":
+        local = os.environ.get("LOCALAPPDATA")
+        return Path(local) if local else None
+    try:
+        home = Path.home()
+    except RuntimeError:  # no home directory
+        return None
+    return home / "Library" / "Caches" if sys.platform == "darwin" else home / ".cache"
+
+
+def _read(file: Path | None, environment: str) -> Speeds | None:
+    """Return the speeds kept in a file; None if it is missing, damaged or of another environment."""
+    if file is None:
+        return None
+    try:
+        kept = json.loads(file.read_text(encoding="utf-8"))
+        speeds = Speeds(float(kept["float32"]), float(kept["bfloat16"]))
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+    sound = all(math.isfinite(speed) and speed > 0 for speed in (speeds.float32, speeds.bfloat16))
+    return speeds if sound and kept.get("environment") == environment else None
+
+
+def _write(file: Path | None, environment: str, speeds: Speeds) -> None:
+    """Keep speeds in a file; do nothing if it cannot be written, as they can be timed again."""
+    if file is None:
+        return
+    with suppress(OSError, GlassError):
+        file.parent.mkdir(parents=True, exist_ok=True)
+        write_text(file, json.dumps({**asdict(speeds), "environment": environment}))
+
+
+def time_processor() -> Speeds:
+    """Time matrix multiplications in float32 and bfloat16, in at most 0.3 s.
+
+    One thread computes: the ratio of the speeds hardly depends on their number, while several threads wait for each
+    other on a busy machine, which once made bfloat16 seem slow where it is fast. The precisions take turns and each
+    keeps its shortest time. Without instructions for bfloat16 a multiplication can take hundreds of times as long; the
+    large matrices are left out then.
+    """
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        small = _timed(SMALL)
+        return small if small.ratio < HOPELESS else _timed(LARGE)
+    finally:
+        torch.set_num_threads(threads)
+
+
+def _timed(shape: tuple[int, int, int]) -> Speeds:
+    rows, inner, columns = shape
+    operations = 2 * rows * inner * columns / 1e9
+    multiply = {dtype: _multiplication(shape, dtype) for dtype in DTYPES.values()}
+    for call in multiply.values():
+        call()  # the first call prepares the kernel
+    best = dict.fromkeys(multiply, math.inf)
+    ends = time.perf_counter() + SECONDS
+    for turn in range(ROUNDS):
+        if turn > 0 and time.perf_counter() > ends:
+            break
+        for dtype, call in multiply.items():
+            started = time.perf_counter()
+            call()
+            best[dtype] = min(best[dtype], time.perf_counter() - started)
+    return Speeds(operations / best[torch.float32], operations / best[torch.bfloat16])
+
+
+def _multiplication(shape: tuple[int, int, int], dtype: torch.dtype) -> Callable[[], torch.Tensor]:
+    """Return a function that multiplies two matrices of this precision; draw no random numbers."""
+    rows, inner, columns = shape
+    left = torch.ones(rows, inner, dtype=dtype)  # (rows, inner)
+    right = torch.ones(inner, columns, dtype=dtype)  # (inner, columns)
+    return lambda: left @ right

@@ -1,0 +1,149 @@
+"""A run records its precisions when it is created and keeps them when it is resumed, wherever that is."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from glassformer.evaluation.without import held_out
+from glassformer.model.precision import Speeds, remember
+from glassformer.text_model import load_text_model
+from glassformer.training.reporting import Silent
+from glassformer.training.setup import new_training, resume_training
+from glassformer.training.trainer import Trainer
+from tests.products import BfloatProducts
+from tests.property.trainers import last_weights, resumed, same, small_config, small_trainer
+
+SLOW, FAST = Speeds(100.0, 1.0), Speeds(100.0, 500.0)
+MUON: dict[str, Any] = {"train__optimizer": "muon", "train__steps": 8, "train__device": "cpu"}
+
+
+class Listener(Silent):
+    """Keeps the notes."""
+
+    def __init__(self) -> None:
+        self.notes: list[str] = []
+
+    def note(self, text: str) -> None:
+        """Keep one."""
+        self.notes.append(text)
+
+
+@pytest.fixture(autouse=True)
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A folder for caches of its own, to be filled."""
+    monkeypatch.setenv("GLASS_CACHE", str(tmp_path / "cache"))
+
+
+def precisions(trainer: Trainer) -> tuple[str, str]:
+    """As the run folder records them."""
+    train = trainer.run.config().train
+    return train.precision, train.muon_precision
+
+
+def begun(folder: Path, speeds: Speeds) -> Trainer:
+    """A finished run of 8 steps, of which more are wanted."""
+    remember(speeds)
+    trainer = small_trainer(folder, **MUON)
+    trainer.train()
+    return trainer
+
+
+@pytest.mark.parametrize(("speeds", "name"), [(SLOW, "fp32"), (FAST, "bf16")])
+def test_a_new_run_records_what_was_decided_and_says_why(speeds: Speeds, name: str, tmp_path: Path) -> None:
+    remember(speeds)
+    listener = Listener()
+    with new_training(small_config(tmp_path, **MUON), tmp_path / "run", listener) as opened:
+        trainer = opened
+    assert precisions(trainer) == (name, name)
+    assert '"auto"' not in "".join(line for line in config_lines(trainer) if "precision" in line)
+    assert [note for note in listener.notes if note.startswith("precision ")] == [
+        f"precision {'bfloat16' if name == 'bf16' else 'float32'} (Muon: {name}): bfloat16 is "
+        f"{speeds.ratio:.2g} times as fast as float32 here"
+    ]
+    with BfloatProducts() as products:
+        trainer.train()
+    assert (products.bfloat16 > 0) == (name == "bf16")
+
+
+def config_lines(trainer: Trainer) -> list[str]:
+    """Of config.toml."""
+    return (trainer.run.folder / "config.toml").read_text(encoding="utf-8").splitlines()
+
+
+@pytest.mark.parametrize(("speeds", "elsewhere"), [(FAST, SLOW), (SLOW, FAST)])
+def test_a_resume_keeps_what_is_recorded_and_says_where_that_is_slow(
+    speeds: Speeds, elsewhere: Speeds, tmp_path: Path
+) -> None:
+    first = begun(tmp_path, speeds)
+    before = precisions(first)
+    remember(elsewhere)
+    listener = Listener()
+    with resume_training(tmp_path / "run", {"train.steps": "12"}, listener) as opened:
+        trainer = opened
+    assert precisions(trainer) == before
+    other = "fp32" if before[0] == "bf16" else "bf16"
+    for name in ("precision", "muon_precision"):
+        (said,) = [
+            note for note in listener.notes if note.startswith(f"the recorded train.{name} = {before[0]} is slow here")
+        ]
+        assert f"--set train.{name}={other}" in said
+    with BfloatProducts() as products:
+        trainer.train()
+    assert (products.bfloat16 > 0) == (before[0] == "bf16")
+    remember(speeds)
+    quiet = Listener()
+    with resume_training(tmp_path / "run", {}, quiet):
+        pass
+    assert not [note for note in quiet.notes if "precision" in note]
+
+
+def test_a_resume_changes_a_precision_when_it_is_asked_to(tmp_path: Path) -> None:
+    begun(tmp_path, FAST)
+    listener = Listener()
+    remember(SLOW)
+    changes = {"train.steps": "12", "train.precision": "fp32", "train.muon_precision": "auto"}
+    with resume_training(tmp_path / "run", changes, listener) as opened:
+        trainer = opened
+    assert precisions(trainer) == ("fp32", "fp32")
+    for name in ("precision", "muon_precision"):
+        assert any(note.startswith(f"train.{name} changed from bf16 to fp32") for note in listener.notes)
+    with BfloatProducts() as products:
+        trainer.train()
+    assert products.bfloat16 == 0
+    assert products.others > 0
+
+
+@pytest.mark.parametrize("speeds", [SLOW, FAST])
+def test_a_run_of_an_older_version_goes_on_bit_for_bit(speeds: Speeds, tmp_path: Path) -> None:
+    """It recorded `auto`, which was float32 on a processor, and no precision of Muon, which was bfloat16."""
+    remember(SLOW)
+    explicit = {**MUON, "train__precision": "fp32", "train__muon_precision": "bf16"}
+    old = small_trainer(tmp_path, **explicit)
+    old.train()
+    lines = [line for line in config_lines(old) if not line.startswith("muon_precision")]
+    lines = ['precision = "auto"' if line.startswith("precision") else line for line in lines]
+    (tmp_path / "run" / "config.toml").write_text("\n".join(lines) + "\n", encoding="utf-8")
+    remember(speeds)
+    older = resumed(tmp_path, **{"train.steps": "12"})
+    older.train()
+    assert precisions(older) == ("fp32", "bf16")
+    small_trainer(tmp_path, "straight", **explicit).train()
+    straight = resumed(tmp_path, "straight", **{"train.steps": "12"})
+    straight.train()
+    assert same(last_weights(older), last_weights(straight))
+
+
+def test_a_run_of_an_older_version_is_evaluated_in_its_precision(tmp_path: Path) -> None:
+    begun(tmp_path, SLOW)
+    path = tmp_path / "run" / "config.toml"
+    text = path.read_text(encoding="utf-8").replace('\nprecision = "fp32"', '\nprecision = "auto"')
+    path.write_text(text.replace('muon_precision = "fp32"\n', ""), encoding="utf-8")
+    remember(FAST)
+    model = load_text_model(tmp_path / "run", device="cpu")
+    assert (model.config.train.precision, model.config.train.muon_precision) == ("fp32", "bf16")
+    assert held_out(tmp_path / "run", model).dtype == torch.float32
+    assert held_out(tmp_path / "run", model, precision="auto").dtype == torch.bfloat16

@@ -1,0 +1,224 @@
+"""`auto` follows measured speeds, which are kept for machine and environment; runs record what was chosen."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+from glassformer.config import Config
+from glassformer.errors import GlassError
+from glassformer.model import precision
+from glassformer.model.precision import (
+    MARGIN,
+    Speeds,
+    as_recorded,
+    bfloat16_is_faster,
+    choose_precision,
+    precision_in_words,
+    processor_speeds,
+    remember,
+    settled,
+    time_processor,
+)
+
+CPU, CUDA, MPS = torch.device("cpu"), torch.device("cuda"), torch.device("mps")
+SLOW, FAST = Speeds(100.0, 1.0), Speeds(100.0, 500.0)
+RESTRICTED = {"ATEN_CPU_CAPABILITY": "avx2", "ONEDNN_MAX_CPU_ISA": "AVX2", "MKL_ENABLE_INSTRUCTIONS": "AVX2"}
+
+
+@pytest.fixture
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty folder for caches of its own."""
+    monkeypatch.setenv("GLASS_CACHE", str(tmp_path / "cache"))
+    return tmp_path / "cache"
+
+
+def kept(cache: Path) -> Path:
+    """The one file of speeds."""
+    (file,) = (cache / "speeds").iterdir()
+    return file
+
+
+@pytest.fixture
+def timed(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Timing gives 7 and 70 GFLOP/s; has an entry for each time."""
+    calls: list[int] = []
+
+    def instead() -> Speeds:
+        calls.append(1)
+        return Speeds(7.0, 70.0)
+
+    monkeypatch.setattr(precision, "time_processor", instead)
+    return calls
+
+
+def of(**train: object) -> Config:
+    return Config.from_dict({"train": {"device": "cpu", **train}})
+
+
+@pytest.mark.parametrize(
+    ("ratio", "faster"), [(0.01, False), (1.0, False), (MARGIN - 0.01, False), (MARGIN, True), (8.0, True)]
+)
+def test_bfloat16_is_chosen_only_where_it_is_clearly_faster(ratio: float, faster: bool, cache: Path) -> None:
+    remember(Speeds(100.0, 100.0 * ratio))
+    assert bfloat16_is_faster(CPU) == faster
+    dtype = torch.bfloat16 if faster else torch.float32
+    assert choose_precision("auto", CPU) == dtype
+    name = "bf16" if faster else "fp32"
+    train = settled(of(optimizer="muon")).train
+    assert (train.precision, train.muon_precision) == (name, name)
+
+
+@pytest.mark.parametrize("speeds", [SLOW, FAST])
+def test_what_is_asked_for_stays(speeds: Speeds, cache: Path) -> None:
+    remember(speeds)
+    for name, dtype in (("fp32", torch.float32), ("bf16", torch.bfloat16)):
+        assert choose_precision(name, CPU) == dtype
+        train = settled(of(precision=name, muon_precision=name)).train
+        assert (train.precision, train.muon_precision) == (name, name)
+
+
+@pytest.mark.parametrize("native", [True, False])
+def test_gpus_tell_and_are_not_timed(native: bool, timed: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.cuda, "is_bf16_supported", lambda including_emulation=True: native or including_emulation)
+    assert bfloat16_is_faster(CUDA) == native
+    assert not bfloat16_is_faster(MPS)
+    assert not timed
+
+
+def test_the_processor_is_timed_once(cache: Path, timed: list[int]) -> None:
+    assert processor_speeds() == processor_speeds() == Speeds(7.0, 70.0)
+    precision._known_or_timed.cache_clear()  # as in a new process
+    assert processor_speeds() == Speeds(7.0, 70.0)
+    assert len(timed) == 1
+
+
+def test_other_instructions_are_timed_anew(cache: Path, timed: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
+    remember(SLOW)
+    monkeypatch.setenv("ONEDNN_MAX_CPU_ISA", "AVX512_CORE")
+    assert processor_speeds() == Speeds(7.0, 70.0)
+    monkeypatch.delenv("ONEDNN_MAX_CPU_ISA")
+    assert processor_speeds() == SLOW
+
+
+@pytest.mark.parametrize(
+    "damage",
+    ["", "{", "[]", "null", '{"float32": 1}', "\0", '{"float32": NaN, "bfloat16": 1}', '{"float32": 0, "bfloat16": 1}'],
+)
+def test_a_damaged_file_is_no_error(damage: str, cache: Path, timed: list[int]) -> None:
+    remember(SLOW)
+    file = kept(cache)
+    whole = file.read_text(encoding="utf-8")
+    if damage.startswith("{") and damage.endswith("}"):
+        damage = json.dumps({**json.loads(whole), **json.loads(damage), **({} if "b" in damage else {"bfloat16": "x"})})
+    file.write_text(damage, encoding="utf-8")
+    precision._known_or_timed.cache_clear()
+    assert processor_speeds() == Speeds(7.0, 70.0)
+    precision._known_or_timed.cache_clear()
+    assert processor_speeds() == Speeds(7.0, 70.0)
+    assert len(timed) == 1  # a whole file has taken its place
+
+
+def test_speeds_of_another_environment_in_the_file_do_not_count(cache: Path, timed: list[int]) -> None:
+    remember(SLOW)
+    file = kept(cache)
+    file.write_text(json.dumps({**json.loads(file.read_text(encoding="utf-8")), "environment": "x"}), encoding="utf-8")
+    precision._known_or_timed.cache_clear()
+    assert processor_speeds() == Speeds(7.0, 70.0)
+
+
+def test_without_a_writable_folder_it_is_timed_once_a_process(
+    tmp_path: Path, timed: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("GLASS_CACHE", str(tmp_path / "file"))
+    assert processor_speeds() == processor_speeds() == Speeds(7.0, 70.0)
+    assert len(timed) == 1
+
+
+def test_without_a_home_it_is_timed(timed: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("GLASS_CACHE", "XDG_CACHE_HOME"):
+        monkeypatch.delenv(name, raising=False)
+
+    def homeless() -> Path:
+        raise RuntimeError("no home")
+
+    monkeypatch.setattr(Path, "home", homeless)
+    assert processor_speeds() == Speeds(7.0, 70.0)
+    remember(SLOW)
+
+
+def test_the_users_cache_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("GLASS_CACHE")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    remember(SLOW)
+    assert kept(tmp_path / "glassformer").suffix == ".json"
+    monkeypatch.setenv("XDG_CACHE_HOME", "relative")
+    monkeypatch.setattr(sys, "platform", "linux")
+    monkeypatch.setattr(Path, "home", lambda: tmp_path / "home")
+    assert precision._cache_folder() == tmp_path / "home" / ".cache" / "glassformer"
+    monkeypatch.setattr(sys, "platform", "darwin")
+    assert precision._cache_folder() == tmp_path / "home" / "Library" / "Caches" / "glassformer"
+
+
+def test_timing_leaves_threads_and_random_numbers_alone() -> None:
+    threads, state = torch.get_num_threads(), torch.get_rng_state()
+    speeds = time_processor()
+    assert speeds.float32 > 0 < speeds.bfloat16
+    assert torch.get_num_threads() == threads
+    assert torch.equal(torch.get_rng_state(), state)
+
+
+def test_a_restricted_processor_computes_in_float32(tmp_path: Path) -> None:
+    """torch goes on listing the instructions; the timing is not misled."""
+    code = (
+        "import torch; from glassformer.model.precision import *; "
+        "print(choose_precision('auto', torch.device('cpu')), processor_speeds().ratio)"
+    )
+    environment = {**os.environ, **RESTRICTED, "GLASS_CACHE": str(tmp_path)}
+    done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True)
+    assert done.stdout.startswith("torch.float32 "), done.stdout
+    assert kept(tmp_path).is_file()
+
+
+def test_importing_times_nothing(tmp_path: Path) -> None:
+    code = "import glassformer.model.precision, glassformer.training.setup, glassformer.training.muon"
+    environment = {**os.environ, "GLASS_CACHE": str(tmp_path)}
+    subprocess.run([sys.executable, "-c", code], env=environment, check=True)
+    assert not list(tmp_path.iterdir())
+
+
+def test_runs_of_older_versions_keep_their_meaning(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    remember(FAST)
+    old = of(optimizer="muon")
+    train = as_recorded(old, CPU).train
+    assert (train.precision, train.muon_precision) == ("fp32", "bf16")
+    monkeypatch.setattr(torch.cuda, "is_bf16_supported", lambda including_emulation=True: True)
+    assert as_recorded(old, CUDA).train.precision == "bf16"
+    new = settled(old)
+    assert as_recorded(new, CPU) == new
+
+
+@pytest.mark.parametrize(
+    ("speeds", "train", "words"),
+    [
+        (SLOW, {}, "precision float32: bfloat16 is 0.01 times as fast as float32 here"),
+        (FAST, {}, "precision bfloat16: bfloat16 is 5 times as fast as float32 here"),
+        (SLOW, {"precision": "bf16"}, "precision bfloat16: set by train.precision, although bfloat16 is 0.01 times"),
+        (FAST, {"optimizer": "muon"}, "precision bfloat16 (Muon: bf16): bfloat16 is 5 times"),
+    ],
+)
+def test_the_reason_in_words(speeds: Speeds, train: dict[str, str], words: str, cache: Path) -> None:
+    remember(speeds)
+    assert precision_in_words(settled(of(**train))).startswith(words)
+
+
+def test_other_names_are_refused() -> None:
+    with pytest.raises(GlassError, match="muon_precision"):
+        of(muon_precision="fp16")
