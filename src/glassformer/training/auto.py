@@ -10,18 +10,19 @@ from typing import Any
 from glassformer.config import EXAMPLES, Config
 from glassformer.data.examples import PreparedExamples
 from glassformer.data.prepare import Prepared
-from glassformer.model.device import choose_device, multiplies_bfloat16
+from glassformer.model.device import choose_device
+from glassformer.model.precision import precision_in_words, settled
 from glassformer.training.plan import plan_run
 from glassformer.training.probe import Probe, probe
-from glassformer.training.setup import prepare_for, sizes, token_cache
+from glassformer.training.setup import prepare_for, sizes
 from glassformer.training.sizing import FIRST_SPEED, SIZED, Case, choose_sizes
+from glassformer.training.text_places import token_cache
 
 ROUNDS = 4
 """Probes at most: the speed of a shape decides whether another shape is better, which has a speed of its own."""
 MINUTES = 10.0
 """For which sizes are chosen where no minutes are given."""
 PRECISION = "train.precision"
-FAST_PRODUCTS = "products are in bfloat16: this processor has instructions for them"
 MEASURED = ("model.layers", "model.width", "model.context", "train.batch")
 """What a speed belongs to: the other settings follow from these and from it."""
 
@@ -59,10 +60,12 @@ def size_run(config: Config, said: Collection[str], folder: Path, seconds: float
         GlassError: the text cannot be read, or a probe failed.
     """
     device = choose_device(config.train.device)
-    precise = {PRECISION: "bf16"} if PRECISION not in said and multiplies_bfloat16(device) else {}
-    config = _with(config, precise)
+    is_open = config.train.precision == "auto"
+    config = settled(config)
+    precise = {PRECISION: config.train.precision} if is_open else {}
     data = prepare_for(config, token_cache(folder), note)
-    case, kept = _case(config, data), {name: _value(config, name) for name in SIZED if name in said}
+    case = _case(config, data)
+    kept = {name: _value(config, name) for name in SIZED if name in said}
     choice = choose_sizes(case, FIRST_SPEED[device.type], kept)
     for turn in range(ROUNDS):
         shape, candidate = choice.shape, _with(config, choice.settings)
@@ -80,7 +83,7 @@ def size_run(config: Config, said: Collection[str], folder: Path, seconds: float
         choice = again
     rest = choose_sizes(case, speed, {**kept, **measured})  # such as the steps, of the very batch that was measured
     chosen = {**measured, **rest.settings}
-    why = (*rest.why, *([FAST_PRODUCTS] if precise else []))
+    why = (*rest.why, *([precision_in_words(config)] if precise else []))
     return Sized(_with(config, chosen), data, found, chosen | precise, why)
 
 

@@ -44,9 +44,14 @@ class PairTask:
 
     @property
     def validation_bytes(self) -> int | None:
-        """Of all targets of the split; None where some are not measured whole."""
-        store, context = self.data.validation, self.config.model.context
-        return store.target_bytes if too_long(store, context) == 0 else None
+        """Bytes of all targets of the split; None where some are not measured whole or have unknown tokens."""
+        return measured_bytes(self.data.validation, self.config.model.context)
+
+    @property
+    def unknown_share(self) -> float:
+        """Share of the tokens of the validation targets that are the unknown token."""
+        assert self.data.validation.targets is not None
+        return self.data.validation.targets.unknown_share
 
     @cached_property
     def _train(self) -> Sequence[Pair]:
@@ -108,6 +113,11 @@ class ClassTask:
     data: PreparedExamples
     unit: str = "example"
     validation_bytes: None = None
+
+    @property
+    def unknown_share(self) -> float:
+        """Share of the tokens of the validation texts that are the unknown token."""
+        return self.data.validation.sources.unknown_share
 
     @property
     def choices(self) -> int:
@@ -222,6 +232,12 @@ def too_long(store: ExampleStore, context: int) -> int:
     return int((np.max(_lengths(store), axis=0) > context - store.around).sum())
 
 
+def measured_bytes(store: ExampleStore, context: int) -> int | None:
+    """Return the bytes of all targets; None where some are cut or left out, or have unknown tokens."""
+    assert store.targets is not None
+    return None if too_long(store, context) else store.targets.recoverable_bytes
+
+
 def _lengths(store: ExampleStore) -> list[npt.NDArray[np.int64]]:
     return [store.source_lengths] + ([] if store.targets is None else [store.target_lengths])
 
@@ -229,7 +245,7 @@ def _lengths(store: ExampleStore) -> list[npt.NDArray[np.int64]]:
 def unknown_concern(data: PreparedExamples) -> Iterator[str]:
     """Says so if the vocabulary lacks too much of either side of either part."""
     stores = (store for part in (data.train, data.validation) for store in (part.sources, part.targets) if store)
-    share = max(store.unknown / max(1, len(store) - store.documents) for store in stores)
+    share = max(store.unknown_share for store in stores)
     if share > UNKNOWN:
         yield (
             f"{share:.1%} of the tokens are unknown: "

@@ -9,6 +9,7 @@ from typing import Any
 
 from glassformer.data.examples import PreparedExamples
 from glassformer.data.prepare import Prepared
+from glassformer.errors import MALFORMED
 from glassformer.files import write_text
 from glassformer.model.count import MIB
 from glassformer.runs import Run
@@ -84,8 +85,8 @@ def compared(run: Run, outcome: Outcome, peak: int | None) -> str | None:
         foreseen = [plan["steps"], plan["train_seconds"], plan["peak_memory_bytes"]]
     except FileNotFoundError:
         return None
-    except (ValueError, KeyError, TypeError):
-        return f"{path} is damaged: what was foreseen is not known any more"
+    except MALFORMED:
+        return f"{path} is damaged: the forecast cannot be compared"
     found = [outcome.last_step, outcome.train_seconds, peak]
     facts["outcome"] = {
         "steps": outcome.last_step, "train_seconds": outcome.train_seconds, "peak_memory_bytes": peak,

@@ -1,90 +1,170 @@
-"""What a run writes beside its checkpoints: `metrics.jsonl`, `samples.txt` and `loss.svg`."""
+"""The logs of a run: `metrics.jsonl`, `samples.txt` and `loss.svg`.
+
+A process that is killed, or a disk that is full, can leave an entry half written. Readers drop such entries; a resumed
+run also drops the entries logged after the checkpoint that it resumes from, since it logs those steps again.
+"""
 
 from __future__ import annotations
 
 import json
-import math
-from collections.abc import Sequence
+import re
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
+from pathlib import Path
 from typing import Any
 
-from glassformer.files import clear_disk_errors, write_text
+from glassformer.errors import MALFORMED
+from glassformer.files import clear_disk_errors, sync, write_bytes, write_text
 from glassformer.runs import Run
 from glassformer.training.loss_plot import loss_svg
+from glassformer.wording import counted
 
 SAMPLE = "--- step "
-"""Begins each entry of `samples.txt`."""
+"""The start of the header line of each entry of `samples.txt`: `--- step N`."""
+_HEADER = re.compile(rb"^--- step (\d+)\r?\n", re.MULTILINE)
+_CUT_HEADER = re.compile(rb"-{1,3}|--- s?t?e?p?|--- step \d*\r?")
 
 
 class Journal:
-    """The logs of one run, which one process writes.
+    """Write the logs of one run; only one process does.
 
     Args:
-        run: where they lie.
-        floor: the text's true entropy in nats per token, where it is known; drawn into the picture.
+        run: the run folder.
+        floor: the text's true entropy in nats per token, where it is known; drawn in `loss.svg`.
     """
 
     def __init__(self, run: Run, floor: float | None) -> None:
-        self.run, self.floor = run, floor
+        self.run = run
+        self.floor = floor
         self._curve: list[tuple[int, float]] = []
 
-    def forget_after(self, step: int) -> None:
-        """Take out what a killed process wrote after the checkpoint that is gone on from."""
-        if self.run.metrics_file.exists():
-            lines = self.run.metrics_file.read_text(encoding="utf-8").splitlines()
-            kept = [line for line in lines if _step_of(line) <= step]
-            write_text(self.run.metrics_file, "".join(line + "\n" for line in kept))
-            self._curve = [(record["step"], record["loss"]) for record in map(json.loads, kept)]
-        if self.run.samples_file.exists():
-            before, *samples = self.run.samples_file.read_text(encoding="utf-8").split(SAMPLE)
-            early = [sample for sample in samples if _sample_step(sample) <= step]
-            write_text(self.run.samples_file, SAMPLE.join([before, *early]))
+    def forget_after(self, step: int, logged: int) -> str | None:
+        """Drop the entries logged after the checkpoint being resumed, and entries that are damaged.
+
+        Args:
+            step: steps done at the checkpoint.
+            logged: step of the last line of `metrics.jsonl` that was written before the checkpoint.
+
+        Returns:
+            A note on what was damaged or is missing; None if nothing was.
+        """
+        problems: list[str] = []
+        metrics = self.run.metrics_file
+        records, lost = _metrics(_content(metrics))
+        kept = [(line, record) for line, record in records if record["step"] <= step]
+        if metrics.exists():
+            write_bytes(metrics, b"".join(line for line, _ in kept))
+        self._curve = [(record["step"], record["loss"]) for _, record in kept]
+        if lost:
+            problems.append(f"{counted(lost, 'damaged lines')} of {metrics.name} dropped")
+        last = self._curve[-1][0] if self._curve else 0
+        if last < logged:
+            problems.append(f"{metrics.name} ends at step {last}, but lines up to step {logged} were written")
+        samples = self.run.samples_file
+        entries, lost = _samples(_content(samples))
+        if samples.exists():
+            write_bytes(samples, b"".join(entry for number, entry in entries if number <= step))
+        if lost:
+            problems.append(f"{counted(lost, 'damaged entries', 'damaged entry')} of {samples.name} dropped")
+        return f"{self.run.folder}: {'; '.join(problems)}" if problems else None
 
     def add(self, record: dict[str, Any]) -> None:
-        """A line of `metrics.jsonl`."""
+        """Append a line to `metrics.jsonl`."""
         self._curve.append((record["step"], record["loss"]))
-        with clear_disk_errors(self.run.metrics_file), self.run.metrics_file.open("a", encoding="utf-8") as file:
-            file.write(json.dumps(record) + "\n")
+        _append(self.run.metrics_file, json.dumps(record) + "\n")
 
     def add_sample(self, step: int, text: str) -> None:
-        """An entry of `samples.txt`."""
-        with clear_disk_errors(self.run.samples_file), self.run.samples_file.open("a", encoding="utf-8") as file:
-            file.write(f"{SAMPLE}{step}\n{text}\n")
+        """Append an entry to `samples.txt`."""
+        _append(self.run.samples_file, f"{SAMPLE}{step}\n{text}\n")
+
+    def sync(self) -> None:
+        """Force both logs to the disk.
+
+        A checkpoint must not outlive the lines logged before it: a resumed run starts after the checkpoint and never
+        logs those steps again. So this is called before a checkpoint is written.
+        """
+        for path in (self.run.metrics_file, self.run.samples_file):
+            if path.exists():
+                with clear_disk_errors(path):
+                    sync(path)
 
     def draw(self, evaluations: Sequence[tuple[int, float]]) -> None:
-        """`loss.svg`, from the lines so far and the (step, validation loss) of evaluations."""
+        """Write `loss.svg` from the lines so far and the (step, validation loss) of each evaluation."""
         picture = loss_svg(self._curve, evaluations, f"{self.run.folder.name}: loss", self.floor)
         write_text(self.run.folder / "loss.svg", picture)
 
 
-def _sample_step(sample: str) -> float:
-    """The step of an entry of samples; one that a kill cut short belongs to no step."""
-    number = sample.partition("\n")[0]
-    return int(number) if number.isdecimal() else math.inf
-
-
-def _step_of(line: str) -> float:
-    """The step of a line of metrics; a line that a kill cut short belongs to no step."""
-    try:
-        return int(json.loads(line)["step"])
-    except (ValueError, KeyError, TypeError):
-        return math.inf
-
-
 def read_metrics(run: Run) -> list[dict[str, Any]]:
-    """The lines of `metrics.jsonl`, in order; one that is half written is left out, as a run may be training."""
-    if not run.metrics_file.exists():
-        return []
-    return [
-        json.loads(line)
-        for line in run.metrics_file.read_text(encoding="utf-8", errors="replace").splitlines()
-        if _step_of(line) < math.inf
-    ]
+    """Return the lines of `metrics.jsonl` in order; damaged lines are left out, as the run may be training."""
+    return [record for _, record in _metrics(_content(run.metrics_file))[0]]
 
 
 def read_samples(run: Run) -> list[tuple[int, str]]:
-    """The entries of `samples.txt`: the step, and what was written there, its prompt included."""
-    if not run.samples_file.exists():
-        return []
-    entries = run.samples_file.read_text(encoding="utf-8", errors="replace").split(SAMPLE)[1:]
-    found = [(_sample_step(entry), entry.partition("\n")[2].removesuffix("\n")) for entry in entries]
-    return [(int(step), text) for step, text in found if step < math.inf]
+    """Return (step, text) of each entry of `samples.txt`, the prompt included; damaged entries are left out."""
+    return [(step, _text_of(entry)) for step, entry in _samples(_content(run.samples_file))[0]]
+
+
+def _append(path: Path, text: str) -> None:
+    """Append a whole entry with a single write, so that a kill cannot leave half of it."""
+    with clear_disk_errors(path), path.open("ab") as file:
+        file.write(text.encode("utf-8"))
+
+
+def _content(path: Path) -> bytes:
+    """Return the bytes of a log; empty if it does not exist yet."""
+    return path.read_bytes() if path.exists() else b""
+
+
+def _metrics(content: bytes) -> tuple[list[tuple[bytes, dict[str, Any]]], int]:
+    """Return each whole line with its record, and the number of damaged lines."""
+    lines = content.splitlines(keepends=True)
+    found = [(line, record) for line in lines if (record := _record(line)) is not None]
+    return found, len(lines) - len(found)
+
+
+def _record(line: bytes) -> dict[str, Any] | None:
+    """Return the record of a line of metrics; None if the line is damaged."""
+    try:
+        record = dict(json.loads(line.decode("utf-8")))
+        return {**record, "step": int(record["step"]), "loss": float(record["loss"])} if line.endswith(b"\n") else None
+    except MALFORMED:
+        return None
+
+
+def _samples(content: bytes) -> tuple[list[tuple[int, bytes]], int]:
+    """Return each whole entry with its step, and the number of damaged entries."""
+    found: list[tuple[int, bytes]] = []
+    damaged = 0
+    for step, entry in _entries(content):
+        body, end, last = entry.rpartition(b"\n")
+        if last and _CUT_HEADER.fullmatch(last):  # the next entry was cut short inside its header
+            damaged += 1
+            entry = body + end
+        if step is not None and _is_whole(entry):
+            found.append((step, entry))
+        elif entry:
+            damaged += 1
+    return found, damaged
+
+
+def _entries(content: bytes) -> Iterator[tuple[int | None, bytes]]:
+    """Yield each entry with its step, after the bytes before the first header, if there are any."""
+    headers = list(_HEADER.finditer(content))
+    bounds = [*(header.start() for header in headers), len(content)]
+    if before := content[: bounds[0]]:
+        yield None, before
+    for header, (start, end) in zip(headers, pairwise(bounds), strict=True):
+        yield int(header[1]), content[start:end]
+
+
+def _is_whole(entry: bytes) -> bool:
+    """Return whether an entry has its text and a final line end, all in UTF-8."""
+    try:
+        return entry.decode("utf-8").partition("\n")[2].endswith("\n")
+    except UnicodeDecodeError:
+        return False
+
+
+def _text_of(entry: bytes) -> str:
+    """Return the text of a whole entry, without its header and its last line end."""
+    return entry.decode("utf-8").partition("\n")[2].removesuffix("\n")

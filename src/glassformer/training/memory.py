@@ -16,7 +16,6 @@ from glassformer.config import EXAMPLES, Config
 from glassformer.data.examples import PreparedExamples
 from glassformer.data.prepare import Prepared
 from glassformer.model.build import build_model
-from glassformer.model.device import choose_device, choose_precision
 from glassformer.model.shapes_only import shapes_only
 from glassformer.training.muon import Muon
 from glassformer.training.optimizers import make_optimizers
@@ -30,8 +29,9 @@ FLOAT = 4
 """Bytes of a weight, a gradient, a moment: all are float32."""
 LARGE = 1 << 22
 """Bytes from which on a tensor gets pages of its own."""
-SHAPES_KEPT = {torch.float32: 0, torch.bfloat16: 128}
-"""Measured: keeping none costs no time in float32, and a third more in bfloat16, where 128 are as fast as 1,024."""
+SHAPES_KEPT = {"fp32": 0, "bf16": 128, "auto": 128}
+"""By train.precision. Measured: keeping none costs no time in float32 and a third more in bfloat16, where 128 are as
+fast as 1,024. With `auto`, bfloat16 may still be chosen."""
 M_MMAP_THRESHOLD = -3
 """Its number in glibc's malloc.h."""
 
@@ -75,21 +75,28 @@ def steady_heap(config: Config) -> None:
     activations lie in its heap, and those of other lengths do not fit the gaps that they leave. Here the limit stays,
     which costs some 3 % of time (`LARGE` of 1 MiB: 10 %) and is of no use where all rows are as long. Systems without
     glibc are left as they are.
-
-    oneDNN, which multiplies matrices for torch, keeps what it has prepared for each shape: 1,024 of them, some 100 kB
-    each, by ONEDNN_PRIMITIVE_CACHE_CAPACITY. Where shapes hardly ever come again, that only holds memory. `SHAPES_KEPT`
-    is enough for the layers of one step. It reads the variable when it first multiplies; one that is set already stays.
     """
     if not has_many_lengths(config):
         return
-    precision = choose_precision(config.train.precision, choose_device(config.train.device))
-    os.environ.setdefault("ONEDNN_PRIMITIVE_CACHE_CAPACITY", str(SHAPES_KEPT[precision]))
+    keep_few_shapes(config)
     if sys.platform != "linux":
         return
     library = ctypes.CDLL(None)
     if hasattr(library, "gnu_get_libc_version"):
         library.mallopt(M_MMAP_THRESHOLD, LARGE)
         library.malloc_trim(0)
+
+
+def keep_few_shapes(config: Config) -> None:
+    """Where rows have many lengths, limit the shapes for which oneDNN keeps a prepared multiplication.
+
+    oneDNN keeps 1,024 of them, some 100 kB each, unless ONEDNN_PRIMITIVE_CACHE_CAPACITY says otherwise. Where shapes
+    rarely repeat, that only takes memory; `SHAPES_KEPT` is enough for the layers of one step. oneDNN reads the
+    variable at its first multiplication, so call this before any, also before `auto` is decided by timing some. A
+    variable that is set already stays.
+    """
+    if has_many_lengths(config):
+        os.environ.setdefault("ONEDNN_PRIMITIVE_CACHE_CAPACITY", str(SHAPES_KEPT[config.train.precision]))
 
 
 def forget_peak(device: torch.device) -> None:

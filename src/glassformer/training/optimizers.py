@@ -10,6 +10,7 @@ from torch import nn
 from torch.optim import Optimizer
 
 from glassformer.config import TrainConfig
+from glassformer.model.precision import choose_precision
 from glassformer.training.muon import Muon
 
 Kind = TypeVar("Kind", bound=Optimizer)
@@ -31,7 +32,9 @@ def make_optimizers(model: nn.Module, config: TrainConfig) -> list[Optimizer]:
     rest = [p for _, p in named if id(p) not in taken]
     optimizers: list[Optimizer] = [_adamw(rest, config)]
     if hidden:
-        optimizers.append(_light(Muon)(hidden, config.muon_learning_rate, config.weight_decay, config.muon_momentum))
+        dtype = choose_precision(config.muon_precision, hidden[0].device)
+        muon = _light(Muon)(hidden, config.muon_learning_rate, config.weight_decay, config.muon_momentum, dtype)
+        optimizers.append(muon)
     for optimizer in optimizers:
         for group in optimizer.param_groups:
             group["peak"] = group["lr"]

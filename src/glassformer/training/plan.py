@@ -105,6 +105,7 @@ class Plan:
             "steps": self.steps,
             "epochs": self.epochs,
             "device": probe and probe.device,
+            "precision": self.config.train.precision,
             "seconds_per_step": probe and probe.seconds_per_step,
             "train_seconds": self.train_seconds,
             "whole_seconds": self.whole_seconds,

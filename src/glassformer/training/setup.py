@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -13,40 +14,31 @@ from glassformer.data.corpora import CORPORA
 from glassformer.data.corpora.truth import true_nats
 from glassformer.data.encoded import open_encoded
 from glassformer.data.examples import PreparedExamples
+from glassformer.data.hashing import text_hash
 from glassformer.data.locating import is_encoded
 from glassformer.data.prepare import Prepared, open_prepared, prepare
 from glassformer.data.prepare_examples import open_prepared_examples, prepare_examples
 from glassformer.data.store import DamagedStoreError
 from glassformer.errors import GlassError
-from glassformer.files import write_text
+from glassformer.files import check_folder, clear_disk_errors, no_empty_folders, write_text
+from glassformer.lock import only_one
 from glassformer.model.build import build_model
 from glassformer.model.device import choose_device
 from glassformer.model.families import Model
-from glassformer.runs import Run, create_run, list_runs, open_run, refuse_existing
+from glassformer.model.precision import as_recorded, precision_in_words, settled, slower_choices
+from glassformer.runs import Run, create_run, list_runs, open_run, refuse_existing, step_of
 from glassformer.tokenizers import Tokenizer
 from glassformer.training.compiling import refuse_without_compiler
+from glassformer.training.edits import PRECISIONS, note_of_edits, refuse_changes
 from glassformer.training.example_tasks import ClassTask, PairTask, length_notes
+from glassformer.training.legs import add_leg, describe_leg
 from glassformer.training.parallel.joining import job
 from glassformer.training.parallel.processes import OneProcess, Processes
 from glassformer.training.reporting import Reporter
 from glassformer.training.tasks import LanguageTask, MaskedTask, Task
+from glassformer.training.text_places import places_of_text, token_cache, token_folders
 from glassformer.training.trainer import Trainer
 from glassformer.wording import quoted
-
-LIMITS = (
-    "steps",
-    "minutes",
-    "until_loss",
-    "patience",
-    "evaluate_every",
-    "save_every",
-    "log_every",
-    "threads",
-    "device",
-    "compile",
-    "shard",
-)
-"""Settings of `train` that a resumed run may change: they say how long and where, not what."""
 
 
 @dataclass(frozen=True)
@@ -62,6 +54,7 @@ class Alteration:
     apply: Callable[[Model], None]
 
 
+@contextmanager
 def new_training(
     config: Config,
     folder: Path,
@@ -69,34 +62,82 @@ def new_training(
     alteration: Alteration | None = None,
     processes: Processes | None = None,
     data: Prepared | PreparedExamples | None = None,
-) -> Trainer:
-    """Read and encode the text, build the model, make the run folder.
+) -> Iterator[Trainer]:
+    """Read and encode the text, build the model, make the run folder; yield the trainer, with the run's lock held.
 
     Args:
         config: all settings.
         folder: of the run; must not hold one yet.
         reporter: is told what happens.
         alteration: of the model, in an experiment.
-        processes: those that train this run together; this one alone, unless they are given.
+        processes: the processes that train this run together; None: this one alone.
         data: the text, where it was prepared before; standard input cannot be read twice.
+
+    Raises:
+        GlassError: the folder holds something, another process makes a run there, or the text cannot be used.
     """
     processes = processes or OneProcess()
     processes.from_first(lambda: refuse_existing(folder))
     set_threads(config)
+    asked = config
+    config = processes.from_first(lambda: settled(asked))
     text = _read_once(processes, config, lambda: text_of_run(config, folder, reporter.note, data))
+    processes.from_first(lambda: reporter.note(precision_in_words(config)))
     model = fresh_model(config, text, alteration)
-    source = {"source": config.data.source, "text_hash": text.text_hash, "tokens": str(text.folder.resolve())}
+    source = {
+        "source": config.data.source,
+        "text_hash": text.text_hash,
+        "parts": part_hashes(text),
+        "tokens": str(text.folder.resolve()),
+    }
     mark = {"altered": alteration.name} if alteration else {}
     mark |= {"job": name} if (name := job()) else {}
     facts = {"data": source, "tokenizers": _digests(config, text), **mark}
 
     def create() -> Run:
-        run = create_run(folder, config, facts)
-        _save_vocabulary(run, config, text)
-        return run
+        return create_run(folder, config, facts, lambda run: _save_vocabulary(run, config, text))
 
-    run = processes.from_first(create)
-    return Trainer(run, config, model, make_task(config, text), reporter, _floor(config, text), processes)
+    with _held(processes, new_folder_lock(folder)):
+        run = processes.from_first(create)
+        trainer = Trainer(run, config, model, make_task(config, text), reporter, _floor(config, text), processes)
+        _begin_leg(trainer)
+        yield trainer
+
+
+@contextmanager
+def new_folder_lock(folder: Path) -> Iterator[None]:
+    """Make a folder and hold its lock inside the block; both are removed again if no run was made there.
+
+    Raises:
+        GlassError: another process holds the lock, or the folder cannot be made.
+    """
+    with no_empty_folders(folder):
+        with clear_disk_errors(folder):
+            folder.mkdir(parents=True, exist_ok=True)
+        with only_one(folder):
+            try:
+                yield
+            finally:
+                if not (folder / "config.toml").exists():
+                    with suppress(OSError):  # Windows does not remove a file that is open
+                        (folder / "lock").unlink()
+
+
+@contextmanager
+def _held(processes: Processes, lock: AbstractContextManager[None]) -> Iterator[None]:
+    """Hold a lock in the first process; an error is raised in all of them."""
+    with ExitStack() as stack:
+        processes.from_first(lambda: stack.enter_context(lock))
+        yield
+
+
+def _begin_leg(trainer: Trainer) -> None:
+    """Add this leg to the manifest, if it has a step to take; note what differs from the leg before."""
+    if trainer.reason_to_end() is None:
+        leg = describe_leg(trainer.stepper, trainer.state.step)
+        note = trainer.processes.from_first(lambda: add_leg(trainer.run, leg))
+        if note is not None:
+            trainer.reporter.note(note)
 
 
 def _read_once(
@@ -150,56 +191,109 @@ def make_task(config: Config, data: Prepared | PreparedExamples) -> Task:
     return kind(config, data.tokenizer, data.train, data.validation)
 
 
+@contextmanager
 def resume_training(
     folder: Path,
     changes: dict[str, str],
     reporter: Reporter,
     alteration: Alteration | None = None,
     processes: Processes | None = None,
-) -> Trainer:
-    """Take up an interrupted run where its newest whole checkpoint left it.
+    named: Mapping[str, str] | None = None,
+) -> Iterator[Trainer]:
+    """Yield a trainer that resumes from the newest complete checkpoint of a run, with the run's lock held.
+
+    Nothing in the folder changes before the lock is held and settings, text and checkpoint are known to fit, except
+    that partial files of a killed process are removed.
 
     Args:
         folder: of the run.
-        changes: `train.…` limits to change, as text; nothing else of a run may change.
+        changes: SECTION.FIELD -> text; only the settings of `edits.CHANGEABLE` may change.
         reporter: is told what happens.
-        alteration: the one with which it began.
-        processes: those that go on together, as many as may be; this one alone, unless they are given.
+        alteration: the alteration of the model that the run began with.
+        processes: the processes that train this run together, in any number; None: this one alone.
+        named: `source` and `target` of `data` where the text is now; None: look where it was, or near the run.
+
+    Raises:
+        GlassError: another process trains this run, or the run cannot be resumed.
     """
     processes = processes or OneProcess()
     run = processes.from_first(lambda: _run_to_resume(folder, changes, alteration))
-    config = run.config().with_changes(changes)
-    set_threads(config)
-    data = _read_once(processes, config, lambda: encoded_text(run, config, reporter.note))
-    model = fresh_model(config, data, alteration)
-    trainer = Trainer(run, config, model, make_task(config, data), reporter, _floor(config, data), processes)
-    trainer.resume()
+    with _held(processes, only_one(folder)):
+        config, notes = processes.from_first(lambda: _settings_to_resume(run, changes))
+        set_threads(config)
+        whole, damage = processes.from_first(lambda: _checkpoints_to_resume(run, config))
+        data = _read_once(processes, config, lambda: encoded_text(run, config, reporter.note, named))
+        model = fresh_model(config, data, alteration)
+        trainer = Trainer(run, config, model, make_task(config, data), reporter, _floor(config, data), processes)
+        trainer.resume(whole)
 
-    def write() -> None:
-        _save_vocabulary(run, config, data)  # the run may have been killed before it was written
-        if changes:
-            write_text(run.folder / "config.toml", config.to_toml())
+        def write() -> None:
+            _save_vocabulary(run, config, data)  # an older version wrote it last, and may have been killed before
+            if changes:
+                write_text(run.folder / "config.toml", config.to_toml())
 
-    processes.from_first(write)
-    reporter.note(f"going on with {folder} after step {trainer.state.step}")
-    return trainer
+        processes.from_first(write)
+        for note in (*notes, *damage):
+            reporter.note(note)
+        reporter.note(f"resuming {folder} after step {trainer.state.step}")
+        _begin_leg(trainer)
+        yield trainer
 
 
 def _run_to_resume(folder: Path, changes: dict[str, str], alteration: Alteration | None) -> Run:
-    """The run in a folder, if all changes are ones that it may have."""
+    """Return the run in a folder, if all changes are allowed."""
     run = open_run(folder, alteration.name if alteration else None)
-    for key in changes:
-        if key not in {f"train.{name}" for name in LIMITS}:
-            raise GlassError(
-                f"{key} cannot change when a run is resumed",
-                f"Only {', '.join('train.' + name for name in LIMITS)} can; for the rest start a new run.",
-            )
+    refuse_changes(changes)
     return run
 
 
-def token_cache(folder: Path) -> Path:
-    """Where encoded texts lie: beside the runs, so that runs share them and a run can be moved without them."""
-    return folder.resolve().parent / ".tokens"
+def _settings_to_resume(run: Run, changes: dict[str, str]) -> tuple[Config, list[str]]:
+    """Return the recorded settings of a run with the changes, and notes on its precision.
+
+    No precision changes unless a change names it.
+    """
+    config = run.config().with_changes(changes)
+    recorded = as_recorded(run.config(), choose_device(config.train.device))
+    config = settled(recorded.with_changes(changes))
+    notes: list[str] = []
+    for name in PRECISIONS:
+        before = getattr(recorded.train, name)
+        after = getattr(config.train, name)
+        if before != after:
+            notes.append(f"train.{name} changed from {before} to {after}: the numbers of the run will differ")
+    return config, [*notes, *slower_choices(config)]
+
+
+def _checkpoints_to_resume(run: Run, config: Config) -> tuple[list[Path], list[str]]:
+    """Return the complete checkpoints, oldest first, and notes on damaged ones and on settings that were edited.
+
+    Both lists are empty if the run was stopped before its first checkpoint.
+
+    Raises:
+        GlassError: there are checkpoints, but no complete one; or a setting was edited that must not change.
+    """
+    run.clean_up()
+    whole: list[Path] = []
+    damage: dict[Path, str] = {}
+    for path in run.all_checkpoints():
+        try:
+            check_folder(path)
+            whole.append(path)
+        except GlassError as error:
+            damage[path] = error.problem
+    if not whole and (run.metrics_file.exists() or damage):
+        raise GlassError(f"{run.folder} has no whole checkpoint", "Start again with another --out.")
+    if not whole:
+        return [], []
+    newest = whole[-1]
+    notes = [
+        f"{problem}: resuming from {newest.name} instead"
+        for path, problem in damage.items()
+        if step_of(path) > step_of(newest)
+    ]
+    if (edits := note_of_edits(config, run.folder / "config.toml", newest)) is not None:
+        notes.append(edits)
+    return whole, notes
 
 
 def newest_run(parent: Path) -> Path:
@@ -216,37 +310,67 @@ def open_text(config: Config, stored: Path) -> Prepared | PreparedExamples:
 
 
 def stored_text(run: Run, config: Config) -> Prepared | PreparedExamples:
-    """The encoded text that the run began with, where it lies; a `DamagedStoreError` if it is gone or not whole."""
-    if "imported" in run.manifest():
+    """Return the encoded text that the run began with, from where it was or from beside the run.
+
+    Raises:
+        DamagedStoreError: it is gone or damaged, or another text lies there.
+        GlassError: the run was imported and has no text.
+    """
+    manifest = run.manifest()
+    if "imported" in manifest:
         raise GlassError(
             f"{run.folder} was imported: the text that it learnt from is not here",
             f"Name a text of yours: glass evaluate {quoted(run.folder)} DATA. It cannot be resumed.",
         )
-    stored = Path(run.manifest()["data"]["tokens"])
-    try:
-        return open_text(config, stored)
-    except DamagedStoreError as error:
-        problem = error.problem if stored.is_dir() else f"{stored} is gone"
-        raise DamagedStoreError(problem, f"glass evaluate {quoted(run.folder)} encodes the text again.") from None
+    problems: list[str] = []
+    for stored in token_folders(run):
+        try:
+            data = open_text(config, stored)
+        except GlassError as error:
+            problems.append(error.problem if stored.is_dir() else f"{stored} is gone")
+            continue
+        if data.text_hash == manifest["data"]["text_hash"]:
+            return data
+        problems.append(f"{stored} holds another text: its hash differs")
+    raise DamagedStoreError(problems[0], f"glass evaluate {quoted(run.folder)} encodes the text again.")
 
 
-def encoded_text(run: Run, config: Config, note: Callable[[str], None]) -> Prepared | PreparedExamples:
-    """The encoded text that the run began with; encoded again if it is gone, refused if it is another text now."""
-    try:
-        return stored_text(run, config)
-    except DamagedStoreError as error:
-        problem = error.problem
-        if config.data.source not in CORPORA and not Path(config.data.source).expanduser().exists():
-            raise GlassError(
-                f"{problem}, and so is {config.data.source}, the text that {run.folder} began with",
-                "Put it back where it was, or run the command in the folder where the run began.",
-            ) from None
-        note(f"{problem}: reading {config.data.source} again")
-    data = prepare_for(config, token_cache(run.folder), note)
+def encoded_text(
+    run: Run, config: Config, note: Callable[[str], None], named: Mapping[str, str] | None = None
+) -> Prepared | PreparedExamples:
+    """Return the encoded text that the run began with; if it is gone, the text is found and encoded again.
+
+    Args:
+        run: the run, which may have been moved.
+        config: its settings.
+        note: is told what is used instead of a text that is gone.
+        named: `source` and `target` of `data` where the text is now; None: look for it.
+
+    Raises:
+        GlassError: the text is not found, or its hash is not that in the run's manifest.
+    """
+    problem = ""
+    if not named:
+        recorded = token_folders(run)[0]
+        try:
+            data = stored_text(run, config)
+        except DamagedStoreError as error:
+            problem = error.problem
+        else:
+            if data.folder != recorded:
+                note(f"{recorded} is gone: using {data.folder}")
+            return data
+    own = _text_of_moved(run, config, named or {}, problem)
+    files = " and ".join(filter(None, (own.data.source, own.data.target)))
+    note(f"{problem}: reading {files} again" if problem else f"reading {files}, the text that {run.folder} began with")
+    data = prepare_for(own, token_cache(run.folder), note)
     if data.text_hash != run.manifest()["data"]["text_hash"]:
+        raise GlassError(f"{files} changed while it was read", "Run the same command again.")
+    parts = run.manifest()["data"].get("parts")  # runs of older versions have none; their settings fix the split
+    if parts is not None and parts != part_hashes(data):
         raise GlassError(
-            f"{config.data.source} is not the text that {run.folder} began with: its hash differs",
-            "Restore the text, or start a new run.",
+            f"splitting {files} again did not give the training and validation part of {run.folder}",
+            "Install the version of glassformer that the run's manifest.json names, or start a new run.",
         )
     same = data.tokenizer.digest == Tokenizer.load(run.tokenizer_file).digest
     if isinstance(data, PreparedExamples) and config.two_vocabularies:
@@ -262,6 +386,35 @@ def encoded_text(run: Run, config: Config, note: Callable[[str], None]) -> Prepa
             "Restore the run's labels.json, or start a new run.",
         )
     return data
+
+
+def part_hashes(data: Prepared | PreparedExamples) -> dict[str, str]:
+    """Return a hash of the texts of each part, so that another split of the same text is noticed."""
+    return {"train": data.train.text_hash, "validation": data.validation.text_hash}
+
+
+def _text_of_moved(run: Run, config: Config, named: Mapping[str, str], problem: str) -> Config:
+    """Return the settings with the location of the run's text now, found by its hash."""
+    if "-" in named.values():
+        raise GlassError(
+            "standard input cannot be compared with the text of a run", "Save it to a file, and name the file."
+        )
+    wanted = run.manifest()["data"]["text_hash"]
+    others: list[str] = []
+    for data in places_of_text(run, config.data, named):
+        if text_hash(config.train.task, data, token_cache(run.folder)) == wanted:
+            return config.replace(data=data.model_dump())
+        others.append(data.source)
+    if others:
+        raise GlassError(
+            f"{others[0]} is not the text that {run.folder} began with: its hash differs",
+            "Restore the text, or start a new run.",
+        )
+    raise GlassError(
+        f"{problem}, and {config.data.source}, the text that {run.folder} began with, was not found",
+        f"Put it back where it was, or name it: glass train --resume --out {quoted(run.folder)} DATA; "
+        f"glass evaluate {quoted(run.folder)} DATA",
+    )
 
 
 def fresh_model(config: Config, data: Prepared | PreparedExamples, alteration: Alteration | None = None) -> Model:
@@ -314,8 +467,13 @@ def _fit(data: Prepared | PreparedExamples, config: Config) -> Iterator[str]:
 
 
 def _floor(config: Config, data: Prepared | PreparedExamples) -> float | None:
-    """The true entropy of the validation part in nats per predicted token, where the text is generated."""
+    """Return the true entropy of the validation part in nats per predicted token, where the text is generated.
+
+    None where tokens are unknown: the text behind them costs a model nothing, so its loss can be below the entropy.
+    """
     if config.data.source not in CORPORA or config.train.task != "lm" or isinstance(data, PreparedExamples):
+        return None
+    if data.validation.unknown:
         return None
     truth = true_nats(data.validation, data.tokenizer, config.data.source)
     predicted = len(data.validation) - (config.data.windows == "stream")

@@ -12,8 +12,9 @@ import torch
 from glassformer.config import Config
 from glassformer.data.batches import Batch
 from glassformer.errors import GlassError, is_out_of_memory
-from glassformer.model.device import autocast, choose_device, choose_precision, synchronize
+from glassformer.model.device import autocast, choose_device, synchronize
 from glassformer.model.families import Model
+from glassformer.model.precision import choose_precision
 from glassformer.training.checkpoint import seed_step
 from glassformer.training.compiling import compiled, refuse_without_compiler
 from glassformer.training.objectives import logits_of, summed_loss, tokens_at_once
@@ -64,20 +65,21 @@ class Stepper:
             refuse_without_compiler(self.device)
             self.forward = compiled(self.forward)
         self.optimizers = make_optimizers(self.model, config.train)
-        self.halvings = 0
-        """How often memory was short: each time half as many rows go through the model at once."""
+        self.oom_retries = 0
+        """How often memory ran out: each time the micro-batch is halved."""
 
     def gradients(self, step: int) -> Gradients:
-        """Those of the rows of one step, which is named by its number alone: also its dropout is."""
+        """Return the gradients of one step; rows and dropout depend only on `step`."""
         self.model.train()
         rows = self.task.rows(step)
         seed_step(self.config.train.seed, step, self.processes.rank)
-        batches, before = self.batches(rows), self.halvings
+        batches = self.batches(rows)
+        before = self.oom_retries
         try:
             loss, targets = self.accumulate(batches)
         except (MemoryError, RuntimeError) as error:
             self._halve(error, batches)
-        if self.halvings > before:  # only now has Python let go of what that forward pass held
+        if self.oom_retries > before:  # here, as Python has freed the tensors of that forward pass by now
             return self.gradients(step)
         found = [p.grad for p in self.model.parameters() if p.grad is not None]
         return Gradients(loss, self.processes.norm(found), targets, batches)
@@ -94,7 +96,7 @@ class Stepper:
     def batches(self, rows: Sequence[Any]) -> list[Batch]:
         """This process's rows of the step in groups for one forward pass each."""
         size = min(len(rows), self.config.train.micro_batch or self._rows_at_once(rows))
-        size = max(1, size >> self.halvings)
+        size = max(1, size >> self.oom_retries)
         parts = self.processes.parts(rows, size)
         return [self.task.collate(part) if own else without_targets(self.task.collate(part)) for part, own in parts]
 
@@ -123,7 +125,7 @@ class Stepper:
                 f"there is not enough memory for one row at a time ({str(error)[:200] or 'Python has none left'})",
                 "Lower model.context or the model's size; what was saved is intact.",
             ) from error
-        self.halvings += 1
+        self.oom_retries += 1
 
     def _rows_at_once(self, rows: Sequence[Any]) -> int:
         """All rows, or on a CPU as many as keep memory in bounds, which costs no speed there."""

@@ -36,6 +36,10 @@ class Task(Protocol):
         """UTF-8 bytes of what validation predicts, for bits per byte; None where the figure would have no meaning."""
 
     @property
+    def unknown_share(self) -> float:
+        """Share of the validation tokens that are the unknown token."""
+
+    @property
     def steps_per_epoch(self) -> float:
         """Steps in which the training part is read once."""
 
@@ -71,9 +75,14 @@ class LanguageTask:
         return self.tokenizer.vocab_size
 
     @property
-    def validation_bytes(self) -> int:
-        """Of the whole split."""
-        return self.validation.bytes
+    def validation_bytes(self) -> int | None:
+        """Bytes of the whole split; None where some of its tokens are unknown."""
+        return self.validation.recoverable_bytes
+
+    @property
+    def unknown_share(self) -> float:
+        """Share of the validation tokens that are the unknown token."""
+        return self.validation.unknown_share
 
     @property
     def steps_per_epoch(self) -> float:
@@ -124,6 +133,11 @@ class MaskedTask:
     def choices(self) -> int:
         """V."""
         return self.tokenizer.vocab_size
+
+    @property
+    def unknown_share(self) -> float:
+        """Share of the validation tokens that are the unknown token."""
+        return self.validation.unknown_share
 
     @property
     def steps_per_epoch(self) -> float:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
@@ -13,11 +12,10 @@ import numpy as np
 
 from glassformer.config import Config
 from glassformer.errors import GlassError
-from glassformer.lock import only_one
 from glassformer.model.device import autocast
 from glassformer.model.families import Model
 from glassformer.runs import Run
-from glassformer.training.checkpoint import TrainState, load_checkpoint, step_name
+from glassformer.training.checkpoint import TrainState, load_checkpoint, point_to, step_name
 from glassformer.training.diagnosis import first_bad_tensor, worst
 from glassformer.training.journal import Journal
 from glassformer.training.parallel.processes import Processes
@@ -27,7 +25,7 @@ from glassformer.training.stepping import Gradients, Stepper
 from glassformer.training.tasks import Task
 from glassformer.training.validation import LossEstimate, validation_loss
 from glassformer.training.verdicts import verdict
-from glassformer.wording import counted
+from glassformer.wording import counted, quoted
 
 WATCHED_EVALUATIONS = 3
 """So many first evaluations look for what may be wrong with the data."""
@@ -38,9 +36,10 @@ class Outcome:
     """How a run ended.
 
     Attributes:
-        step: the step that was kept: the best on validation.
+        step: the step that was kept: the best on validation, or the last one if none was evaluated.
         validation: its loss over the whole validation split.
         bits_per_byte: the same in bits per byte of text; None where that has no meaning.
+        unknown_share: the share of the validation tokens that are the unknown token.
         unit: what the loss is the mean over.
         reason: why training stopped.
         verdict: what the curve says.
@@ -52,6 +51,7 @@ class Outcome:
     step: int
     validation: LossEstimate
     bits_per_byte: float | None
+    unknown_share: float
     unit: str
     reason: str
     verdict: str
@@ -98,71 +98,104 @@ class Trainer:
         self.observer: Observer | None = None
         self._stopping = False  # what all processes agreed on
         self._journal = Journal(run, floor)
+        self._whole_estimate: tuple[int, LossEstimate] | None = None  # a step evaluated on the whole validation split
 
-    def resume(self) -> None:
-        """Go back to the newest whole checkpoint; what was logged after it is forgotten."""
-        whole = self.processes.from_first(self.run.whole_checkpoints)
-        if not whole and (self.run.metrics_file.exists() or any(self.run.checkpoints.glob("step-*[0-9]"))):
-            error = GlassError(f"{self.run.folder} has no whole checkpoint", "Start again with another --out.")
-            raise self.processes.alike(error)
+    def resume(self, whole: Sequence[Path]) -> None:
+        """Go back to the newest complete checkpoint, and delete all but it and the best.
+
+        The first process holds the run's lock.
+
+        Args:
+            whole: the complete checkpoints, oldest first. If there are none, the run begins at step 0.
+        """
         if not whole:
-            return  # it was stopped before the first one: begin at step 0, as it would have
-        self.state = load_checkpoint(whole[-1], self.model, self.optimizers)
+            return
+        newest = whole[-1]
+        self.state = load_checkpoint(newest, self.model, self.optimizers)
+        self.stepper.oom_retries = self.state.oom_retries
         best = self.run.checkpoints / step_name(self.state.best_step)
-        if best not in whole:
-            self.reporter.note(f"{best} is lost: the best from here on is kept")
-            best, self.state.best_step, self.state.best_loss = whole[-1], self.state.step, None
-        self.processes.from_first(lambda: self._point(whole[-1], best))
-
-    def _point(self, last: Path, best: Path) -> None:
-        self.run.point("last", last)
-        self.run.point("best", best)
+        if self.state.best_loss is not None and best not in whole:
+            self.reporter.note(
+                f"the best checkpoint, {best}, is lost: {newest.name} is the best until the next evaluation"
+            )
+            self.state.best_step = self.state.step
+            self.state.best_loss = None
+        self.processes.from_first(lambda: point_to(self.run, self.state))
 
     def _forget_later_steps(self) -> None:
-        """What a killed process did after the checkpoint that is gone on from does not count."""
-        self._journal.forget_after(self.state.step)
+        """Drop what a killed process logged after the checkpoint that is resumed."""
+        logged = self.state.step - len(self.state.recent_losses)
+        if note := self._journal.forget_after(self.state.step, logged):
+            self.reporter.note(note)
         if self.observer is not None:
             self.observer.forget_after(self.state.step)
 
     def train(self) -> Outcome | None:
-        """Train until something ends the run, then measure the best checkpoint on the whole validation split.
+        """Train until a limit ends the run, then measure the best checkpoint on the whole validation split.
 
-        Returns None, with everything saved, if `stop_requested` was set meanwhile.
+        The first process holds the run's lock. Returns None, with everything saved, if `stop_requested` was set
+        meanwhile. A stop changes nothing that the run computes: a resumed run evaluates at the same steps as one that
+        never stopped.
         """
-        with ExitStack() as stack:
-            self.processes.from_first(lambda: stack.enter_context(only_one(self.run.folder)))
-            self.processes.from_first(self._forget_later_steps)
-            if self.state.step == 0 and not self.processes.from_first(self.run.whole_checkpoints):
-                self._show(last=False)
-                self._save()
-            reason = self._reason_to_stop()
-            while reason is None:
-                reason = self._step_and_look()
-            if self._stopping:
-                return None
-            if not self._evaluated():  # a stop, or a limit that was lowered, came before this step was measured
-                self._evaluate({})
-                self._show(last=True)
-                self._save()
-            return self._finish(reason)
+        self.processes.from_first(self._forget_later_steps)
+        if self.state.step == 0 and not self.processes.from_first(self.run.whole_checkpoints):
+            self._show(last=False)
+            self._save()
+        ended = self.reason_to_end()
+        self._agree_to_stop()
+        if ended is not None and not self._stopping:
+            self._end_without_a_step(ended)
+        while ended is None and not self._stopping:
+            ended = self._step_and_look()
+        return None if self._stopping or ended is None else self._finish(ended)
+
+    def _end_without_a_step(self, reason: str) -> None:
+        """Note that there is nothing to do; evaluate the last step if an uninterrupted run would have done so."""
+        self.reporter.note(f"nothing left to train: {reason}. To train longer, raise that limit: {self._longer()}")
+        if self.state.step == self.config.train.steps and not self._evaluated():
+            self._evaluate({})
+            self._show(last=True)
+            self._save()
+
+    def _longer(self) -> str:
+        """Return a command that gives a finished run a longer limit."""
+        train = self.config.train
+        state = self.state
+        if train.steps is not None and state.step >= train.steps:
+            limit = f"--steps {2 * state.step}"
+        elif train.minutes is not None and state.train_seconds >= 60 * train.minutes:
+            limit = f"--minutes {2 * train.minutes:g}"
+        elif train.until_loss is not None and state.evaluations[-1][1] <= train.until_loss:
+            limit = f"--until-loss {0.9 * state.evaluations[-1][1]:.4g}"
+        else:
+            limit = f"--set train.patience={2 * state.waited}"
+        return f"glass train --resume --out {quoted(self.run.folder)} {limit}"
 
     def _step_and_look(self) -> str | None:
-        """One step, and the evaluation, log and checkpoint that are due after it; returns the reason to stop."""
-        record, every = self._step(), self.config.train
-        step, reason, improved = self.state.step, self._reason_to_stop(), False
-        wanted = not self.state.evaluations if self._stopping else reason is not None
-        if wanted or step % every.evaluate_every == 0:
+        """Take one step, and evaluate, log and save where that is due; return the reason to end."""
+        record = self._step()
+        every = self.config.train
+        step = self.state.step
+        ended = self.reason_to_end()
+        improved = False
+        if ended is not None or step % every.evaluate_every == 0:
             improved = self._evaluate(record)
-            reason = reason or self._reason_to_stop()  # an evaluation may be the reason
+            ended = ended or self.reason_to_end()  # an evaluation may be the reason
         if "validation_loss" in record or step % every.log_every == 0:
             self._log(record)
-        self._show(last=reason is not None and not self._stopping)
-        if improved or reason is not None or step % every.save_every == 0:
+        self._show(last=ended is not None)
+        self._agree_to_stop()
+        if improved or ended is not None or self._stopping or step % every.save_every == 0:
             self._save()
-        return reason
+        return ended
+
+    def _agree_to_stop(self) -> None:
+        """Stop all processes together if one of them was asked to."""
+        self._stopping = self.processes.most(self.stop_requested) > 0
 
     def _save(self) -> None:
-        self.processes.save(self.run, self.model, self.optimizers, self.state)
+        self.processes.from_first(self._journal.sync)
+        self.processes.save(self.run, self.model, self.optimizers, self.state, self.config)
 
     def _show(self, last: bool) -> None:
         if self.observer is not None:
@@ -173,15 +206,16 @@ class Trainer:
         return bool(self.state.evaluations) and self.state.evaluations[-1][0] == self.state.step
 
     def _step(self) -> dict[str, Any]:
-        """One optimizer step; returns its line for `metrics.jsonl`."""
-        train, state = self.config.train, self.state
+        """Take one optimizer step; return its line for `metrics.jsonl`."""
+        train = self.config.train
+        state = self.state
         started = time.perf_counter()
-        halvings = self.stepper.halvings
         gradients = self.stepper.gradients(state.step)
-        if self.stepper.halvings > halvings:
+        if self.stepper.oom_retries > state.oom_retries:
+            state.oom_retries = self.stepper.oom_retries
             self.reporter.note(
-                f"step {state.step + 1:>6}  memory was short: from here on {len(gradients.batches[0].inputs):,} rows "
-                "at a time, gradients added up over the whole step as before"
+                f"step {state.step + 1:>6}  out of memory: micro-batch is now {len(gradients.batches[0].inputs):,} "
+                "(global batch unchanged)"
             )
         if not gradients.finite:
             self._stop_before_harm(gradients)
@@ -192,10 +226,13 @@ class Trainer:
         state.train_seconds += self.processes.most(time.perf_counter() - started)
         state.recent_losses.append(gradients.loss)
         return {
-            "step": state.step, "tokens": state.tokens, "train_seconds": round(state.train_seconds, 4),
-            "loss": gradients.loss, "learning_rate": train.learning_rate * factor,
+            "step": state.step,
+            "tokens": state.tokens,
+            "train_seconds": round(state.train_seconds, 4),
+            "loss": gradients.loss,
+            "learning_rate": train.learning_rate * factor,
             "gradient_norm": float(gradients.norm),
-        }  # fmt: skip
+        }
 
     def _stop_before_harm(self, gradients: Gradients) -> None:
         """A loss or gradient is not finite: nothing is stepped, and the first bad tensor is named."""
@@ -214,7 +251,10 @@ class Trainer:
     def _evaluate(self, record: dict[str, Any]) -> bool:
         """Validation loss and a sample; returns whether this is the best so far."""
         state = self.state
-        estimate = self._measure(self.config.train.evaluate_tokens)
+        rows = self.task.held_out(self.config.train.evaluate_tokens)
+        estimate = self._loss_of(self.model, rows, self.processes)
+        if len(rows) == len(self.task.held_out(None)):
+            self._whole_estimate = (state.step, estimate)
         record["validation_loss"] = estimate.loss
         state.evaluations.append((state.step, estimate.loss))
         state.plateau = state.plateau.after(estimate.loss, self.config.train)
@@ -226,9 +266,6 @@ class Trainer:
         model = self.processes.whole(self.model)
         self.processes.from_first(lambda: self._look_closer(model))
         return improved
-
-    def _measure(self, limit: int | None) -> LossEstimate:
-        return self._loss_of(self.model, self.task.held_out(limit), self.processes)
 
     def _loss_of(self, model: Model, rows: Sequence[Any], processes: Processes | None = None) -> LossEstimate:
         device, dtype = self.stepper.device, self.stepper.dtype
@@ -274,12 +311,13 @@ class Trainer:
         shares += [state.train_seconds / (60 * train.minutes)] if train.minutes else []
         return min(1.0, max(shares)) if shares else None
 
-    def _reason_to_stop(self) -> str | None:
-        train, state = self.config.train, self.state
-        self._stopping = self.processes.most(self.stop_requested) > 0
-        if self._stopping:
-            return "you asked it to stop"
-        if train.steps is not None and state.step >= train.steps:
+    def reason_to_end(self) -> str | None:
+        """Return why the run is at its end: a limit of its settings; None while there are steps to take."""
+        train = self.config.train
+        state = self.state
+        if train.steps is not None and state.step > train.steps:
+            return f"{counted(state.step, 'steps')} are done, and train.steps is {train.steps}"
+        if train.steps is not None and state.step == train.steps:
             return f"all {train.steps} steps are done" if train.steps > 1 else "its one step is done"
         if train.minutes is not None and state.train_seconds >= 60 * train.minutes:
             return f"the {train.minutes:g} minutes are over" if train.minutes != 1 else "the minute is over"
@@ -290,14 +328,26 @@ class Trainer:
         return None
 
     def _finish(self, reason: str) -> Outcome:
-        state, size = self.state, self.task.validation_bytes
+        state = self.state
+        step, _ = state.kept_steps
         self.processes.load(self.model, self.processes.from_first(lambda: self.run.checkpoint("best")))
-        estimate = self._measure(None)
+        if self._whole_estimate is not None and self._whole_estimate[0] == step:
+            estimate = self._whole_estimate[1]  # the same weights on the same rows
+        else:
+            estimate = self._loss_of(self.model, self.task.held_out(None), self.processes)
         judged = verdict(state.evaluations, self.task.choices)
         return Outcome(
-            state.best_step, estimate, estimate.bits_per_byte(size) if size else None, self.task.unit, reason, judged,
-            self.floor, state.step, state.train_seconds,
-        )  # fmt: skip
+            step=step,
+            validation=estimate,
+            bits_per_byte=estimate.bits_per_byte(self.task.validation_bytes),
+            unknown_share=self.task.unknown_share,
+            unit=self.task.unit,
+            reason=reason,
+            verdict=judged,
+            floor=self.floor,
+            last_step=state.step,
+            train_seconds=state.train_seconds,
+        )
 
 
 def _beginning(text: str, most: int) -> str:

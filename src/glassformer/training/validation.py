@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -46,19 +48,35 @@ class LossEstimate:
         """The interval in words, to stand after the loss."""
         return "(one window: no interval)" if self.ci95 is None else f"± {self.ci95:.4f}"
 
-    def facts(self, bits_per_byte: float | None) -> dict[str, float | int | None]:
-        """For `--json`; bits per byte where the text has a size."""
+    def facts(self, bits_per_byte: float | None, unknown_share: float) -> dict[str, float | int | None]:
+        """Return the fields for `--json`.
+
+        Args:
+            bits_per_byte: the same loss per byte of text; None where it has no meaning.
+            unknown_share: the share of the measured tokens that are the unknown token.
+        """
         return {
             "loss": self.loss,
             "loss_ci95": self.ci95,
             "perplexity": self.perplexity,
             "bits_per_byte": bits_per_byte,
             "tokens": self.tokens,
+            "unknown_share": unknown_share,
         }
 
-    def bits_per_byte(self, size: int) -> float:
-        """All the nats lost, in bits per byte of a text of `size` bytes."""
-        return self.loss / math.log(2) * self.tokens / size
+    def bits_per_byte(self, size: int | None) -> float | None:
+        """Return the total loss in bits per byte of a text of `size` bytes; None where there is no such size."""
+        return self.loss / math.log(2) * self.tokens / size if size else None
+
+
+def bits_words(bits_per_byte: float | None) -> str:
+    """Return bits per byte in words, to show after the perplexity; empty if there are none."""
+    return "" if bits_per_byte is None else f", {bits_per_byte:.4f} bits per byte"
+
+
+def unknown_words(share: float) -> str:
+    """Return a sentence on unknown tokens, to show in place of bits per byte."""
+    return f"{share:.3%} of the tokens are unknown: no bits per byte, as an unknown token may stand for any text"
 
 
 def validation_loss(
@@ -89,7 +107,7 @@ def validation_loss(
     processes = processes or OneProcess()
     was_training = model.training
     model.eval()
-    moments = np.zeros(5)  # sums over all rows, as `_moments` names them
+    moments: list[Fraction | float] = [Fraction(0)] * 5
     try:
         with torch.inference_mode(), autocast(device, dtype):
             whole = groups(rows, min(most_tokens, tokens_at_once(model)))
@@ -99,10 +117,12 @@ def validation_loss(
                 losses = token_losses(logits_of(model, batch, forward), batch)  # (B, T)
                 if own:
                     nats = losses.cpu().double().sum(dim=1).numpy()  # (B,)
-                    moments += _moments(nats, batch.loss_mask.sum(dim=1).cpu().numpy())
+                    counts = batch.loss_mask.sum(dim=1).cpu().numpy()  # (B,)
+                    moments = _added(moments, [_exact(moment) for moment in _moments(nats, counts)])
     finally:
         model.train(was_training)
-    return _estimate(processes.totals(moments), len(rows))
+    total = functools.reduce(_added, processes.gather(moments))
+    return _estimate([float(moment) for moment in total], len(rows))
 
 
 def sliding_loss(
@@ -142,14 +162,27 @@ def groups(rows: Sequence[Any], most_tokens: int) -> Iterator[list[Any]]:
         yield group
 
 
-def _moments(nats: np.ndarray, counts: np.ndarray) -> np.ndarray:
-    """(5,) over some rows, the sums of s, c, s², s c and c²: s the nats that a row loses on its c predictions."""
-    return np.array([nats.sum(), counts.sum(), (nats**2).sum(), (nats * counts).sum(), (counts**2).sum()])
+def _moments(nats: np.ndarray, counts: np.ndarray) -> list[float]:
+    """The sums of s, c, s², s c and c² over some rows: s the nats that a row loses on its c predictions."""
+    sums = [nats.sum(), counts.sum(), (nats**2).sum(), (nats * counts).sum(), (counts**2).sum()]
+    return [float(value) for value in sums]
 
 
-def _estimate(moments: np.ndarray, rows: int) -> LossEstimate:
+def _exact(value: float) -> Fraction | float:
+    """Return a number whose sums do not depend on their order, so that any number of processes get the same bits.
+
+    Infinity and NaN are no fractions: they are returned as they are, and make the sum what they are.
+    """
+    return Fraction(value) if math.isfinite(value) else value
+
+
+def _added(some: Sequence[Fraction | float], others: Sequence[Fraction | float]) -> list[Fraction | float]:
+    return [one + other for one, other in zip(some, others, strict=True)]
+
+
+def _estimate(moments: Sequence[float], rows: int) -> LossEstimate:
     """Ratio of sums, with the linearised variance of a ratio over clusters (Cochran 1977, section 6.4)."""
-    nats, counts, nats2, product, counts2 = moments.tolist()
+    nats, counts, nats2, product, counts2 = moments
     total = max(1.0, counts)
     loss = nats / total
     if rows < 2:

@@ -13,6 +13,7 @@ import torch
 from glassformer.config import Config, TrainConfig
 from glassformer.errors import GlassError, SaidElsewhereError
 from glassformer.model.device import choose_device
+from glassformer.model.precision import FIELDS
 from glassformer.runs import Run
 from glassformer.training.parallel.processes import OneProcess, Processes
 
@@ -115,7 +116,9 @@ def begun_by_this_job(folder: Path, config: Config) -> bool:
     """
     if job() is None or not (folder / "config.toml").is_file() or Run(folder).manifest().get("job") != job():
         return False
-    if Run(folder).config() != config:
+    recorded = Run(folder).config()
+    decided = {name: getattr(recorded.train, name) for name in FIELDS if getattr(config.train, name) == "auto"}
+    if recorded != config.replace(train={**config.train.model_dump(), **decided}):
         raise GlassError(
             f"{folder} was begun by this job, but with other settings",
             "Give each start of torchrun a --rdzv-id of its own, or go on with --resume.",

@@ -8,11 +8,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
-import numpy.typing as npt
 import torch
 from torch import Tensor
 from torch.optim import Optimizer
 
+from glassformer.config import Config
 from glassformer.data.batches import Batch
 from glassformer.errors import GlassError
 from glassformer.model.families import Model
@@ -61,9 +61,6 @@ class Processes(Protocol):
     def total(self, number: float) -> float:
         """Its sum over all processes, the same everywhere."""
 
-    def totals(self, numbers: npt.NDArray[Any]) -> npt.NDArray[Any]:
-        """Their sums over all processes, the same everywhere."""
-
     def most(self, number: float) -> float:
         """The largest of all processes."""
 
@@ -82,7 +79,7 @@ class Processes(Protocol):
     def whole(self, model: Model) -> Model | None:
         """A model to look at alone, with all weights; None except in the first process."""
 
-    def save(self, run: Run, model: Model, optimizers: list[Optimizer], state: TrainState) -> None:
+    def save(self, run: Run, model: Model, optimizers: list[Optimizer], state: TrainState, config: Config) -> None:
         """Write a checkpoint, whole or not at all."""
 
     def load(self, model: Model, checkpoint: Path) -> None:
@@ -121,10 +118,6 @@ class OneProcess:
         """The number."""
         return number
 
-    def totals(self, numbers: npt.NDArray[Any]) -> npt.NDArray[Any]:
-        """The numbers."""
-        return numbers
-
     def most(self, number: float) -> float:
         """The number."""
         return number
@@ -149,9 +142,9 @@ class OneProcess:
         """The model."""
         return model
 
-    def save(self, run: Run, model: Model, optimizers: list[Optimizer], state: TrainState) -> None:
+    def save(self, run: Run, model: Model, optimizers: list[Optimizer], state: TrainState, config: Config) -> None:
         """By this process."""
-        save_checkpoint(run, model, optimizers, state)
+        save_checkpoint(run, model, optimizers, state, config)
 
     def load(self, model: Model, checkpoint: Path) -> None:
         """By this process."""

@@ -8,13 +8,13 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any, TypeVar
 
-import numpy.typing as npt
 import torch
 import torch.distributed as dist
 from torch import Tensor
 from torch.nn.parallel import DistributedDataParallel
 from torch.optim import Optimizer
 
+from glassformer.config import Config
 from glassformer.errors import GlassError, SaidElsewhereError
 from glassformer.model.families import Model
 from glassformer.model.weights import load_weights
@@ -73,10 +73,6 @@ class Replicas:
         """In double precision."""
         return self._over_all(torch.tensor(float(number), dtype=torch.float64), dist.ReduceOp.SUM).item()
 
-    def totals(self, numbers: npt.NDArray[Any]) -> npt.NDArray[Any]:
-        """In their own precision."""
-        return self._over_all(torch.from_numpy(numbers.copy()), dist.ReduceOp.SUM).numpy()
-
     def most(self, number: float) -> float:
         """In double precision."""
         return self._over_all(torch.tensor(float(number), dtype=torch.float64), dist.ReduceOp.MAX).item()
@@ -119,9 +115,9 @@ class Replicas:
         """The first one's."""
         return model if self.first else None
 
-    def save(self, run: Run, model: Model, optimizers: list[Optimizer], state: TrainState) -> None:
+    def save(self, run: Run, model: Model, optimizers: list[Optimizer], state: TrainState, config: Config) -> None:
         """By the first process; the others wait, so that all see the checkpoint afterwards."""
-        self.from_first(lambda: str(save_checkpoint(run, model, optimizers, state)))
+        self.from_first(lambda: str(save_checkpoint(run, model, optimizers, state, config)))
 
     def load(self, model: Model, checkpoint: Path) -> None:
         """By each process."""

@@ -26,11 +26,19 @@ from torch.distributed.checkpoint.state_dict_loader import load
 from torch.distributed.checkpoint.state_dict_saver import save
 from torch.optim import Optimizer
 
+from glassformer.config import Config
 from glassformer.errors import GlassError
 from glassformer.files import clear_disk_errors, whole_folder
 from glassformer.model.weights import save_tensors
 from glassformer.runs import Run
-from glassformer.training.checkpoint import TrainState, flattened, point_to, step_name, write_state
+from glassformer.training.checkpoint import (
+    TrainState,
+    check_optimizer_state,
+    flattened,
+    point_to,
+    step_name,
+    write_state,
+)
 
 Value = TypeVar("Value")
 
@@ -43,7 +51,7 @@ class Several(Protocol):
 
 
 def save_sharded(
-    processes: Several, run: Run, model: nn.Module, optimizers: list[Optimizer], state: TrainState
+    processes: Several, run: Run, model: nn.Module, optimizers: list[Optimizer], state: TrainState, config: Config
 ) -> None:
     """Write `checkpoints/step-N`, whole or not at all: it gets its name only after every process wrote its part."""
     final = run.checkpoints / step_name(state.step)
@@ -54,11 +62,12 @@ def save_sharded(
             whole = HuggingFaceStorageWriter(str(partial / "weights"), save_distributed=True, enable_consolidation=True)
             save(dict(model.state_dict()), storage_writer=whole)
             save(dict(tensors), storage_writer=HuggingFaceStorageWriter(str(partial), save_distributed=True))
-        processes.from_first(lambda: _complete(partial, state, numbers))
-    processes.from_first(lambda: point_to(run, final, state))
+        processes.from_first(lambda: _complete(partial, state, numbers, config))
+        processes.from_first(stack.close)  # here, so that an error in it reaches every process
+    processes.from_first(lambda: point_to(run, state))
 
 
-def _complete(partial: Path, state: TrainState, numbers: dict[str, Any]) -> None:
+def _complete(partial: Path, state: TrainState, numbers: dict[str, Any], config: Config) -> None:
     """Give the files their names, and add what is not a tensor."""
     with clear_disk_errors(partial):
         (file,) = (partial / "weights").glob("*.safetensors")
@@ -69,7 +78,7 @@ def _complete(partial: Path, state: TrainState, numbers: dict[str, Any]) -> None
             shard.rename(partial / f"optimizer-{number}-of-{len(shards)}.safetensors")
         if not shards:  # before the first step optimizers hold nothing, and whole checkpoints say so in a file
             save_tensors({}, partial / "optimizer.safetensors")
-        write_state(partial, state, numbers)
+        write_state(partial, state, numbers, config)
 
 
 def read_sharded(folder: Path, model: nn.Module, optimizers: list[Optimizer]) -> dict[str, Tensor]:
@@ -78,15 +87,22 @@ def read_sharded(folder: Path, model: nn.Module, optimizers: list[Optimizer]) ->
     Model and checkpoint may be whole or in parts, in any number.
 
     Raises:
-        GlassError: it is of another model, or cannot be read.
+        GlassError: it is of another model or optimizer, or cannot be read.
     """
     with _clear_errors(folder):
         found = HuggingFaceStorageReader(str(folder)).read_metadata().state_dict_metadata
+    others = found.keys() - model.state_dict().keys()
+    if foreign := sorted(key for key in others if not key[:1].isdigit()):
+        raise GlassError(f"{folder} has a tensor that the model lacks: {foreign[0]}", "It belongs to another model.")
+    shapes = {key: (found[key].size, found[key].properties.dtype) for key in sorted(others)}  # type: ignore[union-attr]
+    check_optimizer_state(folder, shapes, optimizers)
+    with _clear_errors(folder):
         parameters = [[p for group in optimizer.param_groups for p in group["params"]] for optimizer in optimizers]
         tensors: dict[str, Tensor] = {}
-        for key in found.keys() - model.state_dict().keys():
+        for key in others:
             owner, number, _ = key.split(".", 2)
-            like, size = parameters[int(owner)][int(number)].detach(), found[key].size  # type: ignore[union-attr]
+            like = parameters[int(owner)][int(number)].detach()
+            size = found[key].size  # type: ignore[union-attr]
             tensors[key] = torch.zeros_like(like) if like.shape == size else torch.zeros(size)
         read_weights(model, folder)
         _read(tensors, folder)

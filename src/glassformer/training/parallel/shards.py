@@ -14,6 +14,7 @@ from torch.distributed.fsdp import FSDPModule, MixedPrecisionPolicy, fully_shard
 from torch.distributed.tensor import DTensor
 from torch.optim import Optimizer
 
+from glassformer.config import Config
 from glassformer.model.block import Block
 from glassformer.model.families import Model
 from glassformer.runs import Run
@@ -72,9 +73,9 @@ class Shards(Replicas):
         found.load_state_dict(weights, assign=True)
         return found.to(next(model.parameters()).device).eval()
 
-    def save(self, run: Run, model: Model, optimizers: list[Optimizer], state: TrainState) -> None:
+    def save(self, run: Run, model: Model, optimizers: list[Optimizer], state: TrainState, config: Config) -> None:
         """Every process its part."""
-        save_sharded(self, run, model, optimizers, state)
+        save_sharded(self, run, model, optimizers, state, config)
 
     def load(self, model: Model, checkpoint: Path) -> None:
         """Every process its part."""

@@ -1,0 +1,87 @@
+"""Settings of a resumed run: which may change, and what was edited since its newest checkpoint."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from glassformer.config import Config
+from glassformer.errors import GlassError
+from glassformer.training.checkpoint import recorded_settings
+
+LIMITS = (
+    "steps",
+    "minutes",
+    "until_loss",
+    "patience",
+    "evaluate_every",
+    "save_every",
+    "log_every",
+    "threads",
+    "device",
+    "compile",
+    "shard",
+)
+"""Settings of `train` that a resumed run may change: how long and where it trains, not what it computes."""
+PRECISIONS = ("precision", "muon_precision")
+"""Settings of `train` that a resumed run may change although they change what it computes: a precision can be hundreds
+of times slower on another machine."""
+CHANGEABLE = tuple(f"train.{name}" for name in (*LIMITS, *PRECISIONS))
+"""Settings that the command line may change when a run is resumed."""
+TEXT_FILES = ("data.source", "data.target", "data.validation", "data.validation_target")
+"""Settings that say where the text is. A text with the same hash is the same text."""
+FREE = (*CHANGEABLE, *TEXT_FILES)
+"""Settings, besides those of [sample], that may differ from the checkpoint's."""
+
+
+def refuse_changes(changes: Iterable[str]) -> None:
+    """Raise an error for a change on the command line that a resumed run does not allow.
+
+    Raises:
+        GlassError: one of them is not in `CHANGEABLE`.
+    """
+    for key in changes:
+        if key not in CHANGEABLE:
+            raise GlassError(
+                f"{key} cannot change when a run is resumed",
+                f"Only {', '.join(CHANGEABLE)} can; for the rest start a new run.",
+            )
+
+
+def note_of_edits(config: Config, file: Path, checkpoint: Path) -> str | None:
+    """Return one line that names the settings which differ from those of a checkpoint; None if there are none.
+
+    An older version kept no settings in its checkpoints: nothing is compared then.
+
+    Args:
+        config: the settings to resume with.
+        file: the file of the settings, for the error.
+        checkpoint: the checkpoint to resume from.
+
+    Raises:
+        GlassError: a setting differs that must not change when a run is resumed.
+    """
+    before = recorded_settings(checkpoint)
+    if before is None:
+        return None
+    now = config.model_dump(mode="json")
+    edits = {
+        f"{section}.{name}": f"{_shown(before[section][name])} -> {_shown(value)}"
+        for section, values in now.items()
+        for name, value in values.items()
+        if name in before.get(section, {}) and before[section][name] != value
+    }
+    refused = [f"{key}: {edit}" for key, edit in edits.items() if key not in FREE and not key.startswith("sample.")]
+    if refused:
+        raise GlassError(
+            f"{file} was edited since {checkpoint.name} was saved ({', '.join(refused)})",
+            f"Restore those settings. Only {', '.join(CHANGEABLE)} and [sample] can change in a resumed run; "
+            "for the rest start a new run.",
+        )
+    told = ", ".join(f"{key}: {edit}" for key, edit in edits.items())
+    return f"settings changed since {checkpoint.name}: {told}" if told else None
+
+
+def _shown(value: Any) -> str:
+    return "unset" if value is None else str(value)

@@ -1,0 +1,92 @@
+"""The legs of a run: each start or resume adds one to `manifest.json`, with the machine and programs that it ran on."""
+
+from __future__ import annotations
+
+import json
+import platform
+import sys
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from glassformer import __version__
+from glassformer.errors import MALFORMED, GlassError
+from glassformer.files import write_text
+from glassformer.runs import Run, packages
+from glassformer.training.stepping import Stepper
+
+NUMERIC = {
+    "processor": "processor",
+    "instruction_set": "instruction set",
+    "threads": "threads",
+    "device": "device",
+    "precision": "precision",
+    "processes": "processes",
+}
+"""Entries of a leg, besides the versions of packages, that the last digits depend on -> their names in words."""
+
+
+def describe_leg(stepper: Stepper, step: int) -> dict[str, Any]:
+    """Return the entry of `manifest.json` for a leg that begins after `step` in this process."""
+    device = stepper.device
+    name = torch.cuda.get_device_name(device) if device.type == "cuda" else None
+    return {
+        "first_step": step + 1,
+        "time": datetime.now(UTC).isoformat(timespec="seconds"),
+        "command": sys.argv,
+        "processor": processor_name(),
+        "instruction_set": torch.backends.cpu.get_cpu_capability(),
+        "threads": torch.get_num_threads(),
+        "device": device.type if name is None else f"{device.type} ({name})",
+        "precision": str(stepper.dtype).removeprefix("torch."),
+        "processes": stepper.processes.world,
+        "glassformer": __version__,
+        "python": platform.python_version(),
+        "packages": packages(),
+    }
+
+
+def add_leg(run: Run, leg: dict[str, Any]) -> str | None:
+    """Add a leg to the manifest; return one line that names what differs from the leg before, or None.
+
+    Raises:
+        GlassError: the manifest is missing or damaged.
+    """
+    path = run.folder / "manifest.json"
+    try:
+        facts = dict(json.loads(path.read_text(encoding="utf-8")))
+        legs = list(facts.get("legs", []))
+        difference = _difference(legs[-1], leg) if legs else None
+    except (OSError, *MALFORMED):
+        raise GlassError(f"{path} is damaged", "Copy it from where the run was made.") from None
+    write_text(path, json.dumps({**facts, "legs": [*legs, leg]}, indent=1, ensure_ascii=False) + "\n")
+    return difference
+
+
+def _difference(before: dict[str, Any], now: dict[str, Any]) -> str | None:
+    changed = [
+        f"{words} {before[name]} -> {now[name]}"
+        for name, words in NUMERIC.items()
+        if name in before and before[name] != now[name]
+    ]
+    versions = {**before.get("packages", {}), "glassformer": before.get("glassformer", now["glassformer"])}
+    changed += [
+        f"{name} {versions[name]} -> {version}"
+        for name, version in {**now["packages"], "glassformer": now["glassformer"]}.items()
+        if versions.get(name, version) != version
+    ]
+    if not changed:
+        return None
+    return f"changed since the last leg: {', '.join(changed)}; numbers may differ in the last digits"
+
+
+def processor_name() -> str:
+    """Return the model name of the processor, as the operating system gives it."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").splitlines()
+    except OSError:
+        lines = []
+    named = (line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
+    return next(named, platform.processor() or platform.machine())

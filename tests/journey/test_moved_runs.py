@@ -1,0 +1,177 @@
+"""Runs that were moved, with their text or without: they resume and are measured as if nothing had happened."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from glassformer.model.weights import load_tensors
+from glassformer.runs import Run
+from tests.journey.commands import here
+from tests.journey.damage import RUN
+from tests.property.trainers import same
+from tests.trained import copy_runs
+
+MORE = ["--steps", "6", "--json"]
+
+
+@pytest.fixture
+def old(world: Path, tmp_path: Path) -> Path:
+    """Return the folder that the run is moved from: a text, a run of it, its encoded text."""
+    folder = tmp_path / "old"
+    copy_runs(world, folder)
+    return folder
+
+
+def moved(old: Path) -> Path:
+    """Move everything together, and return the new folder."""
+    return old.rename(old.with_name("new"))
+
+
+def resumed(folder: Path, *data: str, run: Path = RUN) -> tuple[dict[str, Any], str]:
+    """Resume a run in a folder, and return what it reports and what it notes."""
+    done = here("train", "--resume", "--out", run, *MORE, *data, folder=folder)
+    assert done.returncode == 0, done.stderr
+    return without_times(json.loads(done.stdout)), done.stderr
+
+
+def measured(folder: Path, *data: str) -> tuple[dict[str, Any], str]:
+    """Evaluate a run in a folder, and return what it reports and what it notes."""
+    done = here("evaluate", RUN, *data, "--json", folder=folder)
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout), done.stderr
+
+
+def without_times(facts: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in facts.items() if name not in ("train_seconds", "peak_memory_bytes")}
+
+
+def refused(*words: str | Path, folder: Path) -> str:
+    """Run a command that ends with two lines, and return them."""
+    done = here(*words, folder=folder)
+    assert done.returncode == 2, done.stderr
+    return done.stderr
+
+
+def copy_of(old: Path, name: str) -> Path:
+    """Return a copy of the folder that is not moved, to compare with."""
+    folder = old.with_name(name)
+    copy_runs(old, folder)
+    return folder
+
+
+def last_weights(folder: Path) -> dict[str, Any]:
+    return load_tensors(Run(folder / RUN).checkpoint("last") / "model.safetensors")
+
+
+def test_a_run_moved_with_its_encoded_text_goes_on_without_reading_the_text_again(old: Path) -> None:
+    stayed = copy_of(old, "stayed")
+    new = moved(old)
+    (new / "proverbs.txt").unlink()
+    report, notes = measured(new)
+    assert report == measured(stayed)[0]
+    assert f"is gone: using {new / 'runs' / '.tokens'}" in notes
+    assert "reading" not in notes
+    report, notes = resumed(new)
+    assert report == resumed(stayed)[0]
+    assert f"is gone: using {new / 'runs' / '.tokens'}" in notes
+    assert same(last_weights(new), last_weights(stayed))
+    facts = here("verify", RUN, "--only", "padding-blind", "--json", folder=new)
+    assert "the run's validation text" in facts.stdout
+
+
+@pytest.mark.parametrize("absolute", [False, True])
+def test_a_run_moved_with_its_text_reads_it_again_from_the_new_place(old: Path, absolute: bool) -> None:
+    if absolute:
+        settings = old / RUN / "config.toml"
+        text = settings.read_text(encoding="utf-8")
+        assert 'source = "proverbs.txt"' in text
+        path = json.dumps(str(old / "proverbs.txt"))
+        settings.write_text(text.replace('source = "proverbs.txt"', f"source = {path}"), encoding="utf-8")
+    before, _ = measured(old)
+    new = moved(old)
+    shutil.rmtree(new / "runs" / ".tokens")
+    elsewhere = new.with_name("elsewhere")
+    elsewhere.mkdir()
+    done = here("evaluate", new / RUN, "--json", folder=elsewhere)
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout) == before
+    assert f"reading {new / 'proverbs.txt'} again" in done.stderr
+    shutil.rmtree(new / "runs" / ".tokens")
+    _, notes = resumed(elsewhere, run=new / RUN)
+    assert f"reading {new / 'proverbs.txt'} again" in notes
+
+
+def test_a_run_moved_without_its_text_takes_it_by_name_and_only_that_text(old: Path) -> None:
+    stayed = copy_of(old, "stayed")
+    new = moved(old)
+    shutil.rmtree(new / "runs" / ".tokens")
+    text = new.with_name("here.txt")
+    (new / "proverbs.txt").rename(text)
+    for command in (["evaluate", RUN], ["train", "--resume", "--out", RUN]):
+        assert "glass train --resume --out runs/book DATA" in refused(*command, folder=new)
+    other = new.with_name("other.txt")
+    other.write_text("something else " * 99, encoding="utf-8")
+    before = (new / RUN / "config.toml").read_bytes()
+    told = refused("train", "--resume", "--out", RUN, *MORE, other, folder=new)
+    assert f"{other} is not the text that runs/book began with: its hash differs" in told
+    assert (new / RUN / "config.toml").read_bytes() == before
+    assert not (new / "runs" / ".tokens").exists()  # nothing was encoded
+    report, notes = measured(new, str(text))
+    assert report == measured(stayed)[0]
+    assert f"{text} is the text that runs/book began with: measuring its validation part" in notes
+    assert measured(new, str(other))[0]["tokens"] == 99 * 15
+    shutil.rmtree(new / "runs" / ".tokens")
+    report, notes = resumed(new, str(text))
+    assert f"reading {text}, the text that runs/book began with" in notes
+    assert report == resumed(stayed)[0]
+    assert same(last_weights(new), last_weights(stayed))
+
+
+def test_encoded_text_of_another_text_beside_the_run_is_not_used(old: Path) -> None:
+    other = old / "other.txt"
+    other.write_text("something else " * 99, encoding="utf-8")
+    trained = here("train", other, "--out", old / "runs" / "second", "--config", RUN / "config.toml", folder=old)
+    assert trained.returncode == 0, trained.stderr
+    name, second = (Path(Run(old / run).manifest()["data"]["tokens"]).name for run in (RUN, "runs/second"))
+    new = moved(old)
+    tokens = new / "runs" / ".tokens"
+    shutil.rmtree(tokens / name)
+    shutil.copytree(tokens / second, tokens / name)
+    (new / "proverbs.txt").unlink()
+    told = refused("train", "--resume", "--out", RUN, *MORE, folder=new)
+    assert "and proverbs.txt, the text that" in told
+    where = new / RUN / "manifest.json"
+    facts = json.loads(where.read_text(encoding="utf-8"))
+    facts["data"]["tokens"] = str(tokens / second)  # where it was lies another text now
+    where.write_text(json.dumps(facts), encoding="utf-8")
+    assert "holds another text: its hash differs" in refused("train", "--resume", "--out", RUN, *MORE, folder=new)
+
+
+def test_parallel_files_that_were_moved_are_found_or_named(tmp_path: Path) -> None:
+    old = tmp_path / "old"
+    old.mkdir()
+    for name, word in (("a.en", "one"), ("a.de", "eins")):
+        lines = [f"{word} {number} {number * 37 % 101}" for number in range(60)]
+        (old / name).write_text("\n".join(lines) + "\n", encoding="utf-8")
+    settings = ["--steps", "2", "--model.layers", "1", "--model.width", "12", "--model.heads", "2"]
+    settings += ["--model.context", "16", "--train.batch", "4", "--train.threads", "1", "--sample.tokens", "4"]
+    files = ["a.en", "a.de"]
+    done = here("train", *files, "--task", "translate", "--out", RUN, *settings, folder=old)
+    assert done.returncode == 0, done.stderr
+    new = moved(old)
+    shutil.rmtree(new / "runs" / ".tokens")
+    _, notes = resumed(tmp_path, run=new / RUN)
+    assert f"reading {new / 'a.en'} and {new / 'a.de'} again" in notes
+    shutil.rmtree(new / "runs" / ".tokens")
+    for name in files:
+        (new / name).rename(tmp_path / f"other-{name}")
+    named = [str(tmp_path / f"other-{name}") for name in files]
+    _, notes = resumed(new, *named)
+    assert f"reading {named[0]} and {named[1]}, the text that runs/book began with" in notes
+    swapped = refused("train", "--resume", "--out", RUN, *reversed(named), folder=new)
+    assert "its hash differs" in swapped

@@ -1,0 +1,229 @@
+"""One process at a time trains in a run: a second one is refused before it changes anything, and no file is shared."""
+
+from __future__ import annotations
+
+import errno
+import os
+import shutil
+import subprocess
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from glassformer.errors import GlassError
+from glassformer.files import write_bytes
+from glassformer.lock import is_held, only_one
+from glassformer.runs import Run
+from glassformer.training.reporting import Silent
+from glassformer.training.setup import new_training
+from tests.journey.commands import ended, glass, here, start
+from tests.journey.damage import change, train, tree
+from tests.property.trainers import last_weights, resumed, same, small_config, small_trainer, text_file
+
+TRAINING = "another process is training in run"
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A folder with a text and a finished run of 3 steps."""
+    text_file(tmp_path)
+    done = here(*train("proverbs.txt", out="run"), folder=tmp_path)
+    assert done.returncode == 0, done.stderr
+    return tmp_path
+
+
+def test_a_second_resume_is_refused_and_changes_nothing(folder: Path) -> None:
+    before = tree(folder)
+    with only_one(folder / "run"):
+        second = here("train", "--resume", "--out", "run", "--steps", "7", folder=folder)
+    assert second.returncode == 2
+    assert TRAINING in second.stderr
+    assert len(second.stderr.splitlines()) == 2
+    assert tree(folder) == before
+
+
+def test_a_second_new_run_in_the_same_folder_is_refused_while_the_first_makes_it(tmp_path: Path) -> None:
+    text_file(tmp_path)
+    (tmp_path / "run").mkdir()
+    with only_one(tmp_path / "run"):
+        second = here(*train("proverbs.txt", out="run"), folder=tmp_path)
+    assert second.returncode == 2
+    assert TRAINING in second.stderr
+    assert [path.name for path in (tmp_path / "run").iterdir()] == ["lock"]
+
+
+def test_resumes_of_a_run_that_trains_leave_it_as_it_would_be(tmp_path: Path) -> None:
+    """Around saves a second process tries to resume the run; it ends as a run that was left alone."""
+    straight = small_trainer(tmp_path, "straight", train__save_every=1)
+    straight.train()
+    refused: list[str] = []
+
+    def resume_too(run: Callable[..., subprocess.CompletedProcess[str]]) -> None:
+        second = run("train", "--resume", "--out", "run", "--steps", "7", folder=tmp_path)
+        assert second.returncode == 2, second.stderr
+        refused.append(second.stderr)
+
+    with new_training(small_config(tmp_path, train__save_every=1), tmp_path / "run", Silent()) as trainer:
+        save = trainer._save
+
+        def watched() -> None:
+            if trainer.state.step not in (0, 4, 6, 7, 24):
+                save()
+                return
+            resume_too(glass if trainer.state.step == 7 else here)  # once in a process of its own
+            save()
+            resume_too(here)
+
+        trainer._save = watched  # type: ignore[method-assign]
+        assert trainer.train() is not None
+    assert len(refused) == 2 * 5
+    assert all(TRAINING in said and len(said.splitlines()) == 2 for said in refused)
+    assert same(last_weights(trainer), last_weights(straight))
+    for which in ("best", "last"):
+        assert trainer.run.checkpoint(which).name == straight.run.checkpoint(which).name
+    assert trainer.run.samples_file.read_bytes() == straight.run.samples_file.read_bytes()
+    assert trainer.run.config() == trainer.config
+
+
+def test_of_two_new_runs_in_one_folder_one_is_made(tmp_path: Path) -> None:
+    text_file(tmp_path)
+    arguments = train("proverbs.txt", "--steps", "20", "--set", "train.evaluate_every=20", out="run")
+    both = [start(*arguments, folder=tmp_path) for _ in range(2)]
+    done = sorted((ended(process) for process in both), key=lambda each: each.returncode)
+    assert [each.returncode for each in done] == [0, 2], [each.stderr for each in done]
+    assert TRAINING in done[1].stderr or "run already holds a run" in done[1].stderr
+    assert Run(tmp_path / "run").checkpoint("last").name == "step-000020"
+
+
+def test_a_pointer_that_another_program_wrote_costs_no_checkpoint(tmp_path: Path) -> None:
+    """The pointers are written from the state of training and not read back: the best checkpoint stays."""
+    trainer = small_trainer(tmp_path)
+    best: list[str] = []
+    save = trainer._save
+
+    def save_between_others() -> None:
+        if best:
+            (trainer.run.folder / "best").write_text("step-999999\n", encoding="utf-8")
+            (trainer.run.folder / "last").write_text("step-999999\n", encoding="utf-8")
+        save()
+        best.append(trainer.run.checkpoint("best").name)
+
+    trainer._save = save_between_others  # type: ignore[method-assign]
+    assert trainer.train() is not None
+    straight = small_trainer(tmp_path, "straight")
+    straight.train()
+    assert trainer.run.checkpoint("best").name == straight.run.checkpoint("best").name
+    assert same(last_weights(trainer), last_weights(straight))
+
+
+def test_a_file_system_without_locks_is_told_as_such(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    fcntl = pytest.importorskip("fcntl", reason="this system locks in another way")
+
+    def no_locks(descriptor: int, operation: int) -> None:
+        raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
+
+    monkeypatch.setattr(fcntl, "flock", no_locks)
+    before = tree(folder)
+    for arguments in (["train", "--resume", "--out", "run", "--steps", "7"], train("proverbs.txt", out="new")):
+        done = here(*arguments, folder=folder)
+        assert done.returncode == 2
+        assert "its file system does not support locks" in done.stderr
+        assert "another process" not in done.stderr
+    assert tree(folder) == before
+    assert not is_held(folder / "run")
+
+
+def test_asking_whether_a_run_is_held_refuses_nobody(tmp_path: Path) -> None:
+    """`is_held` takes the lock for a moment; a trainer that starts in that moment waits for it."""
+    fcntl = pytest.importorskip("fcntl", reason="this system locks in another way")
+    with only_one(tmp_path):
+        assert is_held(tmp_path)
+    with (tmp_path / "lock").open("rb") as asking:
+        fcntl.flock(asking.fileno(), fcntl.LOCK_SH | fcntl.LOCK_NB)
+        assert not is_held(tmp_path)
+        threading.Timer(0.06, lambda: fcntl.flock(asking.fileno(), fcntl.LOCK_UN)).start()
+        with only_one(tmp_path):
+            assert is_held(tmp_path)
+
+
+def test_a_lock_that_was_removed_with_its_folder_locks_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A process that waited for the lock of a folder which was made anew takes the lock of the new folder."""
+    fcntl = pytest.importorskip("fcntl", reason="this system locks in another way")
+    flock, removed = fcntl.flock, list[Path]()
+
+    def removed_meanwhile(descriptor: int, operation: int) -> None:
+        if not removed:
+            (tmp_path / "lock").unlink()
+            removed.append(tmp_path / "lock")
+        flock(descriptor, operation)
+
+    monkeypatch.setattr(fcntl, "flock", removed_meanwhile)
+    with only_one(tmp_path):
+        monkeypatch.undo()
+        with pytest.raises(GlassError, match="another process is training"), only_one(tmp_path):
+            pass
+
+
+def test_two_processes_may_write_the_same_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One writes it whole while the other is in the middle of writing it."""
+    path, fsync, others = tmp_path / "best", os.fsync, list[bytes]()
+
+    def write_meanwhile(descriptor: int) -> None:
+        fsync(descriptor)
+        if not others:
+            others.append(b"other")
+            write_bytes(path, b"other")
+
+    monkeypatch.setattr(os, "fsync", write_meanwhile)
+    write_bytes(path, b"ours")
+    assert path.read_bytes() == b"ours"
+    assert [each.name for each in tmp_path.iterdir()] == ["best"]
+
+
+def test_what_killed_processes_left_is_removed_and_what_others_write_is_not(folder: Path) -> None:
+    run = folder / "run"
+    left = ["best.partial", "config.toml.0123abcd.partial", "checkpoints/step-000009.0123abcd.partial/file"]
+    others = ["verify.json.0123abcd.partial", "notes.partial"]
+    for name in (*left, *others):
+        (run / name).parent.mkdir(exist_ok=True)
+        (run / name).write_bytes(b"half")
+    assert here("train", "--resume", "--out", "run", folder=folder).returncode == 0
+    assert not [name for name in left if (run / name).exists()]
+    assert not list((run / "checkpoints").glob("*.partial"))
+    assert all((run / name).exists() for name in others)
+
+
+def test_a_run_that_is_being_written_is_not_resumed_as_the_newest(folder: Path) -> None:
+    """As `glass prune` writes one: under another name until it is whole."""
+    (folder / "runs").mkdir()
+    (folder / "run").rename(folder / "runs/run")
+    shutil.copytree(folder / "runs/run", folder / "runs/smaller.0123abcd.partial")
+    for name in ("config.toml", "last"):
+        os.utime(folder / "runs/smaller.0123abcd.partial" / name, (2**33, 2**33))
+    done = here("train", "--resume", folder=folder)
+    assert done.returncode == 0, done.stderr
+    assert "resuming runs" in done.stderr.replace("\\", "/")
+    assert "smaller" not in done.stderr
+
+
+def test_a_refused_resume_changes_nothing(folder: Path) -> None:
+    """The lock was free, but the run cannot be resumed: its text has changed."""
+    shutil.rmtree(folder / ".tokens")
+    (folder / "proverbs.txt").write_text("something else " * 99, encoding="utf-8")
+    before = tree(folder / "run")
+    done = here("train", "--resume", "--out", "run", "--steps", "7", folder=folder)
+    assert done.returncode == 2
+    assert "not the text that run began with" in done.stderr
+    assert tree(folder / "run") == before
+
+
+def test_the_lock_is_free_again_after_an_error(folder: Path) -> None:
+    failed = here(*change("train.learning_rate", "bad"), folder=folder)
+    assert failed.returncode == 2
+    assert not (folder / "out").exists()
+    trainer: Any = resumed(folder)
+    with only_one(trainer.run.folder):
+        assert is_held(trainer.run.folder)

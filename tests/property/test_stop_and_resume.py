@@ -1,0 +1,441 @@
+"""Stopped, killed, edited, damaged: a resumed run computes what an uninterrupted one does, or says why it does not."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shlex
+import shutil
+import signal
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from glassformer import files
+from glassformer.errors import GlassError
+from glassformer.files import write_folder
+from glassformer.model.weights import load_tensors
+from glassformer.runs import Run
+from glassformer.training import checkpoint as checkpoints
+from glassformer.training import legs, stepping
+from glassformer.training.trainer import Trainer
+from tests.journey.commands import begin, ended, here, start
+from tests.journey.damage import edit, half, train, tree
+from tests.property.trainers import change_state, last_weights, resumed, same, small_trainer, text_file
+
+RESUME = ("train", "--resume", "--out", "run")
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A folder with a text and a finished run of 3 steps."""
+    text_file(tmp_path)
+    done = here(*train("proverbs.txt", out="run"), folder=tmp_path)
+    assert done.returncode == 0, done.stderr
+    return tmp_path
+
+
+def stop_after(trainer: Trainer, step: int) -> None:
+    """Train, with a signal during that step."""
+    take_step = trainer._step
+
+    def watched() -> dict[str, Any]:
+        trainer.stop_requested = trainer.state.step == step - 1
+        return take_step()
+
+    trainer._step = watched  # type: ignore[method-assign]
+    assert trainer.train() is None
+    assert trainer.state.step == step
+
+
+def kept(run: Run) -> dict[str, Any]:
+    """All that a run computed: weights, optimizer, progress, log, samples and pointers, without times."""
+    last = run.checkpoint("last")
+    found: dict[str, Any] = {
+        f"{file} {name}": tensor.numpy().tobytes()
+        for file in ("model", "optimizer")
+        for name, tensor in load_tensors(last / f"{file}.safetensors").items()
+    }
+    records = [json.loads((last / "state.json").read_text(encoding="utf-8"))["progress"]]
+    records += [json.loads(line) for line in run.metrics_file.read_text(encoding="utf-8").splitlines()]
+    for number, record in enumerate(records):
+        found |= {f"{number} {name}": value for name, value in record.items() if name != "train_seconds"}
+    found["samples"] = run.samples_file.read_text(encoding="utf-8")
+    found |= {which: (run.folder / which).read_text(encoding="utf-8") for which in ("best", "last")}
+    return found
+
+
+# A signal
+
+
+@pytest.mark.parametrize("changes", [{}, {"train__schedule": "plateau", "train__plateau_patience": 0}])
+@pytest.mark.parametrize("step", [1, 5, 6, 13, 23])
+def test_a_signal_changes_nothing_that_a_run_computes(tmp_path: Path, step: int, changes: dict[str, Any]) -> None:
+    """Before the first evaluation at step 6, in it, between two of them, and in the last step."""
+    straight = small_trainer(tmp_path, "straight", train__steps=23, **changes)
+    straight.train()
+    stopped = small_trainer(tmp_path, "run", train__steps=23, **changes)
+    stop_after(stopped, step)
+    assert resumed(tmp_path).train() is not None
+    assert kept(stopped.run) == kept(straight.run)
+
+
+def test_a_run_stopped_before_its_first_evaluation_opens_with_its_newest_weights(tmp_path: Path) -> None:
+    trainer = small_trainer(tmp_path)
+    stop_after(trainer, 5)
+    assert trainer.state.evaluations == []
+    for which in ("best", "last"):
+        assert trainer.run.checkpoint(which).name == "step-000005"  # type: ignore[arg-type]
+    done = here("generate", "run", "the", "--tokens", "3", folder=tmp_path)
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.skipif(os.name == "nt", reason="Windows sends no such signals to one process")
+def test_sigterm_before_the_first_evaluation_says_which_checkpoint_is_the_best(tmp_path: Path) -> None:
+    text_file(tmp_path)
+    settings = ("--steps", "1000000", "--set", "train.evaluate_every=1000000")
+    process = start(*train("proverbs.txt", *settings, out="run"), folder=tmp_path)
+    while not Run(tmp_path / "run").metrics_file.exists():
+        assert process.poll() is None, process.communicate()
+        time.sleep(0.01)
+    process.send_signal(signal.SIGTERM)
+    done = ended(process)
+    assert done.returncode == 130
+    assert "no evaluation yet: until the first one, best names the last checkpoint" in done.stderr
+    assert not Run(tmp_path / "run").samples_file.exists()
+    assert here("generate", "run", "the", "--tokens", "2", folder=tmp_path).returncode == 0
+
+
+def test_a_limit_below_the_steps_done_changes_nothing(tmp_path: Path) -> None:
+    """The best checkpoint is measured, and no evaluation, metric or sample is added."""
+    trainer = small_trainer(tmp_path)
+    stop_after(trainer, 9)
+    before = kept(trainer.run)
+    outcome = resumed(tmp_path, **{"train.steps": "5"}).train()
+    assert outcome is not None
+    assert (outcome.step, outcome.last_step) == (6, 9)
+    assert "9 steps are done, and train.steps is 5" in outcome.reason
+    assert kept(trainer.run) == before
+
+
+def test_a_finished_run_says_how_to_train_on(folder: Path) -> None:
+    done = here(*RESUME, folder=folder)
+    assert done.returncode == 0, done.stderr
+    (said,) = (line for line in done.stderr.splitlines() if "nothing left to train" in line)
+    assert "all 3 steps are done" in said
+    command = shlex.split(said.partition("raise that limit: ")[2])
+    assert command[0] == "glass"
+    on = here(*command[1:], "--json", folder=folder)
+    assert json.loads(on.stdout)["steps_done"] == 6, on.stderr
+
+
+# Memory
+
+
+def test_a_micro_batch_lowered_for_memory_stays_low(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Memory runs out once, in step 3. Whether it is killed later or not, the run computes the same."""
+    logits_of = stepping.logits_of
+
+    def train_with_little_memory(name: str, stop: int | None) -> Trainer:
+        trainer = small_trainer(tmp_path, name)  # with dropout: the weights depend on how rows are grouped
+
+        def forward(model: Any, batch: Any, *more: Any) -> torch.Tensor:
+            if trainer.state.step == 2 and len(batch.inputs) > 2:
+                raise MemoryError
+            return logits_of(model, batch, *more)
+
+        with monkeypatch.context() as patch:
+            patch.setattr(stepping, "logits_of", forward)
+            if stop is None:
+                trainer.train()
+            else:
+                stop_after(trainer, stop)
+        return trainer
+
+    straight = train_with_little_memory("straight", None)
+    assert straight.state.oom_retries == 1
+    train_with_little_memory("run", 9)
+    again = resumed(tmp_path)
+    assert again.stepper.oom_retries == 1
+    again.train()
+    assert kept(again.run) == kept(straight.run)
+
+
+def test_a_checkpoint_of_an_older_version_opens(tmp_path: Path) -> None:
+    """Its state has neither `oom_retries` nor the settings, and the manifest has neither legs nor a format."""
+    straight = small_trainer(tmp_path, "straight")
+    straight.train()
+    trainer = small_trainer(tmp_path)
+    stop_after(trainer, 9)
+
+    def as_it_was(facts: dict[str, Any]) -> None:
+        del facts["progress"]["oom_retries"], facts["settings"]
+
+    change_state(trainer.run, as_it_was)
+    path = trainer.run.folder / "manifest.json"
+    manifest = json.loads(path.read_text(encoding="utf-8"))
+    del manifest["legs"], manifest["format"]
+    path.write_text(json.dumps(manifest), encoding="utf-8")
+    again = resumed(tmp_path)
+    assert again.state.oom_retries == 0
+    again.train()
+    assert kept(again.run) == kept(straight.run)
+
+
+# Edited settings
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ('optimizer = "muon"', 'optimizer = "adamw"'),
+        ("batch = 4", "batch = 3"),
+        ('activation = "relu"', 'activation = "gelu"'),
+        ("layers = 1", "layers = 2"),
+        ("seed = 0", "seed = 1"),
+    ],
+)
+def test_an_edited_setting_that_may_not_change_is_refused_with_its_values(folder: Path, old: str, new: str) -> None:
+    edit("run/config.toml", old, new)(folder)
+    before = tree(folder)
+    done = here(*RESUME, "--steps", "5", folder=folder)
+    assert done.returncode == 2, done.stderr
+    problem, remedy = done.stderr.splitlines()
+    name, was, now = old.split(" = ")[0], old.split(" = ")[1].strip('"'), new.split(" = ")[1].strip('"')
+    assert "config.toml was edited since step-000003" in problem
+    assert f".{name}: {was} -> {now}" in problem
+    assert "train.steps" in remedy
+    assert tree(folder) == before
+
+
+def test_edited_limits_and_sampling_are_taken_and_told(folder: Path) -> None:
+    edit("run/config.toml", "\nsteps = 3", "\nsteps = 5")(folder)
+    edit("run/config.toml", "temperature = 0.8", "temperature = 0.5")(folder)
+    done = here(*RESUME, "--json", folder=folder)
+    assert json.loads(done.stdout)["steps_done"] == 5, done.stderr
+    assert "train.steps: 3 -> 5" in done.stderr
+    assert "sample.temperature: 0.8 -> 0.5" in done.stderr
+    again = here(*RESUME, folder=folder)
+    assert "settings changed" not in again.stderr
+
+
+@pytest.mark.parametrize(("was", "now"), [("adamw", "muon"), ("muon", "adamw")])
+def test_optimizer_state_of_another_optimizer_is_refused(tmp_path: Path, was: str, now: str) -> None:
+    """Also in a run whose checkpoints do not keep their settings: PyTorch would load it, and crash in the next step."""
+    trainer = small_trainer(tmp_path, train__optimizer=was)
+    stop_after(trainer, 4)
+    change_state(trainer.run, lambda facts: facts.pop("settings"))
+    edit("run/config.toml", f'optimizer = "{was}"', f'optimizer = "{now}"')(tmp_path)
+    with pytest.raises(GlassError, match=r"the optimizer state in .* does not fit this run's settings"):
+        resumed(tmp_path)
+
+
+@pytest.mark.parametrize("fault", ["shape", "dtype", "missing", "unknown"])
+def test_each_difference_of_optimizer_state_is_named(tmp_path: Path, fault: str) -> None:
+    trainer = small_trainer(tmp_path)
+    trainer._step()
+    state = trainer.optimizers[0].state_dict()["state"]
+    if fault == "shape":
+        state[0]["exp_avg"] = state[0]["exp_avg"][:-1]
+    elif fault == "dtype":
+        state[0]["exp_avg"] = state[0]["exp_avg"].double()
+    elif fault == "missing":
+        del state[0]["exp_avg"]
+    else:
+        state[0]["velocity"] = state[0].pop("exp_avg")
+    found = {
+        f"0.{number}.{name}": (value.shape, value.dtype)
+        for number, values in state.items()
+        for name, value in values.items()
+    }
+    named = {"shape": "exp_avg is", "dtype": "float64", "missing": "lacks 0.0.exp_avg", "unknown": "0.0.velocity"}
+    with pytest.raises(GlassError, match=re.escape(named[fault])):
+        checkpoints.check_optimizer_state(tmp_path, found, trainer.optimizers)
+
+
+# Checkpoints
+
+
+def test_a_damaged_newest_checkpoint_is_told_with_the_one_that_is_used(folder: Path) -> None:
+    newer = shutil.copytree(folder / "run/checkpoints/step-000003", folder / "run/checkpoints/step-000004")
+    (newer / "model.safetensors").write_bytes(half((newer / "model.safetensors").read_bytes()))
+    done = here(*RESUME, "--steps", "5", folder=folder)
+    assert done.returncode == 0
+    (said,) = (line for line in done.stderr.splitlines() if "step-000004" in line)
+    assert "model.safetensors is truncated" in said
+    assert "resuming from step-000003 instead" in said
+
+
+def test_checkpoints_that_nothing_names_are_removed_on_resume(folder: Path) -> None:
+    run = Run(folder / "run")
+    named = {run.checkpoint(which).name for which in ("best", "last")}  # type: ignore[arg-type]
+    for step in (1, 2):
+        shutil.copytree(run.checkpoint("last"), run.checkpoints / f"step-00000{step}", dirs_exist_ok=True)
+    assert here(*RESUME, folder=folder).returncode == 0
+    assert {path.name for path in run.checkpoints.iterdir()} == named
+
+
+def test_a_checkpoint_whose_replacement_was_killed_is_used(folder: Path) -> None:
+    """Killed between the two renames, `write_folder` leaves the only checkpoint as step-N.old."""
+    before = kept(Run(folder / "run"))
+    code = """
+import os, sys
+from pathlib import Path
+from glassformer import files
+rename = files._replace
+def killed(source, target):
+    if target.name == "step-000003":
+        os._exit(9)
+    rename(source, target)
+files._replace = killed
+files.write_folder(Path("run/checkpoints/step-000003"), lambda folder: (folder / "file").write_bytes(b"new"))
+"""
+    assert ended(begin("-c", code, folder=folder)).returncode == 9
+    assert "step-000003.old" in [path.name for path in (folder / "run/checkpoints").iterdir()]
+    assert here("generate", "run", "the", "--tokens", "2", folder=folder).returncode == 0
+    done = here(*RESUME, folder=folder)
+    assert done.returncode == 0, done.stderr
+    assert kept(Run(folder / "run")) == before
+    assert [path.name for path in (folder / "run/checkpoints").iterdir()] == ["step-000003"]
+
+
+def test_an_error_while_a_folder_is_replaced_leaves_the_old_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    final = tmp_path / "step-000001"
+    write_folder(final, lambda inside: (inside / "file").write_bytes(b"old") and None)
+    rename = files._replace
+
+    def refuse(source: Path, target: Path) -> None:
+        if target == final and source.name.endswith(".partial"):
+            raise OSError(5, "Input/output error", str(target))
+        rename(source, target)
+
+    monkeypatch.setattr(files, "_replace", refuse)
+    with pytest.raises(GlassError, match="Input/output error"):
+        write_folder(final, lambda inside: (inside / "file").write_bytes(b"new") and None)
+    assert files.is_whole(final)
+    assert (final / "file").read_bytes() == b"old"
+    assert [path.name for path in tmp_path.iterdir()] == ["step-000001"]
+
+
+def test_pointers_are_on_the_disk_before_a_checkpoint_is_deleted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if os.name == "nt":
+        pytest.skip("Windows cannot force a folder to the disk")
+    trainer = small_trainer(tmp_path)
+    trainer._save()
+    trainer._step()
+    order: list[str] = []
+    point, sync, remove = Run.point, checkpoints.sync, Run.remove_other_checkpoints
+    monkeypatch.setattr(Run, "point", lambda *given: (order.append("point"), point(*given)))
+    monkeypatch.setattr(checkpoints, "sync", lambda path: (order.append(f"sync {path.name}"), sync(path)))
+    monkeypatch.setattr(Run, "remove_other_checkpoints", lambda *given: (order.append("delete"), remove(*given)))
+    trainer._save()
+    assert order == ["point", "point", "sync run", "delete"]
+
+
+# The folder of a new run
+
+
+@pytest.mark.parametrize("renames", range(6))
+def test_a_run_killed_while_its_folder_is_made_is_made_by_the_same_command(tmp_path: Path, renames: int) -> None:
+    """Each file of the folder appears by a rename: the process is killed before every one of them."""
+    text_file(tmp_path)
+    command = train("proverbs.txt", out="run")
+    code = f"""
+import os, sys
+from glassformer import files
+from glassformer.cli.main import main
+rename, done = files._replace, []
+def killed(source, target):
+    if target.parent.name == "run":
+        if len(done) == {renames}:
+            os._exit(9)
+        done.append(target.name)
+    rename(source, target)
+files._replace = killed
+main({command})
+"""
+    assert ended(begin("-c", code, folder=tmp_path)).returncode == 9
+    made = (tmp_path / "run" / "config.toml").exists()
+    again = here(*(RESUME if made else command), folder=tmp_path)
+    assert again.returncode == 0, again.stderr
+    straight = here(*train("proverbs.txt", out="straight"), folder=tmp_path)
+    assert straight.returncode == 0
+    assert kept(Run(tmp_path / "run")) == kept(Run(tmp_path / "straight"))
+    names = [sorted(path.name for path in (tmp_path / name).iterdir()) for name in ("run", "straight")]
+    assert names[0] == names[1]
+
+
+def test_a_half_made_run_with_a_file_of_somebody_else_is_refused(tmp_path: Path) -> None:
+    from glassformer.runs import CREATING, CREATING_TEXT
+
+    text_file(tmp_path)
+    (tmp_path / "run").mkdir()
+    for name, text in {CREATING: CREATING_TEXT, "manifest.json": "{}", "thesis.txt": "years of work"}.items():
+        (tmp_path / "run" / name).write_text(text, encoding="utf-8")
+    before = tree(tmp_path / "run")
+    done = here(*train("proverbs.txt", out="run"), folder=tmp_path)
+    assert done.returncode == 2
+    assert "run is not empty: it holds thesis.txt" in done.stderr
+    assert tree(tmp_path / "run") == before
+
+
+# Where it ran
+
+
+def test_the_manifest_tells_what_each_leg_ran_on(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.backends.cpu, "get_cpu_capability", lambda: "NEON")
+    on = here(*RESUME, "--steps", "5", folder=folder)
+    assert on.returncode == 0, on.stderr
+    first, second = json.loads((folder / "run/manifest.json").read_text(encoding="utf-8"))["legs"]
+    assert (first["first_step"], second["first_step"]) == (1, 4)
+    for leg in (first, second):
+        assert leg["threads"] == 1
+        assert leg["device"] == "cpu"
+        assert leg["precision"] in ("float32", "bfloat16")
+        assert leg["processes"] == 1
+        assert leg["packages"]["torch"] == torch.__version__
+        assert leg["processor"] == legs.processor_name()
+        assert leg["time"].startswith("20")
+        assert leg["command"]
+    assert second["instruction_set"] == "NEON"
+    (said,) = (line for line in on.stderr.splitlines() if "changed since the last leg" in line)
+    assert f"instruction set {first['instruction_set']} -> NEON" in said
+    assert "numbers may differ in the last digits" in said
+    assert "threads" not in said
+    again = here(*RESUME, "--steps", "6", folder=folder)
+    assert "changed since the last leg" not in again.stderr
+
+
+def test_a_leg_without_a_step_is_not_listed(folder: Path) -> None:
+    assert here(*RESUME, folder=folder).returncode == 0
+    assert len(json.loads((folder / "run/manifest.json").read_text(encoding="utf-8"))["legs"]) == 1
+
+
+def test_a_run_of_a_later_version_is_told_as_such(folder: Path) -> None:
+    """Its settings have a name that this version does not know, which is not the person's mistake."""
+    edit("run/manifest.json", '"format": 1', '"format": 2')(folder)
+    edit("run/config.toml", "\nlayers = ", "\ndepth = ")(folder)
+    for command in (RESUME, ("generate", "run", "the"), ("evaluate", "run")):
+        done = here(*command, folder=folder)
+        assert done.returncode == 2
+        assert "run was made by a later version of glassformer" in done.stderr
+        assert "Install a newer glassformer" in done.stderr
+
+
+def test_weights_of_a_straight_run_and_of_one_resumed_after_an_edit_are_the_same(tmp_path: Path) -> None:
+    """A limit edited in the file counts from the run's start, as on the command line."""
+    straight = small_trainer(tmp_path, "straight")
+    straight.train()
+    trainer = small_trainer(tmp_path)
+    stop_after(trainer, 9)
+    edit("run/config.toml", "save_every = 4", "save_every = 3")(tmp_path)
+    resumed(tmp_path).train()
+    assert same(last_weights(straight), last_weights(trainer))

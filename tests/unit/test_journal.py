@@ -1,0 +1,199 @@
+"""Logs that a full disk or a kill cut short: damaged entries are dropped and reported, all others are kept."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+from pathlib import Path
+
+import pytest
+
+from glassformer.runs import Run
+from glassformer.training.checkpoint import step_name
+from glassformer.training.journal import Journal, read_metrics, read_samples
+from glassformer.training.trainer import Trainer
+from tests.property.trainers import resumed, small_trainer
+
+BANGLA = "সে বাগানে গান গায়"
+
+
+def journal_of(folder: Path) -> Journal:
+    """Return the journal of a run folder with nothing in it."""
+    return Journal(Run(folder), None)
+
+
+def line(step: int) -> bytes:
+    """Return a line of `metrics.jsonl`."""
+    return json.dumps({"step": step, "loss": 1.5}).encode() + b"\n"
+
+
+def entry(step: int, text: str) -> bytes:
+    """Return an entry of `samples.txt`."""
+    return f"--- step {step}\n{text}\n".encode()
+
+
+def test_nothing_is_dropped_or_reported_of_whole_logs(tmp_path: Path) -> None:
+    journal = journal_of(tmp_path)
+    for step in (4, 8):
+        journal.add({"step": step, "loss": 1.5})
+        journal.add_sample(step, BANGLA)
+    before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
+    assert journal.forget_after(8, 8) is None
+    assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
+
+
+def test_a_sample_cut_at_any_byte_leaves_the_entries_before_it(tmp_path: Path) -> None:
+    whole = entry(4, BANGLA) + entry(8, "two\nlines")
+    torn = entry(120, BANGLA)
+    for cut in range(1, len(torn)):
+        (tmp_path / "samples.txt").write_bytes(whole + torn[:cut])
+        assert read_samples(Run(tmp_path)) == [(4, BANGLA), (8, "two\nlines")], cut
+        note = journal_of(tmp_path).forget_after(8, 0)
+        assert (tmp_path / "samples.txt").read_bytes() == whole, cut
+        assert note is not None
+        assert "1 damaged entry of samples.txt dropped" in note
+
+
+def test_a_torn_header_does_not_pass_for_an_early_step(tmp_path: Path) -> None:
+    (tmp_path / "samples.txt").write_bytes(entry(4, "a") + b"--- step 1")  # of step 120
+    journal_of(tmp_path).forget_after(8, 0)
+    assert (tmp_path / "samples.txt").read_bytes() == entry(4, "a")
+
+
+def test_a_sample_that_mentions_the_header_is_not_cut(tmp_path: Path) -> None:
+    text = "he said --- step by step\n--- step aside"
+    journal = journal_of(tmp_path)
+    journal.add_sample(4, text)
+    assert journal.forget_after(4, 0) is None
+    assert read_samples(Run(tmp_path)) == [(4, text)]
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        b'{"step": 6, "lo',
+        b"\xff\xfe\n",
+        b'{"step": 6}\n',
+        b"[1]\n",
+        b"[" * 100_000 + b"\n",
+        b'{"step": Infinity, "loss": 1}\n',
+    ],
+)
+def test_a_damaged_line_of_metrics_is_dropped_and_reported(tmp_path: Path, damage: bytes) -> None:
+    (tmp_path / "metrics.jsonl").write_bytes(line(2) + line(4) + damage)
+    assert [record["step"] for record in read_metrics(Run(tmp_path))] == [2, 4]
+    note = journal_of(tmp_path).forget_after(4, 4)
+    assert note is not None
+    assert "1 damaged line of metrics.jsonl dropped" in note
+    assert (tmp_path / "metrics.jsonl").read_bytes() == line(2) + line(4)
+
+
+def test_metrics_cut_short_are_reported(tmp_path: Path) -> None:
+    (tmp_path / "metrics.jsonl").write_bytes(line(2))
+    note = journal_of(tmp_path).forget_after(9, 8)
+    assert note is not None
+    assert "metrics.jsonl ends at step 2, but lines up to step 8 were written" in note
+
+
+def stopped(folder: Path) -> Trainer:
+    """Return a run that was asked to stop after its eighth step."""
+    trainer = small_trainer(folder)
+    take_step = trainer._step
+
+    def step() -> dict[str, object]:
+        trainer.stop_requested = trainer.state.step == 7
+        return take_step()
+
+    trainer._step = step  # type: ignore[method-assign]
+    assert trainer.train() is None
+    return trainer
+
+
+def test_a_run_with_torn_logs_resumes_with_one_note(tmp_path: Path) -> None:
+    run = stopped(tmp_path).run
+    with run.samples_file.open("ab") as file:
+        file.write(entry(12, BANGLA)[:-4])
+    with run.metrics_file.open("ab") as file:
+        file.write(b"\xe0\xa6")
+    trainer = resumed(tmp_path)
+    notes: list[str] = []
+    trainer.reporter.note = notes.append  # type: ignore[method-assign]
+    assert trainer.train() is not None
+    assert [note for note in notes if "damaged" in note] == [
+        f"{run.folder}: 1 damaged line of metrics.jsonl dropped; 1 damaged entry of samples.txt dropped"
+    ]
+    straight = small_trainer(tmp_path, "straight")
+    straight.train()
+    assert run.samples_file.read_bytes() == straight.run.samples_file.read_bytes()
+    assert [record["loss"] for record in read_metrics(run)] == [record["loss"] for record in read_metrics(straight.run)]
+
+
+def test_an_ordinary_resume_reports_no_damage(tmp_path: Path) -> None:
+    stopped(tmp_path)
+    trainer = resumed(tmp_path)
+    notes: list[str] = []
+    trainer.reporter.note = notes.append  # type: ignore[method-assign]
+    trainer.train()
+    assert not [note for note in notes if "metrics.jsonl" in note or "samples.txt" in note]
+
+
+def test_logs_are_on_the_disk_before_the_checkpoint_that_follows_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    synced: list[tuple[int, int]] = []  # inode and size of each file forced to the disk
+    before: dict[str, list[tuple[int, int]]] = {}  # of each checkpoint: what was on the disk when it appeared
+    fsync = os.fsync
+    replace = os.replace
+
+    def noted_fsync(descriptor: int) -> None:
+        fsync(descriptor)
+        facts = os.fstat(descriptor)
+        synced.append((facts.st_ino, facts.st_size))
+
+    def noted_replace(source: Path, target: Path) -> None:
+        before[Path(target).name] = list(synced)
+        replace(source, target)
+
+    trainer = small_trainer(tmp_path, train__steps=8, train__evaluate_every=4)
+    monkeypatch.setattr(os, "fsync", noted_fsync)
+    monkeypatch.setattr(os, "replace", noted_replace)
+    trainer.train()
+    run = trainer.run
+    lines = run.metrics_file.read_bytes().splitlines(keepends=True)
+    for step in (4, 8):
+        written = sum(len(each) for each in lines if json.loads(each)["step"] <= step)
+        assert (run.metrics_file.stat().st_ino, written) in before[step_name(step)]
+    assert (run.samples_file.stat().st_ino, run.samples_file.stat().st_size) in before[step_name(8)]
+
+
+def test_each_entry_is_written_with_one_call(tmp_path: Path) -> None:
+    journal = journal_of(tmp_path)
+    text = "x" * 100_000
+    sizes: list[int] = []
+    with pytest.MonkeyPatch.context() as patch:
+        watch_writes(patch, tmp_path / "samples.txt", sizes)
+        journal.add_sample(4, text)
+    assert sizes == [len(entry(4, text))]
+
+
+def watch_writes(patch: pytest.MonkeyPatch, path: Path, sizes: list[int]) -> None:
+    """Record the size of each write to `path` that reaches the operating system."""
+
+    class Watched(io.FileIO):
+        def write(self, data: object) -> int:
+            written = super().write(data)  # type: ignore[arg-type]
+            sizes.append(written)
+            return written
+
+    open_path = Path.open
+
+    def watched(self: Path, mode: str = "r", *arguments: object, **named: object) -> object:
+        if self == path:
+            raw = Watched(str(self), mode.replace("b", "") + "b")
+            if "b" in mode:
+                return io.BufferedWriter(raw)
+            return io.TextIOWrapper(io.BufferedWriter(raw), encoding="utf-8")
+        return open_path(self, mode, *arguments, **named)  # type: ignore[call-overload]
+
+    patch.setattr(Path, "open", watched)
