@@ -9,6 +9,8 @@ from pathlib import Path
 
 OUT_OF_MEMORY = ("not enough memory", "can't allocate memory", "out of memory", "Storage size calculation overflowed")
 """How torch says it, on the processor and on GPUs."""
+MALFORMED = (ValueError, KeyError, TypeError, AttributeError, IndexError, OverflowError, RecursionError)
+"""Exceptions that a damaged or hostile JSON or TOML file can raise when it is parsed and its values are converted."""
 SMALLER = "Lower train.micro_batch (rows at a time), model.context or the model's size; what was saved is intact."
 """What a command is to do where memory is short."""
 

@@ -6,15 +6,20 @@ import errno
 import hashlib
 import json
 import os
+import secrets
 import shutil
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from glassformer.errors import GlassError
+from glassformer.errors import MALFORMED, GlassError
 
 MANIFEST = "manifest.json"
+PARTIAL = ".partial"
+"""Ends the name of a file or folder that is being written."""
+OLD = ".old"
+"""Ends the name of a folder while it is being replaced."""
 
 
 @contextmanager
@@ -64,7 +69,7 @@ def write_text(path: Path, text: str) -> None:
 def write_bytes(path: Path, data: bytes) -> None:
     """Write a small file whole or not at all."""
     with clear_disk_errors(path):
-        partial = path.with_name(path.name + ".partial")
+        partial = partial_path(path)
         try:
             with partial.open("wb") as file:
                 file.write(data)
@@ -74,6 +79,11 @@ def write_bytes(path: Path, data: bytes) -> None:
         except OSError:
             partial.unlink(missing_ok=True)
             raise
+
+
+def partial_path(path: Path) -> Path:
+    """Return a new name beside `path` to write to, so that two processes never share one."""
+    return path.with_name(f"{path.name}.{secrets.token_hex(4)}{PARTIAL}")
 
 
 def refuse_no_folder(path: Path) -> None:
@@ -95,11 +105,14 @@ def write_folder(final: Path, fill: Callable[[Path], None]) -> None:
 
 @contextmanager
 def whole_folder(final: Path) -> Iterator[Path]:
-    """As `write_folder`: the folder that the block fills gets its manifest and its name when the block ends well."""
-    partial, old = final.with_name(final.name + ".partial"), final.with_name(final.name + ".old")
+    """Yield an empty folder to fill; it gets its manifest and the name `final` when the block ends without an error.
+
+    A folder that is already at `final` is replaced: it is renamed to `final` + ".old" until the new one is in place. A
+    process that is killed in between leaves it under that name; `restore_folder` renames it back.
+    """
+    partial = partial_path(final)
     with clear_disk_errors(final):
         try:
-            shutil.rmtree(partial, ignore_errors=True)
             partial.mkdir(parents=True)
             yield partial
             files = sorted(path for path in partial.iterdir())
@@ -109,14 +122,26 @@ def whole_folder(final: Path) -> Iterator[Path]:
                 sync(path)
             sync(partial)
             if final.exists():
-                shutil.rmtree(old, ignore_errors=True)
-                _replace(final, old)
+                shutil.rmtree(old_path(final), ignore_errors=True)
+                _replace(final, old_path(final))
             _replace(partial, final)
             sync(final.parent)
         except BaseException:
+            restore_folder(final)
             shutil.rmtree(partial, ignore_errors=True)
             raise
-        shutil.rmtree(old, ignore_errors=True)
+        shutil.rmtree(old_path(final), ignore_errors=True)
+
+
+def old_path(final: Path) -> Path:
+    """Return the name that a folder has while `whole_folder` replaces it."""
+    return final.with_name(final.name + OLD)
+
+
+def restore_folder(final: Path) -> None:
+    """Undo an interrupted replacement: rename the folder that `whole_folder` had set aside back to `final`."""
+    if old_path(final).exists() and not final.exists():
+        _replace(old_path(final), final)
 
 
 def is_whole(folder: Path) -> bool:
@@ -136,7 +161,7 @@ def check_folder(folder: Path) -> None:
         manifest = {str(name): (int(facts["bytes"]), str(facts["sha256"])) for name, facts in found.items()}
     except (FileNotFoundError, NotADirectoryError):
         raise GlassError(f"{folder} is not complete: it has no {MANIFEST}", remedy) from None
-    except (ValueError, KeyError, TypeError, AttributeError):
+    except MALFORMED:
         raise GlassError(f"{folder / MANIFEST} is damaged", remedy) from None
     for name, (wanted, digest) in manifest.items():
         path = folder / name

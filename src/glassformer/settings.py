@@ -16,6 +16,7 @@ S = TypeVar("S", bound="Settings")
 
 
 UNSET = "unset"
+LONGEST = 100  # characters of a wrong value that an error shows
 REMEDIES = {
     "greater_than": "Give a number above {bound}.",
     "greater_than_equal": "Give {bound} or more.",
@@ -64,13 +65,19 @@ def read_toml(path: Path) -> dict[str, Any]:
         raise GlassError(f"{path} is not UTF-8 at byte {error.start}", "Save it as UTF-8.") from None
     except tomllib.TOMLDecodeError as error:
         raise GlassError(f"{path} is not valid TOML: {error}", "Correct that line.") from None
+    except RecursionError:
+        raise GlassError(
+            f"{path} is not valid TOML: lists nested too deeply", "Settings need no nested lists."
+        ) from None
+    except ValueError as error:  # a number of thousands of digits
+        raise GlassError(f"{path} is not valid TOML: {error}", "Correct that number.") from None
 
 
 def parse_value(text: str) -> Any:
     """`--set` values: TOML where it parses (numbers, true, lists), plain text otherwise."""
     try:
         return tomllib.loads(f"value = {text}")["value"]
-    except tomllib.TOMLDecodeError:
+    except (ValueError, RecursionError):
         return text
 
 
@@ -101,8 +108,16 @@ def _as_glass_error(kind: type[Settings], error: ValidationError, where: str) ->
         return GlassError(f"{problem}{place}", remedy or "See the documentation of this setting.")
     if first["type"] == "literal_error":
         allowed = str(first["ctx"]["expected"]).replace("'", "").replace(" or ", ", ").split(", ")
-        return GlassError(f"{name} = {first['input']!r}{place} is not allowed", nearest(str(first["input"]), allowed))
-    return GlassError(f"{name} = {first['input']!r}{place} is not allowed", _remedy(kind, first))
+        return GlassError(
+            f"{name} = {_shown(first['input'])}{place} is not allowed", nearest(str(first["input"]), allowed)
+        )
+    return GlassError(f"{name} = {_shown(first['input'])}{place} is not allowed", _remedy(kind, first))
+
+
+def _shown(value: Any) -> str:
+    """Return the beginning of a value's `repr`, short enough for a line."""
+    text = repr(value)
+    return text if len(text) <= LONGEST else f"{text[:LONGEST]}…"
 
 
 def _remedy(kind: type[Settings], error: ErrorDetails) -> str:

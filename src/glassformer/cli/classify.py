@@ -49,7 +49,7 @@ def run(arguments: argparse.Namespace) -> int:
         print(json.dumps({"labels": list(model.labels), "texts": [asdict(each) for each in found]}, ensure_ascii=False))
         return 0
     for each in found:
-        if len(found) > 1:
+        if len(found) > 1 or arguments.input:  # a file of one line is answered like any other file
             print(f"{each.label}\t{each.probability:.4f}\t{' '.join(each.text.split())[:100]}")
             continue
         for label, share in list(each.probabilities.items())[:SHOWN]:

@@ -13,15 +13,17 @@ from __future__ import annotations
 import argparse
 import json
 import tempfile
+from collections.abc import Iterable
+from contextlib import ExitStack
 from dataclasses import asdict
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from glassformer.cli import data_encode
 from glassformer.cli.choosing import chosen_settings, named_source
 from glassformer.cli.settings import add_setting_flags, changes_from
-from glassformer.config import EXAMPLES, Config
+from glassformer.config import EXAMPLES, PAIRS, Config
 from glassformer.data.corpora import (
     Corpus,
     Generated,
@@ -34,8 +36,14 @@ from glassformer.data.corpora import (
 from glassformer.errors import GlassError, nearest
 from glassformer.recipes import load_recipe, recipe_names
 
+if TYPE_CHECKING:
+    from glassformer.data.reading import SourceFile
+
 ACTIONS = ("list", "show", "look", "encode")
-SHOWN = 10  # documents
+SHOWN = 10  # documents of a corpus
+SHOWN_FIRST = 5  # rows of DATA
+LINE = 100  # characters of a text, on the terminal
+MOST_CHARACTERS = 1000  # of a text, with --json
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -131,30 +139,79 @@ def _made(corpus: Generated, size: int, seed: int) -> dict[str, list[Any]]:
 
 
 def _look(arguments: argparse.Namespace) -> int:
-    """Read, split and encode as training would, into a folder that is thrown away, and say what was found."""
+    """Read, split and encode as training would, into a temporary folder, and show the first rows and the notes."""
     changes = _changes(arguments) | named_source(arguments.name, arguments.target)
     config = chosen_settings(None, None, changes | ({"train.task": arguments.task} if arguments.task else {}))
     with tempfile.TemporaryDirectory(prefix="glass-look-", ignore_cleanup_errors=True) as folder:
         facts = (_examples if config.train.task in EXAMPLES else _text)(config, Path(folder))
     if arguments.json:
         print(json.dumps({"source": config.data.source, **facts}, ensure_ascii=False))
-    else:
-        print("\n".join(facts["notes"]))
+        return 0
+    print("\n".join([*facts["notes"], "the first rows as they are read:"]))
+    for row in facts["first"]:
+        parts = [_in_one_line(row[name]) for name in ("label", "source", "text", "target") if name in row]
+        print("  " + (" => " if "source" in row else ": ").join(parts))
     return 0
 
 
-def _text(config: Config, folder: Path) -> dict[str, Any]:
-    from glassformer.data.prepare import prepare
+def _in_one_line(text: str) -> str:
+    """Return the beginning of a text on one line, with control characters escaped."""
+    begin = "".join(sign if sign.isprintable() else repr(sign)[1:-1] for sign in text[:LINE])
+    return begin + " ..." if len(text) > LINE else begin
 
-    return data_encode.facts_of(prepare(config.data, config.tokenizer, folder, mask=config.train.task == "masked"))
+
+def _first(names: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> list[dict[str, str]]:
+    """Return the first rows by name, long texts cut."""
+    first = islice(rows, SHOWN_FIRST)
+    return [{name: text[:MOST_CHARACTERS] for name, text in zip(names, row, strict=True)} for row in first]
+
+
+def _tables(files: Iterable[SourceFile]) -> list[dict[str, Any]]:
+    """Return how each table is read, and its chosen columns."""
+    found: list[dict[str, Any]] = []
+    for file in files:
+        if file.table is not None and file.chosen is not None:
+            columns = [file.table.names[index] for index in file.chosen.indices]
+            facts: dict[str, Any] = {"file": file.name, "columns": columns}
+            if file.table.dialect is not None:
+                facts |= {"header": file.table.header, "delimiter": file.table.dialect.delimiter}
+                facts |= {"quoting": file.table.dialect.quoting, "extra_fields": file.table.extra_fields}
+            found.append(facts)
+    return found
+
+
+def _text(config: Config, folder: Path) -> dict[str, Any]:
+    from glassformer.data.documents import first_documents
+    from glassformer.data.prepare import prepare_source
+    from glassformer.data.reading import open_source
+
+    with open_source(config.data, folder) as source:
+        first = _first(("text",), ((text,) for text in first_documents(source, config.data)))
+        tables = _tables(source.files)
+        masked = config.train.task == "masked"
+        found = prepare_source(source, config.data, config.tokenizer, folder, mask=masked)
+    return {"first": first, "tables": tables, **data_encode.facts_of(found)}
 
 
 def _examples(config: Config, folder: Path) -> dict[str, Any]:
-    from glassformer.data.prepare_examples import prepare_examples
+    from glassformer.data.example_source import open_examples
+    from glassformer.data.prepare_examples import prepare_sources
+    from glassformer.data.tally import Tally
 
-    found = prepare_examples(config.train.task, config.data, config.tokenizer, folder)
+    task = config.train.task
+    names = ("source", "target") if task in PAIRS else ("text", "label")
+    with ExitStack() as stack:
+        source = stack.enter_context(open_examples(task, config.data, folder))
+        own = None
+        if config.data.validation is not None:
+            own = stack.enter_context(open_examples(task, config.data, folder, validation=True))
+        first = _first(names, source.examples(Tally()))
+        tables = _tables(source.files)
+        found = prepare_sources(source, own, config.tokenizer, folder)
     lengths = {"source": found.train.source_lengths, "target": found.train.target_lengths}
     return {
+        "first": first,
+        "tables": tables,
         "notes": found.notes,
         "tokenizer": found.tokenizer.description(),
         "source_tokenizer": found.source_tokenizer.description(),

@@ -42,16 +42,16 @@ def run(arguments: argparse.Namespace) -> int:
     assert isinstance(report, LanguageReport)
     model = TextModel.load(out, device=config.train.device)
     sample = model.generate([""], model.config.sample)[0]
-    floor = next(rung.loss for rung in report.baselines if rung.name == "true entropy")
+    floor = next((rung.loss for rung in report.baselines if rung.name == "true entropy"), None)
+    ratio = None if floor is None else report.loss / floor
     seconds = time.perf_counter() - started
     if arguments.json:
-        facts = {**report.facts(), "run": str(out), "text": sample.text, "entropy": floor, "ratio": report.loss / floor}
+        facts = {**report.facts(), "run": str(out), "text": sample.text, "entropy": floor, "ratio": ratio}
         print(json.dumps({**facts, "seconds": seconds}, ensure_ascii=False))
         return 0
     print(report.table())
-    print(
-        f"\nThe best possible loss on this text is {floor:.4f}; the model is at {report.loss / floor:.3f} times that."
-    )
+    if ratio is not None:
+        print(f"\nThe best possible loss on this text is {floor:.4f}; the model is at {ratio:.3f} times that.")
     print(f"\nIt writes:\n{sample.text.strip()}\n")
     print(f'{seconds:.0f} seconds in all. Next: glass generate {quoted(out)} "Once"   or   glass train YOUR-TEXT.txt')
     return 0

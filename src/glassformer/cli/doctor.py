@@ -76,6 +76,7 @@ def _settings(name: str | None) -> Config:
 
 
 def _print_machine(machine: Machine) -> None:
+    from glassformer.model.precision import cache_file
     from glassformer.verification.machine import EXTRAS
 
     print(", ".join(f"{name} {version}" for name, version in machine.versions.items()))
@@ -86,6 +87,10 @@ def _print_machine(machine: Machine) -> None:
         speeds = [f"{name} {_speed(speed)}" for name, speed in device.speeds.items() if name != "float32"]
         free = f", free {_gib(device.memory_free)}" if device.name != "cpu" else ""
         print(f"{device.name}: {device.description}{free}; against float32: {', '.join(speeds)}")
+        timed = [f"{name} {speed:.3g} GFLOP/s" for name, speed in device.gflops.items()]
+        if timed:
+            print(f"     one thread: {', '.join(timed)}; kept in {cache_file() or 'no file'}")
+        print(f"     train.precision = auto means {device.auto}: {device.why}")
     print("\nextra     for                                packages")
     for extra, packages in machine.extras.items():
         found = ", ".join(f"{name} {version or 'MISSING'}" for name, version in packages.items())

@@ -7,12 +7,16 @@
   glass evaluate runs/book --ablate dec.1.self.2,dec.0.feedforward --tokens 4096
 
 Language models: the loss over the whole validation split (or the whole text given), in windows of the context length
-that do not overlap; bits per byte; the longest stretch of a fresh sample that stands word for word in the training
-text. Translations: BLEU and chrF++ by sacrebleu with their signatures; summaries: ROUGE; classifiers: accuracy,
-macro-F1, confusion and calibration. --against tests two runs on the same examples. --ablate measures the loss alone,
-with parts of the model switched off and with all on; glass explain and the page of glass serve name the parts.
+that do not overlap; bits per byte, unless tokens are unknown; the longest stretch of a fresh sample that appears word
+for word in the training text; and how much of DATA was in the training text. Translations: BLEU and chrF++ by
+sacrebleu with their signatures; summaries: ROUGE; classifiers: accuracy, macro-F1, confusion and calibration.
+--against tests two runs on the same examples. --ablate measures the loss alone, with parts of the model switched off
+and with all on; glass explain and the page of glass serve name the parts.
 
---data.* say how DATA is read, --sample.* and --seed how both runs write; other settings cannot be changed any more.
+If DATA is the text that the run was trained on (by its hash, wherever the file lies), its validation part is measured,
+as without DATA.
+
+--data.* set how any other DATA is read, --sample.* and --seed how both runs write; other settings cannot change.
 """
 
 from __future__ import annotations
@@ -31,7 +35,7 @@ INSTEADS = ("zero", "mean", "first", "frozen")
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The arguments of `glass evaluate`."""
     parser.add_argument("run", type=Path, metavar="RUN", help="a run folder")
-    parser.add_argument("data", nargs="?", metavar="DATA", help="another text; measured whole")
+    parser.add_argument("data", nargs="?", metavar="DATA", help="another text, measured whole; or the run's own, moved")
     parser.add_argument("target", nargs="?", metavar="TARGET", help="of two parallel files the second")
     parser.add_argument("--against", type=Path, metavar="RUN", help="another run, compared by paired tests")
     parser.add_argument(

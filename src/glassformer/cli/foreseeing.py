@@ -64,11 +64,13 @@ def foreseen(arguments: argparse.Namespace, config: Config, out: Path) -> tuple[
         return config, None
     from glassformer.evaluation.ladder import ladder
     from glassformer.model.device import choose_device
+    from glassformer.model.precision import settled
     from glassformer.runs import refuse_existing
     from glassformer.training.forecast import loss_band
     from glassformer.training.foresight import Foresight
     from glassformer.training.plan import plan_run
-    from glassformer.training.setup import prepare_for, token_cache
+    from glassformer.training.setup import prepare_for
+    from glassformer.training.text_places import token_cache
 
     refuse_existing(out)
     choose_device(config.train.device)
@@ -76,9 +78,16 @@ def foreseen(arguments: argparse.Namespace, config: Config, out: Path) -> tuple[
     measured: Probe | None
     if is_open:
         found = sized(arguments, config, out, seconds)
-        config, data, measured, chosen, why = found.config, found.data, found.probe, found.chosen, found.why
+        config = found.config
+        data = found.data
+        measured = found.probe
+        chosen = found.chosen
+        why = found.why
     else:
-        data, chosen, why = prepare_for(config, token_cache(out), note), {}, ()
+        config = settled(config)
+        data = prepare_for(config, token_cache(out), note)
+        chosen = {}
+        why = ()
         measured = _measured(config, data.folder, seconds)
     plan = plan_run(config, data, measured)
     foresight = Foresight(data, plan, loss_band(plan, ladder(config, data)), chosen, why)

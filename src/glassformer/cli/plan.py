@@ -55,12 +55,13 @@ def run(arguments: argparse.Namespace) -> int:
         raise GlassError(f"--probe {arguments.probe:g} is not allowed", f"Give seconds from 0 to {LONGEST_PROBE}.")
     config, out = chosen_run(arguments)
     from glassformer.evaluation.ladder import ladder
+    from glassformer.model.precision import settled
     from glassformer.training.forecast import loss_band
     from glassformer.training.plan import plan_run
     from glassformer.training.setup import text_of_run
 
     found = sized(arguments, config, out, arguments.probe) if arguments.probe and is_sized(arguments) else None
-    config = found.config if found else config
+    config = found.config if found else settled(config)
     data = text_of_run(config, out, note, found.data if found else None)
     probe, warnings = (found.probe, []) if found else _probed(config, data, arguments.probe)
     plan = plan_run(config, data, probe)

@@ -21,7 +21,10 @@ import argparse
 import json
 import sys
 from pathlib import Path
+from typing import get_args
 
+from glassformer.config import DataConfig
+from glassformer.data.tables import ONLY_TABLES
 from glassformer.errors import GlassError
 
 
@@ -34,6 +37,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--data.column", dest="column", metavar="NAME", help="of --text: the column to read, where it is a table"
     )
+    for name in ONLY_TABLES:
+        allowed = get_args(DataConfig.model_fields[name].annotation)
+        parser.add_argument(f"--data.{name}", dest=name, choices=allowed, help="of --text, as for glass train")
     parser.add_argument(
         "--size", type=int, default=1280, metavar="N", help="minimal pairs to ask; others in proportion (default: 1280)"
     )
@@ -52,9 +58,11 @@ def run(arguments: argparse.Namespace) -> int:
         raise GlassError(f"--size {arguments.size} asks for nothing", "Give a number of at least 1.")
     if arguments.seed < 0:
         raise GlassError(f"--seed {arguments.seed} is below 0", "Give 0 or more.")
-    if arguments.column is not None and arguments.text is None:
+    names = ("column", *ONLY_TABLES)
+    reading = {name: getattr(arguments, name) for name in names if getattr(arguments, name) is not None}
+    for name, value in reading.items() if arguments.text is None else ():
         raise GlassError(
-            f"--data.column {arguments.column} was given without --text: there is no table to read", "Add --text FILE."
+            f"--data.{name} {value} was given without --text: there is no table to read", "Add --text FILE."
         )
     say_training(open_run(arguments.run).folder, arguments.checkpoint)
     report = probe_run(
@@ -63,7 +71,7 @@ def run(arguments: argparse.Namespace) -> int:
             probes=arguments.probe,
             pairs=arguments.pairs,
             text=arguments.text,
-            column=arguments.column,
+            reading=reading,
             size=arguments.size,
             seed=arguments.seed,
             which=arguments.checkpoint,

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import io
+import gzip
 import sys
+import zlib
 from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -19,20 +20,40 @@ SHOWN_UNKNOWN = 20
 
 
 def lines_of(path: Path, what: str = "prompt") -> list[str]:
-    """The lines of a file, each one text.
+    """Return the lines of a file, each one text; the file may be gzipped, and in any encoding that training reads.
+
+    A line ends with `\\n` or `\\r\\n`, as in parallel files and for `wc -l`, so that answers stay beside their lines.
 
     Raises:
-        GlassError: there is no such file, it is empty, or not UTF-8.
+        GlassError: there is no such file, it is empty, or its encoding is not known.
     """
     try:
-        text = as_utf8(path.read_bytes(), str(path))
+        text = _decoded(path.read_bytes(), str(path))
     except FileNotFoundError:
         raise GlassError(f"{path} does not exist", nearest_file(path, f"Give a file with a {what} per line.")) from None
     except OSError as error:
         raise GlassError(f"{path} cannot be read: {error.strerror}", f"Give a file with a {what} per line.") from None
     if not text:
         raise GlassError(f"{path} is empty", f"Write a {what} per line into it.")
-    return [line.rstrip("\n") for line in io.StringIO(text, newline=None)]  # str.splitlines knows lines editors do not
+    return [line.removesuffix("\r") for line in text.removesuffix("\n").split("\n")]
+
+
+def _decoded(data: bytes, name: str) -> str:
+    """Return the text of a file's bytes, decompressed and decoded as in training; print a note on an odd encoding."""
+    from glassformer.data.encodings import decode, scan
+    from glassformer.data.reading import GZIP
+
+    try:
+        unpacked = gzip.decompress(data) if data.startswith(GZIP) else data
+    except (EOFError, zlib.error, gzip.BadGzipFile) as error:
+        raise GlassError(f"{name} is a damaged gzip file: {error}", "Compress or download it again.") from None
+    try:
+        found = scan(lambda: iter([unpacked]), "auto", name)
+    except GlassError as error:
+        raise GlassError(error.problem, "Save it as UTF-8, then try again.") from None
+    if found.remark:
+        print(found.remark, file=sys.stderr)
+    return "".join(decode(iter([unpacked]), found.encoding))
 
 
 def standard_input(whole: bool = False) -> str:
@@ -56,8 +77,20 @@ def say_unknown(tokenizer: Tokenizer, texts: Iterable[str]) -> None:
     unknown = sorted({symbol for text in texts for symbol in unknown_symbols(tokenizer, text)})
     if unknown:
         what = "words" if tokenizer.kind in ("words", "wordpiece") else "characters"
-        shown = " ".join(unknown[:SHOWN_UNKNOWN])
+        shown = " ".join(map(_visible, unknown[:SHOWN_UNKNOWN]))
         print(f"the model never saw these {what} and reads each as unknown: {shown}", file=sys.stderr)
+
+
+def _visible(symbol: str) -> str:
+    """Return a symbol in visible characters: white space and control characters become code points.
+
+    >>> _visible("é"), _visible("\\u3000"), _visible("a\\u200bb")
+    ('é', 'U+3000', 'aU+200Bb')
+    """
+    return "".join(
+        character if character.isprintable() and not character.isspace() else f"U+{ord(character):04X}"
+        for character in symbol
+    )
 
 
 def say_unknown_to(model: AnyTextModel, text: str, target: str | None) -> None:

@@ -15,6 +15,9 @@ A run over running text that names neither --recipe nor --config has the recipe 
 below: sizes for this machine and --minutes (10 if nothing is said), or the usual sizes and --steps.
 
 A resumed run keeps its settings; --steps, --minutes and the other limits can change, and count from the run's start.
+Its text is found where it was or near the run; if it is elsewhere now, name it: glass train --resume --out RUN DATA.
+Any text with another hash is refused.
+Its precision changes only if --precision or --set train.muon_precision=... asks for it.
 
 Several processes, on one machine or many (docs/parallel.md); --shard when the model outgrows a device:
 
@@ -27,6 +30,7 @@ import argparse
 import json
 import signal
 import sys
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -40,7 +44,7 @@ from glassformer.runs import Run
 from glassformer.wording import quoted
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from glassformer.training.foresight import Foresight
     from glassformer.training.parallel.processes import Processes
@@ -51,19 +55,19 @@ if TYPE_CHECKING:
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The arguments of `glass train`."""
     add_run_arguments(parser)
-    parser.add_argument(
-        "--resume", action="store_true", help="go on with the run in --out, or with the newest in runs/"
-    )
+    parser.add_argument("--resume", action="store_true", help="resume the run in --out, or the newest in runs/")
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Train, and report the kept checkpoint."""
+    from glassformer.training.memory import keep_few_shapes
     from glassformer.training.parallel.joining import said_once
 
     if arguments.resume:
         return _resume(arguments)
     with said_once():
         config, out = chosen_run(arguments)
+        keep_few_shapes(config)
         config, foresight = foreseen(arguments, config, out)
     return _report(out, config, train_run(config, out, foresight), arguments.json)
 
@@ -76,46 +80,64 @@ def train_run(config: Config, out: Path, foresight: Foresight | None = None) -> 
     from glassformer.training.parallel.joining import begun_by_this_job
     from glassformer.training.setup import new_training, resume_training
 
-    def make(reporter: Reporter, processes: Processes) -> Trainer:
+    @contextmanager
+    def opened(reporter: Reporter, processes: Processes) -> Iterator[Trainer]:
         if processes.from_first(lambda: begun_by_this_job(out, config)):
-            return resume_training(out, {}, reporter, processes=processes)
+            with resume_training(out, {}, reporter, processes=processes) as trainer:
+                yield trainer
+            return
         data = foresight.data if foresight is not None else None
-        trainer = new_training(config, out, reporter, processes=processes, data=data)
-        if foresight is not None:
-            foresight.write(trainer.run)
-        return trainer
+        with new_training(config, out, reporter, processes=processes, data=data) as trainer:
+            if foresight is not None:
+                foresight.write(trainer.run)
+            yield trainer
 
-    return _trained(config, make)
+    return _trained(config, opened)
 
 
-def _trained(config: Config, make: Callable[[Reporter, Processes], Trainer]) -> Outcome | None:
-    """Train what `make` gives, in this process or in all that torchrun started, of which the first speaks."""
+def _trained(
+    config: Config, opened: Callable[[Reporter, Processes], AbstractContextManager[Trainer]]
+) -> Outcome | None:
+    """Train with the trainer that `opened` yields, in this process or in all of torchrun; the first one reports."""
+    from glassformer.training.memory import keep_few_shapes
     from glassformer.training.parallel.joining import joined
     from glassformer.training.reporting import Silent, choose_reporter
 
+    keep_few_shapes(config)
     with joined(config.train) as processes:
         reporter = choose_reporter() if processes.first else Silent()
         try:
-            return _until_the_end(make(reporter, processes))
+            with opened(reporter, processes) as trainer:
+                return _until_the_end(trainer)
         finally:
             reporter.close()
 
 
 def _resume(arguments: argparse.Namespace) -> int:
+    from glassformer.model.device import choose_device
+    from glassformer.model.precision import as_recorded
     from glassformer.runs import open_run
     from glassformer.training.parallel.joining import said_once
     from glassformer.training.setup import newest_run, resume_training
 
     with said_once():
-        for name in ("data", "target", "recipe", "config"):
+        for name in ("recipe", "config"):
             if getattr(arguments, name) is not None:
                 raise GlassError(
                     f"--resume was given with {name} = {getattr(arguments, name)}",
                     "A resumed run keeps its own: leave it out.",
                 )
-        changes, out = changes_from(arguments), arguments.out or newest_run(Path("runs"))
+        changes = changes_from(arguments)
+        out = arguments.out or newest_run(Path("runs"))
         config = open_run(out).config().with_changes(changes)
-    outcome = _trained(config, lambda reporter, processes: resume_training(out, changes, reporter, processes=processes))
+        config = as_recorded(config, choose_device(config.train.device))
+        given = {"source": arguments.data, "target": arguments.target}
+        named = {name: value for name, value in given.items() if value is not None}
+
+    def opened(reporter: Reporter, processes: Processes) -> AbstractContextManager[Trainer]:
+        return resume_training(out, changes, reporter, processes=processes, named=named)
+
+    outcome = _trained(config, opened)
     return _report(out, config, outcome, arguments.json)
 
 
@@ -148,7 +170,9 @@ def _until_the_end(trainer: Trainer) -> Outcome | None:
             signal.signal(number, handler)
     if outcome is None:
         say(f"stopped after step {trainer.state.step}, all saved")
-        say(f"Go on with: glass train --resume --out {quoted(trainer.run.folder)}")
+        if trainer.state.best_loss is None:
+            say("no evaluation yet: until the first one, best names the last checkpoint")
+        say(f"Resume with: glass train --resume --out {quoted(trainer.run.folder)}")
     return outcome
 
 
@@ -162,17 +186,27 @@ def _report(out: Path, config: Config, outcome: Outcome | None, as_json: bool) -
     from glassformer.model.device import choose_device
     from glassformer.training.foresight import compared
     from glassformer.training.memory import peak_memory
+    from glassformer.training.validation import unknown_words
 
     peak = peak_memory(choose_device(config.train.device))
     comparison = compared(Run(out), outcome, peak)
     validation = outcome.validation
     if as_json:
         facts = {
-            "run": str(out), "step": outcome.step, "loss": validation.loss, "loss_ci95": validation.ci95,
-            "perplexity": validation.perplexity, "bits_per_byte": outcome.bits_per_byte,
-            "entropy": outcome.floor, "train_seconds": outcome.train_seconds, "steps_done": outcome.last_step,
-            "peak_memory_bytes": peak, "stopped_because": outcome.reason, "verdict": outcome.verdict,
-        }  # fmt: skip
+            "run": str(out),
+            "step": outcome.step,
+            "loss": validation.loss,
+            "loss_ci95": validation.ci95,
+            "perplexity": validation.perplexity,
+            "bits_per_byte": outcome.bits_per_byte,
+            "unknown_share": outcome.unknown_share,
+            "entropy": outcome.floor,
+            "train_seconds": outcome.train_seconds,
+            "steps_done": outcome.last_step,
+            "peak_memory_bytes": peak,
+            "stopped_because": outcome.reason,
+            "verdict": outcome.verdict,
+        }
         print(json.dumps(facts))
         return 0
     print(f"{outcome.verdict}; training ended because {outcome.reason}")
@@ -181,6 +215,8 @@ def _report(out: Path, config: Config, outcome: Outcome | None, as_json: bool) -
         f"step {outcome.step}: validation loss {validation.loss:.4f} {validation.margin} nats per {outcome.unit} over "
         f"all {validation.tokens:,}, perplexity {validation.perplexity:.2f}{bits}"
     )
+    if outcome.unknown_share:
+        print(unknown_words(outcome.unknown_share))
     if outcome.floor is not None:
         ratio = validation.loss / outcome.floor
         print(f"this is {ratio:.3f} times the true entropy of the text, {outcome.floor:.4f}: no model can do better")

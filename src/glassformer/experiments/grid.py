@@ -15,7 +15,7 @@ from types import MappingProxyType
 from typing import Any
 
 from glassformer.config import Config, parse_changes
-from glassformer.errors import GlassError, nearest
+from glassformer.errors import MALFORMED, GlassError, nearest
 from glassformer.files import write_text
 from glassformer.runs import Folder
 from glassformer.settings import UNSET
@@ -115,7 +115,7 @@ class Grid:
             facts = json.loads(path.read_text(encoding="utf-8"))
             cells = tuple(Cell(each["values"], Config.from_dict(each["config"], str(path))) for each in facts["cells"])
             return cls(cells, facts["seeds"], facts["question"], facts["hint"])
-        except (ValueError, KeyError, TypeError):
+        except MALFORMED:
             raise GlassError(f"{path} is damaged", "Start again with another --out.") from None
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import json
 import math
 from collections.abc import Sequence
 from pathlib import Path
@@ -13,6 +12,8 @@ from glassformer.experiments.grid import Grid
 from glassformer.experiments.statistics import Table
 from glassformer.inspection.pictures.charts import COLOURS
 from glassformer.inspection.pictures.saving import SALT, WITHOUT
+from glassformer.runs import Run
+from glassformer.training.journal import read_metrics
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -78,19 +79,8 @@ def lines_picture(
 
 def validation_curve(run: Path) -> Curve:
     """(step, validation loss) of a run, so far."""
-    try:
-        lines = (run / "metrics.jsonl").read_text(encoding="utf-8").splitlines()
-    except OSError:
-        return []
-    curve = []
-    for line in lines:
-        try:
-            record = json.loads(line)
-        except ValueError:  # a line that a kill cut short
-            continue
-        if math.isfinite(record.get("validation_loss", math.inf)):
-            curve.append((int(record["step"]), float(record["validation_loss"])))
-    return curve
+    measured = [record for record in read_metrics(Run(run)) if math.isfinite(record.get("validation_loss", math.inf))]
+    return [(record["step"], float(record["validation_loss"])) for record in measured]
 
 
 def band(runs: Sequence[Curve]) -> tuple[list[int], list[float], list[float], list[float]]:

@@ -110,7 +110,7 @@ def comparison_report(grid: Grid, table: Table, pictures: Mapping[str, str]) -> 
         )
         notes.append("Put back: the loss of the same weights in a model with all its parts.")
         notes += [f"ln V = {math.log(table.choices):.4f}: all tokens equally likely."] if table.choices else []
-    notes += warnings_of(grid)
+    notes += [*warnings_of(grid), *table.warnings]
     notes += [f"{run} failed: {why}" for row in table.rows for run, why in row.failures]
     paragraphs = [text for text in (grid.question, grid.hint) if text]
     measured = f"{measure.capitalize()} on the whole validation split, at the best checkpoint of each run."
@@ -134,11 +134,16 @@ def _cells(row: Row, removals: bool) -> list[str]:
     delta = "" if contrast is None or contrast.delta is None else f"{contrast.delta:+.4f}"
     ratio = "" if contrast is None or contrast.ratio is None else f"{contrast.ratio:.1f}"
     return [
-        row.name, str(row.spread), str(len(row.spread.values)), delta, ratio,
+        row.name,
+        row.measured,
+        str(len(row.spread.values)),
+        delta,
+        ratio,
         "baseline" if contrast is None else contrast.finding,
         *([str(row.writing), str(row.restored) if row.restored.values else ""] if removals else []),
-        "" if row.seconds is None else f"{row.seconds:.1f}", "" if row.parameters is None else f"{row.parameters:,}",
-    ]  # fmt: skip
+        "" if row.seconds is None else f"{row.seconds:.1f}",
+        "" if row.parameters is None else f"{row.parameters:,}",
+    ]
 
 
 def _value(value: Any) -> str:
@@ -148,12 +153,18 @@ def _value(value: Any) -> str:
 def facts(grid: Grid, table: Table, folder: Path) -> dict[str, Any]:
     """The same for `--json`."""
     return {
-        "folder": str(folder), "report": str(folder / "report.html"), "question": grid.question or None,
-        "measure": table.measure, "unit": table.unit, "baseline": table.rows[table.baseline].name, "seeds": grid.seeds,
-        "vocabulary": table.choices, "entropy": table.entropy,
+        "folder": str(folder),
+        "report": str(folder / "report.html"),
+        "question": grid.question or None,
+        "measure": table.measure,
+        "unit": table.unit,
+        "baseline": table.rows[table.baseline].name,
+        "seeds": grid.seeds,
+        "vocabulary": table.choices,
+        "entropy": table.entropy,
         "cells": [_row_facts(row) for row in table.rows],
-        "warnings": warnings_of(grid),
-    }  # fmt: skip
+        "warnings": [*warnings_of(grid), *table.warnings],
+    }
 
 
 def _row_facts(row: Row) -> dict[str, Any]:

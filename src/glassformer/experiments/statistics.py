@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -103,6 +103,12 @@ class Row:
     failures: tuple[tuple[str, str], ...]
     writes: str
 
+    @property
+    def measured(self) -> str:
+        """Return mean and standard deviation in words."""
+        finished_without = not self.spread.values and self.seconds is not None
+        return "no figure" if finished_without else str(self.spread)
+
 
 @dataclass(frozen=True)
 class Table:
@@ -113,6 +119,7 @@ class Table:
         unit: what the measure is per.
         rows: one for each cell, in the grid's order; `baseline` is the number of the one compared with.
         choices: V, where all cells have the same; `entropy`: the true one of the text, where it is known.
+        warnings: limits on what these results mean.
     """
 
     measure: str
@@ -121,6 +128,7 @@ class Table:
     baseline: int
     choices: int | None
     entropy: float | None
+    warnings: tuple[str, ...] = ()
 
     @property
     def title(self) -> str:
@@ -136,21 +144,26 @@ def tabulate(grid: Grid, results: Mapping[str, Mapping[str, Any]], baseline: int
         results: run -> its result, as `run_grid` returns them.
         baseline: the number of the cell that the others are compared with.
     """
-    done = [[results.get(grid.job(number, seed).name, {}) for seed in range(grid.seeds)]
-            for number in range(len(grid.cells))]  # fmt: skip
+    done = [[results.get(name, {}) for name in names] for names in _jobs_by_cell(grid)]
     finished = [result for cell in done for result in cell if "loss" in result]
-    bytes_known = all(result["bits_per_byte"] is not None for result in finished)
+    # A cell with unknown tokens has no bits per byte; nats per token do not compare across tokenizers.
+    bytes_known = any(result["bits_per_byte"] is not None for result in finished)
     by_byte = bytes_known and any(key.startswith("tokenizer.") for key in grid.varied)
     measure = "bits_per_byte" if by_byte else "loss"
     spreads = [Spread(_all(cell, measure)) for cell in done]
     rows = []
     for number, (cell, found, spread) in enumerate(zip(grid.cells, done, spreads, strict=True)):
         seconds = _all(found, "train_seconds")
-        failures = [(grid.job(number, seed).name, result.get("failed", "it has not run"))
-                    for seed, result in enumerate(found) if "loss" not in result]  # fmt: skip
+        failures = [
+            (grid.job(number, seed).name, result.get("failed", "it has not run"))
+            for seed, result in enumerate(found)
+            if "loss" not in result
+        ]
         rows.append(
             Row(
-                name=cell.name, values=cell.values, spread=spread,
+                name=cell.name,
+                values=cell.values,
+                spread=spread,
                 contrast=None if number == baseline else Contrast.of(spread, spreads[baseline]),
                 writing=Spread(_all(found, "writing_loss")),
                 restored=Spread(_all(found, "restored_loss")),
@@ -159,12 +172,35 @@ def tabulate(grid: Grid, results: Mapping[str, Mapping[str, Any]], baseline: int
                 failures=tuple(failures),
                 writes=next((result["writes"] for result in found if "loss" in result), ""),
             )
-        )  # fmt: skip
+        )
     units = {result["unit"] for result in finished}
     return Table(
-        measure=measure, unit=units.pop() if len(units) == 1 else "prediction", rows=tuple(rows), baseline=baseline,
-        choices=_shared(finished, "choices"), entropy=_shared(finished, "entropy"),
-    )  # fmt: skip
+        measure=measure,
+        unit=units.pop() if len(units) == 1 else "prediction",
+        rows=tuple(rows),
+        baseline=baseline,
+        choices=_shared(finished, "choices"),
+        entropy=_shared(finished, "entropy"),
+        warnings=tuple(_unknown_warnings(grid, results)),
+    )
+
+
+def _unknown_warnings(grid: Grid, results: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:
+    """Name the cells that unknown tokens exclude from a comparison of tokenizers."""
+    if not any(key.startswith("tokenizer.") for key in grid.varied):
+        return
+    for cell, jobs in zip(grid.cells, _jobs_by_cell(grid), strict=True):
+        share = max((results.get(name, {}).get("unknown_share", 0.0) for name in jobs), default=0.0)
+        if share:
+            yield (
+                f"{cell.name}: {share:.3%} of the validation tokens are unknown, so it has no bits per byte; "
+                "nats per token do not compare across tokenizers."
+            )
+
+
+def _jobs_by_cell(grid: Grid) -> list[list[str]]:
+    """Return the names of the runs of each cell, one for each seed."""
+    return [[grid.job(number, seed).name for seed in range(grid.seeds)] for number in range(len(grid.cells))]
 
 
 def warnings_of(grid: Grid) -> list[str]:

@@ -15,10 +15,10 @@ import threading
 import time
 import traceback
 from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from dataclasses import replace
 from pathlib import Path
 from queue import SimpleQueue
-from shutil import rmtree
 from typing import Any
 
 import torch
@@ -31,7 +31,7 @@ from glassformer.experiments.removal import ALTERATIONS
 from glassformer.files import write_text
 from glassformer.lock import only_one
 from glassformer.model.build import build_model
-from glassformer.training.journal import SAMPLE
+from glassformer.training.journal import read_samples
 from glassformer.training.reporting import Silent
 from glassformer.training.setup import new_training, resume_training
 from glassformer.training.trainer import Trainer
@@ -49,24 +49,39 @@ def train(folder: Path, grid: Grid, job: Job) -> dict[str, Any]:
     """
     place = folder / "runs" / job.name
     alteration = ALTERATIONS[job.cell.removed] if job.cell.removed else None
+    opened: AbstractContextManager[Trainer]
     if (place / "config.toml").exists():
         _wait_until_free(place)
-        trainer = resume_training(place, {}, Silent(), alteration)
+        opened = resume_training(place, {}, Silent(), alteration)
     else:
-        rmtree(place, ignore_errors=True)  # what a process left that was killed before there was a run
-        trainer = new_training(job.config, place, Silent(), alteration)
+        opened = new_training(job.config, place, Silent(), alteration)
+    with opened as trainer:
+        return _result(trainer, grid, job)
+
+
+def _result(trainer: Trainer, grid: Grid, job: Job) -> dict[str, Any]:
+    """Train to the end, and return the result."""
     if trainer.config.train.snapshots:
         trainer.observer = Recorder(trainer)
     outcome = trainer.train()
-    assert outcome is not None, "nobody asks a worker's trainer to stop"
+    assert outcome is not None, "a worker's trainer is never asked to stop"
     result = {
-        "loss": outcome.validation.loss, "loss_ci95": outcome.validation.ci95, "bits_per_byte": outcome.bits_per_byte,
-        "unit": outcome.unit, "step": outcome.step, "last_step": outcome.last_step, "entropy": outcome.floor,
-        "train_seconds": outcome.train_seconds, "reason": outcome.reason, "verdict": outcome.verdict,
+        "loss": outcome.validation.loss,
+        "loss_ci95": outcome.validation.ci95,
+        "bits_per_byte": outcome.bits_per_byte,
+        "unknown_share": outcome.unknown_share,
+        "unit": outcome.unit,
+        "step": outcome.step,
+        "last_step": outcome.last_step,
+        "entropy": outcome.floor,
+        "train_seconds": outcome.train_seconds,
+        "reason": outcome.reason,
+        "verdict": outcome.verdict,
         "parameters": sum(parameter.numel() for parameter in trainer.model.parameters()),
-        "choices": trainer.task.choices, "text_hash": trainer.run.manifest()["data"]["text_hash"],
+        "choices": trainer.task.choices,
+        "text_hash": trainer.run.manifest()["data"]["text_hash"],
         "writes": _last_sample(trainer),
-    }  # fmt: skip
+    }
     if REMOVE in grid.varied and job.config.train.task == "lm":
         result["writing_loss"] = writing_loss(trainer)
         result["restored_loss"] = restored_loss(trainer)
@@ -114,8 +129,7 @@ def _wait_until_free(place: Path) -> None:
 
 def _last_sample(trainer: Trainer) -> str:
     """What the model wrote at its last evaluation."""
-    samples = trainer.run.samples_file.read_text(encoding="utf-8").split(SAMPLE)
-    return samples[-1].partition("\n")[2].strip()
+    return read_samples(trainer.run)[-1][1].strip()
 
 
 def _answer(folder: Path, grid: Grid, name: str) -> dict[str, Any]:

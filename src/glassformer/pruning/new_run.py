@@ -12,7 +12,7 @@ import torch
 from torch.optim import Optimizer
 
 from glassformer.config import Config
-from glassformer.files import clear_disk_errors, no_empty_folders
+from glassformer.files import clear_disk_errors, no_empty_folders, partial_path
 from glassformer.inspection.sites import heads
 from glassformer.lock import is_held
 from glassformer.model.device import choose_device
@@ -146,15 +146,14 @@ def write_pruned(out: Path, opened: Opened, found: Pruned, facts: Mapping[str, A
     before = opened.run.manifest()
     kept: dict[str, Any] = {name: before[name] for name in ("data", "tokenizers") if name in before}
     origin = {"from": str(opened.run.folder), "checkpoint": opened.checkpoint.name, "heads": list(found.names)}
-    partial = out.with_name(out.name + ".partial")
+    partial = partial_path(out)
     with no_empty_folders(out.parent), clear_disk_errors(out):
-        shutil.rmtree(partial, ignore_errors=True)
         try:
             run = create_run(partial, config, {**kept, "pruned": {**origin, **facts}})
             for name in ("tokenizer.json", "source_tokenizer.json", "labels.json"):
                 if (opened.run.folder / name).exists():
                     shutil.copyfile(opened.run.folder / name, run.folder / name)
-            save_checkpoint(run, found.model, found.optimizers, state)
+            save_checkpoint(run, found.model, found.optimizers, state, config)
             if out.exists():
                 out.rmdir()  # it is empty
             partial.rename(out)

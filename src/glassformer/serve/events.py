@@ -117,7 +117,7 @@ def _record(line: bytes) -> dict[str, Any] | None:
     """A line of metrics; None of one that is not whole, or has numbers that JSON does not know."""
     try:
         record = json.loads(line, parse_constant=lambda name: None)
-    except ValueError:
+    except (ValueError, RecursionError):
         return None
     return record if isinstance(record, dict) and isinstance(record.get("step"), int) else None
 

@@ -10,12 +10,10 @@ from glassformer.errors import GlassError
 from glassformer.runs import Run
 from glassformer.serve.refusing import as_json
 from glassformer.serve.shelf import Shelf
+from glassformer.training.journal import read_samples
 
 if TYPE_CHECKING:
     from glassformer.tokenizers import Tokenizer
-
-SAMPLE = "--- step "
-"""Begins each entry of a run's `samples.txt`."""
 
 NEVER = "-"
 """Stands for "no checkpoint" where versions are compared."""
@@ -99,9 +97,10 @@ def sample_prompt(run: Run, config: Config, reader: Tokenizer) -> str:
     A prompt alone is often a word or two, in which there is little to see. All of it is cut to fit the context.
     """
     try:
-        sample = run.samples_file.read_text(encoding="utf-8").rpartition(SAMPLE)[2].partition("\n")[2]
-    except (OSError, UnicodeDecodeError):
-        sample = ""
+        samples = read_samples(run)
+    except OSError:
+        samples = []
+    sample = samples[-1][1] if samples else ""
     given = config.sample.prompt
     if config.train.task == "lm":
         begun = " ".join(sample.split(" ")[:WORDS]) if sample.startswith(given) else ""

@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from glassformer.config import Config
 from glassformer.errors import GlassError
 from glassformer.model.build import build_model
-from glassformer.model.device import choose_device, choose_precision
+from glassformer.model.device import choose_device
 from glassformer.model.families import Model
+from glassformer.model.precision import as_recorded, choose_precision
 from glassformer.model.weights import load_weights
 from glassformer.runs import Folder, Which, open_run
 from glassformer.tokenizers import Tokenizer
@@ -45,8 +46,11 @@ def load_parts(folder: Folder, which: Which = "best", device: str = "auto", prec
     Raises:
         GlassError: there is no such run, or its files are not whole or not of one model.
     """
-    run, place = open_run(folder), choose_device(device)
-    config, labels, tokenizer = run.config(), run.labels(), Tokenizer.load(run.tokenizer_file)
+    run = open_run(folder)
+    place = choose_device(device)
+    config = as_recorded(run.config(), place)
+    labels = run.labels()
+    tokenizer = Tokenizer.load(run.tokenizer_file)
     source = Tokenizer.load(run.source_tokenizer_file) if config.two_vocabularies else tokenizer
     if config.train.task == "classify" and not labels:
         raise GlassError(f"{folder} has no labels.json", "Copy it from where the run was made.")

@@ -14,7 +14,6 @@ from typing import Any
 import numpy as np
 
 from glassformer.config import SampleConfig
-from glassformer.data.store import DamagedStoreError
 from glassformer.errors import GlassError
 from glassformer.files import MANIFEST, check_folder
 from glassformer.runs import Which
@@ -22,7 +21,7 @@ from glassformer.text_model import AnyTextModel, MaskFiller, TextClassifier, loa
 from glassformer.tokenizers import Tokenizer
 from glassformer.training.checkpoint import load_checkpoint, step_name
 from glassformer.training.optimizers import make_optimizers
-from glassformer.training.setup import open_text
+from glassformer.training.setup import stored_text
 from glassformer.verification.check import Check, Finding
 from glassformer.verification.rows import ids_of, source_ids_of
 from glassformer.verification.subject import Subject
@@ -102,8 +101,8 @@ def _noted(subject: Subject) -> dict[str, str]:
     if isinstance(manifest.get("tokenizers"), dict) and manifest["tokenizers"]:
         return {str(name): str(digest) for name, digest in manifest["tokenizers"].items()}
     try:
-        data = open_text(subject.config, Path(manifest["data"]["tokens"]))
-    except DamagedStoreError:
+        data = stored_text(run, subject.config)
+    except GlassError:
         return {}
     source = getattr(data, "source_tokenizer", data.tokenizer)
     return {run.tokenizer_file.name: data.tokenizer.digest, run.source_tokenizer_file.name: source.digest}

@@ -15,6 +15,7 @@ import torch
 
 from glassformer import __version__
 from glassformer.model.device import synchronize
+from glassformer.model.precision import choose_precision, processor_speeds, why
 from glassformer.training.compiling import find_compiler
 from glassformer.training.memory import free_memory
 from glassformer.verification.device import computes_in, usable_cores
@@ -43,13 +44,19 @@ class Device:
         name: "cpu", "cuda:0", "mps".
         description: the maker's name, where the system tells.
         memory_free: bytes, where the system tells.
-        speeds: precision -> speed of a matrix product relative to float32; None where it cannot be computed.
+        speeds: precision -> speed of a matrix multiplication relative to float32; None where it cannot be computed.
+        gflops: precision -> GFLOP/s of one thread, by which `auto` is decided; empty where it is not decided so.
+        auto: the precision that `auto` means here.
+        why: the reason for that.
     """
 
     name: str
     description: str
     memory_free: int | None
     speeds: dict[str, float | None]
+    gflops: dict[str, float]
+    auto: str
+    why: str
 
 
 @dataclass(frozen=True)
@@ -132,11 +139,15 @@ def _device(name: str) -> Device:
     times = {dtype: _seconds(device, dtype) if computes_in(device, dtype) else None for dtype in PRECISIONS}
     base = times[torch.float32] or 0.0
     speeds = {str(dtype).removeprefix("torch."): base / took if took else None for dtype, took in times.items()}
-    return Device(name, description, memory, speeds)
+    gflops = asdict(processor_speeds()) if device.type == "cpu" else {}
+    if gflops:
+        speeds["bfloat16"] = processor_speeds().ratio
+    auto = str(choose_precision("auto", device)).removeprefix("torch.")
+    return Device(name, description, memory, speeds, gflops, auto, why(device))
 
 
 def _seconds(device: torch.device, dtype: torch.dtype) -> float:
-    """The shortest of several products of two matrices, after a first one that is not counted."""
+    """Return the shortest time of several multiplications of two matrices, after a first one that is not counted."""
     square = torch.ones(SQUARE, SQUARE, device=device, dtype=dtype)
     took = []
     for _ in range(3):

@@ -21,7 +21,7 @@ from glassformer.model.masks import Mask
 from glassformer.training.objectives import logits_of
 from glassformer.verification.check import LOGITS, Check, Finding, distance
 from glassformer.verification.subject import Subject
-from glassformer.verification.surroundings import in_float64, threads
+from glassformer.verification.surroundings import bfloat16_on_cpu, in_float64, threads
 
 ROUNDING = 1e-4  # of float32 against float64, and of another device: errors of all layers add up
 BF16 = 0.05  # some ten times the 2^-8 of one rounding
@@ -104,7 +104,7 @@ def bf16(subject: Subject) -> Finding:
     """Matrix products in bfloat16, as train.precision = bf16 makes them."""
     with reading(subject.model):
         exact = logits_of(subject.model, subject.batch)  # (B, T, V) or (B, C)
-        with autocast(CPU, torch.bfloat16):
+        with autocast(CPU, torch.bfloat16), bfloat16_on_cpu():
             rough = logits_of(subject.model, subject.batch).float()
     spread = float((exact - exact.mean(dim=-1, keepdim=True)).norm())
     apart = float((rough - exact).norm()) / max(spread, 1e-12)
@@ -124,7 +124,7 @@ def bf16_norms(subject: Subject) -> Finding:
 
     hooks = [norm.register_forward_hook(note) for norm in norms]
     try:
-        with reading(subject.model), autocast(CPU, torch.bfloat16):
+        with reading(subject.model), autocast(CPU, torch.bfloat16), bfloat16_on_cpu():
             logits_of(subject.model, subject.batch)
     finally:
         for hook in hooks:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -13,7 +12,7 @@ from glassformer.data.rows import Labelled, Masked, Pair, Row, mask
 from glassformer.errors import GlassError
 from glassformer.runs import Run
 from glassformer.text_model.loading import Parts
-from glassformer.training.setup import make_task, open_text
+from glassformer.training.setup import make_task, stored_text
 
 ROWS = 4
 LONGEST = 64  # tokens of the longest row, if the model has no long window
@@ -40,7 +39,7 @@ def few_rows(run: Run, parts: Parts) -> tuple[list[Any], str]:
 def _own_rows(run: Run, parts: Parts) -> list[Any]:
     """The longest of some validation rows; none where the encoded text is gone or of another tokenizer."""
     try:
-        data = open_text(parts.config, Path(run.manifest()["data"]["tokens"]))
+        data = stored_text(run, parts.config)
     except GlassError:
         return []
     if data.tokenizer.digest != parts.tokenizer.digest:

@@ -16,7 +16,7 @@ from typing import Any
 import torch
 
 from glassformer import __version__
-from glassformer.errors import GlassError, nearest
+from glassformer.errors import MALFORMED, GlassError, nearest
 from glassformer.files import sha256, write_text
 from glassformer.model.device import choose_device
 from glassformer.runs import Run, Which, open_run
@@ -170,7 +170,7 @@ def kept_sheet(run: Run) -> dict[str, Any] | None:
             raise ValueError
     except FileNotFoundError:
         return None
-    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+    except (OSError, *MALFORMED):
         raise GlassError(f"{path} is damaged", "Write it anew: glass verify " + quoted(run.folder)) from None
     return facts
 

@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from typing import Any
 
 import torch
+from torch import Tensor
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from glassformer.model.precision import bfloat16_is_faster
 
 
 @contextmanager
@@ -39,3 +44,36 @@ def in_float64() -> Iterator[None]:
         yield
     finally:
         torch.set_default_dtype(before)
+
+
+def bfloat16_on_cpu() -> AbstractContextManager[object]:
+    """Return a context that emulates matrix multiplications in bfloat16 on a processor that is slow at them.
+
+    The rounded operands are multiplied in float32 and the result is rounded to bfloat16, as bfloat16 instructions do.
+    On other processors nothing changes.
+    """
+    return nullcontext() if bfloat16_is_faster(torch.device("cpu")) else _ByFloat32()
+
+
+class _ByFloat32(TorchDispatchMode):
+    """Inside, compute matrix multiplications and attention in float32 and round their results to bfloat16."""
+
+    NAMES = ("mm", "addmm", "bmm", "baddbmm", "linear", "matmul")
+    ATTENTION = "scaled_dot_product"
+
+    def __torch_dispatch__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        """Call the operator, with operands in float32 if it multiplies in bfloat16."""
+        kwargs = kwargs or {}
+        name = function.overloadpacket.__name__
+        rough = any(isinstance(each, Tensor) and each.dtype == torch.bfloat16 for each in args)
+        if not rough or not (name in self.NAMES or self.ATTENTION in name):
+            return function(*args, **kwargs)
+        found = function(*(_float(each) for each in args), **{key: _float(each) for key, each in kwargs.items()})
+        if isinstance(found, Tensor):
+            return found.bfloat16()
+        return (found[0].bfloat16(), *found[1:])  # the log-sum-exp of attention stays in float32
+
+
+def _float(value: Any) -> Any:
+    """Return a tensor in bfloat16 as float32, and anything else as it is."""
+    return value.float() if isinstance(value, Tensor) and value.dtype == torch.bfloat16 else value

@@ -19,6 +19,7 @@ from glassformer.data.batches import Batch
 from glassformer.data.rows import Labelled, Masked, Pair
 from glassformer.generation.context import reading
 from glassformer.model.families import Classifier, Decoder, Encoder, EncoderDecoder, Model
+from glassformer.model.precision import bfloat16_is_faster
 from glassformer.model.weights import load_tensors
 from glassformer.runs import Run, create_run
 from glassformer.training.objectives import logits_of, summed_loss
@@ -43,6 +44,7 @@ class FewRows:
     choices: int
     unit: str = "token"
     validation_bytes: None = None
+    unknown_share: float = 0.0
     steps_per_epoch: float = 1.0
 
     def rows(self, step: int) -> Sequence[Any]:
@@ -164,7 +166,7 @@ def resume(subject: Subject) -> Finding:
         with suppress(_InterruptedError):
             _trainer(subject, Path(temporary) / "stopped", _Interrupter()).train()
         resumed = _trainer(subject, Path(temporary) / "stopped", Silent(), fresh=False)
-        resumed.resume()
+        resumed.resume(resumed.run.whole_checkpoints())
         resumed.train()
         wanted, found = _kept(straight.run), _kept(resumed.run)
     differing = [name for name in wanted.keys() | found.keys() if not _same(wanted.get(name), found.get(name))]
@@ -174,8 +176,12 @@ def resume(subject: Subject) -> Finding:
 
 
 def _trainer(subject: Subject, folder: Path, reporter: Silent, fresh: bool = True) -> Trainer:
-    """In a folder of its own, with the run's weights; or in one that is there, with weights 0 until it resumes."""
-    config = _settings(subject.config, micro_batch=2)
+    """Return a trainer with the run's weights in a new folder or, unless `fresh`, with weights 0 in a folder to resume.
+
+    It computes in float32 where bfloat16 is slow: resuming does not depend on the precision.
+    """
+    precision = {} if bfloat16_is_faster(torch.device("cpu")) else {"precision": "fp32", "muon_precision": "fp32"}
+    config = _settings(subject.config, micro_batch=2, **precision)
     run = create_run(folder, config, {}) if fresh else Run(folder)
     model = subject.copy().requires_grad_(True)
     if not fresh:

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from glassformer.errors import GlassError
+from glassformer.errors import MALFORMED, GlassError
 from glassformer.files import write_bytes
 from glassformer.inspection.sites import Site
 
@@ -138,7 +138,7 @@ def read_snapshot(path: Path) -> Snapshot:
         with np.load(path, allow_pickle=False) as file:
             arrays = {name: file[name] for name in file.files}
         return _checked(arrays)
-    except (OSError, ValueError, KeyError, TypeError, EOFError, zipfile.BadZipFile, zlib.error) as error:
+    except (OSError, EOFError, zipfile.BadZipFile, zlib.error, *MALFORMED) as error:
         reason = " ".join(str(error).split()) or type(error).__name__
         raise GlassError(
             f"{path} is damaged: {reason}", "Copy it again, or delete it: the others need it not."

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from glassformer.config import PAIRS, Task
-from glassformer.errors import GlassError
+from glassformer.errors import MALFORMED, GlassError
 from glassformer.interop.appearing import appear_whole, refuse_taken
 from glassformer.interop.export_report import ExportReport, ExportRequest, Measured
 from glassformer.interop.huggingface.architecture import Architecture
@@ -74,7 +74,7 @@ def _imported_from(run: Path) -> str | None:
     """The class that a run was imported from, by its manifest."""
     try:
         name = json.loads((run / "manifest.json").read_text(encoding="utf-8"))["imported"]["architecture"]
-    except (OSError, ValueError, KeyError, TypeError):
+    except (OSError, *MALFORMED):
         return None
     return str(name)
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from glassformer.config import PAIRS, Config
 from glassformer.errors import GlassError
-from glassformer.files import clear_disk_errors, no_empty_folders
+from glassformer.files import clear_disk_errors, no_empty_folders, partial_path
 from glassformer.interop.export_report import Measured
 from glassformer.interop.huggingface.folder import read_json
 from glassformer.interop.huggingface.reading import Imported, read_model
@@ -129,14 +129,13 @@ def _in_frames(found: Imported, words: ImportedTokenizer) -> bool:
 
 def _write_run(out: Path, found: Imported, words: ImportedTokenizer, config: Config, folder: Path) -> None:
     """The run folder, whole or not at all."""
-    partial = out.with_name(out.name + ".partial")
+    partial = partial_path(out)
     facts = {
         "data": {"source": str(folder), "text_hash": "not known", "tokens": "not known"},
         "tokenizers": dict.fromkeys(("tokenizer.json", "source_tokenizer.json"), words.tokenizer.digest),
         "imported": {"architecture": found.architecture.name, "from": str(folder)},
     }
     with no_empty_folders(out.parent), clear_disk_errors(out):
-        shutil.rmtree(partial, ignore_errors=True)
         try:
             run: Run = create_run(partial, config, facts)
             words.tokenizer.save(run.tokenizer_file)
@@ -144,7 +143,8 @@ def _write_run(out: Path, found: Imported, words: ImportedTokenizer, config: Con
                 words.tokenizer.save(run.source_tokenizer_file)
             if found.labels:
                 run.save_labels(found.labels)
-            save_checkpoint(run, found.model, make_optimizers(found.model, config.train), TrainState())
+            optimizers = make_optimizers(found.model, config.train)
+            save_checkpoint(run, found.model, optimizers, TrainState(), config)
             if out.exists():
                 out.rmdir()  # it is empty
             partial.rename(out)

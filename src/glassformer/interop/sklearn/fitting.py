@@ -24,6 +24,7 @@ from glassformer.errors import GlassError
 from glassformer.interop.sklearn.settings import with_steps
 from glassformer.model.build import build_model
 from glassformer.model.families import Model
+from glassformer.model.precision import settled
 from glassformer.runs import create_run
 from glassformer.tokenizers import Tokenizer, train_tokenizer
 from glassformer.training.example_tasks import length_notes
@@ -89,7 +90,7 @@ def fit(job: Job) -> Fitted:
 
 def _fit(job: Job, folder: Path, reporter: Reporter) -> Fitted:
     data = _documents(job, folder) if job.answers is None else _examples(job, folder)
-    config = with_steps(job.config, job.settings, make_task(job.config, data).steps_per_epoch, job.epochs)
+    config = with_steps(settled(job.config), job.settings, make_task(job.config, data).steps_per_epoch, job.epochs)
     if not job.held_out:  # one evaluation, after the last step: what is kept is the last
         config = config.replace(train={**config.train.model_dump(), "evaluate_every": config.train.steps or 10**12})
     if isinstance(data, PreparedExamples):

@@ -13,7 +13,6 @@ import importlib.abc
 import json
 import linecache
 import os
-import pickle
 import sys
 import threading
 import time
@@ -97,7 +96,7 @@ def decode(value: Any) -> Any:
 def ask(function: Callable[..., Any], arguments: Sequence[Any], named: Mapping[str, Any]) -> dict[str, Any]:
     """Call a function on copies. What it gave and which arguments it changed, or what it raised and in which line."""
     mine = copy.deepcopy([*arguments, *named.values()])
-    before = [pickle.dumps(each) for each in mine]
+    before = [json.dumps(encode(each)) for each in mine]
     try:
         with np.errstate(all="ignore"):
             value = function(*mine[: len(arguments)], **dict(zip(named, mine[len(arguments) :], strict=True)))
@@ -105,7 +104,7 @@ def ask(function: Callable[..., Any], arguments: Sequence[Any], named: Mapping[s
         raise
     except BaseException as error:  # sys.exit too: the answer is at fault, not this process
         return raised(error)
-    changed = [place for place, each in enumerate(mine) if pickle.dumps(each) != before[place]]
+    changed = [place for place, each in enumerate(mine) if json.dumps(encode(each)) != before[place]]
     return {"gave": value, "changed": changed}
 
 
@@ -189,7 +188,7 @@ def _load(source: str) -> dict[str, Any]:
     """Run the answer's file; the names it made."""
     linecache.cache["answer"] = (len(source), None, source.splitlines(keepends=True), "answer")
     module = ModuleType("answer")
-    sys.modules["answer"] = module  # where dataclasses and pickle look their classes up
+    sys.modules["answer"] = module  # where dataclasses look their module up
     with np.errstate(all="ignore"):
         exec(compile(source, "answer", "exec"), module.__dict__)
     return module.__dict__
