@@ -1,0 +1,92 @@
+"""Find the test modules nearest to a module of the package, by imports."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections import deque
+from pathlib import Path
+
+KINDS = ("unit", "property", "parity", "golden", "journey", "browser")
+"""Folders of tests, the cheapest first."""
+
+
+class ImportGraph:
+    """The imports between the modules of a tree, package and tests.
+
+    An import of a package's submodule leads to the submodule, every other one to the named module. Module names in
+    strings and prefixes of module names in f-strings count as imports: commands, exercises and exporters are loaded by
+    name. A test module also imports the `conftest.py` of its folder and of those above it.
+
+    Args:
+        tree: the folder with `src` and `tests`.
+    """
+
+    def __init__(self, tree: Path) -> None:
+        self.tree = tree
+        self.paths = {
+            dotted_name(path.relative_to(top)): path
+            for top, part in ((tree / "src", "glassformer"), (tree, "tests"))
+            for path in sorted((top / part).rglob("*.py"))
+        }
+        self.imports = {name: self._imports_of(name) for name in self.paths}
+
+    def nearest_tests(self, path: str) -> list[str]:
+        """Return the test modules that reach a file, as paths in the tree, nearest first.
+
+        Nearest has the fewest imports on its shortest way. Among equally near ones the order is: kind of test, how
+        often the module mentions the file's name, path. A file that is not Python stands for its package.
+        """
+        file = Path(path)
+        parts = file if file.suffix == ".py" else file.parent / "__init__.py"
+        target = dotted_name(parts.relative_to("src"))
+        word = re.compile(rf"\b{re.escape(file.stem.rstrip('_'))}\b")
+        found = []
+        for name, test in self.paths.items():
+            if not test.name.startswith("test_") or name.startswith("tests.campaigns."):
+                continue
+            distance = self._distances(name).get(target)
+            if distance is not None:
+                kind = KINDS.index(name.split(".")[1]) if name.split(".")[1] in KINDS else len(KINDS)
+                mentions = len(word.findall(test.read_text(encoding="utf-8")))
+                found.append((distance, kind, -mentions, str(test.relative_to(self.tree))))
+        return [test for *_, test in sorted(found)]
+
+    def _distances(self, start: str) -> dict[str, int]:
+        """Return the number of imports on the shortest way from a module to every module it reaches."""
+        distances = {start: 0}
+        waiting = deque([start])
+        while waiting:
+            name = waiting.popleft()
+            for other in self.imports[name]:
+                if other not in distances:
+                    distances[other] = distances[name] + 1
+                    waiting.append(other)
+        return distances
+
+    def _imports_of(self, name: str) -> list[str]:
+        found = set[str]()
+        for node in ast.walk(ast.parse(self.paths[name].read_text(encoding="utf-8"))):
+            match node:
+                case ast.Import():
+                    found.update(alias.name for alias in node.names)
+                case ast.ImportFrom(level=0):
+                    for alias in node.names:
+                        submodule = f"{node.module}.{alias.name}"
+                        found.add(submodule if submodule in self.paths else str(node.module))
+                case ast.Constant(value=str() as text):
+                    found.add(text)
+                case ast.JoinedStr(values=[ast.Constant(value=str() as prefix), *_]) if prefix.startswith(
+                    "glassformer."
+                ):
+                    found.update(other for other in self.paths if other.startswith(prefix))
+        if name.startswith("tests."):
+            parts = name.split(".")[:-1]
+            found.update(".".join([*parts[:count], "conftest"]) for count in range(1, len(parts) + 1))
+        return sorted((found & self.paths.keys()) - {name})
+
+
+def dotted_name(path: Path) -> str:
+    """Return the name under which a file is imported."""
+    parts = path.with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)

@@ -1,0 +1,83 @@
+"""Stop this process before a chosen file operation.
+
+File operations are seen through Python's audit events and a wrapped `os.fsync`, so that nothing in the program under
+test knows of them. Writes by compiled code, such as that of safetensors, have no event of their own.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC
+EVENTS = ("os.rename", "os.remove", "os.rmdir", "os.mkdir", "os.truncate", "os.link", "os.symlink")
+
+
+@dataclass(frozen=True)
+class Stop:
+    """Where to stop a process.
+
+    Attributes:
+        watched: folder whose file operations count.
+        log: file that gets a line for each operation; `.RANK` is appended for one of several processes.
+        before: number of the operation, from 1, before which the signal is sent; None: log only.
+        signal: number of the signal.
+        rank: of several processes the one that stops.
+    """
+
+    watched: str
+    log: str
+    before: int | None = None
+    signal: int = 9
+    rank: int = 0
+
+    def of_rank(self, rank: int) -> Stop:
+        """Return the stop of one of several processes, with a log of its own; only one of them stops."""
+        before = self.before if rank == self.rank else None
+        return replace(self, log=f"{self.log}.{rank}", before=before)
+
+
+def install(stop: Stop) -> None:
+    """Log the file operations of this process from here on, and stop it before the chosen one."""
+    log = os.open(stop.log, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+    own = os.getpid()
+    count = 0
+
+    def operation(kind: str, path: str) -> None:
+        nonlocal count
+        inside = os.path.relpath(path, stop.watched)
+        if inside.startswith("..") or os.getpid() != own:
+            return
+        count += 1
+        os.write(log, f"{kind} {inside}\n".encode())
+        if count == stop.before:
+            os.kill(own, stop.signal)
+
+    def heard(event: str, arguments: tuple[Any, ...]) -> None:
+        if event == "open":
+            path, _, flags = arguments
+            if isinstance(path, str) and isinstance(flags, int) and flags & WRITING:
+                operation("open", os.path.abspath(path))  # noqa: PTH100 - Path would open more events
+        elif event in EVENTS and isinstance(arguments[0], str | os.PathLike):
+            operation(event.removeprefix("os."), _full(os.fspath(arguments[0]), arguments))
+
+    fsync = os.fsync
+
+    def noted_fsync(descriptor: Any) -> None:
+        number = descriptor if isinstance(descriptor, int) else descriptor.fileno()
+        operation("fsync", str(Path(f"/proc/self/fd/{number}").readlink()))
+        fsync(descriptor)
+
+    setattr(os, "fsync", noted_fsync)  # noqa: B010 - an assignment has another type
+    sys.addaudithook(heard)
+
+
+def _full(path: str, arguments: tuple[Any, ...]) -> str:
+    """Return the absolute path of an operation, which may be relative to an open folder."""
+    folder = arguments[-1]
+    if not os.path.isabs(path) and isinstance(folder, int) and folder >= 0:  # noqa: PTH117
+        return str(Path(f"/proc/self/fd/{folder}").readlink() / path)
+    return os.path.abspath(path)  # noqa: PTH100

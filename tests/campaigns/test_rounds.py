@@ -1,0 +1,41 @@
+"""A few rounds of each campaign."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.journey.commands import begin, ended
+
+ROOT = Path(__file__).parents[2]
+FEW = "lm-plateau-dropout,lm-early-stopping,translate-noam-accumulation,masked-cosine-dropout,lm-wsd-muon"
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="campaigns fork, and read /proc")
+
+
+def campaign(name: str, *arguments: str) -> tuple[int, str]:
+    """Run a campaign in a process of its own; return its exit code and what it printed."""
+    done = ended(begin("-m", f"tests.campaigns.{name}", *arguments, folder=ROOT))
+    return done.returncode, done.stdout + done.stderr
+
+
+def test_runs_that_are_stopped_and_resumed_equal_runs_that_nobody_stopped() -> None:
+    code, said = campaign("kills", "--rounds", "20", "--seed", "0", "--only", FEW)
+    assert code == 0, said
+    assert "0 of 20 rounds differ" in said
+
+
+def test_a_second_resume_is_refused_and_changes_nothing() -> None:
+    code, said = campaign("second_resume", "--rounds", "12", "--seed", "1")
+    assert code == 0, said
+    assert said.splitlines()[:5] == [
+        f"{name:<24} {number:>6}"
+        for name, number in {
+            "rounds": 12,
+            "first ended": 0,
+            "pointer names nothing": 0,
+            "best lost": 0,
+            "told": 12,
+        }.items()
+    ]
