@@ -20,7 +20,9 @@ from glassformer.serve.server import Server, listen
 from glassformer.serve.shelf import Shelf
 from glassformer.text_model import AnyTextModel, load_text_model
 from tests.browser.reading import PATIENCE, Faults, Served, settled
-from tests.browser.tiny_runs import TEXTS, make_all
+from tests.browser.tiny_runs import LEARNT, LONG, TEXTS, make_all
+from tests.journey.task_runs import TINY
+from tests.trained import trained
 
 ROOT = Path(__file__).resolve().parents[2]
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
@@ -31,7 +33,8 @@ Visit = Callable[..., Page]
 @pytest.fixture(scope="session")
 def runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     """Tiny runs: name -> folder; `TEXTS` of `tiny_runs` has what each is asked with."""
-    return make_all(tmp_path_factory.mktemp("served"))
+    home = trained(tmp_path_factory.mktemp("served"), "browser", [TINY, LEARNT, LONG], make_all)
+    return {name: home / "runs" / name for name in [*TEXTS, "long"]}
 
 
 @pytest.fixture(scope="session")

@@ -26,6 +26,8 @@ from tests.browser.conftest import Visit
 from tests.browser.reading import copied, settled, turn, value, values
 from tests.browser.tiny_runs import TEXTS, long_text
 
+pytestmark = pytest.mark.thorough
+
 NEAR = 1e-6
 HEADS = {  # a run -> heads of every kind of attention that it has
     "book": ["dec.1.self.0"], "post": ["dec.0.self.1"], "fill": ["enc.0.self.1"], "mails": ["enc.0.self.0"],

@@ -28,6 +28,8 @@ from tests.browser.conftest import Visit
 from tests.browser.reading import PATIENCE, Served, copied, settled, turn, value, values
 from tests.browser.tiny_runs import TEXTS
 
+pytestmark = pytest.mark.thorough
+
 NEAR = 1e-6
 LONG = 240_000
 """Milliseconds that work in the background may take, on a machine that does much else."""

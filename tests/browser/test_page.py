@@ -14,6 +14,8 @@ from tests.browser.conftest import Visit
 from tests.browser.reading import Served, quiet, settled, turn, values
 from tests.browser.tiny_runs import ARABIC, BANGLA, TEXTS, long_text
 
+pytestmark = pytest.mark.thorough
+
 GRAVE = ("serious", "critical")
 MOST_BYTES, MOST_REPLY, MOST_NODES = 5_000_000, 2**20, 2_000
 WRITES = ("alignment", "machines", "write")

@@ -11,6 +11,8 @@ from tests.browser.conftest import Visit
 from tests.browser.reading import copied, values
 from tests.browser.tiny_runs import TEXTS
 
+pytestmark = pytest.mark.thorough
+
 
 @pytest.mark.parametrize("run", ["book", "bangla"])
 def test_the_ids_are_those_of_the_tokenizer(run: str, page: Visit, model: Callable[[str], AnyTextModel]) -> None:

@@ -20,6 +20,8 @@ from tests.browser.conftest import Visit
 from tests.browser.reading import copied, settled, value, values
 from tests.browser.tiny_runs import TEXTS
 
+pytestmark = pytest.mark.thorough
+
 Models = Callable[[str], AnyTextModel]
 
 

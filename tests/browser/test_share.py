@@ -25,6 +25,8 @@ from glassformer.tokenizers import train_tokenizer
 from tests.browser.shared_models import Case, cases
 from tests.parity.written_runs import make_run
 
+pytestmark = pytest.mark.thorough
+
 PASSES = """(models) => models.map(({settings, tensors, data, ids, source}) => {
   const model = glass.model(settings, tensors, data);
   const {encoder, stack, logits} = model.pass(ids, source);

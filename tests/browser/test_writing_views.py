@@ -24,6 +24,8 @@ from tests.browser.reading import copied, settled, value, values
 from tests.browser.tiny_runs import TEXTS
 from tests.journey.commands import here
 
+pytestmark = pytest.mark.thorough
+
 Library = Callable[[str], AnyTextModel]
 CLOSE = 1e-6
 

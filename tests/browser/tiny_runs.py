@@ -32,15 +32,14 @@ LONG = {"layers": 12, "heads": 12, "width": 24, "head_width": 2, "hidden": 16, "
 """The shape of the run `long`, whose weights were drawn."""
 
 
-def make_all(home: Path) -> dict[str, Path]:
-    """The files of `task_files`, and a run of each name in `TEXTS`, and `long`: name -> folder."""
+def make_all(home: Path) -> None:
+    """Write the files of `task_files`, and a run `runs/NAME` of each name in `TEXTS`, and of `long`."""
     write_all(home)
     write_lines(home / "bangla.txt", [*BANGLA, *ARABIC] * 40)
     for name, (source, *more) in LEARNT.items():
         done = here("train", source, *TINY, *more, "--steps=20", "--out", f"runs/{name}", "--json", folder=home)
         assert done.returncode == 0, done.stderr
     make_long(home / "runs" / "long")
-    return {name: home / "runs" / name for name in [*TEXTS, "long"]}
 
 
 def make_long(folder: Path) -> Path:

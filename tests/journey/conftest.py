@@ -7,8 +7,9 @@ from pathlib import Path
 import pytest
 
 from glassformer.cli.main import main
-from tests.journey.damage import RUN, copy_world, make_text, train
-from tests.journey.task_runs import make_runs
+from tests.journey.damage import RUN, make_text, train
+from tests.journey.task_runs import RUNS, STEPS, TINY, make_runs
+from tests.trained import copy_runs, trained
 
 
 @pytest.fixture(scope="session")
@@ -25,7 +26,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture
 def here(world: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A copy of it, and the current folder."""
-    copy_world(world, tmp_path)
+    copy_runs(world, tmp_path)
     monkeypatch.chdir(tmp_path)
     return tmp_path
 
@@ -33,6 +34,4 @@ def here(world: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 @pytest.fixture(scope="session")
 def task_home(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """All files of `task_files`, and a run of each task; tests add to it and spoil nothing."""
-    folder = tmp_path_factory.mktemp("tasks")
-    make_runs(folder)
-    return folder
+    return trained(tmp_path_factory.mktemp("tasks"), "tasks", [TINY, STEPS, RUNS], make_runs)

@@ -40,15 +40,6 @@ def make_text(folder: Path) -> None:
     text_file(folder)
 
 
-def copy_world(original: Path, folder: Path) -> None:
-    """A text, a run trained on it, and its encoded text, as if they had been made in `folder`."""
-    shutil.copytree(original, folder, dirs_exist_ok=True)
-    file = folder / RUN / "manifest.json"
-    facts = json.loads(file.read_text(encoding="utf-8"))
-    facts["data"]["tokens"] = str(folder / "runs" / ".tokens" / Path(facts["data"]["tokens"]).name)
-    file.write_text(json.dumps(facts), encoding="utf-8")
-
-
 def tree(folder: Path) -> dict[str, str]:
     """Every file and folder below, with the hash of each file."""
     found = sorted(folder.rglob("*"))

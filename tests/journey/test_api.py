@@ -101,6 +101,7 @@ def as_settings(tokens: int, way: dict[str, Any], choice: int = 0) -> SampleConf
     return SampleConfig(tokens=tokens, seed=seed, **{**own, "stop": tuple(own.get("stop", ()))})
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("way", WAYS, ids=["greedy", "drawn", "penalized"])
 def test_completions_are_what_the_library_writes(client: openai.OpenAI, book: TextModel, way: dict[str, Any]) -> None:
     """Several prompts, several texts for each, beyond the context of 37; streamed or not."""
@@ -354,6 +355,7 @@ def test_large_models_write_fewer_texts_at_once(served: Served, book: TextModel)
             engine.close()
 
 
+@pytest.mark.thorough
 def test_a_newer_checkpoint_serves_who_comes_after_it(runs: Path, tmp_path: Path) -> None:
     run = Run(make_run(tmp_path / "growing", tied=False))
     with serving([run.folder]) as small:

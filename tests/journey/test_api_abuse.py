@@ -175,6 +175,7 @@ def test_slow_and_half_closed_and_silent_clients_hold_nobody_up(served: Served) 
     assert idle(served)
 
 
+@pytest.mark.thorough
 def test_memory_does_not_grow(served: Served) -> None:
     """Refused, cancelled and answered, again and again; and no order stays behind."""
 

@@ -35,6 +35,7 @@ def shown(name: str, folder: Path, *more: str) -> str:
     return done.stdout
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", FAMILIES)
 def test_every_view_of_every_family(name: str, task_home: Path) -> None:
     found = {view: told(name, task_home, "--view", view) for view in VIEWS}

@@ -13,6 +13,8 @@ import pytest
 from tests.journey.commands import environment
 from tests.journey.pages import ROOT, blocks
 
+pytestmark = pytest.mark.thorough
+
 
 def test_the_quick_look_of_the_page_measures_everyone_in_turn(tmp_path: Path) -> None:
     pytest.importorskip("transformers")

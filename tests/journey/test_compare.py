@@ -17,6 +17,8 @@ from tests.journey.commands import here, start
 from tests.journey.damage import tree
 from tests.property.trainers import same, text_file
 
+pytestmark = pytest.mark.thorough
+
 SMALL = [
     "--set", "model.layers=1", "--set", "model.width=16", "--set", "model.heads=2", "--set", "model.context=12",
     "--set", "tokenizer.kind=characters", "--set", "train.batch=4", "--set", "train.evaluate_every=4",

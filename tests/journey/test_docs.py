@@ -19,6 +19,8 @@ from glassformer.config import Config
 from tests.journey.pages import ROOT, Block, blocks, lines_of, quick, quick_python, served, with_torchrun
 from tests.journey.task_files import write_all
 
+pytestmark = pytest.mark.thorough
+
 DOCS = ROOT / "docs"
 PAGES = sorted(path.name for path in DOCS.glob("*.md"))
 LISTS = ("README.md", "index.md", "commands.md", "exercises.md", "glossary.md", "library.md", "settings.md")

@@ -51,6 +51,7 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", SETTINGS)
 def test_a_run_that_was_exported_and_imported_says_the_same(name: str, home: Path) -> None:
     task, _, kind = SETTINGS[name]

@@ -53,6 +53,7 @@ def test_all_heads_of_a_run_are_told(name: str, task_home: Path) -> None:
     assert told(f"runs/{name}", task_home)[0] == facts
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", TASKS)
 def test_people_get_a_line_for_each_head_and_everything_about_one(name: str, task_home: Path) -> None:
     table = here("heads", f"runs/{name}", "--sort", "entropy", folder=task_home).stdout.splitlines()

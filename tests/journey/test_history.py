@@ -48,6 +48,7 @@ def page_data(path: Path) -> dict[str, Any]:
     return facts
 
 
+@pytest.mark.thorough
 def test_curves_and_births_are_told(home: Path) -> None:
     facts = json.loads(told(home, "--json"))
     assert facts["steps"] == [0, 1, 2, 4, 7, 12]

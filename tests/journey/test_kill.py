@@ -6,10 +6,14 @@ import random
 import time
 from pathlib import Path
 
+import pytest
+
 from glassformer.model.weights import load_tensors
 from glassformer.runs import Run
 from tests.journey.commands import glass, start
 from tests.property.trainers import same, text_file
+
+pytestmark = pytest.mark.thorough
 
 SETTINGS = [
     "--steps", "300", "--set", "model.layers=2", "--set", "model.width=64", "--set", "model.heads=2",

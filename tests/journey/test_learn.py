@@ -80,6 +80,7 @@ CONTAINED = {
 }  # fmt: skip
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", CONTAINED)
 def test_bad_answers_are_contained_and_explained(name: str) -> None:
     source, result, words = CONTAINED[name]
@@ -105,6 +106,7 @@ def test_what_is_printed_is_that_of_the_case_that_failed() -> None:
     assert check_source(SOFTMAX, wrong, seed=0).printed.split("\n") == ["read", "(2, 3)", ""]
 
 
+@pytest.mark.thorough
 def test_the_whole_course_is_solved_by_the_shipped_solutions(tmp_path: Path) -> None:
     assert len(COURSE) >= 24
     for exercise in whole():
@@ -156,6 +158,7 @@ def test_a_learner_goes_from_wrong_to_right_and_nothing_is_lost(tmp_path: Path) 
     assert file.read_bytes() == written
 
 
+@pytest.mark.thorough
 def test_the_same_seed_asks_the_same_and_fresh_ones_differ() -> None:
     source = "import numpy as np\ndef softmax(x):\n    print(float(np.sum(x)))\n    return np.exp(x)\n"
     first, again, other = (check_source(SOFTMAX, source, seed).lines for seed in (3, 3, 4))
@@ -166,6 +169,7 @@ def test_the_same_seed_asks_the_same_and_fresh_ones_differ() -> None:
     assert other == first  # its first case is no random one
 
 
+@pytest.mark.thorough
 def test_watch_checks_each_save_and_goes_on(tmp_path: Path) -> None:
     folder = CourseFolder(tmp_path / "mine")
     folder.exercises = [find("softmax"), find("matmul")]
@@ -204,6 +208,7 @@ def test_watch_checks_each_save_and_goes_on(tmp_path: Path) -> None:
     assert all((kept[name].attempts, kept[name].hints) == (2, 1) for name in ("softmax", "matmul"))
 
 
+@pytest.mark.thorough
 def test_a_notebook_is_the_same_exercise_and_calls_the_same_check(tmp_path: Path) -> None:
     nbclient, nbformat = pytest.importorskip("nbclient"), pytest.importorskip("nbformat")
     assert here("learn", "notebook", "2", "--folder", ".", folder=tmp_path).returncode == 0
@@ -222,6 +227,7 @@ def test_a_notebook_is_the_same_exercise_and_calls_the_same_check(tmp_path: Path
     assert CourseFolder(tmp_path).record(SOFTMAX).done
 
 
+@pytest.mark.thorough
 def test_a_teacher_assigns_and_grades(tmp_path: Path) -> None:
     (tmp_path / "tale.txt").write_text("আমি বাংলায় গান গাই। The old dog sleeps by the door.\n" * 20, encoding="utf-8")
     words = ("learn", "assign", "1-2", "byte_pairs", "--text", "tale.txt", "--out", "week", "--notebooks")

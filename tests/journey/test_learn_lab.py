@@ -27,6 +27,7 @@ def course(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+@pytest.mark.thorough
 def test_a_case_from_the_first_look_to_the_verdict(course: Path) -> None:
     place = course / "glass-learn" / "lab" / CASE.folder
     kept = {path.name: path.read_bytes() for path in place.iterdir()}

@@ -55,6 +55,7 @@ def no_space() -> Exception:
     return OSError(errno.ENOSPC, "No space left on device")
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("calls", [*range(14), 18, 24, 31, 40])
 def test_disk_full_at_any_moment_then_the_same_weights(
     calls: int, here: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
@@ -64,7 +65,7 @@ def test_disk_full_at_any_moment_then_the_same_weights(
         patch.setattr(os, "fsync", failing(os.fsync, no_space, calls))
         code = main(train("proverbs.txt"))
     if code == 0 and os.name == "nt":
-        pytest.skip("Windows forces fewer files to the disk")
+        pytest.skip("this system forces fewer files to the disk")
     assert code == 2, "the command does not force so many files to the disk"
     two_lines(capsys.readouterr(), "the disk is full", "everything written before is intact")
     after = tree(here)
@@ -108,6 +109,7 @@ def test_disk_full_while_the_text_is_encoded(
     assert tree(here) == before
 
 
+@pytest.mark.thorough
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="this system has no device that is always full")
 def test_standard_output_on_a_full_disk(here: Path) -> None:
     buffered = {key: value for key, value in environment().items() if key != "PYTHONUNBUFFERED"}
@@ -154,7 +156,7 @@ def test_no_permission_to_write(
 
 
 @pytest.mark.skipif(
-    not hasattr(os, "geteuid") or os.geteuid() == 0, reason="to root, and on Windows, nothing is closed"
+    not hasattr(os, "geteuid") or os.geteuid() == 0, reason="this system, or this account, may use every file"
 )
 def test_no_permission_for_a_run_really(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (here / RUN).chmod(0)
@@ -205,7 +207,8 @@ def test_debug_shows_where_an_error_came_from(here: Path) -> None:
     assert ended.stderr.splitlines()[-2:] == ["sample.top_k = 0 is not allowed", "Give 1 or more."]
 
 
-@pytest.mark.skipif(os.name == "nt", reason="Windows sends no such signals to one process")
+@pytest.mark.thorough
+@pytest.mark.skipif(os.name == "nt", reason="this system sends no such signals to one process")
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_stopped_politely_saves_and_says_how_to_go_on(number: int, here: Path) -> None:
     process = start(*train("proverbs.txt", "--steps", "1000000"), folder=here)
@@ -218,7 +221,7 @@ def test_stopped_politely_saves_and_says_how_to_go_on(number: int, here: Path) -
     assert done.stdout == ""
     last = Run(here / "out").checkpoint("last")
     assert done.stderr.splitlines()[-2:] == [
-        f"stopped after step {int(last.name[5:])}, all saved", "Go on with: glass train --resume --out out"
+        f"stopped after step {int(last.name[5:])}, all saved", "Resume with: glass train --resume --out out"
     ]  # fmt: skip
 
 
@@ -232,7 +235,7 @@ def test_stopped_politely_saves_and_says_how_to_go_on(number: int, here: Path) -
         (train("😀.txt"), "😀.txt", write("😀.txt", "how are you today " * 30)),
         (["generate", BOOK, "the", "--top", "3"], "", remove("proverbs.txt", "runs/.tokens")),
         (["evaluate", BOOK], "is gone: reading proverbs.txt again", remove("runs/.tokens")),
-        (["train", "--resume", "--steps", "4"], "going on with", remove(RUN / "best", RUN / "tokenizer.json")),
+        (["train", "--resume", "--steps", "4"], "resuming runs/book", remove(RUN / "best", RUN / "tokenizer.json")),
     ],
     ids=["unseen characters", "stop beyond ascii", "row without text", "column by number", "name beyond ascii",
          "run moved without its text", "encoded text deleted", "small files of a run deleted"],

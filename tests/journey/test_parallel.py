@@ -14,6 +14,8 @@ import pytest
 from tests.journey.commands import Running, begin, ended, here
 from tests.property.trainers import text_file
 
+pytestmark = pytest.mark.thorough
+
 SETTINGS = [
     word
     for setting in (
@@ -22,7 +24,7 @@ SETTINGS = [
     )
     for word in ("--set", setting)
 ] + ["--recipe", "shakespeare-nano"]  # fmt: skip
-pytestmark = pytest.mark.skipif(os.name == "nt", reason="signals as POSIX has them")
+pytestmark = pytest.mark.skipif(os.name == "nt", reason="this system has no POSIX signals")
 
 
 def torchrun(*arguments: str, folder: Path, restarts: int = 0) -> Running:
@@ -62,7 +64,7 @@ def test_a_killed_process_is_started_again_and_nothing_is_lost(tmp_path: Path) -
     done = ended(watched)
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout)["steps_done"] == 150  # one object, of the first process
-    assert "going on with killed after step" in done.stderr
+    assert "resuming killed after step" in done.stderr
     straight, killed = (losses(tmp_path / name, 150) for name in ("straight", "killed"))
     assert killed == pytest.approx(straight, abs=1e-5)
 

@@ -12,9 +12,9 @@ from safetensors.torch import load_file
 
 from glassformer.runs import Run
 from glassformer.tokenizers import Tokenizer
+from tests.journey.command_output import REBUILT, facts, shown
 from tests.journey.commands import here
 from tests.journey.damage import tree
-from tests.journey.test_commands import REBUILT, facts, shown
 from tests.property.trainers import text_file
 from tests.unit.example_files import LABELLED, PAIRS, lines, tsv, writer
 
@@ -52,6 +52,7 @@ def loss_of(name: str, rungs: list[dict[str, Any]]) -> float:
     return float(found)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("task", SOURCES)
 def test_a_plan_is_what_the_run_will_be(task: str, folder: Path) -> None:
     before = tree(folder)
@@ -108,6 +109,7 @@ def test_without_a_probe_nothing_is_timed(folder: Path) -> None:
     assert plan["parameters"] > 0
 
 
+@pytest.mark.thorough
 def test_minutes_become_steps_and_a_person_can_read_it(folder: Path) -> None:
     words = [*SOURCES["lm"], *SMALL[:-4], "--out", "runs/one", "--minutes", "5", "--probe", "0.05"]
     words += ["--recipe", "shakespeare-nano"]  # without one the steps would be chosen, too
@@ -130,6 +132,7 @@ def test_minutes_become_steps_and_a_person_can_read_it(folder: Path) -> None:
         assert words_of in text  # fmt: skip
 
 
+@pytest.mark.thorough
 def test_sizes_are_chosen_for_text_time_and_machine(folder: Path) -> None:
     words = [*SOURCES["lm"], "--recipe", "auto", "--tokenizer.kind", "characters", "--train.threads", "1"]
     words += ["--sample.tokens", "4", "--model.layers", "1", "--minutes", "0.02", "--out", "runs/auto"]
@@ -155,6 +158,7 @@ def test_sizes_are_chosen_for_text_time_and_machine(folder: Path) -> None:
     assert f"({outcome['validation_loss']:.3f})" in line
 
 
+@pytest.mark.thorough
 def test_what_can_be_read_once_is_read_once(folder: Path) -> None:
     """Standard input is prepared, measured, and then learnt from."""
     words = ["-", "--recipe", "auto", "--tokenizer.kind", "characters", "--minutes", "0.01", "--train.threads", "1"]

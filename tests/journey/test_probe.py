@@ -25,6 +25,7 @@ def facts(*arguments: str, folder: Path) -> dict[str, Any]:
     return found
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("task", ["lm", "masked"])
 def test_all_probes_of_a_run_that_learnt_something_else(task_home: Path, task: str) -> None:
     done = here("probe", f"runs/{task}", *QUICK, folder=task_home)
@@ -84,6 +85,10 @@ def test_the_column_of_a_table_is_named_as_its_error_says(task_home: Path, tmp_p
     assert one["surprisal"]["mean"] != other["surprisal"]["mean"]
     assert one["surprisal"]["mean"] == plain["surprisal"]["mean"]
     assert "was given without --text" in refused("probe", "runs/lm", "--data.column", "second", folder=task_home)[0]
+    assert "was given without --text" in refused("probe", "runs/lm", "--data.header", "no", folder=task_home)[0]
+    with_names = ["--text", str(alone), "--data.header", "no"]
+    more = facts("probe", "runs/lm", *with_names, folder=task_home)["probes"]
+    assert more["surprisal"]["tokens"] > plain["surprisal"]["tokens"]
 
 
 def test_minimal_pairs_of_ones_own(task_home: Path) -> None:

@@ -38,6 +38,7 @@ def home(task_home: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", TASKS)
 def test_the_new_run_does_what_a_run_does(home: Path, name: str) -> None:
     """It is smaller, says so, speaks, is measured with the loss that was told, and trains on."""
@@ -65,6 +66,7 @@ def test_the_loss_told_is_the_loss_evaluated(home: Path) -> None:
     assert facts("evaluate", "runs/lm", folder=home)["loss"] == pytest.approx(said["loss"], abs=2e-4)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", ["lm", "translate"])
 def test_the_new_run_is_verified_and_its_origin_noted(home: Path, name: str) -> None:
     new = f"runs/{name}-gates"
@@ -82,6 +84,7 @@ def test_the_new_run_is_verified_and_its_origin_noted(home: Path, name: str) -> 
     assert state["step"] == state["best_step"] == int(origin["checkpoint"].removeprefix("step-")) + 30
 
 
+@pytest.mark.thorough
 def test_a_pruned_run_is_exported(home: Path) -> None:
     done = here("export", "runs/lm-half", "--to", "onnx", "--out", "lm.onnx", folder=home)
     assert done.returncode == 0, done.stderr
@@ -123,6 +126,7 @@ def test_a_limit_on_the_loss_is_kept(home: Path) -> None:
     assert len(said["removed"]) == max(i for i in range(3) if all(each <= limit for each in losses[: i + 1]))
 
 
+@pytest.mark.thorough
 def test_heads_are_listed_with_their_importance(home: Path) -> None:
     found = facts("heads", "runs/translate", "--importance", folder=home)["heads"]
     words = ("prune", "runs/translate", "--effects", "zero", "--tokens", "100000")

@@ -16,6 +16,8 @@ from glassformer.data.corpora import find_text_corpus
 from tests.journey.pages import ROOT, add_programs, blocks, lines_of, python, quick_shell, served, shell
 from tests.journey.task_files import write_all
 
+pytestmark = pytest.mark.thorough
+
 README = ROOT / "README.md"
 SHORTER = ("--minutes 5", "--minutes 0.005")
 SETUP = [

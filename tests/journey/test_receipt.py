@@ -90,6 +90,7 @@ def test_it_tells_what_fill_and_classify_say(task_home: Path) -> None:
     assert shares == pytest.approx({label: found["probabilities"][label] for label in ("spam", "work")}, abs=1e-9)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", TASKS)
 def test_the_script_gives_the_same_number_with_numpy_alone(name: str, task_home: Path, tmp_path: Path) -> None:
     script = tmp_path / "again.py"

@@ -12,6 +12,8 @@ from glassformer.data.corpora import CORPORA
 from glassformer.recipes import load_recipe, recipe_names
 from tests.property.trainers import LINES
 
+pytestmark = pytest.mark.thorough
+
 
 @pytest.mark.parametrize("name", [name for name in recipe_names() if name != "tutorial-d7"])
 def test_a_recipe_trains(

@@ -142,6 +142,7 @@ def test_questions_at_the_same_time_are_all_answered(server: Served) -> None:
     assert all(answers[number].data == answers[number % 6].data for number in answers)
 
 
+@pytest.mark.thorough
 def test_nothing_is_worked_out_for_those_who_have_gone(server: Served, monkeypatch: pytest.MonkeyPatch) -> None:
     worked: list[str] = []
 
@@ -221,6 +222,7 @@ def test_a_run_that_is_training_is_read_again(tmp_path: Path) -> None:
     assert not shelf.training("book")
 
 
+@pytest.mark.thorough
 def test_events_of_a_run_that_is_training(tmp_path: Path) -> None:
     run = Run(make_run(tmp_path / "book"))
     lines = [json.dumps({"step": step, "loss": 1 / step}) + "\n" for step in range(1, 6)]
@@ -300,6 +302,7 @@ def test_mistakes_at_the_start_are_two_lines(home: Path) -> None:
     assert "no run at nothing" in refused("serve", "nothing", folder=home)[0]
 
 
+@pytest.mark.thorough
 def test_it_says_where_it_is_and_ends_cleanly(home: Path) -> None:
     """By Ctrl-C; the pages of the documentation end theirs by SIGTERM."""
     process = start("serve", "book", "en-bn", "--port", "0", "--no-open", "--json", folder=home)

@@ -18,10 +18,10 @@ import pytest
 from glassformer.model.weights import load_tensors
 from glassformer.runs import Run
 from glassformer.training import reporting
+from tests.journey.command_output import facts, metrics, shown
 from tests.journey.commands import here
 from tests.journey.task_files import write_all
 from tests.journey.task_runs import DOES, PAIRS, TASKS, TINY, refused, said_of, train
-from tests.journey.test_commands import facts, metrics, shown
 from tests.property.trainers import same
 
 # ---- train

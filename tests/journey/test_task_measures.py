@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from pathlib import Path
 from typing import Any
@@ -11,9 +12,9 @@ import pytest
 from glassformer.errors import GlassError
 from glassformer.model.weights import load_tensors
 from glassformer.runs import Run
+from tests.journey.command_output import facts, shown
 from tests.journey.commands import here
 from tests.journey.task_runs import DOES, OTHER_TEXT, PAIRS, RUNS, TASKS, refused, said_of
-from tests.journey.test_commands import facts, shown
 
 
 @pytest.fixture(scope="module")
@@ -56,6 +57,7 @@ def test_evaluate_knows_what_to_beat(measured: dict[str, dict[str, Any]]) -> Non
     assert sum(map(sum, rows)) == measured["classify"]["examples"]
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", TASKS)
 def test_evaluate_measures_other_files(name: str, task_home: Path) -> None:
     done = here("evaluate", f"runs/{name}", *OTHER_TEXT[name], folder=task_home)
@@ -147,11 +149,24 @@ def test_json_says_what_was_left_out_and_what_was_learnt_before(task_home: Path)
     )
     notes = facts("evaluate", "runs/classify", "odd.csv", folder=task_home)["notes"]
     assert any("never learnt: unheard (1)" in note for note in notes)
-    pairs = facts("evaluate", "runs/translate", "train.en", "train.de", "--examples=3", folder=task_home)["notes"]
+    for name in ("train.en", "train.de", "mails.csv"):  # most of what was learnt, in other files
+        lines = (task_home / name).read_text(encoding="utf-8").splitlines(keepends=True)
+        (task_home / f"most-{name}").write_text("".join(lines[:-1]), encoding="utf-8")
+    files = ["most-train.en", "most-train.de"]
+    pairs = facts("evaluate", "runs/translate", *files, "--examples=3", folder=task_home)["notes"]
     assert any("stand in the training part" in note for note in pairs)
     assert not any("writing" in note for note in pairs)
-    mails = facts("evaluate", "runs/classify", "mails.csv", folder=task_home)["notes"]
+    mails = facts("evaluate", "runs/classify", "most-mails.csv", folder=task_home)["notes"]
     assert any("stand in the training part" in note for note in mails)
+
+
+def test_the_text_that_a_run_began_with_is_measured_on_its_validation_part(task_home: Path) -> None:
+    for name, files in {"classify": ["mails.csv"], "lm": ["book.txt"], "masked": ["book.txt"]}.items():
+        own = facts("evaluate", f"runs/{name}", folder=task_home)
+        named = here("evaluate", f"runs/{name}", *files, "--json", folder=task_home)
+        assert f"{files[0]} is the text that runs/{name} began with: measuring its validation part" in named.stderr
+        assert json.loads(named.stdout)["loss"] == own["loss"]
+        assert json.loads(named.stdout)["tokens"] == own["tokens"]
 
 
 def test_masked_and_plan_name_the_same_simple_predictors(task_home: Path, measured: dict[str, dict[str, Any]]) -> None:
@@ -173,6 +188,7 @@ def test_count_is_the_size_of_the_weights(name: str, task_home: Path) -> None:
     assert said["parameters"] == sum(tensor.numel() for tensor in weights.values())
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", TASKS)
 def test_a_run_folder_alone_is_enough(name: str, task_home: Path, tmp_path: Path) -> None:
     command, text = DOES[name]

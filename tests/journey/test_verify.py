@@ -73,6 +73,7 @@ def alone(task_home: Path, tmp_path: Path) -> Path:
     )
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("task", TASKS)
 def test_a_run_without_its_text_is_verified_on_ours(task: str, task_home: Path, tmp_path: Path) -> None:
     folder = Path(shutil.copytree(task_home / "runs" / task, tmp_path / task))

@@ -71,6 +71,19 @@ class Case:
         return "-".join([self.kind, *(f"{name}={value}" for name, value in self.changes.items())])
 
 
+DIFFERENTIATED = [
+    Case(
+        "decoder", {"positions": "rotary", "norm": "rmsnorm", "activation": "swiglu", "kv_heads": 2, "qk_norm": "head"}
+    ),
+    Case("decoder", {"positions": "relative", "norm_order": "post", "norm_bias": True, "window": 4}),
+    Case("encoder", {"positions": "learned", "activation": "gelu_tanh", "attention_bias": True, "head_bias": True}),
+    Case("classifier", {"positions": "sinusoidal", "activation": "relu2", "embedding_norm": True}),
+    Case("encoder-decoder", {"positions": "alibi", "activation": "geglu", "shared_embedding": False, "tied": False}),
+    Case("encoder-decoder", {"positions": "relative", "feedforward_bias": True, "embedding_scale": True}),
+]
+"""Cases whose gradients are compared with finite differences."""
+
+
 def one_choice_each() -> list[Case]:
     """All families with all positions, norms and activations; and with every other choice."""
     changes: list[dict[str, Any]] = [{"positions": name} for name in POSITIONS]

@@ -45,6 +45,7 @@ def exported(folder: Path, dtype: str | None = None, out: str = "model.gguf") ->
     return gguf_export.export(ExportRequest(folder / "run", folder / out, dtype=dtype))
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", RUNS)
 def test_float32_is_the_run_itself(name: str, tmp_path: Path) -> None:
     run = make_run(tmp_path / "run", **RUNS[name])
@@ -65,6 +66,7 @@ def test_float32_is_the_run_itself(name: str, tmp_path: Path) -> None:
     assert list(tmp_path.glob("*.gguf*")) == [report.out]
 
 
+@pytest.mark.thorough
 def test_smaller_weights_are_as_near_as_they_can_be(tmp_path: Path) -> None:
     """Half precision keeps 11 bits of a weight, and Q8_0 seven of the largest in 32."""
     run = make_run(tmp_path / "run", **{**LLAMA, **SMALL})
@@ -108,6 +110,7 @@ FAULTS: dict[str, tuple[str, Any]] = {
 }
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("fault", ["permutation", "permutation in q8_0", "bias permutation", "gate and up", *FAULTS])
 def test_a_planted_fault_is_found_and_nothing_is_left(
     fault: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

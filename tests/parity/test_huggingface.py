@@ -56,6 +56,7 @@ def test_a_new_model_of_theirs_is_the_same_here_and_when_it_is_written_again(nam
     assert (their_logits(back) - their_logits(theirs)).abs().max() <= EXPORT
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", CASES)
 def test_large_weights_in_every_tensor_are_the_same_here_and_when_they_are_written_again(
     name: str, tmp_path: Path

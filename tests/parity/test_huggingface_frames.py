@@ -220,6 +220,7 @@ WRITERS: dict[str, tuple[str, Any, dict[str, Any], Frame, tuple[int, ...]]] = {
 }  # fmt: skip
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", WRITERS)
 def test_texts_are_written_with_the_ids_that_they_write(name: str, tmp_path: Path) -> None:
     kind, make, values, frame, start = WRITERS[name]

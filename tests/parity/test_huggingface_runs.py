@@ -60,6 +60,7 @@ def test_heads_that_are_not_there_are_zeros_and_nothing_else_changes(name: str) 
     assert (logits(whole.eval()) - logits(model)).abs().max() <= 1e-12
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", PRUNED)
 def test_a_run_with_heads_removed_is_written_for_hugging_face(name: str, tmp_path: Path) -> None:
     architecture, task, settings = PRUNED[name]
@@ -71,6 +72,7 @@ def test_a_run_with_heads_removed_is_written_for_hugging_face(name: str, tmp_pat
     assert (logits(back) - logits(first)).abs().max() <= 2e-5
 
 
+@pytest.mark.thorough
 def test_a_run_with_heads_removed_has_a_graph_of_its_own(tmp_path: Path) -> None:
     report = export_onnx(ExportRequest(make_run(tmp_path / "run", **PRUNED["groups"][2]), tmp_path / "out"))
     assert {each.name: each.value for each in report.measured}["logits"] <= 2e-5
@@ -81,6 +83,7 @@ def test_a_run_with_heads_removed_is_written_as_gguf(tmp_path: Path) -> None:
     assert {each.name: each.value for each in report.measured}["by rules"] <= 2e-5
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("kind", ["bpe", "wordpiece", "characters", "unigram"])
 def test_a_typed_hole_stays_whole_and_is_filled_by_their_pipeline(kind: str, tmp_path: Path) -> None:
     settings = {**POST, "head_transform": True, "tied": True}

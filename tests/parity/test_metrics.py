@@ -99,6 +99,7 @@ def spoilt(references: list[str], share: float, seed: int) -> list[str]:
     return out
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("language", ["German", "Bangla"])
 @pytest.mark.parametrize("lowercase", [False, True])
 def test_bleu_and_chrf_are_sacrebleus_commands(language: str, lowercase: bool, real_text: Path, tmp_path: Path) -> None:
@@ -145,6 +146,7 @@ def their_p(ours: float) -> float:
     return 1 - normal.cdf(mean) + normal.cdf(-2 * z - mean)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(("share", "seed"), [(0.31, 1), (0.34, 1), (0.35, 1), (0.37, 1)])
 def test_the_paired_bootstrap_beside_sacrebleus(share: float, seed: int, real_text: Path) -> None:
     """From runs that hardly differ to clear differences; the intervals of single runs too."""

@@ -18,6 +18,8 @@ from glassformer.recipes import load_recipe
 from glassformer.text_model import load_text_model
 from tests.parity.written_runs import LABELS, make_run
 
+pytestmark = pytest.mark.thorough
+
 pytest.importorskip("onnxscript")
 onnxruntime = pytest.importorskip("onnxruntime")
 

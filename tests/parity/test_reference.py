@@ -65,11 +65,13 @@ def compare(case: Case, padded: bool) -> None:
     assert error <= GRADIENTS, name
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("case", CASES, ids=str)
 def test_each_choice_with_every_kind_of_padding(case: Case) -> None:
     compare(case, padded=True)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("case", many_choices_at_once(40), ids=lambda case: case.kind)
 @pytest.mark.parametrize("padded", [True, False])
 def test_many_choices_at_once(case: Case, padded: bool) -> None:

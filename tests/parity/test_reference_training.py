@@ -33,6 +33,7 @@ from glassformer.verification.surroundings import in_float64
 from tests.journey.pages import ROOT, blocks, quick_python
 from tests.parity.reference_cases import (
     CLASSES,
+    DIFFERENTIATED,
     FAMILIES,
     ROWS,
     SOURCE_VOCAB,
@@ -49,16 +50,6 @@ from tests.property.models import VOCAB
 
 MASK = VOCAB - 1
 RULE = AdamW(learning_rate=0.003, beta2=0.99, weight_decay=0.1, clip=0.5)
-DIFFERENTIATED = [
-    Case(
-        "decoder", {"positions": "rotary", "norm": "rmsnorm", "activation": "swiglu", "kv_heads": 2, "qk_norm": "head"}
-    ),
-    Case("decoder", {"positions": "relative", "norm_order": "post", "norm_bias": True, "window": 4}),
-    Case("encoder", {"positions": "learned", "activation": "gelu_tanh", "attention_bias": True, "head_bias": True}),
-    Case("classifier", {"positions": "sinusoidal", "activation": "relu2", "embedding_norm": True}),
-    Case("encoder-decoder", {"positions": "alibi", "activation": "geglu", "shared_embedding": False, "tied": False}),
-    Case("encoder-decoder", {"positions": "relative", "feedforward_bias": True, "embedding_scale": True}),
-]
 
 
 @pytest.fixture(autouse=True)
@@ -102,6 +93,7 @@ def torch_losses(model: Model, batches: list[Batch], smoothing: float) -> list[f
     return losses
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("kind", FAMILIES)
 def test_a_hundred_steps_are_pytorchs_and_learn(kind: str) -> None:
     smoothing = 0.1 if kind == "encoder-decoder" else 0.0
@@ -119,6 +111,7 @@ def test_a_hundred_steps_are_pytorchs_and_learn(kind: str) -> None:
         assert (start[name] == before[name]).all(), "what was given is left alone"
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("case", DIFFERENTIATED, ids=str)
 def test_gradients_are_finite_differences(case: Case) -> None:
     """Along a random direction in each weight: (loss(w + h u) - loss(w - h u)) / 2h = gradient · u."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import importlib
 import multiprocessing
 import os
@@ -9,14 +10,17 @@ import shutil
 import socket
 import sys
 from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import torch
 from torch import Tensor
 
 from glassformer.errors import GlassError
+from glassformer.lock import only_one
 from glassformer.training.parallel.joining import joined
 from glassformer.training.parallel.processes import OneProcess, Processes
 from glassformer.training.reporting import Silent
@@ -25,6 +29,7 @@ from glassformer.training.stepping import Stepper
 from glassformer.training.trainer import Trainer
 from glassformer.training.validation import validation_loss
 from tests.journey.commands import begin, ended
+from tests.property.task_trainers import trainer_of
 from tests.property.trainers import small_config
 
 STILL = {"model__dropout_residual": 0.0}
@@ -64,8 +69,8 @@ def whole(tensor: Any) -> Tensor:
 def trained(folder: Path, name: str, processes: Processes, stop: int | None = None, **changes: Any) -> Trainer:
     """A run of `CURVES`, to its end or broken off."""
     config = small_config(folder, **STILL, **SHORT, **changes)
-    trainer = new_training(config, folder / name, Silent(), processes=processes)
-    return finished(trainer, stop)
+    with new_training(config, folder / name, Silent(), processes=processes) as trainer:
+        return finished(trainer, stop)
 
 
 def finished(trainer: Trainer, stop: int | None = None) -> Trainer:
@@ -92,13 +97,39 @@ def bad_in_the_last(stepper: Stepper, processes: Processes) -> None:
 
 def refusal(folder: Path, name: str, processes: Processes, **changes: Any) -> str:
     """What a run says whose loss is not finite in one process."""
-    trainer = new_training(small_config(folder, **STILL, **changes), folder / name, Silent(), processes=processes)
-    bad_in_the_last(trainer.stepper, processes)
     try:
-        trainer.train()
+        with new_training(
+            small_config(folder, **STILL, **changes), folder / name, Silent(), processes=processes
+        ) as trainer:
+            bad_in_the_last(trainer.stepper, processes)
+            trainer.train()
     except GlassError as error:
         return f"{type(error).__name__} {error}"
     return "nothing"
+
+
+def full_disk(folder: Path, name: str, processes: Processes, **changes: Any) -> str:
+    """Return the error of a save whose last step fails in the first process, as this process sees it."""
+    config = small_config(folder, **STILL, **changes)
+    with new_training(config, folder / name, Silent(), processes=processes) as trainer:
+        refuse = OSError(errno.ENOSPC, "No space left on device")
+        try:
+            with mock.patch("glassformer.files._replace", side_effect=refuse):
+                trainer._save()
+        except GlassError as error:
+            return f"{type(error).__name__} {error}"
+    return "nothing"
+
+
+def second_start(folder: Path, name: str, processes: Processes) -> str:
+    """Return the error of a resume while another process holds the run, as this process sees it."""
+    with ExitStack() as held:
+        processes.from_first(lambda: held.enter_context(only_one(folder / name)))
+        try:
+            with resume_training(folder / name, {}, Silent(), processes=processes):
+                return "nothing"
+        except GlassError as error:
+            return f"{type(error).__name__} {error}"
 
 
 def evaluation(folder: Path, stepper: Stepper, processes: Processes) -> tuple[float, float | None, int]:
@@ -130,17 +161,18 @@ def work(folder: Path, processes: Processes) -> dict[str, Any]:
             sharded = {"train__shard": kind == "shards"}
             trained(folder, f"{kind}-{name}-{world}", make(), **changes, **sharded)
         found[f"{kind} refusal"] = refusal(folder, f"{kind}-bad-{world}", make())
+        found[f"{kind} full disk"] = full_disk(folder, f"{kind}-full-{world}", make(), train__shard=kind == "shards")
+        found[f"{kind} second start"] = second_start(folder, f"{kind}-full-{world}", make())
         for optimizer in CURVES:  # saved by two processes; gone on with by this number, of this kind
             run = folder / f"{kind}-{world}-from-{optimizer}"
             processes.from_first(partial(shutil.copytree, folder / f"broken-{optimizer}", run))
-            finished(resume_training(run, {}, Silent(), processes=make()))
+            with resume_training(run, {}, Silent(), processes=make()) as trainer:
+                finished(trainer)
     return found
 
 
 def prepare(folder: Path) -> list[Stepper]:
     """In one process: the settings and texts of `GRADIENTS`, for the others to read; returns the steppers of one."""
-    from tests.property.test_tasks import trainer_of  # and pytest, which the others need not
-
     cases, steppers = list[Any](), list[Stepper]()
     for number, (task, changes) in enumerate(GRADIENTS):
         trainer = trainer_of(task, folder, f"case-{number}", **STILL, **changes)

@@ -135,6 +135,7 @@ def prime(family: str, V: int, seed: int) -> Any:
     return model.double()
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(("V", "n"), [(2, 5), (3, 4), (5, 3), (7, 2), (11, 1)])
 @pytest.mark.parametrize("alpha", [0.0, 0.6, 1.0])
 @pytest.mark.parametrize("family", ["decoder", "encoder-decoder"])
@@ -163,6 +164,7 @@ def test_without_an_end_token_a_beam_of_all_texts_is_an_exhaustive_search() -> N
 # ---- against the rules, written plainly
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("positions", "window", "alpha"),
     [
@@ -195,6 +197,7 @@ SHAPES = [
 ]
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(("positions", "heads", "window", "shared", "order"), SHAPES)
 def test_targets_of_a_ragged_batch(positions: str, heads: int, window: int | None, shared: bool, order: str) -> None:
     """The same for encoder-decoders, up to the context limit; and uncached gives the same tokens."""
@@ -211,6 +214,7 @@ def test_targets_of_a_ragged_batch(positions: str, heads: int, window: int | Non
     assert len({tuple(one.tokens for one in each) for each in found}) > 1  # the source matters
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("end", [-50.0, 1.0, 2.0])
 def test_targets_of_every_length(end: float) -> None:
     """Those that never end, those that end at once, and those that end here and there."""
@@ -224,6 +228,7 @@ def test_targets_of_every_length(end: float) -> None:
 # ---- what follows from the rules
 
 
+@pytest.mark.thorough
 @settings(max_examples=15, deadline=None)
 @given(seed=st.integers(0, 1000), end=st.sampled_from([None, 3, 1]), alpha=st.sampled_from([0.0, 0.6, 3.0]))
 def test_one_beam_is_greedy_decoding(seed: int, end: int | None, alpha: float) -> None:
@@ -245,6 +250,7 @@ def test_one_beam_is_greedy_decoding(seed: int, end: int | None, alpha: float) -
         assert [[list(each.tokens) for each in result] for result in results] == [[row] for row in rows]
 
 
+@pytest.mark.thorough
 @settings(max_examples=10, deadline=None)
 @given(
     lengths=st.lists(st.integers(1, 29), min_size=1, max_size=5),
@@ -273,6 +279,7 @@ def test_what_comes_is_sorted_and_its_own_and_has_the_models_probabilities(
             assert END not in one.tokens[:-1]
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("alpha", [0.0, 0.6, 2.0])
 def test_fewer_wanted_end_sooner(alpha: float, monkeypatch: pytest.MonkeyPatch) -> None:
     """By the same rules; without a length penalty they are the first of those that all are."""

@@ -12,6 +12,8 @@ from glassformer.errors import GlassError
 from glassformer.training.compiling import find_compiler
 from tests.property.trainers import last_weights, resumed, same, small_trainer
 
+pytestmark = pytest.mark.thorough
+
 
 @pytest.mark.skipif(find_compiler() is None, reason="there is no C++ compiler on this machine")
 def test_a_compiled_run_learns_the_same_and_resumes(tmp_path: Path) -> None:

@@ -106,6 +106,7 @@ MODELS: dict[str, list[dict[str, Any]]] = {
 CASES = [(family, kind) for family, each in MODELS.items() for kind in each]
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(("family", "kind"), CASES, ids=[f"{family}-{named(kind)}" for family, kind in CASES])
 @settings(max_examples=3, deadline=None)
 @given(data=st.data())

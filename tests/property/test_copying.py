@@ -112,7 +112,7 @@ def test_the_text_is_read_once_and_no_further_than_needed() -> None:
 
 def test_on_real_text() -> None:
     if not SHAKESPEARE.exists():
-        pytest.skip("the Shakespeare text is not on this machine")
+        pytest.skip(f"real text is not at {SHAKESPEARE}")
     text = SHAKESPEARE.read_text(encoding="utf-8")[:400_000]
     sample = text[262_000:262_300] + "§" + text[1000:1200]
     overlap = longest_overlap(sample, (text[at : at + 999] for at in range(0, len(text), 999)))

@@ -83,6 +83,7 @@ def test_a_cache_that_is_one_place_off_is_seen() -> None:
     assert (model(whole[:, 8:], None, cache)[:, 0] - model(whole)[:, 8]).abs().max() > 1e-3
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("vocab", [50, 32_100])
 @pytest.mark.parametrize("tied", [True, False])
 @pytest.mark.parametrize(

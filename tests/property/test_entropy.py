@@ -36,6 +36,7 @@ def moments(corpus: Corpus, size: int) -> tuple[float, float, float]:
 KNOWN = [name for name, corpus in CORPORA.items() if isinstance(corpus, Corpus) and name not in ("stories", "refrains")]
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", KNOWN)
 def test_entropy_is_the_mean_cost_of_a_document(name: str) -> None:
     corpus = find_text_corpus(name)
@@ -48,6 +49,7 @@ def test_entropy_is_the_mean_cost_of_a_document(name: str) -> None:
     assert abs(length - characters) <= 0.05 * characters
 
 
+@pytest.mark.thorough
 def test_entropy_of_stories_over_20_000_of_them() -> None:
     stories = Stories()
     mean, error, length = moments(stories, 20_000)

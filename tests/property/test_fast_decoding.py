@@ -64,6 +64,7 @@ def steps_of_both(
         yield own(new, caches[0], seen), model.head(whole, model.embedding)[:, 0]
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("layout", [False, True], ids=["plain", "laid-out"])
 @pytest.mark.parametrize("ragged", [False, True], ids=["even", "ragged"])
 @pytest.mark.parametrize("changes", [*kinds("decoder"), *CHOICES], ids=named)
@@ -103,6 +104,7 @@ def test_in_bfloat16_the_steps_are_no_further_from_float32_than_the_models(
     assert (ours - right).abs().mean() <= 1.1 * (models - right).abs().mean()
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("temperature", [0.0, 0.9])
 def test_what_is_written_is_the_same_without_it(temperature: float, monkeypatch: pytest.MonkeyPatch) -> None:
     """Past the context limit, with rows of several lengths, enough of them for a new layout of the weights."""

@@ -18,7 +18,7 @@ from glassformer.inspection.sites import attentions
 from glassformer.model.attention import Attention
 from glassformer.model.families import EncoderDecoder, Model
 from tests.property.models import as_if_trained, encoder_decoder, tiny
-from tests.property.test_trace import FAMILIES, PAD, inputs, logits_of, model_of, state
+from tests.property.traced_models import FAMILIES, PAD, full_state, inputs, logits_of, model_of
 
 CASES = [(family, choice) for family in FAMILIES for choice in ({}, {"kv_heads": 2, "norm_order": "post"})]
 
@@ -30,6 +30,7 @@ def losses(model: Model, given: dict[str, Tensor | None]) -> Tensor:
     return (logits * weights).flatten(1).sum(dim=1) + logits.square().flatten(1).mean(dim=1)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("real", [None, PAD], ids=["whole", "padded"])
 @pytest.mark.parametrize(("family", "choice"), CASES)
 def test_gradients_are_those_of_each_row(family: str, choice: dict[str, Any], real: Tensor | None) -> None:
@@ -187,10 +188,3 @@ def test_wrong_gates_are_refused_and_nothing_stays() -> None:
         assert logits_of(model, given).numel() / len(gates.get("dec.9.self", ()))
     assert full_state(model) == before
     assert isinstance(model, EncoderDecoder)
-
-
-def full_state(model: nn.Module) -> tuple[object, ...]:
-    """What a context manager could leave on a model: hooks of either kind, modes, attributes."""
-    every = list(model.modules())
-    hooks = [(len(part._forward_hooks), len(part._forward_pre_hooks)) for part in every]
-    return hooks, [sorted(vars(part)) for part in every], state(model)  # type: ignore[arg-type]

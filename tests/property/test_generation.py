@@ -65,6 +65,7 @@ def whole_logits(model: Decoder, row: list[int], first: int) -> Tensor:
     return result
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("positions", "heads", "window", "lengths"), list(product(POSITIONS, HEADS, [None, 5], [(11,), RAGGED]))
 )
@@ -84,6 +85,7 @@ def test_cached_equals_uncached_for_256_greedy_steps(
         assert row[len(start) :] == expected.argmax(dim=-1).tolist()
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("context", [1, 2, 3, 29])
 @pytest.mark.parametrize("positions", ["learned", "rotary"])
 def test_the_uncached_path_gives_the_same_rows(positions: str, context: int) -> None:
@@ -103,6 +105,7 @@ def test_the_window_is_the_longest_that_starts_at_a_hop(length: int, context: in
     assert start == 0 or length - (start - hop) > context
 
 
+@pytest.mark.thorough
 @settings(max_examples=12, deadline=None)
 @given(
     lengths=st.lists(st.integers(1, 45), min_size=1, max_size=5),

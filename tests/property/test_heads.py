@@ -37,6 +37,7 @@ def text(model: Model) -> Probe:
     return Probe("text", "random", [np.append(row, BEGIN) for row in rows], targets)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", FAMILIES)
 def test_every_head_of_every_family_is_scored(name: str) -> None:
     model = FAMILIES[name]()

@@ -19,8 +19,8 @@ from glassformer.pruning.l0 import FIRST, L0, learn_gates
 from glassformer.training.checkpoint import step_seed
 from glassformer.training.objectives import logits_of, summed_loss
 from glassformer.training.stepping import Stepper
-from tests.property.test_pruning import data
-from tests.property.test_trace import model_of
+from tests.property.family_rows import data
+from tests.property.traced_models import model_of
 
 FAMILY = "encoder-decoder"
 

@@ -7,6 +7,7 @@ import string
 import tracemalloc
 from typing import Any
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -28,6 +29,7 @@ def brute_force(sample: str, text: str, least: int) -> set[tuple[int, int]]:
     return {(start, end - start) for start, end in inside if not inside & {(start - 1, end), (start, end + 1)}}
 
 
+@pytest.mark.thorough
 @given(LETTERS, st.lists(LETTERS, max_size=4), st.integers(1, 5), st.integers(1, 40))
 @settings(deadline=None, max_examples=300)
 def test_matches_are_all_that_cannot_be_made_longer(sample: str, pieces: list[str], least: int, block: int) -> None:

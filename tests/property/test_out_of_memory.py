@@ -126,10 +126,10 @@ def test_other_errors_go_on(short: Any, tmp_path: Path) -> None:
 def test_it_is_said_once_and_the_run_goes_on(short: Any, tmp_path: Path) -> None:
     listener = Listener()
     config = small_config(tmp_path, train__batch=ROWS, train__steps=6)
-    trainer = new_training(config, tmp_path / "run", listener)
     short(3, ERRORS["cuda"])
-    outcome = trainer.train()
+    with new_training(config, tmp_path / "run", listener) as trainer:
+        outcome = trainer.train()
     assert outcome is not None
     assert outcome.last_step == 6
     (said,) = (text for text in listener.said if "memory" in text)
-    assert "step      1  memory was short: from here on 3 rows at a time" in said
+    assert "step      1  out of memory: micro-batch is now 3 (global batch unchanged)" in said

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ from glassformer.errors import GlassError
 from glassformer.model.weights import load_tensors
 from glassformer.runs import Run
 from glassformer.training.parallel.processes import OneProcess
+from tests.journey.damage import edit
 from tests.property.parallel_worker import (
     CURVES,
     GRADIENTS,
@@ -24,7 +26,9 @@ from tests.property.parallel_worker import (
     start_all,
     trained,
 )
-from tests.property.trainers import resumed
+from tests.property.trainers import change_state, resumed
+
+pytestmark = pytest.mark.thorough
 
 KINDS = ("replicas", "shards")
 WORLDS = (2, 3)
@@ -123,6 +127,17 @@ def test_a_loss_that_is_not_finite_in_one_process_stops_all_with_one_message(fou
         assert all(other == first.replace("GlassError", "SaidElsewhereError") for other in others)
 
 
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(
+    ("case", "problem"), [("full disk", "the disk is full"), ("second start", "another process is training in")]
+)
+def test_an_error_of_the_process_that_writes_is_raised_in_all(found: Found, kind: str, case: str, problem: str) -> None:
+    for world in WORLDS:
+        first, *others = (each[f"{kind} {case}"] for each in found.together[world])
+        assert first.startswith(f"GlassError {problem}")
+        assert all(other == first.replace("GlassError", "SaidElsewhereError") for other in others)
+
+
 def test_a_sharded_checkpoint_has_a_file_for_each_process_and_whole_weights(found: Found) -> None:
     for world in WORLDS:
         checkpoint = Run(found.folder / f"shards-adamw-{world}").checkpoint("last")
@@ -143,3 +158,13 @@ def test_a_damaged_part_is_noticed(found: Found) -> None:
     part.write_bytes(part.read_bytes()[:-1])
     with pytest.raises(GlassError, match="truncated"):
         run.checkpoint("last")
+
+
+@pytest.mark.parametrize(("was", "now"), [("adamw", "muon"), ("muon", "adamw")])
+def test_sharded_state_of_another_optimizer_is_refused(found: Found, tmp_path: Path, was: str, now: str) -> None:
+    """The run keeps no settings in its checkpoint, as an older version left it; the state itself is compared."""
+    shutil.copytree(found.folder / f"broken-{was}", tmp_path / "run")
+    change_state(Run(tmp_path / "run"), lambda facts: facts.pop("settings"))
+    edit("run/config.toml", f'optimizer = "{was}"', f'optimizer = "{now}"')(tmp_path)
+    with pytest.raises(GlassError, match=r"the optimizer state in .* does not fit this run's settings"):
+        resumed(tmp_path)

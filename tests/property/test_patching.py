@@ -28,8 +28,7 @@ from glassformer.inspection.trace import trace
 from glassformer.inspection.traced import Trace
 from glassformer.model.families import Model
 from tests.property.models import POSITIONS, decoder, encoder_decoder, tiny, tokens
-from tests.property.test_gates import full_state
-from tests.property.test_trace import FAMILIES, PAD, inputs, logits_of, model_of
+from tests.property.traced_models import FAMILIES, PAD, full_state, inputs, logits_of, model_of
 
 CHOICES: list[dict[str, Any]] = [
     {}, {"norm_order": "post", "kv_heads": 2}, {"norm_order": "output", "norm": "rmsnorm", "qk_norm": "whole"},
@@ -66,6 +65,7 @@ def clean_and_corrupt(family: str, real: Tensor | None = None) -> tuple[dict[str
     return clean, corrupt
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(("family", "choice"), list(product(FAMILIES, CHOICES)))
 def test_all_of_clean_in_corrupt_is_clean_and_nothing_is_corrupt(family: str, choice: dict[str, Any]) -> None:
     """By heads and feed-forward layers, by whole attentions, by the stream at any layer: each time exactly."""
@@ -92,6 +92,7 @@ def test_all_of_clean_in_corrupt_is_clean_and_nothing_is_corrupt(family: str, ch
     assert torch.equal(logits_of(model, corrupt), plain)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(("family", "real"), list(product(FAMILIES, (None, PAD))))
 def test_its_own_pattern_changes_nothing_and_anothers_freezes_it(family: str, real: Tensor | None) -> None:
     model = model_of(family, kv_heads=2, positions="rotary")

@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-from types import SimpleNamespace
 from typing import Any
 
-import numpy as np
 import pytest
 import torch
 from torch import Tensor
 
 from glassformer.config import TrainConfig
-from glassformer.data.batches import Batch
-from glassformer.data.rows import Labelled, Masked, Pair
 from glassformer.errors import GlassError
 from glassformer.inspection.gates import gated
 from glassformer.inspection.patching import Zero, patch
@@ -26,35 +22,16 @@ from glassformer.pruning.order import Point, area, attention_effects, choose_by,
 from glassformer.pruning.removal import cut_optimizers, fold_gates, without
 from glassformer.training.objectives import logits_of
 from glassformer.training.optimizers import make_optimizers
-from tests.property.models import VOCAB, named, some_heads
-from tests.property.test_trace import FAMILIES, model_of
+from tests.property.family_rows import data
+from tests.property.models import named, some_heads
+from tests.property.traced_models import FAMILIES, model_of
 
-CPU = torch.device("cpu")
-COLLATE = {
-    "decoder": Batch.from_rows, "encoder": Batch.from_masked, "classifier": Batch.from_labelled,
-    "encoder-decoder": Batch.from_pairs,
-}  # fmt: skip
 SHAPES: list[dict[str, Any]] = [
     {}, {"kv_heads": 2, "positions": "rotary", "qk_norm": "head", "norm": "rmsnorm"},
     {"kv_heads": 1, "positions": "alibi", "norm_order": "output", "norm_bias": True},
     {"kv_heads": 3, "positions": "relative", "norm_order": "post", "attention_bias": True},
 ]  # fmt: skip
 CASES = [(family, shape) for family in FAMILIES for shape in SHAPES]
-
-
-def data(family: str, lengths: tuple[int, ...] = (5, 7, 7, 11, 13)) -> Rows:
-    """Random rows of a family's task, short ones first."""
-    numbers = np.random.default_rng(3)
-
-    def ids(length: int) -> Any:
-        return numbers.integers(0, VOCAB, size=length)
-
-    make = {
-        "decoder": ids, "encoder": lambda n: Masked(ids(n), ids(n), np.arange(n) % 3 == 0),
-        "classifier": lambda n: Labelled(ids(n), n % 5), "encoder-decoder": lambda n: Pair(ids(n), ids(n - 2)),
-    }[family]  # fmt: skip
-    task: Any = SimpleNamespace(collate=COLLATE[family])
-    return Rows(task, [make(length) for length in lengths], CPU)
 
 
 def loss(model: Model, rows: Rows) -> float:
@@ -226,6 +203,7 @@ def at_zero(model: Model, names: list[str]) -> dict[str, Tensor]:
     return gates
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(("family", "shape"), CASES, ids=named)
 def test_a_gate_of_zero_is_a_head_that_is_not_there(family: str, shape: dict[str, Any]) -> None:
     """Attentions with groups made unequal, with a key head that serves nobody, with no head left; twice in a row."""
@@ -310,6 +288,7 @@ def test_optimizers_keep_what_they_know_of_the_weights_that_stay(name: Any) -> N
     torch.testing.assert_close(row_losses(smaller, batch).detach(), wanted, atol=2e-4, rtol=1e-5)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("order", ["importance", "ablation", "random", "reverse"])
 def test_curves_go_down_to_no_heads(order: Any) -> None:
     model, rows = model_of("encoder-decoder", kv_heads=2), data("encoder-decoder")

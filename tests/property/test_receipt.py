@@ -98,6 +98,7 @@ def assert_adds_up(model: Model, token: int = TOKEN, against: int = OTHER) -> No
                 assert sum(part.sources) == pytest.approx(part.value, abs=1e-12)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("positions", POSITIONS)
 @pytest.mark.parametrize("norm", NORMS, ids=lambda norm: "-".join(map(str, norm.values())))
 def test_the_parts_of_a_decoder_add_up(positions: str, norm: dict[str, Any]) -> None:
@@ -107,6 +108,7 @@ def test_the_parts_of_a_decoder_add_up(positions: str, norm: dict[str, Any]) -> 
         assert_adds_up(decoder(tiny(positions=positions, **norm, **choice)))
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("positions", POSITIONS)
 def test_the_parts_of_every_other_family_add_up(positions: str) -> None:
     for norm, choice in zip(NORMS, CHOICES, strict=True):
@@ -338,6 +340,7 @@ def test_a_text_longer_than_the_context_is_read_as_generate_reads_it() -> None:
         assert ("outside" in table(receipt)) == (length > 13)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("beams", [1, 3])
 def test_step_by_step_the_receipts_tell_the_text_that_is_written(beams: int) -> None:
     model = text_model()

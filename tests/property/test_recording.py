@@ -21,8 +21,7 @@ from glassformer.inspection.trace import AttentionTrace, trace
 from glassformer.model.build import build_model
 from glassformer.model.families import Model
 from tests.property.models import VOCAB, as_if_trained, decoder, encoder_decoder, tiny, tokens
-from tests.property.test_gates import full_state
-from tests.property.test_trace import FAMILIES, PAD, inputs, logits_of, model_of, stacks
+from tests.property.traced_models import FAMILIES, PAD, full_state, inputs, logits_of, model_of, stacks
 
 CHOICES: list[dict[str, Any]] = [
     {}, {"norm_order": "post", "kv_heads": 2, "positions": "alibi"}, {"positions": "rotary", "qk_norm": "head"},
@@ -31,6 +30,7 @@ CHOICES: list[dict[str, Any]] = [
 ]  # fmt: skip
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("choice", CHOICES, ids=str)
 @pytest.mark.parametrize("family", FAMILIES)
 def test_everything_is_as_in_the_trace_and_as_estimated(family: str, choice: dict[str, Any]) -> None:

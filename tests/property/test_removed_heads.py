@@ -71,6 +71,7 @@ def say(model: Model, padded: bool) -> Tensor:
     return model(tokens(3, 17), real)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(("family", "positions", "kv_heads"), list(product(FAMILIES, POSITIONS, KV_HEADS)))
 def test_a_gate_of_0_is_a_head_that_is_not_there(family: str, positions: str, kv_heads: str) -> None:
     """Self- and cross-attention, groups that become unequal, and an attention that has no head left."""

@@ -25,7 +25,7 @@ from glassformer.model.build import build_model
 from glassformer.model.weights import load_weights
 from glassformer.training.setup import encoded_text
 from glassformer.training.trainer import Trainer
-from tests.property.test_tasks import TASKS, trainer_of
+from tests.property.task_trainers import TASKS, trainer_of
 from tests.property.trainers import last_weights, resumed, same, small_trainer
 
 
@@ -63,6 +63,7 @@ def test_what_stays_has_both_ends_and_does_not_depend_on_when_the_others_went(st
     assert kept == thinned(kept, most) == thinned(thinned(steps, most + 3), most)
 
 
+@pytest.mark.thorough
 def test_a_run_that_goes_on_again_and_again_keeps_64_snapshots_evenly(tmp_path: Path) -> None:
     trainer = watched(small_trainer(tmp_path, train__snapshots=64))
     assert trainer.observer is not None
@@ -80,6 +81,7 @@ def test_a_run_that_goes_on_again_and_again_keeps_64_snapshots_evenly(tmp_path: 
     assert not list(folder.glob("*.partial"))
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("task", TASKS)
 def test_recording_changes_no_bit_and_the_last_snapshot_is_that_of_the_last_weights(task: str, tmp_path: Path) -> None:
     plain = trainer_of(task, tmp_path, "plain")
@@ -135,6 +137,7 @@ def test_a_snapshot_leaves_mode_and_random_numbers_alone_and_shows_what_the_mode
     assert np.abs(taken.map_of(1, "dec.1.self.1") / 255 - pattern.numpy()).max() <= 0.5 / 255 + 1e-6
 
 
+@pytest.mark.thorough
 def test_killed_and_taken_up_again_every_snapshot_is_there_once_and_as_if_nothing_had_happened(tmp_path: Path) -> None:
     straight = watched(small_trainer(tmp_path, "straight", train__snapshots=20, train__save_every=5))
     straight.train()
@@ -204,6 +207,7 @@ def test_a_run_that_ends_early_has_a_snapshot_of_its_end_and_a_stopped_one_has_n
     assert list(snapshot_files(stopped.run.snapshots)) == [0, 1, 5]
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(("task", "layers"), [("lm", 6), ("translate", 6), ("lm", 24)])
 def test_64_snapshots_fit_into_30_mb_even_if_nothing_can_be_compressed(task: str, layers: int, tmp_path: Path) -> None:
     shape = {"model__layers": layers, "model__heads": 8, "model__width": 16, "model__context": 131}

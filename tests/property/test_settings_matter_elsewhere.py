@@ -29,6 +29,10 @@ TOKENIZER: dict[str, tuple[dict[str, Any], Any]] = {
 DATA: dict[str, tuple[dict[str, Any], Any]] = {
     "source": ({}, "other.txt"),
     "column": ({"source": "table.csv", "column": "a"}, "b"),
+    "header": ({"source": "table.csv", "column": "1"}, "no"),
+    "delimiter": ({"source": "table.csv", "column": "1"}, "tab"),
+    "quoting": ({"source": "quoted.csv", "quoting": "none"}, "line"),
+    "extra_fields": ({"source": "wide.csv", "column": "2", "extra_fields": "cut"}, "join"),
     "encoding": ({"source": "old.txt", "encoding": "windows-1252"}, "utf-8"),
     "document": ({}, "line"),
     "min_words": ({"document": "line"}, 9),
@@ -76,6 +80,8 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (tmp_path / "old.txt").write_bytes("Größe 10 €\n".encode() * 90)
     rows = "\n".join(f"{LINES[i % 6]} {i},{LINES[(i + 1) % 6]} {i}" for i in range(60))
     (tmp_path / "table.csv").write_text(f"a,b\n{rows}\n", encoding="utf-8")
+    (tmp_path / "quoted.csv").write_text("text\n" + '"one and two" of it\n"three of it"\n' * 30, encoding="utf-8")
+    (tmp_path / "wide.csv").write_text("id,text\n" + "1,one, and two of it\n2,three of it\n" * 30, encoding="utf-8")
     for name, rows in (("three", range(60)), ("four", range(60, 99))):
         table = "\n".join(f"{LINES[i % 6]} {i}\t{'ab'[i % 2]}\t{'xyz'[i % 3]}" for i in rows)
         (tmp_path / f"{name}.tsv").write_text(table + "\n", encoding="utf-8")

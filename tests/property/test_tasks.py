@@ -12,7 +12,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from glassformer.config import EXAMPLES, Config
+from glassformer.config import EXAMPLES
 from glassformer.data.batches import Batch
 from glassformer.data.buckets import AnyLength, LikeLength
 from glassformer.data.rows import HIDDEN, REPLACED, Labelled, Masked, Pair, mask
@@ -20,46 +20,11 @@ from glassformer.errors import GlassError
 from glassformer.text_model import MaskFiller, TextClassifier, Translator
 from glassformer.training.example_tasks import ClassTask, PairTask, labelled_rows, pair_rows
 from glassformer.training.objectives import logits_of, summed_loss, token_losses
-from glassformer.training.reporting import Silent
-from glassformer.training.setup import new_training
 from glassformer.training.tasks import MaskedTask
 from glassformer.training.trainer import Trainer
 from tests.property.models import VOCAB, as_if_trained, tiny
+from tests.property.task_trainers import TASKS, trainer_of
 from tests.property.trainers import last_weights, resumed, same
-
-TASKS = ("lm", "masked", "classify", "translate", "summarize")
-SECTIONS: dict[str, dict[str, Any]] = {
-    "model": {"layers": 2, "heads": 2, "width": 14, "hidden": 22, "context": 23, "dropout_residual": 0.1},
-    "tokenizer": {"kind": "characters"},
-    "train": {"steps": 16, "batch": 5, "warmup": 2, "evaluate_every": 5, "save_every": 4, "log_every": 3, "threads": 1},
-    "sample": {"tokens": 5},
-}
-SOURCES = {"lm": "reverse", "masked": "reverse", "classify": "labels.tsv", "translate": "reverse", "summarize": "sort"}
-
-
-def trainer_of(task: str, folder: Path, name: str = "run", **changes: Any) -> Trainer:
-    """A small trainer of a task, at step 0; changes as `section__field=value`."""
-    sections: dict[str, dict[str, Any]] = {key: dict(values) for key, values in SECTIONS.items()}
-    source = SOURCES[task]
-    if source.endswith(".tsv"):
-        rows = [
-            f"{['ab', 'ba', 'aab'][i % 3]} {i} {'xyz'[i % 3] * (1 + i % 11)}\t{['odd', 'even'][i % 2]}"
-            for i in range(90)
-        ]
-        (folder / source).write_text("\n".join(rows) + "\n", encoding="utf-8")
-        source = str(folder / source)
-    if task == "summarize":  # a table of pairs
-        rows = [f"{i * 37 % 1000} {'abc'[i % 3] * (1 + i % 5)}\t{'abc'[i % 3] * (1 + i % 5)}" for i in range(90)]
-        (folder / "pairs.tsv").write_text("\n".join(rows) + "\n", encoding="utf-8")
-        source = str(folder / "pairs.tsv")
-    sections["data"] = {"source": source, "size": 150}
-    if task in ("lm", "masked"):
-        sections["data"]["windows"] = "documents"
-    sections["train"]["task"] = task
-    for key, value in changes.items():
-        section, _, field = key.partition("__")
-        sections[section][field] = value
-    return new_training(Config.from_dict(sections), folder / name, Silent())
 
 
 def gradients(trainer: Trainer) -> dict[str, torch.Tensor]:
@@ -109,6 +74,7 @@ def test_a_resumed_run_is_the_uninterrupted_one_bit_for_bit(tmp_path: Path, task
     assert same(last_weights(straight), last_weights(again))
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("task", TASKS)
 def test_looking_does_not_change_training(tmp_path: Path, task: str) -> None:
     quiet = trainer_of(task, tmp_path, "quiet", train__evaluate_every=16, train__log_every=16)
@@ -118,6 +84,7 @@ def test_looking_does_not_change_training(tmp_path: Path, task: str) -> None:
     assert same(last_weights(quiet), last_weights(busy))
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("task", TASKS)
 def test_every_task_learns_and_its_first_loss_is_that_of_chance(tmp_path: Path, task: str) -> None:
     source = {"lm": "stories", "masked": "stories", "translate": "sort"}.get(task)
@@ -126,7 +93,7 @@ def test_every_task_learns_and_its_first_loss_is_that_of_chance(tmp_path: Path, 
         task, tmp_path, train__steps=60, train__learning_rate=1e-2, train__evaluate_every=60, train__batch=16,
         model__dropout_residual=0.0, model__width=32, model__hidden=64, model__tied=False, **easy,
     )  # fmt: skip
-    first = trainer._measure(None).loss
+    first = trainer._loss_of(trainer.model, trainer.task.held_out(None)).loss
     assert first == pytest.approx(math.log(trainer.task.choices), rel=0.02)
     outcome = trainer.train()
     assert outcome is not None
@@ -315,6 +282,7 @@ def test_too_long_examples_are_cut_left_out_or_refused(tmp_path: Path) -> None:
         trainer_of("translate", tmp_path, "refused", data__too_long="refuse", **said)
 
 
+@pytest.mark.thorough
 def test_a_decoder_that_ignores_its_source_is_called_so(tmp_path: Path) -> None:
     trainer = trainer_of("translate", tmp_path, data__size=400)
     measure = lambda rows: trainer._loss_of(trainer.model, rows).loss  # noqa: E731

@@ -56,6 +56,7 @@ def tokenizer(kind: str, variant: str = "plain") -> Tokenizer:
     return train_tokenizer(TokenizerConfig(kind=kind, vocab_size=size, **VARIANTS[variant]), [TRAINING])
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("kind", ["bytes", "bpe", "unigram"])
 @settings(max_examples=250, deadline=None)
 @given(text=TEXTS)
@@ -68,6 +69,7 @@ def test_every_text_comes_back_exactly(kind: str, text: str) -> None:
     assert made.end_id not in ids
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("kind", ["characters", "graphemes", "words"])
 @settings(max_examples=100, deadline=None)
 @given(text=TEXTS)
@@ -84,6 +86,7 @@ def test_unseen_symbols_are_the_only_loss(kind: str, text: str) -> None:
     assert regex.fullmatch("(?s:.)*" + pattern + "(?s:.)*", text)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("variant", VARIANTS)
 @pytest.mark.parametrize("kind", TOKENIZER_KINDS)
 @settings(max_examples=60, deadline=None)
@@ -140,6 +143,7 @@ def test_a_stream_gives_the_same_text_in_whole_characters(kind: str, text: str, 
         assert all("\ufffd" not in part for part in parts) or "\ufffd" in text
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("kind", TOKENIZER_KINDS)
 @settings(max_examples=60, deadline=None)
 @given(texts=st.lists(TEXTS, max_size=4))

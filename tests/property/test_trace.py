@@ -17,9 +17,9 @@ from glassformer.inspection.trace import AttentionTrace, BlockTrace, StackTrace,
 from glassformer.model.attention import Attention
 from glassformer.model.families import Model
 from glassformer.model.feedforward import activate
-from tests.property.models import POSITIONS, VOCAB, as_if_trained, some_heads, tiny, tokens
+from tests.property.models import POSITIONS, VOCAB, tokens
+from tests.property.traced_models import FAMILIES, PAD, inputs, logits_of, model_of, stacks, state
 
-FAMILIES = ("decoder", "encoder", "classifier", "encoder-decoder")
 BIASES = {"attention_bias": True, "feedforward_bias": True, "norm_bias": True, "head_bias": True}
 CHOICES: list[dict[str, Any]] = [
     *({"positions": name, "norm_order": order} for name, order in product(POSITIONS, ("pre", "post", "output"))),
@@ -33,28 +33,6 @@ CHOICES: list[dict[str, Any]] = [
     {"dropout_embedding": 0.3, "dropout_attention": 0.3, "dropout_residual": 0.3, "pooling": "first"},
 ]  # fmt: skip
 EVERY = [pytest.param(f, c, id=f"{f} {' '.join(f'{k}={v}' for k, v in c.items())}") for f in FAMILIES for c in CHOICES]
-PAD = torch.tensor([[True] * 11 + [False] * 2, [True] * 7 + [False] * 6])
-
-
-def model_of(family: str, **changes: Any) -> Model:
-    own: dict[str, Any] = {"family": "encoder", "classes": 5} if family == "classifier" else {"family": family}
-    if "removed_heads" in changes:
-        changes["removed_heads"] = some_heads(own["family"])
-    return as_if_trained(tiny(**own, **changes))
-
-
-def inputs(family: str, real: Tensor | None) -> dict[str, Tensor | None]:
-    both = {"target": tokens(2, 7, seed=1)} if family == "encoder-decoder" else {}
-    return {"tokens": tokens(2, 13), "real": real, **both}
-
-
-def logits_of(model: Model, given: dict[str, Tensor | None]) -> Tensor:
-    order = [given[name] for name in ("tokens", "target", "real") if name in given]
-    return model(*order)
-
-
-def stacks(found: Trace) -> list[StackTrace]:
-    return [found.stack] if found.source is None else [found.source, found.stack]
 
 
 def blocks(found: Trace) -> list[BlockTrace]:
@@ -70,6 +48,7 @@ def close(one: Tensor, other: Tensor) -> None:
     torch.testing.assert_close(one, other, atol=2e-5, rtol=1e-5)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(("family", "choice"), EVERY)
 def test_everything_in_a_trace_follows_from_the_rest(family: str, choice: dict[str, Any]) -> None:
     """With padding and without: the logits are the model's bit for bit, and every step can be done again."""
@@ -217,12 +196,6 @@ def test_shared_embeddings_of_source_and_target_are_told_apart() -> None:
     assert torch.equal(found.stack.ids, given["target"])  # type: ignore[arg-type]
     assert found.stack.blocks[0].cross is not None
     assert torch.equal(found.stack.blocks[0].cross.source, found.source.final)
-
-
-def state(model: Model) -> tuple[list[int], list[bool], list[bool]]:
-    parts = list(model.modules())
-    gradients = [parameter.requires_grad for parameter in model.parameters()]
-    return [len(part._forward_hooks) for part in parts], [part.training for part in parts], gradients
 
 
 @pytest.mark.parametrize("family", FAMILIES)

@@ -14,15 +14,14 @@ import torch
 from glassformer.config import TrainConfig
 from glassformer.errors import GlassError
 from glassformer.files import write_folder
-from glassformer.lock import only_one
 from glassformer.model.build import build_model
 from glassformer.model.weights import load_weights
 from glassformer.runs import Run
-from glassformer.training.checkpoint import save_checkpoint, save_state, step_name
+from glassformer.training.checkpoint import save_checkpoint, save_state, seed_step, step_name, step_seed
 from glassformer.training.optimizers import make_optimizers
 from glassformer.training.reporting import Silent
-from glassformer.training.setup import resume_training
 from glassformer.training.trainer import Trainer
+from glassformer.training.validation import validation_loss
 from tests.property.models import VOCAB, decoder, tiny, tokens
 from tests.property.trainers import last_weights, resumed, same, small_trainer, weights
 
@@ -65,6 +64,7 @@ def test_weight_decay_is_taken_off_the_weights() -> None:
         torch.testing.assert_close(parameter.detach(), left * before[name], msg=name)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     "changes",
     [
@@ -109,6 +109,7 @@ def test_a_tied_head_is_one_matrix_in_memory_and_in_the_file(tmp_path: Path) -> 
     assert torch.equal(other(tokens(2, 7)), model(tokens(2, 7)))
 
 
+@pytest.mark.thorough
 def test_looking_does_not_change_training(tmp_path: Path) -> None:
     quiet = small_trainer(tmp_path, "quiet", train__evaluate_every=24, train__log_every=24, train__save_every=24)
     busy = small_trainer(tmp_path, "busy", train__evaluate_every=1, train__log_every=1, train__save_every=1)
@@ -132,7 +133,7 @@ def test_the_seed_is_all_that_makes_two_runs_differ(tmp_path: Path) -> None:
 @pytest.mark.parametrize("fault", ["weight", "output", "gradient"])
 def test_a_non_finite_loss_stops_before_the_step_and_names_the_tensor(tmp_path: Path, fault: str) -> None:
     trainer = small_trainer(tmp_path)
-    save_checkpoint(trainer.run, trainer.model, trainer.optimizers, trainer.state)
+    save_checkpoint(trainer.run, trainer.model, trainer.optimizers, trainer.state, trainer.config)
     trainer._step()
     block = trainer.model.stack.blocks[1]
     if fault == "weight":
@@ -156,6 +157,7 @@ def test_a_non_finite_loss_stops_before_the_step_and_names_the_tensor(tmp_path: 
     assert all(torch.equal(before[name].nan_to_num(), after[name].nan_to_num()) for name in before)
 
 
+@pytest.mark.thorough
 def test_reasons_to_stop(tmp_path: Path) -> None:
     outcome = small_trainer(tmp_path, "loss", train__until_loss=3.4, train__steps=500, train__evaluate_every=5).train()
     assert outcome is not None
@@ -194,10 +196,11 @@ MATTERS: dict[str, Any] = {
     "seed": 5, "batch": 4, "micro_batch": 2, "optimizer": "muon", "learning_rate": 2e-3, "muon_learning_rate": 0.1,
     "muon_momentum": 0.5, "beta1": 0.5, "beta2": 0.5, "epsilon": 1e-2, "weight_decay": 0.5, "clip": 0.01,
     "schedule": "constant", "warmup": 9, "final_rate": 0.5, "decay_share": 0.9, "plateau_factor": 0.9,
-    "plateau_patience": 0, "precision": "bf16", "steps": 25, "label_smoothing": 0.1,
+    "plateau_patience": 0, "precision": "bf16", "muon_precision": "bf16", "steps": 25, "label_smoothing": 0.1,
 }  # fmt: skip
 NEEDS: dict[str, dict[str, Any]] = {
     "muon_learning_rate": {"train__optimizer": "muon"}, "muon_momentum": {"train__optimizer": "muon"},
+    "muon_precision": {"train__optimizer": "muon"},
     "decay_share": {"train__schedule": "wsd"},
     "plateau_factor": {"train__schedule": "plateau", "train__plateau_patience": 0, "train__learning_rate": 0.3,
                        "train__evaluate_every": 1},
@@ -230,6 +233,7 @@ def unchanged(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Train
     return train
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", MATTERS)
 def test_a_training_setting_changes_the_weights(tmp_path: Path, name: str, unchanged: Callable[[str], Trainer]) -> None:
     changed = small_trainer(tmp_path, **{**NEEDS.get(name, {}), f"train__{name}": MATTERS[name]})
@@ -248,10 +252,10 @@ def test_cadence_settings_change_what_is_written(tmp_path: Path) -> None:
     assert whole.state.evaluations != trainer.state.evaluations
 
 
+@pytest.mark.thorough
 def test_random_tokens_cannot_be_learnt(tmp_path: Path) -> None:
     """A model that beats ln V on uniform tokens has seen its answers."""
     from glassformer.cli.choosing import chosen_settings, named_source
-    from glassformer.training.reporting import Silent
     from glassformer.training.setup import new_training
 
     changes = {
@@ -259,10 +263,9 @@ def test_random_tokens_cannot_be_learnt(tmp_path: Path) -> None:
         "model.heads": "2", "train.log_every": "1", "train.evaluate_every": "300", "train.threads": "1",
         "train.learning_rate": "3e-3",
     }  # fmt: skip
-    trainer = new_training(
-        chosen_settings(None, None, {**changes, **named_source("random")}), tmp_path / "run", Silent()
-    )
-    trainer.train()
+    config = chosen_settings(None, None, {**changes, **named_source("random")})
+    with new_training(config, tmp_path / "run", Silent()) as trainer:
+        trainer.train()
     floor = 0.98 * math.log(trainer.task.tokenizer.vocab_size)
     losses = [json.loads(line)["loss"] for line in trainer.run.metrics_file.read_text(encoding="utf-8").splitlines()]
     assert len(losses) == 300
@@ -280,13 +283,6 @@ def stop_after(trainer: Trainer, step: int) -> None:
     trainer._step = watched  # type: ignore[method-assign]
     assert trainer.train() is None
     assert trainer.state.step == step
-
-
-def test_only_one_process_trains_in_a_run(tmp_path: Path) -> None:
-    trainer = small_trainer(tmp_path)
-    with only_one(trainer.run.folder), pytest.raises(GlassError, match="another process is training"):
-        trainer.train()
-    assert trainer.train() is not None
 
 
 def test_a_lost_best_checkpoint_does_not_stop_a_resumed_run(tmp_path: Path) -> None:
@@ -321,10 +317,40 @@ def test_going_on_with_steps_ends_at_the_steps(tmp_path: Path) -> None:
     timed = small_trainer(tmp_path, "run", train__steps=None, train__minutes=0.0005)
     timed.train()
     more = timed.state.step + 3
-    again = resume_training(tmp_path / "run", {"train.steps": str(more)}, Silent())
+    again = resumed(tmp_path, **{"train.steps": str(more)})
     assert (again.config.train.minutes, again.config.train.steps) == (None, more)
     outcome = again.train()
     assert outcome is not None
     assert outcome.last_step == more
-    third = resume_training(tmp_path / "run", {"train.minutes": "5"}, Silent())
+    third = resumed(tmp_path, **{"train.minutes": "5"})
     assert (third.config.train.minutes, third.config.train.steps) == (5, None)
+
+
+def test_a_step_is_seeded_as_torch_seeds_all_generators() -> None:
+    seed_step(3, 5, rank=2)
+    ours = torch.rand(7)
+    torch.manual_seed(step_seed(3, 5, rank=2))
+    assert torch.equal(ours, torch.rand(7))
+
+
+def test_the_last_evaluation_is_not_made_twice(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The final loss is over the whole validation split, which an evaluation of the best step may have measured."""
+    measured: list[int] = []
+
+    def counting(model: Any, rows: Any, *arguments: Any, **settings: Any) -> Any:
+        measured.append(len(rows))
+        return validation_loss(model, rows, *arguments, **settings)
+
+    monkeypatch.setattr("glassformer.training.trainer.validation_loss", counting)
+    whole = small_trainer(tmp_path, "whole", train__steps=6, train__evaluate_every=6, train__evaluate_tokens=None)
+    outcome = whole.train()
+    assert outcome is not None
+    assert len(measured) == 1
+    assert outcome.validation.loss == whole.state.evaluations[-1][1]
+    measured.clear()
+    part = small_trainer(tmp_path, "part", train__steps=6, train__evaluate_every=6, train__evaluate_tokens=100)
+    again = part.train()
+    assert again is not None
+    assert len(measured) == 2
+    assert measured[0] < measured[1]
+    assert again.validation.loss == outcome.validation.loss

@@ -78,6 +78,7 @@ def test_cached_equals_one_forward_pass_over_the_whole_target(
     check_cached(model)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("kind", kinds("encoder-decoder"), ids=named)
 def test_cached_equals_one_forward_pass_for_every_kind_of_block(kind: dict[str, Any]) -> None:
     heads = {"removed_heads": [head for head in kind.get("removed_heads", ()) if ".2." not in head]}  # of two layers
@@ -100,6 +101,7 @@ def check_cached(model: EncoderDecoder) -> None:
     assert [step.ended for step in plain] == [step.ended for step in steps]
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("positions", POSITIONS)
 def test_a_target_depends_on_its_own_source_and_seed_alone(positions: str) -> None:
     """Alone, in any batch, at any place in it, with mates that end early or late: the same tokens."""
@@ -116,6 +118,7 @@ def test_a_target_depends_on_its_own_source_and_seed_alone(positions: str) -> No
             assert written(len(order), list(steps)) == [alone[i] for i in order]
 
 
+@pytest.mark.thorough
 @settings(max_examples=20, deadline=None)
 @given(data=st.data(), positions=st.sampled_from(POSITIONS), per_source=st.integers(1, 4))
 def test_a_reader_sees_each_row_as_if_alone_whatever_is_selected(

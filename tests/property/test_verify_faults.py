@@ -67,7 +67,8 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
         },
     }  # fmt: skip
     for name, values in settings.items():
-        assert new_training(Config.from_dict(values), folder / "runs" / name, Silent()).train()
+        with new_training(Config.from_dict(values), folder / "runs" / name, Silent()) as trainer:
+            assert trainer.train()
     return folder / "runs"
 
 
@@ -77,6 +78,7 @@ def failed(run: Path, also: set[str]) -> set[str]:
     return {result.check.name for result in verify_run(run, device="cpu", only=names).results if result.ok is False}
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", ["decoder", "encoder", "pairs"])
 def test_without_a_fault_nothing_fails(name: str, home: Path) -> None:
     assert failed(home / name, {"resume", "moved"}) == set()
@@ -351,6 +353,7 @@ FAULTS: dict[str, tuple[Callable[[Patch], None], str, str]] = {
 """Name -> how it is planted, in which run, and the checks that notice."""
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", FAULTS)
 def test_a_planted_fault_is_noticed_by_the_right_checks(name: str, home: Path, monkeypatch: Patch) -> None:
     plant, run, named = FAULTS[name]
@@ -423,6 +426,7 @@ def test_a_device_that_computes_something_else_is_noticed(home: Path, monkeypatc
     assert make(check, Subject(open_run(home / "decoder"), device="cpu")).ok is False
 
 
+@pytest.mark.thorough
 def test_an_export_that_says_something_else_is_noticed(home: Path, monkeypatch: Patch) -> None:
     pytest.importorskip("transformers")
     from glassformer.interop.huggingface import export

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import torch
 
 from glassformer.config import Config
+from glassformer.files import sha256
+from glassformer.runs import Run
 from glassformer.training.reporting import Silent
 from glassformer.training.setup import new_training, resume_training
 from glassformer.training.trainer import Trainer
@@ -45,13 +49,15 @@ def small_config(folder: Path, **changes: Any) -> Config:
 
 
 def small_trainer(folder: Path, name: str = "run", **changes: Any) -> Trainer:
-    """A trainer at step 0."""
-    return new_training(small_config(folder, **changes), folder / name, Silent())
+    """Return a trainer at step 0. No other process uses the folder of a test, so the lock is released."""
+    with new_training(small_config(folder, **changes), folder / name, Silent()) as trainer:
+        return trainer
 
 
 def resumed(folder: Path, name: str = "run", **changes: str) -> Trainer:
-    """The run as a new process would take it up."""
-    return resume_training(folder / name, changes, Silent())
+    """Return the run as a new process would resume it; the lock is released, as in `small_trainer`."""
+    with resume_training(folder / name, changes, Silent()) as trainer:
+        return trainer
 
 
 def weights(trainer: Trainer) -> dict[str, torch.Tensor]:
@@ -69,3 +75,15 @@ def last_weights(trainer: Trainer) -> dict[str, torch.Tensor]:
 def same(a: dict[str, torch.Tensor], b: dict[str, torch.Tensor]) -> bool:
     """Bit for bit."""
     return a.keys() == b.keys() and all(torch.equal(a[name], b[name]) for name in a)
+
+
+def change_state(run: Run, change: Callable[[dict[str, Any]], object]) -> None:
+    """Edit `state.json` of the last checkpoint, with a manifest to match, as another version would have written it."""
+    last = run.checkpoint("last")
+    facts = json.loads((last / "state.json").read_text(encoding="utf-8"))
+    change(facts)
+    (last / "state.json").write_text(json.dumps(facts), encoding="utf-8")
+    manifest = json.loads((last / "manifest.json").read_text(encoding="utf-8"))
+    size = (last / "state.json").stat().st_size
+    manifest["files"]["state.json"] = {"bytes": size, "sha256": sha256(last / "state.json")}
+    (last / "manifest.json").write_text(json.dumps(manifest), encoding="utf-8")

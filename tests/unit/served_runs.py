@@ -13,6 +13,7 @@ from glassformer.text_model import AnyTextModel, load_text_model
 from tests.journey.commands import begin, ended, here
 from tests.journey.task_files import write_all
 from tests.journey.task_runs import RUNS, TINY
+from tests.trained import trained
 
 LEARNT = {
     "book": [*RUNS["lm"], "--model.layers=2"],
@@ -31,13 +32,17 @@ Script = tuple[str, list[float]]
 """A script, and the numbers that it has to print."""
 
 
-def learn(folder: Path) -> Path:
-    """A folder with the texts, and `runs/NAME` of each."""
+def learn(folder: Path, learnt: dict[str, list[str]] = LEARNT) -> Path:
+    """Fill an empty folder with the texts and a run `runs/NAME` of each of `learnt`."""
+    return trained(folder, "served", [TINY, learnt], lambda made: make(made, learnt))
+
+
+def make(folder: Path, learnt: dict[str, list[str]]) -> None:
+    """Write the texts and train the runs."""
     write_all(folder)
-    for name, (source, *more) in LEARNT.items():
+    for name, (source, *more) in learnt.items():
         done = here("train", source, *TINY, *more, "--steps=20", "--out", f"runs/{name}", "--json", folder=folder)
         assert done.returncode == 0, done.stderr
-    return folder
 
 
 def ask(shelf: Shelf, run: str, name: str, **question: Any) -> Any:

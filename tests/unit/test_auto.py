@@ -7,10 +7,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import torch
 
 from glassformer.config import Config
-from glassformer.model.device import multiplies_bfloat16
+from glassformer.model.precision import Speeds, remember
 from glassformer.training import auto
 from glassformer.training.probe import Probe
 from glassformer.training.sizing import MOST_EPOCHS, SHAPES, SIZED, Case, Shape
@@ -117,26 +116,20 @@ def test_what_was_said_stays(machine: Any, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("native", "said", "precision"), [(True, (), "bf16"), (False, (), "auto"), (True, (auto.PRECISION,), "auto")]
+    ("bfloat16", "said", "precision"), [(500.0, "auto", "bf16"), (1.0, "auto", "fp32"), (500.0, "fp32", "fp32")]
 )
-def test_products_are_in_bfloat16_where_the_processor_has_them(
-    native: bool, said: tuple[str, ...], precision: str, machine: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+def test_the_precision_is_decided_before_anything_is_probed(
+    bfloat16: float, said: str, precision: str, machine: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(auto, "multiplies_bfloat16", lambda device: native)
+    monkeypatch.setenv("GLASS_CACHE", str(tmp_path / "cache"))
+    remember(Speeds(100.0, bfloat16))
     probed = machine(lambda settings: 1e11)
-    sizes = sized(long_text(tmp_path), tmp_path, said)
+    config = long_text(tmp_path)
+    config = config.replace(train={**config.train.model_dump(), "precision": said, "device": "cpu"})
+    sizes = sized(config, tmp_path)
     assert sizes.config.train.precision == precision
+    assert probed
     assert all(config.train.precision == precision for config in probed)
-    assert (auto.FAST_PRODUCTS in sizes.why) == (auto.PRECISION in sizes.chosen) == (precision == "bf16")
-
-
-@pytest.mark.parametrize(("names", "native"), [((), False), (("_is_amx_tile_supported",), True), (None, False)])
-def test_who_multiplies_bfloat16(names: tuple[str, ...] | None, native: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    """None: a torch that cannot tell."""
-    for name in ("_is_avx512_bf16_supported", "_is_amx_tile_supported"):
-        if names is None:
-            monkeypatch.delattr(torch.cpu, name, raising=False)
-        else:
-            monkeypatch.setattr(torch.cpu, name, lambda name=name: name in names, raising=False)
-    assert multiplies_bfloat16(torch.device("cpu")) == native
-    assert not multiplies_bfloat16(torch.device("cuda"))
+    decided = said == "auto"
+    assert sizes.chosen.get(auto.PRECISION) == (precision if decided else None)
+    assert any("times as fast as float32" in reason for reason in sizes.why) == decided

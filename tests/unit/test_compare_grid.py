@@ -5,33 +5,17 @@ from __future__ import annotations
 import json
 import math
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 
-from glassformer.cli.settings import settings_of
 from glassformer.config import Config
 from glassformer.errors import GlassError
 from glassformer.experiments.grid import Cell, Grid, difference, make_grid, parse_variations, shared_settings
 from glassformer.experiments.pictures import band, validation_curve
 from glassformer.experiments.report import comparison_report, facts
 from glassformer.experiments.statistics import Contrast, Spread, tabulate
-
-VARY = ["model.positions=learned, rotary,none", "train.learning_rate=1e-3,3e-3"]
-
-
-def settings(changes: dict[str, str]) -> Config:
-    return settings_of([], {"train.seed": "7", "model.width": "24", **changes})
-
-
-def grid_of(*vary: str, seeds: int = 3) -> Grid:
-    return Grid(make_grid(parse_variations(vary or VARY), seeds, settings), seeds, "Which one?", "Look closely.")
-
-
-def result(loss: float, **more: Any) -> dict[str, Any]:
-    return {"loss": loss, "bits_per_byte": loss / 3, "unit": "token", "train_seconds": 2.0, "parameters": 11,
-            "choices": 5, "entropy": None, "writes": "words", **more}  # fmt: skip
+from tests.unit.comparison_grids import VARY, grid_of, result, settings
 
 
 def test_a_grid_has_every_combination_with_every_seed() -> None:

@@ -117,6 +117,7 @@ def test_only_attention_step_by_step_keeps_a_square() -> None:
     assert explicit[1] > 3.5 * explicit[0]
 
 
+@pytest.mark.thorough
 def test_the_cost_study_reports_every_part(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

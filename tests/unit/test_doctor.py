@@ -163,6 +163,9 @@ def test_the_machine_as_it_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     assert found.memory is None or found.memory_free is None or found.memory >= found.memory_free > 0
     assert found.devices[0].name == "cpu"
     assert found.devices[0].speeds["float32"] == 1
+    assert found.devices[0].gflops == {"float32": 100, "bfloat16": 1}  # as the tests' cache says
+    assert found.devices[0].speeds["bfloat16"] == 0.01
+    assert found.devices[0].auto == "float32"
     compiler = tmp_path / "my-compiler"
     compiler.write_text("#!/bin/sh\n", encoding="utf-8")
     compiler.chmod(0o755)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import io
 import os
 import pickle
 import random
@@ -10,6 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from glassformer.config import DataConfig, TokenizerConfig
@@ -26,6 +28,7 @@ WORDS = ["the", "old", "cat", "সে", "ক্ষুদ্র", "নদী", "s
 LINES = {"document": "line"}
 CASES: dict[str, dict[str, Any]] = {
     "one document, cut for validation": {},
+    "one document, held out by the rule of older versions": {"split": "tail"},
     "lines": LINES,
     "paragraphs, cleaned": {"document": "paragraph", "clean": True},
     "drawn at random": {**LINES, "split": "random", "seed": 3},
@@ -70,6 +73,7 @@ def silent(message: str) -> None:
     """Nobody reads."""
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("case", CASES)
 def test_parts_together_are_the_whole(case: str, folder: Path) -> None:
     data = DataConfig(source=str(folder / "texts"), **CASES[case])
@@ -123,6 +127,45 @@ def test_a_job_that_was_stopped_is_known_again_and_another_one_begins_anew(folde
     assert not first.part(0).exists()
     (folder / "texts" / "c.txt").write_text("another text\n", encoding="utf-8")
     assert not job(document="line", clean=True).begin()
+
+
+class Planted:
+    """Creates a file when it is unpickled."""
+
+    def __init__(self, made: Path) -> None:
+        self.made = made
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Path.touch, (self.made,)
+
+
+@pytest.mark.parametrize("stage", ["encode", "merge"])
+@pytest.mark.parametrize("packed", [False, True], ids=["a pickle", "an archive with a pickle"])
+def test_a_pickle_planted_in_the_work_folder_is_refused_and_not_run(folder: Path, stage: str, packed: bool) -> None:
+    made = folder / "the planted code ran"
+    planted = io.BytesIO(pickle.dumps(Planted(made)))
+    pickle.loads(planted.getvalue())
+    assert made.exists()  # the file would do harm
+    made.unlink()
+    if packed:
+        planted = io.BytesIO()
+        names = ("facts", "marks", "repeated", "bucket_documents", "bucket_characters")
+        np.savez(planted, **{name: np.array([Planted(made)], dtype=object) for name in names})  # type: ignore[arg-type]
+    data = DataConfig(source=str(folder / "texts"), **LINES)
+    with open_source(data, folder) as source:
+        job = plan_job(source, data, VOCABULARY, folder / "out", 2)
+    job.begin()
+    for done in job.stages():
+        if done.name == stage:
+            for plan in (job.work / "plans").iterdir():
+                if plan != job.tokenizer_file:
+                    plan.write_bytes(planted.getvalue())
+            with pytest.raises(GlassError, match=r"the plan .* cannot be read.*\n.*Delete .*out\.encoding"):
+                done.step(None, 0, done.tasks)
+            assert not made.exists()
+            return
+        for rank in range(done.tasks):
+            done.step(None, rank, done.tasks)
 
 
 def die(job: Job, rank: int) -> None:

@@ -17,6 +17,8 @@ from glassformer.training.tasks import Mapped
 from glassformer.training.validation import validation_loss
 from tests.property.models import VOCAB, decoder, encoder_decoder, tiny
 
+pytestmark = pytest.mark.thorough
+
 CONTEXT = 13
 FEW, MANY, BATCH = 60, 4000, 20  # rows: few are three batches
 

@@ -19,7 +19,8 @@ from glassformer.data.store import DamagedStoreError, StoreWriter
 from glassformer.data.whole import encode_examples
 from glassformer.errors import GlassError
 from glassformer.runs import create_run
-from glassformer.training.setup import encoded_text, token_cache
+from glassformer.training.setup import encoded_text
+from glassformer.training.text_places import token_cache
 from tests.unit.example_files import (
     BYTES,
     CHARACTERS,
@@ -132,6 +133,7 @@ def test_the_same_data_gives_the_same_bytes(write: Write, tmp_path: Path) -> Non
     assert set(contents[0]) >= {"train.labels.npy", "train.texts.jsonl", "train.sources.ds", "tokenizer.json"}
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("task", ["translate", "classify"])
 def test_damage_is_found_and_mended(task: Task, write: Write, tmp_path: Path) -> None:
     rows = PAIRS if task == "translate" else [(label, text) for text, label in SPAM]
@@ -183,6 +185,7 @@ def test_a_file_that_changes_meanwhile_is_said(write: Write, tmp_path: Path, mon
                 made(tmp_path, "translate", source=source)
 
 
+@pytest.mark.thorough
 def test_memory_does_not_grow_with_the_texts(write: Write, tmp_path: Path) -> None:
     peaks = []
     for count in (5_000, 25_000):

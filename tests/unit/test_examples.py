@@ -67,7 +67,7 @@ REFUSED: list[tuple[Task, str, str, str]] = [  # task, settings, what the proble
     (
         "translate",
         "source=1.txt target=more.txt",
-        "1 lines, more.txt 3",
+        "1 line, more.txt 3",
         "ends before line 2 of more.txt .'and so",
     ),
     ("translate", "source=1.txt target=empty.txt", "empty.txt holds no text .0 bytes.", "some text"),
@@ -91,7 +91,7 @@ REFUSED: list[tuple[Task, str, str, str]] = [  # task, settings, what the proble
     ("translate", "source=three.jsonl", "has the columns en, fr, de: which are source", "data.target_column"),
     ("translate", "source=one.csv", "has the columns 1: which", "data.target_column"),
     ("translate", "source=gaps.txt target=gaps.txt split=tail", "1 example is too few", "data.validation"),
-    ("translate", "source=same.txt target=3.txt", "all 3 examples have the same source", "tail"),
+    ("translate", "source=same.txt target=3.txt", "all 3 examples have the same source", "split to end"),
     ("classify", "source=only.tsv", "all 40 examples of .*only.tsv have the label 'spam'", "two labels"),
     ("classify", "source=ids.tsv label_column=1", "40 distinct labels in 40 rows", "values repeat"),
     ("classify", "source=ids.tsv", "none has few short values that repeat", "data.label_column"),
@@ -163,7 +163,7 @@ def test_rows_that_cannot_be_used_are_counted(write: Write, tmp_path: Path) -> N
         "left out 1 pair with an empty target",
         "left out 1 pair with both sides empty",
         "left out 1 row with too few fields",
-        "1 row with more fields than row 1, which are not read",
+        "1 row with more fields than row 1 (the extra fields are not read)",
     ):
         assert note in found.notes
     english, french = write("a", "a one\n\na three\n\n"), write("b", "b one\nb two\nb three\n\n")
@@ -178,7 +178,7 @@ def test_rows_that_cannot_be_used_are_counted(write: Write, tmp_path: Path) -> N
         "left out 1 row without a label",
         "left out 1 row with an empty text",
         "left out 1 row with too few fields",
-        "2 labels with spaces around, left off",
+        "2 labels with spaces around them, which are removed",
     ):
         assert note in found.notes
 

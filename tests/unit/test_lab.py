@@ -24,7 +24,7 @@ from glassformer.learn.lab.room import Room, made
 from glassformer.verification.surroundings import in_float64
 from glassformer.wording import LEVELS
 from tests.journey.pages import ROOT
-from tests.parity.test_reference_training import DIFFERENTIATED
+from tests.parity.reference_cases import DIFFERENTIATED
 
 LEARNED = {"positions": "learned", "kv_heads": 6}
 GIVEN: dict[str, dict[str, Any]] = {
@@ -61,6 +61,7 @@ def catcher(case: Case, folder: Path) -> Callable[[], None]:
     return call
 
 
+@pytest.mark.thorough
 @EACH
 def test_the_named_test_catches_the_bug_and_passes_without_it(case: Case, tmp_path: Path) -> None:
     for name in ("with", "after"):
@@ -84,6 +85,7 @@ def evidence() -> Iterator[Callable[[Case], Evidence]]:
     found.clear()
 
 
+@pytest.mark.thorough
 @EACH
 def test_the_evidence_shows_what_is_said_of_it(case: Case, evidence: Callable[[Case], Evidence]) -> None:
     found = evidence(case)

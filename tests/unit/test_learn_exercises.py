@@ -17,6 +17,7 @@ EXERCISES = [pytest.param(exercise, id=exercise.name) for exercise in whole()]
 SEEDS = (0, 1)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("exercise", EXERCISES)
 def test_right_answers_pass(exercise: Exercise) -> None:
     right = exercise.right()

@@ -102,6 +102,7 @@ def test_scales_and_the_colour_of_what_is_masked() -> None:
         assert len({tuple(pixel) for pixel in pixels[0]}) == 3
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("length", [1, 5, 86, 300])
 def test_every_weight_is_in_its_cell(length: int) -> None:
     weights = causal(length)

@@ -83,6 +83,7 @@ def test_tokens_of_a_step_are_those_that_are_read(name: str, tmp_path: Path) -> 
     assert plan.rows_per_step == 3 or name == "lengths"
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", [*NAMES, "two vocabularies"])
 @pytest.mark.parametrize("optimizer", ["adamw", "muon"])
 def test_the_size_is_that_of_the_run(name: str, optimizer: str, tmp_path: Path) -> None:
@@ -90,10 +91,10 @@ def test_the_size_is_that_of_the_run(name: str, optimizer: str, tmp_path: Path) 
     name = "translate" if own else name
     config = config_of(name, tmp_path, train__optimizer=optimizer, **own)
     plan = planned(config, tmp_path)
-    trainer = new_training(config, tmp_path / "run", Silent())
-    save_checkpoint(trainer.run, trainer.model, trainer.optimizers, trainer.state)
+    with new_training(config, tmp_path / "run", Silent()) as trainer:
+        save_checkpoint(trainer.run, trainer.model, trainer.optimizers, trainer.state, config)
     trainer._step()
-    folder = save_checkpoint(trainer.run, trainer.model, trainer.optimizers, trainer.state)
+    folder = save_checkpoint(trainer.run, trainer.model, trainer.optimizers, trainer.state, config)
     tensors = [load_file(folder / f"{part}.safetensors") for part in ("model", "optimizer")]
     assert plan.parameters == sum(value.numel() for value in tensors[0].values())
     assert plan.checkpoint_bytes == sum(value.nbytes for part in tensors for value in part.values())
@@ -299,6 +300,7 @@ def test_what_needs_more_memory_than_there_is_is_not_tried(tmp_path: Path, monke
     assert min(found.seconds_per_step, found.evaluation_seconds, found.sample_seconds) > 0
 
 
+@pytest.mark.thorough
 def test_the_probe_leaves_this_process_alone(tmp_path: Path) -> None:
     config = small_config(tmp_path, train__threads=1)
     data = prepare_for(config, tmp_path / "cache", lambda text: None)
@@ -330,6 +332,7 @@ def test_a_probe_that_breaks(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) ->
         probe.probe(small_config(tmp_path), tmp_path, 1.0)
 
 
+@pytest.mark.thorough
 @pytest.mark.skipif(not memory.STATUS.exists(), reason="this system has no /proc/self/status")
 def test_peak_memory_counts_what_was_held_and_let_go() -> None:
     torch.ones(64 << 18)  # so that less is held than the peak, however large this process is

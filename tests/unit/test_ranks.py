@@ -28,6 +28,7 @@ def test_equal_values_share_their_mean_rank() -> None:
     assert spearman(np.arange(5.0), np.array([5.0, 6, 7, 8, 7])) == pytest.approx(0.8207826816681233)
 
 
+@pytest.mark.thorough
 def test_it_is_written_once() -> None:
     """Heads and attribution compare orders alike."""
     files = Path(glassformer.__file__).parent.rglob("*.py")

@@ -6,7 +6,6 @@ import gzip
 import io
 import json
 import sys
-from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 
@@ -16,6 +15,7 @@ from glassformer.config import DataConfig
 from glassformer.data.documents import HELD, kept_pieces, pieces, survey
 from glassformer.data.encodings import Encoding, UndecodableError, decode
 from glassformer.data.reading import open_source
+from glassformer.data.tally import Tally
 from glassformer.errors import GlassError
 
 FRENCH = "Là-bas, l’été dernier, un garçon naïf a mangé une crêpe à l’œuf — “délicieux”, dit-il.\r\nÇa alors !\n"
@@ -290,7 +290,7 @@ def test_standard_input_from_a_keyboard_or_empty(tmp_path: Path, monkeypatch: py
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.skipif(sys.platform == "win32", reason="named pipes")
+@pytest.mark.skipif(sys.platform == "win32", reason="this system has no named pipes")
 def test_pipe_is_copied_first(tmp_path: Path) -> None:
     import os
     import threading
@@ -363,7 +363,7 @@ def test_long_line_comes_in_bounded_pieces(tmp_path: Path) -> None:
     (tmp_path / "t.txt").write_bytes(b"x" * (3 * HELD + 11) + b"\nshort")
     data = DataConfig(source=str(tmp_path / "t.txt"), document="line")
     with open_source(data, tmp_path) as source:
-        found = list(pieces(source, data, Counter()))
+        found = list(pieces(source, data, Tally()))
     assert max(len(piece.text) for piece in found) <= HELD + 2 * (1 << 20)
     assert [piece.number for piece in found if piece.last] == [0, 1]
     assert sum(len(piece.text) for piece in found) == 3 * HELD + 11 + 5

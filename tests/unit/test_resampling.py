@@ -45,6 +45,7 @@ def test_a_lower_level_gives_the_narrower_interval_of_that_level() -> None:
     assert (high - low) / 2 == pytest.approx(half, rel=0.1)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("figure", ["mean", "ratio"])
 def test_95_percent_intervals_cover_the_truth_about_95_percent_of_the_time(figure: str) -> None:
     """Of 800 simulated test sets, and as often as the textbook's interval does on the very same sets.
@@ -142,6 +143,7 @@ def p_values(test: str, shift: float, seed: int) -> np.ndarray:
     return np.array(found)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("test", ["permutation", "bootstrap"])
 def test_p_is_uniform_where_the_runs_are_equal_and_small_where_they_are_not(test: str) -> None:
     equal = p_values(test, 0.0, seed=6)

@@ -144,6 +144,7 @@ def test_draws_have_the_frequencies_of_their_probabilities() -> None:
     assert ((counts / n - shares).abs() <= 4 * deviation).all()
 
 
+@pytest.mark.thorough
 def test_rounding_hardly_ever_changes_a_draw() -> None:
     """Logits that differ a little, as those of another batch size do, against drawing from the cumulative sum."""
     n, V, random = 4_000, 1_009, torch.Generator().manual_seed(0)

@@ -79,6 +79,7 @@ def train_in_two(folder: str) -> None:
     torch.multiprocessing.start_processes(work, nprocs=2, start_method=method)
 
 
+@pytest.mark.thorough
 def test_two_processes_keep_what_the_formula_says_to_the_byte(tmp_path: Path) -> None:
     code = f"from {__name__} import train_in_two; train_in_two({str(tmp_path)!r})"  # not from here: pytest has threads
     done = ended(begin("-c", code, folder=Path(__file__).parents[2]))

@@ -53,6 +53,7 @@ def test_floats_are_rounded_once_and_no_more(bits: Bits, kind: type) -> None:
     assert np.array_equal(found, weights.astype(kind).astype(np.float32))
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("task", list(TASKS))
 def test_a_file_gives_the_model_back(task: str, runs: dict[str, Path], tmp_path: Path) -> None:
     report = share_run(ShareRequest(runs[task], tmp_path / "whole.html", 32, [TASKS[task]]))

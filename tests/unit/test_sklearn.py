@@ -166,6 +166,7 @@ def test_labels_that_cannot_be_learnt(labels: Any, words: str) -> None:
         TransformerClassifier(**WORDS).fit(["a", "b", "c", "d"], labels)
 
 
+@pytest.mark.thorough
 def test_empty_texts_are_learnt_like_others() -> None:
     texts, labels = ["", "word", "", "more words", " ", "word"] * 4, [0, 1, 0, 1, 0, 1] * 4
     model = TransformerClassifier(**WORDS, validation_fraction=0).fit(texts, labels)
@@ -210,6 +211,7 @@ def test_the_batch_changes_nothing(classifier: TransformerClassifier, order: lis
     np.testing.assert_allclose(np.concatenate(parts), whole[order], atol=1e-6)
 
 
+@pytest.mark.thorough
 def test_translations_keep_their_order(translator: TransformerTranslator) -> None:
     whole = translator.predict(TEXTS)
     assert whole.dtype == object
@@ -217,6 +219,7 @@ def test_translations_keep_their_order(translator: TransformerTranslator) -> Non
     assert [translator.predict([text])[0] for text in TEXTS[:5]] == whole[:5].tolist()
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     "kinds",
     [
@@ -300,6 +303,7 @@ def test_two_vocabularies() -> None:
 # What a fit may and may not do
 
 
+@pytest.mark.thorough
 def test_a_fit_is_a_function_of_its_arguments(classifier: TransformerClassifier) -> None:
     before = classifier.predict_proba(TEXTS)
     again = clone(classifier).fit(TEXTS, LABELS)
@@ -549,6 +553,7 @@ def test_pipelines() -> None:
     assert pipeline.score(np.array(TEXTS), LABELS) == 1.0
 
 
+@pytest.mark.thorough
 def test_cross_validation() -> None:
     assert (cross_val_score(TransformerClassifier(**WORDS), pandas.Series(TEXTS), LABELS, cv=2) > 0.8).all()
     quick = {**WORDS, "steps": 10}
@@ -556,6 +561,7 @@ def test_cross_validation() -> None:
     assert (cross_val_score(TransformerTranslator(**quick), TEXTS, LABELS, cv=2) < 0).all()
 
 
+@pytest.mark.thorough
 def test_grid_search() -> None:
     search = GridSearchCV(TransformerClassifier(**WORDS), {"layers": np.array([1, 2])}, cv=2).fit(TEXTS, LABELS)
     assert search.best_params_["layers"] in (1, 2)
@@ -570,6 +576,7 @@ def test_text_parameters_show_in_the_representation() -> None:
     )
 
 
+@pytest.mark.thorough
 def test_what_is_imported_when() -> None:
     code = (
         "import sys, glassformer, glassformer.interop\n"

@@ -23,6 +23,8 @@ from glassformer.interop.sklearn import (
 )
 from tests.journey.commands import begin, ended
 
+pytestmark = pytest.mark.thorough
+
 SMALL: dict[str, Any] = {
     "layers": 1, "width": 16, "heads": 2, "steps": 25, "learning_rate": 1e-2, "dropout": 0.0, "device": "cpu",
     "threads": 1,
@@ -47,8 +49,8 @@ import os
 os.environ.update(SCIPY_ARRAY_API="1", TMPDIR={temporary!r})
 from functools import partial
 from sklearn.utils.estimator_checks import check_array_api_input
-from tests.unit.test_sklearn_checks import SMALL, TransformerArrayClassifier
-check_array_api_input("x", TransformerArrayClassifier(**SMALL), "numpy", expect_only_array_outputs=False)
+from glassformer.interop.sklearn import TransformerArrayClassifier
+check_array_api_input("x", TransformerArrayClassifier(**{small!r}), "numpy", expect_only_array_outputs=False)
 print("passed")
 """
 
@@ -78,7 +80,7 @@ def test_checks_without_data(kind: Any, check: str) -> None:
 
 def test_the_check_that_needs_array_dispatch() -> None:
     """SciPy reads its environment when it is imported: a process of its own."""
-    code = WITH_DISPATCH.format(temporary=tempfile.gettempdir())
+    code = WITH_DISPATCH.format(temporary=tempfile.gettempdir(), small=SMALL)
     done = ended(begin("-c", code, folder=Path(__file__).parents[2]))
     assert done.stdout.strip() == "passed", done.stderr[-2000:]
 

@@ -9,6 +9,8 @@ from typing import Any
 
 import pytest
 
+pytestmark = pytest.mark.thorough
+
 pytest.importorskip("sklearn")
 
 PAGE = Path(__file__).parents[2] / "docs" / "scikit-learn.md"

@@ -66,14 +66,16 @@ def test_last_documents_are_held_out_whole(tmp_path: Path) -> None:
     assert len(sides["validation"]) == 5  # 59 characters have room for five documents of ten
 
 
-def test_long_last_document(tmp_path: Path) -> None:
-    sides, note = split("a" * 60 + "\n" + "b" * 40, tmp_path, document="line")
+def test_long_last_document_of_a_run_from_an_older_version(tmp_path: Path) -> None:
+    sides, note = split("a" * 60 + "\n" + "b" * 40, tmp_path, document="line", split="tail")
     assert sides == {"train": ["a" * 60], "validation": ["b" * 40]}  # whole, though more than a tenth
     assert note == "validation: the last document"
-    sides, note = split("a" * 40 + "\n" + "b" * 60, tmp_path, document="line")  # more than half: cut inside
+    sides, note = split(
+        "a" * 40 + "\n" + "b" * 60, tmp_path, document="line", split="tail"
+    )  # more than half: cut inside
     assert sides == {"train": ["a" * 40, "b" * 50], "validation": ["b" * 10]}
     assert "too long to be held out whole" in note
-    sides, _ = split("a" * 60 + "\n" + "b" * 40, tmp_path, document="line", validation_limit=7)
+    sides, _ = split("a" * 60 + "\n" + "b" * 40, tmp_path, document="line", validation_limit=7, split="tail")
     assert sides == {"train": ["a" * 60, "b" * 33], "validation": ["b" * 7]}
 
 

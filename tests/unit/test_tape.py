@@ -10,7 +10,7 @@ import pytest
 from glassformer.errors import GlassError
 from glassformer.inspection.explain.tape import make_tape, tape_bytes
 from tests.property.models import some_heads
-from tests.unit.test_explain import CHOICES, FAMILIES, subject
+from tests.unit.explained_models import CHOICES, FAMILIES, subject
 
 MORE: list[dict[str, Any]] = [{"head_transform": True}, {"head_transform": True, "norm": "none"}]
 CASES = [
@@ -20,6 +20,7 @@ CASES = [
 REMOVED = {"kv_heads": 2, "qk_norm": "head", "positions": "relative"}
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(("family", "choice"), CASES, ids=str)
 def test_every_matrix_comes_out_again_from_those_before_it(family: str, choice: dict[str, Any]) -> None:
     if family == "classifier":

@@ -67,6 +67,7 @@ def run(stream: Iterator[str]) -> tuple[list[str], Sample]:
             return pieces, end.value
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("kind", TOKENIZER_KINDS)
 def test_a_stream_is_the_same_text_as_a_batch_and_no_character_is_broken(kind: str) -> None:
     model = text_model(kind)

@@ -9,26 +9,18 @@ import sys
 import tracemalloc
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 import tokenizers
 
+from glassformer.cli.texts import say_unknown
 from glassformer.config import TOKENIZER_KINDS, TokenizerConfig
 from glassformer.errors import GlassError
 from glassformer.tokenizers import Tokenizer, train_tokenizer
 from glassformer.tokenizers.sample import BLOCK, OVERHEAD, draw
+from tests.unit.trained_tokenizers import ENGLISH, SIZES, TEXT, trained
 
 DATA = Path(__file__).resolve().parents[2].parent / "shared" / "data"
-BANGLA = "ক্ষুদ্র ঋণ ও বিশ্ববিদ্যালয়ের র‍্যাব। আমি তোমাকে ভালোবাসি, সত্যি ভালোবাসি।\n"
-ENGLISH = "The cat sat on the mat; the dog didn't sit.\nThe cat's 42 mats were flat -- so flat!\n\n"
-TEXT = (ENGLISH + BANGLA) * 5
-SIZES = {"words": 200, "bpe": 320, "wordpiece": 200, "unigram": 360}
-
-
-def trained(kind: str, texts: list[str] | None = None, **settings: Any) -> Tokenizer:
-    settings.setdefault("vocab_size", SIZES.get(kind, 500))
-    return train_tokenizer(TokenizerConfig(kind=kind, **settings), [TEXT] if texts is None else texts)
 
 
 @pytest.fixture(scope="module")
@@ -102,6 +94,11 @@ def test_unknown_symbols_are_shown() -> None:
     assert [trained(kind).unknown_id for kind in ("bytes", "bpe", "unigram")] == [None] * 3
 
 
+def test_unknown_spaces_are_told_in_a_form_that_can_be_seen(capsys: pytest.CaptureFixture[str]) -> None:
+    say_unknown(trained("characters", ["a b"]), ["a\u2003b\tx"])
+    assert capsys.readouterr().err.strip().endswith("reads each as unknown: U+0009 x U+2003")
+
+
 def test_vocabulary_limits_are_kept() -> None:
     for kind in TOKENIZER_KINDS:
         if kind != "bytes":
@@ -137,11 +134,13 @@ def test_settings_that_change_text_are_honoured_and_not_called_exact(kind: str) 
 DIGESTS = """
 import sys
 sys.path.insert(0, {folder!r})
-from test_tokenizers import TEXT, TOKENIZER_KINDS, trained
+from glassformer.config import TOKENIZER_KINDS
+from trained_tokenizers import TEXT, trained
 print(*[trained(kind, [TEXT, TEXT[40:900]]).digest for kind in TOKENIZER_KINDS])
 """
 
 
+@pytest.mark.thorough
 def test_training_repeats_to_the_byte_in_other_processes() -> None:
     code = DIGESTS.format(folder=str(Path(__file__).parent))
     seen = set()
@@ -312,6 +311,7 @@ def test_without_sentencepiece_the_remedy_is_one_command(monkeypatch: pytest.Mon
     assert caught.value.remedy == 'pip install -c constraints.txt -e ".[tok]"'
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("kind", TOKENIZER_KINDS)
 def test_texts_longer_than_a_batch_and_without_spaces(kind: str, of_kind: Callable[[str], Tokenizer]) -> None:
     tokenizer = of_kind(kind)
@@ -347,6 +347,7 @@ def test_the_draw_cuts_long_texts_and_reads_them_as_a_stream() -> None:
     assert all(block.startswith((" ", "w")) for block in drawn[:10])
 
 
+@pytest.mark.thorough
 def test_the_draw_keeps_no_more_than_its_limit_in_memory() -> None:
     texts = ("x" * 100 + f" {number}\n" for number in range(200_000))
     tracemalloc.start()
@@ -359,12 +360,13 @@ def test_the_draw_keeps_no_more_than_its_limit_in_memory() -> None:
     assert peak < 400_000
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("kind", TOKENIZER_KINDS)
 @pytest.mark.parametrize("name", ["bangla/tagore.txt", "shakespeare/input.txt"])
 def test_real_text(kind: str, name: str) -> None:
     path = DATA / name
     if not path.exists():
-        pytest.skip(f"{path} is not here")
+        pytest.skip(f"real text is not at {path}")
     text = path.read_bytes()[:400_000].decode("utf-8", "ignore")
     tokenizer = trained(kind, [text], vocab_size=30_000 if kind == "words" else 1500)
     ids = tokenizer.encode(text)

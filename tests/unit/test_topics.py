@@ -38,6 +38,7 @@ def test_a_text_of_another_kind_is_refused(text: str) -> None:
         Topics().posterior(text)
 
 
+@pytest.mark.thorough
 def test_the_bayes_error_is_that_of_the_best_rule() -> None:
     """Over 30,000 texts: the errors of the largest posterior, and what those posteriors themselves expect."""
     corpus, size = Topics(), 30_000

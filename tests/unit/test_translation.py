@@ -170,6 +170,7 @@ def test_what_is_no_sentence_of_the_corpus_has_no_answer(name: str, text: str) -
     assert find_pair_corpus(name).answer(text) is None
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("corpus", TRANSLATIONS, ids=NAMES)
 def test_a_source_is_read_in_one_way_only_and_gives_its_target(corpus: object) -> None:
     known = find_pair_corpus(getattr(corpus, "name", ""))
@@ -180,6 +181,7 @@ def test_a_source_is_read_in_one_way_only_and_gives_its_target(corpus: object) -
         assert "\n" not in source + target
 
 
+@pytest.mark.thorough
 def test_fifty_thousand_sentences_correspond_one_to_one() -> None:
     seen: dict[str, dict[str, tuple[str, ...]]] = {language: {} for language in LANGUAGES}
     distinct = 0

@@ -32,7 +32,8 @@ MODEL = {"layers": 1, "heads": 2, "head_width": 6, "width": 10, "hidden": 14}
 def trained(folder: Path, **model: Any) -> Path:
     """A run of two steps."""
     config = small_config(folder).replace(train=TRAIN, model={**MODEL, **model})
-    assert new_training(config, folder / "run", Silent()).train()
+    with new_training(config, folder / "run", Silent()) as trainer:
+        assert trainer.train()
     return folder / "run"
 
 

@@ -314,6 +314,7 @@ def test_roles_are_those_of_glass_heads(shelf: Shelf) -> None:
     assert [head["name"] for head in some] == ["dec.1.self.0", "dec.1.self.1", "dec.1.self.2"]
 
 
+@pytest.mark.thorough
 def test_long_texts_are_pooled_into_small_answers(tmp_path: Path) -> None:
     """4,096 tokens: no weights of all heads exist at once, and every answer is below 1 MB."""
     folder = make_run(tmp_path / "long", layers=1, heads=2, width=8, head_width=4, hidden=8, context=4096, kv_heads=1)
@@ -345,6 +346,7 @@ print(json.dumps(outputs))
 """
 
 
+@pytest.mark.thorough
 def test_the_scripts_print_the_same_numbers(shelf: Shelf) -> None:
     asked: list[tuple[str, Any]] = []
     when_ready(shelf.open("book"))

@@ -45,6 +45,7 @@ def scripts() -> list[Script]:
 # ablation
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("run", OFF)
 @pytest.mark.parametrize("instead", ["zero", "mean", "first", "frozen"])
 def test_the_page_and_the_terminal_agree(
@@ -132,6 +133,7 @@ def test_glass_evaluate_with_nothing_less_says_what_it_says_without(home: Path) 
 # compare
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(("one", "other", "by"), [("book", "post", "tokens"), ("book", "letters", "characters")])
 def test_two_runs_pay_for_the_same_characters(
     shelf: Shelf, one: str, other: str, by: str, scripts: list[Script]
@@ -202,6 +204,7 @@ def test_each_machine_sees_what_its_family_sees(shelf: Shelf) -> None:
     assert set("".join(masks["turn"]["dec.cross"])) == {"1"}
 
 
+@pytest.mark.thorough
 def test_each_machine_guesses_from_what_it_sees(shelf: Shelf, scripts: list[Script]) -> None:
     text = "It was a tall day when the dog met the bird."
     for run in ("book", "fill"):
@@ -226,6 +229,7 @@ def test_each_machine_guesses_from_what_it_sees(shelf: Shelf, scripts: list[Scri
     assert turn["validation"]["loss"] > 0
 
 
+@pytest.mark.thorough
 def test_the_scripts_print_the_numbers(home: Path, scripts: list[Script]) -> None:
     """After all other tests of this file."""
     assert len(scripts) >= 20

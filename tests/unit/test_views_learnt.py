@@ -31,9 +31,9 @@ from glassformer.text_model import Translator, load_text_model
 from glassformer.training.journal import read_metrics, read_samples
 from glassformer.verification import apart
 from glassformer.verification.sheet import CHECKS, kept_sheet
-from tests.journey.commands import begin, ended, here
-from tests.journey.task_files import write_all
-from tests.journey.task_runs import RUNS, TINY
+from tests.journey.commands import begin, ended
+from tests.journey.task_runs import RUNS
+from tests.unit.served_runs import learn
 
 LEARNT = {
     "book": [*RUNS["lm"], "--model.layers=2", "--train.snapshots=4"],
@@ -54,12 +54,7 @@ SMALL = 40
 @pytest.fixture(scope="module")
 def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Runs of each family, and the folder that commands are run in."""
-    folder = tmp_path_factory.mktemp("learnt")
-    write_all(folder)
-    for name, (source, *more) in LEARNT.items():
-        done = here("train", source, *TINY, *more, "--steps=20", "--out", f"runs/{name}", "--json", folder=folder)
-        assert done.returncode == 0, done.stderr
-    return folder
+    return learn(tmp_path_factory.mktemp("learnt"), LEARNT)
 
 
 @pytest.fixture(scope="module")
@@ -118,6 +113,7 @@ def facts_of(answer: dict[str, Any]) -> dict[str, Any]:
 # where the loss is
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("run", ["book", "fill"])
 def test_the_surprisal_is_that_of_glass_probe(
     shelf: Shelf, run: str, tmp_path: Path, scripts: list[tuple[str, list[float]]]
@@ -134,6 +130,7 @@ def test_the_surprisal_is_that_of_glass_probe(
     scripts.append((answer["python"], [*nats, answer["text"]["mean"]]))
 
 
+@pytest.mark.thorough
 def test_the_surprisal_of_a_target_is_that_of_its_model(shelf: Shelf, scripts: list[tuple[str, list[float]]]) -> None:
     answer = measured(shelf, "turn", target="die katze schläft .")
     model = load_text_model(shelf.open("turn").folder, device="cpu")
@@ -180,6 +177,7 @@ def test_a_text_that_is_too_long_is_refused(shelf: Shelf, monkeypatch: pytest.Mo
 # probes
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("run", ["book", "fill"])
 def test_probes_are_those_of_glass_probe(shelf: Shelf, run: str, scripts: list[tuple[str, list[float]]]) -> None:
     before = ask(shelf, run, "probes", size=SMALL)
@@ -205,6 +203,7 @@ def test_runs_without_probabilities_of_a_text_have_no_probes(shelf: Shelf, run: 
 # the proof sheet
 
 
+@pytest.mark.thorough
 def test_the_sheet_is_made_kept_and_bound_to_its_weights(shelf: Shelf, scripts: list[tuple[str, list[float]]]) -> None:
     run = Run(shelf.open("book").folder)
     before = ask(shelf, "book", "proof")
@@ -248,6 +247,7 @@ def test_verifying_apart_fails_as_it_would_here(
 # training replay
 
 
+@pytest.mark.thorough
 def test_the_replay_is_what_the_run_wrote(shelf: Shelf, scripts: list[tuple[str, list[float]]]) -> None:
     run = Run(shelf.open("book").folder)
     answer, lines, history = ask(shelf, "book", "replay"), read_metrics(run), read_history(run)
@@ -362,6 +362,7 @@ def test_a_checkpoint_keeps_its_work(shelf: Shelf) -> None:
 # the scripts
 
 
+@pytest.mark.thorough
 def test_the_scripts_print_the_numbers(home: Path, scripts: list[tuple[str, list[float]]]) -> None:
     """All in one process, after all other tests of this file."""
     assert len(scripts) == 7

@@ -243,6 +243,7 @@ print(json.dumps(told))
 """
 
 
+@pytest.mark.thorough
 def test_all_scripts_print_the_numbers_that_are_shown(shelf: Shelf) -> None:
     answers = []
     for run in FAMILIES:

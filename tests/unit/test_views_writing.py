@@ -54,6 +54,7 @@ def scripts() -> list[Script]:
 # write
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("run", WRITES)
 def test_what_is_written_is_what_generate_writes(shelf: Shelf, run: str, scripts: list[Script]) -> None:
     given = {"tokens": 12, "temperature": 0.9, "top_k": 20, "top_p": 0.95, "seed": 3}
@@ -78,6 +79,7 @@ def test_what_was_written_is_measured_and_not_written_again(shelf: Shelf) -> Non
     assert answer["copied"]["matches"]
 
 
+@pytest.mark.thorough
 def test_labels_and_fillings_are_the_runs(shelf: Shelf, scripts: list[Script]) -> None:
     labels = ask(shelf, "mails", "write")
     (found,) = library(shelf.open("mails")).classify([TEXTS["mails"]])
@@ -162,6 +164,7 @@ def test_a_run_that_writes_nothing_is_refused(client: TestClient) -> None:
     assert "writes no text" in reply.json()["error"]["what"]
 
 
+@pytest.mark.thorough
 def test_kept_heads_make_a_run_that_gives_what_was_seen(client: TestClient, shelf: Shelf, home: Path) -> None:
     seen = ask(shelf, "book", "ablation", off=["dec.1.self.0", "dec.0.self.1"], tokens=200)
     assert seen["keep"] == {"heads": ["dec.1.self.0", "dec.0.self.1"], "why": None}
@@ -193,6 +196,7 @@ def test_a_name_that_is_a_path_is_refused(client: TestClient, home: Path, name: 
 # sampling
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("run", WRITES)
 def test_every_stage_is_over_the_whole_vocabulary(shelf: Shelf, run: str, scripts: list[Script]) -> None:
     given = {"temperature": 0.7, "top_k": 9, "top_p": 0.8, "repetition_penalty": 1.3, "seed": 5}
@@ -239,6 +243,7 @@ def test_after_a_part_of_a_target_the_next_one_is_drawn(shelf: Shelf) -> None:
         assert each["shares"][0] == pytest.approx(float(shares[each["id"]]), abs=1e-6)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("run", WRITES)
 def test_the_tree_holds_what_the_search_finds(shelf: Shelf, run: str, scripts: list[Script]) -> None:
     answer, model = ask(shelf, run, "beams", beams=3, tokens=6, length_penalty=0.8), library(shelf.open(run))
@@ -265,6 +270,7 @@ def test_an_encoder_draws_nothing(shelf: Shelf) -> None:
             ask(shelf, "fill", view)
 
 
+@pytest.mark.thorough
 def test_the_scripts_print_the_numbers(home: Path, scripts: list[Script]) -> None:
     """After all other tests of this file."""
     assert len(scripts) >= 8

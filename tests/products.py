@@ -1,0 +1,51 @@
+"""See the precision of every matrix multiplication that torch is asked for, in forward and backward passes."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.utils._python_dispatch import TorchDispatchMode
+
+PRODUCTS = ("mm", "addmm", "bmm", "baddbmm", "linear", "matmul", "mv", "dot", "einsum", "addmv", "convolution")
+"""Operators by the beginning or the whole of their names; with all of attention's and oneDNN's."""
+FAMILIES = (
+    "_scaled_dot_product",
+    "scaled_dot_product",
+    "mkldnn",
+    "_linear_pointwise",
+    "_addmm",
+    "_efficient",
+    "_flash",
+)
+
+
+class BfloatProducts(TorchDispatchMode):
+    """Inside, count the matrix multiplications by whether an operand is in bfloat16.
+
+    Attributes:
+        bfloat16: multiplications with an operand in bfloat16.
+        others: all other multiplications.
+        names: how often each operator multiplied in bfloat16.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.bfloat16 = 0
+        self.others = 0
+        self.names: Counter[str] = Counter()
+
+    def __torch_dispatch__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        """Look at the operands and call the operator."""
+        kwargs = kwargs or {}
+        name = function.overloadpacket.__name__
+        if name.rstrip("_") in PRODUCTS or name.startswith(FAMILIES):
+            operands = [each for each in (*args, *kwargs.values()) if isinstance(each, Tensor)]
+            if any(operand.dtype == torch.bfloat16 for operand in operands):
+                self.bfloat16 += 1
+                self.names[str(function)] += 1
+            else:
+                self.others += 1
+        return function(*args, **kwargs)

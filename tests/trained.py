@@ -1,0 +1,88 @@
+"""Folders with trained runs, made once and copied for every module and worker that asks for the same ones.
+
+They are kept in `.pytest_cache/trained`, under a hash of everything that decides what training gives: all files of the
+package, the helper modules of the tests, the settings, the versions and the processor. A change to any of them trains
+anew; `pytest --cache-clear` deletes them all.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import json
+import platform
+import shutil
+import time
+from collections.abc import Callable, Iterable
+from pathlib import Path
+
+import torch
+from filelock import FileLock
+
+import glassformer
+
+ROOT = Path(__file__).parents[1]
+SOURCE = Path(glassformer.__file__).parent
+STORE = ROOT / ".pytest_cache" / "trained"
+DAY = 24 * 60 * 60
+
+
+def trained(folder: Path, name: str, settings: object, make: Callable[[Path], object]) -> Path:
+    """Fill an empty folder with what `make` writes into one, made now or taken from an earlier call.
+
+    Args:
+        folder: receives a copy of its own, which a test may change.
+        name: what the folder holds, for people who look into the store.
+        settings: everything that `make` depends on besides the package and the helpers; must have a JSON form.
+        make: writes the files and runs.
+    """
+    key = hashlib.sha256(f"{digest()} {name} {json.dumps(settings, sort_keys=True)}".encode()).hexdigest()[:20]
+    home = STORE / f"{name}-{key}"
+    home.mkdir(parents=True, exist_ok=True)
+    made = home / "made"
+    whole = home / "whole"  # exists once `make` has ended
+    with FileLock(home / "lock"):
+        if not whole.exists():
+            shutil.rmtree(made, ignore_errors=True)
+            made.mkdir()
+            make(made)
+            whole.touch()
+            forget_old()
+    copy_runs(made, folder)
+    return folder
+
+
+def copy_runs(original: Path, folder: Path) -> None:
+    """Copy texts, runs and encoded texts, and let each run of the copy name the encoded text beside it."""
+    shutil.copytree(original, folder, dirs_exist_ok=True)
+    for file in folder.rglob("manifest.json"):
+        facts = json.loads(file.read_text(encoding="utf-8"))
+        tokens = Path(facts.get("data", {}).get("tokens", ""))
+        if tokens.is_relative_to(original):
+            facts["data"]["tokens"] = str(folder / tokens.relative_to(original))
+            file.write_text(json.dumps(facts, indent=1), encoding="utf-8")
+
+
+def forget_old() -> None:
+    """Delete the folders that were made more than a day ago."""
+    for whole in STORE.glob("*/whole"):
+        if time.time() - whole.stat().st_mtime > DAY:
+            shutil.rmtree(whole.parent, ignore_errors=True)
+
+
+@functools.cache
+def digest() -> str:
+    """Hash the package, the helpers of the tests, the versions and the processor."""
+    helpers = [path for path in (ROOT / "tests").rglob("*.py") if not path.name.startswith("test_")]
+    where = [platform.platform(), platform.python_version(), torch.__version__, torch.backends.cpu.get_cpu_capability()]
+    return digest_of([*SOURCE.rglob("*"), *helpers], where)
+
+
+def digest_of(files: Iterable[Path], words: Iterable[str]) -> str:
+    """Hash the names and contents of files, without compiled ones, and words."""
+    found = hashlib.sha256(json.dumps(list(words)).encode())
+    for path in sorted(files):
+        if path.is_file() and path.suffix != ".pyc":
+            found.update(f"{path} {path.stat().st_size}\n".encode())
+            found.update(path.read_bytes())
+    return found.hexdigest()
