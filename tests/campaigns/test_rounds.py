@@ -20,6 +20,7 @@ def campaign(name: str, *arguments: str) -> tuple[int, str]:
     return done.returncode, done.stdout + done.stderr
 
 
+@pytest.mark.thorough
 def test_runs_that_are_stopped_and_resumed_equal_runs_that_nobody_stopped() -> None:
     code, said = campaign("kills", "--rounds", "20", "--seed", "0", "--only", FEW)
     assert code == 0, said

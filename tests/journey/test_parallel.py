@@ -14,8 +14,6 @@ import pytest
 from tests.journey.commands import Running, begin, ended, here
 from tests.property.trainers import text_file
 
-pytestmark = pytest.mark.thorough
-
 SETTINGS = [
     word
     for setting in (
@@ -24,7 +22,10 @@ SETTINGS = [
     )
     for word in ("--set", setting)
 ] + ["--recipe", "shakespeare-nano"]  # fmt: skip
-pytestmark = pytest.mark.skipif(os.name == "nt", reason="this system has no POSIX signals")
+pytestmark = [
+    pytest.mark.thorough,
+    pytest.mark.skipif(os.name == "nt", reason="this system has no POSIX signals"),
+]
 
 
 def torchrun(*arguments: str, folder: Path, restarts: int = 0) -> Running:

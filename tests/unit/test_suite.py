@@ -58,3 +58,11 @@ def test_tests_that_fill_a_list_for_another_test_carry_its_marker() -> None:
         sharing = [node for node in functions if "scripts" in {argument.arg for argument in node.args.args}]
         marked = {node.name: "mark.thorough" in ast.unparse(node.decorator_list) for node in sharing}
         assert len(set(marked.values())) <= 1, f"{path}: {marked}"
+
+
+def test_no_module_names_its_marks_twice() -> None:
+    """The second `pytestmark` of a module would replace the first."""
+    for path in sorted(TESTS.rglob("test_*.py")):
+        tree = ast.parse(path.read_text(encoding="utf-8"))
+        statements = [ast.unparse(node) for node in tree.body if isinstance(node, ast.Assign)]
+        assert sum(each.startswith("pytestmark =") for each in statements) <= 1, path

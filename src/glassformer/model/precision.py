@@ -23,7 +23,7 @@ from pathlib import Path
 import torch
 
 from glassformer.config import Config
-from glassformer.errors import GlassError
+from glassformer.errors import MALFORMED, GlassError
 from glassformer.files import write_text
 from glassformer.model.device import choose_device
 
@@ -240,7 +240,7 @@ def _read(file: Path | None, environment: str) -> Speeds | None:
     try:
         kept = json.loads(file.read_text(encoding="utf-8"))
         speeds = Speeds(float(kept["float32"]), float(kept["bfloat16"]))
-    except (OSError, ValueError, KeyError, TypeError):
+    except (OSError, *MALFORMED):
         return None
     sound = all(math.isfinite(speed) and speed > 0 for speed in (speeds.float32, speeds.bfloat16))
     return speeds if sound and kept.get("environment") == environment else None
