@@ -301,6 +301,13 @@ def test_a_template_is_a_guest_in_a_sandbox(book: TextModel, source: str) -> Non
         ChatTemplate(source, book.tokenizer).ids([{"role": "user", "content": "x"}])
 
 
+def test_what_is_wrong_is_said_of_the_form_that_was_given(served: Served) -> None:
+    """Five stops are too many; they are not wrong for being no single text."""
+    body = {"model": "book", "prompt": "the", "stop": ["a"] * 5}
+    said = served.http.post("/v1/completions", json=body).json()["error"]["message"]
+    assert said.startswith("stop: List should have at most 4 items")
+
+
 REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"presence_penalty": 0.5}, "presence_penalty"),
     ({"frequency_penalty": -1}, "frequency_penalty"),

@@ -127,6 +127,7 @@ def test_smaller_weights_are_opened_too(name: str, dtype: str, tmp_path: Path) -
     assert 1e-4 < measured["by llama.cpp"].value < {"f16": 5e-3, "q8_0": 2e-1}[dtype]
 
 
+@pytest.mark.thorough
 def test_what_llama_cpp_cannot_open_never_appears(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The zeros left out: its reason is told, and no file is left."""
     made(tmp_path, "starcoder2")
@@ -148,6 +149,7 @@ FAULTS = {
 }
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("fault", FAULTS)
 def test_llama_cpp_alone_finds_other_numbers(fault: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     name, change = FAULTS[fault]
@@ -160,6 +162,7 @@ def test_llama_cpp_alone_finds_other_numbers(fault: str, tmp_path: Path, monkeyp
     assert [path.name for path in tmp_path.iterdir()] == ["run"]
 
 
+@pytest.mark.thorough
 def test_without_the_package_our_own_reader_checks_and_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     made(tmp_path, "starcoder2")
     monkeypatch.setattr(engine, "PACKAGE", "a-package-that-is-not-there")

@@ -51,7 +51,7 @@ def test_the_example_says_what_the_run_says(name: str, answer: Any, tmp_path: Pa
     export(ExportRequest(run, tmp_path / "out"))
     model = load_text_model(run, device="cpu")
     said = []
-    for text in TEXTS:
+    for text in (*TEXTS, *"bdfgjlnt") if isinstance(model, TextClassifier) else TEXTS:
         if isinstance(model, TextClassifier):
             said.append(model.classify([text])[0].label)
             assert answer(tmp_path / "out", text) == said[-1]
@@ -79,5 +79,5 @@ def test_a_graph_reads_no_more_than_the_context(settings: dict[str, Any], tmp_pa
         return graph.run(["logits"], {name: ids == 5 if "real" in name else ids for name in names})[0]
 
     assert read(37).shape[1] == 37
-    with pytest.raises(Exception, match="out of data bounds"):
+    with pytest.raises(Exception, match=r"invalid index|out of data bounds"):
         read(38)

@@ -19,6 +19,8 @@ from glassformer.text_model import TextClassifier, TextModel, load_text_model
 from tests.parity.hugging_face import transformers
 from tests.parity.written_runs import LABELS, make_run
 
+pytestmark = pytest.mark.thorough
+
 POST: dict[str, Any] = {"family": "encoder", "norm_order": "post", "embedding_norm": True}
 TEXTS = ["the old dog", "it's 7", "sleeps near the river; the old dog sleeps near it", "আমি বাংলায়", "!", "Größe"]
 CLASSES = {"first": "DebertaV2ForSequenceClassification", "mean": "BertMeanForSequenceClassification"}
@@ -90,7 +92,7 @@ def test_a_deberta_with_a_layer_of_its_own_before_the_labels_is_refused(tmp_path
 @pytest.mark.parametrize("task", ["masked", "classify", "lm"])
 def test_no_row_of_the_embedding_is_frozen(task: str, tmp_path: Path) -> None:
     """Their embedding never learns the row of `pad_token_id`, which is 0 for BERT where nothing is said."""
-    settings: dict[str, Any] = {"positions": "rotary", "norm": "rmsnorm", "activation": "swiglu"}
+    settings: dict[str, Any] = {"positions": "rotary", "norm": "rmsnorm", "activation": "swiglu", "tied": False}
     settings = settings if task == "lm" else {**POST, "pooling": "first"} if task == "classify" else POST
     run = make_run(tmp_path / "run", task, data={"windows": "documents"} if task == "lm" else None, **settings)
     export(ExportRequest(run, tmp_path / "out"))
