@@ -50,7 +50,9 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
         ("holes", "masked", {"family": "encoder"}),
     ]:
         make_run(folder / name, task, **shape)
-    (folder / "chat" / FILE).write_text(CHAT, encoding="utf-8")
+    make_run(folder / "story", data={"windows": "documents"}, positions="rotary", tied=False)
+    for name in ("chat", "story"):
+        (folder / name / FILE).write_text(CHAT, encoding="utf-8")
     return folder
 
 
@@ -79,7 +81,7 @@ def until(holds: Any, seconds: float = 10.0) -> None:
 
 
 def test_the_runs_that_write_are_listed(client: openai.OpenAI) -> None:
-    assert [model.id for model in client.models.list()] == ["book", "chat", "en-de"]
+    assert [model.id for model in client.models.list()] == ["book", "chat", "en-de", "story"]
     assert client.models.retrieve("book").owned_by == "glassformer"
     for name in ("mails", "nobody"):
         with pytest.raises(openai.NotFoundError):
@@ -182,6 +184,68 @@ def test_translations_are_completions_of_a_source(client: openai.OpenAI, runs: P
         client.chat.completions.create(model="en-de", messages=[{"role": "user", "content": "x"}])
 
 
+def test_a_translation_is_that_of_glass_generate_unless_it_is_to_be_drawn(client: openai.OpenAI, runs: Path) -> None:
+    """4 beams and the run's own tokens where nothing is said; who says how to draw, or one beam, gets that."""
+    model = load_text_model(runs / "en-de", device="cpu")
+    assert isinstance(model, Translator)
+    own = model.config.sample
+    assert own.beams == 4
+    sources = ["the old dog", "sleeps", "near the river; it"]
+    found = client.completions.create(model="en-de", prompt=sources)
+    expected = model.generate(sources, own)
+    assert [choice.text for choice in found.choices] == [sample.text for sample in expected]
+    assert found.usage is not None
+    assert found.usage.completion_tokens == sum(sample.tokens for sample in expected)
+    parts = list(client.completions.create(model="en-de", prompt=sources[0], stream=True))
+    assert "".join(part.choices[0].text for part in parts) == expected[0].text
+    assert parts[-1].choices[0].finish_reason == {"end": "stop", "length": "length"}[expected[0].ended]
+    greedy = client.completions.create(model="en-de", prompt=sources[0], temperature=0).choices[0].text
+    assert greedy == model.generate(sources[:1], own.replace(beams=1, temperature=0.0))[0].text
+    one = client.completions.create(model="en-de", prompt=sources[0], extra_body={"beams": 1}).choices[0].text
+    assert one == greedy
+
+
+@pytest.mark.parametrize("name", ["en-de", "book"])
+def test_beams_find_the_likeliest_texts(name: str, client: openai.OpenAI, runs: Path) -> None:
+    """Also for prompts that are ids."""
+    model = load_text_model(runs / name, device="cpu")
+    assert isinstance(model, Translator | TextModel)
+    settings = SampleConfig(beams=3, temperature=0.0, tokens=9, length_penalty=0.5, stop=("z",))
+    expected = [sample.text for row in model.best(["the old dog", "it"], settings, 2) for sample in row]
+    options: dict[str, Any] = {"max_tokens": 9, "n": 2, "stop": "z", "extra_body": {"beams": 3, "length_penalty": 0.5}}
+    found = client.completions.create(model=name, prompt=["the old dog", "it"], **options)
+    assert [choice.text for choice in found.choices] == expected
+    ids = [model.prompt_ids(prompt) for prompt in ("the old dog", "it")]
+    found = client.completions.create(model=name, prompt=ids, **options)
+    assert [choice.text for choice in found.choices] == expected
+
+
+@pytest.mark.parametrize(
+    ("name", "asked", "words"),
+    [("book", {"beams": 2, "temperature": 0.5}, "beam search draws nothing"), ("en-de", {"n": 5}, "give beams = 5"),
+     ("en-de", {"logprobs": 2}, "it needs beams = 1"), ("book", {"length_penalty": 1.0}, "it needs beams above 1"),
+     ("book", {"beams": 17}, "beams")],
+)  # fmt: skip
+def test_what_beam_search_has_not_is_refused(
+    name: str, asked: dict[str, Any], words: str, client: openai.OpenAI
+) -> None:
+    with pytest.raises(openai.BadRequestError, match=words):
+        client.completions.create(model=name, prompt="the", extra_body=asked)
+
+
+def test_a_chat_begins_with_the_start_token_as_a_completion_does(client: openai.OpenAI, runs: Path) -> None:
+    model = TextModel.load(runs / "story", device="cpu")
+    expected = model.generate(["hi;it: "], SampleConfig(tokens=30, temperature=0.0, stop=(" ",)))[0].text
+    messages: Any = [{"role": "user", "content": "hi"}]
+    found = client.chat.completions.create(model="story", messages=messages, max_tokens=30, temperature=0)
+    assert found.choices[0].message.content == expected
+    assert found.usage is not None
+    assert found.usage.prompt_tokens == len(model.prompt_ids("hi;it: ")) == 1 + len(model.tokenizer.encode("hi;it: "))
+    (runs / "story" / FILE).write_text("{{ bos_token }}" + CHAT, encoding="utf-8")
+    again = client.chat.completions.create(model="story", messages=messages, max_tokens=30, temperature=0)
+    assert again.usage == found.usage  # a template that writes it does not get a second one
+
+
 def test_a_chat_is_its_template_and_ends_where_the_template_says(client: openai.OpenAI, runs: Path) -> None:
     model = TextModel.load(runs / "chat", device="cpu")
     messages: Any = [{"role": "system", "content": "be"}, {"role": "user", "content": [{"type": "text", "text": "hi"}]}]
@@ -235,6 +299,13 @@ def test_what_ends_an_answer_is_read_off_the_template(book: TextModel) -> None:
 def test_a_template_is_a_guest_in_a_sandbox(book: TextModel, source: str) -> None:
     with pytest.raises(GlassError, match="template"):
         ChatTemplate(source, book.tokenizer).ids([{"role": "user", "content": "x"}])
+
+
+def test_what_is_wrong_is_said_of_the_form_that_was_given(served: Served) -> None:
+    """Five stops are too many; they are not wrong for being no single text."""
+    body = {"model": "book", "prompt": "the", "stop": ["a"] * 5}
+    said = served.http.post("/v1/completions", json=body).json()["error"]["message"]
+    assert said.startswith("stop: List should have at most 4 items")
 
 
 REFUSED: list[tuple[dict[str, Any], str]] = [
@@ -428,7 +499,7 @@ def test_what_is_counted(served: Served, client: openai.OpenAI) -> None:
     assert grown['glass_time_to_first_token_seconds_count{run="chat"}'] == 1
     assert grown['glass_requests_total{route="/v1/completions",status="200"}'] == 1
     assert (after['glass_queue_length{run="chat"}'], after['glass_batch_rows{run="chat"}']) == (0, 0)
-    assert served.http.get("/health").json() == {"status": "ok", "runs": 5}
+    assert served.http.get("/health").json() == {"status": "ok", "runs": 6}
 
 
 def test_events_are_those_of_the_standard(served: Served) -> None:

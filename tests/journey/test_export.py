@@ -23,7 +23,7 @@ SETTINGS: dict[str, tuple[str, list[str], str]] = {  # a run -> its task's files
     "gpt2": ("lm", GPT2, "GPT2LMHeadModel"),
     "llama": ("lm", [*LLAMA, "--tokenizer.kind=bpe", "--data.windows=documents"], "LlamaForCausalLM"),
     "masked": ("masked", [*POST, "--tokenizer.kind=wordpiece"], "BertForTokenClassification"),
-    "classify": ("classify", POST, "BertForTokenClassification"),
+    "classify": ("classify", POST, "BertMeanForSequenceClassification"),
     "translate": ("translate", [], "BlenderbotForConditionalGeneration"),
     "marian": ("translate", ["--model.norm_order=post", "--model.positions=sinusoidal",
                              "--tokenizer.kind=unigram", "--tokenizer.vocab_size=400"], "MarianMTModel"),

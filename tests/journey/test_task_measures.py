@@ -45,6 +45,32 @@ def test_evaluate_says_what_programs_rely_on(name: str, task_home: Path, measure
         assert "nw:2" in said["chrf_signature"]
 
 
+@pytest.mark.parametrize("name", ["translate", "classify"])
+def test_one_example_has_no_interval_anywhere(name: str, task_home: Path, tmp_path: Path) -> None:
+    """But for shares, whose interval does not come from resamples."""
+    table = tmp_path / "one.jsonl"
+    row: dict[str, str] = {"source": "the old dog sleeps .", "target": "le vieux chien dort ."}
+    if name == "classify":
+        row = {"text": "win a prize now", "label": "spam"}
+    table.write_text(json.dumps(row) + "\n", encoding="utf-8")
+    words = ("evaluate", f"runs/{name}", table, "--against", f"runs/{name}")
+    said = facts(*words, folder=task_home)
+    shares = {"accuracy_ci95", "exact_match_ci95"}
+    intervals = {key: value for key, value in said.items() if key.endswith("_ci95")}
+    assert len(intervals) > 2
+    assert {key for key, value in intervals.items() if value is not None} == shares & intervals.keys()
+    assert all(test["interval"] is None for test in said["against"].values())
+    text = shown(*words, folder=task_home)
+    assert "one example: no interval" in text
+    assert "1 pairs" not in text
+    assert "1 texts" not in text
+
+
+def test_classified_texts_are_counted_as_texts(measured: dict[str, dict[str, Any]]) -> None:
+    said = measured["classify"]
+    assert said["texts"] == said["tokens"] == said["examples"] > 1
+
+
 def test_evaluate_knows_what_to_beat(measured: dict[str, dict[str, Any]]) -> None:
     names = {task: [row["name"] for row in said["baselines"]] for task, said in measured.items()}
     assert names["masked"] == ["uniform", "unigram"]

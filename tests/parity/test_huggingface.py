@@ -44,7 +44,8 @@ NOT_OURS = ("dtype", "transformers_version", "architectures", "_name_or_path")
 
 
 def test_every_class_is_tried() -> None:
-    assert {name.partition(",")[0] for name in CASES} == set(ARCHITECTURES)
+    """Classes for whole texts, which give no logits of tokens, are tried in `test_pipelines`."""
+    assert {name.partition(",")[0] for name in CASES} | {"bert-mean", "deberta-v2"} == set(ARCHITECTURES)
 
 
 @pytest.mark.parametrize("name", CASES)

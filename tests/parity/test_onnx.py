@@ -67,7 +67,8 @@ def test_the_graph_computes_what_the_run_computes(exported: tuple[Path, ExportRe
 
 
 def test_the_report_says_what_was_measured(exported: tuple[Path, ExportReport]) -> None:
-    run, report = exported
+    _, report = exported
+    assert report.checked_by == f"onnxruntime {onnxruntime.__version__}"
     writes = report.architecture in ("Decoder", "EncoderDecoder")
     assert [each.name for each in report.measured] == ["logits", "greedy tokens"][: 2 if writes else 1]
     assert 0 < report.measured[0].value < 1e-4
@@ -82,8 +83,6 @@ def test_the_report_says_what_was_measured(exported: tuple[Path, ExportReport]) 
         "model.onnx",
         "glassformer.json",
     } | tokenizers
-    for name in tokenizers:
-        assert (report.out / name).read_bytes() == (run / name).read_bytes()
 
 
 def test_a_graph_with_a_wrong_weight_is_refused_and_leaves_nothing(

@@ -209,6 +209,18 @@ def test_wilson_without_and_with_all_right() -> None:
     assert wide[0] < narrow[0] < narrow[1] < wide[1]
 
 
+def test_one_example_has_no_interval() -> None:
+    """Its resamples are all itself: a width of zero would say that the figure is certain."""
+    statistic = mean_of([0.7])
+    assert bootstrap_interval(statistic, 1) is None
+    tests = (paired_bootstrap(statistic, mean_of([0.2]), 1), paired_permutation([0.7], [0.2]))
+    assert [each.interval for each in tests] == [None, None]
+    assert str(tests[0]).startswith("+0.5000 (one example: no interval), p = ")
+    low, high = wilson(1, 1)  # of a share it is known: 1 of 1 may well be 1 of 3
+    assert low < 0.3
+    assert high == 1.0
+
+
 def test_what_makes_no_sense_is_refused() -> None:
     for wrong in (
         lambda: bootstrap_interval(mean_of([]), 0),

@@ -56,6 +56,7 @@ class LabelReport:
         names = ("name", "accuracy", "macro_f1", "note")
         return {
             **self.estimate.facts(None, self.unknown_share),
+            "texts": self.scores.examples,
             **self.scores.facts(),
             **facts_of(self.measures),
             "baselines": [dict(zip(names, row, strict=True)) for row in self.baselines],

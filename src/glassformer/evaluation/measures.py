@@ -33,7 +33,7 @@ class Measure:
         key: its name in `--json`.
         name: its name for people.
         value: over all examples.
-        interval: of 95 %.
+        interval: of 95 %; None of one example, but for shares.
         statistic: the same figure of any examples.
         values: each example's, where the figure is their mean; None of a whole-set figure.
         note: how it was computed.
@@ -42,14 +42,16 @@ class Measure:
     key: str
     name: str
     value: float
-    interval: tuple[float, float]
+    interval: tuple[float, float] | None
     statistic: Statistic
     values: NDArray[np.float64] | None = None
     note: str = ""
 
     def line(self) -> str:
         """For people."""
-        interval = f"{self.interval[0]:>9.4f} to {self.interval[1]:.4f}"
+        interval = "one example: no interval"
+        if self.interval is not None:
+            interval = f"{self.interval[0]:>9.4f} to {self.interval[1]:.4f}"
         return f"{self.name:<16}{self.value:>9.4f}   {interval:<22} {self.note}".rstrip()
 
 
@@ -78,7 +80,7 @@ def facts_of(measures: Sequence[Measure]) -> dict[str, Any]:
     facts: dict[str, Any] = {}
     for measure in measures:
         facts[measure.key] = measure.value
-        facts[f"{measure.key}_ci95"] = list(measure.interval)
+        facts[f"{measure.key}_ci95"] = None if measure.interval is None else list(measure.interval)
         if measure.note:
             facts[f"{measure.key}_signature"] = measure.note
     return facts

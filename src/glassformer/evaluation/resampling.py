@@ -41,7 +41,7 @@ class PairedTest:
 
     Attributes:
         difference: figure of the first run minus that of the second, on all examples.
-        interval: of the difference, by the paired bootstrap.
+        interval: of the difference, by the paired bootstrap; None of one example.
         p: two-sided: how often chance alone makes a difference at least this large, were the runs equally good.
         method: "paired permutation" or "paired bootstrap".
         repeats: random samples behind p, which is therefore never below 1 / (repeats + 1).
@@ -49,15 +49,17 @@ class PairedTest:
     """
 
     difference: float
-    interval: tuple[float, float]
+    interval: tuple[float, float] | None
     p: float
     method: str
     repeats: int
     level: float = LEVEL
 
     def __str__(self) -> str:
-        low, high = self.interval
-        ends = f"{100 * self.level:g} % {low:+.4f} to {high:+.4f}"
+        ends = "one example: no interval"
+        if self.interval is not None:
+            low, high = self.interval
+            ends = f"{100 * self.level:g} % {low:+.4f} to {high:+.4f}"
         return f"{self.difference:+.4f} ({ends}), p = {self.p:.4f} ({self.method})"
 
 
@@ -73,7 +75,7 @@ def mean_of(values: ArrayLike) -> Statistic:
 
 def bootstrap_interval(
     statistic: Statistic, n: int, repeats: int = REPEATS, seed: int = 0, level: float = LEVEL
-) -> tuple[float, float]:
+) -> tuple[float, float] | None:
     """The percentile bootstrap (Efron 1979; for translation scores Koehn 2004).
 
     It shows how much the figure varies with the choice of test examples; not with the seed of training. It is too
@@ -87,12 +89,14 @@ def bootstrap_interval(
         level: of confidence.
 
     Returns:
-        Lower and upper end.
+        Lower and upper end; None of one example, which says nothing of how much others would vary.
 
     Raises:
         GlassError: there are no examples, or `repeats` or `level` makes no sense.
     """
     _check(n, repeats, level)
+    if n == 1:
+        return None
     return _percentiles(np.array([statistic(drawn) for drawn in _resamples(n, repeats, seed)]), level)
 
 
@@ -124,7 +128,8 @@ def paired_bootstrap(
     drawn = np.array([first(examples) - second(examples) for examples in _resamples(n, repeats, seed)])
     strayed = np.abs(drawn - difference)
     p = _share_at_least(int(np.count_nonzero(_at_least(strayed, abs(difference)))), repeats)
-    return PairedTest(difference, _percentiles(drawn, level), p, "paired bootstrap", repeats, level)
+    interval = None if n == 1 else _percentiles(drawn, level)
+    return PairedTest(difference, interval, p, "paired bootstrap", repeats, level)
 
 
 def paired_permutation(

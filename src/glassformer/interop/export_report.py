@@ -68,6 +68,7 @@ class ExportReport:
         out: the folder or file.
         bytes: of all that was written.
         measured: every comparison; all are within their limits, or nothing would have been written.
+        checked_by: the program that read what was written, with its version.
         notes: what a person should know of it.
         use: the first lines of code, or the command, that use it.
     """
@@ -77,6 +78,7 @@ class ExportReport:
     out: Path
     bytes: int
     measured: tuple[Measured, ...]
+    checked_by: str
     notes: tuple[str, ...] = ()
     use: str = ""
 
@@ -87,13 +89,15 @@ class ExportReport:
             "architecture": self.architecture,
             "out": str(self.out),
             "bytes": self.bytes,
+            "checked_by": self.checked_by,
             "measured": [{**each.__dict__, "ok": each.ok} for each in self.measured],
             "notes": list(self.notes),
         }
 
     def text(self) -> str:
         """For people."""
-        lines = [f"{self.out}: {self.architecture}, {self.bytes / 1e6:,.2f} MB; loaded back and compared:"]
+        size = f"{self.bytes / 1e6:,.2f} MB"
+        lines = [f"{self.out}: {self.architecture}, {size}; loaded by {self.checked_by} and compared:"]
         lines += [each.line() for each in self.measured]
         lines += [f"note: {note}" for note in self.notes]
         return "\n".join([*lines, *([f"\n{self.use}"] if self.use else [])])

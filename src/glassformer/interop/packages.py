@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.metadata
 import importlib.util
 
 from glassformer.errors import GlassError
@@ -18,3 +19,8 @@ def require_packages(purpose: str, *names: str) -> None:
     if missing:
         packages = f"the package{'s' * (len(missing) > 1)} {', '.join(missing)}"
         raise GlassError(f"{purpose} needs {packages}", 'pip install -c constraints.txt -e ".[export]"')
+
+
+def version_of(name: str) -> str:
+    """A package that is installed, with its version: `onnxruntime 1.31.1`."""
+    return f"{name} {importlib.metadata.version(name)}"

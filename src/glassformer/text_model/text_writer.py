@@ -117,21 +117,24 @@ class TextWriter(ABC):
 
     def best(
         self,
-        prompts: Sequence[str],
+        prompts: Sequence[str | Sequence[int]],
         settings: SampleConfig,
         wanted: int | None = None,
         watch: Watch | None = None,
     ) -> list[list[Sample]]:
         """The likeliest texts that beam search finds for each prompt, the best first: so many, or one for each beam.
 
-        `watch` is told each step of the search; what it raises ends it.
+        A prompt may be the ids that the model reads; its samples then have no prompt in words. `watch` is told each
+        step of the search; what it raises ends it.
         """
-        ids, samples = [self.prompt_ids(prompt) for prompt in prompts], dict[int, list[Sample]]()
+        ids = [self.prompt_ids(prompt) if isinstance(prompt, str) else list(prompt) for prompt in prompts]
+        shown = [prompt if isinstance(prompt, str) else "" for prompt in prompts]
+        samples = dict[int, list[Sample]]()
         for group in self._batches(ids, settings):
             found = self._search([ids[index] for index in group], settings, wanted, watch)
             for index, hypotheses in zip(group, found, strict=True):
                 before = self._before(ids[index])
-                samples[index] = [self._sample(prompts[index], before, each, settings) for each in hypotheses]
+                samples[index] = [self._sample(shown[index], before, each, settings) for each in hypotheses]
         return [samples[index] for index in range(len(prompts))]
 
     def _batches(self, ids: Sequence[Sequence[int]], settings: SampleConfig) -> list[list[int]]:

@@ -1,22 +1,19 @@
 """`glass export RUN --to gguf`: one file with sizes, tokenizer and weights, for llama.cpp.
 
-The file appears after it was read back in two ways that agree with the run: by transformers, and by llama.cpp's rules
-in NumPy (`reading`). llama.cpp itself is not run.
+The file appears after it was read back in ways that agree with the run: by llama.cpp where the package xllamacpp is
+installed (`engine`), by transformers, and by llama.cpp's rules in NumPy (`reading`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
 
-import numpy as np
 import torch
 
 from glassformer.config import ModelConfig
 from glassformer.errors import GlassError, nearest
 from glassformer.interop.appearing import appear_whole, refuse_taken
 from glassformer.interop.comparing import (
-    Logits,
     check_greedy,
     largest_difference,
     logits_limit,
@@ -24,6 +21,7 @@ from glassformer.interop.comparing import (
 )
 from glassformer.interop.export_report import ExportReport, ExportRequest, Measured
 from glassformer.interop.gguf.back import TEXTS, ReadBack, tokenizer_of
+from glassformer.interop.gguf.engine import DISTANCE, LENGTHS, compare_with_engine, distance, engine
 from glassformer.interop.gguf.reading import GgufModel
 from glassformer.interop.gguf.targets import choose_target
 from glassformer.interop.gguf.tokens import read_tokens
@@ -38,10 +36,7 @@ from glassformer.runs import open_run
 from glassformer.text_model.loading import Parts, load_parts
 from glassformer.wording import quoted
 
-DISTANCE = {"f16": 5e-2, "q8_0": 5e-1}
-"""The most that rounded weights may move the logits: norm of the difference / norm of the logits about their mean."""
-LENGTHS = (1, 7, 32, 256)
-UNTRIED = "compared by transformers and by llama.cpp's rules in NumPy; llama.cpp itself was not run"
+UNTRIED = "llama.cpp itself did not open the file: for that, pip install xllamacpp"
 
 
 def export(request: ExportRequest) -> ExportReport:
@@ -71,17 +66,21 @@ def export(request: ExportRequest) -> ExportReport:
     values, theirs = written(ARCHITECTURES[target.name], parts.model, "lm")
     form, ours = fitted(ARCHITECTURES[target.name], config, dict(parts.model.state_dict()))
     begins = parts.config.data.windows == "documents"
+    runs_here = engine() if config.context > 1 else None  # llama.cpp keeps a place for the token that it writes
+    checked_by = runs_here or "our own reader of GGUF"
 
     def fill(partial: Path) -> list[Measured]:
         request.note(f"writing {target.name} in {kind}")
         tensors = gguf_tensors(theirs, target, form)
         write_gguf(partial, tensors, kind, target, form, tokens, begins, request.folder.resolve().name)
-        request.note("comparing with transformers and by llama.cpp's rules")
-        return compare(parts, partial, kind, values, rounded(form, ours, kind))
+        request.note(f"comparing by {checked_by}")
+        found = compare(parts, partial, kind, values, rounded(form, ours, kind))
+        return found + (compare_with_engine(parts, partial, kind, target) if runs_here else [])
 
     measured = appear_whole("GGUF", out, fill)
     use = f"llama-server --model {quoted(out)}"
-    return ExportReport("gguf", target.name, out, out.stat().st_size, measured, (UNTRIED,), use)
+    notes = () if runs_here else (UNTRIED,)
+    return ExportReport("gguf", target.name, out, out.stat().st_size, measured, checked_by, notes, use)
 
 
 def rounded(form: ModelConfig, ours: Tensors, kind: str) -> Decoder:
@@ -126,16 +125,9 @@ def compare(parts: Parts, path: Path, kind: str, values: dict[str, object], same
         measured.append(check_greedy(parts, back.next_logits, "by transformers without a cache"))
     else:
         measured.append(
-            Measured("rounding", _distance(run, ruled), DISTANCE[kind], f"logits of the run, relative, {said}")
+            Measured("rounding", distance(run, ruled), DISTANCE[kind], f"logits of the run, relative, {said}")
         )
     tokenizer = tokenizer_of(path)
     encoded = [tokenizer(text, add_special_tokens=False, split_special_tokens=True)["input_ids"] for text in TEXTS]
     differ = sum(ids != parts.tokenizer.encode(text) for ids, text in zip(encoded, TEXTS, strict=True))
     return [*measured, Measured("token ids", differ, 0, f"{len(TEXTS)} texts in several scripts, by transformers")]
-
-
-def _distance(ours: Sequence[Logits], theirs: Sequence[Logits]) -> float:
-    """Norm of the difference / norm of the run's logits about the mean of each place."""
-    a, b = np.concatenate(list(ours)), np.concatenate(list(theirs))  # (all T, V) each
-    distance = float(np.linalg.norm(a - b) / np.linalg.norm(a - a.mean(axis=1, keepdims=True)))
-    return distance if distance == distance else float("inf")

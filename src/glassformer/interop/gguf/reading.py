@@ -52,7 +52,9 @@ class GgufModel:
 
     def _linear(self, x: Array, name: str) -> Array:
         """(T, inputs) -> (T, outputs)."""
-        return x @ self._tensors[name + ".weight"].T + self._tensors.get(name + ".bias", np.zeros(1))
+        demanded = self.target.biased and name.startswith("blk.")
+        bias = self._tensors[name + ".bias"] if demanded else self._tensors.get(name + ".bias", np.zeros(1))
+        return x @ self._tensors[name + ".weight"].T + bias
 
     def _norm(self, x: Array, name: str) -> Array:
         """Over the last axis: RMSNorm, or LayerNorm."""

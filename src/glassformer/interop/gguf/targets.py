@@ -35,6 +35,7 @@ class Target:
             here, j and j + K/2.
         rms: its norms are RMSNorm; otherwise LayerNorm with a bias.
         gated: the activation is SiLU in a gate; otherwise tanh-GELU without one.
+        biased: every matrix in its blocks must have a bias; a file without one is not opened.
     """
 
     name: str
@@ -42,6 +43,7 @@ class Target:
     neighbours: bool
     rms: bool
     gated: bool
+    biased: bool
 
     def refusals(self, config: ModelConfig, ours: Tensors) -> list[Refusal]:
         """What of our settings it cannot express, one for each setting."""
@@ -55,15 +57,15 @@ class Target:
         return list({each.setting: each for each in reversed(found)}.values())
 
 
-NO_WINDOW = Always("window", (None,))
+NO_WINDOW, NO_BIAS = Always("window", (None,)), Always("attention_bias", (False,))
 SILU, GELU = Always("activation", ("swiglu",)), Always("activation", ("gelu_tanh",))
 TARGETS = {
     each.name: each
     for each in (
-        Target("llama", (SILU, NO_WINDOW), neighbours=True, rms=True, gated=True),
-        Target("qwen3", (SILU, NO_WINDOW, Always("attention_bias", (False,))), False, rms=True, gated=True),
-        Target("starcoder2", (GELU, NO_WINDOW), neighbours=False, rms=False, gated=False),
-        Target("gpt2", (GELU, NO_WINDOW), neighbours=False, rms=False, gated=False),
+        Target("llama", (SILU, NO_WINDOW), neighbours=True, rms=True, gated=True, biased=False),
+        Target("qwen3", (SILU, NO_WINDOW, NO_BIAS), neighbours=False, rms=True, gated=True, biased=False),
+        Target("starcoder2", (GELU, NO_WINDOW), neighbours=False, rms=False, gated=False, biased=True),
+        Target("gpt2", (GELU, NO_WINDOW), neighbours=False, rms=False, gated=False, biased=True),
     )
 }
 """Where several fit, the first one is written."""

@@ -33,7 +33,8 @@ def need_gguf() -> ModuleType:
 def gguf_tensors(theirs: Mapping[str, Tensor], target: Target, config: ModelConfig) -> dict[str, Tensor]:
     """Tensors under GGUF's names and in its layout, from those of Hugging Face's class.
 
-    Matrices are (outputs, inputs), also GPT-2's, which Hugging Face keeps the other way round.
+    Matrices are (outputs, inputs), also GPT-2's, which Hugging Face keeps the other way round. A bias that the
+    architecture demands and the run has not is zeros.
     """
     gguf = need_gguf()
     kind = next(key for key, name in gguf.MODEL_ARCH_NAMES.items() if name == target.name)
@@ -49,6 +50,10 @@ def gguf_tensors(theirs: Mapping[str, Tensor], target: Target, config: ModelConf
         if target.neighbours and new.endswith(("attn_q", "attn_k")):
             tensor = neighbouring(tensor, config.heads if new.endswith("attn_q") else config.G)
         found[f"{new}.{end}"] = tensor.contiguous()
+    if target.biased:
+        matrices = [name for name in found if name.startswith("blk.") and found[name].ndim == 2]
+        zeros = {name.removesuffix("weight") + "bias": found[name].new_zeros(len(found[name])) for name in matrices}
+        found = {**zeros, **found}
     return found
 
 

@@ -18,7 +18,8 @@ ARCHITECTURES: dict[str, Architecture] = {
     each.name: each
     for each in (
         decoders.LLAMA, decoders.QWEN3, decoders.QWEN2, decoders.ARCEE, decoders.STARCODER2, decoders.STABLELM,
-        decoders.GPT2, decoders.OLMO2, encoders.BERT, encoders.BERT_MASKED, encoders.ROBERTA, encoders.ROBERTA_MASKED,
+        decoders.GPT2, decoders.OLMO2, encoders.DEBERTA, encoders.BERT_MEAN, encoders.BERT,
+        encoders.BERT_MASKED, encoders.ROBERTA, encoders.ROBERTA_MASKED,
         pairs.BART, pairs.MARIAN, pairs.MBART, pairs.PEGASUS, pairs.BLENDERBOT, pairs.T5,
     )
 }  # fmt: skip
@@ -93,6 +94,8 @@ def choose(
         found.to_theirs(fitted(found, config, ours)[1], fitted(found, config, ours)[0])
         return found
     likely = [each for each in ARCHITECTURES.values() if task in each.classes and each.needs_padding in (None, padding)]
+    if task == "classify":  # a class for tokens is for who asks for it: pipelines would give it another head
+        likely = [each for each in likely if not each.classes[task].endswith("ForTokenClassification")]
     likely.sort(key=lambda each: each.name != before)
     tried = [(each, _refusals(each, config, ours)) for each in likely]
     for each, refusals in tried:

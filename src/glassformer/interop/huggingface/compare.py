@@ -16,7 +16,7 @@ from glassformer.errors import GlassError
 from glassformer.generation.context import reading
 from glassformer.interop.comparing import LEVEL, TOKENS, logits_limit
 from glassformer.interop.export_report import Measured
-from glassformer.model.families import Decoder, Encoder, EncoderDecoder, Model
+from glassformer.model.families import Classifier, Decoder, EncoderDecoder, Model
 from glassformer.text_model.filling import MaskFiller
 from glassformer.text_model.loading import Parts
 from glassformer.tokenizers import frame_of
@@ -61,13 +61,24 @@ def quiet() -> Iterator[Any]:
             del os.environ["HF_HUB_OFFLINE"]
 
 
+def class_named(name: str) -> Any:
+    """A class of the package by its name, or our own one of `bert_mean.py`: its copy in a folder is never run here."""
+    import transformers
+
+    if name.startswith("BertMean"):
+        from glassformer.interop.huggingface import bert_mean
+
+        return getattr(bert_mean, name)
+    return getattr(transformers, name)
+
+
 def compare(folder: Path, parts: Parts, automatic: str, padding: int | None = None) -> tuple[Measured, ...]:
     """Load a folder by the package's own automatic classes, and measure how far it is from the run.
 
     Args:
         folder: what was written.
         parts: of the run.
-        automatic: the name of the model's class.
+        automatic: the name of the model's class, for `class_named`.
         padding: a token that no text has, by which places are counted.
 
     Raises:
@@ -76,9 +87,8 @@ def compare(folder: Path, parts: Parts, automatic: str, padding: int | None = No
     model, tokenizer = parts.model, parts.tokenizer
     with quiet() as transformers:
         try:
-            kind = getattr(transformers, automatic)
-            theirs = kind.from_pretrained(folder, dtype=torch.float32, local_files_only=True).eval()
-            words = transformers.AutoTokenizer.from_pretrained(folder, local_files_only=True)
+            theirs = class_named(automatic).from_pretrained(folder, dtype=torch.float32, local_files_only=True).eval()
+            words = transformers.AutoTokenizer.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
         except Exception as error:  # whatever their loading may raise
             raise GlassError(
                 f"transformers {transformers.__version__} cannot load what was written: {_in_a_line(error)}",
@@ -100,7 +110,7 @@ def compare_logits(folder: Path, kind: str, model: Model, padding: int | None = 
     with quiet() as transformers:
         try:
             options = {"dtype": torch.float32, "local_files_only": True, "use_safetensors": True}
-            theirs = getattr(transformers, kind).from_pretrained(folder, **options).eval()
+            theirs = class_named(kind).from_pretrained(folder, **options).eval()
         except Exception as error:  # whatever their loading may raise
             raise GlassError(
                 f"transformers {transformers.__version__} cannot load {folder}: {_in_a_line(error)}",
@@ -166,9 +176,10 @@ def _logits(theirs: Any, model: Model, padding: int | None) -> Measured:
         other = theirs(input_ids=tokens, attention_mask=real.long()).logits  # (B, T, V or C)
         with reading(model):
             ours = model(tokens, real)  # (B, T, V), or (B, C) of a classifier
-    if not isinstance(model, Decoder | Encoder | EncoderDecoder):  # a text's scores, of its first token or the mean
+    if isinstance(model, Classifier) and other.ndim == 3:  # a text's scores, of its first token or the mean
         weights = real.float() if model.config.pooling == "mean" else (torch.arange(real.shape[1]) == 0).float()[None]
         other = (other * weights[..., None]).sum(1) / weights.sum(1, keepdim=True)  # (B, C)
+    if isinstance(model, Classifier):
         difference = float((other - ours).abs().max())
     else:
         difference = float((other - ours)[real].abs().max())

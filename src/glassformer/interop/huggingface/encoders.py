@@ -3,8 +3,11 @@
 `…ForMaskedLM` has a head of a matrix, an activation and a norm before the vocabulary: our `head_transform`.
 `…ForTokenClassification` has one matrix. With the vocabulary as its labels it is our encoder without the transform;
 with a classifier's labels, each token's scores are what the classifier makes of that token, so a text's scores are
-those of its first token, or the mean over its tokens, as `summary_type` says. `…ForSequenceClassification` has a matrix
-and tanh before its labels, which our models do not have.
+those of its first token, or the mean over its tokens, as `summary_type` says.
+
+`BertForSequenceClassification` has a matrix and tanh before its labels, which our models do not have. DeBERTa without
+its relative positions is BERT, and its matrix may be the identity without an activation: it is a classifier that reads
+the first token. For one that reads the mean of all tokens transformers has no class; `bert_mean.py` is one.
 """
 
 from __future__ import annotations
@@ -12,8 +15,8 @@ from __future__ import annotations
 from glassformer.interop.huggingface.architecture import Architecture
 from glassformer.interop.huggingface.attention_fields import Heads
 from glassformer.interop.huggingface.decoders import PLAIN, SIZES
-from glassformer.interop.huggingface.fields import Always, Field, Must, Number, Word
-from glassformer.interop.huggingface.weights import SAME, Change, Folded, Rule, rows_before, weight
+from glassformer.interop.huggingface.fields import Always, Field, Must, Number, Theirs, Word
+from glassformer.interop.huggingface.weights import SAME, Change, Folded, Neutral, Rule, rows_before, weight
 
 _FIELDS: tuple[Field, ...] = (
     *SIZES[:-1],
@@ -37,6 +40,7 @@ _FIELDS: tuple[Field, ...] = (
     Always("window", (None,)),
     Always("qk_norm", ("none",)),
 )
+_SCORES: tuple[Field, ...] = (Number("tie_word_embeddings", "tied", bool, True), Always("head_transform", (False,)))
 _LABELS: tuple[Field, ...] = (
     Must("tie_word_embeddings", (True, False), True),
     Always("tied", (False,)),
@@ -49,17 +53,23 @@ _ROBERTA: tuple[Field, ...] = (
     Must("type_vocab_size", (1,), 2),
     Must("pad_token_id", (1,), 1),  # places are counted from the padding token's number on
 )
+
+
+def _width(theirs: Theirs) -> int:
+    return int(theirs.number("hidden_size", int))
+
+
 _OLD_NAMES = {"LayerNorm.weight": "LayerNorm.gamma", "LayerNorm.bias": "LayerNorm.beta"}
 """As files of 2019 call them."""
 
 
-def _rules(prefix: str, places: Change, types: int, head: dict[str, str]) -> tuple[Rule, ...]:
-    """Of the class with this `head`: its parts, ours and theirs."""
+def _rules(prefix: str, places: Change, types: int, head: dict[str, str], end: str = "") -> tuple[Rule, ...]:
+    """Of the class with this `head`: its parts, ours and theirs; `end` of the names of the projections."""
     layer, own = f"{prefix}.encoder.layer.{{i}}", "stack.blocks.{i}"
     matrices = {
-        f"{own}.attention.query": f"{layer}.attention.self.query",
-        f"{own}.attention.key": f"{layer}.attention.self.key",
-        f"{own}.attention.value": f"{layer}.attention.self.value",
+        f"{own}.attention.query": f"{layer}.attention.self.query{end}",
+        f"{own}.attention.key": f"{layer}.attention.self.key{end}",
+        f"{own}.attention.value": f"{layer}.attention.self.value{end}",
         f"{own}.attention.output": f"{layer}.attention.output.dense",
         f"{own}.attention_norm": f"{layer}.attention.output.LayerNorm",
         f"{own}.feedforward.up": f"{layer}.intermediate.dense",
@@ -73,8 +83,9 @@ def _rules(prefix: str, places: Change, types: int, head: dict[str, str]) -> tup
     rules: list[Rule] = [
         weight("embedding.tokens.weight", words),
         weight("embedding.positions.table.weight", table, places),
-        Folded(f"{prefix}.embeddings.token_type_embeddings.weight", types, table if tied else words),
     ]
+    if types:
+        rules.append(Folded(f"{prefix}.embeddings.token_type_embeddings.weight", types, table if tied else words))
     for ours, theirs in matrices.items():
         rules += [weight(f"{ours}.weight", f"{theirs}.weight"), weight(f"{ours}.bias", f"{theirs}.bias", always=True)]
     return tuple(rules)
@@ -105,6 +116,50 @@ BERT = Architecture(
     ignored=(".embeddings.position_ids", "bert.pooler.dense.weight", "bert.pooler.dense.bias"),
     renamed=_OLD_NAMES,
     rewrites=("sinusoids_as_table", "own_head"),
+)
+_OWN_CODE = {
+    "AutoConfig": "bert_mean.BertMeanConfig",
+    "AutoModelForSequenceClassification": "bert_mean.BertMeanForSequenceClassification",
+}
+BERT_MEAN = Architecture(
+    name="bert-mean",
+    classes={"classify": "BertMeanForSequenceClassification"},
+    family="encoder",
+    fields=(*_FIELDS, *_SCORES, *_BERT, Always("pooling", ("mean",)), Must("auto_map", (_OWN_CODE,), _OWN_CODE)),
+    rules=_rules("bert", SAME, 2, {"head": "classifier"}),
+    prefix="bert.",
+    ignored=BERT.ignored,
+    rewrites=("sinusoids_as_table",),
+)
+"""The class in `bert_mean.py`."""
+DEBERTA = Architecture(
+    name="deberta-v2",
+    classes={"classify": "DebertaV2ForSequenceClassification"},
+    family="encoder",
+    fields=(
+        *_FIELDS,
+        *_SCORES,
+        SIZES[-1],
+        Must("type_vocab_size", (0,), 0),
+        Must("relative_attention", (False,), False),
+        Must("position_biased_input", (True,), True),
+        Must("pos_att_type", (None, []), None),
+        Must("max_relative_positions", (-1,), -1),
+        Must("pooler_hidden_act", ("linear",), "gelu"),
+        Must("pooler_dropout", (0.0,), 0.0),
+        Must("legacy", (True, False), True),
+        Must("norm_rel_ebd", ("none",), "none", said=False),
+        Number("pooler_hidden_size", "width", otherwise=_width),
+        Always("pooling", ("first",)),
+    ),
+    rules=(
+        *_rules("deberta", SAME, 0, {"head": "classifier"}, "_proj"),
+        Neutral("pooler.dense.weight", matrix=True),
+        Neutral("pooler.dense.bias", matrix=False),
+    ),
+    prefix="deberta.",
+    ignored=(".embeddings.position_ids",),
+    rewrites=("sinusoids_as_table",),
 )
 BERT_MASKED = Architecture(
     name="bert-masked",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -14,8 +15,10 @@ from glassformer.interop.export_report import ExportReport, ExportRequest, Measu
 from glassformer.interop.huggingface.architecture import Architecture
 from glassformer.interop.huggingface.choosing import choose
 from glassformer.interop.huggingface.compare import compare, require_transformers
-from glassformer.interop.huggingface.tokenizer_files import refuse_unwritable, special_ids, write_tokenizer
+from glassformer.interop.huggingface.encoders import BERT_MEAN
+from glassformer.interop.huggingface.tokenizer_files import refuse_unwritable, special_ids, write_tokenizer, writing_ids
 from glassformer.interop.huggingface.writing import written
+from glassformer.interop.packages import version_of
 from glassformer.model.weights import save_tensors
 from glassformer.runs import open_run
 from glassformer.text_model.loading import Parts, load_parts
@@ -23,14 +26,20 @@ from glassformer.text_model.loading import Parts, load_parts
 USES = {
     "ForCausalLM": "AutoModelForCausalLM", "LMHeadModel": "AutoModelForCausalLM", "ForMaskedLM": "AutoModelForMaskedLM",
     "ForTokenClassification": "AutoModelForTokenClassification",
+    "ForSequenceClassification": "AutoModelForSequenceClassification",
 }  # fmt: skip
 """Their automatic class for the end of a class's name; all others are encoder-decoders."""
 NOTES = {
     "masked": "their class for hidden words has a layer more (model.head_transform): this one labels each place with "
     "the token that fits there",
-    "classify": "their class for whole texts has a layer more: this one labels tokens, and a text's scores are "
-    "{} (summary_type in config.json)",
+    "classify": "this class labels tokens, and a text's scores are {} (summary_type in config.json); "
+    'pipeline("text-classification") would give it a new head: leave --architecture out for one that has the run\'s',
 }
+WHOLE = "ForSequenceClassification"
+OWN_CODE = (
+    "transformers has no class for the mean over a text's tokens: the folder brings one along, bert_mean.py, "
+    "and is loaded with trust_remote_code=True"
+)
 NO_PADDING = "roberta counts places by a padding token, which this run's tokenizer has not: so it is bert"
 
 
@@ -59,15 +68,19 @@ def export(request: ExportRequest) -> ExportReport:
         folder.mkdir()
         _write(folder, chosen, parts, run.tokenizer_file)
         request.note("loading it back and comparing")
-        return compare(folder, parts, automatic, chosen.needs_padding)
+        return compare(folder, parts, kind if chosen is BERT_MEAN else automatic, chosen.needs_padding)
 
     measured = appear_whole("Hugging Face", request.out, fill)
     size = sum(path.stat().st_size for path in request.out.iterdir())
     pooled = "those of its first token" if parts.config.model.pooling == "first" else "the mean over its tokens"
-    notes = [NOTES[task].format(pooled)] if task in NOTES and not kind.endswith("MaskedLM") else []
+    notes = [NOTES[task].format(pooled)] if task in NOTES and kind.endswith("ForTokenClassification") else []
+    notes += [OWN_CODE] if chosen is BERT_MEAN else []
     notes += [NO_PADDING] if (before or "").startswith("roberta") and chosen.needs_padding is None else []
-    use = f'from transformers import {automatic}, AutoTokenizer\nmodel = {automatic}.from_pretrained("{request.out}")'
-    return ExportReport("hf", kind, request.out, size, measured, tuple(notes), use)
+    given = f'"{request.out}", trust_remote_code=True' if chosen is BERT_MEAN else f'"{request.out}"'
+    use = f"from transformers import {automatic}, AutoTokenizer\nmodel = {automatic}.from_pretrained({given})"
+    if kind.endswith(WHOLE):
+        use = f'from transformers import pipeline\nclassify = pipeline("text-classification", model={given})'
+    return ExportReport("hf", kind, request.out, size, measured, version_of("transformers"), tuple(notes), use)
 
 
 def _imported_from(run: Path) -> str | None:
@@ -84,15 +97,21 @@ def _write(folder: Path, architecture: Architecture, parts: Parts, tokenizer_fil
     values, tensors = written(architecture, parts.model, task)
     ids = special_ids(parts.tokenizer, parts.config)
     values |= ids
+    if architecture is BERT_MEAN:
+        shutil.copyfile(Path(__file__).with_name("bert_mean.py"), folder / "bert_mean.py")
     if task == "masked" and not architecture.classes[task].endswith("MaskedLM"):
         names = [parts.tokenizer.token_text(id) for id in range(parts.model.vocab_size)]
         values |= _labels([f"{id} {name}" for id, name in enumerate(names)])
     elif task == "classify":
-        values |= {**_labels(parts.labels), "summary_type": parts.config.model.pooling}
+        values |= _labels(parts.labels)
+        if not architecture.classes[task].endswith(WHOLE):
+            values["summary_type"] = parts.config.model.pooling
     _write_json(folder / "config.json", values)
     if task == "lm" or task in PAIRS:
         length = parts.config.model.context
-        _write_json(folder / "generation_config.json", {**ids, "max_length": length})
+        _write_json(
+            folder / "generation_config.json", {**writing_ids(parts.tokenizer, parts.config), "max_length": length}
+        )
     save_tensors(tensors, folder / "model.safetensors", {"format": "pt"})
     write_tokenizer(folder, tokenizer_file, parts.tokenizer, parts.config)
 

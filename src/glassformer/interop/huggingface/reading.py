@@ -61,7 +61,8 @@ def read_model(folder: Folder) -> Imported:
     config = architecture.read_config(values, str(place))
     if config.vocab_size is None or config.vocab_size < 2:
         raise GlassError(f"{place} has vocab_size = {config.vocab_size}", "It must be 2 or more.")
-    config = config.replace(pooling=_pooling(values, place)) if task == "classify" else config
+    if architecture.classes[task].endswith("ForTokenClassification") and task == "classify":
+        config = config.replace(pooling=_pooling(values, place))
     found = find_tensors(folder)
     layers = max(config.layers, config.encoder_layers or 0)
     if layers > len(found.shapes):  # refused before so many are laid out
@@ -87,12 +88,13 @@ def _task(architecture: Architecture, values: dict[str, Any], place: Path) -> tu
     known = set(architecture.classes.values())
     if not isinstance(named, list) or len(named) != 1 or str(named[0]) not in known:
         raise _not_read(architecture, named, place)
-    if len(architecture.classes) == 1 or architecture.family != "encoder":
+    whole = list(architecture.classes) == ["classify"]
+    if not whole and (len(architecture.classes) == 1 or architecture.family != "encoder"):
         return next(iter(architecture.classes)), ()
     table = values.get("id2label") or {str(number): f"LABEL_{number}" for number in range(2)}
     if not isinstance(table, dict) or set(map(str, table)) != set(map(str, range(len(table)))):
         raise GlassError(f"{place} has an id2label that does not name every label from 0 on", "Correct it.")
-    if values.get("summary_type") is None:
+    if not whole and values.get("summary_type") is None:
         if len(table) != values.get("vocab_size"):
             raise GlassError(
                 f"{place} labels tokens with {len(table)} labels, and does not say how a text gets its label",

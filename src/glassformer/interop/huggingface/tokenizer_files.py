@@ -13,6 +13,7 @@ from typing import Any
 
 from glassformer.config import PAIRS, Config
 from glassformer.errors import GlassError
+from glassformer.files import write_text
 from glassformer.text_model.filling import SPACE_BELONGS_TO_WORD
 from glassformer.text_model.loading import Parts
 from glassformer.tokenizers import Frame, Tokenizer, frame_of, layout
@@ -36,11 +37,11 @@ def refuse_unwritable(parts: Parts) -> None:
         )
 
 
-def write_tokenizer(folder: Path, saved: Path, tokenizer: Tokenizer, config: Config) -> None:
-    """Write `tokenizer.json` and `tokenizer_config.json`.
+def write_framed(path: Path, saved: Path, tokenizer: Tokenizer, config: Config) -> dict[int, str]:
+    """Write a `tokenizer.json` that puts the run's frame around each text; how its special tokens are spelled.
 
     Args:
-        folder: where.
+        path: of the new file.
         saved: the run's own tokenizer file; its contents are kept whole, so that import knows it again.
         tokenizer: read from it.
         config: of the run.
@@ -52,13 +53,19 @@ def write_tokenizer(folder: Path, saved: Path, tokenizer: Tokenizer, config: Con
         rename_mask(document, HOLE, tokenizer.kind in SPACE_BELONGS_TO_WORD)
         names = {id: HOLE if name == layout.MASK else name for id, name in names.items()}
     document["post_processor"] = _template(frame, names) if len(frame) else None
-    (folder / "tokenizer.json").write_text(json.dumps(document, ensure_ascii=False, indent=1) + "\n", encoding="utf-8")
+    write_text(path, json.dumps(document, ensure_ascii=False, indent=1) + "\n")
+    return names
+
+
+def write_tokenizer(folder: Path, saved: Path, tokenizer: Tokenizer, config: Config) -> None:
+    """Write `tokenizer.json` and `tokenizer_config.json` into a folder; `write_framed` says what the rest is."""
+    names = write_framed(folder / "tokenizer.json", saved, tokenizer, config)
     facts: Json = {
         "tokenizer_class": "PreTrainedTokenizerFast",
         "model_max_length": config.model.context,
         "clean_up_tokenization_spaces": False,
         "split_special_tokens": config.train.task != "masked",  # text that spells a special token is text
-        "padding_side": "right",
+        "padding_side": "left" if config.train.task == "lm" else "right",  # a decoder goes on from the last place
         "model_input_names": ["input_ids", "attention_mask"],
         "eos_token": names[tokenizer.end_id],
         "bos_token": names[tokenizer.start_id],
@@ -109,12 +116,20 @@ def _template(frame: Frame, names: dict[int, str]) -> Json:
 
 
 def special_ids(tokenizer: Tokenizer, config: Config) -> Json:
-    """What `config.json` and `generation_config.json` say of special tokens."""
+    """What `config.json` says of special tokens.
+
+    Their embedding never learns the row of `pad_token_id`. A tokenizer without a token for padding pads with the end
+    token, which texts have as well: so the model is told of none, but an encoder-decoder, which asks for one.
+    """
     found: Json = {"bos_token_id": tokenizer.start_id, "eos_token_id": tokenizer.end_id}
     if config.train.task in PAIRS:
         first, *forced = tokenizer.target_start
         found |= {"decoder_start_token_id": first, "forced_bos_token_id": forced[0] if forced else None}
         found["forced_eos_token_id"] = None
-    if config.train.task in (*PAIRS, "lm") or tokenizer.padding_id is not None:
-        found["pad_token_id"] = _padding(tokenizer)
+    found["pad_token_id"] = _padding(tokenizer) if config.train.task in PAIRS else tokenizer.padding_id
     return found
+
+
+def writing_ids(tokenizer: Tokenizer, config: Config) -> Json:
+    """What `generation_config.json` says of special tokens: rows that have ended are filled with the padding."""
+    return {**special_ids(tokenizer, config), "pad_token_id": _padding(tokenizer)}

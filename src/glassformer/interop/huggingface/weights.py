@@ -95,7 +95,19 @@ class Waves:
         return torch.cat([angles.sin(), angles.cos()], dim=1).float()  # (C, D)
 
 
-Rule = Weight | Implied | Folded | Waves
+@dataclass(frozen=True)
+class Neutral:
+    """A tensor of theirs that changes nothing: an identity matrix (D, D), or a bias (D) of zeros."""
+
+    theirs: str
+    matrix: bool
+
+    def made(self, width: int) -> Tensor:
+        """Its numbers."""
+        return torch.eye(width) if self.matrix else torch.zeros(width)
+
+
+Rule = Weight | Implied | Folded | Waves | Neutral
 
 
 def weight(
@@ -118,7 +130,7 @@ def expanded(rules: Sequence[Rule], config: ModelConfig) -> list[Rule]:
     """The rules with every layer's number in place of `{i}`."""
     found: list[Rule] = []
     for rule in rules:
-        if isinstance(rule, Folded | Waves):
+        if isinstance(rule, Folded | Waves | Neutral):
             found.append(rule)
             continue
         if isinstance(rule, Weight) and rule.when is not None and not rule.when(config):
@@ -156,6 +168,8 @@ def to_theirs(rules: Sequence[Rule], ours: Tensors, config: ModelConfig, owner: 
             found[rule.theirs] = of_shape if of_shape.is_meta else rule.table(config)
         elif isinstance(rule, Folded):
             found[rule.theirs] = found[rule.into].new_zeros(rule.rows, config.width)
+        elif isinstance(rule, Neutral):
+            found[rule.theirs] = rule.made(config.width).to(ours["embedding.tokens.weight"].device)
         elif all(name in ours for name in rule.ours):
             parts = [ours[name] for name in rule.ours]  # two of theirs may hold the same one
             left = {name: tensor for name, tensor in left.items() if name not in rule.ours}
@@ -193,13 +207,22 @@ def to_ours(rules: Sequence[Rule], theirs: Tensors, wanted: Tensors, config: Mod
         theirs: their tensors, all of the shapes that `to_theirs` gives.
         wanted: our state dict, of which only names and shapes are read.
         config: of our model.
+
+    Raises:
+        GlassError: a tensor that our models do not have changes something.
     """
     found, theirs = Tensors(), dict(theirs)
     for rule in rules:
         if isinstance(rule, Folded):
             theirs[rule.into] = theirs[rule.into].float() + theirs[rule.theirs][0].float()
     for rule in expanded(rules, config):
-        if isinstance(rule, Folded | Waves):
+        if isinstance(rule, Neutral) and not torch.equal(theirs[rule.theirs].float(), rule.made(config.width)):
+            shown = "the identity" if rule.matrix else "zeros"
+            raise GlassError(
+                f"{rule.theirs} is not {shown}, and our models have no such layer before the labels",
+                "Nearest: a model whose labels stand on the first token's vector itself.",
+            )
+        if isinstance(rule, Folded | Waves | Neutral):
             continue
         if isinstance(rule, Implied):
             if rule.ours in wanted:

@@ -17,14 +17,16 @@ from glassformer.files import write_text
 from glassformer.interop.appearing import appear_whole, refuse_taken
 from glassformer.interop.comparing import check_greedy
 from glassformer.interop.export_report import ExportReport, ExportRequest, Measured
+from glassformer.interop.huggingface.tokenizer_files import write_framed
 from glassformer.interop.onnx.graph import OPSET, inputs_of, output_of, write_graph
 from glassformer.interop.onnx.session import Session, check_logits
-from glassformer.interop.packages import require_packages
+from glassformer.interop.packages import require_packages, version_of
 from glassformer.model.families import Decoder, EncoderDecoder
+from glassformer.runs import open_run
 from glassformer.text_model.loading import Parts, load_parts
 from glassformer.tokenizers import frame_of
 
-GRAPH, FACTS = "model.onnx", "glassformer.json"
+GRAPH, FACTS, SOURCE = "model.onnx", "glassformer.json", "source_tokenizer.json"
 NO_CACHE = "the graph keeps no keys and values: writing n tokens reads n texts, in quadratic time"
 
 
@@ -41,7 +43,7 @@ def export(request: ExportRequest) -> ExportReport:
         raise GlassError(f"an ONNX export has no {what}", "It is the model as it is, in float32: leave that out.")
     refuse_taken(out)
     require_packages("export to ONNX", "onnx", "onnxscript", "onnxruntime")
-    parts = load_parts(request.folder, request.which, device="cpu")
+    run, parts = open_run(request.folder), load_parts(request.folder, request.which, device="cpu")
 
     def fill(folder: Path) -> list[Measured]:
         folder.mkdir()
@@ -49,9 +51,11 @@ def export(request: ExportRequest) -> ExportReport:
         write_graph(parts.model, folder / GRAPH)
         request.note("comparing with onnxruntime")
         measured = compare(parts, folder / GRAPH)
-        parts.tokenizer.save(folder / "tokenizer.json")
         if parts.config.two_vocabularies:
-            parts.source_tokenizer.save(folder / "source_tokenizer.json")
+            parts.tokenizer.save(folder / "tokenizer.json")
+            write_framed(folder / SOURCE, run.source_tokenizer_file, parts.source_tokenizer, parts.config)
+        else:
+            write_framed(folder / "tokenizer.json", run.tokenizer_file, parts.tokenizer, parts.config)
         write_text(folder / FACTS, json.dumps(facts(parts, measured), ensure_ascii=False, indent=1) + "\n")
         return measured
 
@@ -60,7 +64,8 @@ def export(request: ExportRequest) -> ExportReport:
     notes = (NO_CACHE,) if isinstance(parts.model, Decoder | EncoderDecoder) else ()
     path = json.dumps(str(out / GRAPH), ensure_ascii=False)
     use = f"onnxruntime.InferenceSession({path}); inputs and output: {out / FACTS}"
-    return ExportReport("onnx", type(parts.model).__name__, out, size, measured, notes, use)
+    checked_by = version_of("onnxruntime")
+    return ExportReport("onnx", type(parts.model).__name__, out, size, measured, checked_by, notes, use)
 
 
 def compare(parts: Parts, graph: Path) -> list[Measured]:
@@ -95,6 +100,7 @@ def facts(parts: Parts, measured: list[Measured]) -> dict[str, Any]:
         "vocabulary": model.vocab_size,
         "end_id": parts.tokenizer.end_id,
         "mask_id": parts.tokenizer.mask_id,
+        "special": sorted(parts.tokenizer.special),
         "before": list(frame.before),
         "after": list(frame.after),
         "target_start": list(parts.tokenizer.target_start) if config.train.task in PAIRS else [],

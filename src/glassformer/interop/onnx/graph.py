@@ -1,20 +1,21 @@
 """From a model to an ONNX graph: its inputs, and PyTorch's exporter.
 
 The graph is the model's own forward pass, traced once. Rows and lengths stay open: they are symbols in the graph. The
-padding mask is an input, so one graph serves single texts and padded batches.
+padding mask is an input, so one graph serves single texts and padded batches. A text beyond the context is refused by
+every graph, not only where positions are a table: the run never reads so much at once.
 """
 
 from __future__ import annotations
 
 import logging
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from glassformer.model.families import Classifier, Encoder, EncoderDecoder, Model
 
@@ -62,6 +63,29 @@ def output_of(model: Model) -> str:
     return "(batch, length, vocabulary): of the token after each, before the softmax"
 
 
+class Bounded(nn.Module):
+    """A model that fails on more tokens than its context, once it is a graph.
+
+    Args:
+        model: with any kind of positions.
+        masks: of each input, whether it is a mask.
+    """
+
+    def __init__(self, model: Model, masks: Sequence[bool]) -> None:
+        super().__init__()
+        self.model, self.masks = model, tuple(masks)
+        self.zeros = nn.Buffer(torch.zeros(model.config.context, dtype=torch.int64), persistent=False)  # (C)
+
+    def forward(self, *inputs: Tensor) -> Tensor:
+        """As the model's; to ids (B, T) T entries of the table of zeros are added, and it has no more than C."""
+        bounded = [
+            each if mask else each + self.zeros[torch.arange(each.shape[1])]  # (B, T)
+            for each, mask in zip(inputs, self.masks, strict=True)
+        ]
+        found: Tensor = self.model(*bounded)
+        return found
+
+
 def write_graph(model: Model, path: Path) -> None:
     """Write `model.onnx`. Weights beyond the 2 GB that one such file may have go into a second one beside it."""
     wanted = inputs_of(model)
@@ -69,12 +93,12 @@ def write_graph(model: Model, path: Path) -> None:
     shapes = tuple({0: each.rows, 1: each.length} for each in wanted)
     with _quiet(), torch.no_grad():
         program = torch.onnx.export(
-            model,
+            Bounded(model, [each.mask for each in wanted]).eval(),
             tuple(_example(each, sizes[each.length]) for each in wanted),
             dynamo=True,
             input_names=[each.name for each in wanted],
             output_names=["logits"],
-            dynamic_shapes=shapes,
+            dynamic_shapes=(shapes,),
             opset_version=OPSET,
             verbose=False,
         )

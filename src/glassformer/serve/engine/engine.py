@@ -122,6 +122,11 @@ class Engine:
             self._awake.notify()
         self._metrics.prompt.labels(self.name).inc(sum(len(job.ids) for job in jobs))
 
+    def count(self, jobs: Sequence[Job]) -> None:
+        """Count texts that were found by a search, beside the batch."""
+        self._metrics.prompt.labels(self.name).inc(sum(len(job.ids) for job in jobs))
+        self._metrics.generated.labels(self.name).inc(sum(job.count for job in jobs))
+
     def close(self) -> None:
         """End the thread, and with an error whatever it has not written."""
         with self._awake:

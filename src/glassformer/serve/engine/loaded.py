@@ -34,7 +34,7 @@ class Loaded:
     """
 
     def __init__(self, opened: Opened) -> None:
-        self.name, self.version, self.folder = opened.name, opened.version, opened.folder
+        self.name, self.version, self.folder, self._opened = opened.name, opened.version, opened.folder, opened
         if not isinstance(opened.model, TextModel | Translator):
             task = opened.model.config.train.task
             raise RefusedError(
@@ -46,6 +46,12 @@ class Loaded:
         self.text, self.context = text, text.config.model.context
         layers = [part for part in text.model.modules() if isinstance(part, Attention)]
         self.row_bytes = 2 * FLOAT * self.context * sum(layer.kv_heads * layer.head_width for layer in layers)
+
+    def searcher(self) -> TextModel | Translator:
+        """The model for a beam search, with modules of its own: searches run beside the batch."""
+        text = self._opened.copy()
+        assert isinstance(text, TextModel | Translator)
+        return text
 
     @property
     def tokenizer(self) -> Tokenizer:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
+from threading import Event
 from typing import Any
 
 import anyio
@@ -15,8 +16,10 @@ from starlette.types import Message, Receive, Scope, Send
 
 from glassformer.errors import GlassError
 from glassformer.serve.engine import Engine, Order
+from glassformer.serve.engine.jobs import Piece
 from glassformer.serve.openai.errors import error_body, json_response
 from glassformer.serve.openai.shapes import Choice, Shape, Usage
+from glassformer.serve.workers import Workers
 
 GONE = 499
 """The status, by custom, of a request whose sender went away; nobody sees it."""
@@ -33,17 +36,49 @@ class Asked:
         order: with its jobs.
         shape: of the answer.
         prompt_tokens: each prompt counted once.
+        search: finds all texts by beam search, until its event is set; None: the engine draws them.
     """
 
     engine: Engine
     order: Order
     shape: Shape
     prompt_tokens: int
+    search: Callable[[Event], list[Piece]] | None = None
 
     @property
     def usage(self) -> Usage:
         """The tokens so far."""
         return Usage(self.prompt_tokens, sum(job.count for job in self.order.jobs))
+
+
+async def begin(request: Request, asked: Asked, searchers: Workers) -> bool:
+    """Order what was asked for; whoever asks for a beam search waits here until it is over.
+
+    Returns:
+        Whether anybody still waits.
+
+    Raises:
+        GlassError: there is no room, or the search fails.
+    """
+    if asked.search is None:
+        asked.engine.submit(asked.order.jobs)
+        return True
+    stopped, found, failed = Event(), list[Piece](), None
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(_leave_with, request, tasks.cancel_scope)
+        try:
+            found = await searchers(asked.search, stopped)
+        except GlassError as error:
+            failed = error
+        finally:
+            stopped.set()
+        tasks.cancel_scope.cancel()
+    if failed is not None:
+        raise failed
+    asked.engine.count(asked.order.jobs)
+    for piece in found:
+        asked.order.put(piece)
+    return bool(found)
 
 
 async def whole(request: Request, asked: Asked) -> Response:

@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
+from threading import Event
 from typing import TYPE_CHECKING
 
+from glassformer.config import SampleConfig
 from glassformer.serve.engine import Engine, Job, Order
+from glassformer.serve.engine.jobs import Piece
 from glassformer.serve.openai.answering import Asked
-from glassformer.serve.openai.bodies import MOST_TEXTS, ChatBody, CompletionBody
+from glassformer.serve.openai.bodies import MOST_TEXTS, OPENAI, ChatBody, CompletionBody
 from glassformer.serve.openai.errors import BadRequestError
 from glassformer.serve.openai.shapes import ChatShape, CompletionShape
 from glassformer.serve.openai.template import ChatTemplate
+from glassformer.tokenizers import frame_of
 
 if TYPE_CHECKING:
     from glassformer.serve.engine.loaded import Loaded
@@ -27,7 +32,14 @@ def ask_completion(engine: Engine, body: CompletionBody, order: Order) -> Asked:
     Raises:
         GlassError: the run writes no text, or the model cannot read a prompt.
     """
-    loaded, settings = engine.load(), body.settings(body.max_tokens or DEFAULT_TOKENS)
+    loaded = engine.load()
+    own = loaded.text.config.sample if loaded.reads_whole else OPENAI
+    tokens = body.max_tokens or (own.tokens if loaded.reads_whole else DEFAULT_TOKENS)
+    try:
+        search = body.search(tokens, own)
+    except ValueError as error:
+        raise BadRequestError(str(error), "Leave one of them out.") from None
+    settings = body.settings(tokens, own=own)
     if body.best_of is not None and body.best_of != len(settings):
         raise BadRequestError("best_of is not supported", "Leave it out, or give the same as n.", "best_of")
     if len(body.prompts) * len(settings) > MOST_TEXTS:
@@ -49,7 +61,31 @@ def ask_completion(engine: Engine, body: CompletionBody, order: Order) -> Asked:
             Job(order, loaded, ids, each, body.logprobs)
     before = [_echoed(loaded, prompt) if body.echo else "" for prompt in body.prompts for _ in settings]
     shape = CompletionShape(body.model, loaded.tokenizer, body.logprobs is not None, before)
-    return Asked(engine, order, shape, sum(map(len, prompts)))
+    found = None if search is None else partial(_search, loaded, order, prompts, search, len(settings))
+    return Asked(engine, order, shape, sum(map(len, prompts)), found)
+
+
+class _StoppedError(Exception):
+    """Nobody waits for the search any more."""
+
+
+def _search(
+    loaded: Loaded, order: Order, prompts: list[list[int]], settings: SampleConfig, wanted: int, stopped: Event
+) -> list[Piece]:
+    """The likeliest texts of each prompt, each in one piece, in the order of the order's jobs; none once `stopped`."""
+
+    def watch(look: object) -> None:
+        if stopped.is_set():
+            raise _StoppedError
+
+    try:
+        found = loaded.searcher().best(prompts, settings, wanted, watch)
+    except _StoppedError:
+        return []
+    samples = [sample for row in found for sample in row]
+    for job, sample in zip(order.jobs, samples, strict=True):
+        job.count = sample.tokens
+    return [Piece(job.choice, each.text, ended=each.ended) for job, each in zip(order.jobs, samples, strict=True)]
 
 
 def ask_chat(engine: Engine, body: ChatBody, order: Order) -> Asked:
@@ -63,7 +99,11 @@ def ask_chat(engine: Engine, body: ChatBody, order: Order) -> Asked:
         problem = f"{loaded.name} writes a text for a text, and holds no conversations"
         raise BadRequestError(problem, "Use /v1/completions, with the source as the prompt.", "model")
     template = ChatTemplate.of_run(loaded.folder, loaded.tokenizer)
-    ids = template.ids([message.plain() for message in body.messages]) or [loaded.tokenizer.start_id]
+    ids = template.ids([message.plain() for message in body.messages])
+    before = list(frame_of(loaded.tokenizer, loaded.text.config).before)
+    if ids[: len(before)] != before:  # a template may write the start token itself
+        ids = [*before, *ids]
+    ids = ids or [loaded.tokenizer.start_id]
     _check_length(loaded, ids, "messages")
     stop, stop_ids = template.ending
     tokens = body.max_completion_tokens or body.max_tokens or loaded.text.config.sample.tokens

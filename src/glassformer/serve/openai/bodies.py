@@ -19,7 +19,13 @@ MOST_CHARACTERS = 100_000
 """Of a prompt, or its tokens."""
 MOST_SCORES = 20
 """Of the likeliest tokens that are named with each token."""
+MOST_BEAMS = 16
+"""Of a search."""
 SEEDS = 2**64
+OPENAI = SampleConfig(temperature=1.0)
+"""How OpenAI draws where a request says nothing."""
+DRAWING = ("temperature", "top_p", "top_k", "repetition_penalty")
+"""Fields that say how to draw, `seed` apart; beam search draws nothing."""
 
 Text = Annotated[str, Field(max_length=MOST_CHARACTERS)]
 Ids = Annotated[
@@ -68,22 +74,19 @@ class Drawing(BaseModel):
     safety_identifier: Any = Field(None, description="ignored")
     prompt_cache_key: Any = Field(None, description="ignored")
 
-    def settings(self, tokens: int, stop: tuple[str, ...] = ()) -> list[SampleConfig]:
-        """How each of the n texts is drawn, `stop` being what ends it besides the texts that were asked for."""
+    def settings(self, tokens: int, stop: tuple[str, ...] = (), own: SampleConfig = OPENAI) -> list[SampleConfig]:
+        """How each of the n texts is drawn.
+
+        Args:
+            tokens: that it has at most.
+            stop: what ends it besides the texts that were asked for.
+            own: what holds where the body says nothing.
+        """
         first = secrets.randbits(63) if self.seed is None else self.seed
         asked = (self.stop,) if isinstance(self.stop, str) else tuple(self.stop or ())
-        return [
-            SampleConfig(
-                tokens=tokens,
-                temperature=1.0 if self.temperature is None else self.temperature,
-                top_k=self.top_k,
-                top_p=self.top_p,
-                repetition_penalty=self.repetition_penalty or 1.0,
-                stop=(*asked, *stop),
-                seed=(first + choice) % SEEDS,
-            )
-            for choice in range(self.n or 1)
-        ]
+        given = {name: value for name in DRAWING if (value := getattr(self, name)) is not None}
+        drawn = own.replace(**{"beams": 1, **given, "tokens": tokens, "stop": (*asked, *stop)})
+        return [drawn.replace(seed=(first + choice) % SEEDS) for choice in range(self.n or 1)]
 
     @property
     def tells_usage(self) -> bool:
@@ -100,13 +103,47 @@ class CompletionBody(Drawing):
         | Ids
         | Annotated[list[Ids], Field(min_length=1, max_length=MOST_TEXTS, fail_fast=True)]
     ) = Field("", description="a text or its token ids, or several of one kind")
-    max_tokens: int | None = Field(None, ge=1, le=MOST_TOKENS, description="unset: 16")
+    max_tokens: int | None = Field(
+        None, ge=1, le=MOST_TOKENS, description="unset: 16; of a run that translates or summarizes its sample.tokens"
+    )
     echo: bool | None = Field(None, description="begin with the prompt")
     logprobs: int | None = Field(
         None, ge=0, le=MOST_SCORES, description="log p of each token, and of so many of the likeliest"
     )
     best_of: int | None = Field(None, ge=1, le=MOST_CHOICES, description="not supported: as n")
+    beams: int | None = Field(
+        None, ge=1, le=MOST_BEAMS, description="not of OpenAI: as sample.beams; above 1 the n likeliest texts"
+    )
+    length_penalty: float | None = Field(
+        None, ge=0, le=10, allow_inf_nan=False, description="not of OpenAI: as sample.length_penalty, of beam search"
+    )
     suffix: Annotated[str, Field(max_length=0)] | None = Field(None, description="not supported")
+
+    def search(self, tokens: int, own: SampleConfig) -> SampleConfig | None:
+        """How to search for the likeliest texts; None: texts are drawn, as who says how to draw wants them.
+
+        Args:
+            tokens: that a text has at most.
+            own: the run's settings, where they hold; see `settings`.
+
+        Raises:
+            ValueError: fields that contradict each other.
+        """
+        said = [name for name in (*DRAWING, "seed") if getattr(self, name) is not None]
+        beams = self.beams or (1 if said else own.beams)
+        if beams == 1:
+            if self.length_penalty is not None:
+                raise ValueError("length_penalty ranks the texts of beam search: it needs beams above 1")
+            return None
+        if said:
+            raise ValueError(f"{said[0]} was given with beams = {beams}: beam search draws nothing")
+        if (self.n or 1) > beams:
+            raise ValueError(f"n = {self.n} asks for more texts than there are beams ({beams}): give beams = {self.n}")
+        if self.logprobs is not None:
+            raise ValueError("logprobs are told of texts that are drawn: it needs beams = 1")
+        penalty = own.length_penalty if self.length_penalty is None else self.length_penalty
+        stop = (self.stop,) if isinstance(self.stop, str) else tuple(self.stop or ())
+        return SampleConfig(beams=beams, temperature=0.0, tokens=tokens, length_penalty=penalty, stop=stop)
 
     @property
     def prompts(self) -> list[str] | list[list[int]]:

@@ -84,13 +84,18 @@ def read_body(kind: type[Body], data: bytes) -> Body:
 
 
 def _as_bad_request(error: ValidationError) -> BadRequestError:
-    """What pydantic found wrong with a body: its first fault."""
-    first = error.errors(include_url=False, include_context=False, include_input=False)[0]
+    """What pydantic found wrong with a body: its first fault.
+
+    Of a field that may have several forms it is what is wrong with the form that was given, not that it has another.
+    """
+    found = error.errors(include_url=False, include_context=False, include_input=False)
+    same = [each for each in found if each["loc"][:1] == found[0]["loc"][:1]]
+    first = next((each for each in same if not each["type"].endswith("_type")), found[0])
     name = str(first["loc"][0]) if first["loc"] else None
     if name is None:
         return BadRequestError(first["msg"].removeprefix("Value error, "), "See docs/api.md for what is allowed.")
     if name in NEUTRAL:
         problem, remedy = f"{name} is not supported", f"To go on without it, {NEUTRAL[name]}."
         return BadRequestError(problem, remedy, name, "unsupported_parameter")
-    place = ".".join(map(str, first["loc"]))
+    place = ".".join(str(part) for part in first["loc"] if not set(str(part)) & set("[-"))  # without names of forms
     return BadRequestError(f"{place}: {first['msg']}", "See docs/api.md for what is allowed.", name)

@@ -23,7 +23,7 @@ from starlette.routing import Route
 from glassformer.config import PAIRS
 from glassformer.errors import GlassError, clear_memory_errors
 from glassformer.serve.engine import Engine, Engines, Order
-from glassformer.serve.openai.answering import Asked, Stream, whole
+from glassformer.serve.openai.answering import GONE, Asked, Stream, begin, whole
 from glassformer.serve.openai.bodies import ChatBody, CompletionBody, Drawing
 from glassformer.serve.openai.document import document
 from glassformer.serve.openai.errors import json_response, read_body, refusal
@@ -109,7 +109,8 @@ async def _answer(
             return body, ask(engines.engine(body.model), body, order)
 
     body, asked = await to_thread.run_sync(understood)
-    asked.engine.submit(order.jobs)
+    if not await begin(request, asked, request.app.state.searchers):
+        return Response(status_code=GONE)
     return Stream(asked, body.tells_usage) if body.stream else await whole(request, asked)
 
 

@@ -1,0 +1,152 @@
+"""llama.cpp itself, in the package xllamacpp: whether it opens a GGUF file and writes what the run writes."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from glassformer.errors import GlassError
+from glassformer.generation.context import reading
+from glassformer.interop.comparing import LEVEL, TOKENS, Logits, largest_difference, logits_limit, random_rows
+from glassformer.interop.export_report import Measured
+from glassformer.interop.gguf.targets import Target
+from glassformer.interop.packages import version_of
+from glassformer.model.families import Decoder
+from glassformer.text_model.loading import Parts
+from glassformer.tokenizers import frame_of
+
+PACKAGE = "xllamacpp"
+SCRIPT = Path(__file__).with_name("llama_script.py")
+TEXTS = ("It was", "Once upon a time, there was a fox; it's 3 years old.", "আমি বাংলায় গান গাই। Größe, naïve\n\n\tDON'T …")
+"""Read as text, so that llama.cpp cuts them into tokens and puts the start token before them."""
+LENGTHS = (1, 7, 32, 256)
+GELU = 10
+"""How many times farther its GELU may be: it is a table of half-precision numbers (ggml's `ggml_table_gelu_f16`)."""
+DISTANCE = {"f16": 5e-2, "q8_0": 5e-1}
+"""The most that rounded weights, and activations that llama.cpp rounds alike, may move the log-probabilities: norm of
+the difference / norm of the run's about their mean."""
+
+
+def engine() -> str | None:
+    """The name and version of what runs llama.cpp here; None: it is not installed."""
+    if importlib.util.find_spec(PACKAGE) is None:
+        return None
+    return f"llama.cpp ({version_of(PACKAGE)})"
+
+
+def compare_with_engine(parts: Parts, path: Path, kind: str, target: Target) -> list[Measured]:
+    """Open a file with llama.cpp, read texts and rows of tokens, and write `TOKENS` greedy tokens after three prompts.
+
+    Args:
+        parts: of the run; its context is 2 at least.
+        path: of the file.
+        kind: of its numbers; only of f32 the greedy tokens are compared.
+        target: its architecture.
+
+    Raises:
+        GlassError: llama.cpp does not open it.
+    """
+    model, context = parts.model, parts.config.model.context
+    assert isinstance(model, Decoder)
+    frame, size = frame_of(parts.tokenizer, parts.config), parts.tokenizer.vocab_size
+    texts = {text: frame.around(parts.tokenizer.encode(text)) for text in TEXTS}
+    rows = [random_rows(1, length, size)[0] for length in sorted({min(length, context - 1) for length in LENGTHS})]
+    read: list[tuple[str | list[int], list[int]]] = [(row, row) for row in rows]
+    read += [(text, ids) for text, ids in texts.items() if len(ids) < context]
+    prompts = [random_rows(1, min(length, context - 1), size)[0] for length in (1, 5, 11)] if kind == "f32" else []
+    counts = [min(TOKENS, context - len(prompt)) for prompt in prompts]
+    asked = [_next_token(given, size, parts.tokenizer.encode("a")[0]) for given, _ in read]
+    asked += [_greedy(prompt, count) for prompt, count in zip(prompts, counts, strict=True)]
+    answers = run_engine(path, context, asked)
+    ours = [_log_probabilities(model, ids)[-1] for _, ids in read]  # (V) each
+    theirs = [_answered(answer, size) for answer in answers[: len(read)]]  # (V) each
+    said = f"log-probabilities after {len(rows)} rows of tokens and {len(read) - len(rows)} texts"
+    if kind != "f32":
+        return [Measured("by llama.cpp", distance(ours, theirs), DISTANCE[kind], f"{said}, relative")]
+    limit = logits_limit(ours) * (1 if target.gated else GELU)
+    found = [Measured("by llama.cpp", largest_difference(ours, theirs), limit, said)]
+    differ = 0
+    for prompt, answer in zip(prompts, answers[len(read) :], strict=True):
+        differ += _unlikely(model, prompt, answer["tokens"], parts.tokenizer.end_id, max(LEVEL, 2 * limit))
+    written = [len(answer["tokens"]) for answer in answers[len(read) :]]
+    differ += sum(abs(one - other) for one, other in zip(written, counts, strict=True))
+    compared = f"{sum(written)} tokens after {len(prompts)} prompts, by llama.cpp with its cache in float32"
+    return [*found, Measured("greedy by llama.cpp", differ, 0, compared)]
+
+
+def run_engine(path: Path, context: int, asked: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """What llama.cpp, in a process of its own and with keys and values in float32, answers to requests.
+
+    Args:
+        path: of a GGUF file.
+        context: tokens that it keeps.
+        asked: bodies for `/completion` of llama-server.
+
+    Raises:
+        GlassError: it does not open the file, or ends.
+    """
+    request = {"path": str(path), "context": context, "requests": list(asked)}
+    done = subprocess.run([sys.executable, str(SCRIPT)], input=json.dumps(request).encode(), capture_output=True)
+    if done.returncode:
+        said = done.stderr.decode(errors="replace").splitlines() or ["it says nothing"]
+        reasons = [line.partition("error loading model: ")[2] for line in said]
+        reason = next((each for each in reasons if each), said[-1])
+        raise GlassError(
+            f"llama.cpp does not open the GGUF export: {reason.strip()}",
+            "Nothing was written. Report this with the run's config.toml.",
+        )
+    answers: list[dict[str, Any]] = json.loads(done.stdout)
+    return answers
+
+
+def _next_token(given: str | list[int], size: int, whole: int) -> dict[str, Any]:
+    """A request for the log-probabilities of all `size` tokens.
+
+    llama.cpp leaves them out where a token ends within a character, so it is made to write one that does not, `whole`;
+    this does not change what it reports.
+    """
+    return {"prompt": given, "n_predict": 1, "temperature": 0, "n_probs": size, "logit_bias": [[whole, 1e5]]}
+
+
+def _greedy(prompt: list[int], count: int) -> dict[str, Any]:
+    """A request for `count` likeliest tokens, of which none is the end token."""
+    return {"prompt": prompt, "n_predict": count, "temperature": 0, "ignore_eos": True, "return_tokens": True}
+
+
+def _answered(answer: dict[str, Any], size: int) -> Logits:
+    """Log-probabilities (V) from the answer to `_next_token`."""
+    tops = answer["completion_probabilities"][0]["top_logprobs"]
+    found = np.full(size, np.nan)  # (V)
+    found[[top["id"] for top in tops]] = [top["logprob"] for top in tops]
+    return found
+
+
+def _log_probabilities(model: Decoder, ids: Sequence[int]) -> Logits:
+    """Ids (T) -> (T, V)."""
+    with reading(model):
+        found: Logits = model(torch.tensor([list(ids)]))[0].double().log_softmax(dim=-1).numpy()  # (T, V)
+    return found
+
+
+def _unlikely(model: Decoder, prompt: Sequence[int], tokens: Sequence[int], end: int, level: float) -> int:
+    """How many tokens that llama.cpp wrote are not the run's likeliest at their places, the end token apart."""
+    ours = _log_probabilities(model, [*prompt, *tokens][:-1])[len(prompt) - 1 :]  # (tokens, V)
+    ours[:, end] = -np.inf
+    written = ours[np.arange(len(tokens)), list(tokens)]  # (tokens)
+    return int((ours.max(axis=1) - written > level).sum())
+
+
+def distance(ours: Sequence[Logits], theirs: Sequence[Logits]) -> float:
+    """Norm of the difference / norm of ours about the mean of each row; numbers are (V) or (T, V)."""
+    a = np.concatenate([np.atleast_2d(each) for each in ours])  # (rows, V)
+    b = np.concatenate([np.atleast_2d(each) for each in theirs])  # (rows, V)
+    found = float(np.linalg.norm(a - b) / np.linalg.norm(a - a.mean(axis=1, keepdims=True)))
+    return found if found == found else float("inf")

@@ -1,0 +1,50 @@
+"""A classifier of whole texts, for transformers: BERT, and one matrix on the mean of the vectors of a text's tokens.
+
+transformers has no class that is BERT and averages over a text's tokens, so this file goes with the weights. Load the
+folder with `trust_remote_code=True`.
+"""
+
+from typing import Any
+
+import torch
+from torch import nn
+from transformers import BertConfig, BertModel, BertPreTrainedModel
+from transformers.modeling_outputs import SequenceClassifierOutput
+
+
+class BertMeanConfig(BertConfig):
+    """The settings of BERT."""
+
+    model_type = "bert-mean"
+
+
+class BertMeanForSequenceClassification(BertPreTrainedModel):
+    """Scores of labels, from the mean of the last layer's vectors at places that are not padding."""
+
+    config_class = BertMeanConfig
+
+    def __init__(self, config: BertMeanConfig) -> None:
+        super().__init__(config)
+        self.bert = BertModel(config, add_pooling_layer=False)
+        rate = config.hidden_dropout_prob if config.classifier_dropout is None else config.classifier_dropout
+        self.dropout = nn.Dropout(rate)
+        self.classifier = nn.Linear(config.hidden_size, len(config.id2label or {}))
+        self.post_init()
+
+    def forward(
+        self,
+        input_ids: torch.Tensor | None = None,
+        attention_mask: torch.Tensor | None = None,
+        labels: torch.Tensor | None = None,
+        **others: Any,
+    ) -> SequenceClassifierOutput:
+        """Ids and mask (B, T) -> scores (B, C); with labels (B) also their cross entropy."""
+        others.pop("return_dict", None)
+        found = self.bert(input_ids, attention_mask=attention_mask, return_dict=True, **others)
+        x = found.last_hidden_state  # (B, T, D)
+        real = torch.ones(x.shape[:2], device=x.device) if attention_mask is None else attention_mask  # (B, T)
+        real = real.to(x.dtype)[..., None]  # (B, T, 1)
+        mean = (x * real).sum(dim=1) / real.sum(dim=1).clamp(min=1)  # (B, D)
+        logits = self.classifier(self.dropout(mean))  # (B, C)
+        loss = None if labels is None else nn.functional.cross_entropy(logits, labels)
+        return SequenceClassifierOutput(loss=loss, logits=logits)

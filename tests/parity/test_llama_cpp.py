@@ -1,0 +1,172 @@
+"""Exports to GGUF in llama.cpp itself: it opens every architecture, and writes what `glass generate` writes."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+pytest.importorskip("gguf")
+pytest.importorskip("transformers")
+pytest.importorskip("xllamacpp")
+
+from glassformer.config import SampleConfig
+from glassformer.errors import GlassError
+from glassformer.interop.export_report import ExportRequest
+from glassformer.interop.gguf import engine, writing
+from glassformer.interop.gguf import export as gguf_export
+from glassformer.interop.gguf.engine import run_engine
+from glassformer.text_model import TextModel
+from tests.journey.commands import here
+from tests.parity.written_runs import make_run
+
+LLAMA: dict[str, Any] = {"positions": "rotary", "norm": "rmsnorm", "activation": "swiglu"}
+ARCHITECTURES: dict[str, dict[str, Any]] = {
+    "llama": LLAMA,
+    "qwen3": {**LLAMA, "qk_norm": "head", "kv_heads": 1},
+    "starcoder2": {"positions": "rotary", "activation": "gelu_tanh", "kv_heads": 1},
+    "gpt2": {"positions": "learned", "activation": "gelu_tanh"},
+}
+ATTENTION, FEEDFORWARD, NORM = "attention_bias", "feedforward_bias", "norm_bias"
+BIASES: dict[str, list[tuple[str, ...]]] = {
+    "llama": [(), (ATTENTION,), (FEEDFORWARD,), (ATTENTION, FEEDFORWARD)],
+    "qwen3": [()],
+    "starcoder2": [(), (ATTENTION,), (FEEDFORWARD,), (NORM,), (ATTENTION, FEEDFORWARD, NORM)],
+    "gpt2": [(), (ATTENTION,), (FEEDFORWARD,), (ATTENTION, FEEDFORWARD, NORM)],
+}
+"""Which biases a run of each architecture may have."""
+PROMPTS, COUNT, END = ("the old dog", "it's 7", "আমি"), 48, 299
+CASES = [
+    (name, biases, tied, starts)
+    for name in ARCHITECTURES
+    for biases in BIASES[name]
+    for tied in (True, False)
+    for starts in (True, False)
+    if not biases or tied != starts  # all four pairs where there are no biases, two elsewhere
+]
+
+
+def made(folder: Path, name: str, biases: tuple[str, ...] = (), tied: bool = True, starts: bool = False) -> Path:
+    """A run of an architecture, with room for the texts here."""
+    settings = {**ARCHITECTURES[name], **dict.fromkeys(biases, True), "tied": tied, "context": 71}
+    return make_run(folder / "run", data={"windows": "documents"} if starts else None, **settings)
+
+
+def exported(folder: Path, dtype: str | None = None) -> Any:
+    """The export of the run in a folder."""
+    return gguf_export.export(ExportRequest(folder / "run", folder / f"{dtype}.gguf", dtype=dtype))
+
+
+def written_there(path: Path) -> list[list[int]]:
+    """The ids of llama.cpp's greedy texts after the prompts, which it cuts into tokens itself."""
+    asked = {"n_predict": COUNT, "temperature": 0, "return_tokens": True}
+    answers = run_engine(path, 71, [{**asked, "prompt": prompt} for prompt in PROMPTS])
+    return [[id for id in answer["tokens"] if id != END] for answer in answers]
+
+
+def written_here(run: Path) -> list[list[int]]:
+    """Those of `glass generate`."""
+    model = TextModel.load(run, device="cpu")
+    settings = SampleConfig(tokens=COUNT, temperature=0.0)
+    found = []
+    for prompt in PROMPTS:
+        steps = model._steps([model.prompt_ids(prompt)], settings, lambda _row, _new: False, None)
+        found.append([step.tokens[0] for step in steps if step.tokens[0] != END])
+    return found
+
+
+def apart(run: Path, prompt: str, written: list[int], token: int) -> float:
+    """How much less likely than the likeliest a next token is, in the run's log-probability."""
+    model = TextModel.load(run, device="cpu")
+    with torch.inference_mode():
+        logits = model.model(torch.tensor([[*model.prompt_ids(prompt), *written]]))[0, -1]  # (V)
+    return float(logits.max() - logits[token])
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize(("name", "biases", "tied", "starts"), CASES)
+def test_llama_cpp_writes_what_the_run_writes(
+    name: str, biases: tuple[str, ...], tied: bool, starts: bool, tmp_path: Path
+) -> None:
+    """Every architecture has runs with a tied head and without, with a start token and without, in all four pairs."""
+    run = made(tmp_path, name, biases, tied, starts)
+    report = exported(tmp_path)
+    assert report.architecture == name
+    assert report.checked_by.startswith("llama.cpp (xllamacpp ")
+    assert {"by llama.cpp", "greedy by llama.cpp"} < {each.name for each in report.measured}
+    agreed = 0
+    for prompt, theirs, ours in zip(PROMPTS, written_there(report.out), written_here(run), strict=True):
+        same = next((i for i, pair in enumerate(zip(theirs, ours, strict=False)) if pair[0] != pair[1]), len(ours))
+        agreed += same
+        if same < len(ours):  # GELU is a table of rounded numbers there: level tokens may change places
+            assert name in ("starcoder2", "gpt2")
+            assert apart(run, prompt, ours[:same], theirs[same]) <= 1e-2
+    assert agreed >= 40
+
+
+def test_a_file_without_biases_is_opened_and_llama_cpp_says_so(tmp_path: Path) -> None:
+    """starcoder2 has biases everywhere in llama.cpp; by default a run has none."""
+    run = made(tmp_path, "starcoder2")
+    done = here("export", run, "--to", "gguf", "--out", tmp_path / "x.gguf", "--json", folder=tmp_path)
+    assert done.returncode == 0, done.stderr
+    said = json.loads(done.stdout)
+    assert said["checked_by"].startswith("llama.cpp")
+    assert said["notes"] == []
+    assert written_there(tmp_path / "x.gguf") == written_here(run)
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("dtype", ["f16", "q8_0"])
+@pytest.mark.parametrize("name", ARCHITECTURES)
+def test_smaller_weights_are_opened_too(name: str, dtype: str, tmp_path: Path) -> None:
+    make_run(tmp_path / "run", **ARCHITECTURES[name], width=96, head_width=32, hidden=64)
+    measured = {each.name: each for each in exported(tmp_path, dtype).measured}
+    assert 1e-4 < measured["by llama.cpp"].value < {"f16": 5e-3, "q8_0": 2e-1}[dtype]
+
+
+@pytest.mark.thorough
+def test_what_llama_cpp_cannot_open_never_appears(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The zeros left out: its reason is told, and no file is left."""
+    made(tmp_path, "starcoder2")
+    right = writing.gguf_tensors
+
+    def without(*arguments: Any) -> Any:
+        return {name: value for name, value in right(*arguments).items() if not name.endswith("attn_output.bias")}
+
+    monkeypatch.setattr(gguf_export, "gguf_tensors", without)
+    monkeypatch.setattr(gguf_export, "compare", lambda *_: [])
+    with pytest.raises(GlassError, match=r"llama.cpp does not open .*'blk.0.attn_output.bias' not found"):
+        exported(tmp_path)
+    assert [path.name for path in tmp_path.iterdir()] == ["run"]
+
+
+FAULTS = {
+    "numbers": ("by llama.cpp", lambda found: {name: 1.5 * value for name, value in found.items()}),
+    "one matrix": ("by llama.cpp", lambda found: found | {"blk.1.ffn_down.weight": found["blk.1.ffn_down.weight"] / 2}),
+}
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("fault", FAULTS)
+def test_llama_cpp_alone_finds_other_numbers(fault: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    name, change = FAULTS[fault]
+    made(tmp_path, "llama")
+    right = writing.gguf_tensors
+    monkeypatch.setattr(gguf_export, "gguf_tensors", lambda *arguments: change(right(*arguments)))
+    monkeypatch.setattr(gguf_export, "compare", lambda *_: [])
+    with pytest.raises(GlassError, match=f"the GGUF export is not the run: {name}"):
+        exported(tmp_path)
+    assert [path.name for path in tmp_path.iterdir()] == ["run"]
+
+
+@pytest.mark.thorough
+def test_without_the_package_our_own_reader_checks_and_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    made(tmp_path, "starcoder2")
+    monkeypatch.setattr(engine, "PACKAGE", "a-package-that-is-not-there")
+    report = exported(tmp_path)
+    assert report.checked_by == "our own reader of GGUF"
+    assert report.notes == ("llama.cpp itself did not open the file: for that, pip install xllamacpp",)
+    assert {each.name for each in report.measured} == {"by rules", "by transformers", "greedy tokens", "token ids"}

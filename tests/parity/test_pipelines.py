@@ -1,0 +1,138 @@
+"""What transformers makes of an exported folder by its pipelines and defaults: labels, padding, what it can learn."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from glassformer.config import SampleConfig
+from glassformer.errors import GlassError
+from glassformer.interop.export_report import ExportRequest
+from glassformer.interop.huggingface.export import export
+from glassformer.interop.huggingface.importing import import_model
+from glassformer.text_model import TextClassifier, TextModel, load_text_model
+from tests.parity.hugging_face import transformers
+from tests.parity.written_runs import LABELS, make_run
+
+pytestmark = pytest.mark.thorough
+
+POST: dict[str, Any] = {"family": "encoder", "norm_order": "post", "embedding_norm": True}
+TEXTS = ["the old dog", "it's 7", "sleeps near the river; the old dog sleeps near it", "আমি বাংলায়", "!", "Größe"]
+CLASSES = {"first": "DebertaV2ForSequenceClassification", "mean": "BertMeanForSequenceClassification"}
+
+
+def classifier(folder: Path, pooling: str, kind: str = "bpe", **settings: Any) -> TextClassifier:
+    """A run that classifies, and its export in `out`."""
+    run = make_run(folder / "run", "classify", {"kind": kind}, **POST, pooling=pooling, **settings)
+    report = export(ExportRequest(run, folder / "out"))
+    assert report.architecture == CLASSES[pooling]
+    found = load_text_model(run, device="cpu")
+    assert isinstance(found, TextClassifier)
+    return found
+
+
+@pytest.fixture(autouse=True)
+def _no_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Code of a folder is copied by transformers before it runs: here, not into the home folder."""
+    monkeypatch.setattr("transformers.dynamic_module_utils.HF_MODULES_CACHE", str(tmp_path / "modules"))
+
+
+@pytest.mark.parametrize(("pooling", "kind"), [("first", "bpe"), ("mean", "wordpiece")])
+def test_their_pipeline_gives_the_labels_of_the_run(pooling: str, kind: str, tmp_path: Path) -> None:
+    """One by one, and as one padded batch; tied or not is nothing to a classifier."""
+    ours = classifier(tmp_path, pooling, kind, positions="learned", attention_bias=pooling == "mean")
+    right = ours.probabilities(TEXTS)  # (texts, labels)
+    pipe = transformers.pipeline(
+        "text-classification", model=str(tmp_path / "out"), top_k=None, device="cpu", trust_remote_code=True
+    )
+    for size in (1, len(TEXTS)):
+        found = [{each["label"]: each["score"] for each in row} for row in pipe(TEXTS, batch_size=size)]
+        theirs = np.array([[row[label] for label in LABELS] for row in found])
+        assert np.abs(theirs - right).max() <= 1e-6
+    assert [max(row, key=row.get) for row in found] == [each.label for each in ours.classify(TEXTS)]
+    assert np.ptp(right, axis=0).max() > 0.2  # labels of a new head would be nearly the same for all texts
+
+
+@pytest.mark.parametrize("pooling", CLASSES)
+def test_an_exported_classifier_comes_back(pooling: str, tmp_path: Path) -> None:
+    ours = classifier(tmp_path, pooling)
+    import_model(tmp_path / "out", tmp_path / "back", lambda _: None)
+    back = load_text_model(tmp_path / "back", device="cpu")
+    assert isinstance(back, TextClassifier)
+    assert back.labels == ours.labels
+    assert back.config.model.pooling == pooling
+    assert np.abs(back.probabilities(TEXTS) - ours.probabilities(TEXTS)).max() <= 1e-6
+
+
+def test_code_in_a_folder_is_not_run_unless_it_is_trusted(tmp_path: Path) -> None:
+    """transformers refuses it, rather than making a new head."""
+    classifier(tmp_path, "mean")
+    with pytest.raises(ValueError, match="trust_remote_code"):
+        transformers.AutoModelForSequenceClassification.from_pretrained(tmp_path / "out", trust_remote_code=False)
+
+
+def test_a_deberta_with_a_layer_of_its_own_before_the_labels_is_refused(tmp_path: Path) -> None:
+    from safetensors.torch import load_file, save_file
+
+    classifier(tmp_path, "first")
+    path = tmp_path / "out" / "model.safetensors"
+    tensors = load_file(path)
+    tensors["pooler.dense.weight"][2, 3] = 0.5
+    save_file(tensors, path, {"format": "pt"})
+    with pytest.raises(GlassError, match=r"pooler.dense.weight is not the identity"):
+        import_model(tmp_path / "out", tmp_path / "back", lambda _: None)
+    assert not (tmp_path / "back").exists()
+
+
+@pytest.mark.parametrize("task", ["masked", "classify", "lm"])
+def test_no_row_of_the_embedding_is_frozen(task: str, tmp_path: Path) -> None:
+    """Their embedding never learns the row of `pad_token_id`, which is 0 for BERT where nothing is said."""
+    settings: dict[str, Any] = {"positions": "rotary", "norm": "rmsnorm", "activation": "swiglu", "tied": False}
+    settings = settings if task == "lm" else {**POST, "pooling": "first"} if task == "classify" else POST
+    run = make_run(tmp_path / "run", task, data={"windows": "documents"} if task == "lm" else None, **settings)
+    export(ExportRequest(run, tmp_path / "out"))
+    automatic = {"lm": "CausalLM", "masked": "TokenClassification", "classify": "SequenceClassification"}[task]
+    model = getattr(transformers, f"AutoModelFor{automatic}").from_pretrained(tmp_path / "out")
+    words = transformers.AutoTokenizer.from_pretrained(tmp_path / "out")
+    rows = torch.tensor([[words.pad_token_id, 0, 5, 0, words.pad_token_id]])  # (1, T)
+    model(rows).logits.square().sum().backward()
+    gradient = model.get_input_embeddings().weight.grad  # (V, D)
+    assert [bool(gradient[id].any()) for id in (0, 5, words.pad_token_id)] == [True, True, True]
+
+
+DECODERS: dict[str, dict[str, Any]] = {
+    "llama": {"positions": "rotary", "norm": "rmsnorm", "activation": "swiglu", "kv_heads": 1},
+    "gpt2": {"positions": "learned", "activation": "gelu"},
+    "starcoder2": {"positions": "rotary", "activation": "gelu_tanh"},
+    "qwen3": {"positions": "rotary", "norm": "rmsnorm", "activation": "swiglu", "qk_norm": "head"},
+}
+
+
+@pytest.mark.parametrize(("name", "windows"), [("llama", "documents"), ("gpt2", "stream"), ("gpt2", "documents"),
+                                               ("starcoder2", "stream"), ("qwen3", "documents")])  # fmt: skip
+def test_prompts_of_several_lengths_are_continued_as_they_are_alone(name: str, windows: str, tmp_path: Path) -> None:
+    """With what `AutoTokenizer` and `AutoModelForCausalLM` say by themselves, and nothing set besides."""
+    run = make_run(tmp_path / "run", data={"windows": windows}, **DECODERS[name])
+    export(ExportRequest(run, tmp_path / "out"))
+    model = transformers.AutoModelForCausalLM.from_pretrained(tmp_path / "out").eval()
+    words = transformers.AutoTokenizer.from_pretrained(tmp_path / "out")
+    prompts = ["the old dog sleeps", "it's", "the river; the"]
+
+    def continued(batch: list[str]) -> list[str]:
+        read = words(batch, return_tensors="pt", padding=True)
+        found = model.generate(**read, max_new_tokens=12, do_sample=False)[:, read["input_ids"].shape[1] :]
+        return words.batch_decode(found, skip_special_tokens=True)
+
+    ours = TextModel.load(run, device="cpu").generate(prompts, SampleConfig(tokens=12, temperature=0.0))
+    alone = [continued([prompt])[0] for prompt in prompts]
+    assert continued(prompts) == alone
+    assert [text.rstrip("�") for text in alone] == [
+        each.text.rstrip("�") for each in ours
+    ]  # half a character at the end
+    facts = json.loads((tmp_path / "out" / "tokenizer_config.json").read_text(encoding="utf-8"))
+    assert facts["padding_side"] == "left"
