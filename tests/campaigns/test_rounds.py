@@ -27,6 +27,7 @@ def test_runs_that_are_stopped_and_resumed_equal_runs_that_nobody_stopped() -> N
     assert "0 of 20 rounds differ" in said
 
 
+@pytest.mark.thorough
 def test_a_second_resume_is_refused_and_changes_nothing() -> None:
     code, said = campaign("second_resume", "--rounds", "12", "--seed", "1")
     assert code == 0, said
