@@ -44,8 +44,9 @@ def is_sized(arguments: argparse.Namespace) -> bool:
 def sized(arguments: argparse.Namespace, config: Config, out: Path, seconds: float) -> Sized:
     """The settings with the sizes that were left open; measures, for about so many seconds two or three times."""
     from glassformer.training.auto import size_run
+    from glassformer.training.clock import since
 
-    return size_run(config, said_settings(arguments), out, seconds, note)
+    return size_run(config, said_settings(arguments), out, seconds, note, since(arguments.began))
 
 
 def foreseen(arguments: argparse.Namespace, config: Config, out: Path) -> tuple[Config, Foresight | None]:
@@ -66,6 +67,7 @@ def foreseen(arguments: argparse.Namespace, config: Config, out: Path) -> tuple[
     from glassformer.model.device import choose_device
     from glassformer.model.precision import settled
     from glassformer.runs import refuse_existing
+    from glassformer.training.clock import since
     from glassformer.training.forecast import loss_band
     from glassformer.training.foresight import Foresight
     from glassformer.training.plan import plan_run
@@ -89,8 +91,9 @@ def foreseen(arguments: argparse.Namespace, config: Config, out: Path) -> tuple[
         chosen = {}
         why = ()
         measured = _measured(config, data.folder, seconds)
-    plan = plan_run(config, data, measured)
-    foresight = Foresight(data, plan, loss_band(plan, ladder(config, data)), chosen, why)
+    rungs = ladder(config, data)
+    plan = plan_run(config, data, measured, since(arguments.began)())
+    foresight = Foresight(data, plan, loss_band(plan, rungs), chosen, why)
     for line in foresight.lines():
         note(line)
     return config, foresight

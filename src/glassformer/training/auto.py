@@ -22,6 +22,10 @@ ROUNDS = 4
 """Probes at most: the speed of a shape decides whether another shape is better, which has a speed of its own."""
 MINUTES = 10.0
 """For which sizes are chosen where no minutes are given."""
+TRAINING = 0.85
+"""Share of the time that is left in which steps are taken: the rest is for evaluations and what follows training."""
+LONGEST_SHARE = 1 / 5
+"""Share of the minutes after which no other shape is measured."""
 PRECISION = "train.precision"
 MEASURED = ("model.layers", "model.width", "model.context", "train.batch")
 """What a speed belongs to: the other settings follow from these and from it."""
@@ -46,7 +50,14 @@ class Sized:
     why: tuple[str, ...]
 
 
-def size_run(config: Config, said: Collection[str], folder: Path, seconds: float, note: Callable[[str], None]) -> Sized:
+def size_run(
+    config: Config,
+    said: Collection[str],
+    folder: Path,
+    seconds: float,
+    note: Callable[[str], None],
+    spent: Callable[[], float] = lambda: 0.0,
+) -> Sized:
     """Choose what is left open, measure it, and choose again with the speed that was found, until nothing changes.
 
     Args:
@@ -55,6 +66,7 @@ def size_run(config: Config, said: Collection[str], folder: Path, seconds: float
         folder: of the run to be.
         seconds: how long each probe takes steps.
         note: is told what happens.
+        spent: gives the wall seconds of the run so far, of which measuring takes a share of the minutes at most.
 
     Raises:
         GlassError: the text cannot be read, or a probe failed.
@@ -64,7 +76,8 @@ def size_run(config: Config, said: Collection[str], folder: Path, seconds: float
     config = settled(config)
     precise = {PRECISION: config.train.precision} if is_open else {}
     data = prepare_for(config, token_cache(folder), note)
-    case = _case(config, data)
+    case = _case(config, data, spent())
+    latest = LONGEST_SHARE * 60 * (config.train.minutes or MINUTES)
     kept = {name: _value(config, name) for name in SIZED if name in said}
     choice = choose_sizes(case, FIRST_SPEED[device.type], kept)
     for turn in range(ROUNDS):
@@ -78,7 +91,7 @@ def size_run(config: Config, said: Collection[str], folder: Path, seconds: float
         speed = shape.arithmetic(case) * tokens / found.seconds_per_step
         measured = {name: choice.settings[name] for name in MEASURED if name in choice.settings}
         again = choose_sizes(case, speed, kept)
-        if measured.items() <= again.settings.items() or turn == ROUNDS - 1:
+        if measured.items() <= again.settings.items() or turn == ROUNDS - 1 or spent() > latest:
             break
         choice = again
     rest = choose_sizes(case, speed, {**kept, **measured})  # such as the steps, of the very batch that was measured
@@ -87,12 +100,14 @@ def size_run(config: Config, said: Collection[str], folder: Path, seconds: float
     return Sized(_with(config, chosen), data, found, chosen | precise, why)
 
 
-def _case(config: Config, data: Prepared | PreparedExamples) -> Case:
+def _case(config: Config, data: Prepared | PreparedExamples, spent: float = 0.0) -> Case:
+    """The case of a run of which so many seconds have passed: a share of the rest is for training."""
     plan = plan_run(config, data, None)
+    left = 60 * (config.train.minutes or MINUTES) - spent
     rows = config.train.task in EXAMPLES or config.data.windows == "documents"
     return Case(
         config.model.family, config.train.optimizer, plan.training_tokens, sizes(config, data)[0],
-        plan.tokens_per_step / plan.rows_per_step if rows else None, 60 * (config.train.minutes or MINUTES),
+        plan.tokens_per_step / plan.rows_per_step if rows else None, max(1.0, TRAINING * left),
     )  # fmt: skip
 
 
