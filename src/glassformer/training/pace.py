@@ -116,12 +116,12 @@ class Pace:
         self.budget.sample = self._spent()
 
     def saving(self, last: bool) -> None:
-        """Put into the state what the checkpoint keeps; the `last` one counts what follows it, as foreseen."""
+        """Put into the state what the checkpoint keeps. Its writing counts as foreseen, and what follows the `last`."""
         times = self.state.times
-        now = self.clock.read()
+        now = self.clock.read() + self.budget.save
         if last:
-            times.final_rows = self.budget.final_rows(now + self.budget.save)
-            ended = now + self.budget.save + self.budget.final(times.final_rows)
+            times.final_rows = self.budget.final_rows(now)
+            ended = now + self.budget.final(times.final_rows)
             now = max(ended, self.budget.seconds) if self.over() else ended  # resumed, it is still over
         times.other = now - self.state.train_seconds
 

@@ -192,12 +192,12 @@ def _whole_seconds(config: Config, probe: Probe, steps: int) -> float:
     """The seconds of so many steps, with what a run evaluates, samples and saves; minutes limit its evaluations."""
     train = config.train
     limit = math.inf if train.minutes is None else 60 * train.minutes
-    evaluations = -(-steps // train.evaluate_every)
-    saves = evaluations + sum(step % train.evaluate_every != 0 for step in range(0, steps, train.save_every)) + 1
     each = min(probe.evaluation_seconds, ONE_EVALUATION * limit) + probe.sample_seconds
-    evaluating = min(evaluations * each, max(each, EVALUATIONS * limit))
+    due = math.ceil(steps / train.evaluate_every)
+    evaluations = min(due, max(1.0, EVALUATIONS * limit / each)) if each else due
+    saves = evaluations + sum(step % train.evaluate_every != 0 for step in range(0, steps, train.save_every)) + 1
     final = min(probe.last_evaluation_seconds, FINAL * limit)
-    return steps * probe.seconds_per_step + evaluating + final + saves * probe.checkpoint_seconds
+    return steps * probe.seconds_per_step + evaluations * each + final + saves * probe.checkpoint_seconds
 
 
 def _tokens(store: TokenStore | ExampleStore) -> int:
