@@ -14,7 +14,12 @@ corpus (glass data list). Without DATA, the recipe's own text is used, or the ge
 A run over running text that names neither --recipe nor --config has the recipe auto, which stands over the defaults
 below: sizes for this machine and --minutes (10 if nothing is said), or the usual sizes and --steps.
 
+--minutes is wall time from the start of the command to its end: preparing, measuring, training, evaluation and
+saving. A run of minutes takes one thread or all, whichever is faster when tried; its evaluations take a fifth of the
+minutes at most, the final one a tenth, if need be over a part of the validation text (glass evaluate measures all).
+
 A resumed run keeps its settings; --steps, --minutes and the other limits can change, and count from the run's start.
+Minutes count the time of all legs, not the time between them.
 Its text is found where it was or near the run; if it is elsewhere now, name it: glass train --resume --out RUN DATA.
 Any text with another hash is refused.
 Its precision changes only if --precision or --set train.muon_precision=... asks for it.

@@ -114,7 +114,8 @@ def new_training(
         trainer = Trainer(run, config, model, make_task(config, text), reporter, floor, processes, seconds)
         trainer.threads = threads
         _begin_leg(trainer)
-        yield trainer
+        with _threads_given_back(trainer):
+            yield trainer
 
 
 @contextmanager
@@ -142,6 +143,16 @@ def _held(processes: Processes, lock: AbstractContextManager[None]) -> Iterator[
     with ExitStack() as stack:
         processes.from_first(lambda: stack.enter_context(lock))
         yield
+
+
+@contextmanager
+def _threads_given_back(trainer: Trainer) -> Iterator[None]:
+    """Inside, a run that chooses its threads uses them; afterwards the process has those that it had."""
+    try:
+        yield
+    finally:
+        if trainer.threads is not None:
+            trainer.threads.give_back()
 
 
 def _begin_leg(trainer: Trainer) -> None:
@@ -258,7 +269,8 @@ def resume_training(
         if trainer.pace is not None and trainer.reason_to_end() is None:
             trainer.threads = try_threads(config, data, reporter.note, processes, seconds, trainer.pace.clock.earlier)
         _begin_leg(trainer)
-        yield trainer
+        with _threads_given_back(trainer):
+            yield trainer
 
 
 def _run_to_resume(folder: Path, changes: dict[str, str], alteration: Alteration | None) -> Run:

@@ -69,6 +69,10 @@ class ThreadChoice:
         speeds = ", ".join(f"{counted(number, 'threads')} {took:.3g} s" for number, took in found.items())
         self.note(f"threads: {self.now}, the faster of those tried ({speeds} a step)")
 
+    def give_back(self) -> None:
+        """Use as many threads as before the choice."""
+        self.use(self.numbers[-1])
+
     def stepped(self, took: float, now: float) -> None:
         """Count a step of training, and set the threads of the next one.
 
