@@ -155,7 +155,7 @@ def test_a_planted_fault_is_found_and_nothing_is_left(
         ({**LLAMA, **SMALL, "head_width": 14}, "q8_0", ["have 42 numbers", "model.head_width=32"]),
         (LLAMA, "q4_0", ["q4_0", "q8_0"]),
         ({"task": "classify"}, None, ["train.task = classify", "--to onnx"]),
-        ({**LLAMA, "tokenizer": {"kind": "characters"}}, None, ["kind = characters", "tokenizer.kind=bpe"]),
+        ({**LLAMA, "tokenizer": {"kind": "words"}}, None, ["kind = words", "tokenizer.kind=bpe"]),
         ({**LLAMA, "tokenizer": {"kind": "bytes"}}, None, ["kind = bytes", "tokenizer.kind=bpe"]),
         ({**LLAMA, "tokenizer": {"lowercase": True}}, None, ["lowercase = true", "lowercase=false"]),
         ({**LLAMA, "tokenizer": {"normalization": "nfc"}}, None, ["normalization = nfc", "normalization=none"]),

@@ -40,7 +40,9 @@ REGROUPED = ("bert-masked", "roberta-masked")
 """With large weights, compared in float64 when written again: a row of the segment has gone into the places, so the
 same terms are added in another order, which in float32 then makes up to 1.5e-6."""
 OF_THEIR_TOKENIZER = ("bos_token_id", "eos_token_id", "pad_token_id", "decoder_start_token_id", "forced_eos_token_id")
-NOT_OURS = ("dtype", "transformers_version", "architectures", "_name_or_path")
+NOT_THEIRS = ("normalize_before", "normalize_embedding", "add_final_layer_norm")
+"""For CTranslate2's converter, beside what their `config.json` has."""
+NOT_OURS = ("dtype", "transformers_version", "architectures", "_name_or_path", *NOT_THEIRS)
 
 
 def test_every_class_is_tried() -> None:
@@ -118,6 +120,7 @@ FORMS: dict[str, dict[str, Any]] = {
     "own_head": {},
     "same_biases": {"attention_bias": True},
     "two_embeddings": {"family": "encoder-decoder", "embedding_norm": True},
+    "centred_stream": {"positions": "rotary", "activation": "swiglu", "attention_bias": True, "feedforward_bias": True},
     "halved_waves": {"family": "encoder-decoder", "positions": "none", "qk_norm": "head", "norm_bias": True,
                      "attention_bias": True, "feedforward_bias": True, "head_bias": True},
 }  # fmt: skip
@@ -148,7 +151,8 @@ def test_the_class_that_fits_is_chosen() -> None:
     assert chosen(**llama, window=5) == "qwen2"
     assert chosen(**llama, window=5, attention_bias=True) == "qwen2"  # its output biases are zero
     assert chosen(**{**llama, "activation": "relu2"}) == "arcee"
-    assert chosen(**{**llama, "norm": "layernorm"}) == "stablelm"
+    assert chosen(**{**llama, "norm": "layernorm"}) == "llama"  # the mean is taken out of the residual stream
+    assert chosen(**{**llama, "norm": "layernorm", "norm_bias": True}) == "stablelm"
     assert chosen(**{**llama, "norm": "layernorm", "activation": "gelu"}) == "starcoder2"
     assert chosen("qwen2", **llama, attention_bias=True) == "qwen2"
     assert chosen(**llama, norm_order="output", qk_norm="whole") == "olmo2"

@@ -118,6 +118,23 @@ def test_a_file_without_biases_is_opened_and_llama_cpp_says_so(tmp_path: Path) -
     assert written_there(tmp_path / "x.gguf") == written_here(run)
 
 
+def test_llama_cpp_reads_characters_as_the_run_does_and_leaves_out_those_it_never_saw(tmp_path: Path) -> None:
+    """Of one to four bytes; a character that shares its first bytes with one of the vocabulary is none of it."""
+    run = make_run(tmp_path / "run", tokenizer={"kind": "characters"}, **LLAMA)
+    done = here("export", run, "--to", "gguf", "--out", tmp_path / "x.gguf", "--json", folder=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert "never saw" in json.loads(done.stdout)["notes"][0]
+    encode = TextModel.load(run, device="cpu").tokenizer.encode
+    for text in ("the old dog", "আমি বাংলায় Größe, 7"):
+        assert read_there(tmp_path / "x.gguf", text) == len(encode(text))
+    assert read_there(tmp_path / "x.gguf", "the \u0998old\u20ac dog\U0001f642") == len(encode("the old dog"))
+
+
+def read_there(path: Path, text: str) -> int:
+    """How many tokens llama.cpp makes of a text."""
+    return int(run_engine(path, 71, [{"prompt": text, "n_predict": 1}])[0]["tokens_evaluated"])
+
+
 @pytest.mark.thorough
 @pytest.mark.parametrize("dtype", ["f16", "q8_0"])
 @pytest.mark.parametrize("name", ARCHITECTURES)

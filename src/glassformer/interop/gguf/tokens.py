@@ -12,8 +12,10 @@ from glassformer.tokenizers import layout
 
 PRE = "qwen35"
 """llama.cpp's name for the rule in `layout.WORD_PIECES`."""
-NORMAL, CONTROL = 1, 3
+NORMAL, UNKNOWN, CONTROL = 1, 2, 3
 """Kinds of tokens in GGUF."""
+NEVER = layout.byte_letters()[0xFF]
+"""The letter of a byte that no text in UTF-8 has."""
 
 
 @dataclass(frozen=True)
@@ -22,15 +24,17 @@ class Tokens:
 
     Attributes:
         tokens: in id order, in byte letters.
-        kinds: of each: `NORMAL` or `CONTROL`.
+        kinds: of each: `NORMAL`, `UNKNOWN` or `CONTROL`.
         merges: "left right", the first learnt first.
         end_id: ends a document, and stands before a text where rows in training began with it.
+        unknown_id: of the token for symbols that the vocabulary lacks; None where every text can be written.
     """
 
     tokens: list[str]
     kinds: list[int]
     merges: list[str]
     end_id: int
+    unknown_id: int | None = None
 
 
 def read_tokens(path: Path) -> Tokens:
@@ -40,21 +44,45 @@ def read_tokens(path: Path) -> Tokens:
         GlassError: it is of a kind that llama.cpp would cut otherwise.
     """
     whole: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-    model, facts = whole["model"], whole["model"][layout.FACTS]
+    model = whole["model"]
+    facts = model[layout.FACTS]
+    kind = facts["kind"]
     remedy = "Nearest: a run trained with --set tokenizer.kind=bpe (byte-level)."
-    if facts["kind"] != "bpe":
-        raise GlassError(f"GGUF cannot carry this tokenizer: tokenizer.kind = {facts['kind']}", remedy)
+    if kind not in ("bpe", "characters"):
+        raise GlassError(f"GGUF cannot carry this tokenizer: tokenizer.kind = {kind}", remedy)
     if whole["normalizer"] is not None:
         name = "lowercase = true" if facts["lowercase"] else f"normalization = {facts['normalization']}"
         raise GlassError(
             f"GGUF cannot carry this tokenizer: tokenizer.{name}, and llama.cpp changes no text before it reads it",
             "Nearest: a run trained with --set tokenizer.lowercase=false --set tokenizer.normalization=none",
         )
-    if whole["pre_tokenizer"] != layout.pre_tokenizer("bpe"):
+    if whole["pre_tokenizer"] != layout.pre_tokenizer(kind):
         raise GlassError("GGUF cannot carry this tokenizer: it cuts words by another rule than glassformer's", remedy)
-    words, special = layout.tokens(model), [each["content"] for each in whole["added_tokens"]]
+    special = [each["content"] for each in whole["added_tokens"]]
+    if kind == "characters":
+        return _characters(layout.tokens(model), special)
+    words = layout.tokens(model)
     merges = [pair if isinstance(pair, str) else " ".join(pair) for pair in model["merges"]]
     if not merges:
         raise GlassError("GGUF cannot carry this tokenizer: it has no merges, and llama.cpp wants some", remedy)
     kinds = [NORMAL] * len(words) + [CONTROL] * len(special)
     return Tokens([*words, *special], kinds, merges, len(words))
+
+
+def _characters(symbols: list[str], special: list[str]) -> Tokens:
+    """Characters as byte pairs: the merges build each character out of its bytes in UTF-8, and nothing else.
+
+    A merge joins a first byte, or what it began, with a byte that goes on, so no merge reaches into another character.
+    """
+    letters = layout.byte_letters()
+    *characters, unknown = symbols  # see `layout.word_level`
+    tokens = []
+    merges: dict[str, None] = {}
+    for character in characters:
+        spelt = [letters[byte] for byte in character.encode("utf-8")]
+        tokens.append("".join(spelt))
+        for end in range(1, len(spelt)):
+            merges.setdefault(f"{''.join(spelt[:end])} {spelt[end]}")
+    merges = merges or {f"{NEVER} {NEVER}": None}  # llama.cpp opens no file without merges
+    kinds = [NORMAL] * len(characters) + [UNKNOWN] + [CONTROL] * len(special)
+    return Tokens([*tokens, unknown, *special], kinds, list(merges), len(symbols), unknown_id=len(characters))

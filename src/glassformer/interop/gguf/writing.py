@@ -134,5 +134,7 @@ def _add_tokens(writer: Any, tokens: Tokens, begins_with_end: bool) -> None:
     writer.add_token_merges(tokens.merges)
     writer.add_bos_token_id(tokens.end_id)
     writer.add_eos_token_id(tokens.end_id)
+    if tokens.unknown_id is not None:
+        writer.add_unk_token_id(tokens.unknown_id)
     writer.add_add_bos_token(begins_with_end)
     writer.add_add_eos_token(False)

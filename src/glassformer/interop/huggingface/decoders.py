@@ -146,7 +146,7 @@ LLAMA = Architecture(
     ),
     rules=_llama_like(),
     ignored=(".rotary_emb.inv_freq",),
-    rewrites=("scale_inside",),
+    rewrites=("scale_inside", "centred_stream"),
 )
 QWEN2 = Architecture(
     name="qwen2",

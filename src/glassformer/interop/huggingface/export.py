@@ -16,7 +16,13 @@ from glassformer.interop.huggingface.architecture import Architecture
 from glassformer.interop.huggingface.choosing import choose
 from glassformer.interop.huggingface.compare import compare, require_transformers
 from glassformer.interop.huggingface.encoders import BERT_MEAN
-from glassformer.interop.huggingface.tokenizer_files import refuse_unwritable, special_ids, write_tokenizer, writing_ids
+from glassformer.interop.huggingface.tokenizer_files import (
+    TOKENIZER_CLASS,
+    refuse_unwritable,
+    special_ids,
+    write_tokenizer,
+    writing_ids,
+)
 from glassformer.interop.huggingface.writing import written
 from glassformer.interop.packages import version_of
 from glassformer.model.weights import save_tensors
@@ -95,8 +101,9 @@ def _imported_from(run: Path) -> str | None:
 def _write(folder: Path, architecture: Architecture, parts: Parts, tokenizer_file: Path) -> None:
     task: Task = parts.config.train.task
     values, tensors = written(architecture, parts.model, task)
-    ids = special_ids(parts.tokenizer, parts.config)
-    values |= ids
+    values |= special_ids(parts.tokenizer, parts.config)
+    if task in PAIRS:
+        values["tokenizer_class"] = TOKENIZER_CLASS  # CTranslate2 asks here how mBART's texts begin
     if architecture is BERT_MEAN:
         shutil.copyfile(Path(__file__).with_name("bert_mean.py"), folder / "bert_mean.py")
     if task == "masked" and not architecture.classes[task].endswith("MaskedLM"):

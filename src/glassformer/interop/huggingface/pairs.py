@@ -97,7 +97,7 @@ _MARIAN: tuple[Field, ...] = (
 
 @dataclass(frozen=True)
 class _SaidBesides:
-    """What files of before 2021 say of a class as well; the class decides it, and a file may not contradict it."""
+    """What files may say of a class as well; the class decides it, and a file may not contradict it."""
 
     order: str
     sinusoidal: bool
@@ -113,8 +113,12 @@ class _SaidBesides:
         return {}
 
     def write(self, config: ModelConfig) -> dict[str, Any]:
-        """Nothing: today's files do not say it."""
-        return {}
+        """What transformers takes for granted of the class and CTranslate2's converter asks for."""
+        return {
+            "normalize_before": self.order == "pre",
+            "add_final_layer_norm": self.order == "pre",
+            "normalize_embedding": self.embedding_norm,
+        }
 
     def refusals(self, config: ModelConfig) -> list[Refusal]:
         """None."""

@@ -127,6 +127,35 @@ def one_embedding(config: ModelConfig, ours: Tensors) -> Form:
     return config.replace(shared_embedding=True), kept
 
 
+def centred_stream(config: ModelConfig, ours: Tensors) -> Form:
+    """Turn LayerNorm without a bias into RMSNorm, by taking the mean out of all that is added to the residual stream.
+
+    LayerNorm subtracts the mean over the channels of a vector, and divides by the root mean square of what is left. In
+    a pre-norm model the stream is read through norms alone, so its mean never counts. Where each vector that is added
+    to it has the mean 0 there is nothing to subtract, and RMSNorm does the rest (Jiang et al. 2023, "Pre-RMSNorm and
+    Pre-CRMSNorm Transformers", section 3). The head keeps the embedding as it was, so it is tied no more.
+    """
+    plain = config.positions == "rotary" and config.norm_order == "pre" and config.qk_norm == "none"
+    if config.norm != "layernorm" or config.norm_bias or config.embedding_norm or not plain:
+        return config, ours
+    config, ours = own_head(config, ours)
+    found = Tensors()
+    for name, tensor in ours.items():
+        if name == TOKENS:
+            found[name] = _centred(tensor, dim=1)  # (V, D)
+        elif name.endswith(WRITERS):
+            found[name] = _centred(tensor, dim=0)  # (D, inputs), or (D) of a bias
+        else:
+            found[name] = tensor
+    return config.replace(norm="rmsnorm", norm_eps=config.eps), found
+
+
+def _centred(tensor: torch.Tensor, dim: int) -> torch.Tensor:
+    """Subtract the mean over the channels of the stream, which are the dimension `dim`."""
+    exact = tensor.double()
+    return (exact - exact.mean(dim=dim, keepdim=True)).to(tensor.dtype)
+
+
 def halved_waves(config: ModelConfig, ours: Tensors) -> Form:
     """Our waves alternate, sin, cos, sin, …; theirs have all sines first. It is the same model, its channels renamed.
 
@@ -167,7 +196,7 @@ def same(one: torch.Tensor, other: torch.Tensor) -> bool:
 
 WRITE: dict[str, Callable[[ModelConfig, Tensors], Form]] = {
     form.__name__: form
-    for form in (sinusoids_as_table, scale_inside, own_head, same_biases, two_embeddings, halved_waves)
+    for form in (sinusoids_as_table, scale_inside, own_head, same_biases, two_embeddings, centred_stream, halved_waves)
 }
 READ: dict[str, Callable[[ModelConfig, Tensors], Form]] = {
     "own_head": tied_head,

@@ -19,6 +19,7 @@ from glassformer.text_model.loading import Parts
 from glassformer.tokenizers import Frame, Tokenizer, frame_of, layout
 
 Json = dict[str, Any]
+TOKENIZER_CLASS = "PreTrainedTokenizerFast"
 HOLE = "[MASK]"
 """How a mask token of ours is spelled there, as `glass fill` asks for it."""
 
@@ -61,7 +62,7 @@ def write_tokenizer(folder: Path, saved: Path, tokenizer: Tokenizer, config: Con
     """Write `tokenizer.json` and `tokenizer_config.json` into a folder; `write_framed` says what the rest is."""
     names = write_framed(folder / "tokenizer.json", saved, tokenizer, config)
     facts: Json = {
-        "tokenizer_class": "PreTrainedTokenizerFast",
+        "tokenizer_class": TOKENIZER_CLASS,
         "model_max_length": config.model.context,
         "clean_up_tokenization_spaces": False,
         "split_special_tokens": config.train.task != "masked",  # text that spells a special token is text
@@ -75,6 +76,8 @@ def write_tokenizer(folder: Path, saved: Path, tokenizer: Tokenizer, config: Con
         facts["mask_token"] = names[tokenizer.mask_id]
     if tokenizer.unknown_id is not None:
         facts["unk_token"] = names[tokenizer.unknown_id]
+    elif config.train.task in PAIRS:
+        facts["unk_token"] = names[tokenizer.end_id]  # CTranslate2 asks for one; every text has tokens of its own
     (folder / "tokenizer_config.json").write_text(json.dumps(facts, ensure_ascii=False, indent=1) + "\n", "utf-8")
 
 

@@ -1,0 +1,58 @@
+"""An export of an encoder-decoder, converted and run by CTranslate2."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import torch
+
+from glassformer.generation.context import reading
+from glassformer.interop.comparing import LEVEL
+from glassformer.text_model import Translator, load_text_model
+
+TEXTS = ("the old dog", "it's 7 o'clock", "আমি বাংলায় গান গাই")
+COUNT = 30
+"""Tokens that are written at most."""
+
+
+def unlikely_translations(run: Path, export: Path, texts: Sequence[str] = TEXTS) -> int:
+    """Translate texts greedily by CTranslate2, and count the tokens that are not the run's likeliest ones.
+
+    Args:
+        run: the run folder.
+        export: the same run, exported by `--to hf`. The converted model is written beside it.
+        texts: to be translated, `COUNT` tokens each unless it ends.
+    """
+    import ctranslate2
+    import transformers
+
+    folder = export.with_name(f"{export.name}-ct2")
+    command = [sys.executable, "-m", "ctranslate2.converters.transformers", "--model", str(export)]
+    subprocess.run([*command, "--output_dir", str(folder)], check=True, capture_output=True)
+    translator = ctranslate2.Translator(str(folder), device="cpu", compute_type="float32", intra_threads=1)
+    words = transformers.AutoTokenizer.from_pretrained(export)
+    model = load_text_model(run, device="cpu")
+    assert isinstance(model, Translator)
+    different = 0
+    for text in texts:
+        tokens = words.convert_ids_to_tokens(words(text)["input_ids"])
+        found = translator.translate_batch(
+            [tokens], beam_size=1, min_decoding_length=0, max_decoding_length=COUNT, return_end_token=True
+        )
+        ids = words.convert_tokens_to_ids(found[0].hypotheses[0])
+        assert len(ids) == COUNT or ids[-1] == model.tokenizer.end_id
+        different += _unlikely(model, text, ids)
+    return different
+
+
+def _unlikely(model: Translator, text: str, ids: Sequence[int]) -> int:
+    """How many of the tokens written for a text are not the run's likeliest ones at their places."""
+    source = torch.tensor([model.prompt_ids(text)])  # (1, S)
+    target = torch.tensor([[*model.tokenizer.target_start, *ids[:-1]]])  # (1, T)
+    with reading(model.model):
+        logits = model.model(source, target)[0]  # (T, V)
+    written = logits.gather(1, torch.tensor(ids)[:, None])[:, 0]  # (T)
+    return int((logits.max(dim=-1).values - written > LEVEL).sum())
