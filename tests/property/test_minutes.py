@@ -21,7 +21,7 @@ from glassformer.training.checkpoint import load_checkpoint
 from glassformer.training.pace import evenly
 from glassformer.training.parallel.processes import OneProcess
 from glassformer.training.reporting import Silent
-from glassformer.training.setup import new_training, resume_training
+from glassformer.training.setup import new_training, prepare_for, resume_training
 from glassformer.training.stepping import Stepper
 from glassformer.training.tasks import LanguageTask
 from glassformer.training.threads import ThreadChoice
@@ -325,6 +325,21 @@ def test_trying_threads_leaves_no_trace_and_is_recorded(
     assert leg["threads_tried"].keys() == {"1", "2"}
     (given,) = json.loads((tmp_path / "given" / "manifest.json").read_text(encoding="utf-8"))["legs"]
     assert "threads_tried" not in given
+
+
+def test_trying_threads_draws_no_random_number(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch, "get_num_threads", lambda: 2)
+    monkeypatch.setattr(setup.ThreadChoice.__init__, "__defaults__", (lambda number: None,))
+    config = small_config(tmp_path, train__threads=None, train__minutes=1.0)
+    data = prepare_for(config, tmp_path / "cache", lambda text: None)
+    torch.manual_seed(5)
+    before = torch.get_rng_state()
+    world = World(Costs())
+    with costing(world):
+        choice = setup.try_threads(config, data, lambda text: None, OneProcess(), lambda: world.now, 0.0)
+    assert choice is not None
+    assert choice.tried.keys() == {1, 2}
+    assert torch.equal(torch.get_rng_state(), before)
 
 
 def test_how_a_run_of_minutes_ended_is_in_its_manifest(tmp_path: Path) -> None:

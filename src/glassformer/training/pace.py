@@ -35,8 +35,11 @@ class Pace:
         self._recent: deque[float] = deque(maxlen=RECENT)
 
     def follow(self, state: TrainState) -> None:
-        """Count for this run, whose earlier legs have their time in `state`. A checkpoint that keeps no wall time, of
-        an older version or of a run without minutes, counts its seconds of training."""
+        """Count for this run, whose earlier legs have their time in `state`.
+
+        A checkpoint that keeps no wall time, of an older version or of a run without minutes, counts its seconds of
+        training.
+        """
         self.state = state
         self.clock.earlier = state.train_seconds + state.times.other
         self.clock.read()
@@ -65,7 +68,7 @@ class Pace:
         return self.budget.allows_evaluation(self.clock.now, self.state.times.evaluations, self.rows, first)
 
     def measure(self, loss: Callable[[int], object], sample: Callable[[], float]) -> None:
-        """Measure what an evaluation takes, if that is not known, and choose its rows; training begins then.
+        """Measure what an evaluation takes, and choose its rows if the run has not; training begins then.
 
         Args:
             loss: measures the loss over so many rows.
