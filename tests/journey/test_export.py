@@ -24,8 +24,8 @@ SETTINGS: dict[str, tuple[str, list[str], str]] = {  # a run -> its task's files
     "llama": ("lm", [*LLAMA, "--tokenizer.kind=bpe", "--data.windows=documents"], "LlamaForCausalLM"),
     "masked": ("masked", [*POST, "--tokenizer.kind=wordpiece"], "BertForTokenClassification"),
     "classify": ("classify", POST, "BertMeanForSequenceClassification"),
-    "translate": ("translate", [], "BlenderbotForConditionalGeneration"),
-    "marian": ("translate", ["--model.norm_order=post", "--model.positions=sinusoidal",
+    "translate": ("translate", [], "MBartForConditionalGeneration"),
+    "marian": ("translate", ["--model.norm_order=post", "--model.positions=sinusoidal", "--model.embedding_norm=false",
                              "--tokenizer.kind=unigram", "--tokenizer.vocab_size=400"], "MarianMTModel"),
 }  # fmt: skip
 USE = {

@@ -179,7 +179,9 @@ def run_arguments(*words: str) -> argparse.Namespace:
         (["book.txt", "--recipe", "tiny"], "tiny", False),
         (["book.txt", "--config", "own.toml"], None, False),
         (["book.txt", "--task", "masked", "--minutes", "5"], None, False),
-        (["a.en", "a.de", "--task", "translate", "--minutes", "5"], None, False),
+        (["a.en", "a.de", "--task", "translate", "--minutes", "5"], "auto-translate", True),
+        (["a.en", "a.de", "--task", "translate", "--recipe", "auto"], "auto-translate", True),
+        (["a.en", "a.de", "--task", "translate", "--steps", "300"], "auto-translate", False),
         (["stories", "--minutes", "5"], None, False),
         ([], None, False),
     ],
@@ -197,6 +199,8 @@ def test_running_text_without_a_recipe_gets_what_was_learnt(
         assert (config.model.positions, config.train.optimizer) == ("rotary", "muon")
         assert (config.train.steps is None) == ("--steps" not in words)
         assert (config.train.minutes is None) == ("--steps" in words)
+    elif recipe == "auto-translate":
+        assert (config.train.task, config.model.embedding_norm) == ("translate", True)
     elif recipe is None:
         assert config.train.optimizer == "adamw"
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from typing import Any
 
@@ -12,14 +13,14 @@ from hypothesis import strategies as st
 from glassformer.config import Config
 from glassformer.training.sizing import (
     HEAD_WIDTH,
+    LIMITS,
     MOST_EPOCHS,
     SHAPES,
     SIZED,
-    TOKENS_PER_WEIGHT,
-    WEIGHTS_PER_TOKEN,
     Case,
     Shape,
     choose_sizes,
+    choose_vocabulary,
 )
 
 CASE = Case("decoder", "muon", 1_000_000, 2048, None, 600.0)
@@ -29,6 +30,8 @@ SPEED = 1e11
 def config_of(settings: dict[str, Any]) -> Config:
     """The settings in a run whose windows over running text turn."""
     sections: dict[str, dict[str, Any]] = {"model": {"positions": "rotary"}, "train": {}}
+    if "train.batch_tokens" in settings:
+        sections["train"]["task"] = "translate"
     for name, value in settings.items():
         section, _, field = name.partition(".")
         sections[section][field] = value
@@ -44,12 +47,18 @@ def test_the_arithmetic_of_a_token_by_hand() -> None:
 @given(
     tokens=st.integers(20, 10**10), vocabulary=st.integers(2, 200_000), seconds=st.floats(0.1, 1e6),
     speed=st.floats(1e8, 1e15), family=st.sampled_from(["decoder", "encoder", "encoder-decoder"]),
-    row=st.none() | st.floats(1, 5000), optimizer=st.sampled_from(["adamw", "muon"]),
+    row=st.none() | st.floats(1, 5000), optimizer=st.sampled_from(["adamw", "muon"]), like_length=st.booleans(),
+    longest=st.none() | st.integers(2, 5000),
 )  # fmt: skip
 def test_every_choice_is_a_run_that_can_be(
-    tokens: int, vocabulary: int, seconds: float, speed: float, family: str, row: float | None, optimizer: str
-) -> None:
-    case = Case(family, optimizer, tokens, vocabulary, row, seconds)
+    tokens: int, vocabulary: int, seconds: float, speed: float, family: str, row: float | None, optimizer: str,
+    like_length: bool, longest: int | None,
+) -> None:  # fmt: skip
+    if row is None:
+        like_length = False
+        longest = None
+    task = "translate" if family == "encoder-decoder" else "lm"
+    case = Case(family, optimizer, tokens, vocabulary, row, seconds, task, longest, like_length)
     sizes = choose_sizes(case, speed, {})
     assert set(sizes.settings) <= set(SIZED)
     config = config_of(sizes.settings)
@@ -65,13 +74,14 @@ def test_the_largest_that_reads_enough_and_is_fed() -> None:
         shape = choose_sizes(case, SPEED, {}).shape
         weights = shape.weights("decoder")
         tokens = SPEED * seconds / shape.arithmetic(case)
-        assert tokens >= TOKENS_PER_WEIGHT * weights or shape == Shape(*SHAPES[0])
+        assert tokens >= LIMITS["lm"].tokens_per_weight * weights or shape == Shape(*SHAPES[0])
         larger = [Shape(*row) for row in SHAPES[SHAPES.index((shape.layers, shape.width, shape.context)) + 1 :]]
         assert all(
-            SPEED * seconds / one.arithmetic(case) < TOKENS_PER_WEIGHT * one.weights("decoder") for one in larger
+            SPEED * seconds / one.arithmetic(case) < LIMITS["lm"].tokens_per_weight * one.weights("decoder")
+            for one in larger
         )
     poor = choose_sizes(replace(CASE, text_tokens=10_000, seconds=1e9), SPEED, {}).shape
-    assert poor.weights("decoder") <= WEIGHTS_PER_TOKEN * 10_000
+    assert poor.weights("decoder") <= LIMITS["lm"].weights_per_token * 10_000
 
 
 def test_more_time_or_speed_never_means_a_smaller_model() -> None:
@@ -117,3 +127,31 @@ def test_heads_have_the_usual_width() -> None:
         heads = choose_sizes(case, SPEED, {"model.layers": layers, "model.width": width}).settings["model.heads"]
         wanted = next((head for limit, head in HEAD_WIDTH.items() if width <= limit), 64)
         assert width // heads == wanted
+
+
+PAIRS = Case("encoder-decoder", "muon", 1_000_000, 4096, 30.0, 1400.0, "translate", longest=67, like_length=True)
+
+
+def test_rows_of_like_length_are_counted_in_tokens_and_fit_the_context() -> None:
+    sizes = choose_sizes(PAIRS, SPEED, {})
+    assert "train.batch" not in sizes.settings
+    share = sizes.tokens / LIMITS["translate"].steps
+    assert sizes.settings["train.batch_tokens"] == 1 << round(math.log2(share))
+    assert sizes.settings["model.context"] == 80  # the multiple of 16 above the longest
+    assert "train.learning_rate" not in sizes.settings
+    assert choose_sizes(PAIRS, SPEED, {"train.batch_tokens": 777}).settings.keys().isdisjoint({"train.batch_tokens"})
+
+
+def test_the_more_often_pairs_are_read_the_more_dropout() -> None:
+    found = [
+        choose_sizes(replace(PAIRS, text_tokens=10**power), SPEED, {}).settings["model.dropout_residual"]
+        for power in (5, 6, 7, 8)
+    ]
+    assert found == sorted(found, reverse=True)
+    assert (found[0], found[-1]) == (0.2, 0.0)
+    assert any("dropout" in reason for reason in choose_sizes(PAIRS, SPEED, {}).why)
+
+
+@pytest.mark.parametrize(("size", "tokens"), [(0, 1024), (500_000, 1024), (3_700_000, 4096), (10**9, 32768)])
+def test_a_vocabulary_grows_with_the_text(size: int, tokens: int) -> None:
+    assert choose_vocabulary(size) == tokens

@@ -15,8 +15,9 @@ from glassformer.errors import GlassError
 from glassformer.recipes import load_recipe, recipe_names
 from glassformer.settings import read_toml
 
-USUAL = "auto"
-"""The recipe of those who name none."""
+AUTO = "auto"
+USUAL = {"lm": "auto", "translate": "auto-translate"}
+"""The recipes of those who name none, by task; `--recipe auto` is the one of the task."""
 
 
 def add_run_arguments(parser: argparse.ArgumentParser) -> None:
@@ -40,15 +41,17 @@ def chosen_run(arguments: argparse.Namespace) -> tuple[Config, Path]:
 
 
 def recipe_of(arguments: argparse.Namespace) -> str | None:
-    """The recipe that is named, or else `USUAL` for a person's own running text; a --config stands by itself.
+    """Return the recipe that is named, or else the usual one for a person's own data; a --config stands by itself.
 
-    The generated corpora, and tasks with rows of their own, have their own settings.
+    The generated corpora have their own settings.
     """
+    said = parse_changes(changes_from(arguments) | named_source(arguments.data))
+    usual = USUAL.get(_last([said], "train", "task", "lm"))
+    if arguments.recipe == AUTO:
+        return usual or AUTO
     if arguments.recipe is not None or arguments.config is not None:
         return arguments.recipe
-    said = parse_changes(changes_from(arguments) | named_source(arguments.data))
-    task, source = _last([said], "train", "task", "lm"), _last([said], "data", "source", DataConfig().source)
-    return USUAL if task == "lm" and source not in CORPORA else None
+    return None if _last([said], "data", "source", DataConfig().source) in CORPORA else usual
 
 
 def said_settings(arguments: argparse.Namespace) -> set[str]:

@@ -35,7 +35,7 @@ def run(arguments: argparse.Namespace) -> int:
     config = chosen_settings("tiny", None, changes_from(arguments))
     out = arguments.out or next(path for path in _names() if not path.exists())
     print(f"Training a {config.model.layers}-layer transformer on generated stories, into {out}", file=sys.stderr)
-    trained = train_run(config, out)
+    trained = train_run(config, out, arguments.began)
     if trained is None:
         return 130
     report = evaluate_run(Request(out, device=config.train.device, note=lambda text: print(text, file=sys.stderr)))

@@ -11,6 +11,8 @@ from glassformer.cli.choosing import chosen_run, recipe_of, said_settings
 from glassformer.recipes import load_recipe
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from glassformer.config import Config
     from glassformer.training.auto import Sized
     from glassformer.training.foresight import Foresight
@@ -41,11 +43,21 @@ def is_sized(arguments: argparse.Namespace) -> bool:
     return arguments.recipe is not None or (limits.steps is None and (limits.minutes or 0) >= WORTH_IT)
 
 
-def sized(arguments: argparse.Namespace, config: Config, out: Path, seconds: float) -> Sized:
-    """The settings with the sizes that were left open; measures, for about so many seconds two or three times."""
+def sized(
+    arguments: argparse.Namespace, config: Config, out: Path, seconds: float, spent: Callable[[], float] = lambda: 0.0
+) -> Sized:
+    """The settings with the sizes that were left open; measures, for about so many seconds two or three times.
+
+    Args:
+        arguments: of the command line.
+        config: all settings.
+        out: the folder of the run to be.
+        seconds: how long each probe takes steps.
+        spent: gives the wall seconds of the run so far, where measuring is a part of it.
+    """
     from glassformer.training.auto import size_run
 
-    return size_run(config, said_settings(arguments), out, seconds, note)
+    return size_run(config, said_settings(arguments), out, seconds, note, spent)
 
 
 def foreseen(arguments: argparse.Namespace, config: Config, out: Path) -> tuple[Config, Foresight | None]:
@@ -66,6 +78,7 @@ def foreseen(arguments: argparse.Namespace, config: Config, out: Path) -> tuple[
     from glassformer.model.device import choose_device
     from glassformer.model.precision import settled
     from glassformer.runs import refuse_existing
+    from glassformer.training.clock import since
     from glassformer.training.forecast import loss_band
     from glassformer.training.foresight import Foresight
     from glassformer.training.plan import plan_run
@@ -75,9 +88,10 @@ def foreseen(arguments: argparse.Namespace, config: Config, out: Path) -> tuple[
     refuse_existing(out)
     choose_device(config.train.device)
     seconds = LONGEST if minutes is None else min(LONGEST, 60 * minutes * SHARE)
+    spent = since(arguments.began)
     measured: Probe | None
     if is_open:
-        found = sized(arguments, config, out, seconds)
+        found = sized(arguments, config, out, seconds, spent)
         config = found.config
         data = found.data
         measured = found.probe
@@ -89,8 +103,9 @@ def foreseen(arguments: argparse.Namespace, config: Config, out: Path) -> tuple[
         chosen = {}
         why = ()
         measured = _measured(config, data.folder, seconds)
-    plan = plan_run(config, data, measured)
-    foresight = Foresight(data, plan, loss_band(plan, ladder(config, data)), chosen, why)
+    rungs = ladder(config, data)
+    plan = plan_run(config, data, measured, spent())
+    foresight = Foresight(data, plan, loss_band(plan, rungs), chosen, why)
     for line in foresight.lines():
         note(line)
     return config, foresight

@@ -8,6 +8,7 @@ import gc
 import importlib
 import os
 import sys
+import time
 import traceback
 from collections.abc import Sequence
 from keyword import iskeyword
@@ -15,6 +16,7 @@ from pathlib import Path
 from typing import NoReturn
 
 from glassformer.errors import GlassError, SaidElsewhereError, clear_memory_errors, nearest
+from glassformer.training.clock import process_began
 
 COMMANDS = {
     "demo": "train a tiny model on generated stories and show what it writes; under 3 minutes, no download",
@@ -79,13 +81,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
         print(f"glass {__version__}")
         return 0
+    began = process_began() if arguments is None else time.monotonic()
     debug = "--debug" in words
     atexit.unregister(gc.freeze)
     atexit.register(gc.freeze)  # with PyTorch loaded, Python's last search for cycles takes half a second
     try:
         if words[0] not in COMMANDS:
             raise GlassError(f"there is no command {words[0]!r}", nearest(words[0], COMMANDS))
-        return _run(words[0], words[1:])
+        return _run(words[0], words[1:], began)
     except SaidElsewhereError:
         return 2
     except GlassError as error:
@@ -124,7 +127,7 @@ def _let_go_of_output() -> None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
-def _run(name: str, words: Sequence[str]) -> int:
+def _run(name: str, words: Sequence[str], began: float) -> int:
     for stream in (sys.stdout, sys.stderr):  # every script can be printed, on every system
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(encoding="utf-8", errors="replace")
@@ -136,6 +139,7 @@ def _run(name: str, words: Sequence[str]) -> int:
     parser.add_argument("--json", action="store_true", help="one JSON object on standard output")
     parser.add_argument("--debug", action="store_true", help="show where an error came from")
     module.add_arguments(parser)
+    parser.set_defaults(began=began)
     places = [f"[{a.metavar}]" if a.nargs == "?" else str(a.metavar) for a in parser.positionals()]
     parser.usage = " ".join([parser.prog, *places, "[OPTIONS]"])  # a hundred options would hide what matters
     with clear_disk_errors(Path("standard output")), clear_memory_errors():  # foreseen nowhere else

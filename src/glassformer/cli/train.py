@@ -11,10 +11,16 @@ corpus (glass data list). Without DATA, the recipe's own text is used, or the ge
   glass train book.txt --out runs/book2 --recipe shakespeare-nano --minutes 5
   glass train --resume --out runs/book --steps 4000
 
-A run over running text that names neither --recipe nor --config has the recipe auto, which stands over the defaults
-below: sizes for this machine and --minutes (10 if nothing is said), or the usual sizes and --steps.
+A run over your own running text or pairs that names neither --recipe nor --config has the recipe auto, or
+auto-translate, which stands over the defaults below: sizes for this machine and --minutes (10 if nothing is said), or
+the usual sizes and --steps.
+
+--minutes is wall time from the start of the command to its end: preparing, measuring, training, evaluation and
+saving. A run of minutes takes one thread or all, whichever is faster when tried; its evaluations take a fifth of the
+minutes at most, the final one a tenth, if need be over a part of the validation text (glass evaluate measures all).
 
 A resumed run keeps its settings; --steps, --minutes and the other limits can change, and count from the run's start.
+Minutes count the time of all legs, not the time between them.
 Its text is found where it was or near the run; if it is elsewhere now, name it: glass train --resume --out RUN DATA.
 Any text with another hash is refused.
 Its precision changes only if --precision or --set train.muon_precision=... asks for it.
@@ -69,25 +75,32 @@ def run(arguments: argparse.Namespace) -> int:
         config, out = chosen_run(arguments)
         keep_few_shapes(config)
         config, foresight = foreseen(arguments, config, out)
-    return _report(out, config, train_run(config, out, foresight), arguments.json)
+    return _report(out, config, train_run(config, out, arguments.began, foresight), arguments.json)
 
 
-def train_run(config: Config, out: Path, foresight: Foresight | None = None) -> Outcome | None:
+def train_run(config: Config, out: Path, began: float, foresight: Foresight | None = None) -> Outcome | None:
     """Start a new run and train it to its end; None if someone stopped it. What was foreseen goes into its folder.
 
     A run that this very start of torchrun began, before it restarted its processes, goes on.
+
+    Args:
+        config: all settings.
+        out: the folder of the run.
+        began: the reading of `time.monotonic` from which `train.minutes` count.
+        foresight: what was found out before.
     """
+    from glassformer.training.clock import since
     from glassformer.training.parallel.joining import begun_by_this_job
     from glassformer.training.setup import new_training, resume_training
 
     @contextmanager
     def opened(reporter: Reporter, processes: Processes) -> Iterator[Trainer]:
         if processes.from_first(lambda: begun_by_this_job(out, config)):
-            with resume_training(out, {}, reporter, processes=processes) as trainer:
+            with resume_training(out, {}, reporter, processes=processes, seconds=since(began)) as trainer:
                 yield trainer
             return
         data = foresight.data if foresight is not None else None
-        with new_training(config, out, reporter, processes=processes, data=data) as trainer:
+        with new_training(config, out, reporter, processes=processes, data=data, seconds=since(began)) as trainer:
             if foresight is not None:
                 foresight.write(trainer.run)
             yield trainer
@@ -117,6 +130,7 @@ def _resume(arguments: argparse.Namespace) -> int:
     from glassformer.model.device import choose_device
     from glassformer.model.precision import as_recorded
     from glassformer.runs import open_run
+    from glassformer.training.clock import since
     from glassformer.training.parallel.joining import said_once
     from glassformer.training.setup import newest_run, resume_training
 
@@ -135,7 +149,8 @@ def _resume(arguments: argparse.Namespace) -> int:
         named = {name: value for name, value in given.items() if value is not None}
 
     def opened(reporter: Reporter, processes: Processes) -> AbstractContextManager[Trainer]:
-        return resume_training(out, changes, reporter, processes=processes, named=named)
+        seconds = since(arguments.began)
+        return resume_training(out, changes, reporter, processes=processes, named=named, seconds=seconds)
 
     outcome = _trained(config, opened)
     return _report(out, config, outcome, arguments.json)
@@ -200,6 +215,7 @@ def _report(out: Path, config: Config, outcome: Outcome | None, as_json: bool) -
             "perplexity": validation.perplexity,
             "bits_per_byte": outcome.bits_per_byte,
             "unknown_share": outcome.unknown_share,
+            "validation_share": outcome.validation_share,
             "entropy": outcome.floor,
             "train_seconds": outcome.train_seconds,
             "steps_done": outcome.last_step,
@@ -210,10 +226,12 @@ def _report(out: Path, config: Config, outcome: Outcome | None, as_json: bool) -
         print(json.dumps(facts))
         return 0
     print(f"{outcome.verdict}; training ended because {outcome.reason}")
+    whole = outcome.validation_share == 1
+    extent = "all" if whole else f"an evenly spaced part ({outcome.validation_share:.1%} of the rows), of"
     bits = "" if outcome.bits_per_byte is None else f", {outcome.bits_per_byte:.3f} bits per byte"
     print(
         f"step {outcome.step}: validation loss {validation.loss:.4f} {validation.margin} nats per {outcome.unit} over "
-        f"all {validation.tokens:,}, perplexity {validation.perplexity:.2f}{bits}"
+        f"{extent} {validation.tokens:,}, perplexity {validation.perplexity:.2f}{bits}"
     )
     if outcome.unknown_share:
         print(unknown_words(outcome.unknown_share))

@@ -27,12 +27,22 @@ class TrainConfig(Settings):
         "else fp32; decided when the run is created",
     )
     compile: bool = Field(False, description="let torch.compile make the steps of training; for GPUs and long runs")
-    threads: int | None = Field(None, ge=1, le=1024, description="CPU threads; unset: all cores")
+    threads: int | None = Field(
+        None,
+        ge=1,
+        le=1024,
+        description="CPU threads; unset: all cores, and with minutes all or one, whichever is faster when tried",
+    )
     shard: bool = Field(
         False, description="several processes: each keeps a part of every weight (FSDP2), not all of them (DDP)"
     )
     steps: Count | None = Field(2000, description="optimizer steps; unset: until another limit stops the run")
-    minutes: float | None = Field(None, gt=0, description="stop after this much training time; schedules end there")
+    minutes: float | None = Field(
+        None,
+        gt=0,
+        description="wall time of the whole run, from its start to its end, evaluation and saving included; schedules "
+        "end when training does",
+    )
     until_loss: float | None = Field(None, gt=0, description="stop once the validation loss is this low")
     batch: Count = Field(32, description="rows per optimizer step")
     batch_tokens: Count | None = Field(
@@ -73,10 +83,13 @@ class TrainConfig(Settings):
     plateau_factor: float = Field(0.5, gt=0, lt=1, description="plateau: what the rate is multiplied by")
     plateau_patience: int = Field(5, ge=0, description="plateau: evaluations without improvement that are tolerated")
     patience: Count | None = Field(None, description="stop early after this many evaluations without improvement")
-    evaluate_every: Count = Field(200, description="steps between evaluations")
+    evaluate_every: Count = Field(
+        200, description="steps between evaluations; with minutes, some are left out so that they take at most a fifth"
+    )
     evaluate_tokens: Count | None = Field(
         200_000,
-        description="validation tokens per evaluation while training; unset: all (the last one takes all)",
+        description="validation tokens per evaluation while training, fewer if that takes a twentieth of the minutes; "
+        "unset: all (the last one takes all)",
     )
     save_every: Count = Field(500, description="steps between checkpoints; one is also kept at each best evaluation")
     log_every: Count = Field(10, description="steps between lines of metrics.jsonl")

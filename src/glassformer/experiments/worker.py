@@ -70,6 +70,7 @@ def _result(trainer: Trainer, grid: Grid, job: Job) -> dict[str, Any]:
         "loss_ci95": outcome.validation.ci95,
         "bits_per_byte": outcome.bits_per_byte,
         "unknown_share": outcome.unknown_share,
+        "validation_share": outcome.validation_share,
         "unit": outcome.unit,
         "step": outcome.step,
         "last_step": outcome.last_step,

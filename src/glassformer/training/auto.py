@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 from glassformer.config import EXAMPLES, Config
 from glassformer.data.examples import PreparedExamples
@@ -15,15 +18,25 @@ from glassformer.model.precision import precision_in_words, settled
 from glassformer.training.plan import plan_run
 from glassformer.training.probe import Probe, probe
 from glassformer.training.setup import prepare_for, sizes
-from glassformer.training.sizing import FIRST_SPEED, SIZED, Case, choose_sizes
+from glassformer.training.sizing import FIRST_SPEED, SIZED, Case, choose_sizes, choose_vocabulary
 from glassformer.training.text_places import token_cache
 
 ROUNDS = 4
 """Probes at most: the speed of a shape decides whether another shape is better, which has a speed of its own."""
 MINUTES = 10.0
 """For which sizes are chosen where no minutes are given."""
+TRAINING = 0.85
+"""Share of the time that is left in which steps are taken: the rest is for evaluations and what follows training."""
+LONGEST_SHARE = 1 / 5
+"""Share of the minutes after which no other shape is measured."""
+HELD = 0.999
+"""Share of the examples that shall fit the context whole."""
 PRECISION = "train.precision"
-MEASURED = ("model.layers", "model.width", "model.context", "train.batch")
+HELD_OUT = 1000
+"""Examples that are enough to measure on; what more is held out is missed in training."""
+VOCABULARY = "tokenizer.vocab_size"
+VALIDATION = "data.validation_fraction"
+MEASURED = ("model.layers", "model.width", "model.context", "train.batch", "train.batch_tokens")
 """What a speed belongs to: the other settings follow from these and from it."""
 
 
@@ -46,7 +59,14 @@ class Sized:
     why: tuple[str, ...]
 
 
-def size_run(config: Config, said: Collection[str], folder: Path, seconds: float, note: Callable[[str], None]) -> Sized:
+def size_run(
+    config: Config,
+    said: Collection[str],
+    folder: Path,
+    seconds: float,
+    note: Callable[[str], None],
+    spent: Callable[[], float] = lambda: 0.0,
+) -> Sized:
     """Choose what is left open, measure it, and choose again with the speed that was found, until nothing changes.
 
     Args:
@@ -55,6 +75,7 @@ def size_run(config: Config, said: Collection[str], folder: Path, seconds: float
         folder: of the run to be.
         seconds: how long each probe takes steps.
         note: is told what happens.
+        spent: gives the wall seconds of the run so far, of which measuring takes a share of the minutes at most.
 
     Raises:
         GlassError: the text cannot be read, or a probe failed.
@@ -62,37 +83,71 @@ def size_run(config: Config, said: Collection[str], folder: Path, seconds: float
     device = choose_device(config.train.device)
     is_open = config.train.precision == "auto"
     config = settled(config)
-    precise = {PRECISION: config.train.precision} if is_open else {}
+    settled_first: dict[str, Any] = {PRECISION: config.train.precision} if is_open else {}
     data = prepare_for(config, token_cache(folder), note)
-    case = _case(config, data)
+    of_data = {name: value for name, value in _of_data(config, data).items() if name not in said}
+    if of_data:
+        settled_first |= of_data
+        config = _with(config, of_data)
+        data = prepare_for(config, token_cache(folder), note)
+    case = _case(config, data, spent())
+    latest = LONGEST_SHARE * 60 * (config.train.minutes or MINUTES)
     kept = {name: _value(config, name) for name in SIZED if name in said}
     choice = choose_sizes(case, FIRST_SPEED[device.type], kept)
     for turn in range(ROUNDS):
         shape, candidate = choice.shape, _with(config, choice.settings)
         batch = candidate.train.batch
-        note(
-            f"measuring {shape.layers} layers, {shape.width} wide, {batch} rows of up to {shape.context} tokens a step"
-        )
+        step = f"{batch} rows of up to {shape.context} tokens"
+        if candidate.train.batch_tokens is not None:
+            step = f"{candidate.train.batch_tokens} tokens, {shape.context} in a row at most"
+        note(f"measuring {shape.layers} layers, {shape.width} wide, a step of {step}")
         found = probe(candidate, data.folder, seconds)
         tokens = plan_run(candidate, data, None).tokens_per_step
         speed = shape.arithmetic(case) * tokens / found.seconds_per_step
         measured = {name: choice.settings[name] for name in MEASURED if name in choice.settings}
         again = choose_sizes(case, speed, kept)
-        if measured.items() <= again.settings.items() or turn == ROUNDS - 1:
+        if measured.items() <= again.settings.items() or turn == ROUNDS - 1 or spent() > latest:
             break
         choice = again
     rest = choose_sizes(case, speed, {**kept, **measured})  # such as the steps, of the very batch that was measured
     chosen = {**measured, **rest.settings}
-    why = (*rest.why, *([precision_in_words(config)] if precise else []))
-    return Sized(_with(config, chosen), data, found, chosen | precise, why)
+    why = (*rest.why, *([precision_in_words(config)] if is_open else []))
+    return Sized(_with(config, chosen), data, found, chosen | settled_first, why)
 
 
-def _case(config: Config, data: Prepared | PreparedExamples) -> Case:
+def _of_data(config: Config, data: Prepared | PreparedExamples) -> dict[str, Any]:
+    """Settings by which pairs are to be prepared anew: a vocabulary and a held-out share that suit their number."""
+    if not isinstance(data, PreparedExamples) or data.train.targets is None:
+        return {}
+    found: dict[str, Any] = {}
+    vocabulary = choose_vocabulary(data.train.sources.bytes + data.train.targets.bytes)
+    if vocabulary != config.tokenizer.vocab_size:
+        found[VOCABULARY] = vocabulary
+    examples = len(data.train) + len(data.validation)
+    if config.data.validation is None and config.data.validation_fraction * examples > HELD_OUT:
+        found[VALIDATION] = float(f"{HELD_OUT / examples:.3g}")
+    return found
+
+
+def _longest(data: Prepared | PreparedExamples) -> int | None:
+    """Tokens that hold `HELD` of the examples whole, with what stands around them; None of running text."""
+    if not isinstance(data, PreparedExamples):
+        return None
+    lengths = data.train.source_lengths  # (examples,)
+    if data.train.targets is not None:
+        lengths = np.maximum(lengths, data.train.target_lengths)  # (examples,)
+    return math.ceil(np.quantile(lengths, HELD)) + data.train.around
+
+
+def _case(config: Config, data: Prepared | PreparedExamples, spent: float = 0.0) -> Case:
+    """The case of a run of which so many seconds have passed: a share of the rest is for training."""
     plan = plan_run(config, data, None)
+    left = 60 * (config.train.minutes or MINUTES) - spent
     rows = config.train.task in EXAMPLES or config.data.windows == "documents"
     return Case(
         config.model.family, config.train.optimizer, plan.training_tokens, sizes(config, data)[0],
-        plan.tokens_per_step / plan.rows_per_step if rows else None, 60 * (config.train.minutes or MINUTES),
+        plan.tokens_per_step / plan.rows_per_step if rows else None, max(1.0, TRAINING * left), config.train.task,
+        _longest(data), config.train.batch_tokens is not None,
     )  # fmt: skip
 
 

@@ -20,6 +20,7 @@ from glassformer.errors import MALFORMED, GlassError
 from glassformer.files import clear_disk_errors, sync, write_folder
 from glassformer.model.weights import load_tensors, load_weights, save_tensors
 from glassformer.runs import Run
+from glassformer.training.clock import Times
 from glassformer.training.schedules import Plateau
 
 OPTIMIZER_STATE: dict[str, dict[str, bool]] = {
@@ -43,6 +44,7 @@ class TrainState:
         evaluations: (step, validation loss) of all evaluations.
         recent_losses: training losses since the last line of the log.
         oom_retries: how often memory ran out; each time the micro-batch was halved from then on.
+        times: of the clock of a run limited by minutes.
     """
 
     step: int = 0
@@ -55,6 +57,7 @@ class TrainState:
     evaluations: list[tuple[int, float]] = field(default_factory=list)
     recent_losses: list[float] = field(default_factory=list)
     oom_retries: int = 0
+    times: Times = field(default_factory=Times)
 
     @property
     def kept_steps(self) -> tuple[int, int]:
@@ -132,6 +135,7 @@ def load_checkpoint(folder: Path, model: nn.Module, optimizers: list[Optimizer])
         _unflatten(optimizers, tensors, saved["optimizer"])
         facts = saved["progress"]
         facts["plateau"] = Plateau(**facts["plateau"])
+        facts["times"] = Times(**facts.get("times", {}))  # older versions kept none
         facts["evaluations"] = [(int(step), float(loss)) for step, loss in facts["evaluations"]]
         return TrainState(**facts)
     except MALFORMED as error:

@@ -90,7 +90,8 @@ def compared(run: Run, outcome: Outcome, peak: int | None) -> str | None:
     found = [outcome.last_step, outcome.train_seconds, peak]
     facts["outcome"] = {
         "steps": outcome.last_step, "train_seconds": outcome.train_seconds, "peak_memory_bytes": peak,
-        "validation_loss": outcome.validation.loss, "stopped_because": outcome.reason,
+        "validation_loss": outcome.validation.loss, "validation_share": outcome.validation_share,
+        "stopped_because": outcome.reason,
     }  # fmt: skip
     write_text(path, json.dumps(facts, indent=1, ensure_ascii=False) + "\n")
     words = [_pair(*pair) for pair in zip(_WORDS, foreseen, found, strict=True) if None not in pair]

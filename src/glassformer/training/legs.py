@@ -60,9 +60,34 @@ def add_leg(run: Run, leg: dict[str, Any]) -> str | None:
         legs = list(facts.get("legs", []))
         difference = _difference(legs[-1], leg) if legs else None
     except (OSError, *MALFORMED):
-        raise GlassError(f"{path} is damaged", "Copy it from where the run was made.") from None
-    write_text(path, json.dumps({**facts, "legs": [*legs, leg]}, indent=1, ensure_ascii=False) + "\n")
+        raise _damaged(path) from None
+    _write(path, facts, [*legs, leg])
     return difference
+
+
+def end_leg(run: Run, ending: dict[str, Any]) -> None:
+    """Add to the last leg of the manifest how it ended. A run without legs stays as it is.
+
+    Raises:
+        GlassError: the manifest is missing or damaged.
+    """
+    path = run.folder / "manifest.json"
+    try:
+        facts = dict(json.loads(path.read_text(encoding="utf-8")))
+        legs = [dict(leg) for leg in facts.get("legs", [])]
+    except (OSError, *MALFORMED):
+        raise _damaged(path) from None
+    if legs:
+        legs[-1] |= ending
+        _write(path, facts, legs)
+
+
+def _write(path: Path, facts: dict[str, Any], legs: list[dict[str, Any]]) -> None:
+    write_text(path, json.dumps({**facts, "legs": legs}, indent=1, ensure_ascii=False) + "\n")
+
+
+def _damaged(path: Path) -> GlassError:
+    return GlassError(f"{path} is damaged", "Copy it from where the run was made.")
 
 
 def _difference(before: dict[str, Any], now: dict[str, Any]) -> str | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import shutil
+from bisect import bisect_right
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -16,6 +17,7 @@ from glassformer.data.examples import ExampleStore, PreparedExamples
 from glassformer.data.prepare import Prepared
 from glassformer.data.store import TokenStore
 from glassformer.model.count import Component, count_model
+from glassformer.training.budget import EVALUATIONS, FINAL, ONE_EVALUATION, REST_SECONDS, REST_SHARE
 from glassformer.training.memory import checkpoint_bytes
 from glassformer.training.probe import Probe
 from glassformer.training.setup import make_task, sizes
@@ -73,20 +75,15 @@ class Plan:
 
     @property
     def train_seconds(self) -> float | None:
-        """Of all steps, without evaluations, samples and checkpoints: what train.minutes limits."""
+        """Of all steps, without evaluations, samples and checkpoints."""
         return self.steps * self.probe.seconds_per_step if self.probe and self.steps is not None else None
 
     @property
     def whole_seconds(self) -> float | None:
         """With evaluations, their samples, and a checkpoint at the beginning, at each of them and where one is due."""
-        probe, train = self.probe, self.config.train
-        if probe is None or self.steps is None:
+        if self.probe is None or self.steps is None:
             return None
-        evaluated = {*range(train.evaluate_every, self.steps, train.evaluate_every), self.steps}
-        saved = evaluated | set(range(0, self.steps, train.save_every))
-        each = probe.evaluation_seconds + probe.sample_seconds
-        seconds = self.steps * probe.seconds_per_step + probe.last_evaluation_seconds
-        return seconds + len(evaluated) * each + len(saved) * probe.checkpoint_seconds
+        return _whole_seconds(self.config, self.probe, self.steps)
 
     def facts(self) -> dict[str, Any]:
         """For `--json`."""
@@ -147,13 +144,16 @@ class Plan:
             yield f"{CHECKPOINTS} checkpoints need {CHECKPOINTS * self.checkpoint_bytes:,} bytes, and the disk has less"
 
 
-def plan_run(config: Config, data: Prepared | PreparedExamples, probe: Probe | None) -> Plan:
+def plan_run(
+    config: Config, data: Prepared | PreparedExamples, probe: Probe | None, seconds_before: float = 0.0
+) -> Plan:
     """Put together what is known of a run.
 
     Args:
         config: all settings.
         data: the prepared text.
         probe: what was measured; None: time and memory stay unknown.
+        seconds_before: wall time that passes before training, which `train.minutes` count.
     """
     task = make_task(config, data)
     vocabulary, source, classes = sizes(config, data)
@@ -167,7 +167,7 @@ def plan_run(config: Config, data: Prepared | PreparedExamples, probe: Probe | N
         rows_per_step=float(np.mean([len(rows) for rows in first])),
         tokens_per_step=float(np.mean([_read(task.collate(rows)) for rows in first])),
         steps_per_epoch=task.steps_per_epoch,
-        steps=_steps(config, probe),
+        steps=_steps(config, probe, seconds_before),
         longest=_longest(config, data),
         checkpoint_bytes=checkpoint_bytes(config, data),
         free_disk=shutil.disk_usage(data.folder).free,
@@ -175,15 +175,29 @@ def plan_run(config: Config, data: Prepared | PreparedExamples, probe: Probe | N
     )
 
 
-def _steps(config: Config, probe: Probe | None) -> int | None:
-    """The steps that all limits known beforehand allow."""
+def _steps(config: Config, probe: Probe | None, seconds_before: float) -> int | None:
+    """The steps that all limits known beforehand allow; one at least."""
     steps, minutes = config.train.steps, config.train.minutes
     if minutes is None:
         return steps
     if probe is None:
         return None
-    possible = max(1, math.ceil(60 * minutes / probe.seconds_per_step))  # the step that passes the limit is finished
-    return possible if steps is None else min(steps, possible)
+    left = 60 * minutes * (1 - REST_SHARE) - REST_SECONDS - seconds_before
+    most = 1 + math.floor(60 * minutes / probe.seconds_per_step)
+    most = most if steps is None else min(steps, most)
+    return max(1, bisect_right(range(most + 1), left, key=lambda number: _whole_seconds(config, probe, number)) - 1)
+
+
+def _whole_seconds(config: Config, probe: Probe, steps: int) -> float:
+    """The seconds of so many steps, with what a run evaluates, samples and saves; minutes limit its evaluations."""
+    train = config.train
+    limit = math.inf if train.minutes is None else 60 * train.minutes
+    each = min(probe.evaluation_seconds, ONE_EVALUATION * limit) + probe.sample_seconds
+    due = math.ceil(steps / train.evaluate_every)
+    evaluations = min(due, max(1.0, EVALUATIONS * limit / each)) if each else due
+    saves = evaluations + sum(step % train.evaluate_every != 0 for step in range(0, steps, train.save_every)) + 1
+    final = min(probe.last_evaluation_seconds, FINAL * limit)
+    return steps * probe.seconds_per_step + evaluations * each + final + saves * probe.checkpoint_seconds
 
 
 def _tokens(store: TokenStore | ExampleStore) -> int:

@@ -38,10 +38,13 @@ from glassformer.training.schedules import rate_factor
 from glassformer.training.setup import fresh_model, make_task, open_text, set_threads
 from glassformer.training.stepping import Stepper
 from glassformer.training.tasks import Task
+from glassformer.training.threads import choice_of
 from glassformer.training.validation import MOST_TOKENS, groups, validation_loss
 
 WARM_UP = 3
 """First steps, which are not counted: memory and optimizer state are made in them."""
+THREADS_SHARE = 1 / 6
+"""Share of the time for steps in which each number of threads is tried, where the run will choose."""
 SAMPLED = 16
 """Tokens that the probe writes, to tell how long a whole sample takes."""
 LOOKED_AT = 1000
@@ -60,7 +63,7 @@ class Probe:
 
     Attributes:
         device: cpu, cuda …, as torch names it.
-        threads: of the processor.
+        threads: of the processor; where the run will choose their number, the faster one.
         dtype: of matrix products.
         steps: that were counted, after those to warm up.
         seconds_per_step: their mean.
@@ -127,6 +130,8 @@ def measure(config: Config, tokens: Path, seconds: float) -> Probe:
     short = config.sample.replace(tokens=min(SAMPLED, config.sample.tokens))
     with clear_memory_errors():
         stepper = Stepper(fresh_model(config, data), make_task(config, data), config)
+        if (threads := choice_of(config, lambda text: None)) is not None:
+            threads.try_all(lambda step: _step(stepper, step), THREADS_SHARE * seconds, time.perf_counter)
         times = _step_times(stepper, seconds)
         task, limit = stepper.task, config.train.evaluate_tokens
         evaluation = _evaluation_seconds(stepper, task.held_out(limit), seconds / 8)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from dataclasses import dataclass
@@ -28,6 +29,7 @@ from glassformer.model.families import Model
 from glassformer.model.precision import as_recorded, precision_in_words, settled, slower_choices
 from glassformer.runs import Run, create_run, list_runs, open_run, refuse_existing, step_of
 from glassformer.tokenizers import Tokenizer
+from glassformer.training.clock import Seconds, since
 from glassformer.training.compiling import refuse_without_compiler
 from glassformer.training.edits import PRECISIONS, note_of_edits, refuse_changes
 from glassformer.training.example_tasks import ClassTask, PairTask, length_notes
@@ -35,10 +37,15 @@ from glassformer.training.legs import add_leg, describe_leg
 from glassformer.training.parallel.joining import job
 from glassformer.training.parallel.processes import OneProcess, Processes
 from glassformer.training.reporting import Reporter
+from glassformer.training.stepping import Stepper
 from glassformer.training.tasks import LanguageTask, MaskedTask, Task
 from glassformer.training.text_places import places_of_text, token_cache, token_folders
+from glassformer.training.threads import TRIAL, ThreadChoice, choice_of
 from glassformer.training.trainer import Trainer
 from glassformer.wording import quoted
+
+TRIAL_SHARE = 1 / 60
+"""Share of the minutes that are left for which each number of threads is tried, at most."""
 
 
 @dataclass(frozen=True)
@@ -62,6 +69,7 @@ def new_training(
     alteration: Alteration | None = None,
     processes: Processes | None = None,
     data: Prepared | PreparedExamples | None = None,
+    seconds: Seconds | None = None,
 ) -> Iterator[Trainer]:
     """Read and encode the text, build the model, make the run folder; yield the trainer, with the run's lock held.
 
@@ -72,17 +80,20 @@ def new_training(
         alteration: of the model, in an experiment.
         processes: the processes that train this run together; None: this one alone.
         data: the text, where it was prepared before; standard input cannot be read twice.
+        seconds: wall time of the run, which only minutes limit; since now, unless it is given.
 
     Raises:
         GlassError: the folder holds something, another process makes a run there, or the text cannot be used.
     """
     processes = processes or OneProcess()
+    seconds = seconds or since()
     processes.from_first(lambda: refuse_existing(folder))
     set_threads(config)
     asked = config
     config = processes.from_first(lambda: settled(asked))
     text = _read_once(processes, config, lambda: text_of_run(config, folder, reporter.note, data))
     processes.from_first(lambda: reporter.note(precision_in_words(config)))
+    threads = try_threads(config, text, reporter.note, processes, seconds, 0.0)
     model = fresh_model(config, text, alteration)
     source = {
         "source": config.data.source,
@@ -99,9 +110,12 @@ def new_training(
 
     with _held(processes, new_folder_lock(folder)):
         run = processes.from_first(create)
-        trainer = Trainer(run, config, model, make_task(config, text), reporter, _floor(config, text), processes)
+        floor = _floor(config, text)
+        trainer = Trainer(run, config, model, make_task(config, text), reporter, floor, processes, seconds)
+        trainer.threads = threads
         _begin_leg(trainer)
-        yield trainer
+        with _threads_given_back(trainer):
+            yield trainer
 
 
 @contextmanager
@@ -131,10 +145,22 @@ def _held(processes: Processes, lock: AbstractContextManager[None]) -> Iterator[
         yield
 
 
+@contextmanager
+def _threads_given_back(trainer: Trainer) -> Iterator[None]:
+    """Inside, a run that chooses its threads uses them; afterwards the process has those that it had."""
+    try:
+        yield
+    finally:
+        if trainer.threads is not None:
+            trainer.threads.give_back()
+
+
 def _begin_leg(trainer: Trainer) -> None:
     """Add this leg to the manifest, if it has a step to take; note what differs from the leg before."""
     if trainer.reason_to_end() is None:
         leg = describe_leg(trainer.stepper, trainer.state.step)
+        if trainer.threads is not None and trainer.threads.tried:
+            leg["threads_tried"] = {str(number): took for number, took in trainer.threads.tried.items()}
         note = trainer.processes.from_first(lambda: add_leg(trainer.run, leg))
         if note is not None:
             trainer.reporter.note(note)
@@ -199,6 +225,7 @@ def resume_training(
     alteration: Alteration | None = None,
     processes: Processes | None = None,
     named: Mapping[str, str] | None = None,
+    seconds: Seconds | None = None,
 ) -> Iterator[Trainer]:
     """Yield a trainer that resumes from the newest complete checkpoint of a run, with the run's lock held.
 
@@ -212,11 +239,13 @@ def resume_training(
         alteration: the alteration of the model that the run began with.
         processes: the processes that train this run together, in any number; None: this one alone.
         named: `source` and `target` of `data` where the text is now; None: look where it was, or near the run.
+        seconds: wall time of this leg, which only a run limited by minutes reads; since now, unless it is given.
 
     Raises:
         GlassError: another process trains this run, or the run cannot be resumed.
     """
     processes = processes or OneProcess()
+    seconds = seconds or since()
     run = processes.from_first(lambda: _run_to_resume(folder, changes, alteration))
     with _held(processes, only_one(folder)):
         config, notes = processes.from_first(lambda: _settings_to_resume(run, changes))
@@ -224,7 +253,8 @@ def resume_training(
         whole, damage = processes.from_first(lambda: _checkpoints_to_resume(run, config))
         data = _read_once(processes, config, lambda: encoded_text(run, config, reporter.note, named))
         model = fresh_model(config, data, alteration)
-        trainer = Trainer(run, config, model, make_task(config, data), reporter, _floor(config, data), processes)
+        floor = _floor(config, data)
+        trainer = Trainer(run, config, model, make_task(config, data), reporter, floor, processes, seconds)
         trainer.resume(whole)
 
         def write() -> None:
@@ -236,8 +266,11 @@ def resume_training(
         for note in (*notes, *damage):
             reporter.note(note)
         reporter.note(f"resuming {folder} after step {trainer.state.step}")
+        if trainer.pace is not None and trainer.reason_to_end() is None:
+            trainer.threads = try_threads(config, data, reporter.note, processes, seconds, trainer.pace.clock.earlier)
         _begin_leg(trainer)
-        yield trainer
+        with _threads_given_back(trainer):
+            yield trainer
 
 
 def _run_to_resume(folder: Path, changes: dict[str, str], alteration: Alteration | None) -> Run:
@@ -478,6 +511,42 @@ def _floor(config: Config, data: Prepared | PreparedExamples) -> float | None:
     truth = true_nats(data.validation, data.tokenizer, config.data.source)
     predicted = len(data.validation) - (config.data.windows == "stream")
     return truth[0] / predicted if truth is not None else None
+
+
+def try_threads(
+    config: Config,
+    data: Prepared | PreparedExamples,
+    note: Callable[[str], None],
+    processes: Processes,
+    seconds: Seconds,
+    earlier: float,
+) -> ThreadChoice | None:
+    """Choose the number of threads by steps of a copy that is thrown away; None where there is no choice.
+
+    Several processes keep their number.
+
+    Args:
+        config: all settings.
+        data: the prepared text.
+        note: is told what is chosen.
+        processes: the processes that train the run together.
+        seconds: wall time of this leg.
+        earlier: wall seconds of the legs before.
+    """
+    choice = choice_of(config, note) if processes.world == 1 else None
+    if choice is None:
+        return None
+    left = 60 * (config.train.minutes or 0.0) - earlier - seconds()
+    if left > 0:
+        plain = config.replace(train=config.train.replace(compile=False).model_dump())
+        with torch.random.fork_rng(devices=[]):
+            stepper = Stepper(fresh_model(plain, data), make_task(plain, data), plain)
+            choice.try_all(
+                lambda step: stepper.update(stepper.gradients(step), 1.0), min(TRIAL, TRIAL_SHARE * left), seconds
+            )
+            del stepper
+        gc.collect()
+    return choice
 
 
 def set_threads(config: Config) -> None:

@@ -2,9 +2,9 @@
 
 A pure function, and all that it rests on: whoever knows better changes the numbers at the head of this file.
 
-The model: the largest of `SHAPES` that sees `TOKENS_PER_WEIGHT` tokens for each weight in the time that there is, and
-that has no more weights than the text can feed (`WEIGHTS_PER_TOKEN`). Time is arithmetic by speed, and speed is
-measured. The batch: as large as leaves `STEPS` steps. AdamW's rate falls with the square root of the width.
+The model: the largest of `SHAPES` that sees enough tokens for each weight in the time that there is, and that has no
+more weights than the text can feed (`LIMITS`). Time is arithmetic by speed, and speed is measured. The batch: as large
+as leaves enough steps. AdamW's rate falls with the square root of the width; of translation models it is the recipe's.
 """
 
 from __future__ import annotations
@@ -27,15 +27,8 @@ SHAPES = (
     (16, 1024, 1024),
 )
 """Layers, width and context, the smallest first."""
-TOKENS_PER_WEIGHT = 2.0
-"""That a run shall read at least, repetitions counted. In 10 seconds and in 3 and 12 minutes, with characters and Muon,
-the best of those tried read 1 to 2 (`benchmarks/results/tried.md`); elsewhere it is a guess."""
-WEIGHTS_PER_TOKEN = 10.0
-"""Of the text, at most."""
 MOST_EPOCHS = 40.0
 """After which a small text is known by heart, and time would be wasted."""
-STEPS = 600
-"""That a run takes at least, where batches are not the smallest already."""
 TOKENS_PER_STEP = (512, 65_536)
 """At least and at most."""
 EVALUATIONS = 16
@@ -51,11 +44,54 @@ MATRICES = {"decoder": 12, "encoder": 12, "encoder-decoder": 14}
 half of the tokens meet), feed-forward 8."""
 FIRST_SPEED = {"cpu": 5e10, "mps": 1e12, "cuda": 5e13}
 """Operations a second, before anything was measured: decides only what is measured first."""
+DROPOUT = ((2.0, 0.0), (5.0, 0.1), (math.inf, 0.2))
+"""Of a translation model: how often it reads its pairs at most, and the dropout that suits it."""
+CONTEXT_STEP = 16
+LONGEST_CONTEXT = 1024
+"""Of rows of their own: a context is a multiple of the first, and the second at most."""
+BYTES_PER_TOKEN = 900
+"""Of the training text for each token of a vocabulary of its own; `VOCABULARY` holds the smallest and the largest."""
+VOCABULARY = (1024, 32768)
 SIZED = (
-    "model.layers", "model.width", "model.heads", "model.context", "train.batch", "train.steps", "train.learning_rate",
-    "train.muon_learning_rate", "train.evaluate_every", "train.save_every",
-)  # fmt: skip
+    "model.layers",
+    "model.width",
+    "model.heads",
+    "model.context",
+    "model.dropout_embedding",
+    "model.dropout_residual",
+    "train.batch",
+    "train.batch_tokens",
+    "train.steps",
+    "train.learning_rate",
+    "train.muon_learning_rate",
+    "train.evaluate_every",
+    "train.save_every",
+)
 """The settings that are chosen where a person does not say them."""
+
+
+@dataclass(frozen=True)
+class Limits:
+    """How large a model of a task may be, and how many steps it needs.
+
+    Attributes:
+        tokens_per_weight: that a run shall read at least, repetitions counted.
+        weights_per_token: of the text, at most.
+        steps: that a run takes at least, where batches are not the smallest already.
+    """
+
+    tokens_per_weight: float
+    weights_per_token: float
+    steps: int
+
+
+LIMITS = {
+    "lm": Limits(tokens_per_weight=2.0, weights_per_token=10.0, steps=600),
+    "translate": Limits(tokens_per_weight=4.0, weights_per_token=4.0, steps=1500),
+}
+"""By task. Of language models: in 10 seconds and in 3 and 12 minutes, with characters and Muon, the best of those tried
+read 1 to 2 tokens for each weight. Of translation: on Multi30k, in 30 minutes. See `benchmarks/results/tried.md`;
+elsewhere they are a guess. Other tasks have those of language models."""
 
 
 @dataclass(frozen=True)
@@ -69,6 +105,9 @@ class Case:
         vocabulary: V.
         row_tokens: mean tokens of a row of its own; None where rows are windows over running text.
         seconds: that the run may last.
+        task: what is learnt.
+        longest: tokens that hold nearly every row of its own; None where the context is that of the shape.
+        like_length: batches are of rows of like length, and counted in tokens.
     """
 
     family: str
@@ -77,6 +116,14 @@ class Case:
     vocabulary: int
     row_tokens: float | None
     seconds: float
+    task: str = "lm"
+    longest: int | None = None
+    like_length: bool = False
+
+    @property
+    def limits(self) -> Limits:
+        """Those of its task."""
+        return LIMITS.get(self.task, LIMITS["lm"])
 
 
 @dataclass(frozen=True)
@@ -131,45 +178,73 @@ def choose_sizes(case: Case, speed: float, said: Mapping[str, Any]) -> Sizes:
     possible = speed * case.seconds / shape.arithmetic(case)
     tokens = min(possible, MOST_EPOCHS * case.text_tokens)
     row = min(case.row_tokens or shape.context, shape.context)
-    batch = int(said.get("train.batch", _batch(tokens, row)))
-    steps = int(said.get("train.steps") or max(1, math.ceil(tokens / (batch * row))))
-    rate = math.sqrt(RATE_WIDTH / shape.width)
+    chosen: dict[str, Any] = {
+        "model.layers": shape.layers,
+        "model.width": shape.width,
+        "model.context": shape.context,
+        "model.heads": _heads(shape.width, said),
+    }
+    if case.like_length:
+        per_step = float(said.get("train.batch_tokens", _power_of_two(_tokens_per_step(tokens, case))))
+        chosen["train.batch_tokens"] = int(per_step)
+    else:
+        batch = int(said.get("train.batch", _power_of_two(_tokens_per_step(tokens, case) / row)))
+        per_step = batch * row
+        chosen["train.batch"] = batch
+    steps = int(said.get("train.steps") or max(1, math.ceil(tokens / per_step)))
     every = max(10, steps // EVALUATIONS)
-    chosen = {
-        "model.layers": shape.layers, "model.width": shape.width, "model.context": shape.context,
-        "model.heads": _heads(shape.width, said), "train.batch": batch,
-        "train.learning_rate": _rounded(RATES[case.optimizer] * rate),
-        "train.evaluate_every": every, "train.save_every": every,
-    }  # fmt: skip
-    if case.optimizer == "muon":
-        chosen["train.muon_learning_rate"] = MUON_RATE
+    chosen["train.evaluate_every"] = every
+    chosen["train.save_every"] = every
+    if case.task == "translate":
+        passes = tokens / max(1, case.text_tokens)
+        dropout = next(share for most, share in DROPOUT if passes <= most)
+        chosen["model.dropout_embedding"] = dropout
+        chosen["model.dropout_residual"] = dropout
+    else:
+        chosen["train.learning_rate"] = _rounded(RATES[case.optimizer] * math.sqrt(RATE_WIDTH / shape.width))
+        if case.optimizer == "muon":
+            chosen["train.muon_learning_rate"] = MUON_RATE
     if tokens < possible:
         chosen["train.steps"] = steps
     settings = {name: value for name, value in chosen.items() if name not in said}
-    return Sizes(
-        shape, settings, steps * batch * row, tuple(_why(shape, case, speed, fitting == [], tokens < possible))
-    )
+    return Sizes(shape, settings, steps * per_step, tuple(_why(shape, case, speed, fitting == [], tokens < possible)))
+
+
+def choose_vocabulary(size: int) -> int:
+    """The tokens of a vocabulary for a training text of so many bytes: a power of two.
+
+    A token should stand in the text often enough to be learnt: on Multi30k, 3.7 MB, some 4,000 served well.
+    """
+    least, most = VOCABULARY
+    return min(most, max(least, _power_of_two(size / BYTES_PER_TOKEN)))
 
 
 def _suits(shape: Shape, case: Case, speed: float) -> bool:
     weights = shape.weights(case.family)
     tokens = min(speed * case.seconds / shape.arithmetic(case), MOST_EPOCHS * case.text_tokens)
-    return tokens >= TOKENS_PER_WEIGHT * weights and weights <= WEIGHTS_PER_TOKEN * case.text_tokens
+    limits = case.limits
+    return tokens >= limits.tokens_per_weight * weights and weights <= limits.weights_per_token * case.text_tokens
 
 
 def _around(shape: Shape, case: Case, said: Mapping[str, Any]) -> Shape:
     """A shape with what a person said in place of its own; short texts have short windows."""
     own = {name: int(said[f"model.{name}"]) for name in ("layers", "width", "context") if f"model.{name}" in said}
-    if "context" not in own and case.row_tokens is None:
+    if "context" not in own and case.longest is not None:
+        own["context"] = min(LONGEST_CONTEXT, CONTEXT_STEP * math.ceil(case.longest / CONTEXT_STEP))
+    elif "context" not in own and case.row_tokens is None:
         own["context"] = max(1, min(shape.context, case.text_tokens // 4))
     return replace(shape, **own)
 
 
-def _batch(tokens: float, row: float) -> int:
-    """Rows of a step: a power of two."""
+def _tokens_per_step(tokens: float, case: Case) -> float:
+    """So many that the steps are enough, in bounds."""
     least, most = TOKENS_PER_STEP
-    wanted = min(most, max(least, tokens / STEPS))
-    return max(1, 1 << round(math.log2(max(1.0, wanted / row))))
+    return min(most, max(least, tokens / case.limits.steps))
+
+
+def _power_of_two(number: float) -> int:
+    """The nearest one, by ratio; at least 1."""
+    return 1 << round(math.log2(max(1.0, number)))
 
 
 def _heads(width: int, said: Mapping[str, Any]) -> int:
@@ -191,6 +266,9 @@ def _why(shape: Shape, case: Case, speed: float, smallest: bool, capped: bool) -
         f"{speed:.2g} operations a second for {case.seconds:,.0f} s are {possible:,.0f} tokens through {weights:,} "
         f"weights, {possible / weights:,.1f} for each"
     ]
+    if case.task == "translate":
+        passes = min(possible / case.text_tokens, MOST_EPOCHS)
+        found.append(f"the pairs are read {passes:.1f} times, and dropout is chosen by that")
     if smallest:
         found.append("for this text and this time, that is a large model")
     if capped:

@@ -4,31 +4,37 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, cast
 
 import numpy as np
 
-from glassformer.config import Config
+from glassformer.config import PAIRS, Config
 from glassformer.errors import GlassError
 from glassformer.model.device import autocast
 from glassformer.model.families import Model
 from glassformer.runs import Run
 from glassformer.training.checkpoint import TrainState, load_checkpoint, point_to, step_name
+from glassformer.training.clock import RunClock, Seconds, since
 from glassformer.training.diagnosis import first_bad_tensor, worst
 from glassformer.training.journal import Journal
+from glassformer.training.legs import end_leg
+from glassformer.training.pace import Pace, evenly
 from glassformer.training.parallel.processes import Processes
 from glassformer.training.reporting import Reporter, Status
 from glassformer.training.schedules import rate_factor
 from glassformer.training.stepping import Gradients, Stepper
 from glassformer.training.tasks import Task
+from glassformer.training.threads import ThreadChoice
 from glassformer.training.validation import LossEstimate, validation_loss
 from glassformer.training.verdicts import verdict
 from glassformer.wording import counted, quoted
 
 WATCHED_EVALUATIONS = 3
 """So many first evaluations look for what may be wrong with the data."""
+SHORT_SAMPLE = 16
+"""Tokens of the sample that tells, before the first step, how long a whole one takes."""
 
 
 @dataclass(frozen=True)
@@ -37,7 +43,7 @@ class Outcome:
 
     Attributes:
         step: the step that was kept: the best on validation, or the last one if none was evaluated.
-        validation: its loss over the whole validation split.
+        validation: its loss over the whole validation split, or the share of it that `validation_share` names.
         bits_per_byte: the same in bits per byte of text; None where that has no meaning.
         unknown_share: the share of the validation tokens that are the unknown token.
         unit: what the loss is the mean over.
@@ -46,6 +52,8 @@ class Outcome:
         floor: the true entropy of that text in nats per token, where it is known.
         last_step: steps done.
         train_seconds: training time alone.
+        validation_share: share of the validation rows that `validation` measured; below 1 only in a run limited by
+            minutes, of which the whole split would take more than a tenth.
     """
 
     step: int
@@ -58,6 +66,7 @@ class Outcome:
     floor: float | None
     last_step: int
     train_seconds: float
+    validation_share: float = 1.0
 
 
 class Observer(Protocol):
@@ -73,7 +82,7 @@ class Observer(Protocol):
 class Trainer:
     """Trains one model into one run folder.
 
-    `observer` may be set before `train`.
+    `observer` and `threads` may be set before `train`.
 
     Args:
         run: where everything is written.
@@ -83,11 +92,12 @@ class Trainer:
         reporter: is told what happens.
         floor: the text's true entropy in nats per token, where it is known; drawn into the picture.
         processes: those that train this run together; this one alone, unless they are given.
+        seconds: wall time of this leg, which only a run limited by minutes reads; since now, unless it is given.
     """
 
     def __init__(
         self, run: Run, config: Config, model: Model, task: Task, reporter: Reporter, floor: float | None = None,
-        processes: Processes | None = None,
+        processes: Processes | None = None, seconds: Seconds | None = None,
     ) -> None:  # fmt: skip
         self.run, self.config, self.task, self.reporter, self.floor = run, config, task, reporter, floor
         self.stepper = Stepper(model, task, config, processes)
@@ -96,9 +106,21 @@ class Trainer:
         self.state = TrainState()
         self.stop_requested = False
         self.observer: Observer | None = None
+        self.threads: ThreadChoice | None = None
+        self.pace = self._pace_of(seconds or since())
         self._stopping = False  # what all processes agreed on
         self._journal = Journal(run, floor)
         self._whole_estimate: tuple[int, LossEstimate] | None = None  # a step evaluated on the whole validation split
+
+    def _pace_of(self, seconds: Seconds) -> Pace | None:
+        """Return what keeps to the minutes; None where they limit nothing."""
+        train = self.config.train
+        if train.minutes is None:
+            return None
+        wanted = len(self.task.held_out(train.evaluate_tokens))
+        pace = Pace(train.minutes, RunClock(seconds, self.processes), wanted, len(self.task.held_out(None)))
+        pace.follow(self.state)
+        return pace
 
     def resume(self, whole: Sequence[Path]) -> None:
         """Go back to the newest complete checkpoint, and delete all but it and the best.
@@ -113,6 +135,8 @@ class Trainer:
         newest = whole[-1]
         self.state = load_checkpoint(newest, self.model, self.optimizers)
         self.stepper.oom_retries = self.state.oom_retries
+        if self.pace is not None:
+            self.pace.follow(self.state)
         best = self.run.checkpoints / step_name(self.state.best_step)
         if self.state.best_loss is not None and best not in whole:
             self.reporter.note(
@@ -134,8 +158,8 @@ class Trainer:
         """Train until a limit ends the run, then measure the best checkpoint on the whole validation split.
 
         The first process holds the run's lock. Returns None, with everything saved, if `stop_requested` was set
-        meanwhile. A stop changes nothing that the run computes: a resumed run evaluates at the same steps as one that
-        never stopped.
+        meanwhile. A stop changes nothing that a run without minutes computes: a resumed run evaluates at the same
+        steps as one that never stopped.
         """
         self.processes.from_first(self._forget_later_steps)
         if self.state.step == 0 and not self.processes.from_first(self.run.whole_checkpoints):
@@ -145,6 +169,8 @@ class Trainer:
         self._agree_to_stop()
         if ended is not None and not self._stopping:
             self._end_without_a_step(ended)
+        elif not self._stopping:
+            self._measure_costs()
         while ended is None and not self._stopping:
             ended = self._step_and_look()
         return None if self._stopping or ended is None else self._finish(ended)
@@ -157,13 +183,30 @@ class Trainer:
             self._show(last=True)
             self._save()
 
+    def _measure_costs(self) -> None:
+        """Measure what evaluations and samples take, where minutes limit the run."""
+        if self.pace is not None:
+            rows = self.task.held_out(None)
+            self.pace.measure(
+                lambda count: self._loss_of(self.model, evenly(rows, count), self.processes), self._try_sample
+            )
+
+    def _try_sample(self) -> float:
+        """Write a short sample that nobody sees; return how many times as long a whole one is."""
+        whole = self.config.sample
+        short = whole.replace(tokens=min(SHORT_SAMPLE, whole.tokens))
+        task = replace(cast(Any, self.task), config=self.config.replace(sample=short.model_dump()))
+        model = self.processes.whole(self.model)
+        self.processes.from_first(lambda: task.sample(model) and None)
+        return whole.tokens / short.tokens if self.config.train.task in ("lm", *PAIRS) else 1.0
+
     def _longer(self) -> str:
         """Return a command that gives a finished run a longer limit."""
         train = self.config.train
         state = self.state
         if train.steps is not None and state.step >= train.steps:
             limit = f"--steps {2 * state.step}"
-        elif train.minutes is not None and state.train_seconds >= 60 * train.minutes:
+        elif train.minutes is not None and self.pace is not None and self.pace.over():
             limit = f"--minutes {2 * train.minutes:g}"
         elif train.until_loss is not None and state.evaluations[-1][1] <= train.until_loss:
             limit = f"--until-loss {0.9 * state.evaluations[-1][1]:.4g}"
@@ -178,7 +221,7 @@ class Trainer:
         step = self.state.step
         ended = self.reason_to_end()
         improved = False
-        if ended is not None or step % every.evaluate_every == 0:
+        if ended is not None or (step % every.evaluate_every == 0 and self._worth_evaluating()):
             improved = self._evaluate(record)
             ended = ended or self.reason_to_end()  # an evaluation may be the reason
         if "validation_loss" in record or step % every.log_every == 0:
@@ -186,16 +229,24 @@ class Trainer:
         self._show(last=ended is not None)
         self._agree_to_stop()
         if improved or ended is not None or self._stopping or step % every.save_every == 0:
-            self._save()
+            self._save(last=ended is not None)
         return ended
+
+    def _worth_evaluating(self) -> bool:
+        """Return whether an evaluation that is due is made: always, unless it would take too much of the minutes."""
+        return self.pace is None or self.pace.allows_evaluation()
 
     def _agree_to_stop(self) -> None:
         """Stop all processes together if one of them was asked to."""
         self._stopping = self.processes.most(self.stop_requested) > 0
 
-    def _save(self) -> None:
+    def _save(self, last: bool = False) -> None:
         self.processes.from_first(self._journal.sync)
+        if self.pace is not None:
+            self.pace.saving(last)
         self.processes.save(self.run, self.model, self.optimizers, self.state, self.config)
+        if self.pace is not None:
+            self.pace.saved()
 
     def _show(self, last: bool) -> None:
         if self.observer is not None:
@@ -225,6 +276,10 @@ class Trainer:
         state.tokens += gradients.targets
         state.train_seconds += self.processes.most(time.perf_counter() - started)
         state.recent_losses.append(gradients.loss)
+        if self.pace is not None:
+            took = self.pace.stepped()
+            if self.threads is not None:
+                self.threads.stepped(took, self.pace.clock.now)
         return {
             "step": state.step,
             "tokens": state.tokens,
@@ -252,7 +307,11 @@ class Trainer:
         """Validation loss and a sample; returns whether this is the best so far."""
         state = self.state
         rows = self.task.held_out(self.config.train.evaluate_tokens)
+        if self.pace is not None:
+            rows = evenly(rows, self.pace.rows)
         estimate = self._loss_of(self.model, rows, self.processes)
+        if self.pace is not None:
+            self.pace.evaluated(len(rows))
         if len(rows) == len(self.task.held_out(None)):
             self._whole_estimate = (state.step, estimate)
         record["validation_loss"] = estimate.loss
@@ -265,6 +324,8 @@ class Trainer:
             state.waited += 1
         model = self.processes.whole(self.model)
         self.processes.from_first(lambda: self._look_closer(model))
+        if self.pace is not None:
+            self.pace.sampled()
         return improved
 
     def _loss_of(self, model: Model, rows: Sequence[Any], processes: Processes | None = None) -> LossEstimate:
@@ -297,7 +358,7 @@ class Trainer:
         self._journal.add(record)
         state = self.state
         share = self._share()
-        left = state.train_seconds * (1 - share) / share if share else None
+        left = self._seconds_left(share)
         seen = state.evaluations[-1][1] if state.evaluations else None
         speed = state.tokens / max(1e-9, state.train_seconds)
         self.reporter.status(Status(state.step, share, record["loss"], seen, record["learning_rate"], speed, left))
@@ -308,8 +369,16 @@ class Trainer:
         """How much of the run is over, by steps or by time, whichever is further."""
         train, state = self.config.train, self.state
         shares = [state.step / train.steps] if train.steps else []
-        shares += [state.train_seconds / (60 * train.minutes)] if train.minutes else []
+        shares += [self.pace.share()] if self.pace is not None else []
         return min(1.0, max(shares)) if shares else None
+
+    def _seconds_left(self, share: float | None) -> float | None:
+        """Return the seconds to the end of the run, of which a share is over; None where nothing says."""
+        by_share = self.state.train_seconds * (1 - share) / share if share else None
+        if self.pace is None:
+            return by_share
+        by_clock = self.pace.seconds_left()
+        return by_clock if self.config.train.steps is None or by_share is None else min(by_share, by_clock)
 
     def reason_to_end(self) -> str | None:
         """Return why the run is at its end: a limit of its settings; None while there are steps to take."""
@@ -319,7 +388,7 @@ class Trainer:
             return f"{counted(state.step, 'steps')} are done, and train.steps is {train.steps}"
         if train.steps is not None and state.step == train.steps:
             return f"all {train.steps} steps are done" if train.steps > 1 else "its one step is done"
-        if train.minutes is not None and state.train_seconds >= 60 * train.minutes:
+        if train.minutes is not None and self.pace is not None and self.pace.over():
             return f"the {train.minutes:g} minutes are over" if train.minutes != 1 else "the minute is over"
         if train.until_loss is not None and state.evaluations and state.evaluations[-1][1] <= train.until_loss:
             return f"the validation loss reached {train.until_loss:g}"
@@ -333,13 +402,16 @@ class Trainer:
         self.processes.load(self.model, self.processes.from_first(lambda: self.run.checkpoint("best")))
         if self._whole_estimate is not None and self._whole_estimate[0] == step:
             estimate = self._whole_estimate[1]  # the same weights on the same rows
+            share = 1.0
         else:
-            estimate = self._loss_of(self.model, self.task.held_out(None), self.processes)
+            estimate, share = self._final_loss()
+        if self.pace is not None:
+            self._end_on_time(self.pace, share)
         judged = verdict(state.evaluations, self.task.choices)
         return Outcome(
             step=step,
             validation=estimate,
-            bits_per_byte=estimate.bits_per_byte(self.task.validation_bytes),
+            bits_per_byte=estimate.bits_per_byte(self.task.validation_bytes, share),
             unknown_share=self.task.unknown_share,
             unit=self.task.unit,
             reason=reason,
@@ -347,7 +419,34 @@ class Trainer:
             floor=self.floor,
             last_step=state.step,
             train_seconds=state.train_seconds,
+            validation_share=share,
         )
+
+    def _end_on_time(self, pace: Pace, share: float) -> None:
+        """Record how long a run limited by minutes took; say so if that is longer than it should."""
+        if note := pace.overrun():
+            self.reporter.note(note)
+        ending: dict[str, Any] = {"wall_seconds": round(pace.clock.now, 3), "validation_share": share}
+        if self.threads is not None:
+            ending["threads"] = self.threads.now
+        self.processes.from_first(lambda: end_leg(self.run, ending))
+
+    def _final_loss(self) -> tuple[LossEstimate, float]:
+        """Return the loss over the validation part, and the share of its rows that was measured: all if time allows."""
+        rows = self.task.held_out(None)
+        if self.pace is None:
+            return self._loss_of(self.model, rows, self.processes), 1.0
+        if self.state.times.final_rows is None:  # an older version, or a signal, ended the leg before
+            self._measure_costs()
+        part = evenly(rows, self.pace.final_rows())
+        share = len(part) / len(rows)
+        if share < 1:
+            self.reporter.note(
+                "the whole validation part would take more than a tenth of the minutes: measuring "
+                f"{len(part):,} of its {len(rows):,} rows, evenly spaced; "
+                f"glass evaluate {quoted(self.run.folder)} measures all"
+            )
+        return self._loss_of(self.model, part, self.processes), share
 
 
 def _beginning(text: str, most: int) -> str:

@@ -64,9 +64,14 @@ class LossEstimate:
             "unknown_share": unknown_share,
         }
 
-    def bits_per_byte(self, size: int | None) -> float | None:
-        """Return the total loss in bits per byte of a text of `size` bytes; None where there is no such size."""
-        return self.loss / math.log(2) * self.tokens / size if size else None
+    def bits_per_byte(self, size: int | None, share: float = 1.0) -> float | None:
+        """Return the total loss in bits per byte of a text of `size` bytes; None where there is no such size.
+
+        Args:
+            size: UTF-8 bytes of the whole text.
+            share: the share of its rows that was measured.
+        """
+        return self.loss / math.log(2) * self.tokens / (share * size) if size else None
 
 
 def bits_words(bits_per_byte: float | None) -> str:

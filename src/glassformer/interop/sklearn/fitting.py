@@ -27,6 +27,7 @@ from glassformer.model.families import Model
 from glassformer.model.precision import settled
 from glassformer.runs import create_run
 from glassformer.tokenizers import Tokenizer, train_tokenizer
+from glassformer.training.clock import Seconds, since
 from glassformer.training.example_tasks import length_notes
 from glassformer.training.reporting import Reporter, Silent, choose_reporter
 from glassformer.training.setup import make_task
@@ -80,15 +81,16 @@ def fit(job: Job) -> Fitted:
     Raises:
         GlassError: a setting does not go with the texts, or training cannot go on.
     """
+    seconds = since()
     reporter = choose_reporter() if job.verbose else Silent()
     with tempfile.TemporaryDirectory(prefix="glass-fit-", ignore_cleanup_errors=True) as folder, _borrowed(job.config):
         try:
-            return _fit(job, Path(folder), reporter)
+            return _fit(job, Path(folder), reporter, seconds)
         finally:
             reporter.close()
 
 
-def _fit(job: Job, folder: Path, reporter: Reporter) -> Fitted:
+def _fit(job: Job, folder: Path, reporter: Reporter, seconds: Seconds) -> Fitted:
     data = _documents(job, folder) if job.answers is None else _examples(job, folder)
     config = with_steps(settled(job.config), job.settings, make_task(job.config, data).steps_per_epoch, job.epochs)
     if not job.held_out:  # one evaluation, after the last step: what is kept is the last
@@ -105,7 +107,7 @@ def _fit(job: Job, folder: Path, reporter: Reporter) -> Fitted:
     sample = config.sample if job.verbose else config.sample.replace(tokens=1, beams=1)
     quiet = config.replace(sample=sample)
     run = create_run(folder / "fit", config, {})
-    outcome = Trainer(run, quiet, model, make_task(quiet, data), reporter).train()
+    outcome = Trainer(run, quiet, model, make_task(quiet, data), reporter, seconds=seconds).train()
     assert outcome is not None  # nobody asked it to stop
     return Fitted(config, model.eval(), data.tokenizer, source, labels, outcome)
 

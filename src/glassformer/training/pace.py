@@ -1,0 +1,157 @@
+"""How a run limited by minutes keeps to them: it measures what things take, and the trainer asks it what to do."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from glassformer.training.budget import Budget
+from glassformer.training.checkpoint import TrainState
+from glassformer.training.clock import RunClock
+from glassformer.training.tasks import Mapped
+
+RECENT = 8
+"""Steps whose mean time foretells that of the next one."""
+TRIAL_SHARE = 1 / 200
+LONGEST_TRIAL = 0.5
+"""Seconds for which the speed of evaluation is measured before the first step, and the share of the minutes at most."""
+
+
+class Pace:
+    """The clock and the budget of one run. All of its processes call the same methods in the same order.
+
+    Args:
+        minutes: `train.minutes`.
+        clock: of the run.
+        wanted_rows: validation rows of an evaluation, as the settings have it.
+        all_rows: rows of the validation part.
+    """
+
+    def __init__(self, minutes: float, clock: RunClock, wanted_rows: int, all_rows: int) -> None:
+        self.clock = clock
+        self.budget = Budget(60 * minutes, wanted_rows, all_rows)
+        self.state = TrainState()
+        self._recent: deque[float] = deque(maxlen=RECENT)
+
+    def follow(self, state: TrainState) -> None:
+        """Count for this run, whose earlier legs have their time in `state`.
+
+        A checkpoint that keeps no wall time, of an older version or of a run without minutes, counts its seconds of
+        training.
+        """
+        self.state = state
+        self.clock.earlier = state.train_seconds + state.times.other
+        self.clock.read()
+
+    @property
+    def rows(self) -> int:
+        """Validation rows of an evaluation while training."""
+        chosen = self.state.times.rows
+        return self.budget.wanted_rows if chosen is None else min(chosen, self.budget.wanted_rows)
+
+    def over(self) -> bool:
+        """Return whether training is to end now, after one step at least."""
+        return self.state.step > 0 and self.budget.over(self.clock.now, self.rows)
+
+    def share(self) -> float:
+        """Return how much of training is over, for the schedule."""
+        return self.budget.share(self.clock.now, self.state.times.began, self.rows)
+
+    def seconds_left(self) -> float:
+        """Return the seconds to the end of the run."""
+        return max(0.0, self.budget.seconds - self.clock.now)
+
+    def allows_evaluation(self) -> bool:
+        """Return whether an evaluation that is due is made."""
+        first = not self.state.evaluations
+        return self.budget.allows_evaluation(self.clock.now, self.state.times.evaluations, self.rows, first)
+
+    def measure(self, loss: Callable[[int], object], sample: Callable[[], float]) -> None:
+        """Measure what an evaluation takes, and choose its rows if the run has not; training begins then.
+
+        Args:
+            loss: measures the loss over so many rows.
+            sample: writes a short sample; returns how many times as long a whole one is.
+        """
+        self.clock.read()
+        self._measure_loss(loss)
+        sample()  # warms up
+        self._spent()
+        factor = sample()
+        self.budget.sample = factor * self._spent()
+        times = self.state.times
+        if times.rows is None and not self.state.evaluations:
+            times.rows = self.budget.rows()
+        if self.state.step == 0:
+            times.began = self.clock.now
+
+    def _measure_loss(self, loss: Callable[[int], object]) -> None:
+        enough = min(LONGEST_TRIAL, TRIAL_SHARE * self.budget.seconds)
+        count = 1
+        while True:
+            loss(count)
+            took = self._spent()
+            self.budget.row = took / count
+            if took >= enough or count == self.budget.all_rows:
+                return
+            count = min(self.budget.all_rows, 2 * count)
+
+    def _spent(self) -> float:
+        """Return the seconds since the last reading, counted as evaluation."""
+        took = self.clock.lap()
+        self.state.times.evaluations += took
+        return took
+
+    def stepped(self) -> float:
+        """Return the seconds of the step that has ended."""
+        took = self.clock.lap()
+        self._recent.append(took)
+        self.budget.step = sum(self._recent) / len(self._recent)
+        return took
+
+    def evaluated(self, rows: int) -> None:
+        """The loss over so many rows was measured."""
+        self.budget.row = self._spent() / rows
+
+    def sampled(self) -> None:
+        """A sample was written."""
+        self.budget.sample = self._spent()
+
+    def saving(self, last: bool) -> None:
+        """Put into the state what the checkpoint keeps. Its writing counts as foreseen, and what follows the `last`."""
+        times = self.state.times
+        now = self.clock.read() + self.budget.save
+        if last:
+            times.final_rows = self.budget.final_rows(now)
+            ended = now + self.budget.final(times.final_rows)
+            now = max(ended, self.budget.seconds) if self.over() else ended  # resumed, it is still over
+        times.other = now - self.state.train_seconds
+
+    def saved(self) -> None:
+        """A checkpoint was written."""
+        self.budget.save = self.clock.lap()
+
+    def final_rows(self) -> int:
+        """Return the validation rows of the final evaluation."""
+        if self.state.times.final_rows is None:
+            self.state.times.final_rows = self.budget.final_rows(self.clock.read())
+        return min(self.state.times.final_rows, self.budget.all_rows)
+
+    def overrun(self) -> str | None:
+        """Return a note for a run that took longer than its minutes, with the least that makes sense; else None."""
+        seconds = self.clock.read() + self.budget.rest
+        if seconds <= 1.1 * self.budget.seconds:
+            return None
+        least = self.budget.least_minutes(self.state.times.began, self.rows)
+        return (
+            f"this took {seconds / 60:.2g} minutes, longer than train.minutes = {self.budget.seconds / 60:g}: "
+            f"--minutes {least:g} is the least that leaves time to train here"
+        )
+
+
+def evenly(rows: Sequence[Any], count: int) -> Sequence[Any]:
+    """Return so many rows, evenly spaced over all; all of them if there are no more."""
+    if count >= len(rows):
+        return rows
+    return Mapped(range(count), lambda number: rows[number * len(rows) // count])

@@ -1,0 +1,353 @@
+"""A run of minutes keeps them, whatever things cost, by a clock that advances by those costs alone."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+import pytest
+import torch
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from glassformer.training import setup
+from glassformer.training.checkpoint import load_checkpoint
+from glassformer.training.pace import evenly
+from glassformer.training.parallel.processes import OneProcess
+from glassformer.training.reporting import Silent
+from glassformer.training.setup import new_training, prepare_for, resume_training
+from glassformer.training.stepping import Stepper
+from glassformer.training.tasks import LanguageTask
+from glassformer.training.threads import ThreadChoice
+from glassformer.training.trainer import Outcome, Trainer
+from tests.property.trainers import change_state, same, small_config, small_trainer, weights
+
+EXIT = 0.3
+"""Seconds in which the process ends."""
+LEARNING_RATE = 0.01
+
+
+@dataclass
+class Costs:
+    """What everything costs, in shares of the minutes; `evaluation`: of the whole validation part."""
+
+    minutes: float = 1.0
+    before: float = 0.05
+    step: float = 0.01
+    evaluation: float = 0.02
+    sample: float = 0.01
+    save: float = 0.005
+
+    def seconds(self, name: str) -> float:
+        return 60 * self.minutes * float(getattr(self, name))
+
+
+@dataclass
+class World:
+    """A clock that only work moves, and what was spent on what."""
+
+    costs: Costs
+    now: float = 0.0
+    spent: dict[str, float] = field(default_factory=dict)
+    training: bool = True
+    threads: dict[int, float] = field(default_factory=dict)
+
+    def spend(self, name: str, share: float = 1.0) -> None:
+        seconds = share * self.costs.seconds(name)
+        self.now += seconds
+        self.spent[name] = self.spent.get(name, 0.0) + seconds
+
+    @property
+    def evaluating(self) -> float:
+        """Seconds of evaluations while training; those of the final one are kept apart."""
+        return self.spent.get("evaluation", 0.0) + self.spent.get("sample", 0.0)
+
+
+@contextmanager
+def costing(world: World) -> Iterator[None]:
+    """Inside, steps, evaluations, samples and checkpoints move the clock of a world."""
+    gradients, loss_of, save = Stepper.gradients, Trainer._loss_of, OneProcess.save
+    final = Trainer._final_loss
+
+    def step(self: Stepper, number: int) -> Any:
+        world.spend("step", world.threads.get(torch.get_num_threads(), 1.0))
+        return gradients(self, number)
+
+    def loss(self: Trainer, model: Any, rows: Any, processes: Any = None) -> Any:
+        share = len(rows) / len(self.task.held_out(None))
+        if world.training:
+            world.spend("evaluation", share)
+        else:
+            world.now += share * world.costs.seconds("evaluation")
+        return loss_of(self, model, rows, processes)
+
+    def last(self: Trainer) -> Any:
+        world.training = False
+        return final(self)
+
+    def sample(self: LanguageTask, model: Any) -> tuple[str, str]:
+        world.spend("sample", self.config.sample.tokens / 200)
+        return "", "x"
+
+    def saved(self: OneProcess, *arguments: Any) -> None:
+        world.spend("save")
+        save(self, *arguments)
+
+    with (
+        mock.patch.object(Stepper, "gradients", step),
+        mock.patch.object(Trainer, "_loss_of", loss),
+        mock.patch.object(Trainer, "_final_loss", last),
+        mock.patch.object(LanguageTask, "sample", sample),
+        mock.patch.object(OneProcess, "save", saved),
+    ):
+        yield
+
+
+def trained(
+    folder: Path, world: World, name: str = "run", stop: Callable[[Trainer], bool] | None = None, **changes: Any
+) -> tuple[Outcome | None, Trainer]:
+    """Train a run of minutes in a world; `stop` is asked after each step whether a signal comes."""
+    own = {
+        "train__minutes": world.costs.minutes, "train__steps": None, "train__schedule": "linear",
+        "train__final_rate": 0.0, "train__warmup": 0, "train__learning_rate": LEARNING_RATE, "sample__tokens": 200,
+        "train__log_every": 1, "model__layers": 1, "train__evaluate_every": 4, "train__save_every": 1000,
+    }  # fmt: skip
+    world.now += world.costs.seconds("before")
+    config = small_config(folder, **{**own, **changes})
+    with costing(world), new_training(config, folder / name, Silent(), seconds=lambda: world.now) as trainer:
+        return _ended(trainer, stop), trainer
+
+
+def gone_on(
+    folder: Path, world: World, name: str = "run", stop: Callable[[Trainer], bool] | None = None, **changes: str
+) -> tuple[Outcome | None, Trainer]:
+    """Resume it in a world of its own."""
+    world.now += world.costs.seconds("before")
+    with costing(world), resume_training(folder / name, changes, Silent(), seconds=lambda: world.now) as trainer:
+        return _ended(trainer, stop), trainer
+
+
+def _ended(trainer: Trainer, stop: Callable[[Trainer], bool] | None) -> Outcome | None:
+    step = trainer._step
+
+    def watched() -> dict[str, Any]:
+        record = step()
+        trainer.stop_requested = stop is not None and stop(trainer)
+        return record
+
+    trainer._step = watched  # type: ignore[method-assign]
+    return trainer.train()
+
+
+def lines(trainer: Trainer) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in trainer.run.metrics_file.read_text(encoding="utf-8").splitlines()]
+
+
+costs = st.builds(
+    Costs, minutes=st.floats(0.5, 20), before=st.floats(0, 0.25), step=st.floats(0.005, 0.05),
+    evaluation=st.floats(0.001, 0.5), sample=st.floats(0, 0.04), save=st.floats(0, 0.02),
+)  # fmt: skip
+
+
+@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(costs=costs, every=st.integers(1, 12))
+def test_minutes_are_kept_whatever_things_cost(
+    tmp_path_factory: pytest.TempPathFactory, costs: Costs, every: int
+) -> None:
+    world = World(costs)
+    outcome, trainer = trained(tmp_path_factory.mktemp("run"), world, train__evaluate_every=every)
+    whole = 60 * costs.minutes
+    assert outcome is not None
+    assert world.now + EXIT <= 1.1 * whole
+    assert "over" in outcome.reason
+    assert trainer.state.evaluations[-1][0] == trainer.state.step  # the last step is always evaluated
+    assert world.evaluating <= whole / 5 * (1 + 1e-6)
+    rates = [line["learning_rate"] / LEARNING_RATE for line in lines(trainer)]
+    assert rates[-1] <= 0.05 + 3 * costs.step / (1 - costs.before - 0.4)  # near the end of the schedule, 0
+    wanted = len(trainer.task.held_out(None))
+    assert outcome.validation_share == len(evenly(trainer.task.held_out(None), outcome.validation.windows)) / wanted
+    if 1.2 * costs.evaluation <= 0.1:
+        assert outcome.validation_share == 1
+    if costs.evaluation > 0.1:
+        assert 0 < outcome.validation_share <= max(0.1 / costs.evaluation, 2 / wanted) * (1 + 1e-6)
+
+
+def test_most_of_the_minutes_are_used(tmp_path: Path) -> None:
+    world = World(Costs())
+    trained(tmp_path, world)
+    assert world.now >= 0.95 * 60
+
+
+@pytest.mark.parametrize("evaluation", [0.01, 0.04, 0.09])
+def test_one_evaluation_before_the_end_stays(tmp_path: Path, evaluation: float) -> None:
+    _, trainer = trained(tmp_path, World(Costs(evaluation=evaluation)), train__evaluate_every=1)
+    evaluated = [step for step, _ in trainer.state.evaluations]
+    assert len(evaluated) >= 2
+    assert evaluated[0] < trainer.state.step == evaluated[-1]
+
+
+def test_evaluations_of_a_run_measure_the_same_rows(tmp_path: Path) -> None:
+    world = World(Costs(evaluation=0.4))
+    _, trainer = trained(tmp_path, world, stop=lambda trainer: trainer.state.step == 30)
+    rows = trainer.state.times.rows
+    assert rows is not None
+    assert rows < len(trainer.task.held_out(None))
+    _, again = gone_on(tmp_path, World(Costs(evaluation=0.01, before=0.01)))
+    assert again.state.times.rows == rows
+
+
+def test_legs_share_the_minutes_and_the_time_between_them_does_not_count(tmp_path: Path) -> None:
+    first = World(Costs())
+    outcome, _ = trained(tmp_path, first, stop=lambda trainer: first.now > 20)
+    assert outcome is None
+    second = World(Costs())
+    outcome, trainer = gone_on(tmp_path, second)
+    assert outcome is not None
+    assert "minute is over" in outcome.reason
+    assert 0.9 * 60 <= first.now + second.now <= 1.1 * 60
+    assert trainer.pace is not None
+    assert trainer.pace.clock.earlier == pytest.approx(first.now)
+
+
+def test_a_finished_run_has_nothing_left_and_goes_on_with_more_minutes(tmp_path: Path) -> None:
+    slow = Costs(evaluation=0.3)
+    outcome, trainer = trained(tmp_path, World(slow))
+    again, same_run = gone_on(tmp_path, World(Costs(evaluation=0.3, before=0.0)))
+    assert outcome is not None
+    assert again is not None
+    assert same_run.state.step == trainer.state.step
+    assert (again.validation, again.validation_share) == (outcome.validation, outcome.validation_share)
+    third = World(slow)
+    more, longer = gone_on(tmp_path, third, **{"train.minutes": "2"})
+    assert more is not None
+    assert longer.state.step > trainer.state.step
+    assert 0.85 * 60 <= third.now <= 1.1 * 60
+
+
+def test_a_run_that_its_steps_end_has_its_other_minutes_left(tmp_path: Path) -> None:
+    first = World(Costs(minutes=5.0, step=0.001))
+    outcome, trainer = trained(tmp_path, first, train__steps=10)
+    assert outcome is not None
+    assert outcome.reason == "all 10 steps are done"
+    assert trainer.state.train_seconds + trainer.state.times.other < 0.3 * 300
+    assert (trainer.run.config().train.minutes, trainer.run.config().train.steps) == (5.0, 10)
+    assert lines(trainer)[-1]["learning_rate"] <= 0.11 * LEARNING_RATE
+
+
+def test_a_checkpoint_of_an_older_version_counts_its_seconds_of_training(tmp_path: Path) -> None:
+    _, trainer = trained(tmp_path, World(Costs()), stop=lambda trainer: trainer.state.step == 9)
+
+    def older(facts: dict[str, Any]) -> None:
+        del facts["progress"]["times"]
+        facts["progress"]["train_seconds"] = 21.0
+
+    change_state(trainer.run, older)
+    world = World(Costs(before=0.01))
+    outcome, again = gone_on(tmp_path, world)
+    assert outcome is not None
+    assert again.pace is not None
+    assert again.pace.clock.earlier == 21.0
+    assert 35 <= world.now <= 1.1 * 39
+
+
+def test_too_few_minutes_are_one_step_evaluated_saved_and_said(tmp_path: Path) -> None:
+    world = World(Costs(minutes=0.01, before=5.0, step=0.5))
+    said: list[str] = []
+    with mock.patch.object(Silent, "note", lambda self, text: said.append(text)):
+        outcome, trainer = trained(tmp_path, world)
+    assert outcome is not None
+    assert trainer.state.step == 1
+    assert [step for step, _ in trainer.state.evaluations] == [1]
+    assert lines(trainer)[0]["learning_rate"] == LEARNING_RATE  # the schedule is not over before it began
+    assert trainer.run.checkpoint("last").name == "step-000001"
+    (note,) = (text for text in said if "longer than train.minutes = 0.01" in text)
+    assert "is the least that leaves time to train" in note
+
+
+def test_a_wall_clock_that_jumps_changes_nothing(tmp_path: Path) -> None:
+    ends = []
+    for name, jump in (("still", 0.0), ("forward", 1e9), ("back", -1e9)):
+        true = time.time
+        with mock.patch.object(time, "time", lambda jump=jump, true=true: true() + jump):
+            world = World(Costs())
+            _, trainer = trained(tmp_path, world, name)
+        ends.append((trainer.state.step, world.now, trainer.state.evaluations))
+    assert ends[0] == ends[1] == ends[2]
+
+
+def test_a_run_of_steps_reads_no_clock_and_tries_no_threads(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def forbidden(*_: Any, **__: Any) -> Any:
+        raise AssertionError("a run of steps depends on no clock")
+
+    plain = small_trainer(tmp_path, "plain", train__threads=None)
+    plain.train()
+    monkeypatch.setattr(ThreadChoice, "try_all", forbidden)
+    monkeypatch.setattr(torch, "get_num_threads", lambda: 4)
+    config = small_config(tmp_path, train__threads=None)
+    with new_training(config, tmp_path / "run", Silent(), seconds=forbidden) as trainer:
+        assert trainer.train() is not None
+    assert trainer.threads is None
+    assert same(weights(plain), weights(trainer))
+    assert trainer.state.evaluations == plain.state.evaluations
+    kept = json.loads((trainer.run.checkpoint("last") / "state.json").read_text(encoding="utf-8"))["progress"]["times"]
+    assert kept == {"other": 0.0, "evaluations": 0.0, "began": 0.0, "rows": None, "final_rows": None}
+
+
+@pytest.mark.parametrize("faster", [1, 2])
+def test_trying_threads_leaves_no_trace_and_is_recorded(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, faster: int
+) -> None:
+    """Weights and random numbers are those of a run whose threads were given."""
+    used = [2]
+    monkeypatch.setattr(torch, "get_num_threads", lambda: used[0])
+    monkeypatch.setattr(torch, "set_num_threads", lambda number: used.__setitem__(0, number))
+    monkeypatch.setattr(setup.ThreadChoice.__init__, "__defaults__", (torch.set_num_threads,))
+    ends = []
+    for name, number in (("given", 2), ("tried", None)):
+        world = World(Costs(minutes=2.0), threads={faster: 0.5})
+        used[0] = 2
+        torch.manual_seed(5)
+        own = {"train__threads": number, "train__schedule": "constant"}  # other schedules follow the clock
+        outcome, trainer = trained(tmp_path, world, name, stop=lambda trainer: trainer.state.step == 7, **own)
+        assert outcome is None
+        ends.append((weights(trainer), torch.rand(3)))
+    assert same(ends[0][0], ends[1][0])
+    assert torch.equal(ends[0][1], ends[1][1])
+    (leg,) = json.loads((tmp_path / "tried" / "manifest.json").read_text(encoding="utf-8"))["legs"]
+    assert leg["threads"] == faster
+    assert used[0] == 2  # given back
+    assert leg["threads_tried"].keys() == {"1", "2"}
+    (given,) = json.loads((tmp_path / "given" / "manifest.json").read_text(encoding="utf-8"))["legs"]
+    assert "threads_tried" not in given
+
+
+def test_trying_threads_draws_no_random_number(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch, "get_num_threads", lambda: 2)
+    monkeypatch.setattr(setup.ThreadChoice.__init__, "__defaults__", (lambda number: None,))
+    config = small_config(tmp_path, train__threads=None, train__minutes=1.0)
+    data = prepare_for(config, tmp_path / "cache", lambda text: None)
+    torch.manual_seed(5)
+    before = torch.get_rng_state()
+    world = World(Costs())
+    with costing(world):
+        choice = setup.try_threads(config, data, lambda text: None, OneProcess(), lambda: world.now, 0.0)
+    assert choice is not None
+    assert choice.tried.keys() == {1, 2}
+    assert torch.equal(torch.get_rng_state(), before)
+
+
+def test_how_a_run_of_minutes_ended_is_in_its_manifest(tmp_path: Path) -> None:
+    world = World(Costs(evaluation=0.5))
+    outcome, trainer = trained(tmp_path, world)
+    assert outcome is not None
+    (leg,) = json.loads((trainer.run.folder / "manifest.json").read_text(encoding="utf-8"))["legs"]
+    assert leg["validation_share"] == outcome.validation_share < 1
+    assert leg["wall_seconds"] == pytest.approx(world.now, abs=0.01)
+    state = load_checkpoint(trainer.run.checkpoint("last"), trainer.model, trainer.optimizers)
+    assert state.train_seconds + state.times.other == pytest.approx(60, rel=0.05)  # what followed was foreseen

@@ -1,0 +1,91 @@
+"""The clock of a run begins with its process, goes on over its legs, and follows no wall clock."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from glassformer.training import clock
+from glassformer.training.clock import RunClock, process_began, since
+from glassformer.training.parallel.processes import OneProcess
+
+LINUX = pytest.mark.skipif(sys.platform != "linux", reason="only Linux has /proc")
+
+
+class Fake:
+    """A clock that a test sets."""
+
+    def __init__(self, now: float = 0.0) -> None:
+        self.now = now
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def test_the_process_began_before_now_and_does_not_begin_again() -> None:
+    first = process_began()
+    assert first <= time.monotonic()
+    assert process_began() == pytest.approx(first, abs=0.5)  # the system counts in hundredths of a second
+
+
+@LINUX
+def test_a_process_began_when_it_was_started() -> None:
+    before = time.monotonic()
+    code = "from glassformer.training.clock import process_began; print(process_began())"
+    began = float(subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout)
+    assert before - 0.05 <= began <= time.monotonic()
+
+
+@LINUX
+def test_the_age_is_read_after_the_name_of_the_program(tmp_path: Path) -> None:
+    """The name may hold spaces and brackets: proc(5)."""
+    import os
+
+    ticks = os.sysconf("SC_CLK_TCK")
+    began = int((time.clock_gettime(time.CLOCK_BOOTTIME) - 7.0) * ticks)
+    stat = tmp_path / "stat"
+    stat.write_text(f"41 (a) b (c) S {' '.join(map(str, range(1, 19)))} {began} 99 98\n", encoding="utf-8")
+    assert clock._age(stat) == pytest.approx(7.0, abs=0.5)
+
+
+@pytest.mark.parametrize("content", [None, "", "1 (x) S 2 3", "1 (x) S " + "z " * 30, "1 (x) S " + "0 " * 30,
+                                     "1 (x) S " + "99999999999999 " * 30])  # fmt: skip
+def test_where_the_system_does_not_tell_the_process_begins_now(content: str | None, tmp_path: Path) -> None:
+    stat = tmp_path / "stat"
+    if content is not None:
+        stat.write_text(content, encoding="utf-8")
+    assert clock._age(stat) is None
+
+
+def test_the_wall_clock_is_not_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    seconds = since()
+    monkeypatch.setattr(time, "time", lambda: 1e12)
+    assert 0 <= seconds() < 1e6
+
+
+def test_seconds_count_from_a_reading() -> None:
+    assert since(time.monotonic() - 100.0)() >= 100.0
+
+
+def test_earlier_legs_are_added_and_laps_follow_each_other() -> None:
+    here = Fake(2.0)
+    run = RunClock(here, OneProcess())
+    run.earlier = 40.0
+    assert run.read() == 42.0
+    here.now = 5.0
+    assert run.now == 42.0  # a reading stays until the next one
+    assert run.lap() == 3.0
+    assert run.now == 45.0
+
+
+def test_all_processes_get_the_reading_of_the_slowest() -> None:
+    class Three(OneProcess):
+        def most(self, number: float) -> float:
+            return max(number, 6.5, 1.0)
+
+    run = RunClock(Fake(2.0), Three())
+    assert run.read() == 6.5
