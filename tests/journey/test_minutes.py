@@ -92,6 +92,7 @@ def test_threads_are_tried_and_recorded(tmp_path: Path) -> None:
             assert f"threads: {leg['threads']}, the faster" in done.stderr
 
 
+@pytest.mark.thorough
 def test_a_stopped_run_keeps_its_time_and_goes_on(tmp_path: Path) -> None:
     text_file(tmp_path)
     run = tmp_path / "run"

@@ -18,6 +18,7 @@ SMALLER = ["train.batch=2", "train.threads=1", "train.evaluate_tokens=200", "sam
            "model.layers=1", "model.context=32"]  # fmt: skip
 PAIRS = ["train.batch_tokens=90", "tokenizer.vocab_size=400"]
 CHANGES = {
+    "auto-translate": PAIRS,
     "bangla-slm": ["model.width=64", "tokenizer.vocab_size=320"],
     "translate-modern": PAIRS,
     "translate-original": PAIRS,

@@ -155,6 +155,7 @@ costs = st.builds(
 )  # fmt: skip
 
 
+@pytest.mark.thorough
 @settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(costs=costs, every=st.integers(1, 12))
 def test_minutes_are_kept_whatever_things_cost(

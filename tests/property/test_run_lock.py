@@ -69,12 +69,12 @@ def test_resumes_of_a_run_that_trains_leave_it_as_it_would_be(tmp_path: Path) ->
     with new_training(small_config(tmp_path, train__save_every=1), tmp_path / "run", Silent()) as trainer:
         save = trainer._save
 
-        def watched() -> None:
+        def watched(last: bool = False) -> None:
             if trainer.state.step not in (0, 4, 6, 7, 24):
-                save()
+                save(last)
                 return
             resume_too(glass if trainer.state.step == 7 else here)  # once in a process of its own
-            save()
+            save(last)
             resume_too(here)
 
         trainer._save = watched  # type: ignore[method-assign]
@@ -104,11 +104,11 @@ def test_a_pointer_that_another_program_wrote_costs_no_checkpoint(tmp_path: Path
     best: list[str] = []
     save = trainer._save
 
-    def save_between_others() -> None:
+    def save_between_others(last: bool = False) -> None:
         if best:
             (trainer.run.folder / "best").write_text("step-999999\n", encoding="utf-8")
             (trainer.run.folder / "last").write_text("step-999999\n", encoding="utf-8")
-        save()
+        save(last)
         best.append(trainer.run.checkpoint("best").name)
 
     trainer._save = save_between_others  # type: ignore[method-assign]

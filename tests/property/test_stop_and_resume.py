@@ -194,7 +194,7 @@ def test_a_checkpoint_of_an_older_version_opens(tmp_path: Path) -> None:
     [
         ('optimizer = "muon"', 'optimizer = "adamw"'),
         ("batch = 4", "batch = 3"),
-        ('activation = "relu"', 'activation = "gelu"'),
+        ('activation = "swiglu"', 'activation = "geglu"'),
         ("layers = 1", "layers = 2"),
         ("seed = 0", "seed = 1"),
     ],
