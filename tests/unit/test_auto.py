@@ -133,3 +133,33 @@ def test_the_precision_is_decided_before_anything_is_probed(
     decided = said == "auto"
     assert sizes.chosen.get(auto.PRECISION) == (precision if decided else None)
     assert any("times as fast as float32" in reason for reason in sizes.why) == decided
+
+
+def pairs(folder: Path, count: int) -> Config:
+    """Settings with so many pairs of short lines, and one long one, all sizes open."""
+    lines = [f"the {number} early birds catch worm {number}" for number in range(count - 1)]
+    lines.append("a rolling stone gathers no moss " * 9)
+    (folder / "pairs.tsv").write_text("".join(f"{line}\t{line[::-1].strip()}\n" for line in lines), encoding="utf-8")
+    changes = {"data__source": str(folder / "pairs.tsv"), "data__document": "file", "tokenizer__kind": "bpe"}
+    train = {"train__task": "translate", "train__minutes": 1.0, "train__steps": None, "train__batch_tokens": 900}
+    return small_config(folder, **changes, **train, model__positions="learned", model__shared_embedding=True)
+
+
+def test_of_many_pairs_a_thousand_are_held_out_and_nearly_all_fit_the_context(machine: Any, tmp_path: Path) -> None:
+    probed = machine(lambda settings: 1e10)
+    sizes = sized(pairs(tmp_path, 12_000), tmp_path)
+    assert len(sizes.data.validation) == pytest.approx(auto.HELD_OUT, rel=0.02)
+    assert sizes.chosen[auto.VALIDATION] == sizes.config.data.validation_fraction == 0.0833
+    assert sizes.chosen[auto.VOCABULARY] == sizes.config.tokenizer.vocab_size == 1024
+    lengths = sizes.data.train.source_lengths
+    assert (lengths < sizes.config.model.context).mean() >= auto.HELD
+    assert sizes.config.model.context < lengths.max()  # the one long line is cut
+    assert probed[-1].train.batch_tokens == sizes.chosen["train.batch_tokens"]
+
+
+def test_what_was_said_of_pairs_stays_and_few_pairs_keep_their_tenth(machine: Any, tmp_path: Path) -> None:
+    machine(lambda settings: 1e10)
+    sizes = sized(pairs(tmp_path, 900), tmp_path, (auto.VOCABULARY, "train.batch_tokens", "model.context"))
+    assert sizes.chosen.keys().isdisjoint({auto.VOCABULARY, auto.VALIDATION, "train.batch_tokens", "model.context"})
+    assert len(sizes.data.validation) == 90
+    assert sizes.config.train.batch_tokens == 900
