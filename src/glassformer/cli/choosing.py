@@ -100,14 +100,15 @@ def _of_encoded(layers: list[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
     """The settings with which the source that these name was encoded, if it was."""
     from glassformer.data.encoded import settings_of_encoded
 
-    source, task = _last(layers, "data", "source", DataConfig().source), _last(layers, "train", "task", "lm")
+    source = _last(layers, "data", "source", DataConfig().source)
+    task = _last(layers, "train", "task", "lm")
     if task in EXAMPLES:
         return []
     return [found] if isinstance(source, str) and (found := settings_of_encoded(source)) else []
 
 
 def _last(layers: Iterable[Mapping[str, Any]], section: str, field: str, otherwise: Any) -> Any:
-    """What the last layer that speaks of a setting says."""
+    """Return a setting's value in the last layer that has it."""
     for layer in layers:
         values = layer.get(section)
         if isinstance(values, Mapping) and field in values:

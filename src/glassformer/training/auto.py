@@ -95,7 +95,8 @@ def size_run(
     kept = {name: _value(config, name) for name in SIZED if name in said}
     choice = choose_sizes(case, FIRST_SPEED[device.type], kept)
     for turn in range(ROUNDS):
-        shape, candidate = choice.shape, _with(config, choice.settings)
+        shape = choice.shape
+        candidate = _with(config, choice.settings)
         batch = candidate.train.batch
         step = f"{batch} rows of up to {shape.context} tokens"
         if candidate.train.batch_tokens is not None:
@@ -145,10 +146,16 @@ def _case(config: Config, data: Prepared | PreparedExamples, spent: float = 0.0)
     left = 60 * (config.train.minutes or MINUTES) - spent
     rows = config.train.task in EXAMPLES or config.data.windows == "documents"
     return Case(
-        config.model.family, config.train.optimizer, plan.training_tokens, sizes(config, data)[0],
-        plan.tokens_per_step / plan.rows_per_step if rows else None, max(1.0, TRAINING * left), config.train.task,
-        _longest(data), config.train.batch_tokens is not None,
-    )  # fmt: skip
+        family=config.model.family,
+        optimizer=config.train.optimizer,
+        text_tokens=plan.training_tokens,
+        vocabulary=sizes(config, data)[0],
+        row_tokens=plan.tokens_per_step / plan.rows_per_step if rows else None,
+        seconds=max(1.0, TRAINING * left),
+        task=config.train.task,
+        longest=_longest(data),
+        like_length=config.train.batch_tokens is not None,
+    )
 
 
 def _value(config: Config, name: str) -> Any:

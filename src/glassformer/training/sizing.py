@@ -261,7 +261,8 @@ def _rounded(rate: float) -> float:
 
 
 def _why(shape: Shape, case: Case, speed: float, smallest: bool, capped: bool) -> list[str]:
-    weights, possible = shape.weights(case.family), speed * case.seconds / shape.arithmetic(case)
+    weights = shape.weights(case.family)
+    possible = speed * case.seconds / shape.arithmetic(case)
     found = [
         f"{speed:.2g} operations a second for {case.seconds:,.0f} s are {possible:,.0f} tokens through {weights:,} "
         f"weights, {possible / weights:,.1f} for each"

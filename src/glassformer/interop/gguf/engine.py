@@ -54,9 +54,11 @@ def compare_with_engine(parts: Parts, path: Path, kind: str, target: Target) -> 
     Raises:
         GlassError: llama.cpp does not open it.
     """
-    model, context = parts.model, parts.config.model.context
+    model = parts.model
     assert isinstance(model, Decoder)
-    frame, size = frame_of(parts.tokenizer, parts.config), parts.tokenizer.vocab_size
+    context = parts.config.model.context
+    frame = frame_of(parts.tokenizer, parts.config)
+    size = parts.tokenizer.vocab_size
     texts = {text: frame.around(parts.tokenizer.encode(text)) for text in known_texts(parts.tokenizer, TEXTS)}
     rows = [random_rows(1, length, size)[0] for length in sorted({min(length, context - 1) for length in LENGTHS})]
     read: list[tuple[str | list[int], list[int]]] = [(row, row) for row in rows]

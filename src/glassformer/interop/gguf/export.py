@@ -51,7 +51,8 @@ def export(request: ExportRequest) -> ExportReport:
         GlassError: a package is missing, something is at `request.out`, the run cannot be read, llama.cpp would compute
             something else for its settings, or what was written is not the run; then nothing is written.
     """
-    out, kind = request.out, (request.dtype or "f32").lower()
+    out = request.out
+    kind = (request.dtype or "f32").lower()
     if kind not in TYPES:
         raise GlassError(f"GGUF weights in {request.dtype!r} are not written", nearest(kind, TYPES))
     refuse_taken(out)

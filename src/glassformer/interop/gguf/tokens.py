@@ -20,7 +20,7 @@ NEVER = layout.byte_letters()[0xFF]
 
 @dataclass(frozen=True)
 class Tokens:
-    """What a GGUF file says of a tokenizer.
+    """The tokenizer's fields of a GGUF file.
 
     Attributes:
         tokens: in id order, in byte letters.

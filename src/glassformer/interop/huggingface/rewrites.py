@@ -165,7 +165,7 @@ def halved_waves(config: ModelConfig, ours: Tensors) -> Form:
 
 
 def alternating_waves(config: ModelConfig, ours: Tensors) -> Form:
-    """Undoes `halved_waves`."""
+    """Return the channels to the order sin, cos, sin, …: the inverse of `halved_waves`."""
     return _reordered(config, ours, torch.arange(config.width).view(2, -1).T.flatten())
 
 
