@@ -12,7 +12,7 @@ from glassformer.config import Config
 from glassformer.model.precision import Speeds, remember
 from glassformer.training import auto
 from glassformer.training.probe import Probe
-from glassformer.training.sizing import MOST_EPOCHS, SHAPES, SIZED, Case, Shape
+from glassformer.training.sizing import RULES, SHAPES, SIZED, Case, Shape
 from tests.property.trainers import small_config
 
 Speed = Callable[[Config], float]
@@ -95,7 +95,8 @@ def test_batch_and_steps_belong_to_the_speed_that_was_measured(
     config = long_text(tmp_path, lines=300)
     probed = machine(lambda settings: real)
     sizes = sized(config, tmp_path)
-    train, whole = sizes.config.train, MOST_EPOCHS * auto._case(config, sizes.data).text_tokens
+    train = sizes.config.train
+    whole = RULES["lm"].epochs * auto._case(config, sizes.data).text_tokens
     assert len(probed) == 2
     assert probed[0].model == probed[1].model
     assert train.batch == probed[1].train.batch != probed[0].train.batch

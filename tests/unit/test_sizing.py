@@ -10,11 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from glassformer.config import Config
+from glassformer.config import EXAMPLES, Config
 from glassformer.training.sizing import (
     HEAD_WIDTH,
-    LIMITS,
-    MOST_EPOCHS,
+    RULES,
     SHAPES,
     SIZED,
     Case,
@@ -27,11 +26,9 @@ CASE = Case("decoder", "muon", 1_000_000, 2048, None, 600.0)
 SPEED = 1e11
 
 
-def config_of(settings: dict[str, Any]) -> Config:
-    """The settings in a run whose windows over running text turn."""
-    sections: dict[str, dict[str, Any]] = {"model": {"positions": "rotary"}, "train": {}}
-    if "train.batch_tokens" in settings:
-        sections["train"]["task"] = "translate"
+def config_of(settings: dict[str, Any], task: str = "lm") -> Config:
+    """The settings in a run of this task with rotary positions."""
+    sections: dict[str, dict[str, Any]] = {"model": {"positions": "rotary"}, "train": {"task": task}}
     for name, value in settings.items():
         section, _, field = name.partition(".")
         sections[section][field] = value
@@ -44,27 +41,48 @@ def test_the_arithmetic_of_a_token_by_hand() -> None:
     assert shape.arithmetic(CASE) == 6 * (shape.weights("decoder") + 40 * 2048 + 3 * 2 * 40 * 50 / 2)
 
 
+FAMILIES_OF_TASKS = [
+    ("lm", "decoder"),
+    ("masked", "encoder"),
+    ("classify", "encoder"),
+    ("translate", "encoder-decoder"),
+    ("summarize", "encoder-decoder"),
+]
+
+
+@pytest.mark.parametrize(("task", "family"), FAMILIES_OF_TASKS)
 @given(
-    tokens=st.integers(20, 10**10), vocabulary=st.integers(2, 200_000), seconds=st.floats(0.1, 1e6),
-    speed=st.floats(1e8, 1e15), family=st.sampled_from(["decoder", "encoder", "encoder-decoder"]),
-    row=st.none() | st.floats(1, 5000), optimizer=st.sampled_from(["adamw", "muon"]), like_length=st.booleans(),
-    longest=st.none() | st.integers(2, 5000),
-)  # fmt: skip
+    tokens=st.integers(20, 10**10),
+    vocabulary=st.integers(2, 200_000),
+    seconds=st.floats(0.1, 1e6),
+    speed=st.floats(1e8, 1e15),
+    row=st.floats(1, 5000),
+    optimizer=st.sampled_from(["adamw", "muon"]),
+    like_length=st.booleans(),
+    longest=st.integers(2, 5000),
+)
 def test_every_choice_is_a_run_that_can_be(
-    tokens: int, vocabulary: int, seconds: float, speed: float, family: str, row: float | None, optimizer: str,
-    like_length: bool, longest: int | None,
-) -> None:  # fmt: skip
-    if row is None:
-        like_length = False
-        longest = None
-    task = "translate" if family == "encoder-decoder" else "lm"
-    case = Case(family, optimizer, tokens, vocabulary, row, seconds, task, longest, like_length)
+    tokens: int,
+    vocabulary: int,
+    seconds: float,
+    speed: float,
+    row: float,
+    optimizer: str,
+    like_length: bool,
+    longest: int,
+    task: str,
+    family: str,
+) -> None:
+    if task in EXAMPLES:
+        case = Case(family, optimizer, tokens, vocabulary, row, seconds, task, longest, like_length)
+    else:
+        case = Case(family, optimizer, tokens, vocabulary, None, seconds, task)
     sizes = choose_sizes(case, speed, {})
     assert set(sizes.settings) <= set(SIZED)
-    config = config_of(sizes.settings)
-    if row is None:
+    config = config_of(sizes.settings, task)
+    if task not in EXAMPLES:
         assert config.model.context < tokens
-    assert sizes.tokens <= 2 * max(MOST_EPOCHS * tokens, 512 * 2)
+    assert sizes.tokens <= 2 * max(RULES[task].epochs * tokens, 512 * 2)
     assert all(sizes.why)
 
 
@@ -74,14 +92,14 @@ def test_the_largest_that_reads_enough_and_is_fed() -> None:
         shape = choose_sizes(case, SPEED, {}).shape
         weights = shape.weights("decoder")
         tokens = SPEED * seconds / shape.arithmetic(case)
-        assert tokens >= LIMITS["lm"].tokens_per_weight * weights or shape == Shape(*SHAPES[0])
+        assert tokens >= RULES["lm"].tokens_per_weight * weights or shape == Shape(*SHAPES[0])
         larger = [Shape(*row) for row in SHAPES[SHAPES.index((shape.layers, shape.width, shape.context)) + 1 :]]
         assert all(
-            SPEED * seconds / one.arithmetic(case) < LIMITS["lm"].tokens_per_weight * one.weights("decoder")
+            SPEED * seconds / one.arithmetic(case) < RULES["lm"].tokens_per_weight * one.weights("decoder")
             for one in larger
         )
     poor = choose_sizes(replace(CASE, text_tokens=10_000, seconds=1e9), SPEED, {}).shape
-    assert poor.weights("decoder") <= LIMITS["lm"].weights_per_token * 10_000
+    assert poor.weights("decoder") <= RULES["lm"].weights_per_token * 10_000
 
 
 def test_more_time_or_speed_never_means_a_smaller_model() -> None:
@@ -97,7 +115,7 @@ def test_more_time_or_speed_never_means_a_smaller_model() -> None:
 
 def test_a_small_text_is_not_read_for_ever() -> None:
     sizes = choose_sizes(replace(CASE, text_tokens=50_000, seconds=1e5), SPEED, {})
-    assert sizes.tokens == pytest.approx(MOST_EPOCHS * 50_000, rel=0.01)
+    assert sizes.tokens == pytest.approx(RULES["lm"].epochs * 50_000, rel=0.01)
     assert sizes.settings["train.steps"] * sizes.settings["train.batch"] * sizes.shape.context == sizes.tokens
     assert "read 40 times and no more" in sizes.why[-1]
     assert "train.steps" not in choose_sizes(CASE, 1e9, {}).settings  # there the minutes end the run
@@ -135,7 +153,7 @@ PAIRS = Case("encoder-decoder", "muon", 1_000_000, 4096, 30.0, 1400.0, "translat
 def test_rows_of_like_length_are_counted_in_tokens_and_fit_the_context() -> None:
     sizes = choose_sizes(PAIRS, SPEED, {})
     assert "train.batch" not in sizes.settings
-    share = sizes.tokens / LIMITS["translate"].steps
+    share = sizes.tokens / RULES["translate"].steps
     assert sizes.settings["train.batch_tokens"] == 1 << round(math.log2(share))
     assert sizes.settings["model.context"] == 80  # the multiple of 16 above the longest
     assert "train.learning_rate" not in sizes.settings
@@ -152,6 +170,30 @@ def test_the_more_often_pairs_are_read_the_more_dropout() -> None:
     assert any("dropout" in reason for reason in choose_sizes(PAIRS, SPEED, {}).why)
 
 
-@pytest.mark.parametrize(("size", "tokens"), [(0, 1024), (500_000, 1024), (3_700_000, 4096), (10**9, 32768)])
-def test_a_vocabulary_grows_with_the_text(size: int, tokens: int) -> None:
-    assert choose_vocabulary(size) == tokens
+@pytest.mark.parametrize(
+    ("size", "task", "tokens"),
+    [
+        (0, "translate", 1024),
+        (500_000, "translate", 1024),
+        (3_700_000, "translate", 4096),
+        (10**9, "translate", 32768),
+        (1_500_000, "classify", 8192),
+        (10**6, "lm", None),
+    ],
+)
+def test_a_vocabulary_grows_with_the_texts(size: int, task: str, tokens: int | None) -> None:
+    assert choose_vocabulary(size, task) == tokens
+
+
+LABELS = Case("encoder", "adamw", 300_000, 8192, 45.0, 500.0, "classify", longest=120, like_length=True)
+
+
+def test_few_labelled_texts_are_read_a_few_times_with_much_dropout() -> None:
+    sizes = choose_sizes(LABELS, SPEED, {})
+    assert sizes.tokens == pytest.approx(RULES["classify"].epochs * 300_000, rel=0.01)
+    assert sizes.settings["model.dropout_embedding"] == 0.5
+    assert sizes.settings["model.dropout_residual"] == 0.3
+    assert "train.learning_rate" not in sizes.settings
+    many = choose_sizes(replace(LABELS, text_tokens=10**9), SPEED, {})
+    assert many.settings["model.dropout_residual"] == 0.1
+    assert many.shape.weights("encoder") >= sizes.shape.weights("encoder")

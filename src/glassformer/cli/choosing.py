@@ -16,7 +16,13 @@ from glassformer.recipes import load_recipe, recipe_names
 from glassformer.settings import read_toml
 
 AUTO = "auto"
-USUAL = {"lm": "auto", "translate": "auto-translate"}
+USUAL = {
+    "lm": "auto",
+    "masked": "auto-masked",
+    "classify": "auto-classify",
+    "translate": "auto-translate",
+    "summarize": "auto-summarize",
+}
 """The recipes of those who name none, by task; `--recipe auto` is the one of the task."""
 
 

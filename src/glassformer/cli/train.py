@@ -11,9 +11,9 @@ corpus (glass data list). Without DATA, the recipe's own text is used, or the ge
   glass train book.txt --out runs/book2 --recipe shakespeare-nano --minutes 5
   glass train --resume --out runs/book --steps 4000
 
-A run over your own running text or pairs that names neither --recipe nor --config has the recipe auto, or
-auto-translate, which stands over the defaults below: sizes for this machine and --minutes (10 if nothing is said), or
-the usual sizes and --steps.
+A run over your own data that names neither --recipe nor --config has the recipe auto of its task (auto, auto-masked,
+auto-classify, auto-translate, auto-summarize), which stands over the defaults below: sizes for this machine and
+--minutes (10 if nothing is said), or the usual sizes and --steps.
 
 --minutes is wall time from the start of the command to its end: preparing, measuring, training, evaluation and
 saving. A run of minutes takes one thread or all, whichever is faster when tried; its evaluations take a fifth of the

@@ -117,12 +117,12 @@ def size_run(
 
 
 def _of_data(config: Config, data: Prepared | PreparedExamples) -> dict[str, Any]:
-    """Settings by which pairs are to be prepared anew: a vocabulary and a held-out share that suit their number."""
-    if not isinstance(data, PreparedExamples) or data.train.targets is None:
+    """Settings with which examples are to be prepared anew: a vocabulary and a held-out share that suit their number."""
+    if not isinstance(data, PreparedExamples):
         return {}
     found: dict[str, Any] = {}
-    vocabulary = choose_vocabulary(data.train.sources.bytes + data.train.targets.bytes)
-    if vocabulary != config.tokenizer.vocab_size:
+    vocabulary = choose_vocabulary(data.train.sources.bytes + data.train.target_bytes, config.train.task)
+    if vocabulary not in (None, config.tokenizer.vocab_size):
         found[VOCABULARY] = vocabulary
     examples = len(data.train) + len(data.validation)
     if config.data.validation is None and config.data.validation_fraction * examples > HELD_OUT:

@@ -3,8 +3,8 @@
 A pure function, and all that it rests on: whoever knows better changes the numbers at the head of this file.
 
 The model: the largest of `SHAPES` that sees enough tokens for each weight in the time that there is, and that has no
-more weights than the text can feed (`LIMITS`). Time is arithmetic by speed, and speed is measured. The batch: as large
-as leaves enough steps. AdamW's rate falls with the square root of the width; of translation models it is the recipe's.
+more weights than the text can feed (`RULES`). Time is arithmetic by speed, and speed is measured. The batch: as large
+as leaves enough steps. Of language models, AdamW's rate falls with the square root of the width.
 """
 
 from __future__ import annotations
@@ -27,8 +27,6 @@ SHAPES = (
     (16, 1024, 1024),
 )
 """Layers, width and context, the smallest first."""
-MOST_EPOCHS = 40.0
-"""After which a small text is known by heart, and time would be wasted."""
 TOKENS_PER_STEP = (512, 65_536)
 """At least and at most."""
 EVALUATIONS = 16
@@ -44,14 +42,11 @@ MATRICES = {"decoder": 12, "encoder": 12, "encoder-decoder": 14}
 half of the tokens meet), feed-forward 8."""
 FIRST_SPEED = {"cpu": 5e10, "mps": 1e12, "cuda": 5e13}
 """Operations a second, before anything was measured: decides only what is measured first."""
-DROPOUT = ((2.0, 0.0), (5.0, 0.1), (math.inf, 0.2))
-"""Of a translation model: how often it reads its pairs at most, and the dropout that suits it."""
 CONTEXT_STEP = 16
 LONGEST_CONTEXT = 1024
 """Of rows of their own: a context is a multiple of the first, and the second at most."""
-BYTES_PER_TOKEN = 900
-"""Of the training text for each token of a vocabulary of its own; `VOCABULARY` holds the smallest and the largest."""
 VOCABULARY = (1024, 32768)
+"""Tokens of a chosen vocabulary, at least and at most."""
 SIZED = (
     "model.layers",
     "model.width",
@@ -71,27 +66,52 @@ SIZED = (
 
 
 @dataclass(frozen=True)
-class Limits:
-    """How large a model of a task may be, and how many steps it needs.
+class Rules:
+    """What suits a task.
 
     Attributes:
         tokens_per_weight: that a run shall read at least, repetitions counted.
-        weights_per_token: of the text, at most.
+        weights_per_token: of the data, at most.
         steps: that a run takes at least, where batches are not the smallest already.
+        epochs: how often the data is read at most; after that, time would be wasted.
+        bytes_per_token: of the training texts, for each token of the vocabulary; None: the vocabulary is the recipe's.
+        dropout: rows of (epochs at most, dropout of the embedding, dropout of the residual stream), the first row that
+            holds; empty: dropout is the recipe's.
+        rates_by_width: learning rates follow from the width; False: they are the recipe's.
     """
 
     tokens_per_weight: float
     weights_per_token: float
     steps: int
+    epochs: float = 40.0
+    bytes_per_token: int | None = None
+    dropout: tuple[tuple[float, float, float], ...] = ()
+    rates_by_width: bool = False
 
 
-LIMITS = {
-    "lm": Limits(tokens_per_weight=2.0, weights_per_token=10.0, steps=600),
-    "translate": Limits(tokens_per_weight=4.0, weights_per_token=4.0, steps=1500),
+PAIRS_DROPOUT = ((2.0, 0.0, 0.0), (5.0, 0.1, 0.1), (math.inf, 0.2, 0.2))
+LABELS_DROPOUT = ((2.0, 0.1, 0.1), (math.inf, 0.5, 0.3))
+RULES = {
+    "lm": Rules(tokens_per_weight=2.0, weights_per_token=10.0, steps=600, rates_by_width=True),
+    "masked": Rules(tokens_per_weight=2.0, weights_per_token=10.0, steps=600),
+    "classify": Rules(
+        tokens_per_weight=2.0,
+        weights_per_token=2.5,
+        steps=1000,
+        epochs=6.0,
+        bytes_per_token=200,
+        dropout=LABELS_DROPOUT,
+    ),
+    "translate": Rules(
+        tokens_per_weight=4.0, weights_per_token=4.0, steps=1500, bytes_per_token=900, dropout=PAIRS_DROPOUT
+    ),
+    "summarize": Rules(
+        tokens_per_weight=4.0, weights_per_token=4.0, steps=1500, bytes_per_token=900, dropout=PAIRS_DROPOUT
+    ),
 }
 """By task. Of language models: in 10 seconds and in 3 and 12 minutes, with characters and Muon, the best of those tried
-read 1 to 2 tokens for each weight. Of translation: on Multi30k, in 30 minutes. See `benchmarks/results/tried.md`;
-elsewhere they are a guess. Other tasks have those of language models."""
+read 1 to 2 tokens for each weight. Of translation: on Multi30k, in 30 minutes. Of labels: on 6,600 news in 3 minutes.
+See `benchmarks/results/tried.md`; elsewhere they are a guess."""
 
 
 @dataclass(frozen=True)
@@ -121,9 +141,9 @@ class Case:
     like_length: bool = False
 
     @property
-    def limits(self) -> Limits:
+    def rules(self) -> Rules:
         """Those of its task."""
-        return LIMITS.get(self.task, LIMITS["lm"])
+        return RULES[self.task]
 
 
 @dataclass(frozen=True)
@@ -176,7 +196,7 @@ def choose_sizes(case: Case, speed: float, said: Mapping[str, Any]) -> Sizes:
     fitting = [shape for shape in shapes if _suits(shape, case, speed)]
     shape = fitting[-1] if fitting else shapes[0]
     possible = speed * case.seconds / shape.arithmetic(case)
-    tokens = min(possible, MOST_EPOCHS * case.text_tokens)
+    tokens = min(possible, case.rules.epochs * case.text_tokens)
     row = min(case.row_tokens or shape.context, shape.context)
     chosen: dict[str, Any] = {
         "model.layers": shape.layers,
@@ -195,12 +215,12 @@ def choose_sizes(case: Case, speed: float, said: Mapping[str, Any]) -> Sizes:
     every = max(10, steps // EVALUATIONS)
     chosen["train.evaluate_every"] = every
     chosen["train.save_every"] = every
-    if case.task == "translate":
-        passes = tokens / max(1, case.text_tokens)
-        dropout = next(share for most, share in DROPOUT if passes <= most)
-        chosen["model.dropout_embedding"] = dropout
-        chosen["model.dropout_residual"] = dropout
-    else:
+    if case.rules.dropout:
+        epochs = tokens / max(1, case.text_tokens)
+        _, embedding, residual = next(row for row in case.rules.dropout if epochs <= row[0])
+        chosen["model.dropout_embedding"] = embedding
+        chosen["model.dropout_residual"] = residual
+    if case.rules.rates_by_width:
         chosen["train.learning_rate"] = _rounded(RATES[case.optimizer] * math.sqrt(RATE_WIDTH / shape.width))
         if case.optimizer == "muon":
             chosen["train.muon_learning_rate"] = MUON_RATE
@@ -210,20 +230,24 @@ def choose_sizes(case: Case, speed: float, said: Mapping[str, Any]) -> Sizes:
     return Sizes(shape, settings, steps * per_step, tuple(_why(shape, case, speed, fitting == [], tokens < possible)))
 
 
-def choose_vocabulary(size: int) -> int:
-    """The tokens of a vocabulary for a training text of so many bytes: a power of two.
+def choose_vocabulary(size: int, task: str) -> int | None:
+    """The tokens of a vocabulary for training texts of so many bytes: a power of two; None: the recipe's stays.
 
-    A token should stand in the text often enough to be learnt: on Multi30k, 3.7 MB, some 4,000 served well.
+    A token should stand in the texts often enough to be learnt: of translations, on 3.7 MB of Multi30k, some 4,000
+    served well; words that tell a label need not be written, and a larger vocabulary has more whole ones.
     """
+    bytes_per_token = RULES[task].bytes_per_token
+    if bytes_per_token is None:
+        return None
     least, most = VOCABULARY
-    return min(most, max(least, _power_of_two(size / BYTES_PER_TOKEN)))
+    return min(most, max(least, _power_of_two(size / bytes_per_token)))
 
 
 def _suits(shape: Shape, case: Case, speed: float) -> bool:
     weights = shape.weights(case.family)
-    tokens = min(speed * case.seconds / shape.arithmetic(case), MOST_EPOCHS * case.text_tokens)
-    limits = case.limits
-    return tokens >= limits.tokens_per_weight * weights and weights <= limits.weights_per_token * case.text_tokens
+    tokens = min(speed * case.seconds / shape.arithmetic(case), case.rules.epochs * case.text_tokens)
+    rules = case.rules
+    return tokens >= rules.tokens_per_weight * weights and weights <= rules.weights_per_token * case.text_tokens
 
 
 def _around(shape: Shape, case: Case, said: Mapping[str, Any]) -> Shape:
@@ -239,7 +263,7 @@ def _around(shape: Shape, case: Case, said: Mapping[str, Any]) -> Shape:
 def _tokens_per_step(tokens: float, case: Case) -> float:
     """So many that the steps are enough, in bounds."""
     least, most = TOKENS_PER_STEP
-    return min(most, max(least, tokens / case.limits.steps))
+    return min(most, max(least, tokens / case.rules.steps))
 
 
 def _power_of_two(number: float) -> int:
@@ -267,11 +291,11 @@ def _why(shape: Shape, case: Case, speed: float, smallest: bool, capped: bool) -
         f"{speed:.2g} operations a second for {case.seconds:,.0f} s are {possible:,.0f} tokens through {weights:,} "
         f"weights, {possible / weights:,.1f} for each"
     ]
-    if case.task == "translate":
-        passes = min(possible / case.text_tokens, MOST_EPOCHS)
-        found.append(f"the pairs are read {passes:.1f} times, and dropout is chosen by that")
+    if case.rules.dropout:
+        epochs = min(possible / case.text_tokens, case.rules.epochs)
+        found.append(f"the examples are read {epochs:.1f} times, and dropout is chosen by that")
     if smallest:
         found.append("for this text and this time, that is a large model")
     if capped:
-        found.append(f"the text has {case.text_tokens:,} tokens: it is read {MOST_EPOCHS:g} times and no more")
+        found.append(f"the text has {case.text_tokens:,} tokens: it is read {case.rules.epochs:g} times and no more")
     return found
