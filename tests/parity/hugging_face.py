@@ -25,6 +25,12 @@ ENCODER: dict[str, Any] = {
     "vocab_size": V, "hidden_size": 30, "intermediate_size": 37, "num_hidden_layers": 3, "num_attention_heads": 5,
     "max_position_embeddings": 29, "num_labels": V,
 }  # fmt: skip
+ESM: dict[str, Any] = {
+    "position_embedding_type": "rotary",
+    "rope_theta": 777.0,
+    "token_dropout": False,
+    "pad_token_id": 1,
+}
 PAIR: dict[str, Any] = {
     "vocab_size": V, "d_model": 30, "encoder_layers": 2, "decoder_layers": 3, "encoder_ffn_dim": 37,
     "decoder_ffn_dim": 37, "encoder_attention_heads": 5, "decoder_attention_heads": 5, "max_position_embeddings": 29,
@@ -57,6 +63,11 @@ CASES: dict[str, tuple[str, dict[str, Any]]] = {
     "bert": ("BertForTokenClassification", ENCODER),
     "bert-masked": ("BertForMaskedLM", {**ENCODER, "hidden_act": "relu"}),
     "bert-masked, own head": ("BertForMaskedLM", {**ENCODER, "tie_word_embeddings": False}),
+    "esm-masked": ("EsmForMaskedLM", {**ENCODER, **ESM, "emb_layer_norm_before": True}),
+    "esm-masked, own head": (
+        "EsmForMaskedLM",
+        {**ENCODER, **ESM, "emb_layer_norm_before": False, "tie_word_embeddings": False},
+    ),
     "roberta-masked": ("RobertaForMaskedLM", {**ENCODER, "max_position_embeddings": 31, "type_vocab_size": 1}),
     "roberta": ("RobertaForTokenClassification", {**ENCODER, "max_position_embeddings": 31, "type_vocab_size": 1}),
     "bart": ("BartForConditionalGeneration", {**PAIR, "scale_embedding": True}),

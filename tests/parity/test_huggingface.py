@@ -47,7 +47,7 @@ NOT_OURS = ("dtype", "transformers_version", "architectures", "_name_or_path", *
 
 def test_every_class_is_tried() -> None:
     """Classes for whole texts, which give no logits of tokens, are tried in `test_pipelines`."""
-    assert {name.partition(",")[0] for name in CASES} | {"bert-mean", "deberta-v2"} == set(ARCHITECTURES)
+    assert {name.partition(",")[0] for name in CASES} | {"bert-mean", "deberta-v2", "esm-mean"} == set(ARCHITECTURES)
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -101,6 +101,7 @@ PLANTED: dict[str, dict[str, Any]] = {
     "olmo2": {"rms_norm_eps": 1e-2},
     "bert-masked": {"hidden_act": "gelu"},
     "roberta-masked": {"layer_norm_eps": 1e-2},
+    "esm-masked": {"layer_norm_eps": 1e-2},
 }
 
 

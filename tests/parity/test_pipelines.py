@@ -23,14 +23,21 @@ pytestmark = pytest.mark.thorough
 
 POST: dict[str, Any] = {"family": "encoder", "norm_order": "post", "embedding_norm": True}
 TEXTS = ["the old dog", "it's 7", "sleeps near the river; the old dog sleeps near it", "আমি বাংলায়", "!", "Größe"]
-CLASSES = {"first": "DebertaV2ForSequenceClassification", "mean": "BertMeanForSequenceClassification"}
+ROTARY: dict[str, Any] = {"family": "encoder", "positions": "rotary", "norm_order": "pre", "pooling": "mean"}
+SHAPES: dict[str, tuple[str, dict[str, Any]]] = {
+    "first": ("DebertaV2ForSequenceClassification", {**POST, "pooling": "first"}),
+    "mean": ("BertMeanForSequenceClassification", {**POST, "pooling": "mean"}),
+    "pre-norm": ("EsmMeanForSequenceClassification", {**ROTARY, "embedding_norm": True}),
+    "pre-norm, no norm of embeddings": ("EsmMeanForSequenceClassification", ROTARY),
+}
 
 
-def classifier(folder: Path, pooling: str, kind: str = "bpe", **settings: Any) -> TextClassifier:
+def classifier(folder: Path, shape: str, kind: str = "bpe", **settings: Any) -> TextClassifier:
     """A run that classifies, and its export in `out`."""
-    run = make_run(folder / "run", "classify", {"kind": kind}, **POST, pooling=pooling, **settings)
+    name, model = SHAPES[shape]
+    run = make_run(folder / "run", "classify", {"kind": kind}, **model, **settings)
     report = export(ExportRequest(run, folder / "out"))
-    assert report.architecture == CLASSES[pooling]
+    assert report.architecture == name
     found = load_text_model(run, device="cpu")
     assert isinstance(found, TextClassifier)
     return found
@@ -42,10 +49,13 @@ def _no_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("transformers.dynamic_module_utils.HF_MODULES_CACHE", str(tmp_path / "modules"))
 
 
-@pytest.mark.parametrize(("pooling", "kind"), [("first", "bpe"), ("mean", "wordpiece")])
-def test_their_pipeline_gives_the_labels_of_the_run(pooling: str, kind: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("shape", "kind"),
+    [("first", "bpe"), ("mean", "wordpiece"), ("pre-norm", "bpe"), ("pre-norm, no norm of embeddings", "words")],
+)
+def test_their_pipeline_gives_the_labels_of_the_run(shape: str, kind: str, tmp_path: Path) -> None:
     """One by one, and as one padded batch; tied or not is nothing to a classifier."""
-    ours = classifier(tmp_path, pooling, kind, positions="learned", attention_bias=pooling == "mean")
+    ours = classifier(tmp_path, shape, kind, attention_bias=shape in ("mean", "pre-norm"))
     right = ours.probabilities(TEXTS)  # (texts, labels)
     pipe = transformers.pipeline(
         "text-classification", model=str(tmp_path / "out"), top_k=None, device="cpu", trust_remote_code=True
@@ -58,14 +68,14 @@ def test_their_pipeline_gives_the_labels_of_the_run(pooling: str, kind: str, tmp
     assert np.ptp(right, axis=0).max() > 0.2  # labels of a new head would be nearly the same for all texts
 
 
-@pytest.mark.parametrize("pooling", CLASSES)
-def test_an_exported_classifier_comes_back(pooling: str, tmp_path: Path) -> None:
-    ours = classifier(tmp_path, pooling)
+@pytest.mark.parametrize("shape", SHAPES)
+def test_an_exported_classifier_comes_back(shape: str, tmp_path: Path) -> None:
+    ours = classifier(tmp_path, shape)
     import_model(tmp_path / "out", tmp_path / "back", lambda _: None)
     back = load_text_model(tmp_path / "back", device="cpu")
     assert isinstance(back, TextClassifier)
     assert back.labels == ours.labels
-    assert back.config.model.pooling == pooling
+    assert back.config.model.pooling == SHAPES[shape][1]["pooling"]
     assert np.abs(back.probabilities(TEXTS) - ours.probabilities(TEXTS)).max() <= 1e-6
 
 

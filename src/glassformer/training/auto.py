@@ -117,7 +117,7 @@ def size_run(
 
 
 def _of_data(config: Config, data: Prepared | PreparedExamples) -> dict[str, Any]:
-    """Settings with which examples are to be prepared anew: a vocabulary and a held-out share that suit their number."""
+    """Settings with which examples are prepared anew: a vocabulary and a held-out share that suit their number."""
     if not isinstance(data, PreparedExamples):
         return {}
     found: dict[str, Any] = {}

@@ -44,7 +44,7 @@ FIRST_SPEED = {"cpu": 5e10, "mps": 1e12, "cuda": 5e13}
 """Operations a second, before anything was measured: decides only what is measured first."""
 CONTEXT_STEP = 16
 LONGEST_CONTEXT = 1024
-"""Of rows of their own: a context is a multiple of the first, and the second at most."""
+"""Of rows of their own, a context is a multiple of the first; of all rows, the second at most."""
 VOCABULARY = (1024, 32768)
 """Tokens of a chosen vocabulary, at least and at most."""
 SIZED = (
@@ -74,6 +74,7 @@ class Rules:
         weights_per_token: of the data, at most.
         steps: that a run takes at least, where batches are not the smallest already.
         epochs: how often the data is read at most; after that, time would be wasted.
+        context: of windows over running text at most, in tokens.
         bytes_per_token: of the training texts, for each token of the vocabulary; None: the vocabulary is the recipe's.
         dropout: rows of (epochs at most, dropout of the embedding, dropout of the residual stream), the first row that
             holds; empty: dropout is the recipe's.
@@ -84,6 +85,7 @@ class Rules:
     weights_per_token: float
     steps: int
     epochs: float = 40.0
+    context: int = LONGEST_CONTEXT
     bytes_per_token: int | None = None
     dropout: tuple[tuple[float, float, float], ...] = ()
     rates_by_width: bool = False
@@ -93,7 +95,7 @@ PAIRS_DROPOUT = ((2.0, 0.0, 0.0), (5.0, 0.1, 0.1), (math.inf, 0.2, 0.2))
 LABELS_DROPOUT = ((2.0, 0.1, 0.1), (math.inf, 0.5, 0.3))
 RULES = {
     "lm": Rules(tokens_per_weight=2.0, weights_per_token=10.0, steps=600, rates_by_width=True),
-    "masked": Rules(tokens_per_weight=2.0, weights_per_token=10.0, steps=600),
+    "masked": Rules(tokens_per_weight=3.0, weights_per_token=10.0, steps=1500, context=128),
     "classify": Rules(
         tokens_per_weight=2.0,
         weights_per_token=2.5,
@@ -256,7 +258,7 @@ def _around(shape: Shape, case: Case, said: Mapping[str, Any]) -> Shape:
     if "context" not in own and case.longest is not None:
         own["context"] = min(LONGEST_CONTEXT, CONTEXT_STEP * math.ceil(case.longest / CONTEXT_STEP))
     elif "context" not in own and case.row_tokens is None:
-        own["context"] = max(1, min(shape.context, case.text_tokens // 4))
+        own["context"] = max(1, min(shape.context, case.rules.context, case.text_tokens // 4))
     return replace(shape, **own)
 
 

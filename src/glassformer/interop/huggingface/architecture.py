@@ -65,6 +65,8 @@ class Architecture:
         renamed: endings of names, and what older files say instead.
         rewrites: names of the equivalent forms of our models that fit it better; see `rewrites`.
         needs_padding: places are counted by the padding token, whose id must be this one.
+        pads_with_end: it must have a padding token: the end token, where the tokenizer has none for padding.
+        own_code: the module of this package that holds the class, which transformers lacks; None: transformers has it.
     """
 
     name: str
@@ -78,6 +80,8 @@ class Architecture:
     renamed: Mapping[str, str] = field(default_factory=dict)
     rewrites: tuple[str, ...] = ()
     needs_padding: int | None = None
+    pads_with_end: bool = False
+    own_code: str | None = None
 
     @property
     def model_type(self) -> str:

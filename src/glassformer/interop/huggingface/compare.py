@@ -62,13 +62,17 @@ def quiet() -> Iterator[Any]:
 
 
 def class_named(name: str) -> Any:
-    """A class of the package by its name, or our own one of `bert_mean.py`: its copy in a folder is never run here."""
+    """A class of the package by its name, or one of ours for it: its copy in a folder is never run here."""
     import transformers
 
     if name.startswith("BertMean"):
         from glassformer.interop.huggingface import bert_mean
 
         return getattr(bert_mean, name)
+    if name.startswith("EsmMean"):
+        from glassformer.interop.huggingface import esm_mean
+
+        return getattr(esm_mean, name)
     return getattr(transformers, name)
 
 

@@ -1,4 +1,4 @@
-"""The encoders, BERT and RoBERTa, in the two classes whose heads our models can have.
+"""The encoders, BERT, RoBERTa and ESM, in the classes whose heads our models can have.
 
 `…ForMaskedLM` has a head of a matrix, an activation and a norm before the vocabulary: our `head_transform`.
 `…ForTokenClassification` has one matrix. With the vocabulary as its labels it is our encoder without the transform;
@@ -7,31 +7,30 @@ those of its first token, or the mean over its tokens, as `summary_type` says.
 
 `BertForSequenceClassification` has a matrix and tanh before its labels, which our models do not have. DeBERTa without
 its relative positions is BERT, and its matrix may be the identity without an activation: it is a classifier that reads
-the first token. For one that reads the mean of all tokens transformers has no class; `bert_mean.py` is one.
+the first token. For one that reads the mean of all tokens transformers has no class; `bert_mean.py` and `esm_mean.py`
+are two.
+
+ESM (Lin et al. 2023), made for proteins, is a plain pre-norm encoder with rotary positions.
 """
 
 from __future__ import annotations
 
+from glassformer.config import ModelConfig
 from glassformer.interop.huggingface.architecture import Architecture
 from glassformer.interop.huggingface.attention_fields import Heads
 from glassformer.interop.huggingface.decoders import PLAIN, SIZES
 from glassformer.interop.huggingface.fields import Always, Field, Must, Number, Theirs, Word
-from glassformer.interop.huggingface.weights import SAME, Change, Folded, Neutral, Rule, rows_before, weight
+from glassformer.interop.huggingface.weights import SAME, Change, Folded, Neutral, Rule, Unused, rows_before, weight
 
-_FIELDS: tuple[Field, ...] = (
+_SHARED: tuple[Field, ...] = (
     *SIZES[:-1],
     Heads("num_attention_heads"),
-    Word("hidden_act", "activation", {"gelu": "gelu", **PLAIN}, "gelu"),
     Number("layer_norm_eps", "norm_eps", float, 1e-12),
     Number("hidden_dropout_prob", "dropout_embedding", float, 0.1),
     Number("hidden_dropout_prob", "dropout_residual", float, 0.1),
     Number("attention_probs_dropout_prob", "dropout_attention", float, 0.1),
-    Must("position_embedding_type", ("absolute",), "absolute", said=False),
     Must("is_decoder", (False,), False),
-    Always("positions", ("learned",)),
     Always("norm", ("layernorm",)),
-    Always("norm_order", ("post",)),
-    Always("embedding_norm", (True,)),
     Always("norm_bias", (True, False)),
     Always("attention_bias", (True, False)),
     Always("feedforward_bias", (True, False)),
@@ -39,6 +38,14 @@ _FIELDS: tuple[Field, ...] = (
     Always("embedding_scale", (False,)),
     Always("window", (None,)),
     Always("qk_norm", ("none",)),
+)
+_FIELDS: tuple[Field, ...] = (
+    *_SHARED,
+    Word("hidden_act", "activation", {"gelu": "gelu", **PLAIN}, "gelu"),
+    Must("position_embedding_type", ("absolute",), "absolute", said=False),
+    Always("positions", ("learned",)),
+    Always("norm_order", ("post",)),
+    Always("embedding_norm", (True,)),
 )
 _SCORES: tuple[Field, ...] = (Number("tie_word_embeddings", "tied", bool, True), Always("head_transform", (False,)))
 _LABELS: tuple[Field, ...] = (
@@ -130,6 +137,7 @@ BERT_MEAN = Architecture(
     prefix="bert.",
     ignored=BERT.ignored,
     rewrites=("sinusoids_as_table",),
+    own_code="bert_mean",
 )
 """The class in `bert_mean.py`."""
 DEBERTA = Architecture(
@@ -201,3 +209,96 @@ ROBERTA_MASKED = Architecture(
     rewrites=("sinusoids_as_table",),
     needs_padding=1,
 )
+
+
+def _false(theirs: Theirs) -> bool:
+    return False
+
+
+_ESM: tuple[Field, ...] = (
+    *_SHARED,
+    SIZES[-1],
+    Must("position_embedding_type", ("rotary",), "absolute"),
+    Must("token_dropout", (False,), False),
+    Must("is_folding_model", (False,), False),
+    Must("esmfold_config", (None,), None),
+    Must("vocab_list", (None,), None),
+    Number("emb_layer_norm_before", "embedding_norm", bool, otherwise=_false),
+    Number("rope_theta", "rotary_base", float, 10_000.0),
+    Always("positions", ("rotary",)),
+    Always("norm_order", ("pre",)),
+    Always("activation", ("gelu",)),
+)
+
+
+def _esm_rules(head: dict[str, str]) -> tuple[Rule, ...]:
+    """The rules of ESM with a head, its parts in ours and theirs."""
+    own = "stack.blocks.{i}"
+    layer = "esm.encoder.layer.{i}"
+    names = {
+        "embedding.norm": "esm.embeddings.layer_norm",
+        f"{own}.attention_norm": f"{layer}.attention.LayerNorm",
+        f"{own}.attention.query": f"{layer}.attention.self.query",
+        f"{own}.attention.key": f"{layer}.attention.self.key",
+        f"{own}.attention.value": f"{layer}.attention.self.value",
+        f"{own}.attention.output": f"{layer}.attention.output.dense",
+        f"{own}.feedforward_norm": f"{layer}.LayerNorm",
+        f"{own}.feedforward.up": f"{layer}.intermediate.dense",
+        f"{own}.feedforward.down": f"{layer}.output.dense",
+        "stack.norm": "esm.encoder.emb_layer_norm_after",
+        **head,
+    }
+    rules: list[Rule] = [weight("embedding.tokens.weight", "esm.embeddings.word_embeddings.weight")]
+    for ours, theirs in names.items():
+        when = _has_embedding_norm if ours == "embedding.norm" else None
+        rules.append(weight(f"{ours}.weight", f"{theirs}.weight", when=when))
+        rules.append(weight(f"{ours}.bias", f"{theirs}.bias", always=True, when=when))
+    return (*rules, Unused("esm.contact_head.regression.weight", _contacts), Unused(_CONTACT_BIAS, _one))
+
+
+def _has_embedding_norm(config: ModelConfig) -> bool:
+    return config.embedding_norm
+
+
+def _contacts(config: ModelConfig) -> tuple[int, ...]:
+    return (1, config.layers * config.heads)
+
+
+def _one(config: ModelConfig) -> tuple[int, ...]:
+    return (1,)
+
+
+_CONTACT_BIAS = "esm.contact_head.regression.bias"
+_ESM_UNREAD = (".rotary_embeddings.inv_freq", "esm.pooler.dense.weight", "esm.pooler.dense.bias")
+ESM_MASKED = Architecture(
+    name="esm-masked",
+    classes={"masked": "EsmForMaskedLM"},
+    family="encoder",
+    fields=(*_ESM, *_WORDS),
+    rules=(
+        *_esm_rules({"head.transform": "lm_head.dense", "head.norm": "lm_head.layer_norm"}),
+        weight("head.weight", "lm_head.decoder.weight"),
+        weight("head.bias", "lm_head.bias", always=True),
+    ),
+    prefix="esm.",
+    aliases={"lm_head.decoder.weight": "esm.embeddings.word_embeddings.weight"},
+    ignored=_ESM_UNREAD,
+    renamed=_OLD_NAMES,
+    pads_with_end=True,
+)
+_OWN_ESM_CODE = {
+    "AutoConfig": "esm_mean.EsmMeanConfig",
+    "AutoModelForSequenceClassification": "esm_mean.EsmMeanForSequenceClassification",
+}
+ESM_MEAN = Architecture(
+    name="esm-mean",
+    classes={"classify": "EsmMeanForSequenceClassification"},
+    family="encoder",
+    fields=(*_ESM, *_SCORES, Always("pooling", ("mean",)), Must("auto_map", (_OWN_ESM_CODE,), _OWN_ESM_CODE)),
+    rules=_esm_rules({"head": "classifier"}),
+    prefix="esm.",
+    ignored=_ESM_UNREAD,
+    renamed=_OLD_NAMES,
+    own_code="esm_mean",
+)
+"""The class in `esm_mean.py`."""

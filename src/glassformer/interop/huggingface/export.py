@@ -15,9 +15,9 @@ from glassformer.interop.export_report import ExportReport, ExportRequest, Measu
 from glassformer.interop.huggingface.architecture import Architecture
 from glassformer.interop.huggingface.choosing import choose
 from glassformer.interop.huggingface.compare import compare, require_transformers
-from glassformer.interop.huggingface.encoders import BERT_MEAN
 from glassformer.interop.huggingface.tokenizer_files import (
     TOKENIZER_CLASS,
+    padding_or_end,
     refuse_unwritable,
     special_ids,
     write_tokenizer,
@@ -43,7 +43,7 @@ NOTES = {
 }
 WHOLE = "ForSequenceClassification"
 OWN_CODE = (
-    "transformers has no class for the mean over a text's tokens: the folder brings one along, bert_mean.py, "
+    "transformers has no class for the mean over a text's tokens: the folder brings one along, {}.py, "
     "and is loaded with trust_remote_code=True"
 )
 NO_PADDING = "roberta counts places by a padding token, which this run's tokenizer has not: so it is bert"
@@ -74,15 +74,15 @@ def export(request: ExportRequest) -> ExportReport:
         folder.mkdir()
         _write(folder, chosen, parts, run.tokenizer_file)
         request.note("loading it back and comparing")
-        return compare(folder, parts, kind if chosen is BERT_MEAN else automatic, chosen.needs_padding)
+        return compare(folder, parts, kind if chosen.own_code else automatic, chosen.needs_padding)
 
     measured = appear_whole("Hugging Face", request.out, fill)
     size = sum(path.stat().st_size for path in request.out.iterdir())
     pooled = "those of its first token" if parts.config.model.pooling == "first" else "the mean over its tokens"
     notes = [NOTES[task].format(pooled)] if task in NOTES and kind.endswith("ForTokenClassification") else []
-    notes += [OWN_CODE] if chosen is BERT_MEAN else []
+    notes += [OWN_CODE.format(chosen.own_code)] if chosen.own_code else []
     notes += [NO_PADDING] if (before or "").startswith("roberta") and chosen.needs_padding is None else []
-    given = f'"{request.out}", trust_remote_code=True' if chosen is BERT_MEAN else f'"{request.out}"'
+    given = f'"{request.out}", trust_remote_code=True' if chosen.own_code else f'"{request.out}"'
     use = f"from transformers import {automatic}, AutoTokenizer\nmodel = {automatic}.from_pretrained({given})"
     if kind.endswith(WHOLE):
         use = f'from transformers import pipeline\nclassify = pipeline("text-classification", model={given})'
@@ -104,8 +104,11 @@ def _write(folder: Path, architecture: Architecture, parts: Parts, tokenizer_fil
     values |= special_ids(parts.tokenizer, parts.config)
     if task in PAIRS:
         values["tokenizer_class"] = TOKENIZER_CLASS  # CTranslate2 asks here how mBART's texts begin
-    if architecture is BERT_MEAN:
-        shutil.copyfile(Path(__file__).with_name("bert_mean.py"), folder / "bert_mean.py")
+    if architecture.pads_with_end:
+        values["pad_token_id"] = padding_or_end(parts.tokenizer)
+    if architecture.own_code is not None:
+        module = f"{architecture.own_code}.py"
+        shutil.copyfile(Path(__file__).with_name(module), folder / module)
     if task == "masked" and not architecture.classes[task].endswith("MaskedLM"):
         names = [parts.tokenizer.token_text(id) for id in range(parts.model.vocab_size)]
         values |= _labels([f"{id} {name}" for id, name in enumerate(names)])

@@ -70,7 +70,7 @@ def write_tokenizer(folder: Path, saved: Path, tokenizer: Tokenizer, config: Con
         "model_input_names": ["input_ids", "attention_mask"],
         "eos_token": names[tokenizer.end_id],
         "bos_token": names[tokenizer.start_id],
-        "pad_token": names[_padding(tokenizer)],
+        "pad_token": names[padding_or_end(tokenizer)],
     }
     if tokenizer.mask_id is not None:
         facts["mask_token"] = names[tokenizer.mask_id]
@@ -81,14 +81,14 @@ def write_tokenizer(folder: Path, saved: Path, tokenizer: Tokenizer, config: Con
     (folder / "tokenizer_config.json").write_text(json.dumps(facts, ensure_ascii=False, indent=1) + "\n", "utf-8")
 
 
-def _padding(tokenizer: Tokenizer) -> int:
+def padding_or_end(tokenizer: Tokenizer) -> int:
     """The token that fills rows: the tokenizer's own, or the end token, which the attention mask hides as well."""
     return tokenizer.end_id if tokenizer.padding_id is None else tokenizer.padding_id
 
 
 def special_names(tokenizer: Tokenizer, frame: Frame) -> dict[int, str]:
     """How the special tokens are spelled."""
-    special = {tokenizer.start_id, tokenizer.end_id, tokenizer.mask_id, tokenizer.unknown_id, _padding(tokenizer)}
+    special = {tokenizer.start_id, tokenizer.end_id, tokenizer.mask_id, tokenizer.unknown_id, padding_or_end(tokenizer)}
     return {id: tokenizer.token_text(id) for id in special | {*frame.before, *frame.after} if id is not None}
 
 
@@ -129,10 +129,10 @@ def special_ids(tokenizer: Tokenizer, config: Config) -> Json:
         first, *forced = tokenizer.target_start
         found |= {"decoder_start_token_id": first, "forced_bos_token_id": forced[0] if forced else None}
         found["forced_eos_token_id"] = None
-    found["pad_token_id"] = _padding(tokenizer) if config.train.task in PAIRS else tokenizer.padding_id
+    found["pad_token_id"] = padding_or_end(tokenizer) if config.train.task in PAIRS else tokenizer.padding_id
     return found
 
 
 def writing_ids(tokenizer: Tokenizer, config: Config) -> Json:
     """What `generation_config.json` says of special tokens: rows that have ended are filled with the padding."""
-    return {**special_ids(tokenizer, config), "pad_token_id": _padding(tokenizer)}
+    return {**special_ids(tokenizer, config), "pad_token_id": padding_or_end(tokenizer)}

@@ -107,7 +107,20 @@ class Neutral:
         return torch.eye(width) if self.matrix else torch.zeros(width)
 
 
-Rule = Weight | Implied | Folded | Waves | Neutral
+@dataclass(frozen=True)
+class Unused:
+    """A tensor of theirs that their class has and none of its outputs that ours has depends on: zeros.
+
+    Attributes:
+        theirs: its name.
+        shape: for our settings.
+    """
+
+    theirs: str
+    shape: Callable[[ModelConfig], tuple[int, ...]]
+
+
+Rule = Weight | Implied | Folded | Waves | Neutral | Unused
 
 
 def weight(
@@ -130,7 +143,7 @@ def expanded(rules: Sequence[Rule], config: ModelConfig) -> list[Rule]:
     """The rules with every layer's number in place of `{i}`."""
     found: list[Rule] = []
     for rule in rules:
-        if isinstance(rule, Folded | Waves | Neutral):
+        if isinstance(rule, Folded | Waves | Neutral | Unused):
             found.append(rule)
             continue
         if isinstance(rule, Weight) and rule.when is not None and not rule.when(config):
@@ -168,6 +181,8 @@ def to_theirs(rules: Sequence[Rule], ours: Tensors, config: ModelConfig, owner: 
             found[rule.theirs] = of_shape if of_shape.is_meta else rule.table(config)
         elif isinstance(rule, Folded):
             found[rule.theirs] = found[rule.into].new_zeros(rule.rows, config.width)
+        elif isinstance(rule, Unused):
+            found[rule.theirs] = ours["embedding.tokens.weight"].new_zeros(rule.shape(config))
         elif isinstance(rule, Neutral):
             found[rule.theirs] = rule.made(config.width).to(ours["embedding.tokens.weight"].device)
         elif all(name in ours for name in rule.ours):
@@ -222,7 +237,7 @@ def to_ours(rules: Sequence[Rule], theirs: Tensors, wanted: Tensors, config: Mod
                 f"{rule.theirs} is not {shown}, and our models have no such layer before the labels",
                 "Nearest: a model whose labels stand on the first token's vector itself.",
             )
-        if isinstance(rule, Folded | Waves | Neutral):
+        if isinstance(rule, Folded | Waves | Neutral | Unused):
             continue
         if isinstance(rule, Implied):
             if rule.ours in wanted:

@@ -1,0 +1,50 @@
+"""A classifier of whole texts, for transformers: ESM, and one matrix on the mean of the vectors of a text's tokens.
+
+ESM with rotary positions is a plain pre-norm encoder. transformers has no class that averages over its tokens, so this
+file goes with the weights. Load the folder with `trust_remote_code=True`.
+"""
+
+from typing import Any
+
+import torch
+from torch import nn
+from transformers import EsmConfig, EsmModel, EsmPreTrainedModel
+from transformers.modeling_outputs import SequenceClassifierOutput
+
+
+class EsmMeanConfig(EsmConfig):
+    """The settings of ESM."""
+
+    model_type = "esm-mean"
+
+
+class EsmMeanForSequenceClassification(EsmPreTrainedModel):
+    """Scores of labels, from the mean of the last layer's vectors at positions that are not padding."""
+
+    config_class = EsmMeanConfig
+
+    def __init__(self, config: EsmMeanConfig) -> None:
+        super().__init__(config)
+        self.esm = EsmModel(config, add_pooling_layer=False)
+        self.dropout = nn.Dropout(config.hidden_dropout_prob or 0.0)
+        self.classifier = nn.Linear(config.hidden_size, len(config.id2label or {}))
+        self.post_init()
+
+    def forward(
+        self,
+        input_ids: torch.Tensor,
+        attention_mask: torch.Tensor | None = None,
+        labels: torch.Tensor | None = None,
+        **others: Any,
+    ) -> SequenceClassifierOutput:
+        """Ids and mask (B, T) -> scores (B, C); with labels (B) also their cross entropy."""
+        others.pop("return_dict", None)
+        positions = torch.arange(input_ids.shape[1], device=input_ids.device)[None]  # (1, T): else by a padding token
+        found = self.esm(input_ids, attention_mask=attention_mask, position_ids=positions, return_dict=True, **others)
+        x = found.last_hidden_state  # (B, T, D)
+        real = torch.ones(x.shape[:2], device=x.device) if attention_mask is None else attention_mask  # (B, T)
+        real = real.to(x.dtype)[..., None]  # (B, T, 1)
+        mean = (x * real).sum(dim=1) / real.sum(dim=1).clamp(min=1)  # (B, D)
+        logits = self.classifier(self.dropout(mean))  # (B, C)
+        loss = None if labels is None else nn.functional.cross_entropy(logits, labels)
+        return SequenceClassifierOutput(loss=loss, logits=logits)
