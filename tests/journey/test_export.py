@@ -17,7 +17,7 @@ from tests.journey.task_files import write_all
 from tests.journey.task_runs import RUNS, TINY, refused
 
 GPT2 = ["--model.positions=learned", "--model.activation=gelu"]
-POST = ["--model.norm_order=post", "--model.embedding_norm=true"]
+POST = ["--model.positions=learned", "--model.norm_order=post", "--model.embedding_norm=true"]
 LLAMA = ["--model.positions=rotary", "--model.norm=rmsnorm", "--model.activation=swiglu"]
 SETTINGS: dict[str, tuple[str, list[str], str]] = {  # a run -> its task's files, its settings, the class it becomes
     "gpt2": ("lm", GPT2, "GPT2LMHeadModel"),

@@ -63,6 +63,7 @@ CASES: dict[str, tuple[str, dict[str, Any]]] = {
     "bert": ("BertForTokenClassification", ENCODER),
     "bert-masked": ("BertForMaskedLM", {**ENCODER, "hidden_act": "relu"}),
     "bert-masked, own head": ("BertForMaskedLM", {**ENCODER, "tie_word_embeddings": False}),
+    "esm": ("EsmForTokenClassification", {**ENCODER, **ESM, "emb_layer_norm_before": True}),
     "esm-masked": ("EsmForMaskedLM", {**ENCODER, **ESM, "emb_layer_norm_before": True}),
     "esm-masked, own head": (
         "EsmForMaskedLM",

@@ -178,7 +178,10 @@ def run_arguments(*words: str) -> argparse.Namespace:
         (["book.txt", "--recipe", "auto", "--minutes", "0.5"], "auto", True),
         (["book.txt", "--recipe", "tiny"], "tiny", False),
         (["book.txt", "--config", "own.toml"], None, False),
-        (["book.txt", "--task", "masked", "--minutes", "5"], None, False),
+        (["book.txt", "--task", "masked", "--minutes", "5"], "auto-masked", True),
+        (["mails.csv", "--task", "classify", "--minutes", "5"], "auto-classify", True),
+        (["articles.jsonl", "--task", "summarize", "--steps", "9"], "auto-summarize", False),
+        (["topics", "--task", "classify", "--minutes", "5"], None, False),
         (["a.en", "a.de", "--task", "translate", "--minutes", "5"], "auto-translate", True),
         (["a.en", "a.de", "--task", "translate", "--recipe", "auto"], "auto-translate", True),
         (["a.en", "a.de", "--task", "translate", "--steps", "300"], "auto-translate", False),
@@ -199,8 +202,9 @@ def test_running_text_without_a_recipe_gets_what_was_learnt(
         assert (config.model.positions, config.train.optimizer) == ("rotary", "muon")
         assert (config.train.steps is None) == ("--steps" not in words)
         assert (config.train.minutes is None) == ("--steps" in words)
-    elif recipe == "auto-translate":
-        assert (config.train.task, config.model.embedding_norm) == ("translate", True)
+    elif recipe is not None and recipe.startswith("auto-"):
+        assert config.train.task == recipe.removeprefix("auto-")
+        assert config.model.embedding_norm
     elif recipe is None:
         assert config.train.optimizer == "adamw"
 

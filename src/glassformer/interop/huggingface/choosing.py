@@ -19,7 +19,8 @@ ARCHITECTURES: dict[str, Architecture] = {
     for each in (
         decoders.LLAMA, decoders.QWEN3, decoders.QWEN2, decoders.ARCEE, decoders.STARCODER2, decoders.STABLELM,
         decoders.GPT2, decoders.OLMO2, encoders.DEBERTA, encoders.BERT_MEAN, encoders.BERT,
-        encoders.BERT_MASKED, encoders.ESM_MEAN, encoders.ESM_MASKED, encoders.ROBERTA, encoders.ROBERTA_MASKED,
+        encoders.BERT_MASKED, encoders.ESM_MEAN, encoders.ESM, encoders.ESM_MASKED, encoders.ROBERTA,
+        encoders.ROBERTA_MASKED,
         pairs.BART, pairs.MARIAN, pairs.MBART, pairs.PEGASUS, pairs.BLENDERBOT, pairs.T5,
     )
 }  # fmt: skip

@@ -270,6 +270,18 @@ def _one(config: ModelConfig) -> tuple[int, ...]:
 
 _CONTACT_BIAS = "esm.contact_head.regression.bias"
 _ESM_UNREAD = (".rotary_embeddings.inv_freq", "esm.pooler.dense.weight", "esm.pooler.dense.bias")
+ESM = Architecture(
+    name="esm",
+    classes={"masked": "EsmForTokenClassification", "classify": "EsmForTokenClassification"},
+    family="encoder",
+    fields=(*_ESM, *_LABELS),
+    rules=_esm_rules({"head": "classifier"}),
+    prefix="esm.",
+    ignored=_ESM_UNREAD,
+    renamed=_OLD_NAMES,
+    rewrites=("own_head",),
+    pads_with_end=True,
+)
 ESM_MASKED = Architecture(
     name="esm-masked",
     classes={"masked": "EsmForMaskedLM"},
