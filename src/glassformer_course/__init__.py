@@ -2,7 +2,7 @@
 
 In a notebook:
 
-    from glassformer.learn import check, hint
+    from glassformer_course import check, hint
     check("softmax", softmax)
     hint("softmax", 1)
 """
@@ -12,7 +12,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from glassformer.learn.cases import Function
+    from glassformer_course.cases import Function
 
 __all__ = ["check", "hint"]
 
@@ -33,10 +33,10 @@ def check(which: str | int, *functions: Function) -> bool:
     Raises:
         GlassError: there is no such exercise, or a function's source cannot be found.
     """
-    from glassformer.learn.checking import check_source
-    from glassformer.learn.course import find
-    from glassformer.learn.folder import STATE, CourseFolder, chosen_folder
-    from glassformer.learn.reading import source_of
+    from glassformer_course.checking import check_source
+    from glassformer_course.course import find
+    from glassformer_course.folder import STATE, CourseFolder, chosen_folder
+    from glassformer_course.reading import source_of
 
     exercise, folder = find(which), CourseFolder(chosen_folder(None))
     verdict = check_source(exercise, source_of(functions), text=folder.text())
@@ -56,8 +56,8 @@ def hint(which: str | int, number: int = 1) -> None:
     Raises:
         GlassError: there is no such exercise or hint.
     """
-    from glassformer.learn.course import find
-    from glassformer.learn.folder import STATE, CourseFolder, chosen_folder
+    from glassformer_course.course import find
+    from glassformer_course.folder import STATE, CourseFolder, chosen_folder
 
     exercise, folder = find(which), CourseFolder(chosen_folder(None))
     print(f"Hint {number}: {exercise.hint(number)}")

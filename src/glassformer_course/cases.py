@@ -65,7 +65,7 @@ def call(
     absolute: float | None = None,
 ) -> Case:
     """The question that most cases are: one call, whose result is compared."""
-    from glassformer.learn.judging.showing import shown
+    from glassformer_course.judging.showing import shown
 
     return Case(
         ask=lambda functions: getattr(functions, name)(*arguments),

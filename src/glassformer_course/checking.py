@@ -5,10 +5,10 @@ from __future__ import annotations
 import secrets
 import time
 
-from glassformer.learn.exercise import Exercise
-from glassformer.learn.judging.marking import Marks, StoppedError, mark
-from glassformer.learn.judging.sandbox import MEGABYTES, SECONDS, Sandbox
-from glassformer.learn.judging.verdict import Result, Verdict, words_of
+from glassformer_course.exercise import Exercise
+from glassformer_course.judging.marking import Marks, StoppedError, mark
+from glassformer_course.judging.sandbox import MEGABYTES, SECONDS, Sandbox
+from glassformer_course.judging.verdict import Result, Verdict, words_of
 
 
 def check_source(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from glassformer.errors import GlassError, nearest
-from glassformer.learn.exercise import Exercise
+from glassformer_course.exercise import Exercise
 
 COURSE = (
     "matmul", "softmax", "cross_entropy", "byte_pairs", "bigram", "embedding", "attention", "causal_mask", "multi_head",

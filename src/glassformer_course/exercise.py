@@ -19,9 +19,9 @@ from typing import Any
 import numpy as np
 
 from glassformer.errors import GlassError, nearest
-from glassformer.learn.cases import Case, Function, Mistake
-from glassformer.learn.drawing import Picture
 from glassformer.wording import LEVELS
+from glassformer_course.cases import Case, Function, Mistake
+from glassformer_course.drawing import Picture
 
 HINTS = 3
 HEADING = re.compile(r"^## (.+)$", flags=re.MULTILINE)
@@ -145,11 +145,11 @@ class Exercise:
 
     @property
     def _check(self) -> Any:
-        return importlib.import_module(f"glassformer.learn.exercises.{self.name}.check")
+        return importlib.import_module(f"glassformer_course.exercises.{self.name}.check")
 
     @property
     def _answers(self) -> Any:
-        return importlib.import_module(f"glassformer.learn.exercises.{self.name}.answers")
+        return importlib.import_module(f"glassformer_course.exercises.{self.name}.answers")
 
     def _read(self, file: str) -> str:
-        return resources.files("glassformer.learn").joinpath("exercises", self.name, file).read_text(encoding="utf-8")
+        return resources.files("glassformer_course").joinpath("exercises", self.name, file).read_text(encoding="utf-8")

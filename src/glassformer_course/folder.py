@@ -13,11 +13,11 @@ from typing import Any
 
 from glassformer.errors import GlassError
 from glassformer.files import clear_disk_errors, write_text
-from glassformer.learn.course import find, whole
-from glassformer.learn.exercise import HINTS, Exercise
-from glassformer.learn.judging.verdict import Verdict
-from glassformer.learn.notebooks import notebook
 from glassformer.wording import LEVELS, quoted
+from glassformer_course.course import find, whole
+from glassformer_course.exercise import HINTS, Exercise
+from glassformer_course.judging.verdict import Verdict
+from glassformer_course.notebooks import notebook
 
 STATE = "course.json"
 VERSION = 1  # of course.json

@@ -58,7 +58,7 @@ class Entry:
 @cache
 def entries() -> tuple[Entry, ...]:
     """All terms in the order of the alphabet."""
-    text = resources.files("glassformer.learn").joinpath("glossary.toml").read_text(encoding="utf-8")
+    text = resources.files("glassformer_course").joinpath("glossary.toml").read_text(encoding="utf-8")
     return tuple(
         Entry(
             term, fields["text"], fields["page"], *(tuple(fields.get(key, ())) for key in ("also", "ordinary", "see"))

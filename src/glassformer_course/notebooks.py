@@ -5,8 +5,8 @@ from __future__ import annotations
 import base64
 
 from glassformer.errors import GlassError
-from glassformer.learn.exercise import Exercise
-from glassformer.learn.reading import ANSWER
+from glassformer_course.exercise import Exercise
+from glassformer_course.reading import ANSWER
 
 
 def notebook(exercise: Exercise, level: str) -> str:
@@ -33,7 +33,7 @@ def notebook(exercise: Exercise, level: str) -> str:
     image = f"![{picture.caption}](data:image/svg+xml;base64,{drawn})"
     page = "\n\n".join([exercise.summary, exercise.page(level), image, f"*{picture.caption}*"])
     names = ", ".join([f'"{exercise.name}"', *exercise.functions])
-    check = f"from glassformer.learn import check, hint\n\ncheck({names})"
+    check = f"from glassformer_course import check, hint\n\ncheck({names})"
     new = nbformat.v4
     book.cells.insert(1, new.new_markdown_cell(page))
     book.cells += [

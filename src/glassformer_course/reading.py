@@ -10,11 +10,13 @@ import re
 from pathlib import Path
 
 from glassformer.errors import GlassError, nearest_file
-from glassformer.learn.cases import Function
-from glassformer.learn.exercise import Exercise
+from glassformer_course.cases import Function
+from glassformer_course.exercise import Exercise
 
 LARGEST = 4_000_000  # bytes of a file
 ANSWER = "answer"  # the tag of a notebook's cell
+CHECKS = ("glassformer_course", "glassformer.learn")
+"""Modules that a notebook imports the check from; the second one in notebooks of an earlier version."""
 
 
 def read_answer(path: Path, exercise: Exercise) -> str:
@@ -77,7 +79,7 @@ def _plain(source: str) -> str:
 def _of_the_notebook(node: ast.stmt) -> bool:
     """Whether a statement is a command of IPython, or calls the check."""
     if isinstance(node, ast.ImportFrom):
-        return node.module == "glassformer.learn"
+        return node.module in CHECKS
     call = node.value if isinstance(node, ast.Expr) else None
     if not isinstance(call, ast.Call):
         return False

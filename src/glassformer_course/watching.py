@@ -6,11 +6,11 @@ import time
 from collections.abc import Callable
 
 from glassformer.errors import GlassError
-from glassformer.learn.checking import check_source
-from glassformer.learn.exercise import Exercise
-from glassformer.learn.folder import CourseFolder
-from glassformer.learn.judging.verdict import Verdict
-from glassformer.learn.reading import read_answer
+from glassformer_course.checking import check_source
+from glassformer_course.exercise import Exercise
+from glassformer_course.folder import CourseFolder
+from glassformer_course.judging.verdict import Verdict
+from glassformer_course.reading import read_answer
 
 PAUSE = 0.3  # seconds between two looks at the file
 

@@ -7,10 +7,10 @@ from pathlib import Path
 
 from glassformer.errors import GlassError
 from glassformer.files import clear_disk_errors, write_text
-from glassformer.learn.course import find, numbers
-from glassformer.learn.exercise import Exercise
-from glassformer.learn.folder import CourseFolder
 from glassformer.wording import counted
+from glassformer_course.course import find, numbers
+from glassformer_course.exercise import Exercise
+from glassformer_course.folder import CourseFolder
 
 TEXT = "text.txt"
 LARGEST = 20_000  # characters of a class's text: what the exercises about text go through in a second

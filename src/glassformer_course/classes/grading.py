@@ -11,10 +11,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from glassformer.errors import GlassError
-from glassformer.learn.checking import check_source
-from glassformer.learn.exercise import Exercise
-from glassformer.learn.judging.verdict import Verdict
-from glassformer.learn.reading import LARGEST, read_answer
+from glassformer_course.checking import check_source
+from glassformer_course.exercise import Exercise
+from glassformer_course.judging.verdict import Verdict
+from glassformer_course.reading import LARGEST, read_answer
 
 COLUMNS = ("student", "number", "exercise", "result", "passed", "cases", "mistake", "words", "seconds", "file")
 FORMULA = tuple("=+-@＝＋－＠")  # the wide ones too, as East Asian spreadsheets read them

@@ -11,7 +11,7 @@ from glassformer.errors import GlassError
 from glassformer.wording import counted, quoted
 
 if TYPE_CHECKING:
-    from glassformer.learn.classes.grading import Mark
+    from glassformer_course.classes.grading import Mark
 
 ASSIGN = ("out", "text", "notebooks")
 MOST = {"seconds": 3600, "megabytes": 1 << 20, "workers": 256}
@@ -31,7 +31,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def assign(arguments: argparse.Namespace) -> int:
     """Write an assignment."""
-    from glassformer.learn.classes.assignment import assign, chosen_exercises
+    from glassformer_course.classes.assignment import assign, chosen_exercises
 
     if not arguments.words:
         raise GlassError("no exercise was chosen", "Name some: glass learn assign 2 softmax 7-9 --out week-1")
@@ -52,9 +52,9 @@ def assign(arguments: argparse.Namespace) -> int:
 def grade(arguments: argparse.Namespace) -> int:
     """Mark submissions."""
     from glassformer.files import refuse_no_folder, write_text
-    from glassformer.learn.classes.grading import as_csv, grade, submissions
-    from glassformer.learn.folder import STATE, CourseFolder
-    from glassformer.learn.judging.sandbox import MEGABYTES, SECONDS
+    from glassformer_course.classes.grading import as_csv, grade, submissions
+    from glassformer_course.folder import STATE, CourseFolder
+    from glassformer_course.judging.sandbox import MEGABYTES, SECONDS
 
     if not arguments.words:
         raise GlassError("no folder was named", "Such as: glass learn grade submissions --out marks.csv")

@@ -22,8 +22,8 @@ from typing import TYPE_CHECKING, Any
 from glassformer.errors import GlassError, nearest
 
 if TYPE_CHECKING:
-    from glassformer.learn.lab.case import Case
-    from glassformer.learn.lab.room import Room
+    from glassformer_course.lab.case import Case
+    from glassformer_course.lab.room import Room
 
 Said = tuple[str, Mapping[str, Any]]
 """What an action says, in words and as JSON."""
@@ -41,7 +41,7 @@ def run(words: list[str], folder: Path, level: str, as_json: bool) -> int:
     Raises:
         GlassError: there is no such action, case or choice, or the folder cannot be used.
     """
-    from glassformer.learn.lab.room import Room
+    from glassformer_course.lab.room import Room
 
     action, *rest = words or ["list"]
     if action not in ACTIONS:
@@ -59,7 +59,7 @@ def run(words: list[str], folder: Path, level: str, as_json: bool) -> int:
 
 def _list(room: Room, words: Sequence[str], level: str) -> Said:
     """All cases, and how far each is."""
-    from glassformer.learn.lab.case import cases
+    from glassformer_course.lab.case import cases
 
     records, lines, facts = room.records(), [], []
     for case in cases():
@@ -74,8 +74,8 @@ def _list(room: Room, words: Sequence[str], level: str) -> Said:
 
 def _open(room: Room, words: Sequence[str], level: str) -> Said:
     """The evidence of a case, and its choices."""
-    from glassformer.learn.lab.case import diagnoses
-    from glassformer.learn.lab.report import choices_text, report_text
+    from glassformer_course.lab.case import diagnoses
+    from glassformer_course.lab.report import choices_text, report_text
 
     case = _case(words)
     found = room.open(case, lambda text: print(text, file=sys.stderr))
@@ -116,7 +116,7 @@ def _answer(room: Room, words: Sequence[str], level: str) -> Said:
 
 def _progress(room: Room, words: Sequence[str], level: str) -> Said:
     """Solved cases, with tries and hints."""
-    from glassformer.learn.lab.case import cases
+    from glassformer_course.lab.case import cases
 
     records = room.records()
     solved = sum(record.right for record in records.values())
@@ -135,7 +135,7 @@ def _progress(room: Room, words: Sequence[str], level: str) -> Said:
 
 
 def _case(words: Sequence[str]) -> Case:
-    from glassformer.learn.lab.case import find_case
+    from glassformer_course.lab.case import find_case
 
     return find_case(words[0])
 

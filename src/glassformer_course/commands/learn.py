@@ -27,14 +27,14 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from glassformer.cli import learn_class
 from glassformer.errors import GlassError, nearest
 from glassformer.wording import LEVELS, counted, quoted
+from glassformer_course.commands import classes
 
 if TYPE_CHECKING:
-    from glassformer.learn.exercise import Exercise
-    from glassformer.learn.folder import CourseFolder
-    from glassformer.learn.judging.verdict import Verdict
+    from glassformer_course.exercise import Exercise
+    from glassformer_course.folder import CourseFolder
+    from glassformer_course.judging.verdict import Verdict
 
 
 class Action(NamedTuple):
@@ -56,7 +56,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--seed", type=int, metavar="N", help="check, watch, grade: draws the same cases again")
     parser.add_argument("--all", action="store_true", default=None, help="check: every exercise that was begun")
     parser.add_argument("--notebook", action="store_true", default=None, help="check: the notebook, not the .py file")
-    learn_class.add_arguments(parser)
+    classes.add_arguments(parser)
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -79,7 +79,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _folder(arguments: argparse.Namespace) -> CourseFolder:
-    from glassformer.learn.folder import CourseFolder, chosen_folder
+    from glassformer_course.folder import CourseFolder, chosen_folder
 
     folder = CourseFolder(chosen_folder(arguments.folder))
     if arguments.level is not None:
@@ -89,7 +89,7 @@ def _folder(arguments: argparse.Namespace) -> CourseFolder:
 
 def _exercise(arguments: argparse.Namespace, folder: CourseFolder) -> Exercise:
     """The one named; else the first that is not done."""
-    from glassformer.learn.course import find
+    from glassformer_course.course import find
 
     if arguments.words:
         exercise = find(Path(arguments.words[0]).name)
@@ -173,8 +173,8 @@ def _notebook(arguments: argparse.Namespace) -> int:
 
 
 def _check(arguments: argparse.Namespace) -> int:
-    from glassformer.learn.checking import check_source
-    from glassformer.learn.reading import read_answer
+    from glassformer_course.checking import check_source
+    from glassformer_course.reading import read_answer
 
     folder = _folder(arguments)
     if arguments.all:
@@ -217,7 +217,7 @@ def _say_verdict(verdict: Verdict) -> None:
 
 
 def _watch(arguments: argparse.Namespace) -> int:
-    from glassformer.learn.watching import watch
+    from glassformer_course.watching import watch
 
     folder = _folder(arguments)
     watch(
@@ -232,7 +232,7 @@ def _watch(arguments: argparse.Namespace) -> int:
 
 
 def _hint(arguments: argparse.Namespace) -> int:
-    from glassformer.learn.exercise import HINTS
+    from glassformer_course.exercise import HINTS
 
     folder = _folder(arguments)
     exercise = _exercise(arguments, folder)
@@ -267,14 +267,14 @@ def _reset(arguments: argparse.Namespace) -> int:
 
 
 def _lab(arguments: argparse.Namespace) -> int:
-    from glassformer.cli.learn_lab import run as run_lab
+    from glassformer_course.commands.lab import run as run_lab
 
     folder = _folder(arguments)
     return run_lab(arguments.words, folder.path, folder.level, arguments.json)
 
 
 def _glossary(arguments: argparse.Namespace) -> int:
-    from glassformer.learn.glossary import entries, look_up
+    from glassformer_course.glossary import entries, look_up
 
     if not arguments.words:
         terms = [entry.term for entry in entries()]
@@ -298,7 +298,7 @@ ACTIONS: dict[str, Action] = {
     "progress": Action(_progress, 0, ("folder",)),
     "lab": Action(_lab, 3, PLACE),
     "glossary": Action(_glossary, 6),
-    "assign": Action(learn_class.assign, 100, ("level", *learn_class.ASSIGN)),
-    "grade": Action(learn_class.grade, 1, ("seed", *learn_class.GRADE)),
+    "assign": Action(classes.assign, 100, ("level", *classes.ASSIGN)),
+    "grade": Action(classes.grade, 1, ("seed", *classes.GRADE)),
 }
 OPTIONS: Sequence[str] = sorted({option for action in ACTIONS.values() for option in action.options})

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Any, Protocol
 
-from glassformer.learn.cases import Case, Function, Mistake
-from glassformer.learn.judging import worker
-from glassformer.learn.judging.outcomes import Difference, Fault, Outcome, difference, same
+from glassformer_course.cases import Case, Function, Mistake
+from glassformer_course.judging import worker
+from glassformer_course.judging.outcomes import Difference, Fault, Outcome, difference, same
 
 LOOKED_AT = 12  # cases from the first wrong one on, by which mistakes are told apart
 ALIKE = 0.66  # share of the wrong ones in which an answer is as the mistake that is named

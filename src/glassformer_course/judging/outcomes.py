@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from glassformer.learn.judging.showing import described, shown
+from glassformer_course.judging.showing import described, shown
 
 TOLERANCES = {"float32": (1e-5, 1e-6), "float16": (1e-2, 1e-3)}
 PRECISE = (1e-7, 1e-9)  # relative and absolute, for float64 and Python's own numbers

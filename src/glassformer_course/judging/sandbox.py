@@ -19,8 +19,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from glassformer.learn.judging import worker
-from glassformer.learn.judging.marking import StoppedError
+from glassformer_course.judging import worker
+from glassformer_course.judging.marking import StoppedError
 
 SECONDS = 5.0
 MEGABYTES = 1024

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from glassformer.learn.judging.worker import Other
+from glassformer_course.judging.worker import Other
 
 LONGEST = 72  # characters of a value
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from glassformer.learn.judging.marking import Marks
+from glassformer_course.judging.marking import Marks
 
 Result = Literal["right", "wrong", "unwritten", "broken", "stopped"]
 PRINTED = 8  # lines of what an answer printed

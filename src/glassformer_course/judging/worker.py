@@ -24,7 +24,7 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-REFUSED = ("glassformer", "torch", "transformers", "tensorflow", "jax")
+REFUSED = ("glassformer", "glassformer_course", "torch", "transformers", "tensorflow", "jax")
 OUT_OF_MEMORY = 77  # exit code
 CALL = b"\0"  # stands in what is printed before each call's own
 DEEPEST = 50  # lists within lists

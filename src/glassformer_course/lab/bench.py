@@ -18,7 +18,6 @@ from glassformer.data.examples import PreparedExamples
 from glassformer.data.prepare import Prepared
 from glassformer.generation.decoding import generate
 from glassformer.inspection.trace import trace
-from glassformer.learn.lab.evidence import FAULTY, HEALTHY, Chart, Map, Number, Point, averaged
 from glassformer.model.families import Decoder, Model
 from glassformer.model.weights import load_weights
 from glassformer.tokenizers import Tokenizer
@@ -26,6 +25,7 @@ from glassformer.training.setup import fresh_model, make_task, prepare_for
 from glassformer.training.stepping import Stepper
 from glassformer.training.tasks import Task
 from glassformer.training.validation import validation_loss
+from glassformer_course.lab.evidence import FAULTY, HEALTHY, Chart, Map, Number, Point, averaged
 
 CPU = torch.device("cpu")
 STORIES: dict[str, dict[str, Any]] = {

@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Protocol
 from glassformer.errors import GlassError
 
 if TYPE_CHECKING:
-    from glassformer.learn.lab.bench import Bench
-    from glassformer.learn.lab.evidence import Evidence
+    from glassformer_course.lab.bench import Bench
+    from glassformer_course.lab.evidence import Evidence
 
 NAMES = (
     "off_by_one", "shift", "scale", "evaluation_mode", "pad_loss", "mask_late", "swapped", "axis", "cache", "left_pad",
@@ -82,7 +82,7 @@ class Case:
 
     def experiment(self) -> Experiment:
         """The module that plants and observes the bug; it imports torch."""
-        module: Experiment = importlib.import_module(f"glassformer.learn.lab.cases.{self.name}")
+        module: Experiment = importlib.import_module(f"glassformer_course.lab.cases.{self.name}")
         return module
 
 
@@ -115,4 +115,4 @@ def find_case(word: str) -> Case:
 
 
 def _text(*names: str) -> str:
-    return resources.files("glassformer.learn.lab").joinpath(*names).read_text(encoding="utf-8")
+    return resources.files("glassformer_course.lab").joinpath(*names).read_text(encoding="utf-8")

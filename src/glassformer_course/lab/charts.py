@@ -6,8 +6,8 @@ import math
 from collections.abc import Sequence
 from html import escape
 
-from glassformer.learn.drawing import SHADES, number
-from glassformer.learn.lab.evidence import Chart, Map, Point
+from glassformer_course.drawing import SHADES, number
+from glassformer_course.lab.evidence import Chart, Map, Point
 
 COLUMNS, LINES = 60, 12  # of a chart in text
 MARKS = "ox"  # of the curves of a chart; "#" where they meet

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from glassformer.learn.lab.case import Case, diagnoses
-from glassformer.learn.lab.charts import chart_text, map_text
-from glassformer.learn.lab.evidence import Evidence, shown
+from glassformer_course.lab.case import Case, diagnoses
+from glassformer_course.lab.charts import chart_text, map_text
+from glassformer_course.lab.evidence import Evidence, shown
 
 
 def report_text(case: Case, found: Evidence) -> str:

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any
 
 from glassformer.errors import GlassError
 from glassformer.files import clear_disk_errors, no_empty_folders, write_text
-from glassformer.learn.lab.case import Case
-from glassformer.learn.lab.charts import charts_svg, maps_svg
-from glassformer.learn.lab.evidence import Evidence
-from glassformer.learn.lab.report import Verdict, report_text, verdict_of
+from glassformer_course.lab.case import Case
+from glassformer_course.lab.charts import charts_svg, maps_svg
+from glassformer_course.lab.evidence import Evidence
+from glassformer_course.lab.report import Verdict, report_text, verdict_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -169,7 +169,7 @@ class Room:
 
 def made(case: Case, share: float = 1.0) -> Evidence:
     """Train both models of a case and gather the evidence."""
-    from glassformer.learn.lab.bench import Bench
+    from glassformer_course.lab.bench import Bench
 
     experiment = case.experiment()
     with TemporaryDirectory(prefix="glass-lab-", ignore_cleanup_errors=True) as folder:

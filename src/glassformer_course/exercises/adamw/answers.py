@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 
-from glassformer.learn.cases import Mistake
+from glassformer_course.cases import Mistake
 
 BETA1, BETA2, EPSILON = 0.9, 0.999, 1e-8
 

@@ -7,9 +7,9 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from glassformer.learn.cases import Case, Function, call
-from glassformer.learn.drawing import Panel, Picture
 from glassformer.reference.arrays import Array
+from glassformer_course.cases import Case, Function, call
+from glassformer_course.drawing import Panel, Picture
 
 BETA1, BETA2, EPSILON = 0.9, 0.999, 1e-8
 

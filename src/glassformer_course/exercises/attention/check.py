@@ -7,10 +7,10 @@ from math import log
 
 import numpy as np
 
-from glassformer.learn.cases import Case, Functions, call
-from glassformer.learn.drawing import Panel, Picture
 from glassformer.reference.arrays import Array, Ints
 from glassformer.reference.attention import attend
+from glassformer_course.cases import Case, Functions, call
+from glassformer_course.drawing import Panel, Picture
 
 
 def attention(Q: Array, K: Array, V: Array) -> tuple[Array, Array]:

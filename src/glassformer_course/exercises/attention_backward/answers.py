@@ -2,8 +2,8 @@
 
 import numpy as np
 
-from glassformer.learn.cases import Mistake
-from glassformer.learn.exercises.attention_backward.task import causal_weights
+from glassformer_course.cases import Mistake
+from glassformer_course.exercises.attention_backward.task import causal_weights
 
 
 def _softmax_backward(dweights, weights):

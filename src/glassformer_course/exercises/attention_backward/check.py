@@ -6,11 +6,11 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from glassformer.learn.cases import Case, call
-from glassformer.learn.drawing import Panel, Picture
 from glassformer.reference.arrays import Array
 from glassformer.reference.attention import attend
 from glassformer.reference.attention import attend_backward as reference_backward
+from glassformer_course.cases import Case, call
+from glassformer_course.drawing import Panel, Picture
 
 
 def softmax_backward(dweights: Array, weights: Array) -> Array:

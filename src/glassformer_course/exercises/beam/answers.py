@@ -4,7 +4,7 @@ import heapq
 
 import numpy as np
 
-from glassformer.learn.cases import Mistake
+from glassformer_course.cases import Mistake
 
 
 def _wu(n, alpha):

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from glassformer.learn.cases import Case, Functions, call
-from glassformer.learn.drawing import Panel, Picture
 from glassformer.reference.arrays import Array
+from glassformer_course.cases import Case, Functions, call
+from glassformer_course.drawing import Panel, Picture
 
 
 @dataclass(frozen=True)

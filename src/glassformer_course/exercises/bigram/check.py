@@ -9,9 +9,9 @@ from math import fsum, log
 
 import numpy as np
 
-from glassformer.learn.cases import Case, Functions, call
-from glassformer.learn.drawing import Panel, Picture
 from glassformer.reference.arrays import Array, Ints
+from glassformer_course.cases import Case, Functions, call
+from glassformer_course.drawing import Panel, Picture
 
 FREQUENT = 300  # characters of a text that are tokens of their own: Chinese has thousands, and the table V x V
 

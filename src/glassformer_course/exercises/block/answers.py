@@ -2,8 +2,8 @@
 
 import numpy as np
 
-from glassformer.learn.cases import Mistake
-from glassformer.learn.exercises.block.task import attention, rms_norm
+from glassformer_course.cases import Mistake
+from glassformer_course.exercises.block.task import attention, rms_norm
 
 
 def _feedforward(x, weights):

@@ -7,13 +7,13 @@ from collections.abc import Iterator
 import numpy as np
 
 from glassformer import reference
-from glassformer.learn.cases import Case, call
-from glassformer.learn.drawing import Panel, Picture
 from glassformer.reference import feedforward as layer
 from glassformer.reference.arrays import Array, Weights
 from glassformer.reference.attention import self_allowed
 from glassformer.reference.block import View
 from glassformer.reference.block import block as reference_block
+from glassformer_course.cases import Case, call
+from glassformer_course.drawing import Panel, Picture
 
 NAMES = {
     "attention_gain": "attention_norm.weight",

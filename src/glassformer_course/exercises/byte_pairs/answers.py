@@ -3,7 +3,7 @@
 from collections import Counter
 from itertools import pairwise
 
-from glassformer.learn.cases import Mistake
+from glassformer_course.cases import Mistake
 
 
 def _merge(ids, pair, new):

@@ -8,9 +8,9 @@ from itertools import pairwise
 
 import numpy as np
 
-from glassformer.learn.cases import Case, Functions, call
-from glassformer.learn.drawing import Panel, Picture
-from glassformer.learn.judging.showing import shown
+from glassformer_course.cases import Case, Functions, call
+from glassformer_course.drawing import Panel, Picture
+from glassformer_course.judging.showing import shown
 
 Pair = tuple[int, int]
 CORPORA = ("low lower lowest newer wider low low", "aaaa aaa aa aaaaa", "আমি ভাত খাই, আমরা ভাত খাই", "abcdefg")

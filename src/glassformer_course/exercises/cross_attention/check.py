@@ -6,10 +6,10 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from glassformer.learn.cases import Case, Functions, call
-from glassformer.learn.drawing import Panel, Picture
 from glassformer.reference.arrays import Array, Bools, Ints
 from glassformer.reference.attention import attend
+from glassformer_course.cases import Case, Functions, call
+from glassformer_course.drawing import Panel, Picture
 
 
 def shift_right(targets: Ints, bos: int) -> Ints:

@@ -7,10 +7,10 @@ from math import exp, fsum, log
 
 import numpy as np
 
-from glassformer.learn.cases import Case, call
-from glassformer.learn.drawing import Panel, Picture
 from glassformer.reference.arrays import Array, Ints
 from glassformer.reference.loss import IGNORED
+from glassformer_course.cases import Case, call
+from glassformer_course.drawing import Panel, Picture
 
 
 def cross_entropy(logits: Array, targets: Ints) -> float:

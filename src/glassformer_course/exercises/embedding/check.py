@@ -6,9 +6,9 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from glassformer.learn.cases import Case, Functions, call
-from glassformer.learn.drawing import Panel, Picture
 from glassformer.reference.arrays import Array, Bools, Ints
+from glassformer_course.cases import Case, Functions, call
+from glassformer_course.drawing import Panel, Picture
 
 SHAPES: tuple[tuple[int, ...], ...] = ((5,), (7,), (2, 5), (2, 2, 3))  # of ids
 

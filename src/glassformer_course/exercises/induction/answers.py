@@ -4,7 +4,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from glassformer.learn.cases import Mistake
+from glassformer_course.cases import Mistake
 
 
 def _blocks(V, P):

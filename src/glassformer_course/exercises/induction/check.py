@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from glassformer.learn.cases import Case, Functions, call
-from glassformer.learn.drawing import Panel, Picture
 from glassformer.reference.arrays import Array, Ints
 from glassformer.reference.attention import attend
+from glassformer_course.cases import Case, Functions, call
+from glassformer_course.drawing import Panel, Picture
 
 STRONG = 100.0
 

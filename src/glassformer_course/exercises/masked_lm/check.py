@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from glassformer.learn.cases import Case, Functions, call
-from glassformer.learn.drawing import Panel, Picture
 from glassformer.reference.arrays import Array, Bools, Ints
+from glassformer_course.cases import Case, Functions, call
+from glassformer_course.drawing import Panel, Picture
 
 IGNORED = -100
 CHOSEN, HIDDEN, SWAPPED = 0.15, 0.8, 0.9

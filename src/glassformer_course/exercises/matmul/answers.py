@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from glassformer.learn.cases import Mistake
+from glassformer_course.cases import Mistake
 
 
 def _unsummed(a, b):

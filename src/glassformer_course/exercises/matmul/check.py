@@ -7,9 +7,9 @@ from math import fsum
 
 import numpy as np
 
-from glassformer.learn.cases import Case, call
-from glassformer.learn.drawing import Panel, Picture
 from glassformer.reference.arrays import Array
+from glassformer_course.cases import Case, call
+from glassformer_course.drawing import Panel, Picture
 
 
 def dot(a: Array, b: Array) -> float:

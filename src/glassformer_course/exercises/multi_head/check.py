@@ -6,9 +6,9 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from glassformer.learn.cases import Case, Functions, call
-from glassformer.learn.drawing import Panel, Picture
 from glassformer.reference.arrays import Array
+from glassformer_course.cases import Case, Functions, call
+from glassformer_course.drawing import Panel, Picture
 
 
 def split(x: Array, heads: int) -> Array:

@@ -6,10 +6,10 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from glassformer.learn.cases import Case, call
-from glassformer.learn.drawing import Panel, Picture
 from glassformer.reference.arrays import Array
 from glassformer.reference.norms import norm
+from glassformer_course.cases import Case, call
+from glassformer_course.drawing import Panel, Picture
 
 SMALL = 1e-5
 

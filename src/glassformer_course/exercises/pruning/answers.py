@@ -4,7 +4,7 @@ from itertools import combinations
 
 import numpy as np
 
-from glassformer.learn.cases import Mistake
+from glassformer_course.cases import Mistake
 
 
 def _size_of_the_mean(outputs, gradients):

@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from glassformer.learn.cases import Case, Functions, call
-from glassformer.learn.drawing import Panel, Picture
 from glassformer.reference.arrays import Array
 from glassformer.reference.attention import attend, joined
+from glassformer_course.cases import Case, Functions, call
+from glassformer_course.drawing import Panel, Picture
 
 Losses = dict[tuple[int, ...], float]
 

@@ -7,9 +7,9 @@ from math import exp, fsum
 
 import numpy as np
 
-from glassformer.learn.cases import Case, Functions, call
-from glassformer.learn.drawing import Panel, Picture
 from glassformer.reference.arrays import Array
+from glassformer_course.cases import Case, Functions, call
+from glassformer_course.drawing import Panel, Picture
 
 EDGE = 1e-9  # a sum that misses top_p by less than this reaches it
 

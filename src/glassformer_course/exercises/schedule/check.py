@@ -7,8 +7,8 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from glassformer.learn.cases import Case, call
-from glassformer.learn.drawing import Panel, Picture
+from glassformer_course.cases import Case, call
+from glassformer_course.drawing import Panel, Picture
 
 
 def rate(step: int, steps: int, warmup: int, peak: float, floor: float) -> float:

@@ -4,7 +4,7 @@ import cmath
 
 import numpy as np
 
-from glassformer.learn.cases import Mistake
+from glassformer_course.cases import Mistake
 
 
 def _side_by_side(angles, first=np.sin, second=np.cos):

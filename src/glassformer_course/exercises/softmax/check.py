@@ -7,8 +7,8 @@ from collections.abc import Iterator
 import numpy as np
 from numpy.typing import NDArray
 
-from glassformer.learn.cases import Case, call
-from glassformer.learn.drawing import Panel, Picture
+from glassformer_course.cases import Case, call
+from glassformer_course.drawing import Panel, Picture
 
 
 def softmax(x: NDArray[np.floating]) -> NDArray[np.floating]:

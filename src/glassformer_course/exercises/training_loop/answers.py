@@ -4,8 +4,8 @@ import math
 
 import numpy as np
 
-from glassformer.learn.cases import Mistake
-from glassformer.learn.exercises.training_loop.task import backward, clip, forward, loss_and_gradients
+from glassformer_course.cases import Mistake
+from glassformer_course.exercises.training_loop.task import backward, clip, forward, loss_and_gradients
 
 
 def _learned(weights, inputs, targets, places):

@@ -7,13 +7,13 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from glassformer.learn.cases import Case, Functions, call
-from glassformer.learn.drawing import Panel, Picture
 from glassformer.reference.arrays import Array, Ints, Weights
 from glassformer.reference.attention import attend, attend_backward
 from glassformer.reference.linear import Linear, linear, linear_backward, look_up_backward
 from glassformer.reference.loss import cross_entropy, cross_entropy_backward, log_softmax
 from glassformer.wording import counted
+from glassformer_course.cases import Case, Functions, call
+from glassformer_course.drawing import Panel, Picture
 
 PROJECTIONS = ("query", "key", "value")
 BY_HEART = np.array([[0, 1, 2, 3, 1, 4, 2, 0, 5], [2, 1, 0, 6, 6, 3, 5, 1, 0]])

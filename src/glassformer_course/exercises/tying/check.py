@@ -6,10 +6,10 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from glassformer.learn.cases import Case, call
-from glassformer.learn.drawing import Panel, Picture
 from glassformer.reference.arrays import Array, Ints
 from glassformer.reference.linear import linear, linear_backward, look_up_backward
+from glassformer_course.cases import Case, call
+from glassformer_course.drawing import Panel, Picture
 
 
 def tied_logits(h: Array, table: Array) -> Array:

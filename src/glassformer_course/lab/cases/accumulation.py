@@ -9,13 +9,13 @@ from typing import Any
 import torch
 
 from glassformer.data.batches import Batch
-from glassformer.learn.lab.bench import CPU, Bench, Trained, compared
-from glassformer.learn.lab.cases.pad_loss import sentences
-from glassformer.learn.lab.evidence import Evidence, Number, Point
-from glassformer.learn.lab.planting import replaced
 from glassformer.training.objectives import logits_of, summed_loss
 from glassformer.training.stepping import Stepper
 from glassformer.training.validation import validation_loss
+from glassformer_course.lab.bench import CPU, Bench, Trained, compared
+from glassformer_course.lab.cases.pad_loss import sentences
+from glassformer_course.lab.evidence import Evidence, Number, Point
+from glassformer_course.lab.planting import replaced
 
 ROWS = 8
 SETTINGS: dict[str, dict[str, Any]] = {

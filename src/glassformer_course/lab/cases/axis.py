@@ -8,10 +8,10 @@ from contextlib import contextmanager
 
 from torch import Tensor
 
-from glassformer.learn.lab.bench import STORIES, Bench, Trained, last_losses, loss_chart
-from glassformer.learn.lab.evidence import Evidence, Map, Number
-from glassformer.learn.lab.planting import attention_is
 from glassformer.model.masks import Mask
+from glassformer_course.lab.bench import STORIES, Bench, Trained, last_losses, loss_chart
+from glassformer_course.lab.evidence import Evidence, Map, Number
+from glassformer_course.lab.planting import attention_is
 
 TEXT = "Once upon a time, an eager fox named Mia wished"
 PROMPT = "Once upon a time, "

@@ -9,11 +9,11 @@ import torch
 from torch import Tensor
 
 from glassformer.generation import context
-from glassformer.learn.lab.bench import STORIES, Bench, Trained, compared, one_thread
-from glassformer.learn.lab.evidence import Evidence, Number, Point, averaged
-from glassformer.learn.lab.planting import replaced
 from glassformer.model.cache import Cache
 from glassformer.model.stack import Embedding
+from glassformer_course.lab.bench import STORIES, Bench, Trained, compared, one_thread
+from glassformer_course.lab.evidence import Evidence, Number, Point, averaged
+from glassformer_course.lab.planting import replaced
 
 PROMPT = "Once upon a time, "
 TEXT = "Once upon a time, an eager fox named Mia wished for a golden hat. On a snowy morning"

@@ -9,10 +9,10 @@ from typing import Any
 import torch
 
 from glassformer.config import TrainConfig
-from glassformer.learn.lab.bench import Bench, Trained, compared, last_losses, loss_chart
-from glassformer.learn.lab.evidence import Evidence, Number
-from glassformer.learn.lab.planting import replaced
 from glassformer.training import optimizers
+from glassformer_course.lab.bench import Bench, Trained, compared, last_losses, loss_chart
+from glassformer_course.lab.evidence import Evidence, Number
+from glassformer_course.lab.planting import replaced
 
 SETTINGS: dict[str, dict[str, Any]] = {"train": {"weight_decay": 0.1}}
 

@@ -7,10 +7,10 @@ from contextlib import contextmanager
 
 from torch import nn
 
-from glassformer.learn.lab.bench import CPU, Bench, Trained, compared, last_losses
-from glassformer.learn.lab.evidence import Chart, Evidence, Number, Point, averaged
-from glassformer.learn.lab.planting import replaced
 from glassformer.training.validation import validation_loss
+from glassformer_course.lab.bench import CPU, Bench, Trained, compared, last_losses
+from glassformer_course.lab.evidence import Chart, Evidence, Number, Point, averaged
+from glassformer_course.lab.planting import replaced
 
 SETTINGS = {"model": {"dropout_residual": 0.2, "dropout_attention": 0.2}}
 TIMES = 8

@@ -10,11 +10,11 @@ import numpy as np
 import torch
 
 from glassformer.data.corpora import find_text_corpus
-from glassformer.learn.lab.bench import Bench, compared, rounded
-from glassformer.learn.lab.evidence import Evidence, Map, Number, Point, averaged
-from glassformer.learn.lab.planting import replaced
 from glassformer.reference import AdamW, Batch, Inputs, Settings, forward, gradients, initial_weights, training
 from glassformer.reference import attention as reference_attention
+from glassformer_course.lab.bench import Bench, compared, rounded
+from glassformer_course.lab.evidence import Evidence, Map, Number, Point, averaged
+from glassformer_course.lab.planting import replaced
 
 SETTINGS = Settings(family="decoder", layers=1, heads=2, width=24, context=16, tied=False)
 RULE = AdamW(learning_rate=0.01, weight_decay=0.0)

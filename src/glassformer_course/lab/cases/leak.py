@@ -12,10 +12,10 @@ from glassformer.data import split
 from glassformer.data.corpora import find_text_corpus
 from glassformer.data.documents import KeptPiece
 from glassformer.data.split import Side, SidedPiece, Split
-from glassformer.learn.lab.bench import CPU, Bench, Trained, compared, loss_chart
-from glassformer.learn.lab.evidence import Evidence, Number
-from glassformer.learn.lab.planting import replaced
 from glassformer.training.validation import validation_loss
+from glassformer_course.lab.bench import CPU, Bench, Trained, compared, loss_chart
+from glassformer_course.lab.evidence import Evidence, Number
+from glassformer_course.lab.planting import replaced
 
 WIDTH, STRIDE, EVERY = 200, 50, 8
 """Windows of so many characters begin so many characters apart; one in so many is held out."""

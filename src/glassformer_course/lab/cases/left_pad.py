@@ -12,11 +12,11 @@ from torch.nn.functional import cross_entropy
 
 from glassformer.config import SampleConfig
 from glassformer.generation.decoding import generate
-from glassformer.learn.lab.bench import Bench, Trained, compared, one_thread
-from glassformer.learn.lab.cases.pad_loss import sentences
-from glassformer.learn.lab.evidence import Evidence, Number, Point, averaged
-from glassformer.learn.lab.planting import replaced
 from glassformer.model import stack
+from glassformer_course.lab.bench import Bench, Trained, compared, one_thread
+from glassformer_course.lab.cases.pad_loss import sentences
+from glassformer_course.lab.evidence import Evidence, Number, Point, averaged
+from glassformer_course.lab.planting import replaced
 
 SETTINGS: dict[str, dict[str, Any]] = {"data": {"document": "line", "windows": "documents"}}
 PROMPTS = ["On a", "There once was an honest fox named Mia who longed for a"]

@@ -11,10 +11,10 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from glassformer.learn.lab.bench import STORIES, Bench, Trained, compared, last_losses, loss_chart
-from glassformer.learn.lab.evidence import Evidence, Map, Number, Point
-from glassformer.learn.lab.planting import attention_is
 from glassformer.model.masks import Mask
+from glassformer_course.lab.bench import STORIES, Bench, Trained, compared, last_losses, loss_chart
+from glassformer_course.lab.evidence import Evidence, Map, Number, Point
+from glassformer_course.lab.planting import attention_is
 
 TEXT = "Once upon a time, an eager fox named Mia wished"
 

@@ -9,11 +9,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from glassformer.learn.lab.bench import STORIES, Bench, Trained, last_losses, loss_chart
-from glassformer.learn.lab.evidence import Evidence, Map, Number
-from glassformer.learn.lab.planting import replaced
 from glassformer.model import stack
 from glassformer.model.masks import Mask
+from glassformer_course.lab.bench import STORIES, Bench, Trained, last_losses, loss_chart
+from glassformer_course.lab.evidence import Evidence, Map, Number
+from glassformer_course.lab.planting import replaced
 
 TEXT = "Once upon a time, an eager fox named Mia wished"
 PROMPT = "Once upon a time, "

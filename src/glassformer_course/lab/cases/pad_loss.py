@@ -14,9 +14,9 @@ from torch.nn.functional import cross_entropy
 from glassformer.data.batches import Batch
 from glassformer.data.corpora import find_text_corpus
 from glassformer.data.rows import Row
-from glassformer.learn.lab.bench import Bench, Trained, compared, loss_chart
-from glassformer.learn.lab.evidence import Evidence, Number
-from glassformer.learn.lab.planting import replaced
+from glassformer_course.lab.bench import Bench, Trained, compared, loss_chart
+from glassformer_course.lab.evidence import Evidence, Number
+from glassformer_course.lab.planting import replaced
 
 SETTINGS: dict[str, dict[str, Any]] = {"data": {"document": "line", "windows": "documents"}}
 

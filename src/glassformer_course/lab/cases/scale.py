@@ -7,9 +7,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from types import SimpleNamespace
 
-from glassformer.learn.lab.bench import Bench, Trained, compared, last_losses, loss_chart
-from glassformer.learn.lab.evidence import FAULTY, HEALTHY, Evidence, Map, Number
-from glassformer.learn.lab.planting import attention_with
+from glassformer_course.lab.bench import Bench, Trained, compared, last_losses, loss_chart
+from glassformer_course.lab.evidence import FAULTY, HEALTHY, Evidence, Map, Number
+from glassformer_course.lab.planting import attention_with
 
 SETTINGS = {"model": {"head_width": 64}}
 TEXT = "Once upon a time, an eager fox named Mia wished"

@@ -11,9 +11,9 @@ import torch
 
 from glassformer.data.batches import Batch, padded
 from glassformer.data.rows import Row
-from glassformer.learn.lab.bench import STORIES, Bench, Trained, compared, last_losses, loss_chart
-from glassformer.learn.lab.evidence import Evidence, Number, Point
-from glassformer.learn.lab.planting import replaced
+from glassformer_course.lab.bench import STORIES, Bench, Trained, compared, last_losses, loss_chart
+from glassformer_course.lab.evidence import Evidence, Number, Point
+from glassformer_course.lab.planting import replaced
 
 PROMPT = "Once upon a time, "
 OFFSETS = range(4)

@@ -12,9 +12,9 @@ from typing import Any
 
 import torch
 
-from glassformer.learn.lab.bench import Bench, Trained, compared, last_losses, loss_chart
-from glassformer.learn.lab.evidence import Evidence, Map, Number
-from glassformer.learn.lab.planting import attention_with
+from glassformer_course.lab.bench import Bench, Trained, compared, last_losses, loss_chart
+from glassformer_course.lab.evidence import Evidence, Map, Number
+from glassformer_course.lab.planting import attention_with
 
 LETTERS = "abcdefgh"
 SETTINGS: dict[str, dict[str, Any]] = {"model": {"context": 12}, "tokenizer": {"kind": "characters"}}

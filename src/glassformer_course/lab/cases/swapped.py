@@ -13,11 +13,11 @@ from torch import Tensor
 
 from glassformer.config import SampleConfig
 from glassformer.inspection.trace import trace
-from glassformer.learn.lab.bench import Bench, Trained, last_losses, loss_chart, rounded
-from glassformer.learn.lab.evidence import Evidence, Map, Number
-from glassformer.learn.lab.planting import replaced
 from glassformer.model.families import EncoderDecoder
 from glassformer.text_model import Translator
+from glassformer_course.lab.bench import Bench, Trained, last_losses, loss_chart, rounded
+from glassformer_course.lab.evidence import Evidence, Map, Number
+from glassformer_course.lab.planting import replaced
 
 LETTERS, SHORTEST, LONGEST = "abcdefgh", 3, 6
 SETTINGS: dict[str, dict[str, Any]] = {

@@ -11,9 +11,9 @@ from torch import Tensor
 from glassformer.config import SampleConfig
 from glassformer.generation import decoding, sampling
 from glassformer.generation.decoding import generate
-from glassformer.learn.lab.bench import STORIES, Bench, Trained, compared, one_thread
-from glassformer.learn.lab.evidence import Evidence, Number, Point, averaged, mean
-from glassformer.learn.lab.planting import replaced
+from glassformer_course.lab.bench import STORIES, Bench, Trained, compared, one_thread
+from glassformer_course.lab.evidence import Evidence, Number, Point, averaged, mean
+from glassformer_course.lab.planting import replaced
 
 PROMPT = "Once upon a time, "
 P = 0.9

@@ -11,13 +11,13 @@ import torch
 from torch import Tensor, nn
 
 from glassformer.config import ModelConfig
-from glassformer.learn.lab.bench import Bench, Trained, compared
-from glassformer.learn.lab.evidence import Evidence, Number, Point, averaged
-from glassformer.learn.lab.planting import replaced
 from glassformer.model import weights
 from glassformer.model.families import Head
 from glassformer.training import checkpoint
 from glassformer.training.optimizers import make_optimizers
+from glassformer_course.lab.bench import Bench, Trained, compared
+from glassformer_course.lab.evidence import Evidence, Number, Point, averaged
+from glassformer_course.lab.planting import replaced
 
 SETTINGS: dict[str, dict[str, Any]] = {"model": {"tied": True}}
 HEAD, EMBEDDING = "head.weight", "embedding.tokens.weight"
