@@ -360,9 +360,8 @@ def row(outcome: Outcome) -> str:
     before = "—" if outcome.before is None else code(outcome.before.test)
     suite = "" if outcome.now is None else " (thorough)" if outcome.now.thorough else " (quick)"
     now = "—" if outcome.now is None else code(outcome.now.test) + suite
-    return (
-        f"| {fault.path.removeprefix('src/').removeprefix('glassformer/')}:{fault.line} | {change} | {before} | {now} |"
-    )
+    path = fault.path.removeprefix("src/").removeprefix("glassformer/")
+    return f"| {path}:{fault.line} | {change} | {before} | {now} |"
 
 
 def code(text: str) -> str:

@@ -45,6 +45,13 @@ def test_the_installed_entry_points_are_those_of_this_project() -> None:
     assert installed == project["entry-points"][GROUP], "install the project again: pip install --no-deps -e ."
 
 
+def test_the_wheel_has_every_package() -> None:
+    build = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["hatch"]["build"]
+    packages = sorted(f"src/{path.parent.name}" for path in (ROOT / "src").glob("*/__init__.py"))
+    assert packages == ["src/glassformer", "src/glassformer_course"]
+    assert build["targets"]["wheel"]["packages"] == packages
+
+
 def test_the_library_finds_the_course() -> None:
     assert command_module(COURSE).__name__ == "glassformer_course.commands.learn"
     assert course_module("notebook") is glassformer_course
