@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from extensions.markdown import fenced, folded, indented
-from glassformer.learn.lab.case import Case, cases, diagnoses
 from glassformer.wording import LEVELS
+from glassformer_course.lab.case import Case, cases, diagnoses
 
 
 def pages() -> dict[str, str]:

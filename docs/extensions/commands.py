@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import argparse
-import importlib
 import json
 import re
 from collections.abc import Iterator, Mapping
-from keyword import iskeyword
 from pathlib import Path
 from typing import Any
 
 from extensions.examples import Example
 from extensions.markdown import cell, fenced, shortened
-from glassformer.cli.main import COMMANDS, Parser
+from glassformer.cli.main import COMMANDS, Parser, command_module
 from glassformer.config import Config
 
 FENCE = re.compile(r"^```sh\n(.*?)^```$", flags=re.MULTILINE | re.DOTALL)
@@ -49,7 +47,7 @@ def page(name: str, guides: list[tuple[str, str]], shown: list[Example]) -> str:
         shown: its examples, with what they wrote.
     """
     assert guides or shown, f"glass {name} has no example that is run: add one to examples.toml, or a guide"
-    module = importlib.import_module(f"glassformer.cli.{name}_" if iskeyword(name) else f"glassformer.cli.{name}")
+    module = command_module(name)
     parser = Parser(prog=f"glass {name}", allow_abbrev=False)
     module.add_arguments(parser)
     places = " ".join(f"[{a.metavar}]" if a.nargs == "?" else str(a.metavar) for a in parser.positionals())

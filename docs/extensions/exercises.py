@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 
 from extensions.markdown import fenced, folded, indented
-from glassformer.learn.course import whole
-from glassformer.learn.exercise import HINTS, Exercise
 from glassformer.wording import LEVELS
+from glassformer_course.course import whole
+from glassformer_course.exercise import HINTS, Exercise
 
 HINT_NAMES = ("the idea", "the formula", "all but a line")
 

@@ -9,7 +9,7 @@ from sphinx import addnodes
 from sphinx.application import Sphinx
 from sphinx.transforms import SphinxTransform
 
-from glassformer.learn.glossary import Entry, entries
+from glassformer_course.glossary import Entry, entries
 
 SKIPPED = (
     nodes.literal, nodes.FixedTextElement, nodes.reference, nodes.target, nodes.title, nodes.math, nodes.math_block,

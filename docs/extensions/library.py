@@ -29,7 +29,6 @@ ROOMS = {
     "interop": "Other programs' formats, and scikit-learn",
     "serve": "The server and its views",
     "sharing": "One file to share",
-    "learn": "Exercises, lab and glossary",
     "config": "Settings",
     "runs": "Run folders",
     "recipes": "Recipes",
@@ -38,23 +37,28 @@ ROOMS = {
     "shapes": "Letters for shapes",
 }
 """Packages and modules of `glassformer`, in the order of the book, and what they are called there."""
-LEFT_OUT = ("glassformer.learn.exercises.", "glassformer.learn.lab.cases.", "glassformer.serve.page")
+COURSE = "glassformer_course"
+"""The package beside the library."""
+LEFT_OUT = (f"{COURSE}.exercises.", f"{COURSE}.lab.cases.", f"{COURSE}.commands", "glassformer.serve.page")
 """Answers, and what is no library."""
+OWN = ("glassformer.", COURSE)
+"""How the names of our own modules begin."""
 OPTIONS = "   :members:\n   :ignore-module-all:\n"
 """What is passed on from another module stands there."""
 
 
 def pages() -> dict[str, str]:
-    """A page for each room, and the list of them."""
-    made = {f"library/{room}.rst": page(room, title) for room, title in ROOMS.items()}
-    tree = "\n".join(f"made/library/{room}" for room in ROOMS)
+    """A page for each room, one for the course, and the list of them."""
+    made = {f"library/{room}.rst": page(f"glassformer.{room}", title) for room, title in ROOMS.items()}
+    made["library/course.rst"] = page(COURSE, "The course: exercises, lab and glossary")
+    tree = "\n".join(f"made/library/{name}" for name in (*ROOMS, "course"))
     return made | {"parts/library.md": f":::{{toctree}}\n:maxdepth: 1\n\n{tree}\n:::\n"}
 
 
-def page(room: str, title: str) -> str:
-    """One room: its modules in order, each with all that has a docstring."""
+def page(package: str, title: str) -> str:
+    """One package or module: its modules in order, each with all that has a docstring."""
     parts = [heading(title, "=")]
-    for module in modules(f"glassformer.{room}"):
+    for module in modules(package):
         parts += [heading(f"``{module}``", "-"), f".. automodule:: {module}\n{OPTIONS}"]
     return "\n".join(parts)
 
@@ -100,13 +104,13 @@ class ResolveNames(SphinxTransform):
 
 def full_name(module: str, name: str) -> str | None:
     """Where a name of a module was defined, if that is in this library; a full name is itself."""
-    if name.startswith("glassformer."):
+    if name.startswith(OWN):
         return name
     found: Any = importlib.import_module(module) if module.startswith("glassformer") else None
     for part in name.split("."):
         found = getattr(found, part, None)
     home, own = getattr(found, "__module__", None), getattr(found, "__qualname__", None)
-    return f"{home}.{own}" if own and str(home).startswith("glassformer.") else None
+    return f"{home}.{own}" if own and str(home).startswith(OWN) else None
 
 
 def keep_bars(app: Sphinx, what: str, name: str, member: object, options: object, lines: list[str]) -> None:

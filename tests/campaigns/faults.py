@@ -1,7 +1,8 @@
 """Break the code at random places, one in each room, and show which tests notice it, before and now.
 
 The campaign compares the test suites of two revisions. It works on copies of both trees in a temporary folder, never on
-the checkout. A room is a package directly under `src/glassformer` or a module there.
+the checkout. A room is a package directly under `src/glassformer` or a module there; so is the course,
+`src/glassformer_course`, as a whole.
 
   python -m tests.campaigns.faults --before 9042ce6 --seed 0 --out tests/campaigns/faults.md
   python -m tests.campaigns.faults --before 9042ce6 --rooms tokenizers,reference
@@ -50,6 +51,7 @@ from tests.campaigns.mutations import Fault, faults_of
 from tests.campaigns.reaching import ImportGraph
 
 PACKAGE = Path("src/glassformer")
+COURSE = Path("src/glassformer_course")
 CHECKOUT = Path(__file__).parents[2]
 NEAREST = 3
 """Test modules that are searched at once for tests that reach a file."""
@@ -218,6 +220,7 @@ class Campaign:
         """Return the names of all rooms of the tree before that have a file with faults."""
         top = self.before.root / PACKAGE
         names = sorted(path.name for path in top.iterdir() if path.suffix == ".py" or (path / "__init__.py").is_file())
+        names.append(COURSE.name)
         return [name for name in names if any(self._faults(path) for path in self._files(name))]
 
     def outcomes(self, room: str, count: int) -> Iterator[Outcome]:
@@ -258,7 +261,7 @@ class Campaign:
 
     def _files(self, room: str) -> list[str]:
         """Return the files of a room in which faults are made: modules, or the recipes themselves."""
-        top = PACKAGE / room
+        top = COURSE if room == COURSE.name else PACKAGE / room
         if top.suffix == ".py":
             return [str(top)]
         kind = "*.toml" if room == "recipes" else "*.py"
@@ -357,7 +360,8 @@ def row(outcome: Outcome) -> str:
     before = "—" if outcome.before is None else code(outcome.before.test)
     suite = "" if outcome.now is None else " (thorough)" if outcome.now.thorough else " (quick)"
     now = "—" if outcome.now is None else code(outcome.now.test) + suite
-    return f"| {fault.path.removeprefix('src/glassformer/')}:{fault.line} | {change} | {before} | {now} |"
+    path = fault.path.removeprefix("src/").removeprefix("glassformer/")
+    return f"| {path}:{fault.line} | {change} | {before} | {now} |"
 
 
 def code(text: str) -> str:

@@ -65,7 +65,7 @@ def read_lines(path: Path) -> list[str]:
 
 def faults_of(path: str, tree: Path, other: Path) -> list[Fault]:
     """Return all faults of a file, on lines that occur exactly once in each of two trees."""
-    if not (other / path).is_file():
+    if not (tree / path).is_file() or not (other / path).is_file():
         return []
     lines = read_lines(tree / path)
     other_lines = read_lines(other / path)

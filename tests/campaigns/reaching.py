@@ -1,4 +1,4 @@
-"""Find the test modules nearest to a module of the package, by imports."""
+"""Find the test modules nearest to a module of the library or the course, by imports."""
 
 from __future__ import annotations
 
@@ -9,10 +9,12 @@ from pathlib import Path
 
 KINDS = ("unit", "property", "parity", "golden", "journey", "browser")
 """Folders of tests, the cheapest first."""
+OWN = ("glassformer.", "glassformer_course.")
+"""How the names of the packages' modules begin."""
 
 
 class ImportGraph:
-    """The imports between the modules of a tree, package and tests.
+    """The imports between the modules of a tree: library, course and tests.
 
     An import of a package's submodule leads to the submodule, every other one to the named module. Module names in
     strings and prefixes of module names in f-strings count as imports: commands, exercises and exporters are loaded by
@@ -26,7 +28,7 @@ class ImportGraph:
         self.tree = tree
         self.paths = {
             dotted_name(path.relative_to(top)): path
-            for top, part in ((tree / "src", "glassformer"), (tree, "tests"))
+            for top, part in ((tree / "src", "glassformer"), (tree / "src", "glassformer_course"), (tree, "tests"))
             for path in sorted((top / part).rglob("*.py"))
         }
         self.imports = {name: self._imports_of(name) for name in self.paths}
@@ -76,9 +78,7 @@ class ImportGraph:
                         found.add(submodule if submodule in self.paths else str(node.module))
                 case ast.Constant(value=str() as text):
                     found.add(text)
-                case ast.JoinedStr(values=[ast.Constant(value=str() as prefix), *_]) if prefix.startswith(
-                    "glassformer."
-                ):
+                case ast.JoinedStr(values=[ast.Constant(value=str() as prefix), *_]) if prefix.startswith(OWN):
                     found.update(other for other in self.paths if other.startswith(prefix))
         if name.startswith("tests."):
             parts = name.split(".")[:-1]

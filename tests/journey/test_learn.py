@@ -12,10 +12,10 @@ from pathlib import Path
 import pytest
 
 from glassformer.errors import GlassError
-from glassformer.learn.checking import check_source
-from glassformer.learn.course import COURSE, find, whole
-from glassformer.learn.folder import CourseFolder
-from glassformer.learn.watching import watch
+from glassformer_course.checking import check_source
+from glassformer_course.course import COURSE, find, whole
+from glassformer_course.folder import CourseFolder
+from glassformer_course.watching import watch
 from tests.journey.commands import here
 
 SOFTMAX = find("softmax")
@@ -60,8 +60,11 @@ CONTAINED = {
     "no file": ("", "broken", "It has no function softmax"),
     "changes its input": (CHANGING, "wrong", "softmax changed its argument 1"),
     "imports the reference": (
-        "from glassformer.learn.exercises.softmax.check import softmax\n", "broken",
-        "is refused here: the answer is to be your own",
+        "from glassformer_course.exercises.softmax.check import softmax\n", "broken",
+        "glassformer_course is refused here: the answer is to be your own",
+    ),
+    "imports the library": (
+        "from glassformer.reference.attention import attend as softmax\n", "broken", "glassformer is refused here",
     ),
     "imports torch": ("import torch\nsoftmax = torch.softmax\n", "broken", "torch is refused here"),
     "interrupts without words": (SPEECHLESS, "wrong", "softmax raised Odd (line 5)"),
@@ -93,7 +96,7 @@ def test_bad_answers_are_contained_and_explained(name: str) -> None:
 
 
 def test_an_answer_cannot_meddle_by_accident(tmp_path: Path) -> None:
-    reference = str(files("glassformer.learn") / "exercises" / "softmax" / "check.py")
+    reference = str(files("glassformer_course") / "exercises" / "softmax" / "check.py")
     source = MEDDLING.replace("HERE", str(tmp_path)).replace("REFERENCE", reference)
     words = check_source(SOFTMAX, source, seed=0).text()
     assert "raised ValueError: 9 refused" in words, words

@@ -8,7 +8,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-from glassformer.learn.lab.case import cases, diagnoses, find_case
+from glassformer_course.lab.case import cases, diagnoses, find_case
 from tests.journey.commands import here
 
 CASE = find_case("17")

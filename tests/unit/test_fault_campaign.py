@@ -85,7 +85,9 @@ def test_lines_that_are_not_the_same_and_unique_in_both_trees_are_left_alone(tmp
     assert [fault.old for fault in faults] == ["a = 1", "b = 2"]
     faults[1].write(tmp_path / "two")
     assert (tmp_path / "two" / "a.toml").read_text(encoding="utf-8") == "b = 3\na = 1\nc = 3\nd = 4\n"
+    (tmp_path / "two" / "b.toml").write_text("a = 1\n", encoding="utf-8")
     assert faults_of("b.toml", tmp_path / "one", tmp_path / "two") == []
+    assert faults_of("b.toml", tmp_path / "two", tmp_path / "one") == []
 
 
 def test_the_nearest_tests_come_first(tmp_path: Path) -> None:
@@ -95,6 +97,9 @@ def test_the_nearest_tests_come_first(tmp_path: Path) -> None:
         "src/glassformer/commands/__init__.py": "",
         "src/glassformer/commands/count.py": "from glassformer import sums\n",
         "src/glassformer/sums.py": "",
+        "src/glassformer_course/__init__.py": "",
+        "src/glassformer_course/find.py": 'def find(name):\n    import_module(f"glassformer_course.tasks.{name}")\n',
+        "src/glassformer_course/tasks/adding.py": "from glassformer import sums\n",
         "tests/__init__.py": "",
         "tests/helper.py": "import glassformer.main\n",
         "tests/unit/test_a.py": "from tests import helper\n",
@@ -103,6 +108,7 @@ def test_the_nearest_tests_come_first(tmp_path: Path) -> None:
         "tests/journey/test_c.py": "",
         "tests/journey/test_d.py": "run('count')\n",
         "tests/unit/test_e.py": "import json\n",
+        "tests/unit/test_f.py": "from glassformer_course.find import find\n",
     }  # fmt: skip
     for path, text in files.items():
         (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
@@ -110,7 +116,9 @@ def test_the_nearest_tests_come_first(tmp_path: Path) -> None:
     graph = ImportGraph(tmp_path)
     unit = ["tests/unit/test_b.py", "tests/unit/test_a.py"]
     journey = ["tests/journey/test_c.py", "tests/journey/test_d.py"]
-    assert graph.nearest_tests("src/glassformer/sums.py") == [unit[0], unit[1], *journey]
+    course = "tests/unit/test_f.py"
+    assert graph.nearest_tests("src/glassformer_course/tasks/adding.py") == [course]
+    assert graph.nearest_tests("src/glassformer/sums.py") == [unit[0], course, unit[1], *journey]
     assert graph.nearest_tests("src/glassformer/commands/count.py") == [unit[1], *reversed(journey)]
 
 

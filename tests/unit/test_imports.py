@@ -12,8 +12,10 @@ from pathlib import Path
 import pytest
 
 import glassformer
+import glassformer_course
 
 SOURCE = Path(glassformer.__file__).parent
+COURSE = Path(glassformer_course.__file__).parent
 MAY_IMPORT: dict[str, set[str]] = {
     "errors": set(),
     "shapes": set(),
@@ -108,22 +110,8 @@ MAY_IMPORT: dict[str, set[str]] = {
         "inspection",
         "interop",
     },
-    "learn": {
-        "errors",
-        "files",
-        "config",
-        "runs",
-        "recipes",
-        "tokenizers",
-        "data",
-        "model",
-        "text_model",
-        "generation",
-        "training",
-        "evaluation",
-        "reference",
-        "inspection",
-    },
+    "course": {"errors"},
+    "learn": {"course"},
     "serve": {
         "errors",
         "files",
@@ -147,6 +135,24 @@ MAY_IMPORT: dict[str, set[str]] = {
     "sharing": {"errors", "files", "config", "runs", "tokenizers", "model", "generation", "text_model", "serve"},
 }
 """Room -> rooms it may import from, besides itself and `wording`. `cli` stands above all of them."""
+COURSE_MAY_IMPORT = {
+    "errors",
+    "wording",
+    "files",
+    "config",
+    "runs",
+    "recipes",
+    "tokenizers",
+    "data",
+    "model",
+    "text_model",
+    "generation",
+    "training",
+    "evaluation",
+    "reference",
+    "inspection",
+}
+"""Rooms of the library that the course may import from."""
 
 
 def imports_of(path: Path) -> set[str]:
@@ -162,6 +168,23 @@ def imports_of(path: Path) -> set[str]:
     return rooms
 
 
+def names_course(code: str) -> bool:
+    """Whether code imports from the course, or has its name in a text."""
+    for node in ast.walk(ast.parse(code)):
+        match node:
+            case ast.Import():
+                names = [alias.name for alias in node.names]
+            case ast.ImportFrom():
+                names = [node.module or ""]
+            case ast.Constant(value=str() as text):
+                names = [text]
+            case _:
+                names = []
+        if any(COURSE.name in name for name in names):
+            return True
+    return False
+
+
 @pytest.mark.parametrize("path", sorted(SOURCE.rglob("*.py")), ids=lambda path: str(path.relative_to(SOURCE)))
 def test_imports_go_one_way(path: Path) -> None:
     room = path.relative_to(SOURCE).parts[0].removesuffix(".py")
@@ -170,15 +193,40 @@ def test_imports_go_one_way(path: Path) -> None:
     assert imports_of(path) <= MAY_IMPORT[room] | {room, "wording"}
 
 
+@pytest.mark.parametrize("path", sorted(COURSE.rglob("*.py")), ids=lambda path: str(path.relative_to(COURSE)))
+def test_the_course_imports_the_library(path: Path) -> None:
+    assert imports_of(path) <= COURSE_MAY_IMPORT
+
+
+@pytest.mark.parametrize("path", sorted(SOURCE.rglob("*.py")), ids=lambda path: str(path.relative_to(SOURCE)))
+def test_the_library_never_names_the_course(path: Path) -> None:
+    """It finds the course by an entry point: no import, and no name to import from, as a text."""
+    assert not names_course(path.read_text(encoding="utf-8"))
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "import glassformer_course.lab",
+        "def late():\n    from glassformer_course import check",
+        "import_module('glassformer_course')",
+        "import_module(f'glassformer_course.exercises.{name}')",
+    ],
+)
+def test_every_way_to_name_the_course_would_be_found(code: str) -> None:
+    assert names_course(code)
+
+
 def test_generation_never_sees_text() -> None:
     for path in (SOURCE / "generation").glob("*.py"):
         assert "tokenizer" not in path.read_text(encoding="utf-8").lower()
 
 
 def test_every_module_can_be_imported() -> None:
-    for module in pkgutil.walk_packages(glassformer.__path__, "glassformer."):
-        if not module.name.endswith("__main__"):
-            importlib.import_module(module.name)
+    for package in (glassformer, glassformer_course):
+        for module in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
+            if not module.name.endswith("__main__"):
+                importlib.import_module(module.name)
 
 
 def test_help_imports_nothing_heavy() -> None:

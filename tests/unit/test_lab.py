@@ -15,14 +15,14 @@ import pytest
 import torch
 
 from glassformer.errors import GlassError
-from glassformer.learn.lab.case import Case, cases, diagnoses, find_case
-from glassformer.learn.lab.charts import chart_text, charts_svg, map_text, maps_svg
-from glassformer.learn.lab.evidence import Chart, Evidence, Map, Number
-from glassformer.learn.lab.planting import replaced
-from glassformer.learn.lab.report import report_text, verdict_of
-from glassformer.learn.lab.room import Room, made
 from glassformer.verification.surroundings import in_float64
 from glassformer.wording import LEVELS
+from glassformer_course.lab.case import Case, cases, diagnoses, find_case
+from glassformer_course.lab.charts import chart_text, charts_svg, map_text, maps_svg
+from glassformer_course.lab.evidence import Chart, Evidence, Map, Number
+from glassformer_course.lab.planting import replaced
+from glassformer_course.lab.report import report_text, verdict_of
+from glassformer_course.lab.room import Room, made
 from tests.journey.pages import ROOT
 from tests.parity.reference_cases import DIFFERENTIATED
 

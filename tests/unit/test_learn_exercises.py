@@ -7,11 +7,11 @@ import xml.etree.ElementTree as ElementTree
 
 import pytest
 
-from glassformer.learn.course import find, whole
-from glassformer.learn.drawing import Picture
-from glassformer.learn.exercise import HINTS, Exercise
-from glassformer.learn.judging.marking import Here, mark
 from glassformer.wording import LEVELS
+from glassformer_course.course import find, whole
+from glassformer_course.drawing import Picture
+from glassformer_course.exercise import HINTS, Exercise
+from glassformer_course.judging.marking import Here, mark
 
 EXERCISES = [pytest.param(exercise, id=exercise.name) for exercise in whole()]
 SEEDS = (0, 1)

@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from glassformer.errors import GlassError
-from glassformer.learn.classes.grading import Mark, as_csv
-from glassformer.learn.course import find
-from glassformer.learn.folder import STATE, CourseFolder
-from glassformer.learn.reading import read_answer
+from glassformer_course.classes.grading import Mark, as_csv
+from glassformer_course.course import find
+from glassformer_course.folder import STATE, CourseFolder
+from glassformer_course.reading import read_answer
 
 SOFTMAX = find("softmax")
 
@@ -69,7 +69,8 @@ HELPER = cell("import numpy as np\ndef total(x):\n    return np.exp(x).sum(axis=
     [
         [HELPER, cell("%timeit 3\n" + ANSWER + "!ls", "answer"), cell("1 / 0")],
         [HELPER, cell(ANSWER), cell("softmax(np.ones(3)) / 0")],
-        [HELPER, cell("%%time\n" + ANSWER + "from glassformer.learn import check\ncheck('softmax', softmax)")],
+        [HELPER, cell("%%time\n" + ANSWER + "from glassformer_course import check\ncheck('softmax', softmax)")],
+        [HELPER, cell(ANSWER + "from glassformer.learn import check, hint\ncheck('softmax', softmax)")],
         [HELPER, cell(ANSWER + "get_ipython().run_line_magic('timeit', '1')", "answer"), cell("def softmax(x): 1 / 0")],
     ],
 )
@@ -77,7 +78,9 @@ def test_a_notebook_is_read_as_people_leave_it(cells: list[object], tmp_path: Pa
     path = tmp_path / "02_softmax.ipynb"
     path.write_text(json.dumps({"cells": cells}), encoding="utf-8")
     names: dict[str, object] = {}
-    exec(read_answer(path, SOFTMAX), names)
+    source = read_answer(path, SOFTMAX)
+    assert "glassformer" not in source, "its process refuses that import"
+    exec(source, names)
     assert names["softmax"]([0.0, 0.0]).tolist() == [0.5, 0.5]  # type: ignore[operator]
 
 

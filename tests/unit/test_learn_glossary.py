@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from glassformer.errors import GlassError
-from glassformer.learn.glossary import Entry, entries, look_up
+from glassformer_course.glossary import Entry, entries, look_up
 
 DOCS = Path(__file__).parents[2] / "docs"
 TERMS = entries()

@@ -9,17 +9,17 @@ import pytest
 import torch
 from torch.nn import functional as F
 
-from glassformer.learn.course import find
-from glassformer.learn.exercises.attention import check as attention
-from glassformer.learn.exercises.bigram import check as bigram
-from glassformer.learn.exercises.byte_pairs import check as byte_pairs
-from glassformer.learn.exercises.causal_mask import check as causal_mask
-from glassformer.learn.exercises.cross_entropy import check as cross_entropy
-from glassformer.learn.exercises.embedding import check as embedding
-from glassformer.learn.exercises.multi_head import check as multi_head
-from glassformer.learn.exercises.sinusoids import check as sinusoids
-from glassformer.learn.judging.marking import Here, mark
 from glassformer.reference.attention import self_allowed
+from glassformer_course.course import find
+from glassformer_course.exercises.attention import check as attention
+from glassformer_course.exercises.bigram import check as bigram
+from glassformer_course.exercises.byte_pairs import check as byte_pairs
+from glassformer_course.exercises.causal_mask import check as causal_mask
+from glassformer_course.exercises.cross_entropy import check as cross_entropy
+from glassformer_course.exercises.embedding import check as embedding
+from glassformer_course.exercises.multi_head import check as multi_head
+from glassformer_course.exercises.sinusoids import check as sinusoids
+from glassformer_course.judging.marking import Here, mark
 
 RNG = np.random.default_rng(7)
 

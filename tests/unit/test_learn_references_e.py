@@ -11,20 +11,20 @@ import pytest
 import torch
 from torch.nn import functional
 
-from glassformer.learn.exercises.adamw import check as adamw
-from glassformer.learn.exercises.attention_backward import check as attention
-from glassformer.learn.exercises.attention_backward.task import causal_weights
-from glassformer.learn.exercises.block import check as block
-from glassformer.learn.exercises.norms import check as norms
-from glassformer.learn.exercises.norms_backward import check as norms_backward
-from glassformer.learn.exercises.rotary import check as rotary
-from glassformer.learn.exercises.schedule import check as schedule
-from glassformer.learn.exercises.training_loop import check as loop
-from glassformer.learn.exercises.training_loop.task import forward
-from glassformer.learn.exercises.tying import check as tying
 from glassformer.model.positions import RotaryPositions
 from glassformer.model.positions import rotate as rotated_by_the_model
 from glassformer.reference.arrays import Array
+from glassformer_course.exercises.adamw import check as adamw
+from glassformer_course.exercises.attention_backward import check as attention
+from glassformer_course.exercises.attention_backward.task import causal_weights
+from glassformer_course.exercises.block import check as block
+from glassformer_course.exercises.norms import check as norms
+from glassformer_course.exercises.norms_backward import check as norms_backward
+from glassformer_course.exercises.rotary import check as rotary
+from glassformer_course.exercises.schedule import check as schedule
+from glassformer_course.exercises.training_loop import check as loop
+from glassformer_course.exercises.training_loop.task import forward
+from glassformer_course.exercises.tying import check as tying
 
 
 def slopes(function: Callable[[Array], float], at: Array, step: float = 1e-5) -> Array:

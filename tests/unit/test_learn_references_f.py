@@ -9,16 +9,16 @@ from torch.nn import functional
 
 from glassformer.config import SampleConfig
 from glassformer.generation.sampling import probabilities
-from glassformer.learn.exercises.beam import check as beam
-from glassformer.learn.exercises.cache import check as cache
-from glassformer.learn.exercises.cross_attention import check as cross_attention
-from glassformer.learn.exercises.induction import check as induction
-from glassformer.learn.exercises.logit_attribution import check as logit_attribution
-from glassformer.learn.exercises.masked_lm import check as masked_lm
-from glassformer.learn.exercises.padding import check as padding
-from glassformer.learn.exercises.pruning import check as pruning
-from glassformer.learn.exercises.sampling import check as sampling
 from glassformer.reference import positions
+from glassformer_course.exercises.beam import check as beam
+from glassformer_course.exercises.cache import check as cache
+from glassformer_course.exercises.cross_attention import check as cross_attention
+from glassformer_course.exercises.induction import check as induction
+from glassformer_course.exercises.logit_attribution import check as logit_attribution
+from glassformer_course.exercises.masked_lm import check as masked_lm
+from glassformer_course.exercises.padding import check as padding
+from glassformer_course.exercises.pruning import check as pruning
+from glassformer_course.exercises.sampling import check as sampling
 
 RANDOM = np.random.default_rng(8)
 

@@ -1,4 +1,4 @@
-"""Nothing in the package reads or writes a pickle: a file that someone else made must never run code."""
+"""Nothing in the library or the course reads or writes a pickle: a file that someone else made must never run code."""
 
 from __future__ import annotations
 
@@ -7,8 +7,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import glassformer
+import glassformer_course
 
-PACKAGE = Path(glassformer.__file__).parent
+PACKAGES = [Path(str(package.__file__)).parent for package in (glassformer, glassformer_course)]
 UNSAFE = {"pickle", "cPickle", "_pickle", "cloudpickle", "dill", "joblib", "marshal", "shelve"}
 """Modules whose readers run code, or may."""
 
@@ -37,8 +38,8 @@ def uses(code: str) -> Iterator[str]:
                 yield f"line {getattr(node, 'lineno', 0)}: {name}"
 
 
-def test_the_package_uses_no_pickle() -> None:
-    files = sorted(PACKAGE.rglob("*.py"))
+def test_the_packages_use_no_pickle() -> None:
+    files = sorted(path for package in PACKAGES for path in package.rglob("*.py"))
     found = {str(path): list(uses(path.read_text(encoding="utf-8"))) for path in files}
     assert {path: lines for path, lines in found.items() if lines} == {}
 

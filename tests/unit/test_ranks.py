@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import glassformer
+import glassformer_course
 from glassformer.inspection.ranks import spearman
 
 
@@ -31,7 +32,8 @@ def test_equal_values_share_their_mean_rank() -> None:
 @pytest.mark.thorough
 def test_it_is_written_once() -> None:
     """Heads and attribution compare orders alike."""
-    files = Path(glassformer.__file__).parent.rglob("*.py")
+    packages = [Path(str(package.__file__)).parent for package in (glassformer, glassformer_course)]
+    files = [path for package in packages for path in package.rglob("*.py")]
     defined = [
         path.name
         for path in files

@@ -13,6 +13,7 @@ import traceback
 from collections.abc import Sequence
 from keyword import iskeyword
 from pathlib import Path
+from types import ModuleType
 from typing import NoReturn
 
 from glassformer.errors import GlassError, SaidElsewhereError, clear_memory_errors, nearest
@@ -44,8 +45,9 @@ COMMANDS = {
     "data": "list the generated corpora and recipes, print a corpus, look at a text, encode one for many runs",
     "doctor": "look at this machine and check what its devices compute",
 }
-"""Name -> what it does. The module of the same name in this package has `add_arguments` and `run`; a name that is a
-word of Python has an underscore there (`import_`)."""
+"""Name -> what it does. `command_module` imports the module that has its `add_arguments` and `run`."""
+COURSE = "learn"
+"""The command that belongs to the course, a package of its own."""
 
 
 class Parser(argparse.ArgumentParser):
@@ -119,6 +121,22 @@ def overview() -> str:
     )
 
 
+def command_module(name: str) -> ModuleType:
+    """Import the module of a command, which has `add_arguments` and `run`.
+
+    It has the command's name, in this package; a name that is a word of Python has an underscore there (`import_`). The
+    course's module is found by its entry point.
+
+    Raises:
+        GlassError: the course is not installed.
+    """
+    if name == COURSE:
+        from glassformer.course import course_module
+
+        return course_module("command")
+    return importlib.import_module(f"glassformer.cli.{name}_" if iskeyword(name) else f"glassformer.cli.{name}")
+
+
 def _let_go_of_output() -> None:
     """Write out what is printed; what cannot be written is dropped, or Python would complain of it when it ends."""
     try:
@@ -133,7 +151,7 @@ def _run(name: str, words: Sequence[str], began: float) -> int:
             stream.reconfigure(encoding="utf-8", errors="replace")
     from glassformer.files import clear_disk_errors
 
-    module = importlib.import_module(f"glassformer.cli.{name}_" if iskeyword(name) else f"glassformer.cli.{name}")
+    module = command_module(name)
     parser = Parser(prog=f"glass {name}", description=module.__doc__, allow_abbrev=False)
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.add_argument("--json", action="store_true", help="one JSON object on standard output")

@@ -1,0 +1,73 @@
+"""Checks an answer: its source is run in the sandbox and put the exercise's questions."""
+
+from __future__ import annotations
+
+import secrets
+import time
+
+from glassformer_course.exercise import Exercise
+from glassformer_course.judging.marking import Marks, StoppedError, mark
+from glassformer_course.judging.sandbox import MEGABYTES, SECONDS, Sandbox
+from glassformer_course.judging.verdict import Result, Verdict, words_of
+
+
+def check_source(
+    exercise: Exercise,
+    source: str,
+    seed: int | None = None,
+    text: str | None = None,
+    seconds: float = SECONDS,
+    megabytes: int = MEGABYTES,
+) -> Verdict:
+    """Check the source of an answer.
+
+    Args:
+        exercise: what it answers.
+        source: Python with the functions that the exercise asks for.
+        seed: draws the cases; None: fresh ones.
+        text: a class's own text, for exercises about text.
+        seconds, megabytes: limits of the answer's process.
+    """
+    seed = secrets.randbelow(1_000_000) if seed is None else seed
+    start = time.perf_counter()
+    asked = 0
+    mistake = ""
+    with Sandbox(source, seconds, megabytes) as sandbox:
+        try:
+            loaded = sandbox.load()
+            missing = [name for name in exercise.functions if name not in loaded.get("ready", ())]
+            if "raised" in loaded:
+                result, lines = _broken(loaded)
+            elif missing:
+                result, lines = "broken", (f"It has no function {missing[0]}: the name is part of the exercise.",)
+            else:
+                marks = mark(sandbox, exercise.reference, exercise.cases(seed, text), exercise.mistakes)
+                asked = marks.asked
+                mistake = marks.wrong.mistake.name if marks.wrong and marks.wrong.mistake else ""
+                result, lines = _marked(marks)
+        except StoppedError as error:
+            result, lines = "stopped", (f"Its process was ended: {error}.",)
+    return Verdict(
+        exercise.number, exercise.name, exercise.title, result, asked, lines, mistake,
+        time.perf_counter() - start, seed, sandbox.printed,
+    )  # fmt: skip
+
+
+def _broken(loaded: dict[str, str]) -> tuple[Result, tuple[str, ...]]:
+    line = f", line {loaded['line']}" if loaded["line"] else ""
+    words = f"{loaded['raised']}{line}: {loaded['message'] or 'no more is said'}."
+    hints = {
+        "SystemExit": "An answer defines functions and ends by itself: take the call of exit away.",
+        "MemoryError": "It asks for more memory than an exercise needs.",
+        "ModuleNotFoundError": "Only Python and NumPy are needed.",
+    }
+    return "broken", (words, *([hints[loaded["raised"]]] if loaded["raised"] in hints else []))
+
+
+def _marked(marks: Marks) -> tuple[Result, tuple[str, ...]]:
+    if marks.passed:
+        return "right", ()
+    fault = marks.wrong.fault if marks.wrong else None
+    if fault and fault.sign == "NotImplementedError":
+        return "unwritten", (f"{fault.words}.",)
+    return "wrong", words_of(marks)

@@ -1,0 +1,133 @@
+"""An assignment: a self-contained folder of chosen exercises, on the class's own text where they are about text."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from glassformer.errors import GlassError
+from glassformer.files import clear_disk_errors, write_text
+from glassformer.wording import counted
+from glassformer_course.course import find, numbers
+from glassformer_course.exercise import Exercise
+from glassformer_course.folder import CourseFolder
+
+TEXT = "text.txt"
+LARGEST = 20_000  # characters of a class's text: what the exercises about text go through in a second
+
+
+def chosen_exercises(words: Sequence[str]) -> list[Exercise]:
+    """Exercises by number, name or range: `3 softmax 7-9`; in the course's order, each once.
+
+    Raises:
+        GlassError: one is not there.
+    """
+    found: dict[int, Exercise] = {}
+    for word in words:
+        first, dash, last = word.partition("-")
+        if dash and first.isdecimal() and last.isdecimal():
+            asked = [number for number in numbers() if int(first) <= number <= int(last)]
+            if not asked:
+                raise GlassError(f"there are no exercises {word}", f"There are 1 to {numbers()[-1]}: glass learn list.")
+        else:
+            asked = [find(word).number]
+        found |= {number: find(number) for number in asked}
+    return [found[number] for number in sorted(found)]
+
+
+def assign(
+    exercises: Sequence[Exercise], out: Path, level: str, text: Path | None = None, notebooks: bool = False
+) -> list[Path]:
+    """Write the folder: a course of these exercises, a page and a picture for each, and a README.
+
+    Args:
+        exercises: those chosen.
+        out: a new or empty folder.
+        level: depth of the explanations.
+        text: a UTF-8 file; its first 20,000 characters are the text that exercises about text are checked on too.
+        notebooks: notebooks beside the `.py` files.
+
+    Returns:
+        The files written.
+
+    Raises:
+        GlassError: the folder holds something, or the text cannot be used.
+    """
+    if out.exists() and (not out.is_dir() or any(out.iterdir())):
+        raise GlassError(f"{out} is there already", "Choose a new folder: --out FOLDER.")
+    about = [exercise for exercise in exercises if exercise.takes_text]
+    content = None if text is None else _excerpt(text)
+    if content is not None and not about:
+        names = ", ".join(find(number).name for number in numbers() if find(number).takes_text)
+        raise GlassError("none of these exercises is about a text", f"Add one of: {names}; or leave --text out.")
+    with clear_disk_errors(out):
+        (out / "pages").mkdir(parents=True)
+        if content is not None:
+            write_text(out / TEXT, content)
+    folder = CourseFolder(out)
+    folder.exercises, folder.level = list(exercises), level
+    folder.text_file = TEXT if content is not None else None
+    for exercise in exercises:
+        folder.start(exercise)
+        if notebooks:
+            folder.start_notebook(exercise)
+        picture = exercise.picture()
+        write_text(out / "pages" / f"{exercise.file_name}.svg", picture.svg())
+        write_text(out / "pages" / f"{exercise.file_name}.md", page(exercise, level))
+    write_text(out / "README.md", _read_me(exercises, content is not None))
+    return sorted(path for path in out.rglob("*") if path.is_file())
+
+
+def page(exercise: Exercise, level: str) -> str:
+    """An exercise's explanation as a page of Markdown, with its picture beside it."""
+    picture = exercise.picture()
+    return "\n\n".join(
+        [
+            f"# {exercise.number} {exercise.title}",
+            exercise.summary,
+            exercise.page(level),
+            f"![{picture.caption}]({exercise.file_name}.svg)",
+            picture.caption + "\n",
+        ]
+    )
+
+
+def _excerpt(text: Path) -> str:
+    try:
+        with text.open(encoding="utf-8-sig") as file:
+            content = file.read(LARGEST)
+    except UnicodeDecodeError:
+        raise GlassError(f"{text} is no UTF-8 text", "Save it as UTF-8.") from None
+    except OSError as error:
+        raise GlassError(f"cannot read {text}: {error.strerror}", "Name a text file.") from None
+    if len(content.strip()) < 100:
+        raise GlassError(f"{text} has {counted(len(content.strip()), 'characters')}", "Give 100 or more.")
+    return content
+
+
+def _read_me(exercises: Sequence[Exercise], with_text: bool) -> str:
+    rows = [
+        f"| {each.number} | [{each.title}](pages/{each.file_name}.md) | `{each.file_name}.py` |" for each in exercises
+    ]
+    own = ["", "Exercises about text are checked on `text.txt` too."] if with_text else []
+    return "\n".join(
+        [
+            "# Exercises",
+            "",
+            "Write the functions in the files, and check them here, in this folder:",
+            "",
+            "```",
+            f"glass learn check {exercises[0].number}",
+            "glass learn watch",
+            f"glass learn hint {exercises[0].number}",
+            "```",
+            "",
+            "Each check says what is wrong and, for a known mistake, which one it is. Hand in this folder.",
+            *own,
+            "",
+            "| exercise | page | file |",
+            "|---|---|---|",
+            *rows,
+            "",
+        ]
+    )

@@ -1,0 +1,134 @@
+"""Marks for a class: every submission's answers are checked in processes of their own, with the same cases for all."""
+
+from __future__ import annotations
+
+import csv
+import io
+import os
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+
+from glassformer.errors import GlassError
+from glassformer_course.checking import check_source
+from glassformer_course.exercise import Exercise
+from glassformer_course.judging.verdict import Verdict
+from glassformer_course.reading import LARGEST, read_answer
+
+COLUMNS = ("student", "number", "exercise", "result", "passed", "cases", "mistake", "words", "seconds", "file")
+FORMULA = tuple("=+-@＝＋－＠")  # the wide ones too, as East Asian spreadsheets read them
+
+
+@dataclass(frozen=True)
+class Mark:
+    """One answer of one student, as a row of the CSV. `result` is a verdict's, or "missing" or "unreadable"."""
+
+    student: str
+    number: int
+    exercise: str
+    result: str
+    passed: bool
+    cases: int
+    mistake: str
+    words: str
+    seconds: float
+    file: str
+
+
+def submissions(folder: Path) -> list[Path]:
+    """The students' folders, by name; hidden ones are no submissions.
+
+    Raises:
+        GlassError: there is no such folder, or nothing in it.
+    """
+    if not folder.is_dir():
+        raise GlassError(f"there is no folder {folder}", "Name the folder that holds a folder for each student.")
+    found = sorted(path for path in folder.iterdir() if path.is_dir() and not path.name.startswith((".", "__")))
+    if not found:
+        raise GlassError(f"{folder} has no folders", "Put each student's files into a folder of their own in it.")
+    return found
+
+
+def grade(
+    folders: Sequence[Path],
+    exercises: Sequence[Exercise],
+    seed: int,
+    text: str | None,
+    seconds: float,
+    megabytes: int,
+    workers: int | None = None,
+) -> list[Mark]:
+    """Mark every exercise of every submission.
+
+    Args:
+        folders: the submissions, a folder each, named after the student.
+        exercises: what was to be done.
+        seed: draws the cases, the same for everyone.
+        text: the class's text, or None.
+        seconds, megabytes: limits of each answer's process.
+        workers: answers at a time; None: one for each processor.
+    """
+
+    def marked(job: tuple[Path, Exercise]) -> Mark:
+        folder, exercise = job
+        return _mark(folder, exercise, lambda source: check_source(exercise, source, seed, text, seconds, megabytes))
+
+    with ThreadPoolExecutor(workers or os.cpu_count() or 1) as pool:
+        return list(pool.map(marked, [(folder, exercise) for folder in folders for exercise in exercises]))
+
+
+def as_csv(marks: Sequence[Mark]) -> str:
+    """The marks as CSV, safe for spreadsheets: what a student wrote never begins a formula."""
+    out = io.StringIO()
+    writer = csv.writer(out, lineterminator="\n")
+    writer.writerow(COLUMNS)
+    for mark in marks:
+        writer.writerow([_no_formula(str(getattr(mark, column))) for column in COLUMNS])
+    return out.getvalue()
+
+
+def _mark(folder: Path, exercise: Exercise, check: Callable[[str], Verdict]) -> Mark:
+    path = None
+    try:
+        path = _file_of(folder, exercise)
+        if path is None:
+            words = f"there is no {exercise.file_name}.py or .ipynb{_others(folder)}"
+            return Mark(folder.name, exercise.number, exercise.name, "missing", False, 0, "", words, 0.0, "")
+        source = read_answer(path, exercise)
+    except (GlassError, OSError) as error:
+        words = error.problem if isinstance(error, GlassError) else str(error)
+        file = path.relative_to(folder).as_posix() if path else ""
+        return Mark(folder.name, exercise.number, exercise.name, "unreadable", False, 0, "", words, 0.0, file)
+    verdict = check(source)
+    return Mark(
+        folder.name, exercise.number, exercise.name, verdict.result, verdict.passed, verdict.asked, verdict.mistake,
+        " ".join(verdict.lines), round(verdict.seconds, 2), path.relative_to(folder).as_posix(),
+    )  # fmt: skip
+
+
+def _file_of(folder: Path, exercise: Exercise) -> Path | None:
+    """The answer, in the folder or one within it: the file that was begun; where that is the stub, the notebook."""
+    within = sorted(path for path in folder.iterdir() if path.is_dir() and not path.name.startswith((".", "__")))
+    for place in (folder, *within):
+        script, book = (place / (exercise.file_name + suffix) for suffix in (".py", ".ipynb"))
+        if script.is_file() and book.is_file():
+            return book if _start_of(script) == exercise.stub.encode("utf-8") else script
+        if script.is_file() or book.is_file():
+            return script if script.is_file() else book
+    return None
+
+
+def _start_of(path: Path) -> bytes:
+    with path.open("rb") as file:
+        return file.read(LARGEST)
+
+
+def _others(folder: Path) -> str:
+    names = sorted(path.name for path in folder.iterdir() if path.is_file() and path.suffix in (".py", ".ipynb"))
+    return f"; there is: {', '.join(names[:5])}" if names else "; the folder has no Python files"
+
+
+def _no_formula(text: str) -> str:
+    """Text that no spreadsheet computes, though it may look past spaces."""
+    return f"'{text}" if text.lstrip().startswith(FORMULA) or text.startswith(("\t", "\r", "\n")) else text

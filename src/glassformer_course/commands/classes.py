@@ -1,0 +1,100 @@
+"""The part of `glass learn` for teachers: assign and grade."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from glassformer.errors import GlassError
+from glassformer.wording import counted, quoted
+
+if TYPE_CHECKING:
+    from glassformer_course.classes.grading import Mark
+
+ASSIGN = ("out", "text", "notebooks")
+MOST = {"seconds": 3600, "megabytes": 1 << 20, "workers": 256}
+GRADE = ("out", "assignment", "seconds", "megabytes", "workers")
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The options of assign and grade."""
+    parser.add_argument("--out", type=Path, metavar="PATH", help="assign: a new folder; grade: the CSV to write")
+    parser.add_argument("--text", type=Path, metavar="FILE", help="assign: the class's own text")
+    parser.add_argument("--notebooks", action="store_true", default=None, help="assign: notebooks beside the files")
+    parser.add_argument("--assignment", type=Path, metavar="FOLDER", help="grade: what assign wrote (default: all)")
+    parser.add_argument("--seconds", type=float, metavar="S", help="grade: limit of each answer (default: 5)")
+    parser.add_argument("--megabytes", type=int, metavar="N", help="grade: memory of each answer (default: 1024)")
+    parser.add_argument("--workers", type=int, metavar="N", help="grade: answers at a time (default: processors)")
+
+
+def assign(arguments: argparse.Namespace) -> int:
+    """Write an assignment."""
+    from glassformer_course.classes.assignment import assign, chosen_exercises
+
+    if not arguments.words:
+        raise GlassError("no exercise was chosen", "Name some: glass learn assign 2 softmax 7-9 --out week-1")
+    if arguments.out is None:
+        raise GlassError("no --out was given", "Name a new folder: --out week-1")
+    exercises = chosen_exercises(arguments.words)
+    files = assign(exercises, arguments.out, arguments.level or "student", arguments.text, bool(arguments.notebooks))
+    if arguments.json:
+        names = [exercise.name for exercise in exercises]
+        print(json.dumps({"folder": str(arguments.out), "exercises": names, "files": [str(path) for path in files]}))
+    else:
+        print(f"{arguments.out} is ready: {counted(len(exercises), 'exercises')} in {counted(len(files), 'files')}")
+        marking = f"glass learn grade FOLDER --assignment {quoted(arguments.out)}"
+        print(f"Give it to the class, and mark what comes back: {marking}")
+    return 0
+
+
+def grade(arguments: argparse.Namespace) -> int:
+    """Mark submissions."""
+    from glassformer.files import refuse_no_folder, write_text
+    from glassformer_course.classes.grading import as_csv, grade, submissions
+    from glassformer_course.folder import STATE, CourseFolder
+    from glassformer_course.judging.sandbox import MEGABYTES, SECONDS
+
+    if not arguments.words:
+        raise GlassError("no folder was named", "Such as: glass learn grade submissions --out marks.csv")
+    for name, most in MOST.items():
+        value = getattr(arguments, name)
+        if value is not None and not 0 < value <= most:
+            raise GlassError(f"--{name} is {value}", f"It must be more than 0 and at most {most:,}.")
+    if arguments.assignment is not None and not (arguments.assignment / STATE).is_file():
+        raise GlassError(f"{arguments.assignment} is no assignment", "Name a folder that glass learn assign wrote.")
+    if arguments.out is not None:
+        refuse_no_folder(arguments.out)
+    course = CourseFolder(arguments.assignment or Path(arguments.words[0]) / ".none")
+    marks = grade(
+        submissions(Path(arguments.words[0])),
+        course.exercises,
+        arguments.seed or 0,
+        course.text(),
+        arguments.seconds or SECONDS,
+        arguments.megabytes or MEGABYTES,
+        arguments.workers,
+    )
+    if arguments.out is not None:
+        write_text(arguments.out, as_csv(marks))
+    if arguments.json:
+        print(json.dumps({"marks": [vars(mark) for mark in marks]}, ensure_ascii=False))
+        return 0
+    _say(marks)
+    if arguments.out is not None:
+        print(f"{quoted(arguments.out)} has a row for each answer")
+    return 0
+
+
+def _say(marks: list[Mark]) -> None:
+    """A line for each student: how many are right, then each exercise that is not."""
+    students = sorted({mark.student for mark in marks})
+    width = max(map(len, students))
+    for student in students:
+        mine = [mark for mark in marks if mark.student == student]
+        wrong = [f"{mark.number} {mark.mistake or mark.result}" for mark in mine if not mark.passed]
+        print(
+            f"{student:<{width}}  {len(mine) - len(wrong)} of {len(mine)} right"
+            + (f"; {', '.join(wrong)}" if wrong else "")
+        )

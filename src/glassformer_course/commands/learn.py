@@ -1,0 +1,304 @@
+"""Exercises that check themselves, a bug lab and a glossary; assignments and marks for teachers.
+
+  glass learn list
+  glass learn start                      the first that is not done: its page, and a file to write in
+  glass learn check 2                    or a file: glass learn check glass-learn/02_softmax.py
+  glass learn watch                      checks on every save, and goes on to the next
+  glass learn hint 2                     one of three, the next each time
+  glass learn solution 2
+  glass learn reset 2                    a new file; the old one is kept beside it
+  glass learn notebook 2                 the same exercise as a notebook
+  glass learn progress
+  glass learn lab                        models that were trained with a bug: which?
+  glass learn glossary attention
+  glass learn assign 2 7-9 --text our-book.txt --out week-1
+  glass learn grade submissions --assignment week-1 --out marks.csv
+
+Answers are plain Python and NumPy. They are checked in a process of their own, within 5 seconds and 1 GB, against a
+reference in NumPy, on fresh random cases and edge cases. An answer that is not right exits with code 2.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import shutil
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+from glassformer.errors import GlassError, nearest
+from glassformer.wording import LEVELS, counted, quoted
+from glassformer_course.commands import classes
+
+if TYPE_CHECKING:
+    from glassformer_course.exercise import Exercise
+    from glassformer_course.folder import CourseFolder
+    from glassformer_course.judging.verdict import Verdict
+
+
+class Action(NamedTuple):
+    """What an action does: its function, how many words may follow it, and the options that it heeds."""
+
+    run: Callable[[argparse.Namespace], int]
+    words: int
+    options: tuple[str, ...] = ()
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The arguments of `glass learn`."""
+    parser.add_argument("action", metavar="ACTION", help=", ".join(ACTIONS))
+    parser.add_argument("words", nargs="*", metavar="WORD", help="an exercise's number, name or file; a term; a folder")
+    parser.add_argument(
+        "--folder", metavar="FOLDER", help="where answers lie (default: here if begun, else glass-learn)"
+    )
+    parser.add_argument("--level", choices=LEVELS, help="depth of the explanations (default: student; kept)")
+    parser.add_argument("--seed", type=int, metavar="N", help="check, watch, grade: draws the same cases again")
+    parser.add_argument("--all", action="store_true", default=None, help="check: every exercise that was begun")
+    parser.add_argument("--notebook", action="store_true", default=None, help="check: the notebook, not the .py file")
+    classes.add_arguments(parser)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Do the action."""
+    if arguments.action not in ACTIONS:
+        raise GlassError(f"glass learn cannot {arguments.action!r}", nearest(arguments.action, ACTIONS))
+    action = ACTIONS[arguments.action]
+    if len(arguments.words) > action.words:
+        extra = arguments.words[action.words]
+        raise GlassError(f"unexpected argument {extra!r}", f"glass learn {arguments.action} takes fewer words.")
+    for option in OPTIONS:
+        if getattr(arguments, option) is not None and option not in action.options:
+            heeding = [name for name, each in ACTIONS.items() if option in each.options]
+            raise GlassError(
+                f"glass learn {arguments.action} takes no --{option}", f"It belongs to: {', '.join(heeding)}."
+            )
+    if arguments.seed is not None and arguments.seed < 0:
+        raise GlassError(f"--seed is {arguments.seed}", "It must be 0 or more.")
+    return action.run(arguments)
+
+
+def _folder(arguments: argparse.Namespace) -> CourseFolder:
+    from glassformer_course.folder import CourseFolder, chosen_folder
+
+    folder = CourseFolder(chosen_folder(arguments.folder))
+    if arguments.level is not None:
+        folder.level = arguments.level
+    return folder
+
+
+def _exercise(arguments: argparse.Namespace, folder: CourseFolder) -> Exercise:
+    """The one named; else the first that is not done."""
+    from glassformer_course.course import find
+
+    if arguments.words:
+        exercise = find(Path(arguments.words[0]).name)
+        if exercise.name not in [each.name for each in folder.exercises]:
+            chosen = ", ".join(str(each.number) for each in folder.exercises)
+            raise GlassError(f"exercise {exercise.number} is not part of {folder.path}", f"Choose one of: {chosen}.")
+        return exercise
+    current = folder.current()
+    if current is None:
+        raise GlassError("every exercise of this course is done", "Name one: glass learn check 2; or glass learn lab.")
+    return current
+
+
+def _list(arguments: argparse.Namespace) -> int:
+    folder = _folder(arguments)
+    records = [(each, folder.record(each)) for each in folder.exercises]
+    if arguments.json:
+        rows = [
+            {"number": each.number, "name": each.name, "title": each.title, "done": record.done}
+            for each, record in records
+        ]
+        print(json.dumps({"exercises": rows}, ensure_ascii=False))
+        return 0
+    for each, record in records:
+        print(f"{each.number:>3} {'done' if record.done else '    '}  {each.name:<20} {each.title}")
+    return 0
+
+
+def _progress(arguments: argparse.Namespace) -> int:
+    folder = _folder(arguments)
+    records = [(each, folder.record(each)) for each in folder.exercises]
+    done = sum(record.done for _, record in records)
+    current = folder.current()
+    if arguments.json:
+        rows = [{"number": each.number, "name": each.name, **vars(record)} for each, record in records]
+        print(json.dumps({"done": done, "of": len(records), "next": current and current.name, "exercises": rows}))
+        return 0
+    print(f"{done} of {len(records)} done  {'█' * done}{'░' * (len(records) - done)}")
+    for each, record in records:
+        if record.attempts or record.hints or record.solution_seen:
+            parts = [counted(record.attempts, "checks"), counted(record.hints, "hints")]
+            parts += ["solution seen"] if record.solution_seen else []
+            print(f"{each.number:>3} {'done' if record.done else '    '}  {each.name:<20} {', '.join(parts)}")
+    if current is not None:
+        print(f"next: {current.number} {current.title}: glass learn start {current.number}")
+    return 0
+
+
+def _start(arguments: argparse.Namespace) -> int:
+    folder = _folder(arguments)
+    exercise = _exercise(arguments, folder)
+    path = folder.start(exercise)
+    if arguments.json:
+        facts = {"number": exercise.number, "name": exercise.name, "file": str(path), "functions": exercise.functions}
+        print(json.dumps(facts))
+    else:
+        _say_start(exercise, folder, path)
+    return 0
+
+
+def _say_start(exercise: Exercise, folder: CourseFolder, path: Path) -> None:
+    """The page, the picture, and what to do."""
+    from rich.console import Console
+    from rich.markdown import Markdown
+
+    columns = min(shutil.get_terminal_size((100, 24)).columns, 100)
+    where = "" if str(folder.path) in (".", "glass-learn") else f" --folder {quoted(folder.path)}"
+    print(f"\n{exercise.number} {exercise.title}\n")
+    Console(width=columns).print(Markdown(f"{exercise.summary}\n\n{exercise.page(folder.level)}"))
+    print(f"\n{exercise.picture().text(columns)}\n")
+    print(f"Write {' and '.join(exercise.functions)} in {path}, where the task is stated; then:")
+    print(f"  glass learn check {exercise.number}{where}")
+
+
+def _notebook(arguments: argparse.Namespace) -> int:
+    folder = _folder(arguments)
+    exercise = _exercise(arguments, folder)
+    path = folder.start_notebook(exercise)
+    print(json.dumps({"number": exercise.number, "file": str(path)}) if arguments.json else f"{path} is ready: open it")
+    return 0
+
+
+def _check(arguments: argparse.Namespace) -> int:
+    from glassformer_course.checking import check_source
+    from glassformer_course.reading import read_answer
+
+    folder = _folder(arguments)
+    if arguments.all:
+        if arguments.words:
+            raise GlassError("--all takes no exercise", "Leave one of the two out.")
+        chosen = [(each, path) for each in folder.exercises if (path := _answer(arguments, folder, each)).is_file()]
+        if not chosen:
+            raise GlassError(f"no exercise was begun in {folder.path}", "Begin with: glass learn start")
+    else:
+        exercise = _exercise(arguments, folder)
+        chosen = [(exercise, _answer(arguments, folder, exercise))]
+    verdicts = []
+    for exercise, path in chosen:
+        verdict = check_source(exercise, read_answer(path, exercise), arguments.seed, folder.text())
+        folder.note(verdict)
+        verdicts.append(verdict)
+        if not arguments.json:
+            _say_verdict(verdict)
+    if arguments.json:
+        facts = [verdict.facts() for verdict in verdicts]
+        print(json.dumps({"exercises": facts} if arguments.all else facts[0], ensure_ascii=False))
+    return 0 if all(verdict.passed for verdict in verdicts) else 2
+
+
+def _answer(arguments: argparse.Namespace, folder: CourseFolder, exercise: Exercise) -> Path:
+    """The file to check: the one named, or the folder's; a notebook where that is asked for or alone is there."""
+    named = Path(arguments.words[0]) if arguments.words else Path()
+    if named.suffix in (".py", ".ipynb"):
+        return named if named.parent != Path() or named.exists() else folder.path / named
+    script, book = folder.file(exercise), folder.file(exercise, ".ipynb")
+    return book if arguments.notebook or (book.is_file() and not script.exists()) else script
+
+
+def _say_verdict(verdict: Verdict) -> None:
+    print(verdict.text())
+    if verdict.passed:
+        return
+    again = "" if verdict.result in ("unwritten", "broken") else f"; the same cases again: --seed {verdict.seed}"
+    print(f"  glass learn hint {verdict.number}{again}")
+
+
+def _watch(arguments: argparse.Namespace) -> int:
+    from glassformer_course.watching import watch
+
+    folder = _folder(arguments)
+    watch(
+        folder,
+        lambda exercise: _say_start(exercise, folder, folder.file(exercise)),
+        lambda verdict: print("", verdict.text(), sep="\n", flush=True),
+        lambda error: print("", error, sep="\n", flush=True),
+        arguments.seed,
+    )
+    print("Every exercise is done. Go on with: glass learn lab")
+    return 0
+
+
+def _hint(arguments: argparse.Namespace) -> int:
+    from glassformer_course.exercise import HINTS
+
+    folder = _folder(arguments)
+    exercise = _exercise(arguments, folder)
+    number = folder.next_hint(exercise)
+    text = exercise.hint(number)
+    folder.note_hint(exercise, number)
+    if arguments.json:
+        print(json.dumps({"number": exercise.number, "hint": number, "of": HINTS, "text": text}, ensure_ascii=False))
+    else:
+        print(f"{exercise.number} {exercise.title}, hint {number} of {HINTS}:\n\n{text}")
+    return 0
+
+
+def _solution(arguments: argparse.Namespace) -> int:
+    folder = _folder(arguments)
+    exercise = _exercise(arguments, folder)
+    folder.note_solution(exercise)
+    print(json.dumps({"number": exercise.number, "source": exercise.solution}) if arguments.json else exercise.solution)
+    return 0
+
+
+def _reset(arguments: argparse.Namespace) -> int:
+    if not arguments.words:
+        raise GlassError("glass learn reset needs an exercise", "Such as: glass learn reset 2")
+    folder = _folder(arguments)
+    path, kept = folder.reset(_exercise(arguments, folder))
+    if arguments.json:
+        print(json.dumps({"file": str(path), "kept": kept and str(kept)}))
+    else:
+        print(f"{path} is new" + (f"; what was there is kept as {kept}" if kept else ""))
+    return 0
+
+
+def _lab(arguments: argparse.Namespace) -> int:
+    from glassformer_course.commands.lab import run as run_lab
+
+    folder = _folder(arguments)
+    return run_lab(arguments.words, folder.path, folder.level, arguments.json)
+
+
+def _glossary(arguments: argparse.Namespace) -> int:
+    from glassformer_course.glossary import entries, look_up
+
+    if not arguments.words:
+        terms = [entry.term for entry in entries()]
+        print(json.dumps({"terms": terms}, ensure_ascii=False) if arguments.json else "\n".join(terms))
+        return 0
+    entry = look_up(" ".join(arguments.words))
+    print(json.dumps(entry.facts(), ensure_ascii=False) if arguments.json else entry.said())
+    return 0
+
+
+PLACE = ("folder", "level")
+ACTIONS: dict[str, Action] = {
+    "list": Action(_list, 0, ("folder",)),
+    "start": Action(_start, 1, PLACE),
+    "check": Action(_check, 1, ("folder", "seed", "all", "notebook")),
+    "watch": Action(_watch, 0, (*PLACE, "seed")),
+    "hint": Action(_hint, 1, ("folder",)),
+    "solution": Action(_solution, 1, ("folder",)),
+    "reset": Action(_reset, 1, ("folder",)),
+    "notebook": Action(_notebook, 1, PLACE),
+    "progress": Action(_progress, 0, ("folder",)),
+    "lab": Action(_lab, 3, PLACE),
+    "glossary": Action(_glossary, 6),
+    "assign": Action(classes.assign, 100, ("level", *classes.ASSIGN)),
+    "grade": Action(classes.grade, 1, ("seed", *classes.GRADE)),
+}
+OPTIONS: Sequence[str] = sorted({option for action in ACTIONS.values() for option in action.options})

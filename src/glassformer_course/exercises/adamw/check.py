@@ -1,0 +1,91 @@
+"""The questions put to `adamw`, and the answers in float64, number by number."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+
+import numpy as np
+
+from glassformer.reference.arrays import Array
+from glassformer_course.cases import Case, Function, call
+from glassformer_course.drawing import Panel, Picture
+
+BETA1, BETA2, EPSILON = 0.9, 0.999, 1e-8
+
+
+def adamw(w: Array, g: Array, m: Array, v: Array, t: int, rate: float, decay: float) -> tuple[Array, Array, Array]:
+    """Each number by itself."""
+    found = np.empty((3, *w.shape))
+    for place in np.ndindex(w.shape):
+        first = BETA1 * float(m[place]) + (1 - BETA1) * float(g[place])
+        second = BETA2 * float(v[place]) + (1 - BETA2) * float(g[place]) ** 2
+        move = first / (1 - BETA1**t) / (math.sqrt(second / (1 - BETA2**t)) + EPSILON)
+        found[(slice(None), *place)] = float(w[place]) * (1 - rate * decay) - rate * move, first, second
+    return found[0], found[1], found[2]
+
+
+def cases(rng: np.random.Generator) -> Iterator[Case]:
+    """Single steps, then walks of several: with and without decay, tiny gradients, no gradient, late steps."""
+    zero = np.zeros(1)
+    yield call(
+        "adamw",
+        np.ones(1),
+        np.array([0.5]),
+        zero,
+        zero,
+        1,
+        0.1,
+        0.0,
+        note="where w is 1 and a first step of 0.1 is made",
+    )
+    yield call(
+        "adamw", np.ones(1), np.array([0.5]), zero, zero, 1, 0.1, 0.5, note="where decay takes 5 % of w = 1 as well"
+    )
+    for shape in [(5,), (2, 3), (3, 1, 2), (1, 7)]:
+        w, g, m = rng.normal(size=(3, *shape))
+        yield call("adamw", w, g, m, m**2 + 1, 7, 0.03, 0.1, note="where it is step 7")
+    w, g, m = rng.normal(size=(3, 4))
+    yield call("adamw", w, g, m, m**2, 5_000, 0.01, 0.1, note="where it is step 5,000")
+    yield call(
+        "adamw", w, g * 1e-5, w * 0, w * 0, 1, 0.01, 0.0, note="where gradients are about 0.00001, so that ε shows"
+    )
+    yield call("adamw", w, g * 0, w * 0, w * 0, 1, 0.1, 0.3, note="where the gradient is 0 and only decay acts")
+    yield call("adamw", w, g, m, m**2, 3, 0.0, 0.1, note="where the rate is 0")
+    yield call("adamw", w, g * 1e6, w * 0, w * 0, 1, 0.01, 0.1, note="where gradients are about 1,000,000")
+    yield _walk(rng.normal(size=(8, 3)), 0.1, 0.0, "no decay")
+    yield _walk(rng.normal(size=(8, 2, 3)), 0.1, 0.2, "decay")
+    yield _walk(rng.normal(size=(30, 2)) + 1, 0.01, 0.1, "gradients that mostly agree")
+    yield _walk(np.tile([1.0, 0.01], (12, 1)), 0.1, 0.0, "one gradient a hundred times the other: equal steps")
+    yield _walk(rng.normal(size=(12, 3)) * (rng.random((12, 1)) < 0.3), 0.1, 0.1, "gradients that are mostly 0")
+
+
+def walked(step: Function, gradients: Array, rate: float, decay: float) -> list[Array]:
+    """The weights after each step, from 1."""
+    w, m, v = np.ones(gradients.shape[1:]), np.zeros(gradients.shape[1:]), np.zeros(gradients.shape[1:])
+    seen = []
+    for t, g in enumerate(gradients, start=1):
+        w, m, v = step(w, g, m, v, t, rate, decay)
+        seen.append(w)
+    return seen
+
+
+def _walk(gradients: Array, rate: float, decay: float, note: str) -> Case:
+    return Case(
+        lambda functions: walked(functions.adamw, gradients, rate, decay),
+        note=f"where {len(gradients)} steps follow each other, with {note}",
+        words=f"w after each of {len(gradients)} steps from 1, with rate {rate} and decay {decay}",
+    )
+
+
+def picture() -> Picture:
+    """The first steps for gradients of very different sizes."""
+    sizes = [10.0, 0.1, 0.001]
+    weights = np.array(walked(adamw, np.tile(sizes, (6, 1)), 0.1, 0.0))
+    plain = 1 - 0.1 * np.outer(np.arange(1, 7), sizes)
+    names, steps = [f"g = {size:g}" for size in sizes], [str(step) for step in range(1, 7)]
+    return Picture(
+        [Panel("w after each step, w - rate · g", plain.T, names, steps), Panel("with Adam", weights.T, names, steps)],
+        caption="The rate is 0.1 and w starts at 1. Plain steps are as large as the gradient; Adam's are 0.1 for all, "
+        "as long as gradients agree.",
+    )

@@ -1,0 +1,93 @@
+"""The questions put to the backward passes of softmax and attention, and the answers in float64."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from glassformer.reference.arrays import Array
+from glassformer.reference.attention import attend
+from glassformer.reference.attention import attend_backward as reference_backward
+from glassformer_course.cases import Case, call
+from glassformer_course.drawing import Panel, Picture
+
+
+def softmax_backward(dweights: Array, weights: Array) -> Array:
+    """Row by row, by the whole Jacobian: diag(a) - a aᵀ."""
+    rows = [(np.diag(a) - np.outer(a, a)) @ da for da, a in zip(dweights, weights, strict=True)]
+    return np.array(rows)
+
+
+def attention_backward(dy: Array, q: Array, k: Array, v: Array) -> tuple[Array, Array, Array]:
+    """The reference's, with one row of one head."""
+    kept = attend(q[None, None], k[None, None], v[None, None], _allowed(len(q)))[1]
+    dq, dk, dv, _ = reference_backward(dy[None, None], kept)
+    return dq[0, 0], dk[0, 0], dv[0, 0]
+
+
+def _allowed(T: int) -> np.ndarray[tuple[int, ...], np.dtype[np.bool_]]:
+    return np.tri(T, dtype=bool)
+
+
+def _weights(q: Array, k: Array) -> Array:
+    return attend(q[None, None], k[None, None], k[None, None], _allowed(len(q)))[1].weights[0, 0]
+
+
+def cases(rng: np.random.Generator) -> Iterator[Case]:
+    """Softmax, then attention: several sizes, one token, equal queries, sharp weights, gradients at one place."""
+    weights = np.array([[1.0, 0.0], [0.5, 0.5]])
+    yield call(
+        "softmax_backward",
+        np.array([[4.0, 9.0], [4.0, 0.0]]),
+        weights,
+        note="where the rows of weights are 1, 0 and ½, ½",
+    )
+    for T in (1, 2, 3, 5, 7, 4):
+        weights = _weights(*rng.normal(size=(2, T, 3)))
+        yield call(
+            "softmax_backward", rng.normal(size=(T, T)) * 2, weights, note="where the numbers are drawn at random"
+        )
+    weights = _weights(*rng.normal(size=(2, 3, 3)))
+    yield call("softmax_backward", np.full((3, 3), 5.0), weights, note="where all numbers of dweights are equal")
+    yield call("softmax_backward", rng.normal(size=(3, 3)), np.eye(3), note="where every token looks at itself alone")
+
+    dy, zeros = np.array([[0.0], [2.0]]), np.zeros((2, 1))
+    yield call(
+        "attention_backward",
+        dy,
+        zeros,
+        np.array([[1.0], [3.0]]),
+        np.array([[0.0], [1.0]]),
+        note="where q is 0 and T is 2",
+    )
+    for T, d, e in [(1, 3, 3), (3, 4, 4), (5, 2, 2), (4, 7, 3), (7, 3, 5), (2, 1, 1)]:
+        q, k, v, dy = _drawn(rng, T, d, e)
+        yield call("attention_backward", dy, q, k, v, note="where the numbers are drawn at random")
+    q, k, v, dy = _drawn(rng, 4, 3, 2)
+    last = np.where(np.arange(4)[:, None] == 3, dy, 0.0)
+    yield call("attention_backward", last, q, k, v, note="where only the last token's output matters")
+    first = np.where(np.arange(4)[:, None] == 0, dy, 0.0)
+    yield call("attention_backward", first, q, k, v, note="where only the first token's output matters")
+    yield call("attention_backward", dy, q, k, np.ones_like(v), note="where all values are equal")
+    yield call("attention_backward", dy, q * 1_000, k, v, note="where queries are so large that weights are 0 or 1")
+
+
+def _drawn(rng: np.random.Generator, T: int, d: int, e: int) -> list[Array]:
+    return [rng.normal(size=(T, width)) for width in (d, d, e, e)]
+
+
+def picture() -> Picture:
+    """The weights of four tokens and the gradients on the way back to their scores."""
+    rng, tokens = np.random.default_rng(5), ["the", "cat", "sat", "down"]
+    q, k, v, dy = _drawn(rng, 4, 4, 4)
+    weights, dweights = _weights(q, k), dy @ v.T
+    return Picture(
+        [
+            Panel("weights A", weights, tokens, tokens),
+            Panel("gradient of A", dweights, tokens, tokens),
+            Panel("gradient of the scores", softmax_backward(dweights, weights), tokens, tokens),
+        ],
+        caption="Softmax keeps each row's sum at 1, so each row of the scores' gradient sums to 0; and where A is 0, "
+        "nothing flows back.",
+    )

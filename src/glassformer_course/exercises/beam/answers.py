@@ -1,0 +1,187 @@
+"""Wrong answers with their names, and right ones written in other ways."""
+
+import heapq
+
+import numpy as np
+
+from glassformer_course.cases import Mistake
+
+
+def _wu(n, alpha):
+    return ((5 + n) / 6) ** alpha
+
+
+def _extensions(table, bos, running):
+    for tokens, total in running:
+        for token, step in enumerate(table[tokens[-1] if tokens else bos].tolist()):
+            if step > -np.inf:
+                yield [*tokens, token], total + step
+
+
+def _best(hypotheses, n):
+    return sorted(hypotheses, key=lambda one: -one[1])[:n]
+
+
+def _search(table, bos, eos, beams, most, finish):
+    """Steps in common; `finish(kept, finished)` gives what runs on."""
+    finished = []
+    running = [([], 0.0)]
+    for _ in range(most):
+        running = finish(_best(_extensions(table, bos, running), beams), finished)
+    return running, finished
+
+
+def _split(kept, finished, eos):
+    finished += [one for one in kept if one[0][-1] == eos]
+    return [one for one in kept if one[0][-1] != eos]
+
+
+def _scored(hypotheses, beams, penalty):
+    return _best([(tokens, total / penalty(len(tokens))) for tokens, total in hypotheses], beams)
+
+
+def _finished_dropped(table, bos, eos, beams, most, alpha):
+    found = [([], 0.0)]
+    running = found
+    for _ in range(most):
+        found = _best(_extensions(table, bos, running), beams)
+        running = [one for one in found if one[0][-1] != eos]
+        if not running:
+            break
+    return _scored(found, beams, lambda n: _wu(n, alpha))
+
+
+def _goes_on_after_the_end(table, bos, eos, beams, most, alpha):
+    running, _ = _search(table, bos, eos, beams, most, lambda kept, finished: kept)
+    return _scored(running, beams, lambda n: _wu(n, alpha))
+
+
+def _no_penalty(table, bos, eos, beams, most, alpha):
+    running, finished = _search(table, bos, eos, beams, most, lambda kept, done: _split(kept, done, eos))
+    return _scored(finished + running, beams, lambda n: 1.0)
+
+
+def _by_length(table, bos, eos, beams, most, alpha):
+    running, finished = _search(table, bos, eos, beams, most, lambda kept, done: _split(kept, done, eos))
+    return _scored(finished + running, beams, lambda n: n**alpha)
+
+
+def _ranked_unpenalised(table, bos, eos, beams, most, alpha):
+    running, finished = _search(table, bos, eos, beams, most, lambda kept, done: _split(kept, done, eos))
+    return [(tokens, total / _wu(len(tokens), alpha)) for tokens, total in _best(finished + running, beams)]
+
+
+def _greedy_each(table, bos, eos, beams, most, alpha):
+    finished = []
+    running = _split(_best(_extensions(table, bos, [([], 0.0)]), beams), finished, eos)
+    for _ in range(most - 1):
+        grown = [one for parent in running for one in _best(_extensions(table, bos, [parent]), 1)]
+        running = _split(_best(grown, beams), finished, eos)
+    return _scored(finished + running, beams, lambda n: _wu(n, alpha))
+
+
+def _unfinished_dropped(table, bos, eos, beams, most, alpha):
+    _, finished = _search(table, bos, eos, beams, most, lambda kept, done: _split(kept, done, eos))
+    return _scored(finished, beams, lambda n: _wu(n, alpha))
+
+
+def _stops_at_the_first(table, bos, eos, beams, most, alpha):
+    finished = []
+    running = [([], 0.0)]
+    for _ in range(most):
+        running = _split(_best(_extensions(table, bos, running), beams), finished, eos)
+        if finished:
+            break
+    return _scored(finished + running, beams, lambda n: _wu(n, alpha))
+
+
+def _with_arrays(table, bos, eos, beams, most, alpha):
+    finished = []
+    tokens = [[]]
+    totals = np.zeros(1)
+    for _ in range(most):
+        last = [row[-1] if row else bos for row in tokens]
+        flat = (totals[:, None] + table[last]).ravel()
+        order = np.argsort(-flat, kind="stable")[:beams]
+        order = order[flat[order] > -np.inf]
+        rows = [[*tokens[place // len(table)], int(place % len(table))] for place in order]
+        ended = np.array([row[-1] == eos for row in rows], dtype=bool)
+        finished += [(row, float(flat[place])) for row, place, end in zip(rows, order, ended, strict=True) if end]
+        tokens, totals = [row for row in rows if row[-1] != eos], flat[order][~ended]
+        if not tokens:
+            break
+    finished += zip(tokens, totals.tolist(), strict=True)
+    ranked = sorted(((total / _wu(len(row), alpha), -i, row) for i, (row, total) in enumerate(finished)), reverse=True)
+    return [(row, score) for score, _, row in ranked[:beams]]
+
+
+def _with_a_heap(table, bos, eos, beams, most, alpha):
+    pool = []
+    running = [(0.0, 0, ())]
+    for step in range(most):
+        heap = []
+        for total, rank, tokens in running:
+            for token in range(len(table)):
+                more = float(table[tokens[-1] if tokens else bos][token])
+                if more != -np.inf:
+                    heapq.heappush(heap, (total - more, rank, token, (*tokens, token)))
+        kept = [heapq.heappop(heap) for _ in range(min(beams, len(heap)))]
+        running = []
+        for rank, (total, _, token, tokens) in enumerate(kept):
+            if token == eos or step == most - 1:
+                late = token != eos
+                heapq.heappush(pool, (total / _wu(len(tokens), alpha), step, late, rank, tokens))
+            else:
+                running.append((total, rank, tokens))
+    best = [heapq.heappop(pool) for _ in range(min(beams, len(pool)))]
+    return [(list(one[-1]), -one[0]) for one in best]
+
+
+MISTAKES = [
+    Mistake(
+        "finished hypotheses are lost",
+        "Only what the last step held is given back; a text that ended earlier is gone, however good. Set finished "
+        "hypotheses aside when they end, and rank them all at the end.",
+        {"beam_search": _finished_dropped},
+    ),
+    Mistake(
+        "texts go on after their end",
+        "A hypothesis that ends in eos was extended like any other. Take it out of the running ones.",
+        {"beam_search": _goes_on_after_the_end},
+    ),
+    Mistake(
+        "no length penalty",
+        "Sums of logarithms fall with every token, so short texts win. Divide by ((5 + n) / 6) ** alpha before "
+        "ranking.",
+        {"beam_search": _no_penalty},
+    ),
+    Mistake(
+        "divided by the length",
+        "n ** alpha is another penalty. The one asked for is ((5 + n) / 6) ** alpha, which is 1 for a single token "
+        "and gentler for short texts.",
+        {"beam_search": _by_length},
+    ),
+    Mistake(
+        "ranked before the penalty",
+        "The scores are right, but the order and the choice go by the plain log-probability. Compute the scores "
+        "first, then sort by them.",
+        {"beam_search": _ranked_unpenalised},
+    ),
+    Mistake(
+        "each hypothesis keeps only its best extension",
+        "That is greedy search from several beginnings. All extensions of all running hypotheses compete for the "
+        "beams: one parent may have several children, another none.",
+        {"beam_search": _greedy_each},
+    ),
+    Mistake(
+        "what still runs is dropped",
+        "After the last step the running hypotheses are texts as well, cut off by the limit. Finish them as they are.",
+        {"beam_search": _unfinished_dropped},
+    ),
+    Mistake(
+        "over at the first end",
+        "The first hypothesis to end is seldom the best. Go on while anything runs.",
+        {"beam_search": _stops_at_the_first},
+    ),
+]
+ALSO_RIGHT = [{"beam_search": _with_arrays}, {"beam_search": _with_a_heap}]

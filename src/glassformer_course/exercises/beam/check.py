@@ -1,0 +1,125 @@
+"""The questions put to `beam_search`, and the answers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from glassformer.reference.arrays import Array
+from glassformer_course.cases import Case, Functions, call
+from glassformer_course.drawing import Panel, Picture
+
+
+@dataclass(frozen=True)
+class Hypothesis:
+    """Tokens, and the sum of their logarithmic probabilities."""
+
+    tokens: tuple[int, ...]
+    total: float
+
+    def score(self, alpha: float) -> float:
+        """What finished hypotheses are ranked by: Wu et al. 2016, equation 14."""
+        return float(self.total / ((5 + len(self.tokens)) / 6) ** alpha)
+
+
+def beam_search(table: Array, bos: int, eos: int, beams: int, most: int, alpha: float) -> list[tuple[list[int], float]]:
+    """All extensions of a step are ranked at once; `sorted` is stable, which settles the ties."""
+    running, finished = [Hypothesis((), 0.0)], list[Hypothesis]()
+    while running and most > 0:
+        extensions = [
+            Hypothesis((*one.tokens, token), one.total + float(step))
+            for one in running
+            for token, step in enumerate(table[one.tokens[-1] if one.tokens else bos])
+            if np.isfinite(step)
+        ]
+        kept = sorted(extensions, key=lambda one: one.total, reverse=True)[:beams]
+        finished += [one for one in kept if one.tokens[-1] == eos]
+        running = [one for one in kept if one.tokens[-1] != eos]
+        most -= 1
+    best = sorted(finished + running, key=lambda one: one.score(alpha), reverse=True)[:beams]
+    return [(list(one.tokens), one.score(alpha)) for one in best]
+
+
+def everything(table: Array, bos: int, eos: int, most: int, alpha: float) -> list[tuple[list[int], float]]:
+    """Every text there is, best first: what a beam as wide as that finds."""
+    found: list[Hypothesis] = []
+
+    def grow(one: Hypothesis) -> None:
+        if len(one.tokens) == most or (one.tokens and one.tokens[-1] == eos):
+            found.append(one)
+            return
+        for token, step in enumerate(table[one.tokens[-1] if one.tokens else bos]):
+            grow(Hypothesis((*one.tokens, token), one.total + float(step)))
+
+    grow(Hypothesis((), 0.0))
+    return [(list(one.tokens), one.score(alpha)) for one in sorted(found, key=lambda one: -one.score(alpha))]
+
+
+def cases(rng: np.random.Generator) -> Iterator[Case]:
+    """A garden path, one beam, beams as wide as all texts, penalties, ties, tokens that cannot follow, one step."""
+    path = _garden_path()
+    yield call("beam_search", path, 0, 3, 2, 2, 0.0, note="where the likelier first token leads to less likely texts")
+    yield call("beam_search", path, 0, 3, 1, 2, 0.0, note="where one beam is greedy search")
+    yield call("beam_search", path, 0, 3, 4, 1, 0.6, note="where only one token may be written")
+    for V, beams, most, alpha in [(5, 2, 4, 0.6), (7, 3, 6, 0.6), (4, 5, 5, 1.0), (11, 4, 3, 0.0), (6, 1, 7, 0.6)]:
+        note = f"where {V} tokens have random probabilities, {beams} beams, penalty {alpha}"
+        yield call("beam_search", _drawn(rng, V), 0, 1, beams, most, alpha, note=note)
+    for alpha in (0.0, 0.6, 2.0):
+        note = f"where the beam is as wide as there are texts, penalty {alpha}"
+        yield call("beam_search", _drawn(rng, 3), 0, 2, 27, 3, alpha, note=note)
+    likely_end = _drawn(rng, 5)
+    likely_end[:, 1] += 2.0
+    yield call(
+        "beam_search", _normalised(likely_end), 0, 1, 3, 6, 0.6, note="where the end token is likely at each step"
+    )
+    rare_end = _drawn(rng, 5)
+    rare_end[:, 1] -= 6.0
+    yield call("beam_search", _normalised(rare_end), 0, 1, 3, 4, 0.6, note="where the end token hardly ever comes")
+    yield call("beam_search", np.full((4, 4), -2.0), 0, 3, 3, 3, 0.0, note="where all probabilities are equal")
+    blocked = _drawn(rng, 4)
+    blocked[:, 0] = -np.inf
+    blocked[2, 1] = -np.inf
+    yield call("beam_search", blocked, 0, 3, 9, 3, 0.6, note="where some tokens cannot follow others")
+    ends = np.full((3, 3), -np.inf)
+    ends[:, 2] = 0.0
+    yield call("beam_search", ends, 0, 2, 3, 5, 0.6, note="where the end token always comes at once")
+    wide = _drawn(rng, 6)
+
+    def best_scores(functions: Functions) -> list[float]:
+        return [float(functions.beam_search(wide, 0, 1, beams, 4, 0.6)[0][1]) for beams in (1, 2, 3, 5, 8)]
+
+    yield Case(best_scores, "where the best scores of 1, 2, 3, 5 and 8 beams are compared", "beam_search")
+
+
+def _garden_path() -> Array:
+    """From 0 (begin): 1 with 0.6 and 2 with 0.4. After 1 three tokens share, after 2 the end (3) is nearly sure."""
+    shares = [[0, 0.6, 0.4, 0], [0, 0.35, 0.25, 0.4], [0, 0.05, 0.05, 0.9], [0, 0, 0, 1]]
+    with np.errstate(divide="ignore"):
+        return _normalised(np.log(np.array(shares)))
+
+
+def _drawn(rng: np.random.Generator, V: int) -> Array:
+    return _normalised(rng.normal(size=(V, V)) * 1.5)
+
+
+def _normalised(table: Array) -> Array:
+    """Each row sums to 1, but for the rounding to multiples of 2^-20, after which sums are exact and ties are ties."""
+    rows: Array = np.round((table - np.logaddexp.reduce(table, axis=1, keepdims=True)) * 2**20) / 2**20
+    return rows
+
+
+def picture() -> Picture:
+    """A table in which greedy search goes astray, and what one and two beams find."""
+    path, names = _garden_path(), ["begin", "a", "b", "end"]
+    found = {beams: beam_search(path, 0, 3, beams, 2, 0.0)[0] for beams in (1, 2)}
+    rows = [f"{beams} beam{'s'[: beams - 1]}: {' '.join(names[token] for token in found[beams][0])}" for beams in found]
+    return Picture(
+        [
+            Panel("probability of the next token", np.exp(path), names, names),
+            Panel("probability of what is found", [[np.exp(score)] for _, score in found.values()], rows),
+        ],
+        caption="Greedy search takes a (0.6) and then has at most 0.4 of it. Two beams keep b alive, and b end is "
+        "likelier: 0.4 x 0.9 = 0.36.",
+    )

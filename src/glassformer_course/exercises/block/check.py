@@ -1,0 +1,103 @@
+"""The questions put to `feedforward` and `block`, and the answers of the NumPy reference."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from glassformer import reference
+from glassformer.reference import feedforward as layer
+from glassformer.reference.arrays import Array, Weights
+from glassformer.reference.attention import self_allowed
+from glassformer.reference.block import View
+from glassformer.reference.block import block as reference_block
+from glassformer_course.cases import Case, call
+from glassformer_course.drawing import Panel, Picture
+
+NAMES = {
+    "attention_gain": "attention_norm.weight",
+    "query": "attention.query.weight",
+    "key": "attention.key.weight",
+    "value": "attention.value.weight",
+    "output": "attention.output.weight",
+    "feedforward_gain": "feedforward_norm.weight",
+    "up": "feedforward.up.weight",
+    "down": "feedforward.down.weight",
+}
+
+
+def feedforward(x: Array, weights: Weights) -> Array:
+    """The reference's, whose matrices are transposed."""
+    return layer.feedforward(x[None], {f"{name}.weight": weights[name].T for name in ("up", "down")}, "relu")[0][0]
+
+
+def block(x: Array, weights: Weights) -> Array:
+    """The reference's, in a decoder of one head without positions."""
+    D, K = weights["query"].shape
+    settings = reference.Settings(
+        width=D, heads=1, head_width=K, norm="rmsnorm", norm_eps=1e-6, activation="relu", positions="none"
+    )
+    theirs = {NAMES[name]: weight.T for name, weight in weights.items()}  # a vector's .T is itself
+    places = np.arange(len(x))[None]
+    view = View(self_allowed(places, np.ones_like(places, dtype=bool), causal=True, window=None))
+    return reference_block(x[None], theirs, settings, view, "dec.0")[0][0]
+
+
+def drawn(rng: np.random.Generator, D: int, K: int, F: int) -> dict[str, Array]:
+    """Weights of one block, drawn at random; gains lie about 1."""
+    shapes = {"query": (D, K), "key": (D, K), "value": (D, K), "output": (K, D), "up": (D, F), "down": (F, D)}
+    weights = {name: rng.normal(size=shape) / np.sqrt(shape[0]) for name, shape in shapes.items()}
+    return weights | {name: 1 + rng.normal(size=D) / 3 for name in ("attention_gain", "feedforward_gain")}
+
+
+def cases(rng: np.random.Generator) -> Iterator[Case]:
+    """The feed-forward layer, then the block: several sizes, one token, parts switched off, a future that is "
+    "changed."""
+    x = np.array([[1.0, 2.0]])
+    tiny = {"up": np.array([[1.0, 0.0, -1.0], [0.0, 1.0, 0.0]]), "down": np.array([[1.0, 0.0], [0.0, 1.0], [5.0, 5.0]])}
+    yield call("feedforward", x, tiny, note="where x is 1, 2 and the third hidden number is -1, which ReLU makes 0")
+    for T, D, F in [(3, 4, 7), (1, 5, 3), (5, 2, 11), (4, 4, 4)]:
+        yield call(
+            "feedforward", rng.normal(size=(T, D)), drawn(rng, D, 3, F), note="where the numbers are drawn at random"
+        )
+
+    for T, D, K, F in [(1, 2, 1, 3), (3, 4, 3, 7), (5, 4, 2, 5), (2, 7, 7, 7), (7, 3, 5, 11)]:
+        yield call("block", rng.normal(size=(T, D)), drawn(rng, D, K, F), note="where the numbers are drawn at random")
+        yield call("block", rng.normal(size=(T, D)) * 30, drawn(rng, D, K, F), note="where the stream has grown large")
+    x, weights = rng.normal(size=(5, 4)), drawn(rng, 4, 3, 7)
+    silent = {name: np.zeros_like(weights[name]) for name in ("output", "down")}
+    yield call("block", x, weights | {"output": silent["output"]}, note="where attention writes nothing")
+    yield call("block", x, weights | {"down": silent["down"]}, note="where the feed-forward layer writes nothing")
+    yield call(
+        "block",
+        x,
+        weights | silent,
+        note="where both write nothing: the result is x, bit for bit",
+        relative=0,
+        absolute=0,
+    )
+    yield call("block", np.zeros((3, 4)), weights, note="where x is 0")
+    other = np.concatenate([x[:3], rng.normal(size=(2, 4))])
+    yield Case(
+        lambda f: [f.block(x, weights)[:3], f.block(other, weights)[:3]],
+        note="where only tokens 3 and 4 differ: the first three rows of both must be equal",
+        words="[block(x, weights)[:3], block(other, weights)[:3]]",
+    )
+
+
+def picture() -> Picture:
+    """What enters a block, what its two parts add, and what leaves."""
+    rng = np.random.default_rng(3)
+    x, weights, tokens = rng.normal(size=(3, 4)), drawn(rng, 4, 4, 8), ["the", "cat", "sat"]
+    between = block(x, weights | {"down": np.zeros((8, 4))})
+    after = block(x, weights)
+    return Picture(
+        [
+            Panel("stream that enters", x, tokens),
+            Panel("+ attention", between - x, tokens),
+            Panel("+ feed-forward", after - between, tokens),
+            Panel("= stream that leaves", after, tokens),
+        ],
+        caption="The stream is never replaced, only added to: the last matrix is the sum of the other three.",
+    )

@@ -1,0 +1,159 @@
+"""Wrong answers with their names, and right ones written in other ways."""
+
+import numpy as np
+
+from glassformer_course.cases import Mistake
+
+
+def _softmax(scores):
+    powers = np.exp(scores - scores.max(axis=-1, keepdims=True))
+    return powers / powers.sum(axis=-1, keepdims=True)
+
+
+def _without_itself(queries, keys):
+    return np.tri(queries, keys, keys - queries - 1, dtype=bool)
+
+
+def _upper(queries, keys):
+    return ~np.tri(queries, keys, keys - queries - 1, dtype=bool)
+
+
+def _forbidden(queries, keys):
+    return ~np.tri(queries, keys, keys - queries, dtype=bool)
+
+
+def _no_offset(queries, keys):
+    return np.tri(queries, keys, dtype=bool)
+
+
+def _as_numbers(queries, keys):
+    return np.tri(queries, keys, keys - queries)
+
+
+def _after(scores, allowed):
+    return _softmax(scores) * allowed
+
+
+def _after_and_divided(scores, allowed):
+    weights = _softmax(scores) * allowed
+    totals = weights.sum(axis=-1, keepdims=True)
+    return weights / np.where(totals == 0, 1.0, totals)
+
+
+def _zero_scores(scores, allowed):
+    return _softmax(np.where(allowed, scores, 0.0)) * allowed.any(axis=-1, keepdims=True)
+
+
+def _finite(scores, allowed):
+    return _softmax(np.where(allowed, scores, -1e4))
+
+
+def _very_low(scores, allowed):
+    return _softmax(np.where(allowed, scores, -1e9))
+
+
+def _added(scores, allowed):
+    return _softmax(scores + np.where(allowed, 0.0, -1e9))
+
+
+def _not_a_number(scores, allowed):
+    return _softmax(np.where(allowed, scores, -np.inf))
+
+
+def _triangle(queries, keys):
+    return np.tril(np.ones((queries, keys), dtype=bool), keys - queries)
+
+
+def _by_comparison(queries, keys):
+    square = np.arange(keys)[None, :] <= np.arange(keys)[:, None]
+    return square[keys - queries :]
+
+
+def _row_by_row(scores, allowed):
+    weights = np.zeros_like(scores)
+    for place in np.ndindex(scores.shape[:-1]):
+        free = allowed[place[-1]]
+        if free.any():
+            weights[place][free] = _softmax(scores[place][free])
+    return weights
+
+
+def _with_logarithms(scores, allowed):
+    masked = np.where(allowed, scores, -np.inf)
+    log_sums = np.logaddexp.reduce(masked, axis=-1, keepdims=True)
+    return np.exp(masked - np.where(np.isfinite(log_sums), log_sums, 0.0))
+
+
+MISTAKES = [
+    Mistake(
+        "a token does not see itself",
+        "The diagonal is missing, and the first token sees nothing at all. A query may see its own place: key <= "
+        "query.",
+        {"causal": _without_itself},
+    ),
+    Mistake(
+        "the wrong triangle",
+        "Each token sees itself and what comes after it. It may see what comes before: key <= query.",
+        {"causal": _upper},
+    ),
+    Mistake(
+        "True where it is forbidden",
+        "True means allowed here. Some libraries have it the other way round (nn.MultiheadAttention); turn it with ~.",
+        {"causal": _forbidden},
+    ),
+    Mistake(
+        "the cache is forgotten",
+        "The queries are the last of the S places, so query i stands at place S - T + i, not i. With a cache the "
+        "triangle must be moved to the right: np.tri(T, S, S - T).",
+        {"causal": _no_offset},
+    ),
+    Mistake(
+        "a mask of numbers",
+        "np.tri and np.tril of ones give 0.0 and 1.0, which do not select. Make it boolean: dtype=bool.",
+        {"causal": _as_numbers},
+    ),
+    Mistake(
+        "masked after the softmax",
+        "The rows no longer sum to 1: what was not allowed has taken its share before it was removed. Set these "
+        "scores to -inf first, then take the softmax.",
+        {"masked_softmax": _after},
+    ),
+    Mistake(
+        "masked after the softmax, then divided",
+        "If a place that is not allowed has the highest score by far, all others have become 0 before you divide. And "
+        "the future changes the last bits of the past. Set these scores to -inf before the softmax.",
+        {"masked_softmax": _after_and_divided},
+    ),
+    Mistake(
+        "masked with the score 0",
+        "A score of 0 is a score like others: e to the power of 0 is 1. Not allowed is -inf, whose power is 0.",
+        {"masked_softmax": _zero_scores},
+    ),
+    Mistake(
+        "masked with -1,000,000,000",
+        "A finite number is only a low score: a row that may see nothing then looks everywhere, and float16 cannot "
+        "hold it. Use -np.inf, and return zeros for such a row.",
+        {"masked_softmax": _very_low},
+    ),
+    Mistake(
+        "masked with -10,000",
+        "A finite number is only a low score. Where the allowed scores are as low it leaks, and a row that may see "
+        "nothing looks everywhere. Use -np.inf.",
+        {"masked_softmax": _finite},
+    ),
+    Mistake(
+        "a large negative number is added",
+        "A score minus 1e9 is still finite: a row that may see nothing then shows its forbidden scores. Use np.where "
+        "with -np.inf, and return zeros for such a row.",
+        {"masked_softmax": _added},
+    ),
+    Mistake(
+        "NaN where nothing is allowed",
+        "A row of -inf alone has the maximum -inf, and -inf - (-inf) is NaN. Such rows, which are padding, must be 0.",
+        {"masked_softmax": _not_a_number},
+    ),
+]
+ALSO_RIGHT = [
+    {"causal": _triangle, "masked_softmax": _row_by_row},
+    {"causal": _by_comparison, "masked_softmax": _with_logarithms},
+]

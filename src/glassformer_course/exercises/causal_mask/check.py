@@ -1,0 +1,112 @@
+"""The questions put to `causal` and `masked_softmax`, and the answers row by row."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from math import exp, fsum
+
+import numpy as np
+
+from glassformer.reference.arrays import Array, Bools
+from glassformer_course.cases import Case, Functions, call
+from glassformer_course.drawing import Panel, Picture
+
+
+def causal(queries: int, keys: int) -> Bools:
+    """Query i stands at place keys - queries + i."""
+    return np.array([[key <= keys - queries + query for key in range(keys)] for query in range(queries)])
+
+
+def masked_softmax(scores: Array, allowed: Bools) -> Array:
+    """Each row's softmax is taken over its allowed numbers alone; the others stay 0."""
+    weights = np.zeros_like(scores)
+    for place in np.ndindex(scores.shape[:-1]):
+        free = np.flatnonzero(allowed[place[-1]])
+        if len(free):
+            highest = max(scores[place][free])
+            powers = [exp(score - highest) for score in scores[place][free]]
+            weights[place][free] = [power / fsum(powers) for power in powers]
+    return weights
+
+
+def cases(rng: np.random.Generator) -> Iterator[Case]:
+    """Masks with and without a cache; then rows of every kind."""
+    yield call("causal", 3, 3, note="where 3 queries meet their own 3 keys")
+    yield call("causal", 2, 5, note="where 3 keys are in the cache before 2 new ones")
+    yield call("causal", 1, 7, note="where one new token sees everything")
+    yield call("causal", 1, 1, note="where there is one token: it sees itself")
+    for size in (2, 5):
+        yield call("causal", size, size, note="where there are as many queries as keys")
+    yield call("causal", 3, 11, note="where 8 keys are in the cache")
+    yield call("causal", 4, 5, note="where one key is in the cache")
+    for size in (2, 3, 4):
+        scores = rng.normal(size=(size, size)) * 2
+        yield call("masked_softmax", scores, np.tri(size, dtype=bool), note="where the mask is causal")
+    yield call(
+        "masked_softmax", np.zeros((4, 4)), np.tri(4, dtype=bool), note="where all scores are 0: 1, 1/2, 1/3, 1/4"
+    )
+    yield call(
+        "masked_softmax", rng.normal(size=(2, 5)), np.tri(2, 5, 3, dtype=bool), note="where keys are in the cache"
+    )
+    heads = rng.normal(size=(2, 3, 4, 4))
+    yield call("masked_softmax", heads, np.tri(4, dtype=bool), note="where there are 2 texts and 3 heads")
+    scores = rng.normal(size=(5, 5))
+    yield call("masked_softmax", scores, np.ones((5, 5), dtype=bool), note="where everything is allowed")
+    yield _zeros(scores - 100_000, np.tri(5, dtype=bool), "where scores are about -100,000")
+    loud = np.where(np.tri(5, dtype=bool), scores, 5000.0)
+    yield call("masked_softmax", loud, np.tri(5, dtype=bool), note="where what is not allowed has the score 5,000")
+    holes = rng.random((5, 7)) < 0.5
+    holes[:, 0], holes[3] = True, False
+    yield call("masked_softmax", rng.normal(size=(5, 7)), holes, note="where row 3 may see nothing: zeros")
+    yield call("masked_softmax", np.zeros((2, 3)), np.zeros((2, 3), dtype=bool), note="where nobody may see anything")
+    yield _untouched(rng.normal(size=(6, 6)), rng.normal(size=6) * 50)
+    yield _together(rng.normal(size=(2, 3, 7)))
+
+
+def _zeros(scores: Array, allowed: Bools, note: str) -> Case:
+    def ask(functions: Functions) -> tuple[Array, Bools]:
+        weights = functions.masked_softmax(scores, allowed)
+        return weights, weights == 0
+
+    return Case(ask, note=note, words="masked_softmax(scores, allowed), and where it is exactly 0")
+
+
+def _untouched(scores: Array, others: Array) -> Case:
+    changed = scores.copy()
+    changed[:, 4] += others
+
+    def ask(functions: Functions) -> Array:
+        allowed = functions.causal(6, 6)
+        before, after = functions.masked_softmax(scores, allowed), functions.masked_softmax(changed, allowed)
+        same: Array = (before == after).all(axis=1)
+        return same
+
+    return Case(
+        ask,
+        note="where key 4 changes: rows 0 to 3 stay equal to the last bit",
+        words="rows of masked_softmax(scores, causal(6, 6)) that do not change",
+    )
+
+
+def _together(scores: Array) -> Case:
+    return Case(
+        lambda functions: functions.masked_softmax(scores, functions.causal(*scores.shape[-2:])),
+        note="where your mask is used with 4 keys in the cache",
+        words="masked_softmax(scores, causal(3, 7)) with scores float64 (2, 3, 7)",
+    )
+
+
+def picture() -> Picture:
+    """Four words: what each may see, and what it then looks at."""
+    words = ["the", "cat", "sat", "down"]
+    scores = np.array([[1.0, 2.0, 0.0, 1.0], [2.0, 1.0, 3.0, 0.0], [0.0, 3.0, 1.0, 2.0], [0.0, 2.0, 2.0, 1.0]])
+    allowed = causal(4, 4)
+    return Picture(
+        [
+            Panel("scores", scores, words, words),
+            Panel("with the mask", np.where(allowed, scores, -np.inf), columns=words),
+            Panel("softmax of each row", masked_softmax(scores, allowed), columns=words),
+        ],
+        caption="A row is a query, a column a key. The first word can only look at itself; the high score of cat for "
+        "sat, a later word, has no influence.",
+    )

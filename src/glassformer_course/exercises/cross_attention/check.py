@@ -1,0 +1,104 @@
+"""The questions put to `shift_right` and `cross_attention`, and the answers with the NumPy reference's attention."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from glassformer.reference.arrays import Array, Bools, Ints
+from glassformer.reference.attention import attend
+from glassformer_course.cases import Case, Functions, call
+from glassformer_course.drawing import Panel, Picture
+
+
+def shift_right(targets: Ints, bos: int) -> Ints:
+    """Token by token."""
+    result = np.full_like(targets, bos)
+    for row, target in enumerate(targets):
+        for place in range(1, len(target)):
+            result[row, place] = target[place - 1]
+    return result
+
+
+def cross_attention(
+    decoder: Array, encoder: Array, real_source: Bools, w_query: Array, w_key: Array, w_value: Array
+) -> tuple[Array, Array]:
+    """The reference's attention with a single head; what may be seen is said by the source alone."""
+    q, k, v = ((x @ weight)[:, None] for x, weight in ((decoder, w_query), (encoder, w_key), (encoder, w_value)))
+    mixed, kept = attend(q, k, v, real_source[:, None, None, :])
+    return mixed[:, 0], kept.weights[:, 0]
+
+
+def cases(rng: np.random.Generator) -> Iterator[Case]:
+    """Short and long targets, sources longer and shorter than they, padding, and what must not depend on what."""
+    yield call("shift_right", np.array([[5, 6, 7]]), 1, note="where the target is 5, 6, 7 and begins with 1")
+    yield call(
+        "shift_right", np.array([[5], [6]]), 0, note="where targets have one token: only the begin token is read"
+    )
+    for B, T in [(2, 4), (3, 7), (1, 11)]:
+        note = f"where {B} targets have {T} tokens"
+        yield call("shift_right", rng.integers(3, 50, size=(B, T)), 2, note=note)
+    yield call(
+        "shift_right", np.array([[4, 4, 4], [4, 5, 4]]), 4, note="where the begin token stands in the target too"
+    )
+    one = np.eye(2)
+    source = np.array([[[2.0, 0.0], [4.0, 6.0], [9.0, 9.0]]])
+    real = np.array([[True, True, False]])
+    yield call(
+        "cross_attention", np.zeros((1, 1, 2)), source, real, one, one, one,
+        note="where the query is 0: the mean of (2, 0) and (4, 6), for (9, 9) is padding",
+    )  # fmt: skip
+    for lengths, T, D, d in [
+        ((5,), 3, 4, 2),
+        ((2, 7), 5, 3, 5),
+        ((4, 1, 6), 2, 5, 3),
+        ((3, 5), 5, 2, 3),
+        ((1,), 4, 3, 2),
+    ]:
+        B, S = len(lengths), max(lengths)
+        real = np.arange(S) < np.array(lengths)[:, None]
+        arrays = rng.normal(size=(B, T, D)), rng.normal(size=(B, S, D)), real, *_weights(rng, D, d)
+        note = f"where {T} target places look at sources of {' and '.join(map(str, lengths))}"
+        yield call("cross_attention", *arrays, note=note)
+    decoder, weights = rng.normal(size=(2, 4, 3)), _weights(rng, 3, 3)
+    long = rng.normal(size=(2, 7, 3))
+    real = np.arange(7) < np.array([[3], [7]])
+    million = np.where(real[:, :, None], long, 1e6)
+    yield call("cross_attention", decoder, million, real, *weights, note="where the source's padding holds a million")
+    between = np.array([[True, False, True, False, True, True, False], [False, True, True, True, False, True, True]])
+    yield call("cross_attention", decoder, long, between, *weights, note="where padding stands between real tokens")
+    yield call(
+        "cross_attention", decoder[:, :1], long, real, *weights, note="where the first word is still to be written"
+    )
+    yield call("cross_attention", 40 * decoder, 40 * long, real, *weights, note="where the scores are very large")
+
+    def alone(functions: Functions) -> tuple[Array, Array]:
+        turned = long[:1, [2, 0, 1]]
+        everything = np.ones((1, 3), dtype=np.bool_)
+        mixed, seen = functions.cross_attention(decoder[:1], turned, everything, *weights)
+        return mixed, seen
+
+    yield Case(alone, "where a source stands alone, its tokens in another order", "cross_attention")
+
+
+def _weights(rng: np.random.Generator, D: int, d: int) -> tuple[Array, Array, Array]:
+    return rng.normal(size=(D, d)), rng.normal(size=(D, d)), rng.normal(size=(D, d))
+
+
+def picture() -> Picture:
+    """Which word of the source each word of the target looks at, in a translation made by hand."""
+    target, source = ["BOS", "das", "rote", "Haus"], ["the", "red", "house", "pad"]
+    asks = np.array([[4.0, 0, 0], [0, 4, 0], [0, 0, 4], [1.5, 1.5, 1.5]])  # what each place needs next
+    vectors = np.array([[1.0, 0, 0], [0, 1, 0], [0, 0, 1], [1, 1, 1]])
+    real = np.array([[True, True, True, False]])
+    _, weights = cross_attention(asks[None], vectors[None], real, np.eye(3), np.eye(3), np.eye(3))
+    ids = np.array([[1, 2, 3, 4]])
+    return Picture(
+        [
+            Panel("target, and what the decoder reads", [ids[0], shift_right(ids, 0)[0]], ["asked for", "read"]),
+            Panel("cross-attention", weights[0], target, source),
+        ],
+        caption="Each place reads the token before the one it is asked for (0 is the begin token). Rows are what "
+        "was read, columns the source: having read BOS the decoder needs 'the', having read 'das' it needs 'red'.",
+    )

@@ -1,0 +1,103 @@
+"""The questions put to the embedding, and the answers token by token."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from glassformer.reference.arrays import Array, Bools, Ints
+from glassformer_course.cases import Case, Functions, call
+from glassformer_course.drawing import Panel, Picture
+
+SHAPES: tuple[tuple[int, ...], ...] = ((5,), (7,), (2, 5), (2, 2, 3))  # of ids
+
+
+def one_hot(ids: Ints, size: int) -> Array:
+    """One 1 for each place."""
+    result = np.zeros((*ids.shape, size))
+    for place in np.ndindex(ids.shape):
+        result[(*place, ids[place])] = 1.0
+    return result
+
+
+def look_up(ids: Ints, table: Array) -> Array:
+    """Place by place."""
+    result = np.zeros((*ids.shape, table.shape[1]))
+    for place in np.ndindex(ids.shape):
+        result[place] = table[ids[place]]
+    return result
+
+
+def table_gradient(ids: Ints, dX: Array, size: int) -> Array:
+    """Place by place: each adds its gradient to the row that it was looked up from."""
+    gradient = np.zeros((size, dX.shape[-1]))
+    for place in np.ndindex(ids.shape):
+        gradient[ids[place]] += dX[place]
+    return gradient
+
+
+def cases(rng: np.random.Generator) -> Iterator[Case]:
+    """Rows and batches of ids, with and without repeats; the two ways of looking up; sums of gradients."""
+    yield call("one_hot", np.array([2, 0]), 3, note="where token 2 comes, then token 0")
+    for shape in SHAPES:
+        yield call("one_hot", rng.integers(5, size=shape), 5, note="where the ids are drawn at random")
+    table = np.arange(12.0).reshape(4, 3)
+    yield call("look_up", np.array([1, 3, 1]), table, note="where token 1 stands twice")
+    for shape, width in zip(SHAPES, (3, 7, 5, 2), strict=True):
+        yield call("look_up", rng.integers(7, size=shape), rng.normal(size=(7, width)), note="where the ids are random")
+    yield call("look_up", np.array([6]), rng.normal(size=(7, 5)), note="where the one token is the table's last")
+    yield _both_ways(rng.integers(7, size=(2, 5)), rng.normal(size=(7, 3)))
+    dX = np.array([[1.0, 2.0], [10.0, 20.0], [100.0, 200.0]])
+    yield call("table_gradient", np.array([1, 0, 1]), dX, 3, note="where token 1 stands twice and token 2 never")
+    yield call("table_gradient", np.array([2, 0, 1]), dX, 3, note="where every token stands once")
+    for shape, width in zip(SHAPES, (5, 3, 1, 2), strict=True):
+        dX = rng.normal(size=(*shape, width))
+        yield call("table_gradient", rng.integers(3, size=shape), dX, 4, note="where ids repeat")
+    ids = np.array([3, 3, 3, 3])
+    yield call("table_gradient", ids, rng.normal(size=(4, 3)), 5, note="where one token stands everywhere")
+    ids = rng.permutation(11)[:4]
+    yield call("table_gradient", ids, rng.normal(size=(4, 2)), 11, note="where most tokens do not occur: rows of 0")
+    yield call("table_gradient", np.array([0]), rng.normal(size=(1, 3)), 1, note="where the table has one row")
+    yield _unused(rng.integers(3, size=(2, 4)), rng.normal(size=(2, 4, 3)), 7)
+
+
+def _both_ways(ids: Ints, table: Array) -> Case:
+    def ask(functions: Functions) -> tuple[Array, Array]:
+        return functions.one_hot(ids, len(table)) @ table, functions.look_up(ids, table)
+
+    return Case(
+        ask, note="where both ways of looking up must agree", words="(one_hot(ids, 7) @ table, look_up(ids, table))"
+    )
+
+
+def _unused(ids: Ints, dX: Array, size: int) -> Case:
+    def ask(functions: Functions) -> tuple[Bools, Array]:
+        gradient = functions.table_gradient(ids, dX, size)
+        return (gradient == 0).all(axis=1), gradient.sum(axis=0)
+
+    return Case(
+        ask,
+        note="where the rows of tokens 3 to 6 are exactly 0 and all rows together are the sum of dX",
+        words="rows of table_gradient(ids, dX, 7) that are 0, and the sum of its rows",
+    )
+
+
+def picture() -> Picture:
+    """Four words, one of them twice."""
+    vocabulary, text = ["cat", "dog", "saw", "the"], ["the", "cat", "saw", "the"]
+    features = ["0", "1"]
+    ids = np.array([vocabulary.index(word) for word in text])
+    table = np.array([[0.9, 0.1], [0.8, -0.3], [-0.5, 0.7], [0.2, 0.4]])
+    dX = np.array([[1.0, 0.0], [0.5, 0.5], [-1.0, 0.0], [2.0, 1.0]])
+    return Picture(
+        [
+            Panel("one-hot", one_hot(ids, len(vocabulary)), text, vocabulary),
+            Panel("table E", table, vocabulary, features),
+            Panel("X", look_up(ids, table), text, features),
+            Panel("dX", dX, text, features),
+            Panel("gradient of E", table_gradient(ids, dX, len(vocabulary)), vocabulary, features),
+        ],
+        caption='"the" stands twice: its row is looked up both times, and both gradients are added to it. "dog" does '
+        "not occur: its row of the gradient is 0.",
+    )

@@ -1,0 +1,192 @@
+"""Wrong answers with their names, and right ones written in other ways."""
+
+from itertools import pairwise
+
+import numpy as np
+
+from glassformer_course.cases import Mistake
+
+
+def _blocks(V, P):
+    """Where the four blocks of the stream are."""
+    edges = [0, V, V + P, 2 * V + P, 3 * V + P]
+    return [np.arange(a, b) for a, b in pairwise(edges)]
+
+
+def _matrix(V, P, rows, columns, value):
+    result = np.zeros((3 * V + P, 3 * V + P))
+    result[rows, columns] = value
+    return result
+
+
+def _looks_ahead(V, P):
+    token, place, previous, _ = _blocks(V, P)
+    return _matrix(V, P, place[:-1], place[1:], 100.0), _matrix(V, P, token, previous, 1.0)
+
+
+def _looks_at_itself(V, P):
+    token, place, previous, _ = _blocks(V, P)
+    return _matrix(V, P, place, place, 100.0), _matrix(V, P, token, previous, 1.0)
+
+
+def _over_the_token(V, P):
+    token, place, _, _ = _blocks(V, P)
+    return _matrix(V, P, place[1:], place[:-1], 100.0), _matrix(V, P, token, token, 1.0)
+
+
+def _finds_the_copy(V, P):
+    token, _, _, following = _blocks(V, P)
+    return _matrix(V, P, token, token, 100.0), _matrix(V, P, token, following, 1.0)
+
+
+def _turned_round(V, P):
+    token, _, previous, following = _blocks(V, P)
+    return _matrix(V, P, previous, token, 100.0), _matrix(V, P, token, following, 1.0)
+
+
+def _says_the_previous(V, P):
+    token, _, previous, following = _blocks(V, P)
+    return _matrix(V, P, token, previous, 100.0), _matrix(V, P, previous, following, 1.0)
+
+
+def _sums(weights, tokens, shift):
+    """The sum for each row that has an earlier copy; `shift` 0: on the copies, 1: on what follows them."""
+    return {
+        i: sum(weights[i, p + shift] for p in range(i) if tokens[p] == tokens[i])
+        for i in range(len(tokens))
+        if tokens[i] in tokens[:i]
+    }
+
+
+def _on_the_copy(weights, tokens):
+    found = _sums(weights, tokens, 0)
+    return float(np.mean(list(found.values()))) if found else 0.0
+
+
+def _over_all_rows(weights, tokens):
+    return float(sum(_sums(weights, tokens, 1).values()) / len(tokens))
+
+
+def _last_copy_only(weights, tokens):
+    found = []
+    for i in range(len(tokens)):
+        before = [p for p in range(i) if tokens[p] == tokens[i]]
+        if before:
+            found.append(weights[i, before[-1] + 1])
+    return float(np.mean(found)) if found else 0.0
+
+
+def _no_number(weights, tokens):
+    found = list(_sums(weights, tokens, 1).values())
+    return float(np.sum(found) / np.float64(len(found)))
+
+
+def _previous_by_index(V, P):
+    token, place, previous, _ = _blocks(V, P)
+    return _matrix(V, P, place[1:], place[:-1], 100.0), _matrix(V, P, token, previous, 1.0)
+
+
+def _induction_by_index(V, P):
+    token, _, previous, following = _blocks(V, P)
+    return _matrix(V, P, token, previous, 100.0), _matrix(V, P, token, following, 1.0)
+
+
+def _score_by_sums(weights, tokens):
+    found = _sums(weights, tokens, 1)
+    return float(sum(found.values()) / max(len(found), 1))
+
+
+def _previous_by_diagonals(V, P):
+    D = 3 * V + P
+    i, j = np.indices((D, D))
+    qk = 100.0 * ((i == j + 1) & (j >= V) & (i < V + P))
+    return qk, 1.0 * ((j == i + V + P) & (i < V))
+
+
+def _induction_by_diagonals(V, P):
+    D = 3 * V + P
+    qk = np.eye(D, k=V + P) * 100
+    ov = np.eye(D, k=2 * V + P)
+    qk[V:] = 0
+    ov[V:] = 0
+    return qk, ov
+
+
+def _score_by_matrices(weights, tokens):
+    same = np.tril(np.equal.outer(tokens, tokens), -1).astype(float)
+    after = np.roll(same, 1, axis=1)
+    rows = same.sum(axis=1) > 0
+    return float(np.einsum("ij,ij,i->", weights, after, rows / max(rows.sum(), 1)))
+
+
+MISTAKES = [
+    Mistake(
+        "the first head looks ahead",
+        "The score was given from place i to i + 1, which the causal mask hides. Rows of QK are the one who looks: "
+        "row place i, column place i - 1.",
+        {"previous_token_head": _looks_ahead},
+    ),
+    Mistake(
+        "the first head looks at itself",
+        "Every place finds its own token instead of the one before. Row place i needs its 100 in column place i - 1.",
+        {"previous_token_head": _looks_at_itself},
+    ),
+    Mistake(
+        "the first head writes over the token",
+        "The previous token was added to the block *token*, where two tokens now stand and neither can be told. "
+        "Write into the empty block *previous*.",
+        {"previous_token_head": _over_the_token},
+    ),
+    Mistake(
+        "the second head finds the copy itself",
+        "Token was compared with token: the head looks at the earlier A, and says A. Compare the query's *token* "
+        "with the key's *previous*: that finds the place after A.",
+        {"induction_head": _finds_the_copy},
+    ),
+    Mistake(
+        "query and key are turned round",
+        "The query's *previous* was compared with the key's *token*. Rows of QK belong to the query: row *token*, "
+        "column *previous*.",
+        {"induction_head": _turned_round},
+    ),
+    Mistake(
+        "the second head says the token before",
+        "It looks at the right place, but takes from there what stood before, which is A again. OV takes the block "
+        "*token*.",
+        {"induction_head": _says_the_previous},
+    ),
+    Mistake(
+        "the score is on the copy",
+        "Weight on the earlier copy makes a duplicate-token head. An induction head looks one place further: at "
+        "what followed.",
+        {"induction_score": _on_the_copy},
+    ),
+    Mistake(
+        "the mean is over all places",
+        "A place whose token is new cannot look at what followed it. Counted, a perfect head would get a half or "
+        "less: divide by the number of places with an earlier copy.",
+        {"induction_score": _over_all_rows},
+    ),
+    Mistake(
+        "only the last copy counts",
+        "A token that came several times was followed several times: add up the weights after all earlier copies.",
+        {"induction_score": _last_copy_only},
+    ),
+    Mistake(
+        "the mean of nothing is no number",
+        "In a text without repeats there is no place to count. The score is 0.0 then.",
+        {"induction_score": _no_number},
+    ),
+]
+ALSO_RIGHT = [
+    {
+        "previous_token_head": _previous_by_index,
+        "induction_head": _induction_by_index,
+        "induction_score": _score_by_sums,
+    },
+    {
+        "previous_token_head": _previous_by_diagonals,
+        "induction_head": _induction_by_diagonals,
+        "induction_score": _score_by_matrices,
+    },
+]

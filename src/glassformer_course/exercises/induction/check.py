@@ -1,0 +1,122 @@
+"""The questions put to the two heads and the score, and the answers, as blocks of the identity."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+
+from glassformer.reference.arrays import Array, Ints
+from glassformer.reference.attention import attend
+from glassformer_course.cases import Case, Functions, call
+from glassformer_course.drawing import Panel, Picture
+
+STRONG = 100.0
+
+
+def previous_token_head(V: int, P: int) -> tuple[Array, Array]:
+    """QK: place i to place i - 1. OV: token to previous."""
+    qk, ov = np.zeros((2, 3 * V + P, 3 * V + P))
+    qk[V : V + P, V : V + P] = STRONG * np.eye(P, k=-1)
+    ov[:V, V + P : 2 * V + P] = np.eye(V)
+    return qk, ov
+
+
+def induction_head(V: int, P: int) -> tuple[Array, Array]:
+    """QK: token to previous. OV: token to next."""
+    qk, ov = np.zeros((2, 3 * V + P, 3 * V + P))
+    qk[:V, V + P : 2 * V + P] = STRONG * np.eye(V)
+    ov[:V, 2 * V + P :] = np.eye(V)
+    return qk, ov
+
+
+def induction_score(weights: Array, tokens: Ints) -> float:
+    """Olsson et al. 2022, "prefix matching": the mean weight on what followed earlier copies."""
+    T = len(tokens)
+    copies = (tokens[:, None] == tokens[None, :]) & np.tri(T, k=-1, dtype=np.bool_)  # (T, T) earlier copies
+    after = np.zeros((T, T), dtype=np.bool_)
+    after[:, 1:] = copies[:, :-1]
+    rows = copies.any(axis=1)
+    return float((weights * after).sum(axis=1)[rows].mean()) if rows.any() else 0.0
+
+
+def run(first: tuple[Array, Array], second: tuple[Array, Array], tokens: Ints, V: int, P: int) -> dict[str, Array]:
+    """What two heads look at one after the other, and what stands in the block "next" then."""
+    T = len(tokens)
+    x = np.zeros((T, 3 * V + P))
+    x[np.arange(T), tokens] = x[np.arange(T), V + np.arange(T)] = 1.0
+    looks = []
+    for qk, ov in (first, second):
+        keys = x * np.sqrt(x.shape[1])  # `attend` divides the scores by this root
+        mixed, kept = attend(
+            (x @ qk)[None, None], keys[None, None], x[None, None], np.tri(T, dtype=np.bool_)[None, None]
+        )
+        looks.append(kept.weights[0, 0])
+        x = x + mixed[0, 0] @ ov
+    return {"first head": looks[0], "second head": looks[1], "next": x[:, 2 * V + P :]}
+
+
+def cases(rng: np.random.Generator) -> Iterator[Case]:
+    """The matrices themselves, the two heads at work on repeated texts, scores of perfect, blind and random heads."""
+    yield call("previous_token_head", 2, 3, note="where there are 2 tokens and 3 places")
+    yield call("induction_head", 2, 3, note="where there are 2 tokens and 3 places")
+    tokens = np.array([0, 1, 2, 1])
+    weights = np.array([[1.0, 0, 0, 0], [0.5, 0.5, 0, 0], [0.2, 0.3, 0.5, 0], [0.1, 0.2, 0.6, 0.1]])
+    yield call(
+        "induction_score", weights, tokens, note="where token 1 is followed by place 2, which the last row gives 0.6"
+    )
+    for V, P in [(3, 2), (5, 7), (1, 1), (4, 11)]:
+        note = f"where V is {V} and P is {P}"
+        yield call("previous_token_head", V, P, note=note)
+        yield call("induction_head", V, P, note=note)
+    for V, half in [(5, 4), (7, 3), (11, 8)]:
+        once = 1 + rng.permutation(V - 1)[:half]
+        tokens = np.concatenate([[0], once, once])  # token 0 begins the text and never comes again
+        yield Case(
+            _at_work(tokens, V, len(tokens) + 1),
+            f"where {len(once)} tokens come twice",
+            "both heads, one after the other",
+        )
+        weights = _drawn(rng, len(tokens))
+        yield call("induction_score", weights, tokens, note=f"where {len(once)} tokens come twice, weights at random")
+    several = np.array([0, 3, 1, 3, 2, 3, 3, 1])
+    yield Case(
+        _at_work(several, 4, 8), "where a token was followed by different ones", "both heads, one after the other"
+    )
+    yield call(
+        "induction_score", _drawn(rng, 8), several, note="where a token was followed by different ones, and itself"
+    )
+    yield call("induction_score", np.tri(5) / np.arange(1, 6)[:, None], np.arange(5), note="where no token comes twice")
+    yield call("induction_score", np.ones((1, 1)), np.array([4]), note="where the text has one token")
+    tokens = rng.integers(0, 5, size=23)
+    yield call("induction_score", _drawn(rng, 23), tokens, note="where 23 tokens are drawn from five")
+
+
+def _drawn(rng: np.random.Generator, T: int) -> Array:
+    weights: Array = rng.random((T, T)) * np.tri(T)
+    return weights / weights.sum(axis=1, keepdims=True)
+
+
+def _at_work(tokens: Ints, V: int, P: int) -> Callable[[Functions], Any]:
+    def ask(functions: Functions) -> dict[str, Any]:
+        found = run(functions.previous_token_head(V, P), functions.induction_head(V, P), tokens, V, P)
+        return {**found, "score": functions.induction_score(found["second head"], tokens)}
+
+    return ask
+
+
+def picture() -> Picture:
+    """The two heads at work on a text that begins again."""
+    words = ["BOS", "the", "cat", "sat", "the", "cat"]
+    tokens = np.array([0, 1, 2, 3, 1, 2])
+    found = run(previous_token_head(4, 6), induction_head(4, 6), tokens, 4, 6)
+    return Picture(
+        [
+            Panel("first head: previous token", np.round(found["first head"], 9), words, words),
+            Panel("second head: induction", np.round(found["second head"], 9), words, words),
+            Panel("next", np.round(found["next"], 9), words, words[:4]),
+        ],
+        caption="The second 'the' looks at what followed the first one, cat, and says it; the second 'cat' says "
+        "sat. A token that is new has nothing to find, and looks everywhere alike.",
+    )

@@ -1,0 +1,101 @@
+"""The questions put to `attribution`, and the answers channel by channel."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from math import sqrt
+
+import numpy as np
+
+from glassformer.reference.arrays import Array
+from glassformer.reference.norms import norm
+from glassformer_course.cases import Case, Functions, call
+from glassformer_course.drawing import Panel, Picture
+
+
+def attribution(
+    parts: Array, gain: Array, bias: Array, unembedding: Array, token: int, eps: float
+) -> tuple[Array, float]:
+    """Each part through the norm of the whole stream, one channel after the other."""
+    N, D = parts.shape
+    whole = [sum(float(parts[n, d]) for n in range(N)) for d in range(D)]
+    middle = sum(whole) / D
+    sigma = sqrt(sum((x - middle) ** 2 for x in whole) / D + eps)
+    found = np.zeros(N)
+    for n in range(N):
+        mean = sum(parts[n]) / D
+        for d in range(D):
+            found[n] += (parts[n, d] - mean) / sigma * gain[d] * unembedding[d, token]
+    return found, float(sum(bias[d] * unembedding[d, token] for d in range(D)))
+
+
+def logits(parts: Array, gain: Array, bias: Array, unembedding: Array, eps: float) -> Array:
+    """(V,) what the model gives for the whole stream."""
+    y, _ = norm(parts.sum(axis=0)[None], {"weight": gain, "bias": bias}, "layernorm", eps)
+    return y[0] @ unembedding
+
+
+def cases(rng: np.random.Generator) -> Iterator[Case]:
+    """Two parts that a hand can check, many parts, parts that cancel, a large eps, sums beside the model's logits."""
+    by_hand = np.array([[3.0, 0.0], [0.0, 1.0]])
+    plain, none, identity = np.ones(2), np.zeros(2), np.eye(2)
+    yield call(
+        "attribution", by_hand, plain, none, identity, 0, 0.0,
+        note="where the stream (3, 1) has mean 2 and deviation 1: the parts give 1.5 and -0.5",
+    )  # fmt: skip
+    yield call("attribution", by_hand, plain, np.array([0.25, 0.5]), identity, 1, 0.0, note="where the bias gives 0.5")
+    for N, D, V in [(1, 3, 5), (2, 5, 3), (5, 7, 11), (13, 4, 7), (7, 16, 29)]:
+        arrays = _drawn(rng, N, D, V)
+        token = int(rng.integers(V))
+        note = f"where {N} parts of {D} channels add up"
+        yield call("attribution", *arrays, token, 1e-5, note=note)
+        yield Case(_sum(arrays, token), f"{note}, and their contributions are summed: the logit", "attribution")
+    parts, *rest = _drawn(rng, 4, 5, 3)
+    yield call("attribution", parts + 100, *rest, 2, 1e-5, note="where every part has a large mean")
+    opposite = np.concatenate([parts, -parts[:3]])
+    yield call("attribution", opposite, *rest, 0, 1e-5, note="where all parts but one cancel each other")
+    yield call("attribution", parts * 0.01, *rest, 1, 0.5, note="where eps is large beside the variance")
+    silent = parts.copy()
+    silent[1] = 0.0
+    yield call("attribution", silent, *rest, 1, 1e-5, note="where one part has written nothing")
+    flat = parts.copy()
+    flat[2] = 7.0
+    yield call("attribution", flat, *rest, 1, 1e-5, note="where one part is the same in all channels")
+
+    def difference(functions: Functions) -> Array:
+        first, _ = functions.attribution(parts, *rest, 0, 1e-5)
+        second, _ = functions.attribution(parts, *rest, 2, 1e-5)
+        return np.asarray(first - second)
+
+    yield Case(difference, "where the contributions to one token are taken from those to another", "attribution")
+
+
+def _sum(arrays: tuple[Array, ...], token: int) -> Callable[[Functions], float]:
+    def ask(functions: Functions) -> float:
+        found, constant = functions.attribution(*arrays, token, 1e-5)
+        return float(found.sum() + constant)
+
+    return ask
+
+
+def _drawn(rng: np.random.Generator, N: int, D: int, V: int) -> tuple[Array, Array, Array, Array]:
+    return rng.normal(size=(N, D)) * 2, rng.normal(size=D) + 1, rng.normal(size=D), rng.normal(size=(D, V))
+
+
+def picture() -> Picture:
+    """The parts of a stream that was made by hand, and what each gives to three tokens."""
+    names, words = ["embedding", "head 0.0", "head 0.1", "feed-forward"], ["Paris", "Rome", "is"]
+    unembedding = np.array([[1.0, 0, 0], [0, 1.0, 0], [0, 0, 1.0], [0.2, 0.2, 0.2]])
+    parts = np.array([[0.0, 0.0, 2.0, 0.5], [2.5, 0.5, -0.5, 0.0], [0.0, 0.0, -1.5, 0.5], [1.0, 1.0, 0.0, 0.0]])
+    plain, none = np.ones(4), np.zeros(4)
+    found = np.stack([attribution(parts, plain, none, unembedding, token, 1e-5)[0] for token in range(3)], axis=1)
+    whole = logits(parts, plain, none, unembedding, 1e-5)
+    return Picture(
+        [
+            Panel("what was written", parts, names),
+            Panel("given to each logit", found, names, words),
+            Panel("the model's logits", whole, columns=words),
+        ],
+        caption="Each column of contributions sums to the logit. The embedding speaks for 'is', the word just read. "
+        "Head 0.0 names the answer, and both heads speak against repeating 'is'.",
+    )

@@ -1,0 +1,166 @@
+"""Wrong answers with their names, and right ones written in other ways."""
+
+import math
+
+import numpy as np
+
+from glassformer_course.cases import Mistake
+
+
+def _hide(tokens, chosen, action, others, mask_id):
+    inputs = np.where(chosen & (action < 0.8), mask_id, tokens)
+    return np.where(chosen & (action >= 0.8) & (action < 0.9), others, inputs)
+
+
+def _special_too(tokens, special, choose, action, others, mask_id):
+    chosen = choose < 0.15
+    return _hide(tokens, chosen, action, others, mask_id), np.where(chosen, tokens, -100)
+
+
+def _labels_of_what_is_seen(tokens, special, choose, action, others, mask_id):
+    chosen = (choose < 0.15) & ~special
+    inputs = _hide(tokens, chosen, action, others, mask_id)
+    return inputs, np.where(chosen, inputs, -100)
+
+
+def _only_changed(tokens, special, choose, action, others, mask_id):
+    inputs = _hide(tokens, (choose < 0.15) & ~special, action, others, mask_id)
+    return inputs, np.where(inputs != tokens, tokens, -100)
+
+
+def _only_masked(tokens, special, choose, action, others, mask_id):
+    inputs = _hide(tokens, (choose < 0.15) & ~special, action, others, mask_id)
+    return inputs, np.where((inputs == mask_id) & (choose < 0.15) & ~special, tokens, -100)
+
+
+def _all_masked(tokens, special, choose, action, others, mask_id):
+    chosen = (choose < 0.15) & ~special
+    return np.where(chosen, mask_id, tokens), np.where(chosen, tokens, -100)
+
+
+def _swapped_too_often(tokens, special, choose, action, others, mask_id):
+    chosen = (choose < 0.15) & ~special
+    inputs = np.where(chosen, np.where(action < 0.8, mask_id, others), tokens)
+    return inputs, np.where(chosen, tokens, -100)
+
+
+def _labels_everywhere(tokens, special, choose, action, others, mask_id):
+    return _hide(tokens, (choose < 0.15) & ~special, action, others, mask_id), tokens.copy()
+
+
+def _in_place(tokens, special, choose, action, others, mask_id):
+    chosen = (choose < 0.15) & ~special
+    labels = np.where(chosen, tokens, -100)
+    tokens[:] = _hide(tokens, chosen, action, others, mask_id)
+    return tokens, labels
+
+
+def _losses(logits, labels):
+    shifted = logits - logits.max(axis=-1, keepdims=True)
+    logs = shifted - np.log(np.exp(shifted).sum(axis=-1, keepdims=True))
+    return -logs[np.arange(len(labels)), np.where(labels == -100, 0, labels)]
+
+
+def _over_all(logits, labels):
+    return float(np.where(labels == -100, 0.0, _losses(logits, labels)).mean())
+
+
+def _ignored_count(logits, labels):
+    return float(_losses(logits, labels).mean())
+
+
+def _with_loops(tokens, special, choose, action, others, mask_id):
+    inputs, labels = [], []
+    for token, fixed, c, a, other in zip(tokens, special, choose, action, others, strict=True):
+        chosen = c < 0.15 and not fixed
+        labels.append(token if chosen else -100)
+        inputs.append(token if not chosen or a >= 0.9 else mask_id if a < 0.8 else other)
+    return np.array(inputs), np.array(labels)
+
+
+def _by_places(tokens, special, choose, action, others, mask_id):
+    places = np.flatnonzero((choose < 0.15) & np.logical_not(special))
+    inputs, labels = np.array(tokens), np.full_like(tokens, -100)
+    labels[places] = tokens[places]
+    masked = places[action[places] < 0.8]
+    rest = np.setdiff1d(places, masked)
+    swapped = rest[action[rest] < 0.9]
+    inputs[masked], inputs[swapped] = mask_id, others[swapped]
+    return inputs, labels
+
+
+def _by_logsumexp(logits, labels):
+    total, count = 0.0, 0
+    for row, label in zip(logits, labels, strict=True):
+        if label >= 0:
+            total += float(np.logaddexp.reduce(row) - row[label])
+            count += 1
+    return total / max(count, 1)
+
+
+def _by_probabilities(logits, labels):
+    rows = [place for place, label in enumerate(labels) if label != -100]
+    if not rows:
+        return 0.0
+    return math.fsum(_losses(logits, labels)[rows].tolist()) / len(rows)
+
+
+MISTAKES = [
+    Mistake(
+        "special tokens are chosen",
+        "The begin, the end and padding carry no text to guess. Leave them out: (choose < 0.15) & ~special.",
+        {"hide": _special_too},
+    ),
+    Mistake(
+        "the labels are what is seen",
+        "The labels were taken after the holes were made, so the model learns to answer [MASK]. Keep the true "
+        "tokens for the labels.",
+        {"hide": _labels_of_what_is_seen},
+    ),
+    Mistake(
+        "tokens that stay have no label",
+        "A tenth of the chosen tokens stay as they are, and are asked for as well: otherwise the model knows that "
+        "what it sees need not be checked. Labels go by what was chosen, not by what changed.",
+        {"hide": _only_changed},
+    ),
+    Mistake(
+        "only masked tokens have labels",
+        "Swapped tokens and those that stay are asked for too. Labels go by what was chosen.",
+        {"hide": _only_masked},
+    ),
+    Mistake(
+        "every chosen token is masked",
+        "The model would never see a chosen token without [MASK], which never occurs in use. Only 80 % are masked; "
+        "10 % become another token, 10 % stay.",
+        {"hide": _all_masked},
+    ),
+    Mistake(
+        "none of the chosen stays",
+        "All that is not masked was swapped: 80/20 instead of 80/10/10. From 0.9 on a chosen token stays.",
+        {"hide": _swapped_too_often},
+    ),
+    Mistake(
+        "every token has a label",
+        "Tokens that were not chosen stand in the input: to repeat them is no task, yet they would be most of the "
+        "loss. Their label is -100.",
+        {"hide": _labels_everywhere},
+    ),
+    Mistake(
+        "the text itself is changed",
+        "tokens was overwritten; the next epoch hides holes in a text full of holes. Work on a copy: tokens.copy().",
+        {"hide": _in_place},
+    ),
+    Mistake(
+        "divided by all places",
+        "The sum over the chosen tokens was divided by T, so the loss depends on how many were chosen. Divide by "
+        "the number of labels that are not -100.",
+        {"loss": _over_all},
+    ),
+    Mistake(
+        "places without a label count",
+        "-100 is no token: such places were scored against some token all the same. Leave them out before you pick "
+        "the log-probabilities.",
+        {"loss": _ignored_count},
+    ),
+]
+ALSO_RIGHT = [{"hide": _with_loops, "loss": _by_logsumexp}, {"hide": _by_places, "loss": _by_probabilities}]

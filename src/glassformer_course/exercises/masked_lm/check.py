@@ -1,0 +1,127 @@
+"""The questions put to `hide` and `loss`, and the answers token by token."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from math import exp, fsum, log
+from typing import Any
+
+import numpy as np
+
+from glassformer.reference.arrays import Array, Bools, Ints
+from glassformer_course.cases import Case, Functions, call
+from glassformer_course.drawing import Panel, Picture
+
+IGNORED = -100
+CHOSEN, HIDDEN, SWAPPED = 0.15, 0.8, 0.9
+
+
+def hide(tokens: Ints, special: Bools, choose: Array, action: Array, others: Ints, mask_id: int) -> tuple[Ints, Ints]:
+    """One token after the other."""
+    inputs, labels = tokens.copy(), np.full(len(tokens), IGNORED, dtype=np.int64)
+    for i, token in enumerate(tokens):
+        if special[i] or choose[i] >= CHOSEN:
+            continue
+        labels[i] = token
+        if action[i] < HIDDEN:
+            inputs[i] = mask_id
+        elif action[i] < SWAPPED:
+            inputs[i] = others[i]
+    return inputs, labels
+
+
+def loss(logits: Array, labels: Ints) -> float:
+    """One place after the other."""
+    found = []
+    for row, label in zip(logits.tolist(), labels.tolist(), strict=True):
+        if label != IGNORED:
+            largest = max(row)
+            found.append(largest + log(fsum(exp(each - largest) for each in row)) - row[label])
+    return fsum(found) / len(found) if found else 0.0
+
+
+def cases(rng: np.random.Generator) -> Iterator[Case]:
+    """One token of each fate, the edges of the shares, special tokens, random texts; losses of few labels and none."""
+    tokens, plain = np.array([10, 11, 12, 13, 14]), np.zeros(5, dtype=np.bool_)
+    choose, action = np.array([0.1, 0.1, 0.1, 0.5, 0.5]), np.array([0.2, 0.85, 0.95, 0.2, 0.85])
+    others = np.array([20, 21, 22, 23, 24])
+    yield call(
+        "hide", tokens, plain, choose, action, others, 3,
+        note="where the first three tokens are chosen: one is masked, one swapped, one stays",
+    )  # fmt: skip
+    yield call(
+        "hide", tokens, np.array([True, False, False, False, True]), np.zeros(5), action, others, 3,
+        note="where all would be chosen, but the first and the last are special",
+    )  # fmt: skip
+    edges = np.array([0.15, np.nextafter(0.15, 0), 0.0, 0.0, 0.0])
+    yield call(
+        "hide", tokens, plain, edges, np.array([0, 0, 0.8, 0.9, 0.0]), others, 3, note="where numbers lie on edges"
+    )
+    for T in (1, 7, 40, 400):
+        note = f"where a text of {T} tokens is drawn at random"
+        yield call("hide", *_drawn(rng, T), 4, note=note)
+        yield Case(_fates(_drawn(rng, T)), f"{note}, and its chosen tokens are counted by fate", "hide")
+    nothing = np.full((2, 4), 1.5)
+    yield call("loss", nothing, np.array([-100, 2]), note="where all logits are equal and one place counts: ln 4")
+    yield call(
+        "loss", np.array([[0.0, 0.0], [9.0, 1.0]]), np.array([1, -100]), note="where the second place is not chosen"
+    )
+    yield call("loss", nothing, np.array([-100, -100]), note="where nothing was chosen")
+    for T, V in [(5, 3), (11, 7), (60, 13)]:
+        labels = np.where(rng.random(T) < 0.3, rng.integers(V, size=T), IGNORED)
+        labels[0] = V - 1
+        yield call("loss", rng.normal(size=(T, V)) * 3, labels, note=f"where {T} places have random labels")
+    yield call(
+        "loss", rng.normal(size=(4, 5)) * 9 + 9_000, np.array([0, 4, -100, 1]), note="where logits are about 9,000"
+    )
+    far = np.array([[10_000.0, 9_999.0, 0.0], [1.0, 2.0, 3.0], [-9_999.0, -9_998.0, -10_000.0]])
+    yield call("loss", far, np.array([1, 0, 2]), note="where the places' logits are 10,000 apart")
+    drawn, logits = _drawn(rng, 60), rng.normal(size=(60, 101))
+
+    def both(functions: Functions) -> float:
+        return float(functions.loss(logits, functions.hide(*drawn, 4)[1]))
+
+    yield Case(both, "where the labels of a text of 60 tokens go into the loss", "loss(logits, hide(...)[1])")
+
+
+def _drawn(rng: np.random.Generator, T: int) -> tuple[Ints, Bools, Array, Array, Ints]:
+    """A text whose tokens 0 to 4 are special, with more chosen tokens than usual, and other tokens to put in."""
+    tokens = rng.integers(0, 101, size=T)
+    return tokens, tokens < 5, rng.random(T) * 0.4, rng.random(T), rng.integers(5, 101, size=T)
+
+
+def _fates(drawn: tuple[Ints, Bools, Array, Array, Ints]) -> Any:
+    tokens, special = drawn[:2]
+
+    def ask(functions: Functions) -> dict[str, int]:
+        inputs, labels = functions.hide(*drawn, 4)
+        chosen = labels != IGNORED
+        return {
+            "chosen": int(chosen.sum()),
+            "masked": int((chosen & (inputs == 4)).sum()),
+            "shown": int((chosen & (inputs == tokens)).sum()),
+            "changed though not chosen": int((~chosen & (inputs != tokens)).sum()),
+            "special": int((chosen & special).sum()),
+        }
+
+    return ask
+
+
+def picture() -> Picture:
+    """A short text, what is seen of it, and where the loss counts."""
+    words = ["[CLS]", "the", "cat", "sat", "on", "a", "mat", "[SEP]"]
+    choose = np.array([0.01, 0.9, 0.1, 0.5, 0.05, 0.4, 0.12, 0.03])
+    action = np.array([0.1, 0.3, 0.2, 0.6, 0.85, 0.1, 0.97, 0.5])
+    special = np.array([word.startswith("[") for word in words])
+    tokens = np.arange(len(words))
+    inputs, labels = hide(tokens, special, choose, action, np.full(len(words), 90), 99)
+    chosen = labels != IGNORED
+    fates = np.array([inputs == 99, inputs == 90, chosen & (inputs == tokens)], dtype=np.float64)
+    return Picture(
+        [
+            Panel("the numbers drawn", [choose, action], ["choose", "action"], words),
+            Panel("what becomes of the tokens", [*fates, chosen], ["[MASK]", "another", "stays", "loss"], words),
+        ],
+        caption="Chosen is what is below 0.15 and not special: cat is hidden, on becomes another word, mat stays. "
+        "The loss counts at all three.",
+    )

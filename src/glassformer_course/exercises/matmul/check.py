@@ -1,0 +1,62 @@
+"""The questions put to `dot` and `matmul`, and the answers from plain sums."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from math import fsum
+
+import numpy as np
+
+from glassformer.reference.arrays import Array
+from glassformer_course.cases import Case, call
+from glassformer_course.drawing import Panel, Picture
+
+
+def dot(a: Array, b: Array) -> float:
+    """Summed without rounding on the way."""
+    return fsum(float(x) * float(y) for x, y in zip(a, b, strict=True))
+
+
+def matmul(A: Array, B: Array) -> Array:
+    """One number at a time."""
+    C = np.zeros((A.shape[0], B.shape[1]))
+    for i, k in np.ndindex(C.shape):
+        C[i, k] = dot(A[i, :], B[:, k])
+    return C
+
+
+def cases(rng: np.random.Generator) -> Iterator[Case]:
+    """Vectors; square matrices, where every order fits and only the numbers tell; then all other shapes."""
+    yield call("dot", np.array([1.0, 2.0, 3.0]), np.array([4.0, 5.0, 6.0]), note="where it is 1·4 + 2·5 + 3·6")
+    yield call("dot", rng.normal(size=11), rng.normal(size=11), note="where the vectors have 11 entries")
+    yield call("dot", np.array([1.0, -1.0]), np.array([3.0, 3.0]), note="where the vectors are at right angles")
+    yield call("dot", np.array([-2.5]), np.array([4.0]), note="where the vectors have one entry")
+    yield call("dot", np.zeros(0), np.zeros(0), note="where the vectors are empty")
+    small, other = np.array([[1.0, 2.0], [3.0, 4.0]]), np.array([[5.0, 6.0], [7.0, 8.0]])
+    yield call("matmul", small, other, note="where A is [[1, 2], [3, 4]] and B is [[5, 6], [7, 8]]")
+    yield call("matmul", small, np.array([[0.0, 1.0], [0.0, 0.0]]), note="where B moves a column to the right")
+    for size in (2, 3, 4, 5):
+        yield call("matmul", *rng.normal(size=(2, size, size)), note="where both matrices are square")
+    yield call("matmul", np.tril(rng.normal(size=(3, 3))), rng.normal(size=(3, 3)), note="where A is a triangle")
+    yield call("matmul", rng.normal(size=(7, 5)), rng.normal(size=(5, 3)), note="where the shapes differ")
+    yield call("matmul", rng.normal(size=(2, 3)), rng.normal(size=(3, 7)), note="where the result is the wider one")
+    yield call("matmul", rng.normal(size=(1, 5)), rng.normal(size=(5, 1)), note="where a row meets a column")
+    yield call("matmul", rng.normal(size=(5, 1)), rng.normal(size=(1, 3)), note="where a column meets a row")
+    yield call("matmul", rng.normal(size=(3, 4)) * 1e6, rng.normal(size=(4, 2)) * 1e6, note="where numbers are large")
+    yield call("matmul", rng.normal(size=(3, 4)), np.eye(4), note="where B is the identity")
+    yield call("matmul", np.zeros((2, 0)), np.zeros((0, 3)), note="where there is nothing to sum")
+
+
+def picture() -> Picture:
+    """Words described by features, meeting questions that ask for features."""
+    words = np.array([[1.0, 0.0, 1.0], [1.0, 1.0, 0.0], [0.0, 0.0, 2.0]])
+    questions = np.array([[2.0, 0.0], [1.0, 0.0], [-1.0, 3.0]])
+    names, features, asked = ["cat", "dog", "lion"], ["tame", "barks", "wild"], ["pet?", "wild?"]
+    return Picture(
+        [
+            Panel("A: words", words, names, features),
+            Panel("B: questions", questions, features, asked),
+            Panel("C = A B", matmul(words, questions), names, asked),
+        ],
+        caption="C[cat, pet?] is the row of cat times the column of pet?: 1·2 + 0·1 + 1·(-1) = 1.",
+    )

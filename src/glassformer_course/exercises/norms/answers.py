@@ -1,0 +1,125 @@
+"""Wrong answers with their names, and right ones written in other ways."""
+
+import math
+
+import numpy as np
+
+from glassformer_course.cases import Mistake
+
+
+def _unbiased(x, gain, bias, epsilon):
+    centred = x - x.mean(axis=-1, keepdims=True)
+    variance = (centred**2).sum(axis=-1, keepdims=True) / (np.float64(x.shape[-1]) - 1)  # D = 1: 0 / 0 is no number
+    return gain * centred / np.sqrt(variance + epsilon) + bias
+
+
+def _outside(x, gain, bias, epsilon):
+    return gain * (x - x.mean(axis=-1, keepdims=True)) / (x.std(axis=-1, keepdims=True) + epsilon) + bias
+
+
+def _outside_rms(x, gain, epsilon):
+    return gain * x / (np.sqrt((x**2).mean(axis=-1, keepdims=True)) + epsilon)
+
+
+def _whole_array(x, gain, bias, epsilon):
+    return gain * (x - x.mean()) / np.sqrt(x.var() + epsilon) + bias
+
+
+def _whole_array_rms(x, gain, epsilon):
+    return gain * x / np.sqrt((x**2).mean() + epsilon)
+
+
+def _difference_of_squares(x, gain, bias, epsilon):
+    mean = x.mean(axis=-1, keepdims=True)
+    variance = (x**2).mean(axis=-1, keepdims=True) - mean**2
+    return gain * (x - mean) / np.sqrt(variance + epsilon) + bias
+
+
+def _rms_of_centred(x, gain, epsilon):
+    centred = x - x.mean(axis=-1, keepdims=True)
+    return gain * centred / np.sqrt((centred**2).mean(axis=-1, keepdims=True) + epsilon)
+
+
+def _rms_by_length(x, gain, epsilon):
+    return gain * x / np.sqrt((x**2).sum(axis=-1, keepdims=True) + epsilon)
+
+
+def _gain_on_bias_too(x, gain, bias, epsilon):
+    centred = x - x.mean(axis=-1, keepdims=True)
+    return gain * (centred / np.sqrt(x.var(axis=-1, keepdims=True) + epsilon) + bias)
+
+
+def _layer_norm_with_loops(x, gain, bias, epsilon):
+    result = np.zeros(x.shape)
+    for place in np.ndindex(x.shape[:-1]):
+        row = [float(value) for value in x[place]]
+        mean = math.fsum(row) / len(row)
+        size = math.sqrt(math.fsum((value - mean) ** 2 for value in row) / len(row) + epsilon)
+        result[place] = [g * (value - mean) / size + b for value, g, b in zip(row, gain, bias, strict=True)]
+    return result
+
+
+def _rms_norm_with_loops(x, gain, epsilon):
+    result = np.zeros(x.shape)
+    for place in np.ndindex(x.shape[:-1]):
+        size = math.sqrt(math.fsum(float(value) ** 2 for value in x[place]) / x.shape[-1] + epsilon)
+        result[place] = [g * value / size for value, g in zip(x[place], gain, strict=True)]
+    return result
+
+
+def _layer_norm_by_library(x, gain, bias, epsilon):
+    scale = (np.var(x, axis=-1, keepdims=True) + epsilon) ** -0.5
+    return (x - np.mean(x, axis=-1, keepdims=True)) * scale * gain + bias
+
+
+def _rms_norm_by_einsum(x, gain, epsilon):
+    square = np.einsum("...d,...d->...", x, x) / x.shape[-1]
+    return x * gain / np.sqrt(square + epsilon)[..., None]
+
+
+MISTAKES = [
+    Mistake(
+        "variance divided by D - 1",
+        "That is the estimate for a sample (ddof=1, torch's default for var). Norms divide by D: x.var(axis=-1) in "
+        "NumPy.",
+        {"layer_norm": _unbiased},
+    ),
+    Mistake(
+        "ε outside the root",
+        "√σ² + ε is not √(σ² + ε): vectors with little spread come out far too large. Add ε before the root is taken.",
+        {"layer_norm": _outside, "rms_norm": _outside_rms},
+    ),
+    Mistake(
+        "one norm over the whole array",
+        "All vectors share one mean and one size here, so tokens and rows of a batch influence each other. Reduce "
+        "over axis=-1 alone, with keepdims=True.",
+        {"layer_norm": _whole_array, "rms_norm": _whole_array_rms},
+    ),
+    Mistake(
+        "variance as a difference of squares",
+        "The mean of x² less the square of the mean loses all digits when the mean is large beside the spread. "
+        "Subtract the mean first, then square.",
+        {"layer_norm": _difference_of_squares},
+    ),
+    Mistake(
+        "gain multiplies the bias too",
+        "The bias is added last: gain · x̂ + bias, not gain · (x̂ + bias).",
+        {"layer_norm": _gain_on_bias_too},
+    ),
+    Mistake(
+        "RMSNorm subtracts the mean",
+        "This is LayerNorm without bias. RMSNorm divides x itself by the root of its mean square; no mean is taken "
+        "off.",
+        {"rms_norm": _rms_of_centred},
+    ),
+    Mistake(
+        "sum of squares, not their mean",
+        "Divided by its length, a vector has length 1 and its numbers shrink as D grows. RMSNorm divides by the root "
+        "of the mean square, so the length is √D.",
+        {"rms_norm": _rms_by_length},
+    ),
+]
+ALSO_RIGHT = [
+    {"layer_norm": _layer_norm_with_loops, "rms_norm": _rms_norm_with_loops},
+    {"layer_norm": _layer_norm_by_library, "rms_norm": _rms_norm_by_einsum},
+]

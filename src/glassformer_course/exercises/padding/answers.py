@@ -1,0 +1,139 @@
+"""Wrong answers with their names, and right ones written in other ways."""
+
+import numpy as np
+
+from glassformer_course.cases import Mistake
+
+
+def _softmax(scores):
+    grown = np.exp(scores - scores.max(axis=-1, keepdims=True))
+    return grown / grown.sum(axis=-1, keepdims=True)
+
+
+def _scores(q, k):
+    return q @ k.swapaxes(-1, -2) / np.sqrt(q.shape[-1])
+
+
+def _empty_as_zero(mixed, real):
+    return np.where(real.any(axis=1)[:, None, None], mixed, 0.0)
+
+
+def _no_mask(q, k, v, real):
+    return _softmax(_scores(q, k)) @ v
+
+
+def _queries(q, k, v, real):
+    mixed = _softmax(_scores(q, k)) @ v
+    return np.where(real[:, :, None], mixed, 0.0)
+
+
+def _zero_scores(q, k, v, real):
+    return _empty_as_zero(_softmax(np.where(real[:, None, :], _scores(q, k), 0.0)) @ v, real)
+
+
+def _after_softmax(q, k, v, real):
+    return _softmax(_scores(q, k)) * real[:, None, :] @ v
+
+
+def _finite(q, k, v, real):
+    return _empty_as_zero(_softmax(_scores(q, k) + np.where(real[:, None, :], 0.0, -1e4)) @ v, real)
+
+
+def _no_number(q, k, v, real):
+    return _softmax(np.where(real[:, None, :], _scores(q, k), -np.inf)) @ v
+
+
+def _mean_over_all(x, real):
+    return x.mean(axis=1)
+
+
+def _divided_by_all(x, real):
+    return np.where(real[:, :, None], x, 0.0).mean(axis=1)
+
+
+def _mean_no_number(x, real):
+    return (x * real[:, :, None]).sum(axis=1) / real.sum(axis=1)[:, None]
+
+
+def _with_loops(q, k, v, real):
+    result = np.zeros(v.shape)
+    for b in range(len(q)):
+        keys = [j for j in range(q.shape[1]) if real[b, j]]
+        for i in range(q.shape[1] if keys else 0):
+            scores = [float(q[b, i] @ k[b, j]) / q.shape[2] ** 0.5 for j in keys]
+            sizes = [np.exp(score - max(scores)) for score in scores]
+            result[b, i] = sum(size * v[b, j] for size, j in zip(sizes, keys, strict=True)) / sum(sizes)
+    return result
+
+
+def _by_weights(q, k, v, real):
+    scores = np.where(real[:, None, :], np.einsum("bid,bjd->bij", q, k) / np.sqrt(q.shape[-1]), -1e300)
+    sizes = np.exp(scores - scores.max(axis=-1, keepdims=True)) * real[:, None, :]
+    return np.einsum("bij,bjd->bid", sizes / np.maximum(sizes.sum(axis=-1, keepdims=True), 1e-300), v)
+
+
+def _one_row_at_a_time(x, real):
+    return np.stack([np.sum(row[kept], axis=0) / max(kept.sum(), 1) for row, kept in zip(x, real, strict=True)])
+
+
+def _as_product(x, real):
+    shares = real / np.maximum(real.sum(axis=1, keepdims=True), 1)
+    return np.einsum("bt,btd->bd", shares, x)
+
+
+MISTAKES = [
+    Mistake(
+        "padding is attended to",
+        "No key is left out, so a text's result depends on how much padding its neighbours in the batch need. Set "
+        "the scores of padding keys to -inf before the softmax.",
+        {"attention": _no_mask},
+    ),
+    Mistake(
+        "queries hidden instead of keys",
+        "The rows of padding queries were emptied, and real tokens still look at padding. The mask belongs on the "
+        "key axis: real[:, None, :].",
+        {"attention": _queries},
+    ),
+    Mistake(
+        "a score of 0 for padding",
+        "exp(0) is 1: padding with a score of 0 still gets weight, often much. Not allowed is -inf.",
+        {"attention": _zero_scores},
+    ),
+    Mistake(
+        "the mask comes after the softmax",
+        "The weights of padding are set to 0, but they were already counted in the sum: the rest sums to less than "
+        "1. Put -inf into the scores before the softmax.",
+        {"attention": _after_softmax},
+    ),
+    Mistake(
+        "a finite number for 'not allowed'",
+        "Adding -10,000 hides a key only while no real score is as low. -inf always does.",
+        {"attention": _finite},
+    ),
+    Mistake(
+        "no number in rows without real tokens",
+        "All scores are -inf there: -inf - (-inf) is no number, and it spreads through the batch's loss. Take 0 for "
+        "the maximum of such a row, and do not divide by its sum of 0.",
+        {"attention": _no_number},
+    ),
+    Mistake(
+        "the mean is over padding too",
+        "The vectors at padding were added in. Set them to 0 first, and divide by the number of real tokens.",
+        {"mean": _mean_over_all},
+    ),
+    Mistake(
+        "divided by all places",
+        "The sum is over real tokens, but it was divided by T: the more padding, the smaller the mean. Divide by "
+        "real.sum(axis=1).",
+        {"mean": _divided_by_all},
+    ),
+    Mistake(
+        "the mean of nothing is no number",
+        "A row without real tokens is 0 / 0. Divide by at least 1: np.maximum(count, 1).",
+        {"mean": _mean_no_number},
+    ),
+]
+ALSO_RIGHT = [
+    {"attention": _with_loops, "mean": _one_row_at_a_time},
+    {"attention": _by_weights, "mean": _as_product},
+]

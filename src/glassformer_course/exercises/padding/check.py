@@ -1,0 +1,90 @@
+"""The questions put to `attention` and `mean`, and the answers row by row, with the padding cut away."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+
+from glassformer.reference.arrays import Array, Bools
+from glassformer.reference.attention import attend
+from glassformer_course.cases import Case, Functions, call
+from glassformer_course.drawing import Panel, Picture
+
+
+def attention(q: Array, k: Array, v: Array, real: Bools) -> Array:
+    """Each row alone, its keys and values without padding: then there is nothing to hide."""
+    result = np.zeros_like(v)
+    for row, there in enumerate(real):
+        if there.any():
+            everything = np.ones((1, 1, 1, 1), dtype=np.bool_)
+            mixed, _ = attend(q[row][None, None], k[row][there][None, None], v[row][there][None, None], everything)
+            result[row] = mixed[0, 0]
+    return result
+
+
+def mean(x: Array, real: Bools) -> Array:
+    """Each row alone, without its padding."""
+    result = np.zeros((len(x), x.shape[2]))
+    for row, there in enumerate(real):
+        if there.any():
+            result[row] = x[row][there].mean(axis=0)
+    return result
+
+
+def cases(rng: np.random.Generator) -> Iterator[Case]:
+    """No padding, padding at the end, in front and between, huge numbers in it, very low scores, empty rows."""
+    v = np.array([[[2.0, 0.0], [4.0, 6.0], [90.0, 90.0]]])
+    real = np.array([[True, True, False]])
+    nothing = np.zeros((1, 3, 2))
+    yield call("attention", nothing, nothing, v, real, note="where scores are 0: the mean of (2, 0) and (4, 6)")
+    yield call("mean", v, real, note="where (2, 0) and (4, 6) are real and (90, 90) is padding")
+    for lengths, T, d in [((5, 5), 5, 3), ((3, 5), 5, 2), ((2, 7, 4), 7, 3), ((1, 3), 3, 5), ((6,), 11, 2)]:
+        q, k, v = (rng.normal(size=(len(lengths), T, d)) for _ in range(3))
+        real = np.arange(T) < np.array(lengths)[:, None]
+        note = f"where texts of {' and '.join(map(str, lengths))} tokens stand in {T} places"
+        yield call("attention", q, k, v, real, note=note)
+        yield call("mean", v, real, note=note)
+    q, k, v = (rng.normal(size=(3, 5, 2)) for _ in range(3))
+    apart = rng.random((3, 5)) < 0.6
+    apart[:, 1], apart[:, 3] = True, False
+    yield call("attention", q, k, v, apart, note="where padding stands between real tokens")
+    yield call("mean", v, apart, note="where padding stands between real tokens")
+    yield Case(_padded_further(q, k, v, apart), "where the same rows get three padding places more", "both functions")
+    high = np.where(apart[:, :, None], v, 1e6)
+    yield call("attention", q, k, high, apart, note="where padding holds a million")
+    yield call("mean", high, apart, note="where padding holds a million")
+    low = np.where(apart[:, :, None], -400.0, 1.0) * np.ones(2)
+    note = "where scores of real tokens are 0 for the first query and about -57,000 for the others"
+    yield call("attention", 100.0 * (np.arange(5) > 0)[:, None] * np.ones((3, 5, 2)), low, v, apart, note=note)
+    empty = np.array([[True, False, True], [False, False, False]])
+    q, k, v = (rng.normal(size=(2, 3, 2)) for _ in range(3))
+    yield call("attention", q, k, v, empty, note="where one row has no real token")
+    yield call("mean", v, empty, note="where one row has no real token")
+
+
+def _padded_further(q: Array, k: Array, v: Array, real: Bools) -> Callable[[Functions], Any]:
+    def ask(functions: Functions) -> tuple[Array, Array]:
+        further = [np.concatenate([each, np.full((3, 3, 2), 7.0)], axis=1) for each in (q, k, v)]
+        there = np.concatenate([real, np.zeros((3, 3), dtype=np.bool_)], axis=1)
+        return functions.attention(*further, there)[:, :5], functions.mean(further[2], there)
+
+    return ask
+
+
+def picture() -> Picture:
+    """The weights of a short text in a batch, with its padding hidden and not."""
+    rng = np.random.default_rng(3)
+    words = ["a", "dog", "barks", "pad", "pad"]
+    scores = rng.normal(size=(5, 5))
+    real = np.arange(5) < 3
+    identity = np.eye(5)[None]  # values that show the weights themselves
+    scale = np.sqrt(5.0)
+    hidden = attention(scores[None] * scale, identity, identity, real[None])[0]
+    shown = attention(scores[None] * scale, identity, identity, np.ones((1, 5), dtype=np.bool_))[0]
+    return Picture(
+        [Panel("padding not hidden", shown, words, words), Panel("padding hidden", hidden, words, words)],
+        caption="Hidden keys are columns of zeros, and each row sums to 1 over the real tokens. The rows of the "
+        "padding are computed too; nobody reads them.",
+    )

@@ -1,0 +1,121 @@
+"""The questions put to `importance`, `remove` and `greedy`, and the answers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from itertools import combinations
+from typing import Any
+
+import numpy as np
+
+from glassformer.reference.arrays import Array
+from glassformer.reference.attention import attend, joined
+from glassformer_course.cases import Case, Functions, call
+from glassformer_course.drawing import Panel, Picture
+
+Losses = dict[tuple[int, ...], float]
+
+
+def importance(outputs: Array, gradients: Array) -> Array:
+    """Text by text: the slope of its loss by each gate, then its size (Michel et al. 2019, section 4.1)."""
+    N, H = outputs.shape[:2]
+    total = np.zeros(H)
+    for x in range(N):
+        for h in range(H):
+            total[h] += abs(float(np.vdot(outputs[x, h], gradients[x, h])))
+    return total / N
+
+
+def remove(
+    w_query: Array, w_key: Array, w_value: Array, w_output: Array, heads: int, removed: Sequence[int]
+) -> tuple[Array, Array, Array, Array]:
+    """The heads as an axis of their own, of which the kept ones are taken."""
+    D, width = w_query.shape[0], w_query.shape[1] // heads
+    kept = [h for h in range(heads) if h not in removed]
+    columns = [w.reshape(D, heads, width)[:, kept].reshape(D, -1) for w in (w_query, w_key, w_value)]
+    return columns[0], columns[1], columns[2], w_output.reshape(heads, width, -1)[kept].reshape(-1, w_output.shape[1])
+
+
+def greedy(losses: Losses, heads: int, count: int) -> list[int]:
+    """Each step looks at the losses besides what is gone already."""
+    gone: list[int] = []
+    while len(gone) < count:
+        found = {h: losses[tuple(sorted({*gone, h}))] for h in range(heads) if h not in gone}
+        lowest = min(found.values())
+        gone.append(min(h for h, loss in found.items() if loss == lowest))
+    return gone
+
+
+def gated(weights: Sequence[Array], x: Array, gates: Array) -> tuple[Array, Array]:
+    """Multi-head attention with a factor on each head, x (T, D): the result (T, D), and the outputs (H, T, d)."""
+    heads = len(gates)
+    q, k, v = ((x @ w).reshape(len(x), heads, -1).swapaxes(0, 1)[None] for w in weights[:3])  # (1, H, T, d)
+    mixed, _ = attend(q, k, v, np.tri(len(x), dtype=np.bool_))
+    return joined(mixed * gates[:, None, None])[0] @ weights[3], mixed[0]
+
+
+def cases(rng: np.random.Generator) -> Iterator[Case]:
+    """Slopes that cancel over texts and places, all sets of heads, losses in which heads replace each other."""
+    outputs = np.array([[[[2.0]], [[1.0]]], [[[2.0]], [[3.0]]]])
+    gradients = np.array([[[[1.0]], [[4.0]]], [[[-1.0]], [[0.0]]]])
+    yield call("importance", outputs, gradients, note="where head 0 has slopes 2 and -2, head 1 has 4 and 0")
+    two_places = np.array([[[[1.0, 1.0], [1.0, 0.0]]]])
+    yield call("importance", two_places, two_places * [1, -1], note="where one head's channels pull both ways")
+    for N, H, T, d in [(1, 1, 1, 1), (3, 2, 5, 4), (7, 5, 2, 3), (11, 3, 4, 2)]:
+        note = f"where {H} heads gave {T} places of {d} channels for {N} texts"
+        yield call("importance", rng.normal(size=(N, H, T, d)), rng.normal(size=(N, H, T, d)), note=note)
+    for heads, d, D, removed in [
+        (2, 1, 3, [0]),
+        (3, 2, 5, [1]),
+        (4, 3, 7, [3, 0]),
+        (5, 2, 10, [4, 1, 2]),
+        (3, 4, 5, []),
+    ]:
+        weights = _weights(rng, heads, d, D)
+        note = f"where {removed or 'none'} of {heads} heads with {d} channels each are removed"
+        yield call("remove", *weights, heads, removed, note=note)
+        if len(removed) < heads:
+            x = rng.normal(size=(4, D))
+            yield Case(_same_as_gated(weights, heads, removed, x), f"{note}, and the attention runs", "remove")
+    yield call("remove", *_weights(rng, 2, 3, 4), 2, [0, 1], note="where no head is left")
+    twins: Losses = {(): 1.0, (0,): 1.1, (1,): 1.2, (2,): 1.3, (0, 1): 3.0, (0, 2): 1.5, (1, 2): 1.6, (0, 1, 2): 4.0}
+    yield call("greedy", twins, 3, 2, note="where heads 0 and 1 do the same: one may go, not both")
+    equal: Losses = {gone: 1.0 + len(gone) for n in range(4) for gone in combinations(range(3), n)}
+    yield call("greedy", equal, 3, 3, note="where all heads are alike")
+    yield call("greedy", twins, 3, 0, note="where none is to be removed")
+    for heads, count in [(4, 3), (5, 5), (6, 4)]:
+        losses = {gone: float(rng.random()) for n in range(heads + 1) for gone in combinations(range(heads), n)}
+        yield call("greedy", losses, heads, count, note=f"where {count} of {heads} heads go, losses at random")
+
+
+def _weights(rng: np.random.Generator, heads: int, d: int, D: int) -> tuple[Array, Array, Array, Array]:
+    q, k, v = (rng.normal(size=(D, heads * d)) for _ in range(3))
+    return q, k, v, rng.normal(size=(heads * d, D))
+
+
+def _same_as_gated(
+    weights: tuple[Array, Array, Array, Array], heads: int, removed: list[int], x: Array
+) -> Callable[[Functions], Any]:
+    def ask(functions: Functions) -> Array:
+        smaller = functions.remove(*weights, heads, removed)
+        with np.errstate(all="ignore"):  # a wrong answer may have no channels
+            return gated(smaller, x, np.ones(heads - len(removed)))[0]
+
+    return ask
+
+
+def picture() -> Picture:
+    """Which of four heads matter, by slopes that were made up, and the rows of W_O that go with the least important."""
+    slopes = np.array([[0.9, 0.1, 0.5, 0.0], [1.1, 0.2, -0.5, 0.0], [0.7, 0.1, 0.5, 0.1], [0.8, 0.1, -0.5, 0.0]])
+    names = [f"head {h}" for h in range(4)]
+    texts = [f"text {n}" for n in range(1, 5)]
+    found = importance(slopes[:, :, None, None], np.ones((4, 4, 1, 1)))
+    summed = np.abs(slopes.mean(axis=0))
+    return Picture(
+        [
+            Panel("slope of each text's loss", slopes, texts, names),
+            Panel("importance", [found, summed], ["mean |slope|", "|mean slope|"], names),
+        ],
+        caption="Head 2 matters to every text, with both signs. The mean of sizes shows it; the size of the mean is "
+        "0, and head 2 would be removed first.",
+    )

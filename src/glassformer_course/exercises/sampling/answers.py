@@ -1,0 +1,198 @@
+"""Wrong answers with their names, and right ones written in other ways."""
+
+import numpy as np
+
+from glassformer_course.cases import Mistake
+
+
+def _softmax(scores):
+    grown = np.exp(scores - scores.max())
+    return grown / grown.sum()
+
+
+def _greedy(logits):
+    result = np.zeros(len(logits))
+    result[np.argmax(logits)] = 1.0
+    return result
+
+
+def _top_k(scores, k):
+    kept = np.argsort(-scores, kind="stable")[:k]
+    result = np.full(len(scores), -np.inf)
+    result[kept] = scores[kept]
+    return result
+
+
+def _top_p(shares, p):
+    """Keep tokens before which less than p stands; not renormalised."""
+    if p is None:
+        return shares
+    order = np.argsort(-shares, kind="stable")
+    before = np.cumsum(shares[order]) - shares[order]
+    keep = order[before < p - 1e-9]
+    result = np.zeros(len(shares))
+    result[keep] = shares[keep]
+    return result
+
+
+def _p_first(logits, temperature, top_k, top_p):
+    if temperature == 0:
+        return _greedy(logits)
+    scores = (logits - logits.max()) / temperature
+    shares = _top_p(_softmax(scores), top_p)
+    shares = np.where(np.isfinite(_top_k(scores, top_k)), shares, 0.0)
+    return shares / shares.sum()
+
+
+def _temperature_last(logits, temperature, top_k, top_p):
+    if temperature == 0:
+        return _greedy(logits)
+    shares = _top_p(_softmax(_top_k(logits, top_k)), top_p)
+    grown = np.where(shares > 0, (shares / shares.max()) ** (1 / temperature), 0.0)
+    return grown / grown.sum()
+
+
+def _times_temperature(logits, temperature, top_k, top_p):
+    if temperature == 0:
+        return _greedy(logits)
+    shares = _top_p(_softmax(_top_k((logits - logits.max()) * temperature, top_k)), top_p)
+    return shares / shares.sum()
+
+
+def _not_renormalised(logits, temperature, top_k, top_p):
+    if temperature == 0:
+        return _greedy(logits)
+    scores = (logits - logits.max()) / temperature
+    shares = np.where(np.isfinite(_top_k(scores, top_k)), _softmax(scores), 0.0)
+    kept = _top_p(shares / shares.sum(), top_p)
+    return np.where(kept > 0, shares, 0.0)
+
+
+def _without_the_one_that_reaches(logits, temperature, top_k, top_p):
+    if temperature == 0:
+        return _greedy(logits)
+    shares = _softmax(_top_k((logits - logits.max()) / temperature, top_k))
+    if top_p is not None:
+        order = np.argsort(-shares, kind="stable")
+        keep = np.cumsum(shares[order]) <= top_p + 1e-9
+        keep[0] = True
+        shares[order[~keep]] = 0.0
+    return shares / shares.sum()
+
+
+def _one_too_many(logits, temperature, top_k, top_p):
+    if temperature == 0:
+        return _greedy(logits)
+    shares = _softmax(_top_k((logits - logits.max()) / temperature, top_k))
+    if top_p is not None:
+        order = np.argsort(-shares, kind="stable")
+        shares[order[np.cumsum(shares[order]) - shares[order] > top_p + 1e-9]] = 0.0
+    return shares / shares.sum()
+
+
+def _by_threshold(logits, temperature, top_k, top_p):
+    if temperature == 0:
+        return _greedy(logits)
+    scores = (logits - logits.max()) / temperature
+    if top_k is not None and top_k < len(scores):
+        scores = np.where(scores >= np.sort(scores)[-top_k], scores, -np.inf)
+    shares = _top_p(_softmax(scores), top_p)
+    return shares / shares.sum()
+
+
+def _at_least(probabilities, u):
+    return int(np.argmax(np.cumsum(probabilities) >= u))
+
+
+def _with_masks(logits, temperature, top_k, top_p):
+    if temperature == 0:
+        return _greedy(logits)
+    shares = _top_p(_softmax(_top_k((logits - logits.max()) / temperature, top_k)), top_p)
+    return shares / shares.sum()
+
+
+def _one_at_a_time(logits, temperature, top_k, top_p):
+    left = {token: float(logit) for token, logit in enumerate(logits)}
+    kept = {}
+    count = 1 if temperature == 0 else len(left) if top_k is None else min(top_k, len(left))
+    for _ in range(count):
+        best = max(left, key=lambda token: left[token])  # the first of equal ones
+        kept[best] = left.pop(best)
+    highest = max(kept.values())
+    sizes = {token: 1.0 if temperature == 0 else np.exp((each - highest) / temperature) for token, each in kept.items()}
+    whole, total, result = sum(sizes.values()), 0.0, [0.0] * len(logits)
+    for token, size in sizes.items():
+        if top_p is None or not total or total < top_p - 1e-9:
+            result[token] = size
+        total += size / whole
+    return np.array(result) / sum(result)
+
+
+def _by_hand(probabilities, u):
+    rest, found = u, None
+    for token, probability in enumerate(probabilities.tolist()):
+        if probability:
+            found = token
+            if rest < probability:
+                break
+            rest -= probability
+    return found
+
+
+def _by_comparison(probabilities, u):
+    passed = np.cumsum(probabilities) > u
+    return int(passed.argmax()) if passed.any() else int(np.nonzero(probabilities)[0].max())
+
+
+MISTAKES = [
+    Mistake(
+        "top-p before top-k",
+        "The share of top-p was counted over the whole vocabulary. Top-k comes first: what it leaves is made to sum "
+        "to 1, and top-p is a share of that.",
+        {"distribution": _p_first},
+    ),
+    Mistake(
+        "temperature after the cuts",
+        "Top-p must see the distribution that the temperature made: a flat one keeps more tokens. Divide the logits "
+        "by the temperature first.",
+        {"distribution": _temperature_last},
+    ),
+    Mistake(
+        "multiplied by the temperature",
+        "A low temperature must sharpen, so logits are divided by it; multiplied, 0.5 flattens them.",
+        {"distribution": _times_temperature},
+    ),
+    Mistake(
+        "not renormalised",
+        "The tokens that stay keep their old probabilities, which no longer sum to 1. Divide by their sum at the end.",
+        {"distribution": _not_renormalised},
+    ),
+    Mistake(
+        "the token that reaches top-p is dropped",
+        "Kept are those whose sum is at most top_p, so too little is kept, of a sharp distribution nothing. Ask "
+        "what stands *before* each token: cumulative sum minus its own share, less than top_p.",
+        {"distribution": _without_the_one_that_reaches},
+    ),
+    Mistake(
+        "one token too many",
+        "The kept tokens have reached top_p exactly, yet one more stays. A token stays if what stands before it is "
+        "less than top_p (<, not <=).",
+        {"distribution": _one_too_many},
+    ),
+    Mistake(
+        "top-k keeps all equal logits",
+        "Comparing with the k-th largest logit keeps more than k where several are equal to it. Take the first k of "
+        "a stable sort.",
+        {"distribution": _by_threshold},
+    ),
+    Mistake(
+        "an impossible token is drawn",
+        "With u = 0 the first token is taken even if its probability is 0, because 0 >= 0. The running sum must be "
+        "greater than u: searchsorted(..., side='right').",
+        {"draw": _at_least},
+    ),
+]
+ALSO_RIGHT = [
+    {"distribution": _with_masks, "draw": _by_comparison},
+    {"distribution": _one_at_a_time, "draw": _by_hand},
+]

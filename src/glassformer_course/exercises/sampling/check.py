@@ -1,0 +1,108 @@
+"""The questions put to `distribution` and `draw`, and the answers in plain Python."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from math import exp, fsum
+
+import numpy as np
+
+from glassformer.reference.arrays import Array
+from glassformer_course.cases import Case, Functions, call
+from glassformer_course.drawing import Panel, Picture
+
+EDGE = 1e-9  # a sum that misses top_p by less than this reaches it
+
+
+def distribution(logits: Array, temperature: float, top_k: int | None, top_p: float | None) -> Array:
+    """Token by token, from the likeliest down."""
+    ranked = sorted(range(len(logits)), key=lambda token: (-logits[token], token))
+    result = np.zeros(len(logits))
+    if temperature == 0:
+        result[ranked[0]] = 1.0
+        return result
+    if top_k is not None:
+        ranked = ranked[:top_k]
+    grown = [exp((logits[token] - logits[ranked[0]]) / temperature) for token in ranked]
+    shares = [each / fsum(grown) for each in grown]
+    kept = len(shares)
+    if top_p is not None:
+        kept = next((n for n in range(1, kept) if fsum(shares[:n]) >= top_p - EDGE), kept)
+    for token, share in zip(ranked[:kept], shares, strict=False):
+        result[token] = share / fsum(shares[:kept])
+    return result
+
+
+def draw(probabilities: Array, u: float) -> int:
+    """Walk along the tokens until the sum has passed u."""
+    total, last = 0.0, 0
+    for token, probability in enumerate(probabilities.tolist()):
+        total += probability
+        if probability > 0:
+            last = token
+        if total > u:
+            return token
+    return last
+
+
+def cases(rng: np.random.Generator) -> Iterator[Case]:
+    """Each cut alone and together, equal logits, cuts that are met exactly, extreme numbers; draws at all places."""
+    four = np.log(np.array([4.0, 2.0, 1.0, 1.0]))
+    yield call("distribution", four, 1.0, None, None, note="where the shares are 4 : 2 : 1 : 1 and all stay")
+    yield call("distribution", four, 0.5, None, None, note="where temperature 0.5 squares the shares 4 : 2 : 1 : 1")
+    yield call("distribution", four, 1.0, 2, None, note="where two of the shares 4 : 2 : 1 : 1 stay")
+    yield call("distribution", four, 1.0, None, 0.6, note="where the tokens of 1/2 and 1/4 are the first to reach 0.6")
+    yield call("distribution", four, 1.0, None, 0.3, note="where the likeliest token alone has more than top_p")
+    equal = np.zeros(4)
+    yield call("distribution", equal, 1.0, None, 0.5, note="where two of four equal tokens have exactly top_p")
+    yield call("distribution", equal, 1.0, 3, None, note="where top_k cuts through equal logits")
+    sixty = np.tile([0.0, 1.0], 30)
+    yield call("distribution", sixty, 1.0, 7, None, note="where top_k cuts through thirty equal logits of sixty")
+    ten = np.zeros(10)
+    yield call("distribution", ten, 1.0, None, 0.8, note="where eight of ten equal tokens miss top_p by rounding alone")
+    yield call(
+        "distribution", np.array([1.0, 5.0, 5.0]), 0.0, None, None, note="where temperature 0 meets equal logits"
+    )
+    yield call("distribution", four, 1.0, 2, 0.6, note="where top_p is of what top_k leaves: 2/3 reaches 0.6 alone")
+    yield call(
+        "distribution", four, 2.0, 3, 0.8, note="where only after the temperature a third token is needed for 0.8"
+    )
+    for V, temperature, top_k, top_p in [(7, 0.7, 5, 0.8), (11, 1.5, None, 0.45), (13, 1.0, 4, None), (5, 0.9, 9, 1.0)]:
+        note = f"where {V} random logits have temperature {temperature}, top_k {top_k} and top_p {top_p}"
+        yield call("distribution", rng.normal(size=V) * 2, temperature, top_k, top_p, note=note)
+    yield call("distribution", rng.normal(size=6) + 10_000, 1e-6, None, 0.9, note="where logits are about 10,000, cold")
+    blocked = np.array([-np.inf, 2.0, -np.inf, 1.0])
+    yield call("distribution", blocked, 1.0, 3, 0.999999, note="where some logits are -inf")
+    yield call("distribution", blocked, 0.0, None, None, note="where temperature 0 meets logits of -inf")
+    thirds = np.array([0.0, 0.25, 0.0, 0.5, 0.25, 0.0])
+    for u in (0.0, 0.1, 0.25, 0.7, 0.75, 0.99):
+        yield call("draw", thirds, u, note=f"where u is {u} and the first token has probability 0")
+    below_one = float(np.nextafter(1.0, 0.0))
+    yield call("draw", np.array([0.1] * 10 + [0.0]), below_one, note="where ten times 0.1 sums to less than 1")
+    drawn = rng.random(50)
+    logits = rng.normal(size=9)
+
+    def tokens(functions: Functions) -> list[int]:
+        shares = functions.distribution(logits, 0.8, 6, 0.95)
+        return [functions.draw(shares, float(u)) for u in drawn]
+
+    yield Case(tokens, "where 50 tokens are drawn from nine logits", "draw(distribution(logits, 0.8, 6, 0.95), u)")
+
+
+def picture() -> Picture:
+    """What each cut leaves of one distribution."""
+    words = ["Paris", "Lyon", "the", "France", "a"]
+    logits = np.array([3.0, 2.0, 1.5, 1.0, 0.0])
+    settings: list[tuple[str, float, int | None, float | None]] = [
+        ("temperature 1", 1.0, None, None),
+        ("temperature 0.5", 0.5, None, None),
+        ("temperature 2", 2.0, None, None),
+        ("top-k 3", 1.0, 3, None),
+        ("top-p 0.8", 1.0, None, 0.8),
+        ("temperature 0", 0.0, None, None),
+    ]
+    rows = [distribution(logits, tau, k, p) for _, tau, k, p in settings]
+    return Picture(
+        [Panel("logits", logits, columns=words), Panel("probabilities", rows, [name for name, *_ in settings], words)],
+        caption="A low temperature sharpens, a high one flattens; top-k keeps a number of tokens, top-p a share.",
+    )

@@ -1,0 +1,122 @@
+"""Wrong answers with their names, and right ones written in other ways."""
+
+import cmath
+
+import numpy as np
+
+from glassformer_course.cases import Mistake
+
+
+def _side_by_side(angles, first=np.sin, second=np.cos):
+    return np.stack([first(angles), second(angles)], axis=-1).reshape(len(angles), -1)
+
+
+def _angles(places, width, base=10_000.0):
+    return places[:, None] * base ** (-np.arange(0, width, 2) / width)
+
+
+def _halves(places, width):
+    angles = _angles(places, width)
+    return np.concatenate([np.sin(angles), np.cos(angles)], axis=1)
+
+
+def _cosine_first(places, width):
+    return _side_by_side(_angles(places, width), np.cos, np.sin)
+
+
+def _half_exponent(places, width):
+    return _side_by_side(places[:, None] * 10_000.0 ** (-np.arange(width // 2) / width))
+
+
+def _own_frequencies(places, width):
+    angles = places[:, None] * 10_000.0 ** (-np.arange(width) / width)
+    return np.where(np.arange(width) % 2 == 0, np.sin(angles), np.cos(angles))
+
+
+def _double_exponent(places, width):
+    return _side_by_side(places[:, None] * 10_000.0 ** (-2 * np.arange(0, width, 2) / width))
+
+
+def _multiplied(places, width):
+    return _side_by_side(places[:, None] * 10_000.0 ** (np.arange(0, width, 2) / width))
+
+
+def _from_one(places, width):
+    return _side_by_side(_angles(places + 1, width))
+
+
+def _row_numbers(places, width):
+    return _side_by_side(_angles(np.arange(len(places)), width))
+
+
+def _base_1000(places, width):
+    return _side_by_side(_angles(places, width, base=1000.0))
+
+
+def _by_logarithms(places, width):
+    channels = np.arange(width)
+    angles = np.outer(places, np.exp(-np.log(10_000.0) * (channels - channels % 2) / width))
+    return np.sin(angles + channels % 2 * np.pi / 2)
+
+
+def _complex(places, width):
+    """Each pair is a complex number that turns; its imaginary part is the sine."""
+    result = np.zeros((len(places), width))
+    for row, place in enumerate(places.tolist()):
+        for pair in range(width // 2):
+            turned = cmath.exp(1j * place / 10_000 ** (2 * pair / width))
+            result[row, 2 * pair : 2 * pair + 2] = turned.imag, turned.real
+    return result
+
+
+MISTAKES = [
+    Mistake(
+        "all sines first, then all cosines",
+        "This layout is used too, but not here: weights trained with one read nonsense with the other. Sine and "
+        "cosine of a frequency stand side by side: result[:, 0::2] and result[:, 1::2].",
+        {"sinusoids": _halves},
+    ),
+    Mistake(
+        "the cosine first",
+        "Sine and cosine are exchanged. The even channels hold sines: place 0 has 0, 1, 0, 1.",
+        {"sinusoids": _cosine_first},
+    ),
+    Mistake(
+        "the exponent is i / D instead of 2i / D",
+        "i counts pairs from 0 to D/2 - 1, so 2i / D goes up to almost 1. With i / D the slowest wave has a frequency "
+        "of only about 1/100.",
+        {"sinusoids": _half_exponent},
+    ),
+    Mistake(
+        "every channel has its own frequency",
+        "Channels 2i and 2i + 1 share one frequency: both exponents are 2i / D. Only then does a shift of places turn "
+        "each pair.",
+        {"sinusoids": _own_frequencies},
+    ),
+    Mistake(
+        "the exponent is doubled",
+        "np.arange(0, D, 2) is 2i already. Do not double it once more.",
+        {"sinusoids": _double_exponent},
+    ),
+    Mistake(
+        "multiplied instead of divided",
+        "Frequencies must fall from 1 to about 1/10,000: divide the place by 10000^(2i/D).",
+        {"sinusoids": _multiplied},
+    ),
+    Mistake(
+        "places from 1",
+        "The given places are the p of the formula; nothing is added. Place 0 has 0, 1, 0, 1.",
+        {"sinusoids": _from_one},
+    ),
+    Mistake(
+        "row numbers instead of places",
+        "Row 0 need not be place 0: after a cache the places begin later. Use the numbers in `places`.",
+        {"sinusoids": _row_numbers},
+    ),
+    Mistake(
+        "the base is not 10,000",
+        "The slowest wave is too fast, and far places look alike. The base is 10,000.",
+        {"sinusoids": _base_1000},
+    ),
+]
+ALSO_RIGHT = [{"sinusoids": _by_logarithms}, {"sinusoids": _complex}]

@@ -1,0 +1,90 @@
+"""Wrong answers with their names, and right ones written in other ways."""
+
+import numpy as np
+
+from glassformer_course.cases import Mistake
+
+
+def _no_maximum(x):
+    exponentials = np.exp(x)
+    return exponentials / exponentials.sum(axis=-1, keepdims=True)
+
+
+def _first_axis(x):
+    exponentials = np.exp(x - x.max(axis=0, keepdims=True))
+    return exponentials / exponentials.sum(axis=0, keepdims=True)
+
+
+def _whole_array(x):
+    exponentials = np.exp(x - x.max())
+    return exponentials / exponentials.sum()
+
+
+def _axis_lost(x):
+    exponentials = np.exp(x - x.max(axis=-1, keepdims=True))
+    return exponentials / exponentials.sum(axis=-1)
+
+
+def _always_float64(x):
+    exponentials = np.exp(np.float64(x) - np.float64(x).max(axis=-1, keepdims=True))
+    return exponentials / exponentials.sum(axis=-1, keepdims=True)
+
+
+def _in_place(x):
+    x -= x.max(axis=-1, keepdims=True)
+    np.exp(x, out=x)
+    x /= x.sum(axis=-1, keepdims=True)
+    return x
+
+
+def _with_loops(x):
+    rows = x.reshape(-1, x.shape[-1])
+    result = []
+    for row in rows:
+        largest = max(row)
+        exponentials = [np.exp(number - largest) for number in row]
+        total = sum(exponentials)
+        result.append([exponential / total for exponential in exponentials])
+    return np.array(result, dtype=x.dtype).reshape(x.shape)
+
+
+def _by_logarithms(x):
+    largest = np.max(x, axis=-1, keepdims=True)
+    return np.exp(x - largest - np.log(np.sum(np.exp(x - largest), axis=-1, keepdims=True)))
+
+
+MISTAKES = [
+    Mistake(
+        "no maximum subtracted",
+        "exp of a large number is infinite, and infinity / infinity is no number. Take the row's largest number off "
+        "first: the result is the same, because numerator and denominator shrink by the same factor.",
+        {"softmax": _no_maximum},
+    ),
+    Mistake(
+        "softmax over the wrong axis",
+        "The columns sum to 1 here, not the rows. The axis of the maximum and of the sum is the last one: axis=-1.",
+        {"softmax": _first_axis},
+    ),
+    Mistake(
+        "one softmax over the whole array",
+        "All rows share one sum here. Each row has its own: sum over axis=-1 and keep that axis (keepdims=True).",
+        {"softmax": _whole_array},
+    ),
+    Mistake(
+        "the summed axis is lost",
+        "Row maxima or sums have one axis less, so that broadcasting fails, or, where the array is square, a row meets "
+        "those of others. Keep the axis in both: keepdims=True.",
+        {"softmax": _axis_lost},
+    ),
+    Mistake(
+        "always float64",
+        "float32 went in and float64 came out. np.array(a list) makes float64: give it dtype=x.dtype.",
+        {"softmax": _always_float64},
+    ),
+    Mistake(
+        "computed in place",
+        "x itself was changed: whoever called softmax still needs it. Make new arrays: x - m, not x -= m.",
+        {"softmax": _in_place},
+    ),
+]
+ALSO_RIGHT = [{"softmax": _with_loops}, {"softmax": _by_logarithms}]

@@ -1,0 +1,156 @@
+"""The questions put to the training loop, and the answers of the NumPy reference's layers."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+
+import numpy as np
+
+from glassformer.reference.arrays import Array, Ints, Weights
+from glassformer.reference.attention import attend, attend_backward
+from glassformer.reference.linear import Linear, linear, linear_backward, look_up_backward
+from glassformer.reference.loss import cross_entropy, cross_entropy_backward, log_softmax
+from glassformer.wording import counted
+from glassformer_course.cases import Case, Functions, call
+from glassformer_course.drawing import Panel, Picture
+
+PROJECTIONS = ("query", "key", "value")
+BY_HEART = np.array([[0, 1, 2, 3, 1, 4, 2, 0, 5], [2, 1, 0, 6, 6, 3, 5, 1, 0]])
+
+
+def loss_and_gradients(weights: Weights, rows: Ints) -> tuple[float, dict[str, Array]]:
+    """Layer by layer, each with its backward pass in the reference."""
+    inputs, targets = rows[:, :-1], rows[:, 1:]
+    T = inputs.shape[1]
+    x = weights["embedding"][inputs] + weights["position"][:T]  # (B, T, D)
+    projected = {name: _product(x, weights[name]) for name in PROJECTIONS}
+    q, k, v = (projected[name][0][:, None] for name in PROJECTIONS)  # (B, 1, T, K)
+    mixed, kept = attend(q, k, v, np.tri(T, dtype=bool))  # (B, 1, T, D)
+    logits, output = _product(x + mixed[:, 0], weights["output"])  # (B, T, V)
+    loss, kept_loss = cross_entropy(logits, targets)
+
+    dx, matrix = linear_backward(cross_entropy_backward(kept_loss), output)  # (B, T, D)
+    gradients = {"output": matrix["weight"].T}
+    for name, arriving in zip(PROJECTIONS, attend_backward(dx[:, None], kept)[:3], strict=True):
+        through, matrix = linear_backward(arriving[:, 0], projected[name][1])  # (B, T, D)
+        dx, gradients[name] = dx + through, matrix["weight"].T
+    gradients["embedding"] = look_up_backward(dx, inputs, weights["embedding"])
+    gradients["position"] = np.zeros_like(weights["position"])
+    gradients["position"][:T] = dx.sum(axis=0)
+    return loss, gradients
+
+
+def clip(gradients: Weights, longest: float) -> dict[str, Array]:
+    """All numbers in one row, whose length is brought down."""
+    length = math.hypot(*(float(number) for gradient in gradients.values() for number in gradient.ravel()))
+    factor = longest / length if length > longest else 1.0
+    return {name: factor * gradient for name, gradient in gradients.items()}
+
+
+def train(
+    weights: Weights, rows: Ints, steps: int, rate: float, longest: float
+) -> tuple[dict[str, Array], list[float]]:
+    """Step by step."""
+    current, losses = dict(weights), []
+    for _ in range(steps):
+        loss, gradients = loss_and_gradients(current, rows)
+        shorter = clip(gradients, longest)
+        current = {name: current[name] - rate * shorter[name] for name in current}
+        losses.append(loss)
+    return current, losses
+
+
+def _product(x: Array, matrix: Array) -> tuple[Array, Linear]:
+    return linear(x, {"weight": matrix.T})
+
+
+def drawn(rng: np.random.Generator, V: int, D: int, K: int, places: int) -> dict[str, Array]:
+    """Weights of a fresh decoder."""
+    shapes = {"embedding": (V, D), "position": (places, D), "query": (D, K), "key": (D, K), "value": (D, D)}
+    return {name: rng.normal(size=shape) * 0.5 for name, shape in (shapes | {"output": (D, V)}).items()}
+
+
+def cases(rng: np.random.Generator) -> Iterator[Case]:
+    """The loss, the clipping, then whole trainings.
+
+    The one that goes on until the rows are known by heart comes last, beyond those that tell mistakes apart.
+    """
+    yield from _losses(rng)
+    yield from _clips(rng)
+    yield from _trainings(rng)
+
+
+def _losses(rng: np.random.Generator) -> Iterator[Case]:
+    fresh = {name: array * 0 for name, array in drawn(rng, 2, 2, 1, 2).items()} | {"embedding": np.eye(2)}
+    yield call(
+        "loss_and_gradients",
+        fresh,
+        np.array([[0, 1, 0]]),
+        note="where the row is 0, 1, 0 and the output layer is 0: loss ln 2",
+    )
+    for B, T, V, D, K in [
+        (1, 3, 5, 4, 3),
+        (2, 5, 7, 3, 2),
+        (3, 2, 4, 5, 7),
+        (5, 1, 3, 2, 3),
+        (1, 7, 11, 4, 4),
+        (4, 4, 4, 4, 4),
+    ]:
+        rows = rng.integers(0, V, size=(B, T + 1))
+        yield call("loss_and_gradients", drawn(rng, V, D, K, T), rows, note="where the numbers are drawn at random")
+    weights, rows = drawn(rng, 5, 4, 3, 7), rng.integers(0, 5, size=(2, 4))
+    yield call("loss_and_gradients", weights, rows, note="where the model has places for 7 tokens and reads 3")
+    large = weights | {"output": weights["output"] * 1_000}
+    yield call("loss_and_gradients", large, rows, note="where logits are in the thousands")
+    yield call("loss_and_gradients", weights, np.full((2, 4), 3), note="where all tokens are the same")
+
+
+def _clips(rng: np.random.Generator) -> Iterator[Case]:
+    pair = {"a": np.array([3.0]), "b": np.array([[0.0, 4.0]])}
+    yield call("clip", pair, 1.0, note="where the gradients are 3 and 0, 4: of length 5 together")
+    yield call("clip", pair, 50.0, note="where the gradients are shorter than allowed")
+    for longest in (0.1, 1.0, 2.5):
+        gradients = {"a": rng.normal(size=(3, 4)), "b": rng.normal(size=7) * 5, "c": rng.normal(size=(2, 2)) * 0.01}
+        yield call("clip", gradients, longest, note="where the numbers are drawn at random")
+    yield call("clip", pair, 5.0, note="where the gradients are exactly as long as allowed")
+    yield call("clip", {"a": np.zeros(3), "b": np.zeros((2, 2))}, 1.0, note="where all gradients are 0")
+    yield call("clip", {"a": rng.normal(size=(3, 2)) * 1e6}, 1.0, note="where a single array has exploded")
+
+
+def _trainings(rng: np.random.Generator) -> Iterator[Case]:
+    settings = [(3, 0.5, 0.3), (2, 0.2, 0.1), (2, 0.5, 0.05), (3, 0.1, 100.0), (2, 1.0, 100.0), (1, 0.5, 100.0)]
+    for number, (steps, rate, longest) in enumerate([*settings, *settings[:4], (1, 2.0, 0.1), (0, 0.5, 1.0)]):
+        rows, weights = rng.integers(0, 5, size=(1 + number % 3, 4)), drawn(rng, 5, 4, 3, 3)
+        note = f"where {counted(steps, 'steps are made', 'step is made')}"
+        yield call("train", weights, rows, steps, rate, longest, note=note)
+    weights = {name: array / 5 for name, array in drawn(rng, 7, 8, 4, 8).items()}  # small, as fresh ones are
+
+    def by_heart(functions: Functions) -> tuple[list[float], bool]:
+        losses = functions.train(weights, BY_HEART, 100, 1.0, 1.0)[1]
+        return losses[::25], losses[-1] < 0.05
+
+    yield Case(
+        by_heart,
+        note="where 100 steps lead from a blind guess, about ln 7, to two rows known by heart",
+        words="(losses[::25], losses[-1] < 0.05) of train(weights, rows, 100, 1.0, 1.0)",
+    )
+
+
+def picture() -> Picture:
+    """What a decoder says after each letter of "hello!", before and after training on it."""
+    letters = "helo!"
+    rows = np.array([[letters.index(letter) for letter in "hello!"]])
+    fresh = drawn(np.random.default_rng(1), 5, 8, 4, 5)
+    trained = train(fresh, rows, 60, 1.0, 1.0)[0]
+    panels = []
+    for title, weights in (("before", fresh), ("after 60 steps", trained)):
+        x = weights["embedding"][rows[:, :-1]] + weights["position"]
+        q, k, v = (_product(x, weights[name])[0][:, None] for name in PROJECTIONS)
+        h = x + attend(q, k, v, np.tri(5, dtype=bool))[0][:, 0]
+        panels.append(Panel(title, np.exp(log_softmax(h @ weights["output"]))[0], list("hello"), list(letters)))
+    return Picture(
+        panels,
+        caption='Each row: how likely each letter is to come next. After training on "hello!" the two l have different '
+        "answers, l and o: the decoder knows more than the last letter.",
+    )

@@ -1,0 +1,74 @@
+"""The questions put to `tied_logits` and `tied_backward`, and the answers of the NumPy reference."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from glassformer.reference.arrays import Array, Ints
+from glassformer.reference.linear import linear, linear_backward, look_up_backward
+from glassformer_course.cases import Case, call
+from glassformer_course.drawing import Panel, Picture
+
+
+def tied_logits(h: Array, table: Array) -> Array:
+    """The reference's linear layer, with the table as its matrix."""
+    return linear(h, {"weight": table})[0]
+
+
+def tied_backward(ids: Ints, h: Array, dlogits: Array, dx: Array, table: Array) -> Array:
+    """The reference's gradients of the linear layer and of the look-up, added."""
+    output = linear_backward(dlogits, linear(h, {"weight": table})[1])[1]["weight"]  # (V, D)
+    return output + look_up_backward(dx, ids, table)
+
+
+def cases(rng: np.random.Generator) -> Iterator[Case]:
+    """The logits, then the gradient: several sizes, repeated ids, one use alone."""
+    table = np.array([[1.0, 0.0], [0.0, 1.0], [1.0, 1.0]])
+    yield call(
+        "tied_logits", np.array([[2.0, 3.0]]), table, note="where h is 2, 3 and the rows are (1, 0), (0, 1), (1, 1)"
+    )
+    for T, V, D in [(3, 7, 4), (1, 5, 3), (5, 4, 4), (4, 3, 5), (2, 1, 3), (7, 11, 2)]:
+        h, table = rng.normal(size=(T, D)), rng.normal(size=(V, D))
+        yield call("tied_logits", h, table, note="where the numbers are drawn at random")
+    h = rng.normal(size=(3, 4)) * 1e6
+    yield call("tied_logits", h, rng.normal(size=(5, 4)), note="where hidden vectors are large")
+
+    yield call(
+        "tied_backward",
+        np.array([1]), np.array([[2.0, 3.0]]), np.array([[-1.0, 1.0, 0.0]]), np.array([[10.0, 20.0]]), np.zeros((3, 2)),
+        note="where token 1 is looked up, h is 2, 3 and dlogits is -1, 1, 0",
+    )  # fmt: skip
+    for T, V, D in [(3, 7, 4), (1, 5, 3), (4, 4, 4), (6, 3, 5), (7, 2, 3), (5, 11, 2)]:
+        yield _gradient(rng, rng.integers(0, V, size=T), V, D, "ids are drawn at random")
+    yield _gradient(rng, np.array([2, 2, 2, 2]), 5, 3, "one id stands at all places")
+    yield _gradient(rng, np.array([0, 4, 0]), 5, 3, "the first and the last id of the vocabulary occur")
+    yield _gradient(rng, np.array([3, 1]), 5, 3, "no id repeats")
+    yield _gradient(rng, np.array([1, 3, 1]), 5, 3, "dx is 0, so that only the output counts", look_up=0.0)
+    yield _gradient(rng, np.array([1, 3, 1]), 5, 3, "dlogits is 0, so that only the look-up counts", output=0.0)
+
+
+def _gradient(
+    rng: np.random.Generator, ids: Ints, V: int, D: int, note: str, output: float = 1.0, look_up: float = 1.0
+) -> Case:
+    h, dx, dlogits = *rng.normal(size=(2, len(ids), D)), rng.normal(size=(len(ids), V))
+    return call("tied_backward", ids, h, dlogits * output, dx * look_up, rng.normal(size=(V, D)), note=f"where {note}")
+
+
+def picture() -> Picture:
+    """The gradient of a table of four tokens, use by use; the text is "the cat the", to be followed by "mat"."""
+    rng, tokens, ids = np.random.default_rng(2), ["the", "cat", "sat", "mat"], np.array([0, 1, 0])
+    table, h, dx = rng.normal(size=(4, 3)), rng.normal(size=(3, 3)), rng.normal(size=(3, 3)) / 2
+    odds = np.exp(tied_logits(h, table))
+    dlogits = (odds / odds.sum(axis=1, keepdims=True) - np.eye(4)[[1, 0, 3]]) / 3
+    both = [
+        tied_backward(ids, h, each, other, table)
+        for each, other in ((dlogits * 0, dx), (dlogits, dx * 0), (dlogits, dx))
+    ]
+    titles = ["from the look-up", "+ from the output", "= gradient of the table"]
+    return Picture(
+        [Panel(title, gradient, tokens) for title, gradient in zip(titles, both, strict=True)],
+        caption='The model read "the cat the". Look-up moves only rows that were read; the output moves every row, '
+        "since every token could have come next.",
+    )

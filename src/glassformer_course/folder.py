@@ -1,0 +1,204 @@
+"""The learner's folder: a file for each exercise begun, and `course.json`, which keeps what was done."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import asdict, dataclass
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+from glassformer.errors import GlassError
+from glassformer.files import clear_disk_errors, write_text
+from glassformer.wording import LEVELS, quoted
+from glassformer_course.course import find, whole
+from glassformer_course.exercise import HINTS, Exercise
+from glassformer_course.judging.verdict import Verdict
+from glassformer_course.notebooks import notebook
+
+STATE = "course.json"
+VERSION = 1  # of course.json
+PATIENCE = 2.0  # seconds that one terminal waits for another to write it
+DEFAULT = Path("glass-learn")
+
+
+@dataclass
+class Record:
+    """What is kept of one exercise: whether it is done, checks so far, hints shown, and whether the solution was."""
+
+    done: bool = False
+    attempts: int = 0
+    hints: int = 0
+    solution_seen: bool = False
+
+
+def chosen_folder(given: str | None) -> Path:
+    """`--folder`, else this folder if it is a course's, else `glass-learn`."""
+    if given is not None:
+        return Path(given)
+    return Path() if (Path() / STATE).is_file() else DEFAULT
+
+
+class CourseFolder:
+    """A learner's folder.
+
+    Args:
+        path: the folder; made when something is first written.
+
+    Raises:
+        GlassError: its course.json is damaged, or from a later version.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        state = self._state()
+        names = state.get("exercises") or [exercise.name for exercise in whole()]
+        self.exercises: list[Exercise] = [find(name) for name in names]
+        self.text_file: str | None = state.get("text")
+        self.level: str = state.get("level", "student")
+        self.records = {name: Record(**facts) for name, facts in state.get("records", {}).items()}
+
+    def record(self, exercise: Exercise) -> Record:
+        """What is kept of an exercise."""
+        return self.records.setdefault(exercise.name, Record())
+
+    def current(self) -> Exercise | None:
+        """The first that is not done; None: all are."""
+        return next((each for each in self.exercises if not self.record(each).done), None)
+
+    def text(self) -> str | None:
+        """The class's own text, if the folder was assigned with one."""
+        if self.text_file is None:
+            return None
+        path = self.path / self.text_file
+        try:
+            return path.read_text(encoding="utf-8")
+        except OSError:
+            raise GlassError(f"the text of this course is missing: {path}", "Copy it from the assignment.") from None
+
+    def file(self, exercise: Exercise, suffix: str = ".py") -> Path:
+        """Where its answer is written."""
+        return self.path / (exercise.file_name + suffix)
+
+    def start(self, exercise: Exercise) -> Path:
+        """Write the stub if there is none. What is there stays."""
+        path = self.file(exercise)
+        if not path.exists():
+            self._write(path, exercise.stub)
+        with self._change():
+            return path
+
+    def start_notebook(self, exercise: Exercise) -> Path:
+        """Write the notebook if there is none. What is there stays."""
+        path = self.file(exercise, ".ipynb")
+        if not path.exists():
+            self._write(path, notebook(exercise, self.level))
+        with self._change():
+            return path
+
+    def reset(self, exercise: Exercise) -> tuple[Path, Path | None]:
+        """A new stub; the old file is kept beside it. Returns both paths; None: there was no old file."""
+        path = self.file(exercise)
+        kept = next(name for n in count(1) if not (name := path.with_name(f"{exercise.file_name}.old-{n}.py")).exists())
+        there = path.exists()
+        if there:
+            with clear_disk_errors(path):
+                path.rename(kept)
+        with self._change():
+            self.records[exercise.name] = Record()
+        return self.start(exercise), kept if there else None
+
+    def note(self, verdict: Verdict) -> None:
+        """Keep a check's result. An answer that was right once stays done."""
+        with self._change():
+            record = self.records.setdefault(verdict.name, Record())
+            record.attempts += 1
+            record.done = record.done or verdict.passed
+
+    def next_hint(self, exercise: Exercise) -> int:
+        """The number of the next hint: the last one again when all were shown."""
+        return min(self.record(exercise).hints + 1, HINTS)
+
+    def note_hint(self, exercise: Exercise, number: int) -> None:
+        """Keep that a hint was shown."""
+        with self._change():
+            record = self.record(exercise)
+            record.hints = max(record.hints, number)
+
+    def note_solution(self, exercise: Exercise) -> None:
+        """Keep that the solution was shown."""
+        with self._change():
+            self.record(exercise).solution_seen = True
+
+    @contextmanager
+    def _change(self) -> Iterator[None]:
+        """Take over what was kept since, change it, and write it: one terminal at a time."""
+        lock = self.path / f"{STATE}.lock"
+        until = time.monotonic() + PATIENCE
+        with clear_disk_errors(lock):
+            self.path.mkdir(parents=True, exist_ok=True)
+            while time.monotonic() < until:  # beyond: who held it was killed
+                with suppress(FileExistsError):
+                    lock.touch(exist_ok=False)
+                    break
+                time.sleep(0.01)
+        try:
+            self.records = {name: Record(**facts) for name, facts in self._state().get("records", {}).items()}
+            yield
+            self._save()
+        finally:
+            with clear_disk_errors(lock):
+                lock.unlink(missing_ok=True)
+
+    def _save(self) -> None:
+        state: dict[str, Any] = {"version": VERSION, "level": self.level}
+        if [each.name for each in self.exercises] != [each.name for each in whole()]:
+            state["exercises"] = [each.name for each in self.exercises]
+        if self.text_file is not None:
+            state["text"] = self.text_file
+        state["records"] = {name: asdict(record) for name, record in self.records.items() if record != Record()}
+        self._write(self.path / STATE, json.dumps(state, indent=1) + "\n")
+
+    def _write(self, path: Path, text: str) -> None:
+        with clear_disk_errors(path):
+            path.parent.mkdir(parents=True, exist_ok=True)
+        write_text(path, text)
+
+    def _state(self) -> dict[str, Any]:
+        path = self.path / STATE
+        if self.path.exists() and not self.path.is_dir():
+            raise GlassError(f"{self.path} is a file", "Name a folder: --folder FOLDER.")
+        try:
+            state = json.loads(path.read_text(encoding="utf-8"))
+            later = type(state["version"]) is int and state["version"] > VERSION
+            if not later:
+                _refuse_other_kinds(state)
+        except FileNotFoundError:
+            return {}
+        except (ValueError, KeyError, TypeError, AttributeError, RecursionError, GlassError):
+            again = f"glass learn check --all --folder {quoted(self.path)}"
+            raise GlassError(
+                f"{path} is damaged", f"Move it away: your answers stay, and {again} counts them."
+            ) from None
+        except OSError as error:
+            raise GlassError(f"cannot read {path}: {error.strerror}", "Move it away: your answers stay.") from None
+        if later:
+            raise GlassError(f"{path} was written by a later version of glassformer", "Install that version.")
+        return dict(state)
+
+
+def _refuse_other_kinds(state: dict[str, Any]) -> None:
+    """Raise some error where course.json holds what `save` does not write."""
+    if state["version"] != VERSION or type(state["version"]) is not int:
+        raise ValueError(state["version"])
+    for facts in state.get("records", {}).values():
+        if any(type(value) is not type(vars(Record())[name]) for name, value in vars(Record(**facts)).items()):
+            raise TypeError(facts)
+    for name in state.get("exercises", []):
+        find(name)
+    text = state.get("text")
+    if state.get("level", LEVELS[0]) not in LEVELS or (text is not None and Path(text).name != text):
+        raise ValueError(text)

@@ -1,0 +1,176 @@
+"""An answer in a process of its own, with limits on time, memory and what it prints.
+
+It contains accidents: endless loops, memory without end, `sys.exit`, floods of text, files and processes that it should
+not touch. It is no prison for strangers' code: mark that as another user of the machine, or in a container.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from glassformer_course.judging import worker
+from glassformer_course.judging.marking import StoppedError
+
+SECONDS = 5.0
+MEGABYTES = 1024
+KEPT = 2_000  # characters of what an answer prints
+LONGEST = 64 << 20  # bytes of one result
+BROKEN_OFF = "it broke off the conversation with its marker"
+REPLIES = ({"started"}, {"ready"}, {"gave", "changed"}, {"raised", "message", "line"})
+START = 20.0  # seconds for Python and NumPy to start, on a busy machine
+
+
+class Sandbox:
+    """Runs a source and answers calls of its functions, until it is closed or a limit is passed.
+
+    Args:
+        source: Python.
+        seconds: for loading it and all calls together, from the moment that NumPy is there.
+        megabytes: of memory beside what Python and NumPy take (Linux and macOS; Windows keeps no such limit).
+    """
+
+    def __init__(self, source: str, seconds: float = SECONDS, megabytes: int = MEGABYTES) -> None:
+        self.source, self.seconds, self.megabytes = source, seconds, megabytes
+        self._printed = [b""]  # while loading, then in each call
+        self._calls, self._telling = 0, -1
+        self._late = False
+
+    def __enter__(self) -> Sandbox:
+        self._folder = tempfile.TemporaryDirectory(prefix="glass-answer-", ignore_cleanup_errors=True)
+        own = {"TMPDIR": self._folder.name, "TEMP": self._folder.name, "TMP": self._folder.name}
+        threads = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
+        environment = {**os.environ, **own, **threads}
+        self._process = subprocess.Popen(
+            # -P: what lies beside the worker is no module; -u: what was printed before a crash is kept
+            [sys.executable, "-P", "-B", "-u", "-X", "utf8", "-W", "ignore", str(Path(worker.__file__))],
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+            cwd=self._folder.name, env=environment, start_new_session=os.name != "nt",
+        )  # fmt: skip
+        self._reader = threading.Thread(target=self._keep_prints, daemon=True)
+        self._reader.start()
+        self._start_clock(START)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._clock.cancel()
+        self._end()
+        self._process.wait()
+        self._reader.join(timeout=1)
+        for pipe in (self._process.stdin, self._process.stdout, self._process.stderr):
+            with suppress(OSError):
+                if pipe is not None:
+                    pipe.close()
+        self._folder.cleanup()
+
+    @property
+    def printed(self) -> str:
+        """What the answer printed while it was loaded, and in one call: the one that `tell` chose, else the last."""
+        loading, *calls = self._printed
+        said = loading + (calls[min(self._telling, len(calls) - 1)] if calls else b"")
+        return said.decode("utf-8", errors="replace")[:KEPT]
+
+    def tell(self) -> None:
+        """What the call just made printed is the part that matters."""
+        self._telling = self._calls - 1
+
+    def load(self) -> dict[str, Any]:
+        """Run the source: {"ready": names of what can be called} or {"raised", "message", "line"}."""
+        self._reply()  # Python and NumPy are there
+        self._clock.cancel()
+        self._start_clock(self.seconds)
+        return self._exchange({"source": self.source, "megabytes": self.megabytes, "seconds": self.seconds})
+
+    def call(self, name: str, arguments: tuple[Any, ...], named: Mapping[str, Any]) -> dict[str, Any]:
+        """As `worker.ask`, over there."""
+        self._calls += 1
+        encoded = {"arguments": worker.encode(list(arguments)), "named": worker.encode(dict(named))}
+        reply = self._exchange({"call": name, **encoded})
+        if "gave" in reply:
+            try:
+                reply["gave"] = worker.decode(reply["gave"])
+            except (ValueError, TypeError, KeyError) as error:
+                raise StoppedError(BROKEN_OFF) from error
+        elif "raised" not in reply:
+            raise StoppedError(BROKEN_OFF)
+        return reply
+
+    def _exchange(self, message: dict[str, Any]) -> dict[str, Any]:
+        assert self._process.stdin is not None
+        with suppress(OSError):  # it has ended: its reply will be missing
+            self._process.stdin.write(json.dumps(message).encode() + b"\n")
+            self._process.stdin.flush()
+        return self._reply()
+
+    def _reply(self) -> dict[str, Any]:
+        assert self._process.stdout is not None
+        line = self._process.stdout.readline(LONGEST)
+        if not line.endswith(b"\n"):
+            raise StoppedError(self._why(too_long=len(line) >= LONGEST))
+        try:
+            reply: dict[str, Any] = json.loads(line)
+        except ValueError as error:
+            raise StoppedError(BROKEN_OFF) from error
+        if not isinstance(reply, dict) or reply.keys() not in REPLIES:  # the answer can write here too
+            raise StoppedError(BROKEN_OFF)
+        return reply
+
+    def _start_clock(self, seconds: float) -> None:
+        self._allowed = seconds
+        self._clock = threading.Timer(seconds, self._too_late)
+        self._clock.daemon = True
+        self._clock.start()
+
+    def _why(self, too_long: bool) -> str:
+        if not too_long:
+            with suppress(subprocess.TimeoutExpired):
+                self._process.wait(timeout=1)  # it may be about to end
+        ended = self._process.poll() is not None
+        self._end()
+        code = self._process.wait()
+        cpu = -int(getattr(signal, "SIGXCPU", 0))
+        if self._late or (cpu and code == cpu):
+            return f"it did not end within {self._allowed:g} seconds: look for a loop without an end"
+        if too_long:
+            return f"a result is larger than {LONGEST >> 20} MB"
+        if not ended:
+            return BROKEN_OFF
+        if code in (worker.OUT_OF_MEMORY, -int(getattr(signal, "SIGKILL", 0))):
+            return f"it needed more than {self.megabytes:,} MB of memory"
+        with suppress(ValueError):
+            return f"it was ended by {signal.Signals(-code).name}"
+        return f"it ended itself (exit code {code})"
+
+    def _too_late(self) -> None:
+        self._late = True
+        self._end()
+
+    def _end(self) -> None:
+        """End the process and those that it started."""
+        with suppress(OSError):
+            if os.name == "nt":
+                self._process.kill()
+            else:
+                os.killpg(self._process.pid, signal.SIGKILL)
+
+    def _keep_prints(self) -> None:
+        """Read all that is printed, so that a flood blocks nothing, and keep the beginning of each call's."""
+        stream = self._process.stderr
+        assert stream is not None
+        with suppress(OSError, ValueError):
+            while piece := os.read(stream.fileno(), 1 << 16):
+                first, *further = piece.split(worker.CALL)
+                self._printed[-1] = (self._printed[-1] + first)[: KEPT * 4]
+                self._printed += [each[: KEPT * 4] for each in further]

@@ -1,0 +1,54 @@
+"""Values in messages: short, with type and shape where they matter."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from glassformer_course.judging.worker import Other
+
+LONGEST = 72  # characters of a value
+
+
+def shown(value: Any) -> str:
+    """A value in a call or a message: small ones whole, arrays with their type and shape.
+
+    >>> import numpy as np
+    >>> shown(3), shown("ab"), shown(np.zeros((2, 5))), shown(np.array([1, 2]))
+    ('3', "'ab'", 'float64 (2, 5)', 'int64 (2,) [1 2]')
+    """
+    if isinstance(value, np.ndarray):
+        kind = f"{value.dtype} {value.shape}"
+        text = " ".join(str(value).split())
+        return f"{kind} {text}" if value.ndim == 1 and len(kind) + len(text) < LONGEST else kind
+    if isinstance(value, np.generic):
+        value = value.item()
+    if isinstance(value, float):
+        return f"{value:.7g}"
+    text = repr(value) if not isinstance(value, (list, tuple, dict)) else _shown_inside(value)
+    return text if len(text) <= LONGEST else f"{text[: LONGEST - 1]}…"
+
+
+def described(value: Any) -> str:
+    """What kind of thing a value is: its type, and its shape where it has one.
+
+    >>> described(1.5), described([1, 2]), described(None)
+    ('float', 'list of 2', 'None')
+    """
+    if isinstance(value, np.ndarray):
+        return f"{value.dtype} array {value.shape}"
+    if value is None:
+        return "None"
+    if isinstance(value, (list, tuple, dict)):
+        return f"{type(value).__name__} of {len(value)}"
+    if isinstance(value, Other):
+        return value.kind
+    return type(value).__name__
+
+
+def _shown_inside(value: Any) -> str:
+    if isinstance(value, dict):
+        return "{" + ", ".join(f"{key!r}: {shown(each)}" for key, each in value.items()) + "}"
+    inside = ", ".join(shown(each) for each in value)
+    return f"[{inside}]" if isinstance(value, list) else f"({inside})"

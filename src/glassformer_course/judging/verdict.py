@@ -1,0 +1,95 @@
+"""What a check found, in words."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from glassformer_course.judging.marking import Marks
+
+Result = Literal["right", "wrong", "unwritten", "broken", "stopped"]
+PRINTED = 8  # lines of what an answer printed
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """The result of one check.
+
+    Args:
+        number, name, title: of the exercise.
+        result: right; wrong; unwritten (it still raises NotImplementedError); broken (the file does not load, or a
+            function is missing); stopped (a limit was passed, or its process ended).
+        asked: cases that were put, the failing one included.
+        lines: what is to be said, from the failing case to the known mistake; empty when right.
+        mistake: the name of the known mistake that it is, or "".
+        seconds: that the check took.
+        seed: draws the same cases again.
+        printed: what the answer printed.
+    """
+
+    number: int
+    name: str
+    title: str
+    result: Result
+    asked: int
+    lines: tuple[str, ...]
+    mistake: str
+    seconds: float
+    seed: int
+    printed: str = ""
+
+    @property
+    def passed(self) -> bool:
+        """Whether the answer is right."""
+        return self.result == "right"
+
+    def text(self) -> str:
+        """For a terminal or a notebook."""
+        head = f"{self.number} {self.title}"
+        if self.passed:
+            said = [f"{head}: right. All {self.asked} cases agree with the reference ({self.seconds:.1f} s)."]
+        else:
+            said = [f"{head}: {_STATE[self.result]}.", *(f"  {line}" for line in self.lines)]
+        printed = self.printed.strip().splitlines()
+        if printed:
+            said += ["  It printed:", *(f"    {line[:100]}" for line in printed[:PRINTED])]
+            if len(printed) > PRINTED:
+                said.append("    ...")
+        return "\n".join(said)
+
+    def facts(self) -> dict[str, Any]:
+        """For `--json`."""
+        return {
+            "number": self.number, "name": self.name, "result": self.result, "passed": self.passed,
+            "cases": self.asked, "mistake": self.mistake, "words": list(self.lines), "seconds": round(self.seconds, 3),
+            "seed": self.seed,
+        }  # fmt: skip
+
+
+_STATE: dict[Result, str] = {
+    "right": "right",
+    "wrong": "not right yet",
+    "unwritten": "not written yet",
+    "broken": "it does not run",
+    "stopped": "it was ended",
+}
+
+
+def words_of(marks: Marks) -> tuple[str, ...]:
+    """What is wrong, line by line: the case, the difference, and the mistake where it is a known one."""
+    wrong = marks.wrong
+    if wrong is None:
+        return ()
+    lines = [f"Case {wrong.number}: {wrong.case.note}."]
+    if wrong.case.words:
+        lines.append(wrong.case.question())
+    if wrong.fault:
+        lines.append(f"{wrong.fault.words}.")
+    if wrong.difference:
+        found = wrong.difference
+        lines.append(f"{found.words}: expected {found.expected}, got {found.got}.")
+        if found.extent:
+            lines.append(f"{found.extent}.")
+    if wrong.mistake:
+        lines += [f"This is a known mistake: {wrong.mistake.name}.", wrong.mistake.why]
+    return tuple(lines)

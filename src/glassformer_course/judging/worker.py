@@ -1,0 +1,234 @@
+"""The process that an answer runs in. It has Python and NumPy, never the reference: it cannot look the answer up.
+
+This file is run by its path, so it imports nothing of the package; the sandbox on the other side imports `encode`,
+`decode` and `ask` from it. Messages are lines of JSON: the first gives the source and the limits, each further one a
+call. What the answer prints goes to standard error, with a mark before each call.
+"""
+
+from __future__ import annotations
+
+import base64
+import copy
+import importlib.abc
+import json
+import linecache
+import os
+import sys
+import threading
+import time
+import traceback
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from types import ModuleType
+from typing import Any, NoReturn
+
+import numpy as np
+
+REFUSED = ("glassformer", "glassformer_course", "torch", "transformers", "tensorflow", "jax")
+OUT_OF_MEMORY = 77  # exit code
+CALL = b"\0"  # stands in what is printed before each call's own
+DEEPEST = 50  # lists within lists
+REFERENCE = os.path.join(os.path.dirname(os.path.dirname(os.path.realpath(__file__))), "exercises")  # noqa: PTH118, PTH120
+WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
+PROCESSES = (
+    "os.exec", "os.fork", "os.forkpty", "os.kill", "os.killpg", "os.posix_spawn", "os.spawn", "os.startfile",
+    "os.system", "subprocess.Popen",
+)  # fmt: skip
+CHANGES = (
+    "os.chmod", "os.chown", "os.link", "os.mkdir", "os.remove", "os.rename", "os.rmdir", "os.symlink", "os.truncate",
+    "os.utime", "shutil.move", "shutil.rmtree",
+)  # fmt: skip
+
+
+class Other:
+    """A value of a type that no exercise asks for; only its type travels."""
+
+    def __init__(self, kind: str) -> None:
+        self.kind = kind
+
+    def __repr__(self) -> str:
+        return f"<{self.kind}>"
+
+
+def encode(value: Any, depth: int = 0) -> Any:
+    """A value as JSON: None, bool, numbers, text, bytes, arrays, and lists, tuples and dictionaries of them."""
+    kind = type(value)
+    if value is None or kind in (bool, int, float, str):
+        return value
+    if kind is bytes:
+        return {"bytes": base64.b64encode(value).decode()}
+    if (kind is np.ndarray or isinstance(value, np.generic)) and value.dtype.kind in "biufc":
+        data = base64.b64encode(np.ascontiguousarray(value).tobytes()).decode()
+        return {"array" if kind is np.ndarray else "scalar": [value.dtype.str, list(value.shape), data]}
+    if kind is np.ndarray:
+        return {"other": f"array of {value.dtype}"}
+    if depth > DEEPEST:
+        return {"other": f"{kind.__name__} too deep"}
+    if kind is list:
+        return [encode(each, depth + 1) for each in value]
+    if kind is tuple:
+        return {"tuple": [encode(each, depth + 1) for each in value]}
+    if kind is dict:
+        return {"dict": [[encode(key, depth + 1), encode(each, depth + 1)] for key, each in value.items()]}
+    return {"other": kind.__name__}
+
+
+def decode(value: Any) -> Any:
+    """The value that `encode` was given; anything else is an error."""
+    if isinstance(value, list):
+        return [decode(each) for each in value]
+    if not isinstance(value, dict):
+        return value
+    [(kind, inside)] = value.items()
+    if kind in ("array", "scalar"):
+        dtype, shape, data = inside
+        array = np.frombuffer(base64.b64decode(data), np.dtype(dtype)).reshape(shape).copy()
+        return array if kind == "array" else array[()]
+    if kind == "bytes":
+        return base64.b64decode(inside)
+    if kind == "tuple":
+        return tuple(decode(each) for each in inside)
+    if kind == "dict":
+        return {decode(key): decode(each) for key, each in inside}
+    return Other(str(inside))
+
+
+def ask(function: Callable[..., Any], arguments: Sequence[Any], named: Mapping[str, Any]) -> dict[str, Any]:
+    """Call a function on copies. What it gave and which arguments it changed, or what it raised and in which line."""
+    mine = copy.deepcopy([*arguments, *named.values()])
+    before = [json.dumps(encode(each)) for each in mine]
+    try:
+        with np.errstate(all="ignore"):
+            value = function(*mine[: len(arguments)], **dict(zip(named, mine[len(arguments) :], strict=True)))
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:  # sys.exit too: the answer is at fault, not this process
+        return raised(error)
+    changed = [place for place, each in enumerate(mine) if json.dumps(encode(each)) != before[place]]
+    return {"gave": value, "changed": changed}
+
+
+def raised(error: BaseException) -> dict[str, Any]:
+    """An exception in words: its type, message, and the last line of the answer that it passed."""
+    lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == "answer"]
+    line = error.lineno if isinstance(error, SyntaxError) else lines[-1] if lines else None
+    try:
+        message = error.msg if isinstance(error, SyntaxError) else str(error)
+    except Exception:  # the answer's own exception, whose words fail
+        message = ""
+    name = " ".join(type(error).__name__.split())
+    return {"raised": name, "message": " ".join(message[:300].split()), "line": line}
+
+
+class _NoReference(importlib.abc.MetaPathFinder):
+    """Refuses to import what would answer in the learner's place."""
+
+    def find_spec(self, name: str, path: Any = None, target: Any = None) -> None:
+        if name.partition(".")[0] in REFUSED:
+            raise ImportError(f"{name} is refused here: the answer is to be your own, in Python and NumPy")
+
+
+def _guard() -> None:
+    """Refuse what an answer does to other files and processes by accident: it is a function of its arguments."""
+    own = os.path.realpath(".")
+
+    def refuse(event: str, arguments: tuple[Any, ...]) -> None:
+        if event in PROCESSES:
+            raise PermissionError("an answer may not start or end processes")
+        if event == "open":
+            paths, writes = arguments[:1], bool(arguments[2] & WRITING)
+        elif event in CHANGES:
+            paths, writes = arguments[:2], True
+        else:
+            return
+        for path in paths:
+            if isinstance(path, (str, bytes, os.PathLike)) and path != os.devnull:
+                real = os.path.realpath(os.fsdecode(path))
+                if real.startswith(REFERENCE):
+                    raise PermissionError("the reference is refused here: the answer is to be your own")
+                if writes and real != own and not real.startswith(own + os.sep):
+                    raise PermissionError("an answer may not write files: it works with its arguments")
+
+    sys.addaudithook(refuse)
+
+
+def _limit(megabytes: int, seconds: float) -> None:
+    """Bound memory, processor time and written files, as far as the system can: Linux all, macOS all, Windows none."""
+    try:
+        import resource
+    except ImportError:
+        return
+
+    def bound(kind: int, most: int, last: int) -> None:
+        hard = resource.getrlimit(kind)[1]  # which nobody may raise
+        room = last if hard == resource.RLIM_INFINITY else min(last, hard)
+        resource.setrlimit(kind, (min(most, room), room))
+
+    bound(resource.RLIMIT_CORE, 0, 0)
+    bound(resource.RLIMIT_FSIZE, 1 << 20, 1 << 20)
+    until = int(time.process_time() + seconds) + 1
+    bound(resource.RLIMIT_CPU, until, until + 1)
+    allowed = megabytes << 20
+    try:
+        with open("/proc/self/statm", encoding="ascii") as file:  # noqa: PTH123 - pathlib is slow to import
+            used = int(file.read().split()[0]) * os.sysconf("SC_PAGE_SIZE")
+        bound(resource.RLIMIT_AS, used + allowed, used + allowed)
+    except OSError:  # macOS keeps no such limit: look every 20 ms
+        unit = 1 if sys.platform == "darwin" else 1024
+
+        def watch() -> None:
+            while resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit < allowed:
+                time.sleep(0.02)
+            os._exit(OUT_OF_MEMORY)
+
+        threading.Thread(target=watch, daemon=True).start()
+
+
+def _load(source: str) -> dict[str, Any]:
+    """Run the answer's file; the names it made."""
+    linecache.cache["answer"] = (len(source), None, source.splitlines(keepends=True), "answer")
+    module = ModuleType("answer")
+    sys.modules["answer"] = module  # where dataclasses look their module up
+    with np.errstate(all="ignore"):
+        exec(compile(source, "answer", "exec"), module.__dict__)
+    return module.__dict__
+
+
+def serve() -> NoReturn:
+    """Load the answer, then answer calls until the other side closes."""
+    requests, replies = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb")
+    os.dup2(2, 1)
+    nothing = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(nothing, 0)  # input() finds the end of the file
+
+    def reply(message: dict[str, Any]) -> None:
+        replies.write(json.dumps(message).encode() + b"\n")
+        replies.flush()
+
+    reply({"started": True})
+    first = json.loads(requests.readline())
+    _limit(first["megabytes"], first["seconds"])
+    _guard()
+    sys.meta_path.insert(0, _NoReference())
+    try:
+        names = _load(first["source"])
+        reply({"ready": [name for name, value in names.items() if callable(value)]})
+    except BaseException as error:
+        reply(raised(error))
+        os._exit(0)
+    for line in requests:
+        request = json.loads(line)
+        with suppress(OSError):
+            os.write(2, CALL)
+        try:
+            result = ask(names[request["call"]], decode(request["arguments"]), dict(decode(request["named"])))
+            if "gave" in result:
+                result["gave"] = encode(result["gave"])
+            reply(result)
+        except BaseException as error:  # it interrupts, is too large to send, or a number of thousands of digits
+            reply(raised(error))
+    os._exit(0)  # whatever threads the answer has started
+
+
+if __name__ == "__main__":
+    serve()

@@ -1,0 +1,85 @@
+"""Gradients of micro-batches are averaged as if each held equally many tokens."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+
+from glassformer.data.batches import Batch
+from glassformer.training.objectives import logits_of, summed_loss
+from glassformer.training.stepping import Stepper
+from glassformer.training.validation import validation_loss
+from glassformer_course.lab.bench import CPU, Bench, Trained, compared
+from glassformer_course.lab.cases.pad_loss import sentences
+from glassformer_course.lab.evidence import Evidence, Number, Point
+from glassformer_course.lab.planting import replaced
+
+ROWS = 8
+SETTINGS: dict[str, dict[str, Any]] = {
+    "data": {"document": "line", "windows": "documents"}, "train": {"batch": ROWS, "micro_batch": 1},
+}  # fmt: skip
+
+
+@contextmanager
+def fault() -> Iterator[None]:
+    """The mean of each micro-batch, divided by their number."""
+
+    def accumulate(self: Stepper, batches: list[Batch]) -> tuple[float, int]:
+        total = 0.0
+        for optimizer in self.optimizers:
+            optimizer.zero_grad(set_to_none=True)
+        for batch in batches:
+            logits = logits_of(self.model, batch, self.forward)  # (B, T, V)
+            loss = summed_loss(logits, batch, self.config.train.label_smoothing) / batch.n_targets / len(batches)
+            loss.backward()
+            total += float(loss.detach())
+        return total, sum(batch.n_targets for batch in batches)
+
+    with replaced((Stepper, "accumulate", accumulate)):
+        yield
+
+
+def differences(found: Trained) -> list[Point]:
+    """(rows at a time, how far the gradient of eight rows is from that of all at once, as a share of its length)."""
+    rows, gradients = found.task.rows(0), {}
+    for size in (8, 4, 2, 1):
+        stepper = Stepper(found.model, found.task, found.config.with_changes({"train.micro_batch": str(size)}))
+        stepper.accumulate(stepper.batches(rows))
+        gradients[size] = torch.cat([p.grad.flatten() for p in found.model.parameters() if p.grad is not None])
+    return [(size, float((g - gradients[8]).norm() / gradients[8].norm())) for size, g in gradients.items()]
+
+
+def by_length(found: Trained) -> tuple[float, float]:
+    """The loss on validation of the shortest and of the longest quarter of the rows."""
+    rows = sorted(found.task.held_out(None), key=len)
+    quarter = max(1, len(rows) // 4)
+    short, long = (validation_loss(found.model, part, CPU).loss for part in (rows[:quarter], rows[-quarter:]))
+    return short, long
+
+
+def observe(bench: Bench) -> Evidence:
+    """The gradient of the same rows in other groups, and for whom the model learns."""
+    text = sentences(200)
+    (healthy, fine, good), (faulty, wrong, bad) = bench.both(
+        lambda _: (one := bench.train(SETTINGS, 160, files={"source": text}), differences(one), by_length(one))
+    )
+    return Evidence(
+        charts=[
+            compared("loss on validation", "step", "nats per token", healthy.validation, faulty.validation),
+            compared("gradient of the same 8 rows", "rows at a time", "difference / length", fine, wrong),
+        ],
+        numbers=[
+            Number("apart", "the gradient of 8 rows, one at a time: difference / length", fine[-1][1], wrong[-1][1]),
+            Number("short", "loss on the shortest quarter of the sentences", good[0], bad[0]),
+            Number("long", "loss on the longest quarter", good[1], bad[1]),
+        ],
+    )
+
+
+def shows(found: Evidence) -> bool:
+    """The grouping matters."""
+    apart = found.number("apart")
+    return apart.healthy < 1e-4 and apart.faulty > 0.02

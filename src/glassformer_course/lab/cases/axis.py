@@ -1,0 +1,61 @@
+"""The mask hides the wrong triangle, and the softmax runs over the queries."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from torch import Tensor
+
+from glassformer.model.masks import Mask
+from glassformer_course.lab.bench import STORIES, Bench, Trained, last_losses, loss_chart
+from glassformer_course.lab.evidence import Evidence, Map, Number
+from glassformer_course.lab.planting import attention_is
+
+TEXT = "Once upon a time, an eager fox named Mia wished"
+PROMPT = "Once upon a time, "
+
+
+def attend(
+    q: Tensor, k: Tensor, v: Tensor, mask: Mask, dropout: float = 0.0, explicit: bool = False
+) -> tuple[Tensor, Tensor | None]:
+    """As the library's, but that the triangle is the other one and each column sums to 1."""
+    scores = q / math.sqrt(q.shape[-1]) @ k.transpose(-2, -1)  # (B, H, T, S)
+    scores = scores.masked_fill(~mask.full(scores).transpose(-2, -1), -math.inf)  # (B, H, T, S)
+    weights = scores.softmax(dim=-2)  # (B, H, T, S)
+    return weights @ v, weights if explicit else None
+
+
+@contextmanager
+def fault() -> Iterator[None]:
+    """Both mistakes of the tutorial's attention."""
+    with attention_is(attend):
+        yield
+
+
+def see(bench: Bench, name: str) -> tuple[Trained, Map, str]:
+    """Train, look, and write."""
+    found = bench.train(STORIES, 200)
+    return found, found.map(name, found.tokenizer.encode(TEXT)), found.continued(PROMPT)
+
+
+def observe(bench: Bench) -> Evidence:
+    """Who looks where, what sums to 1, and what is written."""
+    (healthy, fine, text), (faulty, wrong, garbled) = bench.both(lambda name: see(bench, name))
+    return Evidence(
+        charts=[loss_chart(healthy, faulty)],
+        maps=[fine, wrong],
+        samples={f"healthy: {PROMPT.strip()} …": [text], f"faulty: {PROMPT.strip()} …": [garbled]},
+        numbers=[
+            Number("row", "sum of the map's last row", *(sum(shown.weights[-1]) for shown in (fine, wrong))),
+            Number("column", "sum of its last column", *(sum(row[-1] for row in m.weights) for m in (fine, wrong))),
+            last_losses(healthy, faulty),
+        ],
+    )
+
+
+def shows(found: Evidence) -> bool:
+    """Columns sum to 1 and rows do not."""
+    row, column = found.number("row"), found.number("column")
+    return abs(row.healthy - 1) < 1e-3 and abs(row.faulty - 1) > 0.01 and abs(column.faulty - 1) < 1e-3

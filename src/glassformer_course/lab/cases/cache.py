@@ -1,0 +1,74 @@
+"""With a cache, the position of a new token is not counted on from those before it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import torch
+from torch import Tensor
+
+from glassformer.generation import context
+from glassformer.model.cache import Cache
+from glassformer.model.stack import Embedding
+from glassformer_course.lab.bench import STORIES, Bench, Trained, compared, one_thread
+from glassformer_course.lab.evidence import Evidence, Number, Point, averaged
+from glassformer_course.lab.planting import replaced
+
+PROMPT = "Once upon a time, "
+TEXT = "Once upon a time, an eager fox named Mia wished for a golden hat. On a snowy morning"
+
+
+@contextmanager
+def fault() -> Iterator[None]:
+    """Each piece that is read begins at place 0 again."""
+    own = Embedding.forward
+
+    def forward(self: Embedding, tokens: Tensor, positions: Tensor) -> Tensor:
+        return own(self, tokens, positions - positions[:, :1])  # (B, T, D)
+
+    with replaced((Embedding, "forward", forward), (context, "fast_decoder", lambda *_: None)):
+        yield
+
+
+def apart(found: Trained) -> list[Point]:
+    """(place, largest difference of the logits there when they are read one by one and all at once)."""
+    ids = torch.tensor([found.tokenizer.encode(TEXT)])
+    cache = Cache(found.config.model, 1, ids.shape[1], ids.device, torch.float32)
+    with torch.no_grad():
+        whole = found.model(ids)[0]  # (T, V)
+        singly = torch.cat([found.model(ids[:, at : at + 1], None, cache)[0] for at in range(ids.shape[1])])  # (T, V)
+    return [(place, float(size)) for place, size in enumerate((whole - singly).abs().amax(dim=1), start=1)]
+
+
+def observe(bench: Bench) -> Evidence:
+    """One model, which writes with a cache and without one."""
+    with one_thread():
+        model = bench.train(STORIES, 240)
+    fine, wrong = bench.both(lambda _: (apart(model), model.continued(PROMPT, cached=True), model.continued(PROMPT)))
+    curves = averaged(model.losses)
+    return Evidence(
+        charts=[
+            compared("training loss", "step", "nats per token", curves, curves),
+            compared("logits read one by one, beside all at once", "place", "largest difference", fine[0], wrong[0]),
+        ],
+        samples={
+            f"healthy, with a cache: {PROMPT.strip()} …": [fine[1]],
+            f"faulty, with a cache: {PROMPT.strip()} …": [wrong[1]],
+            f"healthy, all read anew for each token: {PROMPT.strip()} …": [fine[2]],
+            f"faulty, all read anew for each token: {PROMPT.strip()} …": [wrong[2]],
+        },
+        numbers=[
+            Number("first", "difference of the logits at the first place", fine[0][0][1], wrong[0][0][1]),
+            Number(
+                "largest", "largest difference at any place", *(max(y for _, y in each[0]) for each in (fine, wrong))
+            ),
+            Number("loss", "loss on validation at the end", model.validation[-1][1], model.validation[-1][1]),
+        ],
+    )
+
+
+def shows(found: Evidence) -> bool:
+    """Nothing at the first place, much later."""
+    first, largest = found.number("first"), found.number("largest")
+    return max(first.healthy, first.faulty, largest.healthy) < 1e-3 < 0.1 < largest.faulty

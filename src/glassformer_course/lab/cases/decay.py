@@ -1,0 +1,70 @@
+"""Weight decay is added to the gradient (Adam with L2), not taken off the weights (AdamW)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+
+from glassformer.config import TrainConfig
+from glassformer.training import optimizers
+from glassformer_course.lab.bench import Bench, Trained, compared, last_losses, loss_chart
+from glassformer_course.lab.evidence import Evidence, Number
+from glassformer_course.lab.planting import replaced
+
+SETTINGS: dict[str, dict[str, Any]] = {"train": {"weight_decay": 0.1}}
+
+
+@contextmanager
+def fault() -> Iterator[None]:
+    """`Adam`, whose weight decay is a part of the gradient that is then divided by its own size."""
+
+    def adam(parameters: list[torch.nn.Parameter], config: TrainConfig) -> torch.optim.Optimizer:
+        return torch.optim.Adam(
+            [
+                {"params": [p for p in parameters if p.ndim >= 2], "weight_decay": config.weight_decay},
+                {"params": [p for p in parameters if p.ndim < 2], "weight_decay": 0.0},
+            ],
+            lr=config.learning_rate, betas=(config.beta1, config.beta2), eps=config.epsilon,
+        )  # fmt: skip
+
+    with replaced((optimizers, "_adamw", adam)):
+        yield
+
+
+def length(found: Trained) -> float:
+    """The root mean square of all matrices together."""
+    matrices = torch.cat([p.detach().flatten() for p in found.model.parameters() if p.ndim >= 2])
+    return float(matrices.square().mean().sqrt())
+
+
+def without(bench: Bench) -> Trained:
+    """The same without any weight decay."""
+    return bench.train({"train": {"weight_decay": 0.0}}, 120)
+
+
+def observe(bench: Bench) -> Evidence:
+    """The loss and the size of the weights, with weight decay and without."""
+    (healthy, plain), (faulty, plain_too) = bench.both(lambda _: (bench.train(SETTINGS, 120, length), without(bench)))
+    return Evidence(
+        charts=[
+            loss_chart(healthy, faulty, "training loss, weight decay 0.1"),
+            loss_chart(plain, plain_too, "training loss, weight decay 0"),
+            compared(
+                "size of the weights, weight decay 0.1", "step", "root mean square", healthy.watched, faulty.watched
+            ),
+        ],
+        numbers=[
+            last_losses(healthy, faulty),
+            Number("plain", "the same without weight decay", plain.validation[-1][1], plain_too.validation[-1][1]),
+            Number("size", "root mean square of the weights at the end", healthy.watched[-1][1], faulty.watched[-1][1]),
+        ],
+    )
+
+
+def shows(found: Evidence) -> bool:
+    """With decay the weights shrink far more and the loss is worse; without it both are alike."""
+    loss, plain, size = found.number("loss"), found.number("plain"), found.number("size")
+    return size.faulty < 0.8 * size.healthy and loss.faulty > loss.healthy and abs(plain.healthy - plain.faulty) < 0.05

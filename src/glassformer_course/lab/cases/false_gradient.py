@@ -1,0 +1,116 @@
+"""All heads share one set of weights, and the backward pass is no gradient: it multiplies weights by the error."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+import torch
+
+from glassformer.data.corpora import find_text_corpus
+from glassformer.reference import AdamW, Batch, Inputs, Settings, forward, gradients, initial_weights, training
+from glassformer.reference import attention as reference_attention
+from glassformer_course.lab.bench import Bench, compared, rounded
+from glassformer_course.lab.evidence import Evidence, Map, Number, Point, averaged
+from glassformer_course.lab.planting import replaced
+
+SETTINGS = Settings(family="decoder", layers=1, heads=2, width=24, context=16, tied=False)
+RULE = AdamW(learning_rate=0.01, weight_decay=0.0)
+TEXT = "Once upon a time"
+ROWS = 8
+
+
+@contextmanager
+def fault() -> Iterator[None]:
+    """Every head uses what the first one projects; the "gradient" of each weight is the weight times the error."""
+    own_project = reference_attention.project
+    given: list[Any] = []
+
+    def remember(settings: Settings, weights: Any, inputs: Inputs) -> Any:
+        given[:] = [weights]
+        return forward(settings, weights, inputs)
+
+    def backward(dlogits: Any, kept: Any) -> dict[str, Any]:
+        error = float(np.abs(dlogits).sum())
+        return {name: weight * error for name, weight in given[0].items()}
+
+    def project(x: Any, weights: Any, name: str, heads: int, *rest: Any) -> Any:
+        y, kept = own_project(x, weights, name, heads, *rest)  # (B, heads, T, K)
+        return np.repeat(y[:, :1], heads, axis=1), kept
+
+    with replaced(
+        (training, "forward", remember), (training, "backward", backward), (reference_attention, "project", project)
+    ):
+        yield
+
+
+def letters() -> tuple[list[str], np.ndarray]:
+    """The characters of some stories, and the stories as numbers."""
+    text = " ".join(find_text_corpus("stories").documents(60, seed=0))
+    known = sorted(set(text))
+    return known, np.array([known.index(letter) for letter in text])
+
+
+def batches(ids: np.ndarray, count: int) -> list[Batch]:
+    """Windows from places drawn at random."""
+    draw = np.random.default_rng(0)
+    starts = draw.integers(0, len(ids) - SETTINGS.context - 1, (count, ROWS, 1))
+    windows = ids[starts + np.arange(SETTINGS.context + 1)]  # (count, B, T + 1)
+    return [Batch(Inputs(rows[:, :-1]), rows[:, 1:]) for rows in windows]
+
+
+def slope(weights: Any, batch: Batch) -> tuple[float, float]:
+    """What a gradient says of a small step in a random direction, and how the loss really changes, per unit of it."""
+    draw, size = np.random.default_rng(1), 1e-5
+    _, found = gradients(SETTINGS, weights, batch)
+    way = {name: draw.normal(size=weight.shape) for name, weight in weights.items()}
+    said = sum(float((found[name] * way[name]).sum()) for name in weights)
+    ahead, behind = (
+        gradients(SETTINGS, {name: weights[name] + sign * size * way[name] for name in weights}, batch)[0]
+        for sign in (1, -1)
+    )
+    return said, (ahead - behind) / (2 * size)
+
+
+def attention_of(kept: Any) -> np.ndarray:
+    """The weights of the first layer's attention, (B, H, T, T), from what a forward pass keeps."""
+    return np.asarray(kept.stack.blocks[0].residuals[0].part.attend.weights)
+
+
+def see(bench: Bench, name: str) -> tuple[list[Point], list[Map], tuple[float, float], float]:
+    """Train in NumPy, look at both heads, and put the gradient to the test."""
+    known, ids = letters()
+    weights = initial_weights(SETTINGS, len(known), seed=0)
+    steps = batches(ids, max(20, round(200 * bench.share)))
+    said = slope(weights, steps[0])
+    trained, losses = training.train(SETTINGS, weights, steps, RULE)
+    shown = np.array([[known.index(letter) for letter in TEXT]])
+    _, kept = forward(SETTINGS, trained, Inputs(shown))
+    heads = attention_of(kept)[0]  # (H, T, T)
+    labels = [letter.strip() or "␣" for letter in TEXT]
+    maps = [Map(f"{name}, head {head}", labels, labels, rounded(torch.from_numpy(heads[head]))) for head in (0, 1)]
+    return list(enumerate(losses, start=1)), maps, said, float(np.abs(heads[0] - heads[1]).max())
+
+
+def observe(bench: Bench) -> Evidence:
+    """The loss, both heads, and what the gradient says beside what is so."""
+    (fine, maps, said, apart), (wrong, equal, claimed, together) = bench.both(lambda name: see(bench, name))
+    return Evidence(
+        charts=[compared("training loss", "step", "nats per character", averaged(fine), averaged(wrong))],
+        maps=[*maps, *equal],
+        numbers=[
+            Number("said", "slope of the loss along a random direction, by the gradient", said[0], claimed[0]),
+            Number("slope", "the same slope, measured by a small step each way", said[1], claimed[1]),
+            Number("apart", "largest difference between the two heads' weights", apart, together),
+            Number("loss", "training loss at the end", averaged(fine)[-1][1], averaged(wrong)[-1][1]),
+        ],
+    )
+
+
+def shows(found: Evidence) -> bool:
+    """The gradient is not the slope, the heads are one, and nothing is learnt."""
+    said, slope_, apart = found.number("said"), found.number("slope"), found.number("apart")
+    true = abs(said.healthy - slope_.healthy) < 1e-3 * abs(slope_.healthy)
+    return true and abs(said.faulty - slope_.faulty) > 0.1 * abs(slope_.faulty) and apart.faulty == 0 < apart.healthy

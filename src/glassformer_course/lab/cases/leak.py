@@ -1,0 +1,80 @@
+"""Training and validation windows overlap."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+
+from glassformer.data import split
+from glassformer.data.corpora import find_text_corpus
+from glassformer.data.documents import KeptPiece
+from glassformer.data.split import Side, SidedPiece, Split
+from glassformer.training.validation import validation_loss
+from glassformer_course.lab.bench import CPU, Bench, Trained, compared, loss_chart
+from glassformer_course.lab.evidence import Evidence, Number
+from glassformer_course.lab.planting import replaced
+
+WIDTH, STRIDE, EVERY = 200, 50, 8
+"""Windows of so many characters begin so many characters apart; one in so many is held out."""
+RUN = 8  # tokens
+SETTINGS: dict[str, dict[str, Any]] = {"model": {"width": 48}, "data": {"size": 16, "validation_fraction": 0.15}}
+
+
+@contextmanager
+def fault() -> Iterator[None]:
+    """Overlapping windows are cut first, and then drawn for one side or the other."""
+
+    def by_position(pieces: Iterator[KeptPiece], plan: Split) -> Iterator[SidedPiece]:
+        text = " ".join(piece.text for piece in pieces)
+        for number, start in enumerate(range(0, len(text), STRIDE)):
+            side: Side = "validation" if number % EVERY == EVERY // 2 else "train"
+            yield SidedPiece(side, text[start : start + WIDTH], True)
+
+    with replaced((split, "_by_position", by_position)):
+        yield
+
+
+def seen_before(found: Trained) -> float:
+    """Of all runs of eight tokens in the validation part, the share that stands in the training part word for word."""
+    runs = [
+        [tuple(window) for window in np.lib.stride_tricks.sliding_window_view(store.tokens, RUN).tolist()]
+        for store in (found.text.train, found.text.validation)
+    ]
+    known = set(runs[0])
+    return sum(run in known for run in runs[1]) / max(1, len(runs[1]))
+
+
+def fresh_loss(found: Trained) -> float:
+    """The loss on stories that are in neither part."""
+    ids = np.array(found.tokenizer.encode(" ".join(find_text_corpus("stories").documents(40, seed=9))))
+    width = found.config.model.context
+    rows = [ids[start : start + width + 1] for start in range(0, len(ids) - width, width)]
+    return validation_loss(found.model, rows, CPU).loss
+
+
+def observe(bench: Bench) -> Evidence:
+    """The loss on validation beside that on fresh text, and how much of the one part stands in the other."""
+    (healthy, fine), (faulty, wrong) = bench.both(
+        lambda _: (one := bench.train(SETTINGS, 240, fresh_loss), seen_before(one))
+    )
+    return Evidence(
+        charts=[
+            loss_chart(healthy, faulty, floor=False),
+            compared("loss on validation", "step", "nats per token", healthy.validation, faulty.validation),
+            compared("loss on fresh stories", "step", "nats per token", healthy.watched, faulty.watched),
+        ],
+        numbers=[
+            Number("loss", "loss on validation at the end", healthy.validation[-1][1], faulty.validation[-1][1]),
+            Number("fresh", "loss on fresh stories at the end", healthy.watched[-1][1], faulty.watched[-1][1]),
+            Number("known", "share of 8-token runs of validation that stand in training", fine, wrong),
+        ],
+    )
+
+
+def shows(found: Evidence) -> bool:
+    """Validation looks good, fresh text does not, and the parts share their runs."""
+    loss, fresh, known = found.number("loss"), found.number("fresh"), found.number("known")
+    return known.faulty > 0.5 > known.healthy and fresh.faulty - loss.faulty > fresh.healthy - loss.healthy

@@ -1,0 +1,91 @@
+"""With padding on the left, positions are counted from the padding."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn.functional import cross_entropy
+
+from glassformer.config import SampleConfig
+from glassformer.generation.decoding import generate
+from glassformer.model import stack
+from glassformer_course.lab.bench import Bench, Trained, compared, one_thread
+from glassformer_course.lab.cases.pad_loss import sentences
+from glassformer_course.lab.evidence import Evidence, Number, Point, averaged
+from glassformer_course.lab.planting import replaced
+
+SETTINGS: dict[str, dict[str, Any]] = {"data": {"document": "line", "windows": "documents"}}
+PROMPTS = ["On a", "There once was an honest fox named Mia who longed for a"]
+MOST = 14  # tokens of padding before a row
+
+
+@contextmanager
+def fault() -> Iterator[None]:
+    """The first column is place 0, whatever stands in it."""
+
+    def token_positions(real: Tensor, already: Tensor | int = 0) -> Tensor:
+        return torch.arange(real.shape[1], device=real.device).expand(real.shape) + already  # (B, T)
+
+    with replaced((stack, "token_positions", token_positions)):
+        yield
+
+
+def with_padding(found: Trained) -> list[Point]:
+    """(tokens of padding before each row, loss of the rows)."""
+    rows = [row for row in found.task.held_out(1500) if len(row) <= found.config.model.context - MOST]
+    batch, points = found.task.collate(rows), list[Point]()
+    for count in range(0, MOST + 1, 2):
+        padding = torch.zeros(len(batch.inputs), count, dtype=torch.long)  # (B, count)
+        inputs = torch.cat([padding, batch.inputs], dim=1)  # (B, count + T)
+        real = torch.cat([padding.bool(), batch.real], dim=1)  # (B, count + T)
+        with torch.no_grad():
+            logits = found.model(inputs, real)[:, count:]  # (B, T, V)
+        points.append((count, float(cross_entropy(logits[batch.real], batch.targets[batch.real]))))
+    return points
+
+
+def together(found: Trained, prompts: list[str]) -> str:
+    """How the first prompt goes on, beside the others."""
+    ids = [[found.tokenizer.start_id, *found.tokenizer.encode(prompt)] for prompt in prompts]
+    steps = generate(found.decoder, ids, SampleConfig(tokens=12, temperature=0), cached=False)
+    return found.tokenizer.decode([step.tokens[step.rows.index(0)] for step in steps])
+
+
+def observe(bench: Bench) -> Evidence:
+    """One model, asked alone and in batches with shorter and longer rows."""
+    with one_thread():
+        model = bench.train(SETTINGS, 240, files={"source": sentences(200)})
+    fine, wrong = bench.both(lambda _: (with_padding(model), together(model, PROMPTS[:1]), together(model, PROMPTS)))
+    curves = averaged(model.losses)
+    return Evidence(
+        charts=[
+            compared("training loss", "step", "nats per token", curves, curves),
+            compared("loss of rows with padding before them", "tokens of padding", "nats per token", fine[0], wrong[0]),
+        ],
+        samples={
+            f"healthy, alone: {PROMPTS[0].strip()} …": [fine[1]],
+            f"faulty, alone: {PROMPTS[0].strip()} …": [wrong[1]],
+            f"healthy, in a batch with a longer prompt: {PROMPTS[0].strip()} …": [fine[2]],
+            f"faulty, in a batch with a longer prompt: {PROMPTS[0].strip()} …": [wrong[2]],
+        },
+        numbers=[
+            Number("alone", "loss of rows without padding", fine[0][0][1], wrong[0][0][1]),
+            Number("padded", f"loss of the same rows behind {MOST} tokens of padding", fine[0][-1][1], wrong[0][-1][1]),
+            Number(
+                "same",
+                "does it go on alike, alone and in a batch? 1: yes",
+                *(float(found[1] == found[2]) for found in (fine, wrong)),
+            ),
+        ],
+    )
+
+
+def shows(found: Evidence) -> bool:
+    """Without padding nothing differs; with it, only the faulty one."""
+    alone, padded = found.number("alone"), found.number("padded")
+    rise = padded.faulty - alone.faulty
+    return abs(alone.healthy - alone.faulty) < 1e-4 and abs(padded.healthy - alone.healthy) < 1e-3 and rise > 0.05

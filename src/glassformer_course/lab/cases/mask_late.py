@@ -1,0 +1,78 @@
+"""The mask is applied after the softmax."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from glassformer.model.masks import Mask
+from glassformer_course.lab.bench import STORIES, Bench, Trained, compared, last_losses, loss_chart
+from glassformer_course.lab.evidence import Evidence, Map, Number, Point
+from glassformer_course.lab.planting import attention_is
+
+TEXT = "Once upon a time, an eager fox named Mia wished"
+
+
+def attend(
+    q: Tensor, k: Tensor, v: Tensor, mask: Mask, dropout: float = 0.0, explicit: bool = False
+) -> tuple[Tensor, Tensor | None]:
+    """As the library's, but that hidden weights are set to zero when they have had their share already."""
+    scores = q / math.sqrt(q.shape[-1]) @ k.transpose(-2, -1)  # (B, H, T, S)
+    weights = scores.softmax(dim=-1) * mask.full(scores)  # (B, H, T, S)
+    return F.dropout(weights, dropout, training=dropout > 0) @ v, weights if explicit else None
+
+
+@contextmanager
+def fault() -> Iterator[None]:
+    """Zeros where the mask hides, after the softmax."""
+    with attention_is(attend):
+        yield
+
+
+class Seen(NamedTuple):
+    """What is measured of one model."""
+
+    model: Trained
+    sums: list[Point]  # (place, sum of the weights of the token there)
+    moved: float  # how far the logits of the first tokens move when the last one is another
+    map: Map
+
+
+def see(bench: Bench, name: str) -> Seen:
+    """Train and measure."""
+    found = bench.train(STORIES, 200)
+    ids = found.tokenizer.encode(TEXT)
+    sums: list[Point] = [(place, float(total)) for place, total in enumerate(found.heads(ids)[0].sum(dim=-1), start=1)]
+    first, second = torch.tensor([ids]), torch.tensor([[*ids[:-1], ids[0]]])
+    with torch.no_grad():
+        moved = float((found.model(first) - found.model(second))[0, :-1].abs().max())
+    return Seen(found, sums, moved, found.map(name, ids))
+
+
+def observe(bench: Bench) -> Evidence:
+    """Sums of rows, and whether what comes later is felt before."""
+    healthy, faulty = bench.both(lambda name: see(bench, name))
+    return Evidence(
+        charts=[
+            loss_chart(healthy.model, faulty.model),
+            compared("sum of a token's attention weights", "place of the token", "sum", healthy.sums, faulty.sums),
+        ],
+        maps=[healthy.map, faulty.map],
+        numbers=[
+            Number("first", "sum of the first token's weights", healthy.sums[0][1], faulty.sums[0][1]),
+            Number("moved", "change of earlier logits when the last token is changed", healthy.moved, faulty.moved),
+            last_losses(healthy.model, faulty.model),
+        ],
+    )
+
+
+def shows(found: Evidence) -> bool:
+    """The first row does not sum to 1, and earlier logits move."""
+    first, moved = found.number("first"), found.number("moved")
+    return abs(first.healthy - 1) < 1e-3 and first.faulty < 0.5 and moved.healthy == 0 and moved.faulty > 1e-3

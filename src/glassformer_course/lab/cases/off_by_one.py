@@ -1,0 +1,60 @@
+"""The causal mask is off by one: each token also sees the next."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from glassformer.model import stack
+from glassformer.model.masks import Mask
+from glassformer_course.lab.bench import STORIES, Bench, Trained, last_losses, loss_chart
+from glassformer_course.lab.evidence import Evidence, Map, Number
+from glassformer_course.lab.planting import replaced
+
+TEXT = "Once upon a time, an eager fox named Mia wished"
+PROMPT = "Once upon a time, "
+
+
+@contextmanager
+def fault() -> Iterator[None]:
+    """The triangle reaches one place too far."""
+
+    def self_mask(queries: Tensor, keys: Tensor, *given: Any) -> Mask:
+        return Mask(allowed=(keys[:, None, None, :] <= queries[:, None, :, None] + 1))  # (B or 1, 1, T, S)
+
+    with replaced((stack, "self_mask", self_mask)):
+        yield
+
+
+def see(bench: Bench, name: str) -> tuple[Trained, Map, str]:
+    """Train, look at the head that looks at the next token the most, and write."""
+    found = bench.train(STORIES, 200)
+    ids = found.tokenizer.encode(TEXT)
+    head = int(found.heads(ids).diagonal(1, 1, 2).sum(dim=-1).argmax())
+    return found, found.map(name, ids, head), found.continued(PROMPT)
+
+
+def observe(bench: Bench) -> Evidence:
+    """Losses below what is possible, the map, and what is written."""
+    (healthy, fine, text), (faulty, wrong, garbled) = bench.both(lambda name: see(bench, name))
+    weights = [torch.tensor(shown.weights) for shown in (fine, wrong)]
+    return Evidence(
+        charts=[loss_chart(healthy, faulty)],
+        maps=[fine, wrong],
+        samples={f"healthy: {PROMPT.strip()} …": [text], f"faulty: {PROMPT.strip()} …": [garbled]},
+        numbers=[
+            last_losses(healthy, faulty),
+            Number("next", "the map's mean weight on the next token", *(float(w.diagonal(1).mean()) for w in weights)),
+            Number("beyond", "sum of its weights on tokens after that", *(float(w.triu(2).sum()) for w in weights)),
+        ],
+    )
+
+
+def shows(found: Evidence) -> bool:
+    """Something is on the next token and nothing behind it; the loss is too low."""
+    beside, beyond, loss = found.number("next"), found.number("beyond"), found.number("loss")
+    return beside.healthy == 0 < beside.faulty and beyond.faulty == 0 and loss.faulty < loss.healthy

@@ -1,0 +1,81 @@
+"""Padding counts in the loss."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from itertools import islice
+from typing import Any
+
+import torch
+from torch.nn.functional import cross_entropy
+
+from glassformer.data.batches import Batch
+from glassformer.data.corpora import find_text_corpus
+from glassformer.data.rows import Row
+from glassformer_course.lab.bench import Bench, Trained, compared, loss_chart
+from glassformer_course.lab.evidence import Evidence, Number
+from glassformer_course.lab.planting import replaced
+
+SETTINGS: dict[str, dict[str, Any]] = {"data": {"document": "line", "windows": "documents"}}
+
+
+@contextmanager
+def fault() -> Iterator[None]:
+    """Every place of a batch counts, whether a token stands there or not."""
+    own = Batch.from_rows
+
+    @classmethod  # type: ignore[misc]
+    def from_rows(cls: type[Batch], rows: Sequence[Row]) -> Batch:
+        batch = own(rows)
+        every = torch.ones_like(batch.loss_mask)
+        return replace(batch, loss_mask=every, n_targets=every.numel())
+
+    with replaced((Batch, "from_rows", from_rows)):
+        yield
+
+
+def sentences(stories: int) -> str:
+    """Sentences of generated stories, one in each line, but in every fourth line three."""
+    texts = find_text_corpus("stories").documents(stories, seed=0)
+    found = iter([f"{sentence.strip()}." for text in texts for sentence in text.split(".") if sentence.strip()])
+    lines: list[str] = []
+    for sentence in found:
+        lines.append(" ".join([sentence, *islice(found, 2)]) if len(lines) % 4 == 3 else sentence)
+    return "\n".join(lines) + "\n"
+
+
+def real_loss(found: Trained) -> float:
+    """The loss on validation, of real tokens alone."""
+    batch = found.task.collate(found.task.held_out(1000))
+    with torch.no_grad():
+        logits = found.model(batch.inputs)  # (B, T, V)
+    return float(cross_entropy(logits[batch.real], batch.targets[batch.real]))
+
+
+def observe(bench: Bench) -> Evidence:
+    """The loss that is reported, the loss of real tokens, and how many predictions count."""
+    text = sentences(200)
+    healthy, faulty = bench.both(lambda _: bench.train(SETTINGS, 200, real_loss, {"source": text}))
+    rows = healthy.task.rows(0)
+    places = len(rows) * (max(map(len, rows)) - 1)
+    return Evidence(
+        charts=[
+            loss_chart(healthy, faulty, "training loss, as reported", floor=False),
+            compared("loss of the words themselves", "step", "nats per token", healthy.watched, faulty.watched),
+        ],
+        numbers=[
+            Number("counted", "predictions counted in the first step", sum(map(len, rows)) - len(rows), places),
+            Number(
+                "loss", "loss on validation at the end, as reported", *(f.validation[-1][1] for f in (healthy, faulty))
+            ),
+            Number("real", "loss of the words themselves", healthy.watched[-1][1], faulty.watched[-1][1]),
+        ],
+    )
+
+
+def shows(found: Evidence) -> bool:
+    """More is counted, the reported loss is lower, and the words are not better known."""
+    counted, loss, real = found.number("counted"), found.number("loss"), found.number("real")
+    return counted.faulty > 1.3 * counted.healthy and loss.faulty < loss.healthy and real.faulty > loss.faulty

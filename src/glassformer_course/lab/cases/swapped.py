@@ -1,0 +1,89 @@
+"""Source and target are swapped: the encoder reads what should be written."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from contextlib import contextmanager
+from itertools import islice
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from glassformer.config import SampleConfig
+from glassformer.inspection.trace import trace
+from glassformer.model.families import EncoderDecoder
+from glassformer.text_model import Translator
+from glassformer_course.lab.bench import Bench, Trained, last_losses, loss_chart, rounded
+from glassformer_course.lab.evidence import Evidence, Map, Number
+from glassformer_course.lab.planting import replaced
+
+LETTERS, SHORTEST, LONGEST = "abcdefgh", 3, 6
+SETTINGS: dict[str, dict[str, Any]] = {
+    "model": {"layers": 1, "context": LONGEST + 2, "norm": "rmsnorm"},
+    "tokenizer": {"kind": "characters"},
+    "train": {"task": "translate", "batch": 32, "optimizer": "muon"},
+}
+
+
+@contextmanager
+def fault() -> Iterator[None]:
+    """The two arguments of the model come in the other order: it is trained and measured like that."""
+    own = EncoderDecoder.forward
+
+    def forward(self: EncoderDecoder, source: Tensor, target: Tensor, real: Tensor | None = None) -> Tensor:
+        width = target.shape[1]
+        short = torch.nn.functional.pad(source, (0, max(0, width - source.shape[1])))  # (B, at least T)
+        return own(self, target, short)[:, :width]  # (B, T, V)
+
+    with replaced((EncoderDecoder, "forward", forward)):
+        yield
+
+
+def texts(count: int) -> dict[str, str]:
+    """Lines of letters, and the same lines backwards."""
+    numbers = random.Random(0)
+    lines = ["".join(numbers.choices(LETTERS, k=numbers.randint(SHORTEST, LONGEST))) for _ in range(count)]
+    return {"source": "\n".join(lines) + "\n", "target": "\n".join(line[::-1] for line in lines) + "\n"}
+
+
+def see(bench: Bench, name: str) -> tuple[Trained, Map, list[str], float]:
+    """Train, look at what the decoder looks at, and translate a few validation sources."""
+    found = bench.train(SETTINGS, 200, files=texts(2000))
+    pairs = list(islice(found.pairs.validation.texts(), 100))
+    writer = Translator(found.model, found.tokenizer, found.tokenizer, found.config)
+    settings = SampleConfig(tokens=LONGEST + 1, temperature=0)
+    written = [sample.text for sample in writer.generate([source for source, _ in pairs], settings)]
+    right = sum(text == target for text, (_, target) in zip(written, pairs, strict=True)) / len(pairs)
+    lines = [f"{source} -> {text}" for text, (source, _) in list(zip(written, pairs, strict=True))[:5]]
+    return found, cross_map(found, name), lines, right
+
+
+def cross_map(found: Trained, name: str) -> Map:
+    """What the decoder looks at in the encoder's memory, in a forward pass as training makes it."""
+    row = next(row for row in found.task.held_out(None) if len(row.source) == len(row.target) - 1 >= LONGEST)
+    source, target = torch.tensor(row.source[None].tolist()), torch.tensor([row.target[:-1].tolist()])
+    made = trace(found.model, source, target)
+    cross = made.stack.blocks[0].cross
+    assert cross is not None
+    assert made.source is not None
+    read, asked = made.source.ids[0].tolist(), made.stack.ids[0].tolist()  # as the model got them
+    return Map(name, found.labels(asked), found.labels(read), rounded(cross.weights[0, 0]))
+
+
+def observe(bench: Bench) -> Evidence:
+    """Losses, maps of the cross-attention, and what is written for sources."""
+    (healthy, fine, lines, right), (faulty, wrong, garbled, few) = bench.both(lambda name: see(bench, name))
+    return Evidence(
+        charts=[loss_chart(healthy, faulty)],
+        maps=[fine, wrong],
+        samples={"healthy: written for five sources": lines, "faulty: written for five sources": garbled},
+        numbers=[last_losses(healthy, faulty), Number("right", "share of sources written backwards", right, few)],
+    )
+
+
+def shows(found: Evidence) -> bool:
+    """The loss is lower, and nothing is right."""
+    loss, right = found.number("loss"), found.number("right")
+    return loss.faulty < loss.healthy and right.faulty <= right.healthy

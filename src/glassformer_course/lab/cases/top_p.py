@@ -1,0 +1,90 @@
+"""Top-p sampling drops the token that crosses p: where the model is sure, that is the likeliest one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+
+import torch
+from torch import Tensor
+
+from glassformer.config import SampleConfig
+from glassformer.generation import decoding, sampling
+from glassformer.generation.decoding import generate
+from glassformer_course.lab.bench import STORIES, Bench, Trained, compared, one_thread
+from glassformer_course.lab.evidence import Evidence, Number, Point, averaged, mean
+from glassformer_course.lab.planting import replaced
+
+PROMPT = "Once upon a time, "
+P = 0.9
+
+
+@contextmanager
+def fault() -> Iterator[None]:
+    """Tokens are kept while the sum, themselves included, is within p; all others get a very low score."""
+    own = sampling.row_probabilities
+
+    def faulty(logits: Tensor, settings: SampleConfig, previous: Sequence[Sequence[int]]) -> Tensor:
+        shares = own(logits, settings.model_copy(update={"top_p": None}), previous)  # (B, V)
+        if settings.top_p is None or settings.top_p == 1:
+            return shares
+        ordered, ids = shares.sort(dim=-1, descending=True, stable=True)  # (B, V)
+        keep = torch.zeros_like(shares).scatter(-1, ids, (ordered.cumsum(dim=-1) <= settings.top_p).double())  # (B, V)
+        return shares.log().masked_fill(keep == 0, -1e9).softmax(dim=-1)  # (B, V)
+
+    with replaced((sampling, "row_probabilities", faulty), (decoding, "row_probabilities", faulty)):
+        yield
+
+
+def chances(found: Trained) -> list[Point]:
+    """(chance that the model gives its likeliest token, chance with which it is drawn), means over bins."""
+    tokens = found.text.validation.tokens[:1024]
+    ids = torch.tensor(tokens[: len(tokens) // 32 * 32].reshape(-1, 32).tolist())  # (B, T)
+    with torch.no_grad():
+        logits = found.model(ids).flatten(0, 1)  # (B T, V)
+    sure, best = logits.double().softmax(dim=-1).max(dim=-1)  # (B T)
+    drawn = sampling.row_probabilities(logits, SampleConfig(temperature=1, top_p=P), [()] * len(logits))
+    drawn = drawn.gather(1, best[:, None])[:, 0]  # (B T)
+    bins = [((edge + 0.5) / 10, (sure * 10).long().clamp(max=9) == edge) for edge in range(10)]
+    return [(middle, float(drawn[inside].mean())) for middle, inside in bins if bool(inside.any())]
+
+
+def drawn_text(found: Trained, p: float) -> str:
+    """A continuation with top-p."""
+    settings = SampleConfig(tokens=30, temperature=1, top_p=p)
+    steps = generate(found.decoder, [found.tokenizer.encode(PROMPT)], settings)
+    return found.tokenizer.decode([step.tokens[0] for step in steps])
+
+
+def observe(bench: Bench) -> Evidence:
+    """One model, and how often its likeliest token is drawn."""
+    with one_thread():
+        model = bench.train(STORIES, 240)
+    fine, wrong = bench.both(lambda _: (chances(model), drawn_text(model, P), drawn_text(model, 1.0)))
+    curves = averaged(model.losses)
+    sure = [mean(drawn for middle, drawn in found[0] if middle > P) for found in (fine, wrong)]
+    unsure = [mean(drawn for middle, drawn in found[0] if middle < 0.5) for found in (fine, wrong)]
+    return Evidence(
+        charts=[
+            compared("training loss", "step", "nats per token", curves, curves),
+            compared(
+                f"the likeliest token, at top-p {P}", "chance that the model gives it", "drawn", fine[0], wrong[0]
+            ),
+        ],
+        samples={
+            f"healthy, top-p {P}: {PROMPT.strip()} …": [fine[1]],
+            f"faulty, top-p {P}: {PROMPT.strip()} …": [wrong[1]],
+            f"healthy, top-p 1: {PROMPT.strip()} …": [fine[2]],
+            f"faulty, top-p 1: {PROMPT.strip()} …": [wrong[2]],
+        },
+        numbers=[
+            Number("sure", f"chance of the likeliest token where the model gives it over {P}", sure[0], sure[1]),
+            Number("unsure", "the same where the model gives it less than a half", unsure[0], unsure[1]),
+        ],
+    )
+
+
+def shows(found: Evidence) -> bool:
+    """The surer the model, the less its choice is drawn."""
+    sure = found.number("sure")
+    return sure.healthy > 0.9 and sure.faulty < 0.1

@@ -1,0 +1,84 @@
+"""The output layer and the embedding are said to be one matrix, and are two: after loading, one of them is lost."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from glassformer.config import ModelConfig
+from glassformer.model import weights
+from glassformer.model.families import Head
+from glassformer.training import checkpoint
+from glassformer.training.optimizers import make_optimizers
+from glassformer_course.lab.bench import Bench, Trained, compared
+from glassformer_course.lab.evidence import Evidence, Number, Point, averaged
+from glassformer_course.lab.planting import replaced
+
+SETTINGS: dict[str, dict[str, Any]] = {"model": {"tied": True}}
+HEAD, EMBEDDING = "head.weight", "embedding.tokens.weight"
+
+
+@contextmanager
+def fault() -> Iterator[None]:
+    """The head gets a matrix of its own; files leave it out, and readers take the embedding for it."""
+    own, save, load = Head.__init__, weights.save_tensors, weights.load_tensors
+
+    def init(self: Head, config: ModelConfig, vocab_size: int) -> None:
+        own(self, config, vocab_size)
+        if self.weight is None:
+            self.weight = nn.Parameter(torch.empty(vocab_size, config.width))  # (V, D)
+
+    def save_tensors(tensors: dict[str, Tensor], *given: Any) -> None:
+        save({name: value for name, value in tensors.items() if name != HEAD}, *given)
+
+    def load_tensors(path: Path) -> dict[str, Tensor]:
+        found = load(path)
+        return {**found, HEAD: found[EMBEDDING]} if EMBEDDING in found else found
+
+    changes = (
+        (Head, "__init__", init),
+        (checkpoint, "save_tensors", save_tensors),
+        (weights, "load_tensors", load_tensors),
+    )
+    with replaced(*changes):
+        yield
+
+
+def see(bench: Bench) -> tuple[Trained, list[Point], Trained, float]:
+    """Train, save as checkpoints are, load into a new model, and train on."""
+    first = bench.train(SETTINGS, 120)
+    folder = bench.new_folder()
+    checkpoint.save_state(folder, first.model, make_optimizers(first.model, first.config.train))
+    second = bench.train(SETTINGS, 120, start=folder / "model.safetensors")
+    last = first.losses[-1][0]
+    return first, [*first.losses, *((last + step, loss) for step, loss in second.losses)], second, last
+
+
+def observe(bench: Bench) -> Evidence:
+    """The curve across the loading, and how many parameters there are."""
+    (healthy, curve, on, step), (faulty, wrong, on_wrong, _) = bench.both(lambda _: see(bench))
+    before = [averaged(found.losses)[-1][1] for found in (healthy, faulty)]
+    sizes = [sum(p.numel() for p in found.model.parameters()) for found in (healthy, faulty)]
+    return Evidence(
+        charts=[
+            compared(f"training loss; saved and loaded at step {step:.0f}", "step", "nats per token",
+                     averaged(curve, 4), averaged(wrong, 4)),
+        ],
+        numbers=[
+            Number("before", "training loss just before saving", *before),
+            Number("after", "loss on validation just after loading", on.validation[0][1], on_wrong.validation[0][1]),
+            Number("parameters", "parameters of the model in memory", *sizes),
+        ],
+    )  # fmt: skip
+
+
+def shows(found: Evidence) -> bool:
+    """The loss jumps at the loading, and there are more parameters."""
+    before, after, parameters = found.number("before"), found.number("after"), found.number("parameters")
+    jump = after.faulty - before.faulty
+    return parameters.faulty > parameters.healthy and jump > after.healthy - before.healthy + 0.5

@@ -1,0 +1,175 @@
+"""Curves and maps of the lab as text, for a terminal, and as SVG. They need nothing but Python."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from html import escape
+
+from glassformer_course.drawing import SHADES, number
+from glassformer_course.lab.evidence import Chart, Map, Point
+
+COLUMNS, LINES = 60, 12  # of a chart in text
+MARKS = "ox"  # of the curves of a chart; "#" where they meet
+COLOURS, DASHES = ("#0072b2", "#d55e00"), ("", "7 4")  # told apart by people of all kinds of colour vision
+WIDTH, HEIGHT, LEFT, TOP, BOTTOM, GAP = 380, 230, 56, 58, 44, 36  # pixels of a chart: its frame, and around it
+CELL, LETTER = 24, 7  # pixels: a cell of a map, a letter
+
+
+def chart_text(chart: Chart) -> str:
+    """A chart in letters: o and x for the two curves, # where they meet, - for a level."""
+    left, right, low, high = _frame(chart)
+    grid = [[" "] * COLUMNS for _ in range(LINES)]
+
+    def row(y: float) -> int:
+        return round((high - y) / (high - low) * (LINES - 1))
+
+    if chart.level is not None:
+        grid[row(chart.level[1])] = ["-"] * COLUMNS
+    for mark, points in zip(MARKS, chart.curves.values(), strict=False):
+        for column, y in _columns(points, left, right):
+            cell = grid[row(y)][column]
+            grid[row(y)][column] = "#" if cell in MARKS and cell != mark else mark
+    names = [f"{mark} {name}" for mark, name in zip(MARKS, chart.curves, strict=False)] + ["# both"]
+    names += [] if chart.level is None else [f"- {chart.level[0]} {number(chart.level[1])}"]
+    sides = {0: number(high), LINES - 1: number(low)}
+    wide = max(len(text) for text in sides.values())
+    lines = [f"{chart.title} ({chart.y})   {'   '.join(names)}"]
+    lines += [f"{sides.get(at, ''):>{wide}} |{''.join(cells).rstrip()}" for at, cells in enumerate(grid)]
+    lines.append(f"{'':>{wide}} +{'-' * COLUMNS}")
+    lines.append(f"{'':>{wide}}  {number(left):<8}{chart.x:^{COLUMNS - 16}}{number(right):>8}")
+    return "\n".join(line.rstrip() for line in lines)
+
+
+def map_text(shown: Map) -> str:
+    """A map in letters: the darker, the larger; at the right the sum of each row, below those of the columns."""
+    wide = min(12, max(len(name) for name in shown.rows))
+    heads = "".join(f"{column[:3]:<4}" for column in shown.columns)
+    lines = [shown.title, f"{'':>{wide}}  {heads} sum"]
+    for name, row in zip(shown.rows, shown.weights, strict=True):
+        cells = "".join(f"{_shade(weight) * 3} " for weight in row)
+        lines.append(f"{name[:wide]:>{wide}}  {cells} {sum(row):.2f}")
+    sums = [sum(row[column] for row in shown.weights) for column in range(len(shown.columns))]
+    lines.append(f"{'sum':>{wide}}  " + "".join(f"{total:<4.1f}" for total in sums))
+    return "\n".join(line.rstrip() for line in lines)
+
+
+def charts_svg(charts: Sequence[Chart]) -> str:
+    """All charts from left to right."""
+    full = LEFT + WIDTH
+    parts = [_chart_svg(chart, place * (full + GAP)) for place, chart in enumerate(charts)]
+    return _document(len(charts) * (full + GAP), TOP + HEIGHT + BOTTOM, parts, "; ".join(c.title for c in charts))
+
+
+def maps_svg(maps: Sequence[Map]) -> str:
+    """All maps from left to right, with the sums of their rows."""
+    parts, x, tall = [], 0, 0
+    for shown in maps:
+        side = LETTER * max(len(name) for name in shown.rows) + 12
+        above = TOP + LETTER * max(len(name) for name in shown.columns)
+        parts.append(_map_svg(shown, x + side, above))
+        x += max(side + len(shown.columns) * CELL + 60, LETTER * len(shown.title) + side) + GAP
+        tall = max(tall, above + len(shown.rows) * CELL + 16)
+    return _document(x, tall, parts, "; ".join(shown.title for shown in maps))
+
+
+def _document(width: int, height: int, parts: Sequence[str], title: str) -> str:
+    """It follows the page's colour of text; alone it is black on white."""
+    return (
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" width="{width}" height="{height}" '
+        f'role="img" aria-label="{escape(title)}" font-family="sans-serif" font-size="12" fill="currentColor">'
+        f"{''.join(parts)}</svg>\n"
+    )
+
+
+def _chart_svg(chart: Chart, x0: int) -> str:
+    left, right, low, high = _frame(chart)
+
+    def x(value: float) -> float:
+        return x0 + LEFT + WIDTH * (value - left) / (right - left)
+
+    def y(value: float) -> float:
+        return TOP + HEIGHT * (high - value) / (high - low)
+
+    parts = [f'<text x="{x0 + LEFT}" y="18" font-size="14" font-weight="600">{escape(chart.title)}</text>']
+    for tick in _ticks(low, high):
+        parts.append(f'<path d="M{x0 + LEFT} {y(tick):.1f}h{WIDTH}" stroke="currentColor" stroke-opacity="0.15"/>')
+        parts.append(f'<text x="{x0 + LEFT - 6}" y="{y(tick) + 4:.1f}" text-anchor="end">{tick:g}</text>')
+    for tick in _ticks(left, right):
+        parts.append(f'<text x="{x(tick):.1f}" y="{TOP + HEIGHT + 18}" text-anchor="middle">{tick:g}</text>')
+    parts.append(
+        f'<text x="{x0 + LEFT + WIDTH / 2}" y="{TOP + HEIGHT + 38}" text-anchor="middle">{escape(chart.x)}</text>'
+    )
+    parts.append(f'<text x="{x0 + LEFT}" y="{TOP - 22}" fill-opacity="0.7">{escape(chart.y)}</text>')
+    if chart.level is not None:
+        name, value = chart.level
+        parts.append(f'<path d="M{x0 + LEFT} {y(value):.1f}h{WIDTH}" stroke="currentColor" stroke-dasharray="2 3"/>')
+        place = f'x="{x0 + LEFT + WIDTH - 4}" y="{y(value) - 5:.1f}" text-anchor="end"'
+        parts.append(f"<text {place}>{escape(name)} {number(value)}</text>")
+    at = x0 + LEFT + WIDTH - sum(LETTER * len(name) + 40 for name in chart.curves)
+    for curve, (name, points) in enumerate(chart.curves.items()):  # the dashes of the second show the first below
+        style = f'stroke="{COLOURS[curve]}" stroke-dasharray="{DASHES[curve]}" stroke-width="2.5" fill="none"'
+        path = "L".join(f"{x(px):.1f} {y(py):.1f}" for px, py in points if math.isfinite(py))
+        parts.append(f'<path d="M{path}" {style}/>')
+        parts.append(f'<path d="M{at} {TOP - 26}h26" {style}/><text x="{at + 30}" y="{TOP - 22}">{escape(name)}</text>')
+        at += LETTER * len(name) + 40
+    return "".join(parts)
+
+
+def _map_svg(shown: Map, left: int, top: int) -> str:
+    parts = [f'<text x="{left}" y="18" font-size="14" font-weight="600">{escape(shown.title)}</text>']
+    for place, name in enumerate(shown.columns):
+        at = f"{left + (place + 0.65) * CELL:.1f} {top - 6}"
+        parts.append(f'<text transform="translate({at}) rotate(-90)">{escape(name)}</text>')
+    parts.append(f'<text x="{left + len(shown.columns) * CELL + 8}" y="{top - 6}" fill-opacity="0.7">sum</text>')
+    for line, (name, row) in enumerate(zip(shown.rows, shown.weights, strict=True)):
+        y = top + line * CELL
+        parts.append(f'<text x="{left - 6}" y="{y + 16}" text-anchor="end">{escape(name)}</text>')
+        for place, weight in enumerate(row):
+            if weight == 0:  # exactly: to be told from what is small
+                middle = f'cx="{left + (place + 0.5) * CELL}" cy="{y + CELL / 2}"'
+                parts.append(f'<circle {middle} r="1" fill-opacity="0.4"/>')
+                continue
+            parts.append(
+                f'<rect x="{left + place * CELL + 1}" y="{y + 1}" width="{CELL - 2}" height="{CELL - 2}" rx="3" '
+                f'fill="{COLOURS[0]}" fill-opacity="{0.08 + 0.92 * min(1.0, max(0.0, weight)):.3f}">'
+                f"<title>{escape(name)} looks at {escape(shown.columns[place])}: {weight:.3f}</title></rect>"
+            )
+        parts.append(f'<text x="{left + len(row) * CELL + 8}" y="{y + 16}">{sum(row):.2f}</text>')
+    return "".join(parts)
+
+
+def _frame(chart: Chart) -> tuple[float, float, float, float]:
+    """The least and largest x, and y with some room; never of no size."""
+    points = [point for curve in chart.curves.values() for point in curve if math.isfinite(point[1])] or [(0.0, 0.0)]
+    ys = [y for _, y in points] + ([] if chart.level is None else [chart.level[1]])
+    left, right, low, high = min(x for x, _ in points), max(x for x, _ in points), min(ys), max(ys)
+    room = 0.06 * (high - low) or max(1e-3, 0.1 * abs(high))
+    return left, max(right, left + 1e-9), low - (room if low < 0 else min(room, low)), high + room
+
+
+def _columns(points: Sequence[Point], left: float, right: float) -> list[tuple[int, float]]:
+    """A curve at every column of text that it crosses, straight between its points."""
+    found = []
+    for column in range(COLUMNS):
+        x = left + (right - left) * column / (COLUMNS - 1)
+        before = [point for point in points if point[0] <= x + 1e-9]
+        after = [point for point in points if point[0] >= x - 1e-9]
+        if before and after:
+            (x0, y0), (x1, y1) = max(before), min(after)
+            y = y0 if x1 == x0 else y0 + (y1 - y0) * (x - x0) / (x1 - x0)
+            found += [(column, y)] if math.isfinite(y) else []
+    return found
+
+
+def _ticks(low: float, high: float) -> list[float]:
+    """About five round numbers between two others."""
+    rough = max(high - low, 1e-9) / 5
+    power = 10.0 ** math.floor(math.log10(rough))
+    step = next(power * m for m in (1, 2, 5, 10) if power * m >= rough)
+    return [i * step for i in range(math.ceil(low / step), math.floor(high / step) + 1)]
+
+
+def _shade(weight: float) -> str:
+    """Exact zeros are dots, so that they can be told from what is small."""
+    return "·" if weight == 0 else SHADES[1 + min(3, int(weight * 4))]

@@ -1,0 +1,183 @@
+"""The lab in a learner's folder: evidence that was made, hints that were taken, answers that were given."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Any
+
+from glassformer.errors import GlassError
+from glassformer.files import clear_disk_errors, no_empty_folders, write_text
+from glassformer_course.lab.case import Case
+from glassformer_course.lab.charts import charts_svg, maps_svg
+from glassformer_course.lab.evidence import Evidence
+from glassformer_course.lab.report import Verdict, report_text, verdict_of
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+EVIDENCE = "evidence.json"
+Note = Callable[[str], None]
+
+
+@dataclass
+class Record:
+    """How far a learner is with one case.
+
+    Attributes:
+        hints: how many were taken.
+        answers: the letters that were chosen, in order.
+        right: whether one of them was right.
+    """
+
+    hints: int = 0
+    answers: list[str] = field(default_factory=list)
+    right: bool = False
+
+
+class Room:
+    """The lab of one learner.
+
+    Args:
+        folder: of the course; everything lies in its subfolder `lab`.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder / "lab"
+        self.progress_file = self.folder / "progress.json"
+
+    def place(self, case: Case) -> Path:
+        """The folder of a case."""
+        return self.folder / case.folder
+
+    def is_open(self, case: Case) -> bool:
+        """Whether its evidence was made."""
+        return (self.place(case) / EVIDENCE).exists()
+
+    def records(self) -> dict[str, Record]:
+        """Number of a case, as text -> how far it is.
+
+        Raises:
+            GlassError: the file is there and is not what was written.
+        """
+        if not self.progress_file.exists():
+            return {}
+        try:
+            with clear_disk_errors(self.progress_file):
+                found = json.loads(self.progress_file.read_text(encoding="utf-8"))
+            return {str(int(number)): _record(facts) for number, facts in found["cases"].items()}
+        except (ValueError, KeyError, TypeError, AttributeError):
+            raise GlassError(
+                f"{self.progress_file} is damaged", "Move it away to count anew; the evidence of all cases stays."
+            ) from None
+
+    def record(self, case: Case) -> Record:
+        """How far a case is."""
+        return self.records().get(str(case.number), Record())
+
+    def _keep(self, case: Case, record: Record) -> None:
+        cases = {**{number: asdict(each) for number, each in self.records().items()}, str(case.number): asdict(record)}
+        ordered = dict(sorted(cases.items(), key=lambda item: int(item[0])))
+        write_text(self.progress_file, json.dumps({"version": 1, "cases": ordered}, indent=1) + "\n")
+
+    def open(self, case: Case, note: Note, share: float = 1.0) -> Evidence:
+        """The evidence of a case: what lies in its folder, or else made now, by training both models.
+
+        Args:
+            note: is told before models are trained.
+            share: of the steps of training; tests take fewer.
+
+        Raises:
+            GlassError: the folder cannot be written, or what lies in it is damaged.
+        """
+        place = self.place(case)
+        if self.is_open(case):
+            return self.evidence(case)
+        with no_empty_folders(place):  # also when it is stopped
+            with clear_disk_errors(place):
+                place.mkdir(parents=True, exist_ok=True)
+            self.records()  # a file that cannot be read is told of before the work, not after it
+            note(f"training two small models, a healthy and a faulty one, into {place} (some seconds)")
+            found = made(case, share)
+            if self.is_open(case):
+                return self.evidence(case)  # opened twice at once: the first evidence stays
+            self._write(case, found)
+            return found
+
+    def _write(self, case: Case, found: Evidence) -> None:
+        """The evidence as files; the one that counts comes last."""
+        place = self.place(case)
+        write_text(place / "report.txt", report_text(case, found))
+        write_text(place / "curves.svg", charts_svg(found.charts))
+        if found.maps:
+            write_text(place / "attention.svg", maps_svg(found.maps))
+        lines = [line for heading, texts in found.samples.items() for line in (heading, *texts, "")]
+        if lines:
+            write_text(place / "samples.txt", "\n".join(lines))
+        write_text(place / EVIDENCE, json.dumps(found.facts(), ensure_ascii=False, indent=1) + "\n")
+
+    def evidence(self, case: Case) -> Evidence:
+        """What was made before.
+
+        Raises:
+            GlassError: nothing was, or it is damaged.
+        """
+        path = self.place(case) / EVIDENCE
+        if not path.exists():
+            raise GlassError(
+                f"case {case.number} is not open yet", f"See its evidence first: glass learn lab open {case.number}"
+            )
+        try:
+            with clear_disk_errors(path):
+                found = Evidence.of(json.loads(path.read_text(encoding="utf-8")))
+            case.why.format(**found.words())  # what the explanation names is there
+            return found
+        except (ValueError, KeyError, TypeError, AttributeError):
+            raise GlassError(
+                f"{path} is damaged", f"Delete this file, and open the case again: glass learn lab open {case.number}"
+            ) from None
+
+    def hint(self, case: Case) -> tuple[int, str]:
+        """The next hint, and its number; after the third, the third again."""
+        self.evidence(case)
+        record = self.record(case)
+        record.hints = min(len(case.hints), record.hints + 1)
+        self._keep(case, record)
+        return record.hints, case.hints[record.hints - 1]
+
+    def answer(self, case: Case, choice: str) -> Verdict:
+        """The verdict on a choice; it is counted.
+
+        Raises:
+            GlassError: there is no such choice, or the case is not open.
+        """
+        letter = choice.lower()
+        if letter not in case.choices:
+            raise GlassError(
+                f"{choice!r} is no choice of case {case.number}", f"Choose one of: {', '.join(case.choices)}."
+            )
+        verdict = verdict_of(case, self.evidence(case), letter)
+        record = self.record(case)
+        record.answers.append(letter)
+        record.right = record.right or verdict.right
+        self._keep(case, record)
+        return verdict
+
+
+def made(case: Case, share: float = 1.0) -> Evidence:
+    """Train both models of a case and gather the evidence."""
+    from glassformer_course.lab.bench import Bench
+
+    experiment = case.experiment()
+    with TemporaryDirectory(prefix="glass-lab-", ignore_cleanup_errors=True) as folder:
+        return experiment.observe(Bench(experiment.fault, Path(folder), share))
+
+
+def _record(facts: Mapping[str, Any]) -> Record:
+    hints, answers, right = facts["hints"], facts["answers"], facts["right"]
+    if hints not in range(4) or not isinstance(answers, list) or right not in (True, False):
+        raise ValueError("no record of hints and answers")
+    return Record(int(hints), [str(letter) for letter in answers], bool(right))

@@ -1,0 +1,125 @@
+"""The source of an answer: from a `.py` file, a notebook, or functions in memory."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import json
+import linecache
+import re
+from pathlib import Path
+
+from glassformer.errors import GlassError, nearest_file
+from glassformer_course.cases import Function
+from glassformer_course.exercise import Exercise
+
+LARGEST = 4_000_000  # bytes of a file
+ANSWER = "answer"  # the tag of a notebook's cell
+CHECKS = ("glassformer_course", "glassformer.learn")
+"""Modules that a notebook imports the check from; the second one in notebooks of an earlier version."""
+
+
+def read_answer(path: Path, exercise: Exercise) -> str:
+    """The source in a file.
+
+    Raises:
+        GlassError: there is no such file, or it is no Python and no notebook.
+    """
+    if path.exists() and not path.is_file():
+        raise GlassError(f"{path} is no file", f"Move it away; glass learn start {exercise.number} then writes one.")
+    if not path.is_file():
+        start = f"glass learn start {exercise.number} writes one."
+        raise GlassError(f"there is no file {path}", nearest_file(path, start) if path.parent.is_dir() else start)
+    with path.open("rb") as file:
+        data = file.read(LARGEST + 1)
+    if len(data) > LARGEST:
+        raise GlassError(f"{path} has more than {LARGEST:,} bytes", "An answer is a page of Python: is it this file?")
+    try:
+        text = data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise GlassError(f"{path} is no UTF-8 text: {error.reason}", "Save it as UTF-8.") from None
+    return _of_notebook(path, text, exercise) if path.suffix == ".ipynb" else text
+
+
+def source_of(functions: tuple[Function, ...]) -> str:
+    """The source of functions in memory: of each, the whole cell or file that it was defined in.
+
+    Raises:
+        GlassError: one of them has no source that can be found, as those typed at Python's own prompt.
+    """
+    sources: dict[str, str] = {}
+    for function in functions:
+        code = getattr(inspect.unwrap(function), "__code__", None)
+        lines = linecache.getlines(code.co_filename) if code else []
+        if code is None or not lines:
+            name = getattr(function, "__name__", repr(function))
+            allowed = "Define it in a file, or in a cell of a notebook that does not begin with %%."
+            raise GlassError(f"the source of {name} cannot be found", allowed)
+        sources.setdefault(code.co_filename, _plain("".join(lines)))
+    return "\n\n".join(sources.values())
+
+
+def _plain(source: str) -> str:
+    """A cell as Python alone, line by line: without IPython's commands, and without the check itself."""
+    lines = source.splitlines()
+    try:
+        body = ast.parse(source).body
+    except (SyntaxError, ValueError):
+        lines = [re.sub(r"^( *)[%!].*", r"\1pass", line) for line in lines]
+        try:
+            body = ast.parse("\n".join(lines)).body
+        except (SyntaxError, ValueError):
+            return source  # whoever runs it will say where it is wrong
+    for node in body:
+        if _of_the_notebook(node):
+            lines[node.lineno - 1 : node.end_lineno] = [""] * ((node.end_lineno or node.lineno) - node.lineno + 1)
+    return "\n".join(lines) + "\n"
+
+
+def _of_the_notebook(node: ast.stmt) -> bool:
+    """Whether a statement is a command of IPython, or calls the check."""
+    if isinstance(node, ast.ImportFrom):
+        return node.module in CHECKS
+    call = node.value if isinstance(node, ast.Expr) else None
+    if not isinstance(call, ast.Call):
+        return False
+    named = call.func.id if isinstance(call.func, ast.Name) else ""
+    return named in ("check", "hint") or ast.unparse(call).startswith("get_ipython()")
+
+
+def _of_notebook(path: Path, text: str, exercise: Exercise) -> str:
+    """The cells that are tagged as the answer (without tags: that define its functions), and those that only define."""
+    try:
+        cells = [cell for cell in json.loads(text)["cells"] if cell["cell_type"] == "code"]
+        sources = [(_plain("".join(cell["source"])), cell.get("metadata", {}).get("tags", [])) for cell in cells]
+    except (ValueError, KeyError, TypeError, AttributeError):
+        raise GlassError(f"{path} is no notebook", "Write a new one beside it: glass learn notebook.") from None
+    tagged = any(ANSWER in tags for _, tags in sources)
+    answers = [ANSWER in tags if tagged else _defines(source, exercise) for source, tags in sources]
+    found = [
+        source
+        for (source, _), answer in zip(sources, answers, strict=True)
+        if answer or (any(answers) and not _defines(source, exercise) and _only_defines(source))
+    ]
+    if not found:
+        names = ", ".join(exercise.functions)
+        raise GlassError(f"{path} has no cell that defines {names}", "Write the functions under these names.")
+    return "\n\n".join(found)
+
+
+def _defines(source: str, exercise: Exercise) -> bool:
+    """Whether a cell defines a function of the exercise."""
+    return any(re.search(rf"^(def {name}\(|{name} *=)", source, flags=re.MULTILINE) for name in exercise.functions)
+
+
+def _only_defines(source: str) -> bool:
+    """Whether a cell does nothing but import and define: what the answer may need."""
+    try:
+        body = ast.parse(source).body
+    except (SyntaxError, ValueError):
+        return False
+    kinds = (ast.Import, ast.ImportFrom, ast.FunctionDef, ast.ClassDef)
+    return all(
+        isinstance(node, kinds) or (isinstance(node, ast.Assign) and isinstance(node.value, ast.Constant))
+        for node in body
+    )
