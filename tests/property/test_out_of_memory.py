@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,8 @@ from glassformer.data.batches import Batch
 from glassformer.errors import GlassError
 from glassformer.training import loop
 from glassformer.training.loop import compute_gradients, train
+from glassformer.training.out_of_memory import OomRetries
+from glassformer.training.parallel.processes import OneProcess
 from glassformer.training.reporting import Silent
 from glassformer.training.setup import fresh_model, make_task, new_training, prepare_for
 from glassformer.training.stepping import Stepper
@@ -104,6 +107,40 @@ def test_a_failure_in_the_middle_of_a_step_counts_nothing_twice(
     assert len(passes) == 3 + 7
     for got, wanted in zip(found, expected, strict=True):
         torch.testing.assert_close(got, wanted, rtol=0, atol=1e-6)
+
+
+def test_a_failed_attempt_keeps_no_tensor(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The second attempt begins with the memory that the first one had."""
+    summed = loop.summed_loss
+    logits_of = loop.logits_of
+    made: list[weakref.ref[Tensor]] = []
+
+    def forward(*arguments: Any) -> Tensor:
+        assert all(logits() is None for logits in made)
+        return logits_of(*arguments)
+
+    def fails_at_first(logits: Tensor, *more: Any) -> Tensor:
+        if not made:
+            made.append(weakref.ref(logits))
+            raise MemoryError
+        return summed(logits, *more)
+
+    monkeypatch.setattr(loop, "logits_of", forward)
+    monkeypatch.setattr(loop, "summed_loss", fails_at_first)
+    stepper = stepper_of(tmp_path)
+    compute_gradients(stepper, 0)
+    assert stepper.oom_retries.count == 1
+    assert made
+
+
+def test_of_several_processes_none_retries() -> None:
+    class Two(OneProcess):
+        world = 2
+
+    retries = OomRetries(Two())
+    with pytest.raises(MemoryError), retries.watch([]):
+        raise MemoryError
+    assert retries.count == 0
 
 
 def test_one_row_that_does_not_fit(short: Any, tmp_path: Path) -> None:

@@ -88,7 +88,7 @@ def test_recording_changes_no_bit_and_the_last_snapshot_is_that_of_the_last_weig
     plain = trainer_of(task, tmp_path, "plain")
     filmed = trainer_of(task, tmp_path, "filmed", train__snapshots=4)
     train(plain)
-    watched(filmed).train()
+    train(watched(filmed))
     assert same(last_weights(plain), last_weights(filmed))
     files = snapshot_files(filmed.run.snapshots)
     assert list(files) == snapshot_steps(4, 16)

@@ -231,14 +231,14 @@ def unchanged(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Train
     """A finished run with what a setting needs and with the setting as it is; one for all that need the same."""
     made: dict[str, Trainer] = {}
 
-    def train(name: str) -> Trainer:
+    def finished(name: str) -> Trainer:
         needs = NEEDS.get(name, {})
         if (key := repr(needs)) not in made:
             made[key] = small_trainer(tmp_path_factory.mktemp("unchanged"), **needs)
-            made[key].train()
+            train(made[key])
         return made[key]
 
-    return train
+    return finished
 
 
 @pytest.mark.thorough

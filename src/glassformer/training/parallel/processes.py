@@ -1,4 +1,4 @@
-"""What stepper and trainer know of the processes of a run, and the ordinary case: there is one."""
+"""What the training loop asks of the processes of a run, and the ordinary case: there is one."""
 
 from __future__ import annotations
 
