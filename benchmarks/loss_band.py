@@ -37,6 +37,7 @@ from glassformer.errors import GlassError
 from glassformer.evaluation.ladder import ladder
 from glassformer.runs import open_run
 from glassformer.training import forecast
+from glassformer.training.loop import train
 from glassformer.training.plan import plan_run
 from glassformer.training.reporting import Silent
 from glassformer.training.setup import encoded_text, new_training, text_of_run
@@ -102,7 +103,7 @@ def measured(name: str, config: Config, folder: Path) -> dict[str, Any]:
         tempfile.TemporaryDirectory(dir=folder) as place,
         new_training(config, Path(place) / "run", Silent()) as trainer,
     ):
-        outcome = trainer.train()
+        outcome = train(trainer)
     assert outcome is not None
     found = {"loss": outcome.validation.loss, "best_step": outcome.step}
     return {**facts, **found, "train_seconds": round(outcome.train_seconds, 1)}

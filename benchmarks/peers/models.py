@@ -20,6 +20,7 @@ from glassformer.config import Config
 from glassformer.data.batches import Batch
 from glassformer.model.build import build_model
 from glassformer.model.device import autocast
+from glassformer.training.loop import compute_gradients
 from glassformer.training.stepping import Stepper
 
 CPU = torch.device("cpu")
@@ -80,7 +81,7 @@ def our_step(shape: Shape, precision: str, changes: dict[str, Any]) -> Step:
     train = {"batch": shape.batch, "precision": precision, "device": "cpu", **changes}
     config = Config.model_validate({"model": {**model, "vocab_size": shape.vocabulary}, "train": train})
     stepper = Stepper(build_model(config.model), _SameRows(shape.ids()), config)
-    return lambda: stepper.update(stepper.gradients(0), 1.0)
+    return lambda: stepper.update(compute_gradients(stepper, 0), 1.0)
 
 
 def their_step(model: nn.Module, loss: Loss, shape: Shape, precision: str) -> Step:

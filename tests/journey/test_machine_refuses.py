@@ -179,9 +179,9 @@ def test_no_permission_for_a_run_really(here: Path, capsys: pytest.CaptureFixtur
 def test_memory_ends_at_the_second_step(
     error: Exception, here: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from glassformer.training.stepping import Stepper
+    from glassformer.training import loop
 
-    monkeypatch.setattr(Stepper, "accumulate", failing(Stepper.accumulate, lambda: error, 1))
+    monkeypatch.setattr(loop, "accumulate_gradients", failing(loop.accumulate_gradients, lambda: error, 1))
     assert main(train("proverbs.txt")) == 2
     captured = capsys.readouterr()
     two_lines(captured, "not enough memory for one row at a time", "Lower model.context")
@@ -192,9 +192,10 @@ def test_memory_ends_at_the_second_step(
 def test_another_runtime_error_is_called_a_fault(
     here: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from glassformer.training.stepping import Stepper
+    from glassformer.training import loop
 
-    monkeypatch.setattr(Stepper, "accumulate", failing(Stepper.accumulate, lambda: RuntimeError("odd shapes"), 1))
+    odd = failing(loop.accumulate_gradients, lambda: RuntimeError("odd shapes"), 1)
+    monkeypatch.setattr(loop, "accumulate_gradients", odd)
     assert main(train("proverbs.txt")) == 1
     two_lines(capsys.readouterr(), "unexpected: RuntimeError: odd shapes", "--debug")
 

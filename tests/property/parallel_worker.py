@@ -21,6 +21,7 @@ from torch import Tensor
 
 from glassformer.errors import GlassError
 from glassformer.lock import only_one
+from glassformer.training.loop import compute_gradients, train
 from glassformer.training.parallel.joining import joined
 from glassformer.training.parallel.processes import OneProcess, Processes
 from glassformer.training.reporting import Silent
@@ -30,7 +31,7 @@ from glassformer.training.trainer import Trainer
 from glassformer.training.validation import validation_loss
 from tests.journey.commands import begin, ended
 from tests.property.task_trainers import trainer_of
-from tests.property.trainers import small_config
+from tests.property.trainers import small_config, stop_during
 
 STILL = {"model__dropout_residual": 0.0}
 GRADIENTS: list[tuple[str, dict[str, Any]]] = [
@@ -56,7 +57,7 @@ def stepper_of(config: Any, tokens: Path, processes: Processes) -> Stepper:
 
 def gradients(stepper: Stepper, step: int = 3) -> dict[str, Tensor]:
     """Loss, targets, norm and whole gradients of a step."""
-    found = stepper.gradients(step)
+    found = compute_gradients(stepper, step)
     numbers = {"loss": torch.tensor(found.loss), "targets": torch.tensor(found.targets), "norm": found.norm}
     return numbers | {name: whole(p.grad) for name, p in stepper.model.named_parameters() if p.grad is not None}
 
@@ -75,16 +76,9 @@ def trained(folder: Path, name: str, processes: Processes, stop: int | None = No
 
 def finished(trainer: Trainer, stop: int | None = None) -> Trainer:
     """Train to the end, or have one process ask to stop."""
-    take_step = trainer._step
-
-    def step() -> dict[str, Any]:
-        trainer.stop_requested = (
-            trainer.state.step + 1 == stop and trainer.processes.rank == trainer.processes.world - 1
-        )
-        return take_step()
-
-    trainer._step = step  # type: ignore[method-assign]
-    assert (trainer.train() is None) == (stop is not None)
+    if stop is not None and trainer.processes.rank == trainer.processes.world - 1:
+        stop_during(trainer, stop)
+    assert (train(trainer) is None) == (stop is not None)
     return trainer
 
 
@@ -102,7 +96,7 @@ def refusal(folder: Path, name: str, processes: Processes, **changes: Any) -> st
             small_config(folder, **STILL, **changes), folder / name, Silent(), processes=processes
         ) as trainer:
             bad_in_the_last(trainer.stepper, processes)
-            trainer.train()
+            train(trainer)
     except GlassError as error:
         return f"{type(error).__name__} {error}"
     return "nothing"
@@ -115,7 +109,7 @@ def full_disk(folder: Path, name: str, processes: Processes, **changes: Any) -> 
         refuse = OSError(errno.ENOSPC, "No space left on device")
         try:
             with mock.patch("glassformer.files._replace", side_effect=refuse):
-                trainer._save()
+                trainer.save_checkpoint()
         except GlassError as error:
             return f"{type(error).__name__} {error}"
     return "nothing"
@@ -124,7 +118,7 @@ def full_disk(folder: Path, name: str, processes: Processes, **changes: Any) -> 
 def second_start(folder: Path, name: str, processes: Processes) -> str:
     """Return the error of a resume while another process holds the run, as this process sees it."""
     with ExitStack() as held:
-        processes.from_first(lambda: held.enter_context(only_one(folder / name)))
+        processes.on_rank_zero(lambda: held.enter_context(only_one(folder / name)))
         try:
             with resume_training(folder / name, {}, Silent(), processes=processes):
                 return "nothing"
@@ -165,7 +159,7 @@ def work(folder: Path, processes: Processes) -> dict[str, Any]:
         found[f"{kind} second start"] = second_start(folder, f"{kind}-full-{world}", make())
         for optimizer in CURVES:  # saved by two processes; gone on with by this number, of this kind
             run = folder / f"{kind}-{world}-from-{optimizer}"
-            processes.from_first(partial(shutil.copytree, folder / f"broken-{optimizer}", run))
+            processes.on_rank_zero(partial(shutil.copytree, folder / f"broken-{optimizer}", run))
             with resume_training(run, {}, Silent(), processes=make()) as trainer:
                 finished(trainer)
     return found

@@ -10,7 +10,8 @@ import torch
 
 from glassformer.errors import GlassError
 from glassformer.training.compiling import find_compiler
-from tests.property.trainers import last_weights, resumed, same, small_trainer
+from glassformer.training.loop import compute_gradients, train
+from tests.property.trainers import killed_after, last_weights, resumed, same, small_trainer
 
 pytestmark = pytest.mark.thorough
 
@@ -25,24 +26,16 @@ def test_a_compiled_run_learns_the_same_and_resumes(tmp_path: Path) -> None:
     fast = small_trainer(tmp_path, "fast", **options, train__compile=True)
     assert fast.stepper.forward is not fast.model
     assert plain.stepper.forward is plain.model
-    first, second = plain.stepper.gradients(0), fast.stepper.gradients(0)
+    first = compute_gradients(plain.stepper, 0)
+    second = compute_gradients(fast.stepper, 0)
     assert second.loss == pytest.approx(first.loss, abs=1e-6)
     for one, other in zip(plain.model.parameters(), fast.model.parameters(), strict=True):
         torch.testing.assert_close(other.grad, one.grad, atol=1e-6, rtol=1e-5)
-    fast.train()
+    train(fast)
     again = small_trainer(tmp_path, "again", **options, train__compile=True)
-    take_step = again._step
-
-    def killed_after_three_steps() -> dict[str, Any]:
-        if again.state.step == 3:
-            raise KeyboardInterrupt
-        return take_step()
-
-    again._step = killed_after_three_steps  # type: ignore[method-assign]
-    with pytest.raises(KeyboardInterrupt):
-        again.train()
+    killed_after(again, 3)
     later = resumed(tmp_path, "again")
-    later.train()
+    train(later)
     assert same(last_weights(fast), last_weights(later))
 
 

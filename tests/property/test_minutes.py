@@ -16,8 +16,9 @@ import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from glassformer.training import setup
+from glassformer.training import loop, setup
 from glassformer.training.checkpoint import load_checkpoint
+from glassformer.training.loop import train
 from glassformer.training.pace import evenly
 from glassformer.training.parallel.processes import OneProcess
 from glassformer.training.reporting import Silent
@@ -72,12 +73,14 @@ class World:
 @contextmanager
 def costing(world: World) -> Iterator[None]:
     """Inside, steps, evaluations, samples and checkpoints move the clock of a world."""
-    gradients, loss_of, save = Stepper.gradients, Trainer._loss_of, OneProcess.save
+    gradients = loop.compute_gradients
+    loss_of = Trainer._loss_of
+    save = OneProcess.save
     final = Trainer._final_loss
 
-    def step(self: Stepper, number: int) -> Any:
+    def step(stepper: Stepper, number: int) -> Any:
         world.spend("step", world.threads.get(torch.get_num_threads(), 1.0))
-        return gradients(self, number)
+        return gradients(stepper, number)
 
     def loss(self: Trainer, model: Any, rows: Any, processes: Any = None) -> Any:
         share = len(rows) / len(self.task.held_out(None))
@@ -100,7 +103,8 @@ def costing(world: World) -> Iterator[None]:
         save(self, *arguments)
 
     with (
-        mock.patch.object(Stepper, "gradients", step),
+        mock.patch.object(loop, "compute_gradients", step),
+        mock.patch.object(setup, "compute_gradients", step),
         mock.patch.object(Trainer, "_loss_of", loss),
         mock.patch.object(Trainer, "_final_loss", last),
         mock.patch.object(LanguageTask, "sample", sample),
@@ -134,15 +138,14 @@ def gone_on(
 
 
 def _ended(trainer: Trainer, stop: Callable[[Trainer], bool] | None) -> Outcome | None:
-    step = trainer._step
+    count_step = trainer.count_step
 
-    def watched() -> dict[str, Any]:
-        record = step()
+    def watched(*given: Any) -> None:
+        count_step(*given)
         trainer.stop_requested = stop is not None and stop(trainer)
-        return record
 
-    trainer._step = watched  # type: ignore[method-assign]
-    return trainer.train()
+    trainer.count_step = watched  # type: ignore[method-assign]
+    return train(trainer)
 
 
 def lines(trainer: Trainer) -> list[dict[str, Any]]:
@@ -287,12 +290,12 @@ def test_a_run_of_steps_reads_no_clock_and_tries_no_threads(tmp_path: Path, monk
         raise AssertionError("a run of steps depends on no clock")
 
     plain = small_trainer(tmp_path, "plain", train__threads=None)
-    plain.train()
+    train(plain)
     monkeypatch.setattr(ThreadChoice, "try_all", forbidden)
     monkeypatch.setattr(torch, "get_num_threads", lambda: 4)
     config = small_config(tmp_path, train__threads=None)
     with new_training(config, tmp_path / "run", Silent(), seconds=forbidden) as trainer:
-        assert trainer.train() is not None
+        assert train(trainer) is not None
     assert trainer.threads is None
     assert same(weights(plain), weights(trainer))
     assert trainer.state.evaluations == plain.state.evaluations

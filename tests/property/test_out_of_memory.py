@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,10 @@ from torch import Tensor
 
 from glassformer.data.batches import Batch
 from glassformer.errors import GlassError
-from glassformer.training import stepping
+from glassformer.training import loop
+from glassformer.training.loop import compute_gradients, train
+from glassformer.training.out_of_memory import OomRetries
+from glassformer.training.parallel.processes import OneProcess
 from glassformer.training.reporting import Silent
 from glassformer.training.setup import fresh_model, make_task, new_training, prepare_for
 from glassformer.training.stepping import Stepper
@@ -39,7 +43,7 @@ class Listener(Silent):
 @pytest.fixture
 def short(monkeypatch: pytest.MonkeyPatch) -> Any:
     """A function that makes every forward pass of more than so many rows fail, with the sizes that were tried."""
-    logits_of, tried = stepping.logits_of, []
+    logits_of, tried = loop.logits_of, []
 
     def plant(most: int, error: Exception) -> list[int]:
         def forward(model: Any, batch: Batch, *more: Any) -> Tensor:
@@ -49,7 +53,7 @@ def short(monkeypatch: pytest.MonkeyPatch) -> Any:
                 raise error
             return logits
 
-        monkeypatch.setattr(stepping, "logits_of", forward)
+        monkeypatch.setattr(loop, "logits_of", forward)
         return tried
 
     return plant
@@ -62,7 +66,7 @@ def stepper_of(folder: Path, **changes: Any) -> Stepper:
 
 
 def gradients(stepper: Stepper, step: int) -> tuple[float, list[Tensor]]:
-    loss = stepper.gradients(step).loss
+    loss = compute_gradients(stepper, step).loss
     return loss, [parameter.grad.clone() for parameter in stepper.model.parameters() if parameter.grad is not None]
 
 
@@ -90,7 +94,7 @@ def test_a_failure_in_the_middle_of_a_step_counts_nothing_twice(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     _, expected = gradients(stepper_of(tmp_path, train__micro_batch=4), 2)
-    summed, passes = stepping.summed_loss, []
+    summed, passes = loop.summed_loss, []
 
     def fails_in_the_third(*arguments: Any) -> Tensor:
         passes.append(0)
@@ -98,18 +102,52 @@ def test_a_failure_in_the_middle_of_a_step_counts_nothing_twice(
             raise MemoryError
         return summed(*arguments)
 
-    monkeypatch.setattr(stepping, "summed_loss", fails_in_the_third)
+    monkeypatch.setattr(loop, "summed_loss", fails_in_the_third)
     _, found = gradients(stepper_of(tmp_path, train__micro_batch=4), 2)
     assert len(passes) == 3 + 7
     for got, wanted in zip(found, expected, strict=True):
         torch.testing.assert_close(got, wanted, rtol=0, atol=1e-6)
 
 
+def test_a_failed_attempt_keeps_no_tensor(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The second attempt begins with the memory that the first one had."""
+    summed = loop.summed_loss
+    logits_of = loop.logits_of
+    made: list[weakref.ref[Tensor]] = []
+
+    def forward(*arguments: Any) -> Tensor:
+        assert all(logits() is None for logits in made)
+        return logits_of(*arguments)
+
+    def fails_at_first(logits: Tensor, *more: Any) -> Tensor:
+        if not made:
+            made.append(weakref.ref(logits))
+            raise MemoryError
+        return summed(logits, *more)
+
+    monkeypatch.setattr(loop, "logits_of", forward)
+    monkeypatch.setattr(loop, "summed_loss", fails_at_first)
+    stepper = stepper_of(tmp_path)
+    compute_gradients(stepper, 0)
+    assert stepper.oom_retries.count == 1
+    assert made
+
+
+def test_of_several_processes_none_retries() -> None:
+    class Two(OneProcess):
+        world = 2
+
+    retries = OomRetries(Two())
+    with pytest.raises(MemoryError), retries.watch([]):
+        raise MemoryError
+    assert retries.count == 0
+
+
 def test_one_row_that_does_not_fit(short: Any, tmp_path: Path) -> None:
     stepper = stepper_of(tmp_path)
     tried = short(0, ERRORS["cpu"])
     with pytest.raises(GlassError) as refused:
-        stepper.gradients(0)
+        compute_gradients(stepper, 0)
     assert tried == [13, 6, 3, 1]
     assert "one row at a time ([enforce fail at alloc_cpu.cpp" in refused.value.problem
     assert "Lower model.context or the model's size" in refused.value.remedy
@@ -119,7 +157,7 @@ def test_other_errors_go_on(short: Any, tmp_path: Path) -> None:
     stepper = stepper_of(tmp_path)
     tried = short(0, RuntimeError("shapes cannot be multiplied"))
     with pytest.raises(RuntimeError, match="cannot be multiplied"):
-        stepper.gradients(0)
+        compute_gradients(stepper, 0)
     assert tried == [13]
 
 
@@ -128,7 +166,7 @@ def test_it_is_said_once_and_the_run_goes_on(short: Any, tmp_path: Path) -> None
     config = small_config(tmp_path, train__batch=ROWS, train__steps=6)
     short(3, ERRORS["cuda"])
     with new_training(config, tmp_path / "run", listener) as trainer:
-        outcome = trainer.train()
+        outcome = train(trainer)
     assert outcome is not None
     assert outcome.last_step == 6
     (said,) = (text for text in listener.said if "memory" in text)

@@ -11,6 +11,7 @@ import torch
 from glassformer.evaluation.without import held_out
 from glassformer.model.precision import Speeds, remember
 from glassformer.text_model import load_text_model
+from glassformer.training.loop import train
 from glassformer.training.reporting import Silent
 from glassformer.training.setup import new_training, resume_training
 from glassformer.training.trainer import Trainer
@@ -48,7 +49,7 @@ def begun(folder: Path, speeds: Speeds) -> Trainer:
     """A finished run of 8 steps, of which more are wanted."""
     remember(speeds)
     trainer = small_trainer(folder, **MUON)
-    trainer.train()
+    train(trainer)
     return trainer
 
 
@@ -65,7 +66,7 @@ def test_a_new_run_records_what_was_decided_and_says_why(speeds: Speeds, name: s
         f"{speeds.ratio:.2g} times as fast as float32 here"
     ]
     with BfloatProducts() as products:
-        trainer.train()
+        train(trainer)
     assert (products.bfloat16 > 0) == (name == "bf16")
 
 
@@ -92,7 +93,7 @@ def test_a_resume_keeps_what_is_recorded_and_says_where_that_is_slow(
         ]
         assert f"--set train.{name}={other}" in said
     with BfloatProducts() as products:
-        trainer.train()
+        train(trainer)
     assert (products.bfloat16 > 0) == (before[0] == "bf16")
     remember(speeds)
     quiet = Listener()
@@ -112,7 +113,7 @@ def test_a_resume_changes_a_precision_when_it_is_asked_to(tmp_path: Path) -> Non
     for name in ("precision", "muon_precision"):
         assert any(note.startswith(f"train.{name} changed from bf16 to fp32") for note in listener.notes)
     with BfloatProducts() as products:
-        trainer.train()
+        train(trainer)
     assert products.bfloat16 == 0
     assert products.others > 0
 
@@ -123,17 +124,17 @@ def test_a_run_of_an_older_version_goes_on_bit_for_bit(speeds: Speeds, tmp_path:
     remember(SLOW)
     explicit = {**MUON, "train__precision": "fp32", "train__muon_precision": "bf16"}
     old = small_trainer(tmp_path, **explicit)
-    old.train()
+    train(old)
     lines = [line for line in config_lines(old) if not line.startswith("muon_precision")]
     lines = ['precision = "auto"' if line.startswith("precision") else line for line in lines]
     (tmp_path / "run" / "config.toml").write_text("\n".join(lines) + "\n", encoding="utf-8")
     remember(speeds)
     older = resumed(tmp_path, **{"train.steps": "12"})
-    older.train()
+    train(older)
     assert precisions(older) == ("fp32", "bf16")
-    small_trainer(tmp_path, "straight", **explicit).train()
+    train(small_trainer(tmp_path, "straight", **explicit))
     straight = resumed(tmp_path, "straight", **{"train.steps": "12"})
-    straight.train()
+    train(straight)
     assert same(last_weights(older), last_weights(straight))
 
 

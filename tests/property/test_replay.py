@@ -23,10 +23,11 @@ from glassformer.inspection.replay.schedule import MOST, snapshot_steps, thinned
 from glassformer.inspection.replay.snapshot import snapshot_files, write_snapshot
 from glassformer.model.build import build_model
 from glassformer.model.weights import load_weights
+from glassformer.training.loop import train
 from glassformer.training.setup import encoded_text
 from glassformer.training.trainer import Trainer
 from tests.property.task_trainers import TASKS, trainer_of
-from tests.property.trainers import last_weights, resumed, same, small_trainer
+from tests.property.trainers import killed_after, last_weights, resumed, same, small_trainer, stop_after
 
 
 def watched(trainer: Trainer) -> Trainer:
@@ -86,8 +87,8 @@ def test_a_run_that_goes_on_again_and_again_keeps_64_snapshots_evenly(tmp_path: 
 def test_recording_changes_no_bit_and_the_last_snapshot_is_that_of_the_last_weights(task: str, tmp_path: Path) -> None:
     plain = trainer_of(task, tmp_path, "plain")
     filmed = trainer_of(task, tmp_path, "filmed", train__snapshots=4)
-    plain.train()
-    watched(filmed).train()
+    train(plain)
+    train(watched(filmed))
     assert same(last_weights(plain), last_weights(filmed))
     files = snapshot_files(filmed.run.snapshots)
     assert list(files) == snapshot_steps(4, 16)
@@ -140,18 +141,9 @@ def test_a_snapshot_leaves_mode_and_random_numbers_alone_and_shows_what_the_mode
 @pytest.mark.thorough
 def test_killed_and_taken_up_again_every_snapshot_is_there_once_and_as_if_nothing_had_happened(tmp_path: Path) -> None:
     straight = watched(small_trainer(tmp_path, "straight", train__snapshots=20, train__save_every=5))
-    straight.train()
+    train(straight)
     killed = watched(small_trainer(tmp_path, "killed", train__snapshots=20, train__save_every=5))
-    take_step = killed._step
-
-    def dying() -> dict[str, Any]:
-        if killed.state.step == 14:
-            raise KeyboardInterrupt
-        return take_step()
-
-    killed._step = dying  # type: ignore[method-assign]
-    with pytest.raises(KeyboardInterrupt):
-        killed.train()
+    killed_after(killed, 14)
     files = snapshot_files(killed.run.snapshots)
     assert max(files) == 14
     (killed.run.snapshots / "step-000015.npz.partial").write_bytes(b"half")
@@ -161,7 +153,7 @@ def test_killed_and_taken_up_again_every_snapshot_is_there_once_and_as_if_nothin
     again.observer.forget_after(13)
     assert max(snapshot_files(killed.run.snapshots)) == 13
     early = {step: path.stat().st_mtime_ns for step, path in files.items() if step <= 12}
-    again.train()
+    train(again)
     assert {path.name: path.read_bytes() for path in again.run.snapshots.iterdir()} == {
         path.name: path.read_bytes() for path in straight.run.snapshots.iterdir()
     }
@@ -186,24 +178,17 @@ def test_a_checkpoint_is_saved_only_after_its_snapshot(tmp_path: Path) -> None:
 
     trainer.observer = Killed()
     with pytest.raises(KeyboardInterrupt):
-        trainer.train()
+        train(trainer)
     assert trainer.observer.seen == [0, *range(13)]
     assert resumed(tmp_path).state.step == 8
 
 
 def test_a_run_that_ends_early_has_a_snapshot_of_its_end_and_a_stopped_one_has_not(tmp_path: Path) -> None:
     early = watched(small_trainer(tmp_path, "early", train__snapshots=4, train__until_loss=50.0))
-    early.train()
+    train(early)
     assert list(snapshot_files(early.run.snapshots)) == [0, 1, 5, 6]
     stopped = watched(small_trainer(tmp_path, "stopped", train__snapshots=4))
-    take_step = stopped._step
-
-    def asked() -> dict[str, Any]:
-        stopped.stop_requested = stopped.state.step == 7
-        return take_step()
-
-    stopped._step = asked  # type: ignore[method-assign]
-    assert stopped.train() is None
+    stop_after(stopped, 8)
     assert list(snapshot_files(stopped.run.snapshots)) == [0, 1, 5]
 
 
@@ -259,7 +244,7 @@ def test_a_head_is_born_with_the_first_of_three_snapshots_in_a_row(tmp_path: Pat
 
 def test_a_damaged_snapshot_is_refused_and_nothing_is_unpickled(tmp_path: Path) -> None:
     trainer = watched(small_trainer(tmp_path, train__snapshots=3, train__steps=2))
-    trainer.train()
+    train(trainer)
     path = snapshot_files(trainer.run.snapshots)[1]
     whole = path.read_bytes()
     with np.load(path) as file:

@@ -17,6 +17,7 @@ from glassformer.errors import GlassError
 from glassformer.files import write_bytes
 from glassformer.lock import is_held, only_one
 from glassformer.runs import Run
+from glassformer.training import loop
 from glassformer.training.reporting import Silent
 from glassformer.training.setup import new_training
 from tests.journey.commands import ended, glass, here, start
@@ -58,7 +59,7 @@ def test_a_second_new_run_in_the_same_folder_is_refused_while_the_first_makes_it
 def test_resumes_of_a_run_that_trains_leave_it_as_it_would_be(tmp_path: Path) -> None:
     """Around saves a second process tries to resume the run; it ends as a run that was left alone."""
     straight = small_trainer(tmp_path, "straight", train__save_every=1)
-    straight.train()
+    loop.train(straight)
     refused: list[str] = []
 
     def resume_too(run: Callable[..., subprocess.CompletedProcess[str]]) -> None:
@@ -67,7 +68,7 @@ def test_resumes_of_a_run_that_trains_leave_it_as_it_would_be(tmp_path: Path) ->
         refused.append(second.stderr)
 
     with new_training(small_config(tmp_path, train__save_every=1), tmp_path / "run", Silent()) as trainer:
-        save = trainer._save
+        save = trainer.save_checkpoint
 
         def watched(last: bool = False) -> None:
             if trainer.state.step not in (0, 4, 6, 7, 24):
@@ -77,8 +78,8 @@ def test_resumes_of_a_run_that_trains_leave_it_as_it_would_be(tmp_path: Path) ->
             save(last)
             resume_too(here)
 
-        trainer._save = watched  # type: ignore[method-assign]
-        assert trainer.train() is not None
+        trainer.save_checkpoint = watched  # type: ignore[method-assign]
+        assert loop.train(trainer) is not None
     assert len(refused) == 2 * 5
     assert all(TRAINING in said and len(said.splitlines()) == 2 for said in refused)
     assert same(last_weights(trainer), last_weights(straight))
@@ -102,7 +103,7 @@ def test_a_pointer_that_another_program_wrote_costs_no_checkpoint(tmp_path: Path
     """The pointers are written from the state of training and not read back: the best checkpoint stays."""
     trainer = small_trainer(tmp_path)
     best: list[str] = []
-    save = trainer._save
+    save = trainer.save_checkpoint
 
     def save_between_others(last: bool = False) -> None:
         if best:
@@ -111,10 +112,10 @@ def test_a_pointer_that_another_program_wrote_costs_no_checkpoint(tmp_path: Path
         save(last)
         best.append(trainer.run.checkpoint("best").name)
 
-    trainer._save = save_between_others  # type: ignore[method-assign]
-    assert trainer.train() is not None
+    trainer.save_checkpoint = save_between_others  # type: ignore[method-assign]
+    assert loop.train(trainer) is not None
     straight = small_trainer(tmp_path, "straight")
-    straight.train()
+    loop.train(straight)
     assert trainer.run.checkpoint("best").name == straight.run.checkpoint("best").name
     assert same(last_weights(trainer), last_weights(straight))
 

@@ -21,11 +21,20 @@ from glassformer.files import write_folder
 from glassformer.model.weights import load_tensors
 from glassformer.runs import Run
 from glassformer.training import checkpoint as checkpoints
-from glassformer.training import legs, stepping
+from glassformer.training import legs, loop
 from glassformer.training.trainer import Trainer
 from tests.journey.commands import begin, ended, here, start
 from tests.journey.damage import edit, half, train, tree
-from tests.property.trainers import change_state, last_weights, resumed, same, small_trainer, text_file
+from tests.property.trainers import (
+    change_state,
+    last_weights,
+    resumed,
+    same,
+    small_trainer,
+    stop_after,
+    take_step,
+    text_file,
+)
 
 RESUME = ("train", "--resume", "--out", "run")
 
@@ -37,19 +46,6 @@ def folder(tmp_path: Path) -> Path:
     done = here(*train("proverbs.txt", out="run"), folder=tmp_path)
     assert done.returncode == 0, done.stderr
     return tmp_path
-
-
-def stop_after(trainer: Trainer, step: int) -> None:
-    """Train, with a signal during that step."""
-    take_step = trainer._step
-
-    def watched() -> dict[str, Any]:
-        trainer.stop_requested = trainer.state.step == step - 1
-        return take_step()
-
-    trainer._step = watched  # type: ignore[method-assign]
-    assert trainer.train() is None
-    assert trainer.state.step == step
 
 
 def kept(run: Run) -> dict[str, Any]:
@@ -77,10 +73,10 @@ def kept(run: Run) -> dict[str, Any]:
 def test_a_signal_changes_nothing_that_a_run_computes(tmp_path: Path, step: int, changes: dict[str, Any]) -> None:
     """Before the first evaluation at step 6, in it, between two of them, and in the last step."""
     straight = small_trainer(tmp_path, "straight", train__steps=23, **changes)
-    straight.train()
+    loop.train(straight)
     stopped = small_trainer(tmp_path, "run", train__steps=23, **changes)
     stop_after(stopped, step)
-    assert resumed(tmp_path).train() is not None
+    assert loop.train(resumed(tmp_path)) is not None
     assert kept(stopped.run) == kept(straight.run)
 
 
@@ -115,7 +111,7 @@ def test_a_limit_below_the_steps_done_changes_nothing(tmp_path: Path) -> None:
     trainer = small_trainer(tmp_path)
     stop_after(trainer, 9)
     before = kept(trainer.run)
-    outcome = resumed(tmp_path, **{"train.steps": "5"}).train()
+    outcome = loop.train(resumed(tmp_path, **{"train.steps": "5"}))
     assert outcome is not None
     assert (outcome.step, outcome.last_step) == (6, 9)
     assert "9 steps are done, and train.steps is 5" in outcome.reason
@@ -138,7 +134,7 @@ def test_a_finished_run_says_how_to_train_on(folder: Path) -> None:
 
 def test_a_micro_batch_lowered_for_memory_stays_low(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Memory runs out once, in step 3. Whether it is killed later or not, the run computes the same."""
-    logits_of = stepping.logits_of
+    logits_of = loop.logits_of
 
     def train_with_little_memory(name: str, stop: int | None) -> Trainer:
         trainer = small_trainer(tmp_path, name)  # with dropout: the weights depend on how rows are grouped
@@ -149,9 +145,9 @@ def test_a_micro_batch_lowered_for_memory_stays_low(tmp_path: Path, monkeypatch:
             return logits_of(model, batch, *more)
 
         with monkeypatch.context() as patch:
-            patch.setattr(stepping, "logits_of", forward)
+            patch.setattr(loop, "logits_of", forward)
             if stop is None:
-                trainer.train()
+                loop.train(trainer)
             else:
                 stop_after(trainer, stop)
         return trainer
@@ -160,15 +156,15 @@ def test_a_micro_batch_lowered_for_memory_stays_low(tmp_path: Path, monkeypatch:
     assert straight.state.oom_retries == 1
     train_with_little_memory("run", 9)
     again = resumed(tmp_path)
-    assert again.stepper.oom_retries == 1
-    again.train()
+    assert again.stepper.oom_retries.count == 1
+    loop.train(again)
     assert kept(again.run) == kept(straight.run)
 
 
 def test_a_checkpoint_of_an_older_version_opens(tmp_path: Path) -> None:
     """Its state has neither `oom_retries` nor the settings, and the manifest has neither legs nor a format."""
     straight = small_trainer(tmp_path, "straight")
-    straight.train()
+    loop.train(straight)
     trainer = small_trainer(tmp_path)
     stop_after(trainer, 9)
 
@@ -182,7 +178,7 @@ def test_a_checkpoint_of_an_older_version_opens(tmp_path: Path) -> None:
     path.write_text(json.dumps(manifest), encoding="utf-8")
     again = resumed(tmp_path)
     assert again.state.oom_retries == 0
-    again.train()
+    loop.train(again)
     assert kept(again.run) == kept(straight.run)
 
 
@@ -237,7 +233,7 @@ def test_optimizer_state_of_another_optimizer_is_refused(tmp_path: Path, was: st
 @pytest.mark.parametrize("fault", ["shape", "dtype", "missing", "unknown"])
 def test_each_difference_of_optimizer_state_is_named(tmp_path: Path, fault: str) -> None:
     trainer = small_trainer(tmp_path)
-    trainer._step()
+    take_step(trainer)
     state = trainer.optimizers[0].state_dict()["state"]
     if fault == "shape":
         state[0]["exp_avg"] = state[0]["exp_avg"][:-1]
@@ -329,14 +325,14 @@ def test_pointers_are_on_the_disk_before_a_checkpoint_is_deleted(
     if os.name == "nt":
         pytest.skip("Windows cannot force a folder to the disk")
     trainer = small_trainer(tmp_path)
-    trainer._save()
-    trainer._step()
+    trainer.save_checkpoint()
+    take_step(trainer)
     order: list[str] = []
     point, sync, remove = Run.point, checkpoints.sync, Run.remove_other_checkpoints
     monkeypatch.setattr(Run, "point", lambda *given: (order.append("point"), point(*given)))
     monkeypatch.setattr(checkpoints, "sync", lambda path: (order.append(f"sync {path.name}"), sync(path)))
     monkeypatch.setattr(Run, "remove_other_checkpoints", lambda *given: (order.append("delete"), remove(*given)))
-    trainer._save()
+    trainer.save_checkpoint()
     assert order == ["point", "point", "sync run", "delete"]
 
 
@@ -433,9 +429,9 @@ def test_a_run_of_a_later_version_is_told_as_such(folder: Path) -> None:
 def test_weights_of_a_straight_run_and_of_one_resumed_after_an_edit_are_the_same(tmp_path: Path) -> None:
     """A limit edited in the file counts from the run's start, as on the command line."""
     straight = small_trainer(tmp_path, "straight")
-    straight.train()
+    loop.train(straight)
     trainer = small_trainer(tmp_path)
     stop_after(trainer, 9)
     edit("run/config.toml", "save_every = 4", "save_every = 3")(tmp_path)
-    resumed(tmp_path).train()
+    loop.train(resumed(tmp_path))
     assert same(last_weights(straight), last_weights(trainer))

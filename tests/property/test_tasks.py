@@ -19,12 +19,13 @@ from glassformer.data.rows import HIDDEN, REPLACED, Labelled, Masked, Pair, mask
 from glassformer.errors import GlassError
 from glassformer.text_model import MaskFiller, TextClassifier, Translator
 from glassformer.training.example_tasks import ClassTask, PairTask, labelled_rows, pair_rows
+from glassformer.training.loop import accumulate_gradients, train
 from glassformer.training.objectives import logits_of, summed_loss, token_losses
 from glassformer.training.tasks import MaskedTask
 from glassformer.training.trainer import Trainer
 from tests.property.models import VOCAB, as_if_trained, tiny
 from tests.property.task_trainers import TASKS, trainer_of
-from tests.property.trainers import last_weights, resumed, same
+from tests.property.trainers import killed_after, last_weights, resumed, same
 
 
 def gradients(trainer: Trainer) -> dict[str, torch.Tensor]:
@@ -43,7 +44,7 @@ def test_gradients_do_not_depend_on_how_a_ragged_batch_is_accumulated(tmp_path: 
     for trainer in (whole, parts):
         trainer.model.train()
         batches = trainer.stepper.batches(rows)
-        found.append(trainer.stepper.accumulate(batches))
+        found.append(accumulate_gradients(trainer.stepper, batches))
     assert len(parts.stepper.batches(rows)) == -(-32 // micro)
     assert found[0][1] == found[1][1]
     assert found[0][0] == pytest.approx(found[1][0], abs=1e-6)
@@ -56,21 +57,12 @@ def test_gradients_do_not_depend_on_how_a_ragged_batch_is_accumulated(tmp_path: 
 def test_a_resumed_run_is_the_uninterrupted_one_bit_for_bit(tmp_path: Path, task: str) -> None:
     changes: dict[str, Any] = {"train__batch_tokens": 90} if task in EXAMPLES else {}
     straight = trainer_of(task, tmp_path, "straight", **changes)
-    straight.train()
+    train(straight)
     broken = trainer_of(task, tmp_path, "broken", **changes)
-    take_step = broken._step
-
-    def killed_after_some_steps() -> dict[str, Any]:
-        if broken.state.step == 9:
-            raise KeyboardInterrupt
-        return take_step()
-
-    broken._step = killed_after_some_steps  # type: ignore[method-assign]
-    with pytest.raises(KeyboardInterrupt):
-        broken.train()
+    killed_after(broken, 9)
     again = resumed(tmp_path, "broken")
     assert again.state.step == 8
-    again.train()
+    train(again)
     assert same(last_weights(straight), last_weights(again))
 
 
@@ -80,7 +72,7 @@ def test_looking_does_not_change_training(tmp_path: Path, task: str) -> None:
     quiet = trainer_of(task, tmp_path, "quiet", train__evaluate_every=16, train__log_every=16)
     busy = trainer_of(task, tmp_path, "busy", train__evaluate_every=1, train__log_every=1)
     for trainer in (quiet, busy):
-        trainer.train()
+        train(trainer)
     assert same(last_weights(quiet), last_weights(busy))
 
 
@@ -95,7 +87,7 @@ def test_every_task_learns_and_its_first_loss_is_that_of_chance(tmp_path: Path, 
     )  # fmt: skip
     first = trainer._loss_of(trainer.model, trainer.task.held_out(None)).loss
     assert first == pytest.approx(math.log(trainer.task.choices), rel=0.02)
-    outcome = trainer.train()
+    outcome = train(trainer)
     assert outcome is not None
     assert outcome.validation.loss < 0.9 * first
     assert (outcome.bits_per_byte is None) == (task in ("masked", "classify"))
@@ -294,7 +286,7 @@ def test_a_decoder_that_ignores_its_source_is_called_so(tmp_path: Path) -> None:
         train__learning_rate=1e-2, train__batch=32, model__width=32, model__dropout_residual=0.0, model__tied=False,
         train__evaluate_every=60,
     )  # fmt: skip
-    learnt.train()
+    train(learnt)
     assert not list(learnt.task.concerns(learnt.model, lambda rows: learnt._loss_of(learnt.model, rows).loss))
 
 

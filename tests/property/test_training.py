@@ -18,12 +18,22 @@ from glassformer.model.build import build_model
 from glassformer.model.weights import load_weights
 from glassformer.runs import Run
 from glassformer.training.checkpoint import save_checkpoint, save_state, seed_step, step_name, step_seed
+from glassformer.training.loop import accumulate_gradients, train
 from glassformer.training.optimizers import make_optimizers
 from glassformer.training.reporting import Silent
 from glassformer.training.trainer import Trainer
 from glassformer.training.validation import validation_loss
 from tests.property.models import VOCAB, decoder, tiny, tokens
-from tests.property.trainers import last_weights, resumed, same, small_trainer, weights
+from tests.property.trainers import (
+    killed_after,
+    last_weights,
+    resumed,
+    same,
+    small_trainer,
+    stop_after,
+    take_step,
+    weights,
+)
 
 
 def gradients(trainer: Trainer) -> dict[str, torch.Tensor]:
@@ -42,9 +52,9 @@ def test_gradients_do_not_depend_on_how_ragged_rows_are_grouped(tmp_path: Path, 
         data.train.tokens[start : start + length + 1]
         for start, length in zip(range(0, 70, 10), range(2, 9), strict=True)
     ]
-    loss, targets = whole.stepper.accumulate(whole.stepper.batches(rows))
+    loss, targets = accumulate_gradients(whole.stepper, whole.stepper.batches(rows))
     assert targets == sum(range(2, 9))
-    loss_in_parts, _ = parts.stepper.accumulate(parts.stepper.batches(rows))
+    loss_in_parts, _ = accumulate_gradients(parts.stepper, parts.stepper.batches(rows))
     assert loss_in_parts == pytest.approx(loss, abs=1e-6)
     ours = gradients(parts)
     for name, gradient in gradients(whole).items():
@@ -77,21 +87,12 @@ def test_weight_decay_is_taken_off_the_weights() -> None:
 @pytest.mark.parametrize("stop", [1, 7, 11])
 def test_a_resumed_run_is_the_uninterrupted_one_bit_for_bit(tmp_path: Path, changes: dict[str, Any], stop: int) -> None:
     straight = small_trainer(tmp_path, "straight", **changes)
-    straight.train()
+    train(straight)
     broken = small_trainer(tmp_path, "broken", **changes)
-    take_step = broken._step
-
-    def killed_after_some_steps() -> dict[str, Any]:
-        if broken.state.step == stop:
-            raise KeyboardInterrupt
-        return take_step()
-
-    broken._step = killed_after_some_steps  # type: ignore[method-assign]
-    with pytest.raises(KeyboardInterrupt):
-        broken.train()
+    killed_after(broken, stop)
     again = resumed(tmp_path, "broken")
     assert again.state.step <= stop
-    again.train()
+    train(again)
     assert same(last_weights(straight), last_weights(again))
     without_clock = [
         [{k: v for k, v in json.loads(line).items() if k != "train_seconds"} for line in text.splitlines()]
@@ -115,7 +116,7 @@ def test_looking_does_not_change_training(tmp_path: Path) -> None:
     busy = small_trainer(tmp_path, "busy", train__evaluate_every=1, train__log_every=1, train__save_every=1)
     seeded = small_trainer(tmp_path, "seeded", sample__temperature=1.5, sample__seed=9, train__evaluate_every=2)
     for trainer in (quiet, busy, seeded):
-        trainer.train()
+        train(trainer)
     assert same(last_weights(quiet), last_weights(busy))
     assert same(last_weights(quiet), last_weights(seeded))
 
@@ -125,7 +126,7 @@ def test_the_seed_is_all_that_makes_two_runs_differ(tmp_path: Path) -> None:
     other = small_trainer(tmp_path, "c", train__seed=1)
     for trainer in (first, second, other):
         torch.rand(1)  # someone else draws random numbers meanwhile
-        trainer.train()
+        train(trainer)
     assert same(last_weights(first), last_weights(second))
     assert not same(last_weights(first), last_weights(other))
 
@@ -134,7 +135,7 @@ def test_the_seed_is_all_that_makes_two_runs_differ(tmp_path: Path) -> None:
 def test_a_non_finite_loss_stops_before_the_step_and_names_the_tensor(tmp_path: Path, fault: str) -> None:
     trainer = small_trainer(tmp_path)
     save_checkpoint(trainer.run, trainer.model, trainer.optimizers, trainer.state, trainer.config)
-    trainer._step()
+    take_step(trainer)
     block = trainer.model.stack.blocks[1]
     if fault == "weight":
         with torch.no_grad():
@@ -148,7 +149,7 @@ def test_a_non_finite_loss_stops_before_the_step_and_names_the_tensor(tmp_path: 
         culprit = "the gradient of stack.blocks.1.feedforward.up.weight"
     before = weights(trainer)
     with pytest.raises(GlassError) as caught:
-        trainer._step()
+        train(trainer)
     assert "step 2 was not taken" in caught.value.problem
     assert culprit in caught.value.problem
     assert "step-000000 is intact" in caught.value.remedy
@@ -159,27 +160,34 @@ def test_a_non_finite_loss_stops_before_the_step_and_names_the_tensor(tmp_path: 
 
 @pytest.mark.thorough
 def test_reasons_to_stop(tmp_path: Path) -> None:
-    outcome = small_trainer(tmp_path, "loss", train__until_loss=3.4, train__steps=500, train__evaluate_every=5).train()
+    outcome = train(small_trainer(tmp_path, "loss", train__until_loss=3.4, train__steps=500, train__evaluate_every=5))
     assert outcome is not None
     assert "reached 3.4" in outcome.reason
     assert outcome.validation.loss <= 3.4 + 1e-6
-    still = small_trainer(
-        tmp_path, "patience", train__patience=2, train__steps=500, train__learning_rate=1e-12, train__weight_decay=0.0
-    ).train()
+    still = train(
+        small_trainer(
+            tmp_path,
+            "patience",
+            train__patience=2,
+            train__steps=500,
+            train__learning_rate=1e-12,
+            train__weight_decay=0.0,
+        )
+    )
     assert still is not None
     assert "2 evaluations brought no improvement" in still.reason
-    timed = small_trainer(tmp_path, "minutes", train__minutes=0.01, train__steps=None).train()
+    timed = train(small_trainer(tmp_path, "minutes", train__minutes=0.01, train__steps=None))
     assert timed is not None
     assert "0.01 minutes are over" in timed.reason
     asked = small_trainer(tmp_path, "asked")
     asked.stop_requested = True
-    assert asked.train() is None
+    assert train(asked) is None
     assert resumed(tmp_path, "asked").state.step == asked.state.step
 
 
 def test_best_is_kept_measured_and_named(tmp_path: Path) -> None:
     trainer = small_trainer(tmp_path, train__steps=60, train__learning_rate=0.05, train__schedule="constant")
-    outcome = trainer.train()
+    outcome = train(trainer)
     assert outcome is not None
     best_step, best = min(trainer.state.evaluations, key=lambda pair: pair[1])
     assert outcome.step == best_step
@@ -223,32 +231,32 @@ def unchanged(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Train
     """A finished run with what a setting needs and with the setting as it is; one for all that need the same."""
     made: dict[str, Trainer] = {}
 
-    def train(name: str) -> Trainer:
+    def finished(name: str) -> Trainer:
         needs = NEEDS.get(name, {})
         if (key := repr(needs)) not in made:
             made[key] = small_trainer(tmp_path_factory.mktemp("unchanged"), **needs)
-            made[key].train()
+            train(made[key])
         return made[key]
 
-    return train
+    return finished
 
 
 @pytest.mark.thorough
 @pytest.mark.parametrize("name", MATTERS)
 def test_a_training_setting_changes_the_weights(tmp_path: Path, name: str, unchanged: Callable[[str], Trainer]) -> None:
     changed = small_trainer(tmp_path, **{**NEEDS.get(name, {}), f"train__{name}": MATTERS[name]})
-    changed.train()
+    train(changed)
     assert not same(last_weights(unchanged(name)), last_weights(changed))
 
 
 def test_cadence_settings_change_what_is_written(tmp_path: Path) -> None:
     trainer = small_trainer(tmp_path, train__log_every=5, train__evaluate_every=7, train__evaluate_tokens=30)
-    trainer.train()
+    train(trainer)
     lines = [json.loads(line) for line in trainer.run.metrics_file.read_text(encoding="utf-8").splitlines()]
     assert [line["step"] for line in lines] == [5, 7, 10, 14, 15, 20, 21, 24]
     assert [line["step"] for line in lines if "validation_loss" in line] == [7, 14, 21, 24]
     whole = small_trainer(tmp_path, "whole", train__evaluate_every=7, train__evaluate_tokens=None)
-    whole.train()
+    train(whole)
     assert whole.state.evaluations != trainer.state.evaluations
 
 
@@ -265,24 +273,11 @@ def test_random_tokens_cannot_be_learnt(tmp_path: Path) -> None:
     }  # fmt: skip
     config = chosen_settings(None, None, {**changes, **named_source("random")})
     with new_training(config, tmp_path / "run", Silent()) as trainer:
-        trainer.train()
+        train(trainer)
     floor = 0.98 * math.log(trainer.task.tokenizer.vocab_size)
     losses = [json.loads(line)["loss"] for line in trainer.run.metrics_file.read_text(encoding="utf-8").splitlines()]
     assert len(losses) == 300
     assert min(losses) >= floor
-
-
-def stop_after(trainer: Trainer, step: int) -> None:
-    """Train, with a polite stop during that step."""
-    take_step = trainer._step
-
-    def watched() -> dict[str, Any]:
-        trainer.stop_requested = trainer.state.step == step - 1
-        return take_step()
-
-    trainer._step = watched  # type: ignore[method-assign]
-    assert trainer.train() is None
-    assert trainer.state.step == step
 
 
 def test_a_lost_best_checkpoint_does_not_stop_a_resumed_run(tmp_path: Path) -> None:
@@ -291,7 +286,7 @@ def test_a_lost_best_checkpoint_does_not_stop_a_resumed_run(tmp_path: Path) -> N
     best = trainer.run.checkpoint("best")
     assert (best.name, trainer.run.checkpoint("last").name) == ("step-000006", "step-000009")
     (best / "model.safetensors").write_bytes(b"cut short")
-    outcome = resumed(tmp_path).train()
+    outcome = train(resumed(tmp_path))
     assert outcome is not None
     assert outcome.step >= 9
     assert trainer.run.checkpoint("best").name == f"step-{outcome.step:06d}"
@@ -307,7 +302,7 @@ def test_the_newest_checkpoint_is_the_one_of_the_highest_step(tmp_path: Path) ->
 def test_a_limit_lowered_below_the_steps_done_still_measures_the_last_weights(tmp_path: Path) -> None:
     trainer = small_trainer(tmp_path, train__steps=100, train__evaluate_every=1000)
     stop_after(trainer, 9)
-    outcome = resumed(tmp_path, **{"train.steps": "5"}).train()
+    outcome = train(resumed(tmp_path, **{"train.steps": "5"}))
     assert outcome is not None
     assert (outcome.step, outcome.last_step) == (9, 9)
 
@@ -315,11 +310,11 @@ def test_a_limit_lowered_below_the_steps_done_still_measures_the_last_weights(tm
 def test_going_on_with_steps_ends_at_the_steps(tmp_path: Path) -> None:
     """A run of minutes that goes on with steps has no minutes left that could end it, and the other way round."""
     timed = small_trainer(tmp_path, "run", train__steps=None, train__minutes=0.0005)
-    timed.train()
+    train(timed)
     more = timed.state.step + 3
     again = resumed(tmp_path, **{"train.steps": str(more)})
     assert (again.config.train.minutes, again.config.train.steps) == (None, more)
-    outcome = again.train()
+    outcome = train(again)
     assert outcome is not None
     assert outcome.last_step == more
     third = resumed(tmp_path, **{"train.minutes": "5"})
@@ -343,13 +338,13 @@ def test_the_last_evaluation_is_not_made_twice(tmp_path: Path, monkeypatch: pyte
 
     monkeypatch.setattr("glassformer.training.trainer.validation_loss", counting)
     whole = small_trainer(tmp_path, "whole", train__steps=6, train__evaluate_every=6, train__evaluate_tokens=None)
-    outcome = whole.train()
+    outcome = train(whole)
     assert outcome is not None
     assert len(measured) == 1
     assert outcome.validation.loss == whole.state.evaluations[-1][1]
     measured.clear()
     part = small_trainer(tmp_path, "part", train__steps=6, train__evaluate_every=6, train__evaluate_tokens=100)
-    again = part.train()
+    again = train(part)
     assert again is not None
     assert len(measured) == 2
     assert measured[0] < measured[1]

@@ -26,7 +26,8 @@ from glassformer.model.families import EncoderDecoder
 from glassformer.model.masks import Mask
 from glassformer.runs import Run, open_run
 from glassformer.tokenizers import Tokenizer, train_tokenizer
-from glassformer.training import stepping, trainer
+from glassformer.training import loop, trainer
+from glassformer.training.loop import train
 from glassformer.training.reporting import Silent
 from glassformer.training.setup import new_training
 from glassformer.training.stepping import Stepper
@@ -68,7 +69,7 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
     }  # fmt: skip
     for name, values in settings.items():
         with new_training(Config.from_dict(values), folder / "runs" / name, Silent()) as trainer:
-            assert trainer.train()
+            assert train(trainer)
     return folder / "runs"
 
 
@@ -251,24 +252,24 @@ def padding_counts_in_the_loss(patch: Patch) -> None:
     def loss(logits: Tensor, batch: Batch, smoothing: float = 0.0) -> Tensor:
         return F.cross_entropy(logits.flatten(0, 1), batch.targets.flatten(), reduction="sum")
 
-    patch.setattr(stepping, "summed_loss", loss)
+    patch.setattr(loop, "summed_loss", loss)
 
 
 def micro_batches_weigh_alike(patch: Patch) -> None:
-    own = Stepper.accumulate
+    own = loop.accumulate_gradients
 
-    def accumulate(self: Stepper, batches: list[Batch]) -> tuple[float, int]:
+    def accumulate(stepper: Stepper, batches: list[Batch]) -> tuple[float, int]:
         for batch in batches:
-            before = [None if p.grad is None else p.grad.clone() for p in self.model.parameters()]
-            loss, targets = own(self, [batch])
-            for parameter, grad in zip(self.model.parameters(), before, strict=True):
+            before = [None if p.grad is None else p.grad.clone() for p in stepper.model.parameters()]
+            loss, targets = own(stepper, [batch])
+            for parameter, grad in zip(stepper.model.parameters(), before, strict=True):
                 assert parameter.grad is not None
                 parameter.grad.div_(len(batches))
                 if grad is not None and batch is not batches[0]:
                     parameter.grad.add_(grad)
         return loss, targets
 
-    patch.setattr(Stepper, "accumulate", accumulate)
+    patch.setattr(loop, "accumulate_gradients", accumulate)
 
 
 def optimizer_starts_anew(patch: Patch) -> None:

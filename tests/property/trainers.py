@@ -7,11 +7,13 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pytest
 import torch
 
 from glassformer.config import Config
 from glassformer.files import sha256
 from glassformer.runs import Run
+from glassformer.training.loop import compute_gradients, train
 from glassformer.training.reporting import Silent
 from glassformer.training.setup import new_training, resume_training
 from glassformer.training.trainer import Trainer
@@ -58,6 +60,52 @@ def resumed(folder: Path, name: str = "run", **changes: str) -> Trainer:
     """Return the run as a new process would resume it; the lock is released, as in `small_trainer`."""
     with resume_training(folder / name, changes, Silent()) as trainer:
         return trainer
+
+
+def before_each_step(trainer: Trainer, do: Callable[[], object]) -> None:
+    """Have `do` called before each step of the training loop."""
+    rate_factor = trainer.rate_factor
+
+    def watched() -> float:
+        do()
+        return rate_factor()
+
+    trainer.rate_factor = watched  # type: ignore[method-assign]
+
+
+def killed_after(trainer: Trainer, step: int) -> None:
+    """Train until the process is killed after that step, without saving."""
+
+    def kill() -> None:
+        if trainer.state.step == step:
+            raise KeyboardInterrupt
+
+    before_each_step(trainer, kill)
+    with pytest.raises(KeyboardInterrupt):
+        train(trainer)
+
+
+def stop_during(trainer: Trainer, step: int) -> None:
+    """Have a signal come during that step; of several processes, in this one."""
+
+    def signal() -> None:
+        trainer.stop_requested = trainer.state.step == step - 1
+
+    before_each_step(trainer, signal)
+
+
+def stop_after(trainer: Trainer, step: int) -> None:
+    """Train, with a signal during that step, after which everything is saved."""
+    stop_during(trainer, step)
+    assert train(trainer) is None
+    assert trainer.state.step == step
+
+
+def take_step(trainer: Trainer) -> None:
+    """Take one step without what the loop does around it."""
+    gradients = compute_gradients(trainer.stepper, trainer.state.step)
+    trainer.stepper.update(gradients, trainer.rate_factor())
+    trainer.state.step += 1
 
 
 def weights(trainer: Trainer) -> dict[str, torch.Tensor]:

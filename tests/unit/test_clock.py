@@ -84,7 +84,7 @@ def test_earlier_legs_are_added_and_laps_follow_each_other() -> None:
 
 def test_all_processes_get_the_reading_of_the_slowest() -> None:
     class Three(OneProcess):
-        def most(self, number: float) -> float:
+        def all_reduce_max(self, number: float) -> float:
             return max(number, 6.5, 1.0)
 
     run = RunClock(Fake(2.0), Three())

@@ -13,6 +13,7 @@ from glassformer.evaluation.probes.probe import Request, probe_run
 from glassformer.runs import open_run
 from glassformer.text_model import TextModel, load_text_model
 from glassformer.text_model.loading import load_parts
+from glassformer.training.loop import train
 from tests.property.trainers import small_trainer
 
 
@@ -20,7 +21,7 @@ from tests.property.trainers import small_trainer
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A run of few steps."""
     trainer = small_trainer(tmp_path_factory.mktemp("folders"))
-    trainer.train()
+    train(trainer)
     return trainer.run.folder
 
 

@@ -12,8 +12,9 @@ import pytest
 from glassformer.runs import Run
 from glassformer.training.checkpoint import step_name
 from glassformer.training.journal import Journal, read_metrics, read_samples
+from glassformer.training.loop import train
 from glassformer.training.trainer import Trainer
-from tests.property.trainers import resumed, small_trainer
+from tests.property.trainers import resumed, small_trainer, stop_after
 
 BANGLA = "সে বাগানে গান গায়"
 
@@ -99,14 +100,7 @@ def test_metrics_cut_short_are_reported(tmp_path: Path) -> None:
 def stopped(folder: Path) -> Trainer:
     """Return a run that was asked to stop after its eighth step."""
     trainer = small_trainer(folder)
-    take_step = trainer._step
-
-    def step() -> dict[str, object]:
-        trainer.stop_requested = trainer.state.step == 7
-        return take_step()
-
-    trainer._step = step  # type: ignore[method-assign]
-    assert trainer.train() is None
+    stop_after(trainer, 8)
     return trainer
 
 
@@ -119,12 +113,12 @@ def test_a_run_with_torn_logs_resumes_with_one_note(tmp_path: Path) -> None:
     trainer = resumed(tmp_path)
     notes: list[str] = []
     trainer.reporter.note = notes.append  # type: ignore[method-assign]
-    assert trainer.train() is not None
+    assert train(trainer) is not None
     assert [note for note in notes if "damaged" in note] == [
         f"{run.folder}: 1 damaged line of metrics.jsonl dropped; 1 damaged entry of samples.txt dropped"
     ]
     straight = small_trainer(tmp_path, "straight")
-    straight.train()
+    train(straight)
     assert run.samples_file.read_bytes() == straight.run.samples_file.read_bytes()
     assert [record["loss"] for record in read_metrics(run)] == [record["loss"] for record in read_metrics(straight.run)]
 
@@ -134,7 +128,7 @@ def test_an_ordinary_resume_reports_no_damage(tmp_path: Path) -> None:
     trainer = resumed(tmp_path)
     notes: list[str] = []
     trainer.reporter.note = notes.append  # type: ignore[method-assign]
-    trainer.train()
+    train(trainer)
     assert not [note for note in notes if "metrics.jsonl" in note or "samples.txt" in note]
 
 
@@ -158,7 +152,7 @@ def test_logs_are_on_the_disk_before_the_checkpoint_that_follows_them(
     trainer = small_trainer(tmp_path, train__steps=8, train__evaluate_every=4)
     monkeypatch.setattr(os, "fsync", noted_fsync)
     monkeypatch.setattr(os, "replace", noted_replace)
-    trainer.train()
+    train(trainer)
     run = trainer.run
     lines = run.metrics_file.read_bytes().splitlines(keepends=True)
     for step in (4, 8):

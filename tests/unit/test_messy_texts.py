@@ -30,10 +30,10 @@ from glassformer.evaluation.baselines import baselines
 from glassformer.evaluation.evaluate import Request, evaluate_run
 from glassformer.evaluation.seen import count_seen
 from glassformer.experiments.statistics import tabulate
+from glassformer.training.loop import train
 from glassformer.training.reporting import Silent
 from glassformer.training.setup import new_training
-from glassformer.training.trainer import Trainer
-from tests.property.trainers import last_weights, resumed, same, small_trainer, text_file
+from tests.property.trainers import last_weights, resumed, same, small_trainer, stop_after, text_file
 from tests.unit.comparison_grids import grid_of, result
 
 WORDS = {"kind": "words", "vocab_size": 20}
@@ -76,7 +76,7 @@ def test_the_true_entropy_is_no_floor_where_tokens_are_unknown(tmp_path: Path) -
 
 def test_evaluate_and_train_show_the_share_of_unknown_tokens(tmp_path: Path) -> None:
     trainer = small_trainer(tmp_path, tokenizer__kind="words", tokenizer__vocab_size=20, train__steps=2)
-    outcome = trainer.train()
+    outcome = train(trainer)
     assert outcome is not None
     assert outcome.bits_per_byte is None
     assert outcome.unknown_share > 0.2
@@ -91,7 +91,7 @@ def test_evaluate_and_train_show_the_share_of_unknown_tokens(tmp_path: Path) -> 
 
 def test_a_text_in_another_script_has_no_bits_per_byte(tmp_path: Path) -> None:
     trainer = small_trainer(tmp_path, train__steps=1)  # characters
-    trainer.train()
+    train(trainer)
     other = tmp_path / "bangla.txt"
     other.write_text("ক্ষুদ্র নদী বিশ্ববিদ্যালয়ের পথে\n" * 20, encoding="utf-8")
     facts = evaluate_run(Request(trainer.run.folder, source=str(other))).facts()
@@ -109,7 +109,7 @@ def test_unknown_targets_have_no_bits_per_byte(tmp_path: Path) -> None:
         "sample": {"tokens": 3, "beams": 1},
     })  # fmt: skip
     with new_training(config, tmp_path / "run", Silent()) as trainer:
-        outcome = trainer.train()
+        outcome = train(trainer)
     assert outcome is not None
     assert outcome.unknown_share > 0
     assert outcome.bits_per_byte is None
@@ -221,18 +221,6 @@ def several_files(folder: Path) -> Path:
     return texts
 
 
-def stop_after(trainer: Trainer, step: int) -> None:
-    """Train up to this step, as far as a person who presses Ctrl-C there."""
-    take_step = trainer._step
-
-    def watched() -> dict[str, Any]:
-        trainer.stop_requested = trainer.state.step == step - 1
-        return take_step()
-
-    trainer._step = watched  # type: ignore[method-assign]
-    assert trainer.train() is None
-
-
 @pytest.mark.parametrize("recorded", [True, False])
 def test_an_older_run_resumes_on_its_own_split(tmp_path: Path, recorded: bool) -> None:
     """Its settings say split = "tail"; the encoded text is gone, and the tokenizer is the same for every split."""
@@ -247,9 +235,9 @@ def test_an_older_run_resumes_on_its_own_split(tmp_path: Path, recorded: bool) -
         manifest.write_text(json.dumps(facts), encoding="utf-8")
     shutil.rmtree(tmp_path / ".tokens")
     second = resumed(tmp_path, "resumed")
-    second.train()
+    train(second)
     whole = small_trainer(tmp_path, "again", **changes)
-    whole.train()
+    train(whole)
     assert same(last_weights(second), last_weights(whole))
 
 
@@ -257,7 +245,7 @@ def test_a_run_does_not_resume_on_another_split_of_its_text(tmp_path: Path) -> N
     """The encoded text is gone, and encoding it again gives other parts than the run recorded."""
     changes = {"data__source": str(several_files(tmp_path)), "data__document": "file", "tokenizer__kind": "bytes"}
     run = small_trainer(tmp_path, **changes, train__steps=3)
-    run.train()
+    train(run)
     manifest = run.run.folder / "manifest.json"
     facts = json.loads(manifest.read_text(encoding="utf-8"))
     facts["data"]["parts"]["validation"] = "0" * 64
@@ -289,7 +277,7 @@ def test_no_grapheme_is_cut_at_the_split(text: str, tmp_path: Path) -> None:
 def proverbs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder of a run of one step, with its text beside it."""
     folder = tmp_path_factory.mktemp("proverbs")
-    small_trainer(folder, tokenizer__kind="bytes", data__document="file", train__steps=1).train()
+    train(small_trainer(folder, tokenizer__kind="bytes", data__document="file", train__steps=1))
     return folder
 
 

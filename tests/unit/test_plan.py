@@ -25,7 +25,7 @@ from glassformer.training.probe import Probe, ProbeError
 from glassformer.training.reporting import Silent
 from glassformer.training.setup import fresh_model, make_task, new_training, prepare_for
 from glassformer.training.stepping import Gradients, Stepper
-from tests.property.trainers import small_config
+from tests.property.trainers import small_config, take_step
 from tests.unit.example_files import LABELLED, PAIRS, tsv, writer
 
 GIB = 1 << 30
@@ -94,7 +94,7 @@ def test_the_size_is_that_of_the_run(name: str, optimizer: str, tmp_path: Path) 
     plan = planned(config, tmp_path)
     with new_training(config, tmp_path / "run", Silent()) as trainer:
         save_checkpoint(trainer.run, trainer.model, trainer.optimizers, trainer.state, config)
-    trainer._step()
+    take_step(trainer)
     folder = save_checkpoint(trainer.run, trainer.model, trainer.optimizers, trainer.state, config)
     tensors = [load_file(folder / f"{part}.safetensors") for part in ("model", "optimizer")]
     assert plan.parameters == sum(value.numel() for value in tensors[0].values())
@@ -225,12 +225,12 @@ def test_the_probe_does_not_count_its_first_step(tmp_path: Path, monkeypatch: py
     clock, taken = [0.0], []
     costs = {0: 9.0, 1: 0.4, 2: 0.3}  # of each step; all others take 0.1 s
 
-    def gradients(self: Stepper, step: int) -> Gradients:
+    def gradients(stepper: Stepper, step: int) -> Gradients:
         clock[0] += costs.get(step, 0.1)
         taken.append(step)
         return Gradients(1.0, torch.ones(()), 1, [])
 
-    monkeypatch.setattr(Stepper, "gradients", gradients)
+    monkeypatch.setattr(probe, "compute_gradients", gradients)
     monkeypatch.setattr(Stepper, "update", lambda *_: None)
     monkeypatch.setattr(probe.time, "perf_counter", lambda: clock[0])
     assert probe._step_times(stepper, 6.0) == pytest.approx([0.4])  # the first step alone took longer than that

@@ -16,6 +16,7 @@ from glassformer.errors import GlassError
 from glassformer.files import MANIFEST
 from glassformer.model import stack
 from glassformer.runs import open_run
+from glassformer.training.loop import train
 from glassformer.training.reporting import Silent
 from glassformer.training.setup import new_training
 from glassformer.verification import numeric_checks
@@ -33,7 +34,7 @@ def trained(folder: Path, **model: Any) -> Path:
     """A run of two steps."""
     config = small_config(folder).replace(train=TRAIN, model={**MODEL, **model})
     with new_training(config, folder / "run", Silent()) as trainer:
-        assert trainer.train()
+        assert train(trainer)
     return folder / "run"
 
 

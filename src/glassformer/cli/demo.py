@@ -15,7 +15,7 @@ from pathlib import Path
 
 from glassformer.cli.choosing import chosen_settings
 from glassformer.cli.settings import add_short_flags, changes_from
-from glassformer.cli.train import train_run
+from glassformer.cli.train import new_run
 from glassformer.wording import quoted
 
 
@@ -30,13 +30,15 @@ def run(arguments: argparse.Namespace) -> int:
     from glassformer.evaluation.evaluate import Request, evaluate_run
     from glassformer.evaluation.language import LanguageReport
     from glassformer.text_model import TextModel
+    from glassformer.training.loop import train
 
     started = time.perf_counter()
     config = chosen_settings("tiny", None, changes_from(arguments))
     out = arguments.out or next(path for path in _names() if not path.exists())
     print(f"Training a {config.model.layers}-layer transformer on generated stories, into {out}", file=sys.stderr)
-    trained = train_run(config, out, arguments.began)
-    if trained is None:
+    with new_run(config, out, arguments.began) as trainer:
+        outcome = train(trainer)
+    if outcome is None:
         return 130
     report = evaluate_run(Request(out, device=config.train.device, note=lambda text: print(text, file=sys.stderr)))
     assert isinstance(report, LanguageReport)

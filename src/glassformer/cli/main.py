@@ -87,10 +87,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
     debug = "--debug" in words
     atexit.unregister(gc.freeze)
     atexit.register(gc.freeze)  # with PyTorch loaded, Python's last search for cycles takes half a second
+    from glassformer.files import clear_disk_errors
+
     try:
         if words[0] not in COMMANDS:
             raise GlassError(f"there is no command {words[0]!r}", nearest(words[0], COMMANDS))
-        return _run(words[0], words[1:], began)
+        _write_utf8()
+        command = command_module(words[0])
+        with clear_disk_errors(Path("standard output")), clear_memory_errors():  # foreseen nowhere else
+            code = int(command.run(_parse(words[0], command, words[1:], began)) or 0)
+            sys.stdout.flush()
+        return code
     except SaidElsewhereError:
         return 2
     except GlassError as error:
@@ -145,22 +152,28 @@ def _let_go_of_output() -> None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
-def _run(name: str, words: Sequence[str], began: float) -> int:
-    for stream in (sys.stdout, sys.stderr):  # every script can be printed, on every system
+def _write_utf8() -> None:
+    """Make standard output and error UTF-8, so that every script can be printed on every system."""
+    for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(encoding="utf-8", errors="replace")
-    from glassformer.files import clear_disk_errors
 
-    module = command_module(name)
-    parser = Parser(prog=f"glass {name}", description=module.__doc__, allow_abbrev=False)
+
+def _parse(name: str, command: ModuleType, words: Sequence[str], began: float) -> argparse.Namespace:
+    """Parse the words behind the name of a command.
+
+    Args:
+        name: of the command.
+        command: its module.
+        words: the arguments.
+        began: the reading of `time.monotonic` when the process began; commands find it as `arguments.began`.
+    """
+    parser = Parser(prog=f"glass {name}", description=command.__doc__, allow_abbrev=False)
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.add_argument("--json", action="store_true", help="one JSON object on standard output")
     parser.add_argument("--debug", action="store_true", help="show where an error came from")
-    module.add_arguments(parser)
+    command.add_arguments(parser)
     parser.set_defaults(began=began)
     places = [f"[{a.metavar}]" if a.nargs == "?" else str(a.metavar) for a in parser.positionals()]
     parser.usage = " ".join([parser.prog, *places, "[OPTIONS]"])  # a hundred options would hide what matters
-    with clear_disk_errors(Path("standard output")), clear_memory_errors():  # foreseen nowhere else
-        code = int(module.run(parser.parse_all(words)) or 0)
-        sys.stdout.flush()
-    return code
+    return parser.parse_all(words)

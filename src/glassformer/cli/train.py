@@ -46,12 +46,12 @@ from glassformer.cli.settings import changes_from
 from glassformer.cli.uses import use_of
 from glassformer.config import Config
 from glassformer.errors import GlassError
-from glassformer.runs import Run
 from glassformer.wording import quoted
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from glassformer.runs import Run
     from glassformer.training.foresight import Foresight
     from glassformer.training.parallel.processes import Processes
     from glassformer.training.reporting import Reporter
@@ -65,29 +65,40 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Train, and report the kept checkpoint."""
+    """Train a new run, or resume one, and report the checkpoint that is kept."""
+    from glassformer.training.loop import train
+
+    opened = _resumed if arguments.resume else _new
+    with opened(arguments) as trainer:
+        outcome = train(trainer)
+    return _report(trainer.run, trainer.config, outcome, arguments.json)
+
+
+@contextmanager
+def _new(arguments: argparse.Namespace) -> Iterator[Trainer]:
+    """Yield the trainer of a run that the arguments describe."""
     from glassformer.training.memory import keep_few_shapes
     from glassformer.training.parallel.joining import said_once
 
-    if arguments.resume:
-        return _resume(arguments)
     with said_once():
         config, out = chosen_run(arguments)
         keep_few_shapes(config)
         config, foresight = foreseen(arguments, config, out)
-    return _report(out, config, train_run(config, out, arguments.began, foresight), arguments.json)
+    with new_run(config, out, arguments.began, foresight) as trainer:
+        yield trainer
 
 
-def train_run(config: Config, out: Path, began: float, foresight: Foresight | None = None) -> Outcome | None:
-    """Start a new run and train it to its end; None if someone stopped it. What was foreseen goes into its folder.
+@contextmanager
+def new_run(config: Config, out: Path, began: float, foresight: Foresight | None = None) -> Iterator[Trainer]:
+    """Yield the trainer of a new run; inside, a signal stops its training politely.
 
-    A run that this very start of torchrun began, before it restarted its processes, goes on.
+    A run that this very start of torchrun began, before it restarted its processes, is resumed.
 
     Args:
         config: all settings.
         out: the folder of the run.
         began: the reading of `time.monotonic` from which `train.minutes` count.
-        foresight: what was found out before.
+        foresight: what was found out before; written into the folder.
     """
     from glassformer.training.clock import since
     from glassformer.training.parallel.joining import begun_by_this_job
@@ -95,7 +106,7 @@ def train_run(config: Config, out: Path, began: float, foresight: Foresight | No
 
     @contextmanager
     def opened(reporter: Reporter, processes: Processes) -> Iterator[Trainer]:
-        if processes.from_first(lambda: begun_by_this_job(out, config)):
+        if processes.on_rank_zero(lambda: begun_by_this_job(out, config)):
             with resume_training(out, {}, reporter, processes=processes, seconds=since(began)) as trainer:
                 yield trainer
             return
@@ -105,28 +116,13 @@ def train_run(config: Config, out: Path, began: float, foresight: Foresight | No
                 foresight.write(trainer.run)
             yield trainer
 
-    return _trained(config, opened)
+    with _joined(config, opened) as trainer:
+        yield trainer
 
 
-def _trained(
-    config: Config, opened: Callable[[Reporter, Processes], AbstractContextManager[Trainer]]
-) -> Outcome | None:
-    """Train with the trainer that `opened` yields, in this process or in all of torchrun; the first one reports."""
-    from glassformer.training.memory import keep_few_shapes
-    from glassformer.training.parallel.joining import joined
-    from glassformer.training.reporting import Silent, choose_reporter
-
-    keep_few_shapes(config)
-    with joined(config.train) as processes:
-        reporter = choose_reporter() if processes.first else Silent()
-        try:
-            with opened(reporter, processes) as trainer:
-                return _until_the_end(trainer)
-        finally:
-            reporter.close()
-
-
-def _resume(arguments: argparse.Namespace) -> int:
+@contextmanager
+def _resumed(arguments: argparse.Namespace) -> Iterator[Trainer]:
+    """Yield the trainer of the run that the arguments name, or of the newest one, after its newest checkpoint."""
     from glassformer.model.device import choose_device
     from glassformer.model.precision import as_recorded
     from glassformer.runs import open_run
@@ -152,46 +148,65 @@ def _resume(arguments: argparse.Namespace) -> int:
         seconds = since(arguments.began)
         return resume_training(out, changes, reporter, processes=processes, named=named, seconds=seconds)
 
-    outcome = _trained(config, opened)
-    return _report(out, config, outcome, arguments.json)
+    with _joined(config, opened) as trainer:
+        yield trainer
 
 
-def _until_the_end(trainer: Trainer) -> Outcome | None:
-    """Train until the end, or until Ctrl-C or a polite kill, after which all is saved."""
-    from glassformer.training.memory import forget_peak, steady_heap
+@contextmanager
+def _joined(
+    config: Config, opened: Callable[[Reporter, Processes], AbstractContextManager[Trainer]]
+) -> Iterator[Trainer]:
+    """Yield the trainer that `opened` yields, in this process or in all of torchrun; the first one reports."""
+    from glassformer.training.memory import forget_peak, keep_few_shapes, steady_heap
+    from glassformer.training.parallel.joining import joined
+    from glassformer.training.reporting import Silent, choose_reporter
 
-    steady_heap(trainer.config)
-    forget_peak(trainer.stepper.device)
-    if trainer.config.train.snapshots and trainer.processes.first:
-        from glassformer.evaluation.replay import Recorder
+    keep_few_shapes(config)
+    with joined(config.train) as processes:
+        reporter = choose_reporter() if processes.is_rank_zero else Silent()
+        try:
+            with opened(reporter, processes) as trainer:
+                steady_heap(trainer.config)
+                forget_peak(trainer.stepper.device)
+                if trainer.config.train.snapshots and processes.is_rank_zero:
+                    from glassformer.evaluation.replay import Recorder
 
-        trainer.observer = Recorder(trainer)
+                    trainer.observer = Recorder(trainer)
+                with _stopped_by_signals(trainer):
+                    yield trainer
+        finally:
+            reporter.close()
+
+
+@contextmanager
+def _stopped_by_signals(trainer: Trainer) -> Iterator[None]:
+    """Inside, Ctrl-C or SIGTERM stops training after the step, with everything saved; a second one stops at once."""
 
     def say(text: str) -> None:
-        if trainer.processes.first:
+        if trainer.processes.is_rank_zero:
             print(text, file=sys.stderr)
 
     def stop(number: int, frame: object) -> None:
         if trainer.stop_requested:
-            raise KeyboardInterrupt  # the second time: at once, with what was saved
+            raise KeyboardInterrupt
         trainer.stop_requested = True
         say("stopping after this step; once more stops at once")
 
     before = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
-        outcome = trainer.train()
+        yield
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
-    if outcome is None:
+    if trainer.stopping:
         say(f"stopped after step {trainer.state.step}, all saved")
         if trainer.state.best_loss is None:
             say("no evaluation yet: until the first one, best names the last checkpoint")
         say(f"Resume with: glass train --resume --out {quoted(trainer.run.folder)}")
-    return outcome
 
 
-def _report(out: Path, config: Config, outcome: Outcome | None, as_json: bool) -> int:
+def _report(run: Run, config: Config, outcome: Outcome | None, as_json: bool) -> int:
+    """Print the loss of the kept checkpoint and what may be done with the run; return the exit code."""
     from glassformer.training.parallel.joining import speaks
 
     if outcome is None:
@@ -204,11 +219,11 @@ def _report(out: Path, config: Config, outcome: Outcome | None, as_json: bool) -
     from glassformer.training.validation import unknown_words
 
     peak = peak_memory(choose_device(config.train.device))
-    comparison = compared(Run(out), outcome, peak)
+    comparison = compared(run, outcome, peak)
     validation = outcome.validation
     if as_json:
         facts = {
-            "run": str(out),
+            "run": str(run.folder),
             "step": outcome.step,
             "loss": validation.loss,
             "loss_ci95": validation.ci95,
@@ -216,7 +231,7 @@ def _report(out: Path, config: Config, outcome: Outcome | None, as_json: bool) -
             "bits_per_byte": outcome.bits_per_byte,
             "unknown_share": outcome.unknown_share,
             "validation_share": outcome.validation_share,
-            "entropy": outcome.floor,
+            "entropy": outcome.entropy,
             "train_seconds": outcome.train_seconds,
             "steps_done": outcome.last_step,
             "peak_memory_bytes": peak,
@@ -235,10 +250,10 @@ def _report(out: Path, config: Config, outcome: Outcome | None, as_json: bool) -
     )
     if outcome.unknown_share:
         print(unknown_words(outcome.unknown_share))
-    if outcome.floor is not None:
-        ratio = validation.loss / outcome.floor
-        print(f"this is {ratio:.3f} times the true entropy of the text, {outcome.floor:.4f}: no model can do better")
+    if outcome.entropy is not None:
+        ratio = validation.loss / outcome.entropy
+        print(f"this is {ratio:.3f} times the true entropy of the text, {outcome.entropy:.4f}: no model can do better")
     if comparison is not None:
         print(comparison)
-    print(f"{out} is ready: {use_of(out, config.train.task)}")
+    print(f"{run.folder} is ready: {use_of(run.folder, config.train.task)}")
     return 0

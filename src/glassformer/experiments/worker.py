@@ -31,6 +31,7 @@ from glassformer.experiments.removal import ALTERATIONS
 from glassformer.files import write_text
 from glassformer.lock import only_one
 from glassformer.model.build import build_model
+from glassformer.training import loop
 from glassformer.training.journal import read_samples
 from glassformer.training.reporting import Silent
 from glassformer.training.setup import new_training, resume_training
@@ -63,7 +64,7 @@ def _result(trainer: Trainer, grid: Grid, job: Job) -> dict[str, Any]:
     """Train to the end, and return the result."""
     if trainer.config.train.snapshots:
         trainer.observer = Recorder(trainer)
-    outcome = trainer.train()
+    outcome = loop.train(trainer)
     assert outcome is not None, "a worker's trainer is never asked to stop"
     result = {
         "loss": outcome.validation.loss,
@@ -74,7 +75,7 @@ def _result(trainer: Trainer, grid: Grid, job: Job) -> dict[str, Any]:
         "unit": outcome.unit,
         "step": outcome.step,
         "last_step": outcome.last_step,
-        "entropy": outcome.floor,
+        "entropy": outcome.entropy,
         "train_seconds": outcome.train_seconds,
         "reason": outcome.reason,
         "verdict": outcome.verdict,

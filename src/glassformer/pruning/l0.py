@@ -20,6 +20,7 @@ from glassformer.inspection.gates import gated
 from glassformer.inspection.sites import attentions
 from glassformer.pruning.hard_concrete import open_probability, sample, settled
 from glassformer.training.checkpoint import step_seed
+from glassformer.training.loop import compute_gradients
 from glassformer.training.stepping import Stepper
 
 FIRST = 3.0
@@ -65,7 +66,7 @@ def learn_gates(stepper: Stepper, first: int, how: L0, note: Callable[[str], Non
         drawn = {site: sample(log, generator) for site, log in logs.items()}  # (H) each
         gates = {site: gate.detach().requires_grad_() for site, gate in drawn.items()}  # (H) each
         with gated(stepper.model, gates):
-            found = stepper.gradients(step)
+            found = compute_gradients(stepper, step)
         if not found.finite:
             raise GlassError(f"step {step + 1} with gates: the loss is {found.loss}", "Lower --l0, or --rate.")
         optimizer.zero_grad()

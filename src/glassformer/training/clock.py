@@ -58,7 +58,7 @@ class RunClock:
 
     def read(self) -> float:
         """Return the wall seconds of the run; the largest of all processes, which call this together."""
-        self.now = self.earlier + self.processes.most(self.here())
+        self.now = self.earlier + self.processes.all_reduce_max(self.here())
         return self.now
 
     def lap(self) -> float:

@@ -1,4 +1,7 @@
-"""How a run limited by minutes keeps to them: it measures what things take, and the trainer asks it what to do."""
+"""How a run limited by minutes keeps to them: it measures what things take, and the training loop asks it what to do.
+
+`Pace` is the clock and the budget of such a run; `Untimed` answers the same questions for a run without minutes.
+"""
 
 from __future__ import annotations
 
@@ -45,10 +48,24 @@ class Pace:
         self.clock.read()
 
     @property
+    def earlier(self) -> float:
+        """Return the wall seconds of the legs before this one."""
+        return self.clock.earlier
+
+    @property
+    def now(self) -> float:
+        """Return the wall second of the last reading."""
+        return self.clock.now
+
+    @property
     def rows(self) -> int:
-        """Validation rows of an evaluation while training."""
+        """Return the number of validation rows of an evaluation while training."""
         chosen = self.state.times.rows
         return self.budget.wanted_rows if chosen is None else min(chosen, self.budget.wanted_rows)
+
+    def part(self, rows: Sequence[Any]) -> Sequence[Any]:
+        """Return those of the rows, evenly spaced, that an evaluation while training has time for."""
+        return evenly(rows, self.rows)
 
     def over(self) -> bool:
         """Return whether training is to end now, after one step at least."""
@@ -132,11 +149,16 @@ class Pace:
         """A checkpoint was written."""
         self.budget.save = self.clock.lap()
 
-    def final_rows(self) -> int:
-        """Return the validation rows of the final evaluation."""
+    @property
+    def is_final_part_known(self) -> bool:
+        """Whether the rows of the final evaluation are chosen; not if an older version or a signal ended the leg."""
+        return self.state.times.final_rows is not None
+
+    def final_part(self, rows: Sequence[Any]) -> Sequence[Any]:
+        """Return those of the rows, evenly spaced, that the final evaluation has time for."""
         if self.state.times.final_rows is None:
             self.state.times.final_rows = self.budget.final_rows(self.clock.read())
-        return min(self.state.times.final_rows, self.budget.all_rows)
+        return evenly(rows, min(self.state.times.final_rows, self.budget.all_rows))
 
     def overrun(self) -> str | None:
         """Return a note for a run that took longer than its minutes, with the least that makes sense; else None."""
@@ -148,6 +170,61 @@ class Pace:
             f"this took {seconds / 60:.2g} minutes, longer than train.minutes = {self.budget.seconds / 60:g}: "
             f"--minutes {least:g} is the least that leaves time to train here"
         )
+
+
+class Untimed:
+    """Stands in for `Pace` where minutes limit nothing: it measures nothing, and has time for everything."""
+
+    earlier = 0.0
+    now = 0.0
+    is_final_part_known = True
+
+    def follow(self, state: TrainState) -> None:
+        """Ignore the state."""
+
+    def part(self, rows: Sequence[Any]) -> Sequence[Any]:
+        """Return all rows."""
+        return rows
+
+    def over(self) -> bool:
+        """Return False."""
+        return False
+
+    def share(self) -> None:
+        """Return None: time says nothing of how much of training is over."""
+
+    def seconds_left(self) -> None:
+        """Return None: time ends nothing."""
+
+    def allows_evaluation(self) -> bool:
+        """Return True."""
+        return True
+
+    def measure(self, loss: Callable[[int], object], sample: Callable[[], float]) -> None:
+        """Call neither."""
+
+    def stepped(self) -> float:
+        """Return 0: nobody asks how long steps take."""
+        return 0.0
+
+    def evaluated(self, rows: int) -> None:
+        """Ignore an evaluation."""
+
+    def sampled(self) -> None:
+        """Ignore a sample."""
+
+    def saving(self, last: bool) -> None:
+        """Leave the state as it is."""
+
+    def saved(self) -> None:
+        """Ignore a checkpoint."""
+
+    def final_part(self, rows: Sequence[Any]) -> Sequence[Any]:
+        """Return all rows."""
+        return rows
+
+    def overrun(self) -> None:
+        """Return None."""
 
 
 def evenly(rows: Sequence[Any], count: int) -> Sequence[Any]:

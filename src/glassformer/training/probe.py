@@ -26,6 +26,7 @@ from glassformer.errors import GlassError, clear_memory_errors
 from glassformer.model.device import choose_device
 from glassformer.model.families import Model
 from glassformer.training.checkpoint import save_state
+from glassformer.training.loop import compute_gradients
 from glassformer.training.memory import (
     free_memory,
     has_many_lengths,
@@ -163,7 +164,7 @@ def _step_times(stepper: Stepper, seconds: float) -> list[float]:
 
 
 def _step(stepper: Stepper, step: int) -> None:
-    stepper.update(stepper.gradients(step), rate_factor(stepper.config.train, step, 0.0))
+    stepper.update(compute_gradients(stepper, step), rate_factor(stepper.config.train, step, 0.0))
 
 
 def _evaluation_seconds(stepper: Stepper, rows: Sequence[Any], seconds: float) -> float:

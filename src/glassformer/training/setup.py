@@ -34,6 +34,7 @@ from glassformer.training.compiling import refuse_without_compiler
 from glassformer.training.edits import PRECISIONS, note_of_edits, refuse_changes
 from glassformer.training.example_tasks import ClassTask, PairTask, length_notes
 from glassformer.training.legs import add_leg, describe_leg
+from glassformer.training.loop import compute_gradients
 from glassformer.training.parallel.joining import job
 from glassformer.training.parallel.processes import OneProcess, Processes
 from glassformer.training.reporting import Reporter
@@ -87,12 +88,12 @@ def new_training(
     """
     processes = processes or OneProcess()
     seconds = seconds or since()
-    processes.from_first(lambda: refuse_existing(folder))
+    processes.on_rank_zero(lambda: refuse_existing(folder))
     set_threads(config)
     asked = config
-    config = processes.from_first(lambda: settled(asked))
+    config = processes.on_rank_zero(lambda: settled(asked))
     text = _read_once(processes, config, lambda: text_of_run(config, folder, reporter.note, data))
-    processes.from_first(lambda: reporter.note(precision_in_words(config)))
+    processes.on_rank_zero(lambda: reporter.note(precision_in_words(config)))
     threads = try_threads(config, text, reporter.note, processes, seconds, 0.0)
     model = fresh_model(config, text, alteration)
     source = {
@@ -109,9 +110,9 @@ def new_training(
         return create_run(folder, config, facts, lambda run: _save_vocabulary(run, config, text))
 
     with _held(processes, new_folder_lock(folder)):
-        run = processes.from_first(create)
-        floor = _floor(config, text)
-        trainer = Trainer(run, config, model, make_task(config, text), reporter, floor, processes, seconds)
+        run = processes.on_rank_zero(create)
+        entropy = _entropy(config, text)
+        trainer = Trainer(run, config, model, make_task(config, text), reporter, entropy, processes, seconds)
         trainer.threads = threads
         _begin_leg(trainer)
         with _threads_given_back(trainer):
@@ -141,7 +142,7 @@ def new_folder_lock(folder: Path) -> Iterator[None]:
 def _held(processes: Processes, lock: AbstractContextManager[None]) -> Iterator[None]:
     """Hold a lock in the first process; an error is raised in all of them."""
     with ExitStack() as stack:
-        processes.from_first(lambda: stack.enter_context(lock))
+        processes.on_rank_zero(lambda: stack.enter_context(lock))
         yield
 
 
@@ -161,7 +162,7 @@ def _begin_leg(trainer: Trainer) -> None:
         leg = describe_leg(trainer.stepper, trainer.state.step)
         if trainer.threads is not None and trainer.threads.tried:
             leg["threads_tried"] = {str(number): took for number, took in trainer.threads.tried.items()}
-        note = trainer.processes.from_first(lambda: add_leg(trainer.run, leg))
+        note = trainer.processes.on_rank_zero(lambda: add_leg(trainer.run, leg))
         if note is not None:
             trainer.reporter.note(note)
 
@@ -176,7 +177,7 @@ def _read_once(
         here.append(read())
         return here[0].folder
 
-    folder = processes.from_first(first)
+    folder = processes.on_rank_zero(first)
     return here[0] if here else open_text(config, folder)
 
 
@@ -246,15 +247,15 @@ def resume_training(
     """
     processes = processes or OneProcess()
     seconds = seconds or since()
-    run = processes.from_first(lambda: _run_to_resume(folder, changes, alteration))
+    run = processes.on_rank_zero(lambda: _run_to_resume(folder, changes, alteration))
     with _held(processes, only_one(folder)):
-        config, notes = processes.from_first(lambda: _settings_to_resume(run, changes))
+        config, notes = processes.on_rank_zero(lambda: _settings_to_resume(run, changes))
         set_threads(config)
-        whole, damage = processes.from_first(lambda: _checkpoints_to_resume(run, config))
+        whole, damage = processes.on_rank_zero(lambda: _checkpoints_to_resume(run, config))
         data = _read_once(processes, config, lambda: encoded_text(run, config, reporter.note, named))
         model = fresh_model(config, data, alteration)
-        floor = _floor(config, data)
-        trainer = Trainer(run, config, model, make_task(config, data), reporter, floor, processes, seconds)
+        entropy = _entropy(config, data)
+        trainer = Trainer(run, config, model, make_task(config, data), reporter, entropy, processes, seconds)
         trainer.resume(whole)
 
         def write() -> None:
@@ -262,12 +263,12 @@ def resume_training(
             if changes:
                 write_text(run.folder / "config.toml", config.to_toml())
 
-        processes.from_first(write)
+        processes.on_rank_zero(write)
         for note in (*notes, *damage):
             reporter.note(note)
         reporter.note(f"resuming {folder} after step {trainer.state.step}")
-        if trainer.pace is not None and trainer.reason_to_end() is None:
-            trainer.threads = try_threads(config, data, reporter.note, processes, seconds, trainer.pace.clock.earlier)
+        if trainer.reason_to_end() is None:
+            trainer.threads = try_threads(config, data, reporter.note, processes, seconds, trainer.pace.earlier)
         _begin_leg(trainer)
         with _threads_given_back(trainer):
             yield trainer
@@ -499,7 +500,7 @@ def _fit(data: Prepared | PreparedExamples, config: Config) -> Iterator[str]:
         )
 
 
-def _floor(config: Config, data: Prepared | PreparedExamples) -> float | None:
+def _entropy(config: Config, data: Prepared | PreparedExamples) -> float | None:
     """Return the true entropy of the validation part in nats per predicted token, where the text is generated.
 
     None where tokens are unknown: the text behind them costs a model nothing, so its loss can be below the entropy.
@@ -542,7 +543,9 @@ def try_threads(
         with torch.random.fork_rng(devices=[]):
             stepper = Stepper(fresh_model(plain, data), make_task(plain, data), plain)
             choice.try_all(
-                lambda step: stepper.update(stepper.gradients(step), 1.0), min(TRIAL, TRIAL_SHARE * left), seconds
+                lambda step: stepper.update(compute_gradients(stepper, step), 1.0),
+                min(TRIAL, TRIAL_SHARE * left),
+                seconds,
             )
             del stepper
         gc.collect()

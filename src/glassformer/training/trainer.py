@@ -1,12 +1,11 @@
-"""The trainer: steps, evaluations, checkpoints, and the reasons to stop. One for all tasks."""
+"""A run while it trains: what the training loop asks and tells it. One for all tasks."""
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Protocol, cast
+from typing import Any, NoReturn, Protocol, cast
 
 import numpy as np
 
@@ -20,11 +19,12 @@ from glassformer.training.clock import RunClock, Seconds, since
 from glassformer.training.diagnosis import first_bad_tensor, worst
 from glassformer.training.journal import Journal
 from glassformer.training.legs import end_leg
-from glassformer.training.pace import Pace, evenly
+from glassformer.training.pace import Pace, Untimed, evenly
 from glassformer.training.parallel.processes import Processes
 from glassformer.training.reporting import Reporter, Status
 from glassformer.training.schedules import rate_factor
 from glassformer.training.stepping import Gradients, Stepper
+from glassformer.training.stopwatch import Stopwatch
 from glassformer.training.tasks import Task
 from glassformer.training.threads import ThreadChoice
 from glassformer.training.validation import LossEstimate, validation_loss
@@ -32,7 +32,7 @@ from glassformer.training.verdicts import verdict
 from glassformer.wording import counted, quoted
 
 WATCHED_EVALUATIONS = 3
-"""So many first evaluations look for what may be wrong with the data."""
+"""First evaluations that look for what may be wrong with the data."""
 SHORT_SAMPLE = 16
 """Tokens of the sample that tells, before the first step, how long a whole one takes."""
 
@@ -49,7 +49,7 @@ class Outcome:
         unit: what the loss is the mean over.
         reason: why training stopped.
         verdict: what the curve says.
-        floor: the true entropy of that text in nats per token, where it is known.
+        entropy: the true entropy of that text in nats per token, where it is known.
         last_step: steps done.
         train_seconds: training time alone.
         validation_share: share of the validation rows that `validation` measured; below 1 only in a run limited by
@@ -63,7 +63,7 @@ class Outcome:
     unit: str
     reason: str
     verdict: str
-    floor: float | None
+    entropy: float | None
     last_step: int
     train_seconds: float
     validation_share: float = 1.0
@@ -73,16 +73,25 @@ class Observer(Protocol):
     """Looks on while a model learns. It leaves the model, its mode and all random numbers as they are."""
 
     def look(self, model: Model, step: int, last: bool) -> None:
-        """Before the first step, and after each one, before its checkpoint is saved; `last`: the run ends here."""
+        """Called before the first step and before each step is saved; `last`: the run ends here."""
 
     def forget_after(self, step: int) -> None:
-        """The run goes on from this step: what a killed process kept of later ones does not count."""
+        """Drop what a killed process kept of steps after the checkpoint being resumed."""
 
 
 class Trainer:
-    """Trains one model into one run folder.
+    """Holds one run while `loop.train` trains it: its progress, what is due, and what is written.
 
-    `observer` and `threads` may be set before `train`.
+    `observer` and `threads` may be set before training.
+
+    Attributes:
+        state: the progress, as checkpoints save it.
+        stopwatch: measures the steps.
+        pace: keeps to the minutes, if they limit the run.
+        record: the line of `metrics.jsonl` of the last step.
+        reason: why the run is at its end; None while there are steps to take.
+        stop_requested: set by a signal in this process: training stops after the step.
+        stopping: whether all processes stop, because one of them was asked to.
 
     Args:
         run: where everything is written.
@@ -90,37 +99,54 @@ class Trainer:
         model: freshly built; `resume` fills it.
         task: what is learnt, from which text.
         reporter: is told what happens.
-        floor: the text's true entropy in nats per token, where it is known; drawn into the picture.
-        processes: those that train this run together; this one alone, unless they are given.
+        entropy: the text's true entropy in nats per token, where it is known; drawn into the picture.
+        processes: the processes that train this run together; None: this one alone.
         seconds: wall time of this leg, which only a run limited by minutes reads; since now, unless it is given.
     """
 
     def __init__(
-        self, run: Run, config: Config, model: Model, task: Task, reporter: Reporter, floor: float | None = None,
-        processes: Processes | None = None, seconds: Seconds | None = None,
-    ) -> None:  # fmt: skip
-        self.run, self.config, self.task, self.reporter, self.floor = run, config, task, reporter, floor
+        self,
+        run: Run,
+        config: Config,
+        model: Model,
+        task: Task,
+        reporter: Reporter,
+        entropy: float | None = None,
+        processes: Processes | None = None,
+        seconds: Seconds | None = None,
+    ) -> None:
+        self.run = run
+        self.config = config
+        self.task = task
+        self.reporter = reporter
+        self.entropy = entropy
         self.stepper = Stepper(model, task, config, processes)
         self.processes = self.stepper.processes
-        self.model, self.optimizers = self.stepper.model, self.stepper.optimizers
+        self.model = self.stepper.model
+        self.optimizers = self.stepper.optimizers
         self.state = TrainState()
-        self.stop_requested = False
+        self.stopwatch = Stopwatch(self.stepper.device, self.processes)
+        self.pace = self._pace_of(seconds or since())
         self.observer: Observer | None = None
         self.threads: ThreadChoice | None = None
-        self.pace = self._pace_of(seconds or since())
-        self._stopping = False  # what all processes agreed on
-        self._journal = Journal(run, floor)
+        self.record: dict[str, Any] = {}
+        self.reason: str | None = None
+        self.stop_requested = False
+        self.stopping = False
+        self._journal = Journal(run, entropy)
         self._whole_estimate: tuple[int, LossEstimate] | None = None  # a step evaluated on the whole validation split
 
-    def _pace_of(self, seconds: Seconds) -> Pace | None:
-        """Return what keeps to the minutes; None where they limit nothing."""
+    def _pace_of(self, seconds: Seconds) -> Pace | Untimed:
+        """Return what keeps to the minutes, if they limit the run."""
         train = self.config.train
         if train.minutes is None:
-            return None
+            return Untimed()
         wanted = len(self.task.held_out(train.evaluate_tokens))
         pace = Pace(train.minutes, RunClock(seconds, self.processes), wanted, len(self.task.held_out(None)))
         pace.follow(self.state)
         return pace
+
+    # --- before the first step -----------------------------------------------------------------------------------
 
     def resume(self, whole: Sequence[Path]) -> None:
         """Go back to the newest complete checkpoint, and delete all but it and the best.
@@ -134,9 +160,8 @@ class Trainer:
             return
         newest = whole[-1]
         self.state = load_checkpoint(newest, self.model, self.optimizers)
-        self.stepper.oom_retries = self.state.oom_retries
-        if self.pace is not None:
-            self.pace.follow(self.state)
+        self.stepper.oom_retries.count = self.state.oom_retries
+        self.pace.follow(self.state)
         best = self.run.checkpoints / step_name(self.state.best_step)
         if self.state.best_loss is not None and best not in whole:
             self.reporter.note(
@@ -144,7 +169,25 @@ class Trainer:
             )
             self.state.best_step = self.state.step
             self.state.best_loss = None
-        self.processes.from_first(lambda: point_to(self.run, self.state))
+        self.processes.on_rank_zero(lambda: point_to(self.run, self.state))
+
+    def begin(self) -> None:
+        """Make logs and checkpoints ready for the first step of this leg; find out whether there is one to take.
+
+        The first process holds the run's lock.
+        """
+        self.processes.on_rank_zero(self._forget_later_steps)
+        if self.state.step == 0 and not self.processes.on_rank_zero(self.run.whole_checkpoints):
+            self.observe()
+            self.save_checkpoint()
+        self.reason = self.reason_to_end()
+        self.agree_to_stop()
+        if self.stopping:
+            return
+        if self.reason is not None:
+            self._end_without_a_step(self.reason)
+        else:
+            self._measure_costs()
 
     def _forget_later_steps(self) -> None:
         """Drop what a killed process logged after the checkpoint that is resumed."""
@@ -154,51 +197,14 @@ class Trainer:
         if self.observer is not None:
             self.observer.forget_after(self.state.step)
 
-    def train(self) -> Outcome | None:
-        """Train until a limit ends the run, then measure the best checkpoint on the whole validation split.
-
-        The first process holds the run's lock. Returns None, with everything saved, if `stop_requested` was set
-        meanwhile. A stop changes nothing that a run without minutes computes: a resumed run evaluates at the same
-        steps as one that never stopped.
-        """
-        self.processes.from_first(self._forget_later_steps)
-        if self.state.step == 0 and not self.processes.from_first(self.run.whole_checkpoints):
-            self._show(last=False)
-            self._save()
-        ended = self.reason_to_end()
-        self._agree_to_stop()
-        if ended is not None and not self._stopping:
-            self._end_without_a_step(ended)
-        elif not self._stopping:
-            self._measure_costs()
-        while ended is None and not self._stopping:
-            ended = self._step_and_look()
-        return None if self._stopping or ended is None else self._finish(ended)
-
     def _end_without_a_step(self, reason: str) -> None:
         """Note that there is nothing to do; evaluate the last step if an uninterrupted run would have done so."""
         self.reporter.note(f"nothing left to train: {reason}. To train longer, raise that limit: {self._longer()}")
-        if self.state.step == self.config.train.steps and not self._evaluated():
-            self._evaluate({})
-            self._show(last=True)
-            self._save()
-
-    def _measure_costs(self) -> None:
-        """Measure what evaluations and samples take, where minutes limit the run."""
-        if self.pace is not None:
-            rows = self.task.held_out(None)
-            self.pace.measure(
-                lambda count: self._loss_of(self.model, evenly(rows, count), self.processes), self._try_sample
-            )
-
-    def _try_sample(self) -> float:
-        """Write a short sample that nobody sees; return how many times as long a whole one is."""
-        whole = self.config.sample
-        short = whole.replace(tokens=min(SHORT_SAMPLE, whole.tokens))
-        task = replace(cast(Any, self.task), config=self.config.replace(sample=short.model_dump()))
-        model = self.processes.whole(self.model)
-        self.processes.from_first(lambda: task.sample(model) and None)
-        return whole.tokens / short.tokens if self.config.train.task in ("lm", *PAIRS) else 1.0
+        if self.state.step == self.config.train.steps and not self._is_evaluated:
+            self.evaluate()
+            self.write_sample()
+            self.observe(last=True)
+            self.save_checkpoint()
 
     def _longer(self) -> str:
         """Return a command that gives a finished run a longer limit."""
@@ -206,7 +212,7 @@ class Trainer:
         state = self.state
         if train.steps is not None and state.step >= train.steps:
             limit = f"--steps {2 * state.step}"
-        elif train.minutes is not None and self.pace is not None and self.pace.over():
+        elif train.minutes is not None and self.pace.over():
             limit = f"--minutes {2 * train.minutes:g}"
         elif train.until_loss is not None and state.evaluations[-1][1] <= train.until_loss:
             limit = f"--until-loss {0.9 * state.evaluations[-1][1]:.4g}"
@@ -214,126 +220,162 @@ class Trainer:
             limit = f"--set train.patience={2 * state.waited}"
         return f"glass train --resume --out {quoted(self.run.folder)} {limit}"
 
-    def _step_and_look(self) -> str | None:
-        """Take one step, and evaluate, log and save where that is due; return the reason to end."""
-        record = self._step()
-        every = self.config.train
-        step = self.state.step
-        ended = self.reason_to_end()
-        improved = False
-        if ended is not None or (step % every.evaluate_every == 0 and self._worth_evaluating()):
-            improved = self._evaluate(record)
-            ended = ended or self.reason_to_end()  # an evaluation may be the reason
-        if "validation_loss" in record or step % every.log_every == 0:
-            self._log(record)
-        self._show(last=ended is not None)
-        self._agree_to_stop()
-        if improved or ended is not None or self._stopping or step % every.save_every == 0:
-            self._save(last=ended is not None)
-        return ended
+    def _measure_costs(self) -> None:
+        """Measure what evaluations and samples take, where minutes limit the run."""
+        rows = self.task.held_out(None)
+        self.pace.measure(
+            lambda count: self._loss_of(self.model, evenly(rows, count), self.processes), self._try_sample
+        )
 
-    def _worth_evaluating(self) -> bool:
-        """Return whether an evaluation that is due is made: always, unless it would take too much of the minutes."""
-        return self.pace is None or self.pace.allows_evaluation()
+    def _try_sample(self) -> float:
+        """Write a short sample that nobody sees; return how many times as long a whole one is."""
+        whole = self.config.sample
+        short = whole.replace(tokens=min(SHORT_SAMPLE, whole.tokens))
+        task = replace(cast(Any, self.task), config=self.config.replace(sample=short.model_dump()))
+        model = self.processes.whole(self.model)
+        self.processes.on_rank_zero(lambda: task.sample(model) and None)
+        return whole.tokens / short.tokens if self.config.train.task in ("lm", *PAIRS) else 1.0
 
-    def _agree_to_stop(self) -> None:
-        """Stop all processes together if one of them was asked to."""
-        self._stopping = self.processes.most(self.stop_requested) > 0
+    # --- each step -----------------------------------------------------------------------------------------------
 
-    def _save(self, last: bool = False) -> None:
-        self.processes.from_first(self._journal.sync)
-        if self.pace is not None:
-            self.pace.saving(last)
-        self.processes.save(self.run, self.model, self.optimizers, self.state, self.config)
-        if self.pace is not None:
-            self.pace.saved()
+    def rate_factor(self) -> float:
+        """Return the factor on the peak learning rates for the next step, by the schedule."""
+        return rate_factor(self.config.train, self.state.step, self._share() or 0.0, self.state.plateau.factor)
 
-    def _show(self, last: bool) -> None:
-        if self.observer is not None:
-            self.observer.look(self.model, self.state.step, last)
+    def _share(self) -> float | None:
+        """Return how much of the run is over, by steps or by time, whichever is further."""
+        by_steps = self.state.step / self.config.train.steps if self.config.train.steps else None
+        shares = [share for share in (by_steps, self.pace.share()) if share is not None]
+        return min(1.0, max(shares)) if shares else None
 
-    def _evaluated(self) -> bool:
-        """Whether the weights of this very step were measured."""
-        return bool(self.state.evaluations) and self.state.evaluations[-1][0] == self.state.step
+    def stop_before_harm(self, gradients: Gradients) -> NoReturn:
+        """Raise an error in all processes that names the first tensor that is not finite. The weights are as before.
 
-    def _step(self) -> dict[str, Any]:
-        """Take one optimizer step; return its line for `metrics.jsonl`."""
-        train = self.config.train
-        state = self.state
-        started = time.perf_counter()
-        gradients = self.stepper.gradients(state.step)
-        if self.stepper.oom_retries > state.oom_retries:
-            state.oom_retries = self.stepper.oom_retries
-            self.reporter.note(
-                f"step {state.step + 1:>6}  out of memory: micro-batch is now {len(gradients.batches[0].inputs):,} "
-                "(global batch unchanged)"
-            )
-        if not gradients.finite:
-            self._stop_before_harm(gradients)
-        factor = rate_factor(train, state.step, self._share() or 0.0, state.plateau.factor)
-        self.stepper.update(gradients, factor)
-        state.step += 1
-        state.tokens += gradients.targets
-        state.train_seconds += self.processes.most(time.perf_counter() - started)
-        state.recent_losses.append(gradients.loss)
-        if self.pace is not None:
-            took = self.pace.stepped()
-            if self.threads is not None:
-                self.threads.stepped(took, self.pace.clock.now)
-        return {
-            "step": state.step,
-            "tokens": state.tokens,
-            "train_seconds": round(state.train_seconds, 4),
-            "loss": gradients.loss,
-            "learning_rate": train.learning_rate * factor,
-            "gradient_norm": float(gradients.norm),
-        }
-
-    def _stop_before_harm(self, gradients: Gradients) -> None:
-        """A loss or gradient is not finite: nothing is stepped, and the first bad tensor is named."""
-        step, kept = self.state.step + 1, self.processes.from_first(self.run.whole_checkpoints)[-1].name
-        device, dtype = self.stepper.device, self.stepper.dtype
-        with autocast(device, dtype):
-            own = first_bad_tensor(self.model, (batch.to(device) for batch in gradients.batches))
+        Raises:
+            GlassError: always.
+        """
+        self._note_oom_retries(gradients)
+        step = self.state.step + 1
+        kept = self.processes.on_rank_zero(self.run.whole_checkpoints)[-1].name
+        with autocast(self.stepper.device, self.stepper.dtype):
+            own = first_bad_tensor(self.model, (batch.to(self.stepper.device) for batch in gradients.batches))
         culprit = worst(self.processes.gather(own))
         error = GlassError(
             f"step {step} was not taken: the loss is {gradients.loss}, and the first bad tensor is {culprit}",
             f"Checkpoint {kept} is intact. Lower "
             "train.learning_rate, lengthen train.warmup or set train.clip = 1, and start again.",
         )
-        raise self.processes.alike(error)
+        self.processes.raise_on_all(error)
 
-    def _evaluate(self, record: dict[str, Any]) -> bool:
-        """Validation loss and a sample; returns whether this is the best so far."""
+    def _note_oom_retries(self, gradients: Gradients) -> None:
+        """Note a micro-batch that was halved in this step, and keep its size for a resumed run."""
+        count = self.stepper.oom_retries.count
+        if count > self.state.oom_retries:
+            self.state.oom_retries = count
+            self.reporter.note(
+                f"step {self.state.step + 1:>6}  out of memory: micro-batch is now "
+                f"{len(gradients.batches[0].inputs):,} (global batch unchanged)"
+            )
+
+    def count_step(self, gradients: Gradients, factor: float) -> None:
+        """Count a step whose weights are updated, and begin its line of `metrics.jsonl`.
+
+        Args:
+            gradients: of the step.
+            factor: of its learning rates.
+        """
+        self._note_oom_retries(gradients)
         state = self.state
-        rows = self.task.held_out(self.config.train.evaluate_tokens)
-        if self.pace is not None:
-            rows = evenly(rows, self.pace.rows)
+        state.step += 1
+        state.tokens += gradients.targets
+        state.train_seconds += self.stopwatch.seconds()
+        state.recent_losses.append(gradients.loss)
+        took = self.pace.stepped()
+        if self.threads is not None:
+            self.threads.stepped(took, self.pace.now)
+        self.record = {
+            "step": state.step,
+            "tokens": state.tokens,
+            "train_seconds": round(state.train_seconds, 4),
+            "loss": gradients.loss,
+            "learning_rate": self.config.train.learning_rate * factor,
+            "gradient_norm": float(gradients.norm),
+        }
+
+    @property
+    def ended(self) -> bool:
+        """Whether a limit of the settings is reached."""
+        return self.reason is not None
+
+    def check_limits(self) -> None:
+        """Note why the run is at its end, if a limit is reached now."""
+        self.reason = self.reason or self.reason_to_end()
+
+    def reason_to_end(self) -> str | None:
+        """Return why the run is at its end: a limit of its settings; None while there are steps to take."""
+        train = self.config.train
+        state = self.state
+        if train.steps is not None and state.step > train.steps:
+            return f"{counted(state.step, 'steps')} are done, and train.steps is {train.steps}"
+        if train.steps is not None and state.step == train.steps:
+            return f"all {train.steps} steps are done" if train.steps > 1 else "its one step is done"
+        if train.minutes is not None and self.pace.over():
+            return f"the {train.minutes:g} minutes are over" if train.minutes != 1 else "the minute is over"
+        if train.until_loss is not None and state.evaluations and state.evaluations[-1][1] <= train.until_loss:
+            return f"the validation loss reached {train.until_loss:g}"
+        if train.patience is not None and state.waited >= train.patience:
+            return f"{counted(state.waited, 'evaluations')} brought no improvement"
+        return None
+
+    def agree_to_stop(self) -> None:
+        """Stop all processes together if one of them was asked to."""
+        self.stopping = self.processes.all_reduce_max(self.stop_requested) > 0
+
+    # --- evaluation and sample -----------------------------------------------------------------------------------
+
+    def evaluation_is_due(self) -> bool:
+        """Return whether this step is evaluated: the last one always, others only if the minutes allow it."""
+        if self.ended:
+            return True
+        return self.state.step % self.config.train.evaluate_every == 0 and self.pace.allows_evaluation()
+
+    @property
+    def _is_evaluated(self) -> bool:
+        """Whether the weights of this very step were measured."""
+        return bool(self.state.evaluations) and self.state.evaluations[-1][0] == self.state.step
+
+    def evaluate(self) -> None:
+        """Measure the validation loss, and whether it is the best so far."""
+        state = self.state
+        rows = self.pace.part(self.task.held_out(self.config.train.evaluate_tokens))
         estimate = self._loss_of(self.model, rows, self.processes)
-        if self.pace is not None:
-            self.pace.evaluated(len(rows))
+        self.pace.evaluated(len(rows))
         if len(rows) == len(self.task.held_out(None)):
             self._whole_estimate = (state.step, estimate)
-        record["validation_loss"] = estimate.loss
+        self.record["validation_loss"] = estimate.loss
         state.evaluations.append((state.step, estimate.loss))
         state.plateau = state.plateau.after(estimate.loss, self.config.train)
-        improved = state.best_loss is None or estimate.loss < state.best_loss
-        if improved:
-            state.best_loss, state.best_step, state.waited = estimate.loss, state.step, 0
+        if state.best_loss is None or estimate.loss < state.best_loss:
+            state.best_loss = estimate.loss
+            state.best_step = state.step
+            state.waited = 0
         else:
             state.waited += 1
-        model = self.processes.whole(self.model)
-        self.processes.from_first(lambda: self._look_closer(model))
-        if self.pace is not None:
-            self.pace.sampled()
-        return improved
 
     def _loss_of(self, model: Model, rows: Sequence[Any], processes: Processes | None = None) -> LossEstimate:
-        device, dtype = self.stepper.device, self.stepper.dtype
+        """Return the loss over validation rows."""
+        device = self.stepper.device
+        dtype = self.stepper.dtype
         return validation_loss(model, rows, device, dtype, collate=self.task.collate, processes=processes)
 
+    def write_sample(self) -> None:
+        """Add what the model writes now to `samples.txt`; note what may be wrong with the data."""
+        model = self.processes.whole(self.model)
+        self.processes.on_rank_zero(lambda: self._look_closer(model))
+        self.pace.sampled()
+
     def _look_closer(self, model: Model | None) -> None:
-        """A sample, and during the first evaluations what a person should know early; in the first process."""
+        """Write a sample, and in the first evaluations note the task's concerns; in the first process."""
         assert model is not None
         self._sample(model)
         if len(self.state.evaluations) <= WATCHED_EVALUATIONS:
@@ -348,15 +390,23 @@ class Trainer:
         shown = parted if continues else f"{_beginning(prompt, 60)} => {text}"
         self.reporter.note(f"step {self.state.step:>6}  writes: {_beginning(shown, 160)}")
 
-    def _log(self, record: dict[str, Any]) -> None:
-        record["loss"] = float(np.mean(self.state.recent_losses))
-        self.state.recent_losses.clear()
-        self.processes.from_first(lambda: self._write(record))
+    # --- log and checkpoint --------------------------------------------------------------------------------------
 
-    def _write(self, record: dict[str, Any]) -> None:
-        """Add a line to `metrics.jsonl`, and say how it goes."""
-        self._journal.add(record)
+    def log_is_due(self) -> bool:
+        """Return whether this step has a line in `metrics.jsonl`: every evaluated one has."""
+        return self._is_evaluated or self.state.step % self.config.train.log_every == 0
+
+    def log(self) -> None:
+        """Add the line of this step to `metrics.jsonl`, with the mean loss since the last line; report the progress."""
+        self.record["loss"] = float(np.mean(self.state.recent_losses))
+        self.state.recent_losses.clear()
+        self.processes.on_rank_zero(self._write_record)
+
+    def _write_record(self) -> None:
+        """Write the line of this step, report the progress, and draw the curve after an evaluation."""
+        record = self.record
         state = self.state
+        self._journal.add(record)
         share = self._share()
         left = self._seconds_left(share)
         seen = state.evaluations[-1][1] if state.evaluations else None
@@ -365,81 +415,67 @@ class Trainer:
         if "validation_loss" in record:
             self._journal.draw(self.state.evaluations)
 
-    def _share(self) -> float | None:
-        """How much of the run is over, by steps or by time, whichever is further."""
-        train, state = self.config.train, self.state
-        shares = [state.step / train.steps] if train.steps else []
-        shares += [self.pace.share()] if self.pace is not None else []
-        return min(1.0, max(shares)) if shares else None
-
     def _seconds_left(self, share: float | None) -> float | None:
         """Return the seconds to the end of the run, of which a share is over; None where nothing says."""
         by_share = self.state.train_seconds * (1 - share) / share if share else None
-        if self.pace is None:
-            return by_share
         by_clock = self.pace.seconds_left()
+        if by_clock is None:
+            return by_share
         return by_clock if self.config.train.steps is None or by_share is None else min(by_share, by_clock)
 
-    def reason_to_end(self) -> str | None:
-        """Return why the run is at its end: a limit of its settings; None while there are steps to take."""
-        train = self.config.train
-        state = self.state
-        if train.steps is not None and state.step > train.steps:
-            return f"{counted(state.step, 'steps')} are done, and train.steps is {train.steps}"
-        if train.steps is not None and state.step == train.steps:
-            return f"all {train.steps} steps are done" if train.steps > 1 else "its one step is done"
-        if train.minutes is not None and self.pace is not None and self.pace.over():
-            return f"the {train.minutes:g} minutes are over" if train.minutes != 1 else "the minute is over"
-        if train.until_loss is not None and state.evaluations and state.evaluations[-1][1] <= train.until_loss:
-            return f"the validation loss reached {train.until_loss:g}"
-        if train.patience is not None and state.waited >= train.patience:
-            return f"{counted(state.waited, 'evaluations')} brought no improvement"
-        return None
+    def observe(self, last: bool = False) -> None:
+        """Show the observer, if there is one, the model of this step."""
+        if self.observer is not None:
+            self.observer.look(self.model, self.state.step, last)
 
-    def _finish(self, reason: str) -> Outcome:
+    def checkpoint_is_due(self) -> bool:
+        """Return whether this step is saved: the best so far, the last one, one to stop after, or every so many."""
+        is_best = self._is_evaluated and self.state.best_step == self.state.step
+        return is_best or self.ended or self.stopping or self.state.step % self.config.train.save_every == 0
+
+    def save_checkpoint(self, last: bool = False) -> None:
+        """Save this step, whole or not at all; `best` and `last` name the checkpoints that they should."""
+        self.processes.on_rank_zero(self._journal.sync)
+        self.pace.saving(last)
+        self.processes.save(self.run, self.model, self.optimizers, self.state, self.config)
+        self.pace.saved()
+
+    # --- after the last step -------------------------------------------------------------------------------------
+
+    def finish(self) -> Outcome:
+        """Measure the checkpoint that is kept, and return how the run ended."""
+        assert self.reason is not None
         state = self.state
         step, _ = state.kept_steps
-        self.processes.load(self.model, self.processes.from_first(lambda: self.run.checkpoint("best")))
+        self.processes.load(self.model, self.processes.on_rank_zero(lambda: self.run.checkpoint("best")))
         if self._whole_estimate is not None and self._whole_estimate[0] == step:
             estimate = self._whole_estimate[1]  # the same weights on the same rows
             share = 1.0
         else:
             estimate, share = self._final_loss()
-        if self.pace is not None:
+        if isinstance(self.pace, Pace):
             self._end_on_time(self.pace, share)
-        judged = verdict(state.evaluations, self.task.choices)
         return Outcome(
             step=step,
             validation=estimate,
             bits_per_byte=estimate.bits_per_byte(self.task.validation_bytes, share),
             unknown_share=self.task.unknown_share,
             unit=self.task.unit,
-            reason=reason,
-            verdict=judged,
-            floor=self.floor,
+            reason=self.reason,
+            verdict=verdict(state.evaluations, self.task.choices),
+            entropy=self.entropy,
             last_step=state.step,
             train_seconds=state.train_seconds,
             validation_share=share,
         )
 
-    def _end_on_time(self, pace: Pace, share: float) -> None:
-        """Record how long a run limited by minutes took; say so if that is longer than it should."""
-        if note := pace.overrun():
-            self.reporter.note(note)
-        ending: dict[str, Any] = {"wall_seconds": round(pace.clock.now, 3), "validation_share": share}
-        if self.threads is not None:
-            ending["threads"] = self.threads.now
-        self.processes.from_first(lambda: end_leg(self.run, ending))
-
     def _final_loss(self) -> tuple[LossEstimate, float]:
         """Return the loss over the validation part, and the share of its rows that was measured: all if time allows."""
         rows = self.task.held_out(None)
-        if self.pace is None:
-            return self._loss_of(self.model, rows, self.processes), 1.0
-        if self.state.times.final_rows is None:  # an older version, or a signal, ended the leg before
+        if not self.pace.is_final_part_known:
             self._measure_costs()
-        part = evenly(rows, self.pace.final_rows())
-        share = len(part) / len(rows)
+        part = self.pace.final_part(rows)
+        share = 1.0 if len(part) == len(rows) else len(part) / len(rows)
         if share < 1:
             self.reporter.note(
                 "the whole validation part would take more than a tenth of the minutes: measuring "
@@ -448,8 +484,17 @@ class Trainer:
             )
         return self._loss_of(self.model, part, self.processes), share
 
+    def _end_on_time(self, pace: Pace, share: float) -> None:
+        """Record how long a run limited by minutes took; say so if that is longer than it should."""
+        if note := pace.overrun():
+            self.reporter.note(note)
+        ending: dict[str, Any] = {"wall_seconds": round(pace.now, 3), "validation_share": share}
+        if self.threads is not None:
+            ending["threads"] = self.threads.now
+        self.processes.on_rank_zero(lambda: end_leg(self.run, ending))
+
 
 def _beginning(text: str, most: int) -> str:
-    """The first characters of a text, on one line."""
+    """Return the first characters of a text, on one line."""
     line = " ".join(text.split())
     return line if len(line) <= most else line[: most - 1] + "…"

@@ -22,6 +22,7 @@ from glassformer.model.families import Classifier, Decoder, Encoder, EncoderDeco
 from glassformer.model.precision import bfloat16_is_faster
 from glassformer.model.weights import load_tensors
 from glassformer.runs import Run, create_run
+from glassformer.training import loop
 from glassformer.training.objectives import logits_of, summed_loss
 from glassformer.training.reporting import Silent, Status
 from glassformer.training.stepping import Stepper
@@ -79,7 +80,7 @@ def loss_by_hand(subject: Subject) -> Finding:
         other = replace(batch, targets=torch.where(batch.loss_mask, batch.targets, (batch.targets + 1) % 2))
         logits = logits_of(model, batch)  # (B, T, V) or (B, C)
         ignored = float(summed_loss(logits, other) - summed_loss(logits, batch))
-    training, counted = _stepper(subject, subject.model).accumulate([batch])
+    training, counted = loop.accumulate_gradients(_stepper(subject, subject.model), [batch])
     if (counted, validation.tokens) != (targets, targets):
         note = f"{counted} targets count in training and {validation.tokens} in validation, where {targets} should"
         return Finding(float("inf"), note)
@@ -119,7 +120,7 @@ def accumulation(subject: Subject) -> Finding:
     for micro_batch in (None, 1):
         stepper = _stepper(subject, subject.double, micro_batch)
         batches = stepper.batches(rows)
-        stepper.accumulate(batches)
+        loop.accumulate_gradients(stepper, batches)
         parameters = stepper.model.parameters()
         gradients.append(torch.cat([p.grad.double().flatten() for p in parameters if p.grad is not None]))
     apart = float((gradients[1] - gradients[0]).norm() / gradients[0].norm())
@@ -162,12 +163,12 @@ def resume(subject: Subject) -> Finding:
     """The run's weights and settings, trained on by the trainer itself: without a break, and with one."""
     with tempfile.TemporaryDirectory(prefix="glass-verify-", ignore_cleanup_errors=True) as temporary:
         straight = _trainer(subject, Path(temporary) / "straight", Silent())
-        straight.train()
+        loop.train(straight)
         with suppress(_InterruptedError):
-            _trainer(subject, Path(temporary) / "stopped", _Interrupter()).train()
+            loop.train(_trainer(subject, Path(temporary) / "stopped", _Interrupter()))
         resumed = _trainer(subject, Path(temporary) / "stopped", Silent(), fresh=False)
         resumed.resume(resumed.run.whole_checkpoints())
-        resumed.train()
+        loop.train(resumed)
         wanted, found = _kept(straight.run), _kept(resumed.run)
     differing = [name for name in wanted.keys() | found.keys() if not _same(wanted.get(name), found.get(name))]
     named = f"; {min(differing)} differs" if differing else ""

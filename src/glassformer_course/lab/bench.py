@@ -21,6 +21,7 @@ from glassformer.inspection.trace import trace
 from glassformer.model.families import Decoder, Model
 from glassformer.model.weights import load_weights
 from glassformer.tokenizers import Tokenizer
+from glassformer.training.loop import compute_gradients
 from glassformer.training.setup import fresh_model, make_task, prepare_for
 from glassformer.training.stepping import Stepper
 from glassformer.training.tasks import Task
@@ -153,7 +154,7 @@ class Bench:
         for step in range(steps):
             if step % every == 0:
                 _look(found, held_out, step, watch)
-            gradients = stepper.gradients(step)
+            gradients = compute_gradients(stepper, step)
             stepper.update(gradients, min(1.0, (step + 1) / WARMUP))
             found.losses.append((step + 1, gradients.loss))
         _look(found, held_out, steps, watch)

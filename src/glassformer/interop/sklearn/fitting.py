@@ -29,6 +29,7 @@ from glassformer.runs import create_run
 from glassformer.tokenizers import Tokenizer, train_tokenizer
 from glassformer.training.clock import Seconds, since
 from glassformer.training.example_tasks import length_notes
+from glassformer.training.loop import train
 from glassformer.training.reporting import Reporter, Silent, choose_reporter
 from glassformer.training.setup import make_task
 from glassformer.training.trainer import Outcome, Trainer
@@ -107,7 +108,7 @@ def _fit(job: Job, folder: Path, reporter: Reporter, seconds: Seconds) -> Fitted
     sample = config.sample if job.verbose else config.sample.replace(tokens=1, beams=1)
     quiet = config.replace(sample=sample)
     run = create_run(folder / "fit", config, {})
-    outcome = Trainer(run, quiet, model, make_task(quiet, data), reporter, seconds=seconds).train()
+    outcome = train(Trainer(run, quiet, model, make_task(quiet, data), reporter, seconds=seconds))
     assert outcome is not None  # nobody asked it to stop
     return Fitted(config, model.eval(), data.tokenizer, source, labels, outcome)
 

@@ -1,4 +1,4 @@
-"""What stepper and trainer know of the processes of a run, and the ordinary case: there is one."""
+"""What the training loop asks of the processes of a run, and the ordinary case: there is one."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Protocol, TypeVar
+from typing import Any, NoReturn, Protocol, TypeVar
 
 import torch
 from torch import Tensor
@@ -37,7 +37,7 @@ class Processes(Protocol):
     world: int
 
     @property
-    def first(self) -> bool:
+    def is_rank_zero(self) -> bool:
         """Whether this is the process that writes and speaks."""
 
     def place(self, model: Model, device: torch.device, dtype: torch.dtype) -> Model:
@@ -46,8 +46,8 @@ class Processes(Protocol):
     def forward_of(self, model: Model) -> Forward:
         """What to call so that the gradients of all processes are added up in the backward pass."""
 
-    def adding_up(self, last: bool) -> AbstractContextManager[object]:
-        """Around a forward and backward pass: gradients need not be added up before the step's `last` one."""
+    def no_sync(self, last: bool) -> AbstractContextManager[object]:
+        """Return a context for a micro-batch whose gradients stay in this process, unless it is the `last` one."""
 
     def parts(self, rows: Sequence[Any], at_once: int) -> list[tuple[Sequence[Any], bool]]:
         """This process's share of a step's rows, in parts of so many for a forward pass each.
@@ -58,11 +58,11 @@ class Processes(Protocol):
     def turns(self, groups: Iterable[list[Any]]) -> Iterator[tuple[int, list[Any], bool]]:
         """The groups that this process measures, each with the rows before it, and whether it counts, as in `parts`."""
 
-    def total(self, number: float) -> float:
-        """Its sum over all processes, the same everywhere."""
+    def all_reduce_sum(self, number: float) -> float:
+        """Return the sum of each process's number, the same in all of them."""
 
-    def most(self, number: float) -> float:
-        """The largest of all processes."""
+    def all_reduce_max(self, number: float) -> float:
+        """Return the largest of each process's number, the same in all of them."""
 
     def norm(self, gradients: list[Tensor]) -> Tensor:
         """(), the norm of the whole model's gradients together, after they were added up."""
@@ -70,11 +70,11 @@ class Processes(Protocol):
     def gather(self, value: Value) -> list[Value]:
         """That of every process, by rank."""
 
-    def from_first(self, make: Callable[[], Value]) -> Value:
-        """What `make` gives in the first process, where alone it is called; an error there is one everywhere."""
+    def on_rank_zero(self, make: Callable[[], Value]) -> Value:
+        """Call `make` in process 0 alone, and return its value in all; a `GlassError` there is raised in all."""
 
-    def alike(self, error: GlassError) -> GlassError:
-        """An error that all processes raise at once, so that it is said once."""
+    def raise_on_all(self, error: GlassError) -> NoReturn:
+        """Raise an error that every process has, so that only process 0 reports it."""
 
     def whole(self, model: Model) -> Model | None:
         """A model to look at alone, with all weights; None except in the first process."""
@@ -89,7 +89,9 @@ class Processes(Protocol):
 class OneProcess:
     """No others: nothing to share, to wait for or to ask."""
 
-    rank, world, first = 0, 1, True
+    rank = 0
+    world = 1
+    is_rank_zero = True
 
     def place(self, model: Model, device: torch.device, dtype: torch.dtype) -> Model:
         """On the device."""
@@ -99,8 +101,8 @@ class OneProcess:
         """The model."""
         return model
 
-    def adding_up(self, last: bool) -> AbstractContextManager[object]:
-        """Backward passes add up by themselves."""
+    def no_sync(self, last: bool) -> AbstractContextManager[object]:
+        """Return an empty context: there is nothing to sum over."""
         return nullcontext()
 
     def parts(self, rows: Sequence[Any], at_once: int) -> list[tuple[Sequence[Any], bool]]:
@@ -114,12 +116,12 @@ class OneProcess:
             yield before, group, True
             before += len(group)
 
-    def total(self, number: float) -> float:
-        """The number."""
+    def all_reduce_sum(self, number: float) -> float:
+        """Return the number."""
         return number
 
-    def most(self, number: float) -> float:
-        """The number."""
+    def all_reduce_max(self, number: float) -> float:
+        """Return the number."""
         return number
 
     def norm(self, gradients: list[Tensor]) -> Tensor:
@@ -130,13 +132,13 @@ class OneProcess:
         """The value."""
         return [value]
 
-    def from_first(self, make: Callable[[], Value]) -> Value:
-        """Made here."""
+    def on_rank_zero(self, make: Callable[[], Value]) -> Value:
+        """Call `make`."""
         return make()
 
-    def alike(self, error: GlassError) -> GlassError:
-        """The error."""
-        return error
+    def raise_on_all(self, error: GlassError) -> NoReturn:
+        """Raise the error."""
+        raise error
 
     def whole(self, model: Model) -> Model | None:
         """The model."""

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from datetime import timedelta
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, NoReturn, TypeVar
 
 import torch
 import torch.distributed as dist
@@ -32,7 +32,7 @@ class Replicas:
 
     def __init__(self) -> None:
         self.rank, self.world = dist.get_rank(), dist.get_world_size()
-        self.first = self.rank == 0
+        self.is_rank_zero = self.rank == 0
         self._talk = dist.new_group(backend="gloo", timeout=WAIT)  # of all; gradients have the default group
         self._replica: DistributedDataParallel | None = None
 
@@ -47,8 +47,8 @@ class Replicas:
         self._replica.register_comm_hook(None, lambda state, bucket: _sum(bucket))  # it compares annotations, so none
         return self._replica
 
-    def adding_up(self, last: bool) -> AbstractContextManager[object]:
-        """Only in the last pass of a step, which saves the traffic of the others."""
+    def no_sync(self, last: bool) -> AbstractContextManager[object]:
+        """Return DDP's `no_sync` unless this is the `last` micro-batch: gradients then travel once a step."""
         return nullcontext() if last or self._replica is None else self._replica.no_sync()
 
     def parts(self, rows: Sequence[Any], at_once: int) -> list[tuple[Sequence[Any], bool]]:
@@ -69,12 +69,12 @@ class Replicas:
         if round_:
             yield *round_[min(self.rank, len(round_) - 1)], self.rank < len(round_)
 
-    def total(self, number: float) -> float:
-        """In double precision."""
+    def all_reduce_sum(self, number: float) -> float:
+        """Return the sum over processes, in double precision."""
         return self._over_all(torch.tensor(float(number), dtype=torch.float64), dist.ReduceOp.SUM).item()
 
-    def most(self, number: float) -> float:
-        """In double precision."""
+    def all_reduce_max(self, number: float) -> float:
+        """Return the largest of all processes, in double precision."""
         return self._over_all(torch.tensor(float(number), dtype=torch.float64), dist.ReduceOp.MAX).item()
 
     def _over_all(self, numbers: Tensor, how: dist.ReduceOp.RedOpType) -> Tensor:
@@ -91,11 +91,11 @@ class Replicas:
         dist.all_gather_object(found, value, self._talk)
         return found
 
-    def from_first(self, make: Callable[[], Value]) -> Value:
-        """The others wait meanwhile."""
+    def on_rank_zero(self, make: Callable[[], Value]) -> Value:
+        """Call `make` in process 0 while the others wait, and broadcast its value or its error."""
         told: list[Any] = [None, None]
         failed: GlassError | None = None
-        if self.first:
+        if self.is_rank_zero:
             try:
                 told[0] = make()
             except GlassError as error:
@@ -107,17 +107,17 @@ class Replicas:
             raise SaidElsewhereError(*told[1])
         return told[0]
 
-    def alike(self, error: GlassError) -> GlassError:
-        """Said by the first."""
-        return error if self.first else SaidElsewhereError(error.problem, error.remedy)
+    def raise_on_all(self, error: GlassError) -> NoReturn:
+        """Raise the error; in all but process 0 as one that is reported elsewhere."""
+        raise error if self.is_rank_zero else SaidElsewhereError(error.problem, error.remedy)
 
     def whole(self, model: Model) -> Model | None:
         """The first one's."""
-        return model if self.first else None
+        return model if self.is_rank_zero else None
 
     def save(self, run: Run, model: Model, optimizers: list[Optimizer], state: TrainState, config: Config) -> None:
         """By the first process; the others wait, so that all see the checkpoint afterwards."""
-        self.from_first(lambda: str(save_checkpoint(run, model, optimizers, state, config)))
+        self.on_rank_zero(lambda: str(save_checkpoint(run, model, optimizers, state, config)))
 
     def load(self, model: Model, checkpoint: Path) -> None:
         """By each process."""

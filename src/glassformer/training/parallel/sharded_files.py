@@ -46,7 +46,7 @@ Value = TypeVar("Value")
 class Several(Protocol):
     """What saving together needs of the processes."""
 
-    def from_first(self, make: Callable[[], Value]) -> Value:
+    def on_rank_zero(self, make: Callable[[], Value]) -> Value:
         """As in `Processes`."""
 
 
@@ -57,14 +57,14 @@ def save_sharded(
     final = run.checkpoints / step_name(state.step)
     tensors, numbers = flattened(optimizers)
     with ExitStack() as stack:
-        partial = processes.from_first(lambda: stack.enter_context(whole_folder(final)))
+        partial = processes.on_rank_zero(lambda: stack.enter_context(whole_folder(final)))
         with _clear_errors(partial):
             whole = HuggingFaceStorageWriter(str(partial / "weights"), save_distributed=True, enable_consolidation=True)
             save(dict(model.state_dict()), storage_writer=whole)
             save(dict(tensors), storage_writer=HuggingFaceStorageWriter(str(partial), save_distributed=True))
-        processes.from_first(lambda: _complete(partial, state, numbers, config))
-        processes.from_first(stack.close)  # here, so that an error in it reaches every process
-    processes.from_first(lambda: point_to(run, state))
+        processes.on_rank_zero(lambda: _complete(partial, state, numbers, config))
+        processes.on_rank_zero(stack.close)  # here, so that an error in it reaches every process
+    processes.on_rank_zero(lambda: point_to(run, state))
 
 
 def _complete(partial: Path, state: TrainState, numbers: dict[str, Any], config: Config) -> None:

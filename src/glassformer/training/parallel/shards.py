@@ -53,8 +53,8 @@ class Shards(Replicas):
         """The model itself, which `place` has changed."""
         return model
 
-    def adding_up(self, last: bool) -> AbstractContextManager[object]:
-        """In every pass: whole gradients of a model that needs sharding would not fit."""
+    def no_sync(self, last: bool) -> AbstractContextManager[object]:
+        """Return an empty context: gradients are summed for every micro-batch, as whole ones would not fit."""
         return nullcontext()
 
     def norm(self, gradients: list[Tensor]) -> Tensor:
@@ -66,7 +66,7 @@ class Shards(Replicas):
         """A copy, put together in the first process's memory."""
         options = StateDictOptions(full_state_dict=True, cpu_offload=True)
         weights = get_model_state_dict(model, options=options)  # empty but in the first
-        if not self.first:
+        if not self.is_rank_zero:
             return None
         assert self._skeleton is not None
         found = copy.deepcopy(self._skeleton)

@@ -9,6 +9,7 @@ from typing import Any
 import torch
 
 from glassformer.data.batches import Batch
+from glassformer.training import loop
 from glassformer.training.objectives import logits_of, summed_loss
 from glassformer.training.stepping import Stepper
 from glassformer.training.validation import validation_loss
@@ -27,18 +28,18 @@ SETTINGS: dict[str, dict[str, Any]] = {
 def fault() -> Iterator[None]:
     """The mean of each micro-batch, divided by their number."""
 
-    def accumulate(self: Stepper, batches: list[Batch]) -> tuple[float, int]:
+    def accumulate(stepper: Stepper, batches: list[Batch]) -> tuple[float, int]:
         total = 0.0
-        for optimizer in self.optimizers:
+        for optimizer in stepper.optimizers:
             optimizer.zero_grad(set_to_none=True)
         for batch in batches:
-            logits = logits_of(self.model, batch, self.forward)  # (B, T, V)
-            loss = summed_loss(logits, batch, self.config.train.label_smoothing) / batch.n_targets / len(batches)
+            logits = logits_of(stepper.model, batch, stepper.forward)  # (B, T, V)
+            loss = summed_loss(logits, batch, stepper.config.train.label_smoothing) / batch.n_targets / len(batches)
             loss.backward()
             total += float(loss.detach())
         return total, sum(batch.n_targets for batch in batches)
 
-    with replaced((Stepper, "accumulate", accumulate)):
+    with replaced((loop, "accumulate_gradients", accumulate)):
         yield
 
 
@@ -47,7 +48,7 @@ def differences(found: Trained) -> list[Point]:
     rows, gradients = found.task.rows(0), {}
     for size in (8, 4, 2, 1):
         stepper = Stepper(found.model, found.task, found.config.with_changes({"train.micro_batch": str(size)}))
-        stepper.accumulate(stepper.batches(rows))
+        loop.accumulate_gradients(stepper, stepper.batches(rows))
         gradients[size] = torch.cat([p.grad.flatten() for p in found.model.parameters() if p.grad is not None])
     return [(size, float((g - gradients[8]).norm() / gradients[8].norm())) for size, g in gradients.items()]
 

@@ -1,0 +1,80 @@
+"""The training loop: from the learning rate of a step to its checkpoint.
+
+`train` is the loop of a run. `compute_gradients` and `accumulate_gradients` are the forward and backward passes of one
+step; whatever takes steps without a run (the probe before one, pruning, verification) calls them too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+
+from glassformer.data.batches import Batch
+from glassformer.model.device import autocast
+from glassformer.training.checkpoint import seed_step
+from glassformer.training.objectives import logits_of, summed_loss
+from glassformer.training.optimizers import set_rate
+from glassformer.training.stepping import Gradients, Stepper
+from glassformer.training.trainer import Outcome, Trainer
+
+
+def train(run: Trainer) -> Outcome | None:
+    """Train until a limit ends the run, then measure the kept checkpoint; return None if the run was stopped before.
+
+    Either way everything is saved. A stop changes nothing that a run without minutes computes.
+    """
+    run.begin()
+    while not (run.ended or run.stopping):
+        run.stopwatch.start()
+        factor = run.rate_factor()
+        set_rate(run.optimizers, factor)
+        gradients = compute_gradients(run.stepper, run.state.step)
+        if not gradients.finite:
+            run.stop_before_harm(gradients)
+        run.stepper.clip(gradients.norm)
+        for optimizer in run.optimizers:
+            optimizer.step()
+        run.count_step(gradients, factor)
+        run.check_limits()
+        if run.evaluation_is_due():
+            run.evaluate()
+            run.write_sample()
+            run.check_limits()
+        if run.log_is_due():
+            run.log()
+        run.observe(last=run.ended)
+        run.agree_to_stop()
+        if run.checkpoint_is_due():
+            run.save_checkpoint(last=run.ended)
+    return None if run.stopping else run.finish()
+
+
+def compute_gradients(stepper: Stepper, step: int) -> Gradients:
+    """Compute the gradients of one step, whose rows and dropout depend only on `step`; retry if memory runs out."""
+    stepper.model.train()
+    rows = stepper.task.rows(step)
+    for _ in stepper.oom_retries.attempts():
+        seed_step(stepper.config.train.seed, step, stepper.processes.rank)
+        batches = stepper.batches(rows)
+        with stepper.oom_retries.watch(batches):
+            loss, targets = accumulate_gradients(stepper, batches)
+    return Gradients(loss, stepper.gradient_norm(), targets, batches)
+
+
+def accumulate_gradients(stepper: Stepper, batches: Sequence[Batch]) -> tuple[float, int]:
+    """Accumulate the gradients of the mean loss over all targets of a step; return this loss and the targets."""
+    processes = stepper.processes
+    targets = max(1, int(processes.all_reduce_sum(sum(batch.n_targets for batch in batches))))
+    for optimizer in stepper.optimizers:
+        optimizer.zero_grad(set_to_none=True)
+    total = torch.zeros((), device=stepper.device)
+    for number, micro_batch in enumerate(batches, start=1):
+        batch = micro_batch.to(stepper.device)
+        with processes.no_sync(last=number == len(batches)):
+            with autocast(stepper.device, stepper.dtype):
+                logits = logits_of(stepper.model, batch, stepper.forward)  # (B, T, V)
+            loss = summed_loss(logits, batch, stepper.config.train.label_smoothing) / targets  # ()
+            loss.backward()
+        total += loss.detach()
+    return processes.all_reduce_sum(float(total)), targets
