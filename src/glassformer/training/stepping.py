@@ -13,8 +13,8 @@ from glassformer.config import Config
 from glassformer.data.batches import Batch
 from glassformer.errors import GlassError, is_out_of_memory
 from glassformer.model.device import autocast, choose_device, synchronize
-from glassformer.model.families import Model
 from glassformer.model.precision import choose_precision
+from glassformer.model.transformer import Model
 from glassformer.training.checkpoint import seed_step
 from glassformer.training.compiling import compiled, refuse_without_compiler
 from glassformer.training.objectives import logits_of, summed_loss, tokens_at_once

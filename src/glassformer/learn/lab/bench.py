@@ -19,7 +19,7 @@ from glassformer.data.prepare import Prepared
 from glassformer.generation.decoding import generate
 from glassformer.inspection.trace import trace
 from glassformer.learn.lab.evidence import FAULTY, HEALTHY, Chart, Map, Number, Point, averaged
-from glassformer.model.families import Decoder, Model
+from glassformer.model.transformer import Decoder, Model
 from glassformer.model.weights import load_weights
 from glassformer.tokenizers import Tokenizer
 from glassformer.training.setup import fresh_model, make_task, prepare_for

@@ -11,7 +11,7 @@ from torch import Tensor
 from glassformer.learn.lab.bench import STORIES, Bench, Trained, last_losses, loss_chart
 from glassformer.learn.lab.evidence import Evidence, Map, Number
 from glassformer.learn.lab.planting import attention_is
-from glassformer.model.masks import Mask
+from glassformer.model.attention import Mask
 
 TEXT = "Once upon a time, an eager fox named Mia wished"
 PROMPT = "Once upon a time, "

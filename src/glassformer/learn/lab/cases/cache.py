@@ -13,7 +13,7 @@ from glassformer.learn.lab.bench import STORIES, Bench, Trained, compared, one_t
 from glassformer.learn.lab.evidence import Evidence, Number, Point, averaged
 from glassformer.learn.lab.planting import replaced
 from glassformer.model.cache import Cache
-from glassformer.model.stack import Embedding
+from glassformer.model.transformer import Embedding
 
 PROMPT = "Once upon a time, "
 TEXT = "Once upon a time, an eager fox named Mia wished for a golden hat. On a snowy morning"

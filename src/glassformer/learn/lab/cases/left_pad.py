@@ -16,7 +16,7 @@ from glassformer.learn.lab.bench import Bench, Trained, compared, one_thread
 from glassformer.learn.lab.cases.pad_loss import sentences
 from glassformer.learn.lab.evidence import Evidence, Number, Point, averaged
 from glassformer.learn.lab.planting import replaced
-from glassformer.model import stack
+from glassformer.model import transformer
 
 SETTINGS: dict[str, dict[str, Any]] = {"data": {"document": "line", "windows": "documents"}}
 PROMPTS = ["On a", "There once was an honest fox named Mia who longed for a"]
@@ -30,7 +30,7 @@ def fault() -> Iterator[None]:
     def token_positions(real: Tensor, already: Tensor | int = 0) -> Tensor:
         return torch.arange(real.shape[1], device=real.device).expand(real.shape) + already  # (B, T)
 
-    with replaced((stack, "token_positions", token_positions)):
+    with replaced((transformer, "token_positions", token_positions)):
         yield
 
 

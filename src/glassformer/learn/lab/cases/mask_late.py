@@ -14,7 +14,7 @@ from torch.nn import functional as F
 from glassformer.learn.lab.bench import STORIES, Bench, Trained, compared, last_losses, loss_chart
 from glassformer.learn.lab.evidence import Evidence, Map, Number, Point
 from glassformer.learn.lab.planting import attention_is
-from glassformer.model.masks import Mask
+from glassformer.model.attention import Mask
 
 TEXT = "Once upon a time, an eager fox named Mia wished"
 

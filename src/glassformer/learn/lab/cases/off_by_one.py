@@ -12,8 +12,8 @@ from torch import Tensor
 from glassformer.learn.lab.bench import STORIES, Bench, Trained, last_losses, loss_chart
 from glassformer.learn.lab.evidence import Evidence, Map, Number
 from glassformer.learn.lab.planting import replaced
-from glassformer.model import stack
-from glassformer.model.masks import Mask
+from glassformer.model import transformer
+from glassformer.model.attention import Mask
 
 TEXT = "Once upon a time, an eager fox named Mia wished"
 PROMPT = "Once upon a time, "
@@ -23,10 +23,10 @@ PROMPT = "Once upon a time, "
 def fault() -> Iterator[None]:
     """The triangle reaches one place too far."""
 
-    def self_mask(queries: Tensor, keys: Tensor, *given: Any) -> Mask:
+    def self_attention_mask(queries: Tensor, keys: Tensor, *given: Any) -> Mask:
         return Mask(allowed=(keys[:, None, None, :] <= queries[:, None, :, None] + 1))  # (B or 1, 1, T, S)
 
-    with replaced((stack, "self_mask", self_mask)):
+    with replaced((transformer, "self_attention_mask", self_attention_mask)):
         yield
 
 

@@ -16,7 +16,7 @@ from glassformer.inspection.trace import trace
 from glassformer.learn.lab.bench import Bench, Trained, last_losses, loss_chart, rounded
 from glassformer.learn.lab.evidence import Evidence, Map, Number
 from glassformer.learn.lab.planting import replaced
-from glassformer.model.families import EncoderDecoder
+from glassformer.model.transformer import EncoderDecoder
 from glassformer.text_model import Translator
 
 LETTERS, SHORTEST, LONGEST = "abcdefgh", 3, 6

@@ -15,7 +15,7 @@ from glassformer.learn.lab.bench import Bench, Trained, compared
 from glassformer.learn.lab.evidence import Evidence, Number, Point, averaged
 from glassformer.learn.lab.planting import replaced
 from glassformer.model import weights
-from glassformer.model.families import Head
+from glassformer.model.transformer import Head
 from glassformer.training import checkpoint
 from glassformer.training.optimizers import make_optimizers
 
