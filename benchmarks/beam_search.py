@@ -40,7 +40,7 @@ from glassformer.config import ModelConfig, SampleConfig
 from glassformer.generation.beam import beam_translate
 from glassformer.generation.rows import batches_by_length
 from glassformer.model.build import build_model
-from glassformer.model.families import EncoderDecoder
+from glassformer.model.transformer import EncoderDecoder
 from glassformer.text_model import load_text_model
 from glassformer.text_model.text_writer import ROWS
 from glassformer.text_model.translating import Translator

@@ -32,7 +32,7 @@ from torch import Tensor
 from glassformer.config import ModelConfig, SampleConfig
 from glassformer.generation.decoding import generate
 from glassformer.model.build import build_model
-from glassformer.model.families import Decoder
+from glassformer.model.transformer import Decoder
 
 Write = Callable[[list[list[int]]], list[list[int]]]  # prompts -> what follows each
 CLOCKS = {"wall": time.perf_counter, "processor": time.process_time}

@@ -25,7 +25,7 @@ from glassformer.inspection.patching import KnockOut, Zero, patch
 from glassformer.inspection.recording import record
 from glassformer.inspection.trace import trace
 from glassformer.model.build import build_model
-from glassformer.model.families import Decoder
+from glassformer.model.transformer import Decoder
 
 VOCAB = 512
 

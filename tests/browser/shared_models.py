@@ -13,6 +13,7 @@ import torch
 from glassformer.config import Config
 from glassformer.inspection.sites import attentions
 from glassformer.model.build import build_model
+from glassformer.model.pruned_attention import head_numbers
 from glassformer.reference import Inputs, Settings, forward
 from glassformer.sharing.package import settings_of
 from glassformer.sharing.quantize import Bits, pack, unpack
@@ -116,7 +117,7 @@ def _case(task: str, chosen: dict[str, Any], bits: Bits, seed: int) -> Case:
     settings = Settings(**{**config.model.model_dump(), "classes": 3 if task == "classify" else None})
     given = Inputs(np.array([IDS]), source=None if source is None else np.array([source]))
     logits, kept = forward(settings, rounded, given)
-    heads = {str(site): list(layer.kept) for site, layer in attentions(model).items()}
+    heads = {str(site): head_numbers(layer) for site, layer in attentions(model).items()}
     page = {
         "settings": settings_of(config, heads), "tensors": [each.facts() for each in tensors],
         "data": base64.b64encode(data).decode(), "ids": IDS, "source": source,

@@ -9,7 +9,7 @@ from torch.nn.functional import cross_entropy
 
 from glassformer.config import ModelConfig
 from glassformer.model.build import build_model
-from glassformer.model.families import Decoder, Encoder
+from glassformer.model.transformer import Decoder, Encoder
 
 VOCAB, WIDTH, HEADS, LAYERS, HIDDEN = 50, 16, 2, 2, 64
 

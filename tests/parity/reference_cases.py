@@ -12,7 +12,7 @@ from torch import Tensor
 
 from glassformer.config import ModelConfig
 from glassformer.model.build import build_model
-from glassformer.model.families import EncoderDecoder, Model
+from glassformer.model.transformer import EncoderDecoder, Model
 from glassformer.reference import Inputs, Settings
 from glassformer.reference.arrays import Array
 from tests.property.models import POSITIONS, VOCAB, some_heads, tiny

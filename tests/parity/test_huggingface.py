@@ -20,7 +20,7 @@ from glassformer.interop.huggingface.reading import read_model
 from glassformer.interop.huggingface.rewrites import WRITE, rewritten
 from glassformer.interop.huggingface.writing import written
 from glassformer.model.build import build_model
-from glassformer.model.families import Model
+from glassformer.model.transformer import Model
 from glassformer.model.weights import save_tensors
 from tests.parity.hugging_face import (
     CASES,

@@ -17,7 +17,7 @@ from glassformer.interop.huggingface.export import export
 from glassformer.interop.huggingface.importing import import_model
 from glassformer.interop.onnx.export import export as export_onnx
 from glassformer.model.build import build_model
-from glassformer.model.families import EncoderDecoder, Model
+from glassformer.model.transformer import EncoderDecoder, Model
 from glassformer.text_model import MaskFiller, load_text_model
 from tests.parity.hugging_face import transformers
 from tests.parity.written_runs import make_run

@@ -13,7 +13,7 @@ from torch.nn.functional import cross_entropy
 
 from glassformer.config import ModelConfig, TrainConfig
 from glassformer.model.build import build_model
-from glassformer.model.families import Model
+from glassformer.model.transformer import Model
 from glassformer.reference import (
     IGNORED,
     AdamW,

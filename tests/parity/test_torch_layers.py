@@ -9,9 +9,8 @@ import torch
 from torch import Tensor, nn
 
 from glassformer.config import ModelConfig
-from glassformer.model.attention import Attention
-from glassformer.model.block import Block, View
-from glassformer.model.masks import Mask, self_mask
+from glassformer.model.attention import Attention, Mask, self_attention_mask
+from glassformer.model.transformer import BLOCKS, Block
 
 HEADS, WIDTH, HIDDEN = 3, 21, 37
 LIMIT = 1e-5
@@ -65,7 +64,7 @@ def copied(order: str, activation: str, cross: bool) -> tuple[Block, nn.Module]:
     torch.manual_seed(3)
     kind = nn.TransformerDecoderLayer if cross else nn.TransformerEncoderLayer
     layer = kind(WIDTH, HEADS, HIDDEN, dropout=0.0, activation=activation, batch_first=True, norm_first=order == "pre")
-    block = Block(shape(order, activation), "dec.0", cross)
+    block = BLOCKS[order](shape(order, activation), cross)
     with torch.no_grad():
         for _, ours, theirs, rows in pairs_of(block, layer):
             theirs[rows] += 0.3 * torch.randn_like(theirs[rows])  # biases and gains away from 0 and 1
@@ -112,7 +111,7 @@ def test_a_block_is_a_transformer_encoder_layer(order: str, activation: str, pad
     block, layer = copied(order, activation, cross=False)
     x, same_x = twice(3, 11, WIDTH, seed=1)
     real, places = ragged(11, padding), torch.arange(11)[None]
-    ours = block(x, View(self_mask(places, places, real if padding else None, causal, window=None)))
+    ours = block(x, self_attention_mask(places, places, real if padding else None, causal, window=None))
     hidden = torch.ones(11, 11, dtype=torch.bool).triu(1) if causal else None  # theirs: True may not be seen
     theirs = layer(same_x, src_mask=hidden, src_key_padding_mask=~real if padding else None)
     compare(ours, theirs, real, [(x, same_x)], block, layer)
@@ -123,9 +122,9 @@ def test_a_block_with_a_memory_is_a_transformer_decoder_layer(order: str, activa
     block, layer = copied(order, activation, cross=True)
     (x, same_x), (memory, same_memory) = twice(3, 7, WIDTH, seed=1), twice(3, 11, WIDTH, seed=2)
     real, real_memory, places = ragged(7, padding), ragged(11, padding), torch.arange(7)[None]
-    mask = self_mask(places, places, real if padding else None, causal=True, window=None)
+    mask = self_attention_mask(places, places, real if padding else None, causal=True, window=None)
     seen = Mask.of(real_memory[:, None, None, :]) if padding else Mask()
-    ours = block(x, View(mask, memory=memory, memory_mask=seen))
+    ours = block(x, mask, memory=memory, memory_mask=seen)
     hidden = torch.ones(7, 7, dtype=torch.bool).triu(1)
     theirs = layer(
         same_x, same_memory, tgt_mask=hidden,
@@ -137,9 +136,9 @@ def test_a_block_with_a_memory_is_a_transformer_decoder_layer(order: str, activa
 def test_a_wrong_norm_order_is_seen() -> None:
     """The comparison can fail: pre-norm weights in a post-norm block give other vectors."""
     _, layer = copied("pre", "relu", cross=False)
-    block = Block(shape("post", "relu"), "dec.0")
+    block = BLOCKS["post"](shape("post", "relu"))
     with torch.no_grad():
         for _, ours, theirs, rows in pairs_of(block, layer):
             ours.copy_(theirs[rows])
     x, places = torch.randn(1, 5, WIDTH), torch.arange(5)[None]
-    assert (block(x, View(self_mask(places, places, None, False, None))) - layer(x)).abs().max() > 0.1
+    assert (block(x, self_attention_mask(places, places, None, False, None)) - layer(x)).abs().max() > 0.1

@@ -8,7 +8,7 @@ import torch
 
 from glassformer.config import ModelConfig, Positions
 from glassformer.model.build import build_model
-from glassformer.model.families import Decoder, Encoder, EncoderDecoder, Model
+from glassformer.model.transformer import Decoder, Encoder, EncoderDecoder, Model
 
 VOCAB = 31
 POSITIONS: tuple[str, ...] = get_args(Positions)

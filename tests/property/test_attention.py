@@ -7,20 +7,19 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from glassformer.model.attention import SHORT, attend
-from glassformer.model.masks import Mask
+from glassformer.model.attention import SHORT, Mask, attend
 
 
 def random_mask(kind: str, T: int, S: int, heads: int, seed: int) -> Mask:
     generator = torch.Generator().manual_seed(seed)
     allowed = torch.rand(2, 1, T, S, generator=generator) < 0.5
-    mask = Mask.of(allowed) if kind in ("holes", "holes+bias") else Mask(triangle=kind == "triangle")
+    mask = Mask.of(allowed) if kind in ("holes", "holes+bias") else Mask(is_causal=kind == "causal")
     return mask.with_bias(torch.randn(2, heads, T, S, generator=generator)) if "bias" in kind else mask
 
 
 @settings(max_examples=60, deadline=None)
 @given(
-    kind=st.sampled_from(["everything", "triangle", "holes", "holes+bias", "everything+bias"]),
+    kind=st.sampled_from(["everything", "causal", "holes", "holes+bias", "everything+bias"]),
     groups=st.sampled_from([(6, 6), (6, 2), (6, 1)]),
     T=st.sampled_from([1, 3, 7]),
     extra=st.sampled_from([0, 4]),
@@ -30,12 +29,12 @@ def random_mask(kind: str, T: int, S: int, heads: int, seed: int) -> Mask:
 def test_fused_and_explicit_agree_forward_and_backward(
     kind: str, groups: tuple[int, int], T: int, extra: int, widths: tuple[int, int], seed: int
 ) -> None:
-    (H, G), (K, KV), S = groups, widths, T if kind == "triangle" else T + extra
+    (H, G), (K, KV), S = groups, widths, T if kind == "causal" else T + extra
     generator = torch.Generator().manual_seed(seed)
     shapes = [(2, H, T, K), (2, G, S, K), (2, G, S, KV)]
     parts = [torch.randn(shape, generator=generator, dtype=torch.float64) for shape in shapes]
     mask = random_mask(kind, T, S, H, seed)
-    mask = mask if mask.bias is None else Mask(mask.allowed, mask.triangle, mask.dead, mask.bias.double())
+    mask = mask if mask.bias is None else Mask(mask.allowed, mask.is_causal, mask.fully_masked, mask.bias.double())
     results = []
     for explicit in (False, True):
         q, k, v = (part.clone().requires_grad_() for part in parts)
@@ -48,14 +47,14 @@ def test_fused_and_explicit_agree_forward_and_backward(
         torch.testing.assert_close(fused, plain, atol=1e-10, rtol=0)
 
 
-@pytest.mark.parametrize("kind", ["everything", "triangle", "holes", "holes+bias", "everything+bias"])
+@pytest.mark.parametrize("kind", ["everything", "causal", "holes", "holes+bias", "everything+bias"])
 @pytest.mark.parametrize(("T", "heads"), [(7, 1), (7, 6), (SHORT, 2), (SHORT + 3, 2)])
 def test_bfloat16_on_a_processor_is_right_short_and_long(kind: str, T: int, heads: int) -> None:
     """Up to `SHORT` tokens it takes another way than beyond; weights are given to those who ask for them alone."""
     generator = torch.Generator().manual_seed(T)
     q, k, v = (torch.randn(2, n, T, 8, generator=generator, dtype=torch.bfloat16) for n in (6, heads, heads))
     mask = random_mask(kind, T, T, 6, seed=3)
-    precise = mask if mask.bias is None else Mask(mask.allowed, mask.triangle, mask.dead, mask.bias.double())
+    precise = mask if mask.bias is None else Mask(mask.allowed, mask.is_causal, mask.fully_masked, mask.bias.double())
     upstream = torch.randn(2, 6, T, 8, generator=generator, dtype=torch.bfloat16).double()
     results = []
     for parts, how in (((q.double(), k.double(), v.double()), precise), ((q, k, v), mask)):
@@ -74,7 +73,7 @@ def test_bfloat16_on_a_processor_is_right_short_and_long(kind: str, T: int, head
 def test_hidden_weights_are_exact_zeros_and_rows_sum_to_one() -> None:
     q = torch.full((1, 2, 5, 3), 1e5)
     k = torch.randn(1, 2, 5, 3)
-    out, weights = attend(q, k, k, Mask(triangle=True), explicit=True)
+    out, weights = attend(q, k, k, Mask(is_causal=True), explicit=True)
     assert weights is not None
     assert (weights.triu(1) == 0).all()
     torch.testing.assert_close(weights.sum(-1), torch.ones(1, 2, 5))

@@ -13,7 +13,7 @@ from glassformer.inspection.pictures import draw_attention, facts, find_site, lo
 from glassformer.inspection.sites import Head, Site, find_head
 from glassformer.inspection.trace import trace
 from glassformer.model.build import build_model
-from glassformer.model.families import Model
+from glassformer.model.transformer import Model
 
 V = 53
 pytest.importorskip("matplotlib")

@@ -40,7 +40,7 @@ from glassformer.inspection.recording import record
 from glassformer.inspection.sites import stacks
 from glassformer.inspection.trace import trace
 from glassformer.model.build import build_model
-from glassformer.model.families import Model
+from glassformer.model.transformer import Model
 from glassformer.training.validation import validation_loss
 from tests.property.models import VOCAB, as_if_trained, decoder, encoder, encoder_decoder, some_heads, tiny, tokens
 

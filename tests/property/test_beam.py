@@ -18,7 +18,7 @@ from glassformer.generation.beam import Hypothesis, beam_search, beam_translate,
 from glassformer.generation.context import window_start
 from glassformer.generation.decoding import generate, translate
 from glassformer.model.build import build_model
-from glassformer.model.families import Decoder, EncoderDecoder
+from glassformer.model.transformer import Decoder, EncoderDecoder
 from tests.property.models import POSITIONS, VOCAB, decoder, encoder_decoder, tiny, tokens
 
 Scorer = Callable[[Sequence[Sequence[int]]], Tensor]  # what was generated, rows of one length -> log p (rows, V)

@@ -15,7 +15,7 @@ from glassformer.config import SampleConfig
 from glassformer.errors import GlassError
 from glassformer.generation.continuous import Batch
 from glassformer.generation.decoding import Step, generate, translate
-from glassformer.model.families import Decoder, EncoderDecoder
+from glassformer.model.transformer import Decoder, EncoderDecoder
 from tests.property.models import VOCAB, decoder, encoder_decoder, kinds, named, tiny, tokens
 
 END = 4

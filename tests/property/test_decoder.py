@@ -11,10 +11,10 @@ import torch
 from torch.nn.functional import cross_entropy
 
 from glassformer.config import ModelConfig
-from glassformer.model.block import Block, View
+from glassformer.model.attention import Mask
 from glassformer.model.build import build_model
 from glassformer.model.cache import Cache
-from glassformer.model.masks import Mask
+from glassformer.model.transformer import Block
 from tests.property.models import VOCAB, decoder, kinds, named, tiny, tokens
 
 KINDS = kinds("decoder")
@@ -78,7 +78,7 @@ def test_a_cache_that_is_one_place_off_is_seen() -> None:
     model, whole = decoder(config), tokens(1, 9)
     cache = Cache(config, 1, 29, whole.device, torch.float32)
     model(whole[:, :8], None, cache)
-    cache.real[:, 0] = False
+    cache.attention_mask[:, 0] = False
     cache.padded = True
     assert (model(whole[:, 8:], None, cache)[:, 0] - model(whole)[:, 8]).abs().max() > 1e-3
 
@@ -117,7 +117,7 @@ def test_blocks_with_zero_output_begin_as_the_identity(family: str) -> None:
         x = torch.randn(2, 5, model.config.width, generator=torch.Generator().manual_seed(0))  # (B, T, D)
         blocks = [module for module in model.modules() if isinstance(module, Block)]
         assert len(blocks) >= 2
-        return [torch.equal(block(x, View(Mask(), memory=x)), x) for block in blocks]
+        return [torch.equal(block(x, Mask(), memory=x), x) for block in blocks]
 
     assert all(same(zero=True))
     assert not any(same(zero=False))

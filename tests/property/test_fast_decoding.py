@@ -15,8 +15,9 @@ from glassformer.generation.context import CachedReader, PlainReader, reading
 from glassformer.generation.decoding import generate, translate
 from glassformer.generation.fast import FastDecoder, fast_decoder, layout_pays
 from glassformer.generation.rows import select
+from glassformer.generation.targets import for_each_row, memory_for_each_row
 from glassformer.model.cache import Cache
-from glassformer.model.families import Decoder, EncoderDecoder
+from glassformer.model.transformer import Decoder, EncoderDecoder
 from tests.property.models import VOCAB, decoder, encoder_decoder, kinds, named, tiny, tokens
 
 ALL_BIASES = {"attention_bias": True, "feedforward_bias": True, "norm_bias": True, "head_bias": True}
@@ -60,7 +61,10 @@ def steps_of_both(
             for cache in caches:
                 select(cache, [1, 0, 3, 3])
         new = given[[*range(len(rows))] if len(rows) == 3 else [0, 1, 2, 0], place]
-        whole = stack(new[:, None], model.embedding, None, memory, seen, caches[1])
+        shared = 1 if memory is None else len(rows) // len(memory)  # rows that share a source
+        every = None if seen is None else for_each_row(seen, shared)
+        with memory_for_each_row(caches[1], shared):
+            whole = stack(new[:, None], model.embedding, None, memory, every, caches[1])
         yield own(new, caches[0], seen), model.head(whole, model.embedding)[:, 0]
 
 

@@ -16,7 +16,8 @@ from glassformer.inspection.gates import gated
 from glassformer.inspection.patching import Zero, patch
 from glassformer.inspection.sites import attentions
 from glassformer.model.attention import Attention
-from glassformer.model.families import EncoderDecoder, Model
+from glassformer.model.pruned_attention import head_numbers
+from glassformer.model.transformer import EncoderDecoder, Model
 from tests.property.models import as_if_trained, encoder_decoder, tiny
 from tests.property.traced_models import FAMILIES, PAD, full_state, inputs, logits_of, model_of
 
@@ -105,7 +106,7 @@ def test_gates_at_zero_are_heads_that_do_not_exist(family: str) -> None:
     small = as_if_trained(tiny(**own, **changes, removed_heads=removed)).double()
     weights = dict(model.state_dict())
     for site, (path, layer) in zip(sites, named(model), strict=True):
-        kept = dict(named(small))[path].kept
+        kept = head_numbers(dict(named(small))[path])
         queries = [row for head in kept for row in range(head * 10, head * 10 + 10)]
         keys = [row for head in sorted({head // 3 for head in kept}) for row in range(head * 10, head * 10 + 10)]
         for part, rows in (("query", queries), ("key", keys), ("value", keys)):

@@ -17,7 +17,7 @@ from glassformer.errors import GlassError
 from glassformer.generation.context import CachedReader, PlainReader, hop_length, reading, window_start
 from glassformer.generation.decoding import Step, candidates, generate
 from glassformer.generation.rows import kept_slots
-from glassformer.model.families import Decoder
+from glassformer.model.transformer import Decoder
 from tests.property.models import POSITIONS, VOCAB, decoder, tiny, tokens
 
 HEADS = {"multi-head": 6, "grouped-query": 2, "multi-query": 1}
@@ -157,7 +157,7 @@ class ForgetfulHop(CachedReader):
 
     def _read_again(self, cache: Any, slots: list[int], seen: Any) -> None:
         super()._read_again(cache, slots, seen)
-        cache.real[slots, : cache.length] = True
+        cache.attention_mask[slots, : cache.length] = True
 
 
 @pytest.mark.parametrize("wrong", [SharedHop, ForgetfulHop])

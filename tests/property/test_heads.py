@@ -11,9 +11,8 @@ from glassformer.inspection.heads import Known, Probe, copying, passes, probes, 
 from glassformer.inspection.heads.table import table_lines
 from glassformer.inspection.sites import attentions, heads
 from glassformer.inspection.trace import trace
-from glassformer.model.block import Block
 from glassformer.model.build import build_model
-from glassformer.model.families import Decoder, Model
+from glassformer.model.transformer import Block, Decoder, Model
 from tests.property.models import VOCAB, as_if_trained, decoder, encoder, encoder_decoder, tiny, tokens
 
 BEGIN = VOCAB - 1

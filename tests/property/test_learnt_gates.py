@@ -13,7 +13,7 @@ from glassformer.config import Config
 from glassformer.errors import GlassError
 from glassformer.inspection.gates import gated
 from glassformer.inspection.sites import attentions
-from glassformer.model.families import Model
+from glassformer.model.transformer import Model
 from glassformer.pruning.hard_concrete import open_probability, sample, settled
 from glassformer.pruning.l0 import FIRST, L0, learn_gates
 from glassformer.training.checkpoint import step_seed

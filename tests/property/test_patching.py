@@ -26,7 +26,7 @@ from glassformer.inspection.patching import (
 )  # fmt: skip
 from glassformer.inspection.trace import trace
 from glassformer.inspection.traced import Trace
-from glassformer.model.families import Model
+from glassformer.model.transformer import Model
 from tests.property.models import POSITIONS, decoder, encoder_decoder, tiny, tokens
 from tests.property.traced_models import FAMILIES, PAD, full_state, inputs, logits_of, model_of
 

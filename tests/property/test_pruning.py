@@ -13,7 +13,8 @@ from glassformer.errors import GlassError
 from glassformer.inspection.gates import gated
 from glassformer.inspection.patching import Zero, patch
 from glassformer.inspection.sites import attentions, heads
-from glassformer.model.families import Model
+from glassformer.model.pruned_attention import head_numbers
+from glassformer.model.transformer import Model
 from glassformer.pruning.direct import direct_effects
 from glassformer.pruning.effects import ABLATIONS, ablation_effects, mixed_values
 from glassformer.pruning.importance import importance, per_layer
@@ -90,7 +91,7 @@ def test_ablation_is_the_loss_without_minus_the_loss(family: str, kind: Any) -> 
 
 def _one(model: Model, rows: Rows, head: Any, kind: str) -> float:
     """The loss without one head, row by row."""
-    index = attentions(model)[head.site].kept.index(head.head)
+    index = head_numbers(attentions(model)[head.site]).index(head.head)
     values = []
     for row in rows.rows:
         with mixed_values(model) as mixed, torch.no_grad():

@@ -25,7 +25,7 @@ from glassformer.inspection.receipt.table import table
 from glassformer.inspection.trace import trace
 from glassformer.inspection.traced import Trace
 from glassformer.model.build import build_model
-from glassformer.model.families import Classifier, Decoder, EncoderDecoder, Model
+from glassformer.model.transformer import Classifier, Decoder, EncoderDecoder, Model
 from glassformer.text_model import TextClassifier, TextModel
 from glassformer.tokenizers import Tokenizer, train_tokenizer
 from tests.property.models import (

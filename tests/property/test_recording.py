@@ -19,7 +19,7 @@ from glassformer.inspection.recording import BUDGET, estimate, record, watching
 from glassformer.inspection.sites import heads
 from glassformer.inspection.trace import AttentionTrace, trace
 from glassformer.model.build import build_model
-from glassformer.model.families import Model
+from glassformer.model.transformer import Model
 from tests.property.models import VOCAB, as_if_trained, decoder, encoder_decoder, tiny, tokens
 from tests.property.traced_models import FAMILIES, PAD, full_state, inputs, logits_of, model_of, stacks
 
@@ -183,7 +183,7 @@ def test_cached_translation_and_beams_show_where_they_look() -> None:
     seen, scores = own[-1]["dec.1.cross.pattern"], own[-1]["dec.1.cross.scores"]
     assert seen.shape == (6, 6, 1, 4)
     torch.testing.assert_close(scores.softmax(-1), seen)
-    v = own[-1]["dec.1.cross.v"].repeat_interleave(3, dim=0).repeat_interleave(3, dim=1)  # (B, H, S, K)
+    v = own[-1]["dec.1.cross.v"].repeat_interleave(3, dim=1)  # (B, H, S, K)
     torch.testing.assert_close(seen @ v, own[-1]["dec.1.cross.mixed"], atol=1e-6, rtol=1e-5)
 
 

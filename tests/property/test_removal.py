@@ -7,8 +7,7 @@ import torch
 from torch import Tensor
 
 from glassformer.experiments.removal import ALTERATIONS, BareBlock
-from glassformer.model.block import Block
-from glassformer.model.families import Decoder, Model
+from glassformer.model.transformer import Block, Decoder, Model
 from tests.property.models import as_if_trained, tiny, tokens
 
 

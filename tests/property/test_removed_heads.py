@@ -16,11 +16,12 @@ from glassformer.errors import GlassError
 from glassformer.inspection.gates import gated
 from glassformer.inspection.sites import attentions, find_head, heads
 from glassformer.inspection.trace import trace
+from glassformer.model.attention import Mask
 from glassformer.model.build import build_model
 from glassformer.model.cache import Cache
 from glassformer.model.count import count_model
-from glassformer.model.families import EncoderDecoder, Model
-from glassformer.model.masks import Mask
+from glassformer.model.pruned_attention import PrunedAttention, head_numbers
+from glassformer.model.transformer import EncoderDecoder, Model
 from glassformer.training.optimizers import make_optimizers
 from tests.property.models import POSITIONS, VOCAB, as_if_trained, some_heads, tiny, tokens
 
@@ -103,9 +104,9 @@ def test_the_rows_and_columns_are_gone(kv_heads: int) -> None:
     assert first.output.weight.shape == (22, 30)
     assert first.key.weight.shape == first.value.weight.shape == (10 * left, 22)
     assert first.key.bias.shape == (10 * left,)
-    assert (third.heads, third.kept) == (5, [0, 1, 2, 4, 5])
+    assert (third.heads, head_numbers(third)) == (5, [0, 1, 2, 4, 5])
     assert sum(p.numel() for p in second.parameters()) == second.output.bias.numel() == 22
-    assert torch.equal(second(torch.randn(2, 3, 22).double(), Mask(triangle=True))[1, 2], second.output.bias)
+    assert torch.equal(second(torch.randn(2, 3, 22).double(), Mask(is_causal=True))[1, 2], second.output.bias)
 
 
 @pytest.mark.parametrize("family", ["decoder", "encoder-decoder"])
@@ -160,3 +161,6 @@ def test_what_is_left_learns(kv_heads: int, optimizer: Literal["adamw", "muon"])
         assert torch.isfinite(value).all(), name
         still = value.numel() == 0 or name == "stack.blocks.1.attention_norm.weight"
         assert torch.equal(value, before[name]) == still, name
+    headless = model.stack.blocks[1].attention  # type: ignore[union-attr]
+    assert isinstance(headless, PrunedAttention)
+    assert all(getattr(headless, part).weight.grad is None for part in ("query", "key", "value"))

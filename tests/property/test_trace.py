@@ -15,8 +15,7 @@ from glassformer.errors import GlassError
 from glassformer.inspection import trace as module
 from glassformer.inspection.trace import AttentionTrace, BlockTrace, StackTrace, Trace, trace
 from glassformer.model.attention import Attention
-from glassformer.model.families import Model
-from glassformer.model.feedforward import activate
+from glassformer.model.transformer import Model, activate
 from tests.property.models import POSITIONS, VOCAB, tokens
 from tests.property.traced_models import FAMILIES, PAD, inputs, logits_of, model_of, stacks, state
 

@@ -19,7 +19,7 @@ from glassformer.generation.decoding import Step, translate
 from glassformer.generation.rows import batches_by_length, sources_of
 from glassformer.generation.targets import CachedTargetReader, PlainTargetReader
 from glassformer.model.build import build_model
-from glassformer.model.families import EncoderDecoder
+from glassformer.model.transformer import EncoderDecoder
 from tests.property.models import POSITIONS, VOCAB, encoder_decoder, kinds, named, tiny, tokens
 
 END = 5

@@ -20,10 +20,10 @@ from torch.nn import functional as F
 from glassformer.config import Config
 from glassformer.data.batches import Batch, padded
 from glassformer.generation import beam, context, decoding
-from glassformer.model import attention, block, feedforward, stack
+from glassformer.model import attention, transformer
+from glassformer.model.attention import Mask
 from glassformer.model.cache import Cache, LayerCache
-from glassformer.model.families import EncoderDecoder
-from glassformer.model.masks import Mask
+from glassformer.model.transformer import EncoderDecoder
 from glassformer.runs import Run, open_run
 from glassformer.tokenizers import Tokenizer, train_tokenizer
 from glassformer.training import loop, trainer
@@ -89,13 +89,15 @@ def test_without_a_fault_nothing_fails(name: str, home: Path) -> None:
 
 
 def future_is_seen(patch: Patch) -> None:
-    own = stack.self_mask
-    patch.setattr(stack, "self_mask", lambda q, k, real, causal, window: own(q, k, real, False, window))
+    own = transformer.self_attention_mask
+    patch.setattr(transformer, "self_attention_mask", lambda q, k, mask, causal, window: own(q, k, mask, False, window))
 
 
 def padding_is_seen(patch: Patch) -> None:
-    own = stack.self_mask
-    patch.setattr(stack, "self_mask", lambda q, k, real, causal, window: own(q, k, None, causal, window))
+    own = transformer.self_attention_mask
+    patch.setattr(
+        transformer, "self_attention_mask", lambda q, k, real, causal, window: own(q, k, None, causal, window)
+    )
 
 
 def padding_of_the_memory_is_seen(patch: Patch) -> None:
@@ -183,16 +185,16 @@ def keys_turn_in_other_pairs(patch: Patch) -> None:
 
 
 def residual_is_left_out(patch: Patch) -> None:
-    own = block.Block.forward
-    patch.setattr(block.Block, "forward", lambda self, x, *rest: own(self, x, *rest) - x)
+    own = transformer.PreNormBlock.forward
+    patch.setattr(transformer.PreNormBlock, "forward", lambda self, x, *rest: own(self, x, *rest) - x)
 
 
 def changed_activation(change: Callable[[Tensor], Tensor]) -> Callable[[Patch], None]:
     """The activation with something done to what it gives."""
 
     def plant(patch: Patch) -> None:
-        own = feedforward.activate
-        patch.setattr(feedforward, "activate", lambda x, name: change(own(x, name)))
+        own = transformer.activate
+        patch.setattr(transformer, "activate", lambda x, name: change(own(x, name)))
 
     return plant
 
@@ -222,7 +224,9 @@ def with_a_cache_the_token_before_the_last_is_read(patch: Patch) -> None:
 
 def beams_leave_the_cache_behind(patch: Patch) -> None:
     own = context.select
-    patch.setattr(context, "select", lambda cache, rows: own(cache, rows) if len(rows) != len(cache.real) else None)
+    patch.setattr(
+        context, "select", lambda cache, rows: own(cache, rows) if len(rows) != len(cache.attention_mask) else None
+    )
 
 
 def a_row_draws_with_the_numbers_of_another(patch: Patch) -> None:

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from glassformer.inspection.trace import StackTrace, Trace
-from glassformer.model.families import Model
+from glassformer.model.transformer import Model
 from tests.property.models import as_if_trained, some_heads, tiny, tokens
 
 FAMILIES = ("decoder", "encoder", "classifier", "encoder-decoder")

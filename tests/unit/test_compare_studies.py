@@ -19,7 +19,7 @@ from glassformer.experiments import cost, runner
 from glassformer.experiments.cost import Work, attention_work, feedforward_work, fit_power, kept_bytes
 from glassformer.experiments.grid import Grid
 from glassformer.experiments.study import load_study, study_names
-from glassformer.model.feedforward import FeedForward
+from glassformer.model.transformer import FeedForward
 
 SMALL = {"T": (4, 8, 16), "D": (8, 16, 32), "L": (1, 2, 3)}
 

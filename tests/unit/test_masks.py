@@ -7,13 +7,13 @@ import math
 import pytest
 import torch
 
-from glassformer.model.masks import Mask, self_mask
+from glassformer.model.attention import Mask, self_attention_mask
 
 
 def shown(mask: Mask, rows: int, T: int) -> torch.Tensor:
     """Who sees whom, (B, T, T); queries that may see nothing see nothing."""
     allowed = mask.full(torch.zeros(rows, 1, T, T)).expand(rows, 1, T, T)
-    return (allowed if mask.dead is None else allowed & ~mask.dead)[:, 0]
+    return (allowed if mask.fully_masked is None else allowed & ~mask.fully_masked)[:, 0]
 
 
 @pytest.mark.parametrize("window", [None, 1, 3, 7, 50])
@@ -24,7 +24,7 @@ def test_each_place_sees_what_the_definition_says(causal: bool, window: int | No
     if padded:
         real[1, 4:], real[2] = False, False
     places = torch.arange(T).repeat(3, 1)
-    mask = self_mask(places, places, real if padded else None, causal, window)
+    mask = self_attention_mask(places, places, real if padded else None, causal, window)
     for row, q, k in torch.cartesian_prod(torch.arange(3), torch.arange(T), torch.arange(T)).tolist():
         near = abs(q - k) < (window or math.inf)
         assert bool(shown(mask, 3, T)[row, q, k]) == (near and bool(real[row, k]) and (k <= q or not causal))
@@ -32,9 +32,9 @@ def test_each_place_sees_what_the_definition_says(causal: bool, window: int | No
 
 def test_a_whole_text_needs_no_table_of_queries_by_keys() -> None:
     places, real = torch.arange(1013)[None], torch.ones(2, 1013, dtype=torch.bool)
-    masks = [self_mask(places, places, None, causal, None) for causal in (True, False)]
-    masks.append(self_mask(places, places, real, causal=False, window=None))
-    tensors = [each for mask in masks for each in (mask.allowed, mask.dead, mask.bias) if each is not None]
+    masks = [self_attention_mask(places, places, None, causal, None) for causal in (True, False)]
+    masks.append(self_attention_mask(places, places, real, causal=False, window=None))
+    tensors = [each for mask in masks for each in (mask.allowed, mask.fully_masked, mask.bias) if each is not None]
     assert tensors
     assert max(each.numel() for each in tensors) == real.numel()
 
@@ -44,7 +44,7 @@ def test_a_whole_text_needs_no_table_of_queries_by_keys() -> None:
 @pytest.mark.parametrize("padded", [True, False])
 def test_a_bias_changes_nothing_about_who_sees_whom(causal: bool, window: int | None, padded: bool) -> None:
     places, real = torch.arange(7).repeat(2, 1), torch.tensor([[True] * 7, [True] * 4 + [False] * 3])
-    plain = self_mask(places, places, real if padded else None, causal, window)
+    plain = self_attention_mask(places, places, real if padded else None, causal, window)
     biased = plain.with_bias(torch.ones(1, 3, 7, 7))
     assert torch.equal(shown(biased, 2, 7), shown(plain, 2, 7))
     assert biased.bias is not None

@@ -18,8 +18,8 @@ from torch.distributed.fsdp import fully_shard
 from torch.distributed.tensor import DTensor
 
 from glassformer.config import ModelConfig, TrainConfig
-from glassformer.model.block import Block
 from glassformer.model.build import build_model
+from glassformer.model.transformer import Block
 from glassformer.training.optimizers import make_optimizers
 from glassformer.training.scaling import (
     GPUS,

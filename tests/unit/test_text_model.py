@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from glassformer.config import TOKENIZER_KINDS, Config, ModelConfig, SampleConfig, TokenizerConfig
 from glassformer.errors import GlassError
 from glassformer.model.build import build_model
-from glassformer.model.families import Decoder
+from glassformer.model.transformer import Decoder
 from glassformer.text_model import Sample, TextModel, unknown_symbols
 from glassformer.text_model.writing import StopFilter, Writer
 from glassformer.tokenizers import Tokenizer, train_tokenizer

@@ -14,7 +14,7 @@ import torch
 
 from glassformer.errors import GlassError
 from glassformer.files import MANIFEST
-from glassformer.model import stack
+from glassformer.model import transformer
 from glassformer.runs import open_run
 from glassformer.training.loop import train
 from glassformer.training.reporting import Silent
@@ -136,8 +136,10 @@ def test_rows_of_two_tokens_are_padded(tmp_path: Path) -> None:
 def test_a_long_window_that_is_not_heeded_is_noticed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     run = trained(tmp_path, context=150, window=73)
     assert found(run, "reference") == {"reference": True}
-    own = stack.self_mask
-    monkeypatch.setattr(stack, "self_mask", lambda q, k, real, causal, window: own(q, k, real, causal, None))
+    own = transformer.self_attention_mask
+    monkeypatch.setattr(
+        transformer, "self_attention_mask", lambda q, k, real, causal, window: own(q, k, real, causal, None)
+    )
     assert found(run, "reference") == {"reference": False}
 
 

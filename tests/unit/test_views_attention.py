@@ -20,6 +20,7 @@ from glassformer.inspection.pictures import Floats, look, pooled
 from glassformer.inspection.sites import attentions
 from glassformer.inspection.trace import AttentionTrace
 from glassformer.inspection.traced import Trace
+from glassformer.model.pruned_attention import head_numbers
 from glassformer.serve.shelf import Opened, Shelf
 from glassformer.serve.view import LIMIT, Binary
 from glassformer.serve.views import find_view
@@ -99,7 +100,7 @@ def test_every_map_is_the_traces(shelf: Shelf, name: str) -> None:
     opened, trace = shelf.open(name), traced(shelf.open(name))
     sites = attentions(opened.model.model)
     for site, layer in sites.items():
-        for number in layer.kept:
+        for number in head_numbers(layer):
             real = weights_of(trace, f"{site}.{number}")
             answer = ask(opened, "attention", head=f"{site}.{number}", form="float32")
             assert answer.header["shape"] == answer.header["size"] == list(real.shape)

@@ -23,7 +23,7 @@ from glassformer.generation.decoding import generate, translate
 from glassformer.inspection.patching import Kind, KnockOut, Pattern, Value, Zero, patch, patchable
 from glassformer.inspection.recording import record, watching
 from glassformer.inspection.sites import attentions, stacks
-from glassformer.model.families import EncoderDecoder, Model
+from glassformer.model.transformer import EncoderDecoder, Model
 from glassformer.text_model import TextModel, Translator
 from glassformer.text_model.writing import written
 from glassformer.training.objectives import logits_of, tokens_at_once

@@ -15,7 +15,7 @@ from glassformer.errors import GlassError
 from glassformer.inspection.heads import Known, Probe, Report, survey
 from glassformer.inspection.heads.probes import marks, random_probes, sentence_probe, special_ids, vocabulary
 from glassformer.inspection.heads.texts import given_probe, held_out_probe, random_text, window_probe
-from glassformer.model.families import Classifier, Model
+from glassformer.model.transformer import Classifier, Model
 from glassformer.runs import Folder, open_run
 from glassformer.text_model import AnyTextModel, MaskFiller, TextModel, Translator
 from glassformer.tokenizers import Tokenizer

@@ -14,7 +14,7 @@ from glassformer.evaluation.resampling import Indices
 from glassformer.evaluation.seen import Reading
 from glassformer.generation.context import reading as evaluating
 from glassformer.model.device import autocast
-from glassformer.model.families import Model
+from glassformer.model.transformer import Model
 from glassformer.training.objectives import tokens_at_once
 from glassformer.training.tasks import MaskedTask
 from glassformer.training.validation import LossEstimate, groups, validation_loss

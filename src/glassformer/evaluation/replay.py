@@ -17,7 +17,7 @@ from glassformer.inspection.replay.history import History
 from glassformer.inspection.replay.looking import look, mapped_texts
 from glassformer.inspection.replay.schedule import snapshot_steps, thinned
 from glassformer.inspection.replay.snapshot import Numbers, Snapshot, snapshot_files, write_snapshot
-from glassformer.model.families import Model
+from glassformer.model.transformer import Model
 from glassformer.runs import Run, step_of
 from glassformer.text_model import load_text_model
 from glassformer.training.objectives import logits_of, token_losses, tokens_at_once

@@ -24,10 +24,9 @@ from glassformer.errors import GlassError
 from glassformer.experiments.pictures import lines_picture
 from glassformer.experiments.report import Report
 from glassformer.experiments.study import COST_QUESTION
-from glassformer.model.attention import attend
+from glassformer.model.attention import Mask, attend
 from glassformer.model.build import build_model
-from glassformer.model.feedforward import FeedForward
-from glassformer.model.masks import Mask
+from glassformer.model.transformer import FeedForward
 
 SIZES: Mapping[str, tuple[int, ...]] = MappingProxyType(
     {"T": (128, 256, 512, 1024, 2048), "D": (64, 128, 256, 512, 1024), "L": (1, 2, 4, 8, 16)}
@@ -114,7 +113,7 @@ def attention_work(sizes: Mapping[str, int], explicit: bool) -> Work:
     """Causal attention of T places without its projections, by the fused kernel or step by step."""
     T, K = sizes["T"], sizes["D"] // HEADS
     q, k, v = (torch.randn(1, HEADS, T, K, requires_grad=True) for _ in range(3))  # (1, H, T, K)
-    return Work(lambda: attend(q, k, v, Mask(triangle=True), explicit=explicit)[0])
+    return Work(lambda: attend(q, k, v, Mask(is_causal=True), explicit=explicit)[0])
 
 
 def feedforward_work(sizes: Mapping[str, int]) -> Work:

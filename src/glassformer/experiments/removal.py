@@ -7,6 +7,7 @@ result are marked in their manifest, and only an experiment opens them.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import partial
 from types import MappingProxyType
 
 import torch
@@ -14,8 +15,10 @@ from torch import Tensor, nn
 
 from glassformer.experiments.grid import REMOVABLE
 from glassformer.inspection.sites import stacks
-from glassformer.model.block import Block
-from glassformer.model.families import Model
+from glassformer.model.attention import EVERY_KEY, Mask
+from glassformer.model.cache import LayerCache
+from glassformer.model.positions import Rotation
+from glassformer.model.transformer import Block, Model
 from glassformer.training.setup import Alteration
 
 
@@ -25,10 +28,28 @@ class BareBlock(Block):
     def __init__(self, block: Block) -> None:
         nn.Module.__init__(self)
         vars(self).update(vars(block))  # the same parts, under the same names
+        self.norm_order = block.norm_order
 
-    def _add(self, part: Callable[[Tensor], Tensor], norm: nn.Module, x: Tensor) -> Tensor:
-        """What a part makes of the stream x (B, T, D), in its place."""
-        match self.order:
+    def forward(
+        self,
+        x: Tensor,
+        mask: Mask,
+        rotation: Rotation | None = None,
+        memory: Tensor | None = None,
+        memory_mask: Mask = EVERY_KEY,
+        cache: LayerCache | None = None,
+    ) -> Tensor:
+        """(B, T, D) -> (B, T, D)."""
+        attention = partial(self.attention, mask=mask, rotation=rotation, cache=cache)
+        x = self._in_place(attention, self.attention_norm, x)  # (B, T, D)
+        if self.cross is not None and self.cross_norm is not None:
+            cross = partial(self.cross, mask=memory_mask, memory=memory, cache=cache)
+            x = self._in_place(cross, self.cross_norm, x)  # (B, T, D)
+        return self._in_place(self.feedforward, self.feedforward_norm, x)  # (B, T, D)
+
+    def _in_place(self, part: Callable[[Tensor], Tensor], norm: nn.Module, x: Tensor) -> Tensor:
+        """Return what a part makes of the stream x (B, T, D), which is not added to it."""
+        match self.norm_order:
             case "pre":
                 return self.dropout(part(norm(x)))  # (B, T, D)
             case "post":

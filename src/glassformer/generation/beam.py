@@ -34,7 +34,7 @@ from glassformer.generation.context import CachedReader, PlainReader, Reader, re
 from glassformer.generation.decoding import Ended, check_finite, check_prompts, check_sources
 from glassformer.generation.rows import kept_slots
 from glassformer.generation.targets import CachedTargetReader, PlainTargetReader, most_tokens
-from glassformer.model.families import Decoder, EncoderDecoder, Model
+from glassformer.model.transformer import Decoder, EncoderDecoder, Model
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from glassformer.generation.fast import FastDecoder, fast_decoder
 from glassformer.generation.rows import select
 from glassformer.model.cache import Cache
-from glassformer.model.families import Decoder
+from glassformer.model.transformer import Decoder
 
 
 def hop_length(context: int) -> int:
@@ -91,7 +91,7 @@ class CachedReader:
             return _read_windows(self.model, seen, self.cache)
         if hopped:
             self._read_again(self.cache, hopped, [rows[slot][starts[slot] : -1] for slot in hopped])
-        last = torch.tensor([row[-1:] for row in rows], device=self.cache.real.device)  # (rows, 1)
+        last = torch.tensor([row[-1:] for row in rows], device=self.cache.attention_mask.device)  # (rows, 1)
         if self.fast is not None and self.fast.applies():
             return self.fast(last[:, 0], self.cache)
         return _last_logits(self.model, last, None, self.cache)
@@ -115,12 +115,12 @@ class CachedReader:
     def _read_again(self, cache: Cache, slots: list[int], seen: list[Sequence[int]]) -> None:
         """Replace what the cache holds of these rows. Just after a hop all windows have one length: no padding."""
         width, end = len(seen[0]), cache.length
-        device, dtype = cache.real.device, cache.layers[0].keys.dtype
+        device, dtype = cache.attention_mask.device, cache.layers[0].keys.dtype
         own = Cache(self.model.config, len(slots), width, device, dtype)
         self.model.stack(torch.tensor(seen, device=device), self.model.embedding, cache=own)
         columns = slice(end - width, end)
-        cache.real[slots, :end] = False
-        cache.real[slots, columns] = True
+        cache.attention_mask[slots, :end] = False
+        cache.attention_mask[slots, columns] = True
         cache.positions[slots, columns] = own.positions
         cache.padded = True
         for layer, own_layer in zip(cache.layers, own.layers, strict=True):

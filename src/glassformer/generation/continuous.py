@@ -40,7 +40,7 @@ from glassformer.generation.rows import batches_by_length
 from glassformer.generation.slots import SlotCache
 from glassformer.generation.targets import most_tokens, padded
 from glassformer.model.cache import Cache
-from glassformer.model.families import Decoder, EncoderDecoder
+from glassformer.model.transformer import Decoder, EncoderDecoder
 
 READS = 512  # tokens of new rows that are read in one step
 TOGETHER = 4  # rows that are read beside one another: with more, a processor is no faster, and there is more padding

@@ -16,7 +16,7 @@ from glassformer.generation.context import CachedReader, PlainReader, Reader, re
 from glassformer.generation.rows import kept_slots
 from glassformer.generation.sampling import draw_rows, races, ranked, row_probabilities
 from glassformer.generation.targets import CachedTargetReader, PlainTargetReader, most_tokens
-from glassformer.model.families import Decoder, EncoderDecoder, Model
+from glassformer.model.transformer import Decoder, EncoderDecoder, Model
 
 Ended = Literal["end", "stop", "length"]
 Stop = Callable[[int, list[int]], bool]

@@ -28,10 +28,7 @@ from torch.nn.modules import module as any_module
 
 from glassformer.config import Activation
 from glassformer.model.attention import Attention
-from glassformer.model.block import Block
 from glassformer.model.cache import Cache, LayerCache
-from glassformer.model.families import Decoder, EncoderDecoder, Head
-from glassformer.model.feedforward import FeedForward, activate
 from glassformer.model.positions import (
     AlibiPositions,
     LearnedPositions,
@@ -41,13 +38,45 @@ from glassformer.model.positions import (
     SinusoidalPositions,
     rotate,
 )
-from glassformer.model.stack import Embedding, Stack
+from glassformer.model.pruned_attention import PrunedAttention, head_numbers
+from glassformer.model.transformer import (
+    Block,
+    Decoder,
+    Embedding,
+    EncoderDecoder,
+    FeedForward,
+    Head,
+    OutputNormBlock,
+    PostNormBlock,
+    PreNormBlock,
+    Stack,
+    activate,
+)
 
 KNOWN = {
-    Stack, Block, Attention, FeedForward, Embedding, Head,
-    LearnedPositions, SinusoidalPositions, RotaryPositions, AlibiPositions, RelativePositions,
-    nn.ModuleList, nn.Linear, nn.LayerNorm, nn.RMSNorm, nn.Embedding, nn.Identity, nn.Dropout,
-}  # fmt: skip
+    Stack,
+    PreNormBlock,
+    PostNormBlock,
+    OutputNormBlock,
+    Attention,
+    PrunedAttention,
+    FeedForward,
+    Embedding,
+    Head,
+    LearnedPositions,
+    SinusoidalPositions,
+    RotaryPositions,
+    AlibiPositions,
+    RelativePositions,
+    nn.ModuleList,
+    nn.Linear,
+    nn.LayerNorm,
+    nn.RMSNorm,
+    nn.Embedding,
+    nn.Identity,
+    nn.Dropout,
+}
+"""The parts that `FastDecoder` knows: no subclass of them, which may do something else."""
 LAYOUT_STEPS = 16  # a new layout of the weights costs about what it saves in so many steps
 KERNELS = ("_reorder_linear_weight", "_linear_pointwise", "_is_mkldnn_bf16_supported")  # private: torch may lose them
 KERNEL_ACTIVATIONS = {"relu": ("relu", ""), "gelu": ("gelu", "none"), "gelu_tanh": ("gelu", "tanh")}  # oneDNN's names
@@ -90,7 +119,7 @@ class FastDecoder:
     def __init__(self, embedding: Embedding, stack: Stack, head: Head, layout: bool) -> None:
         self.embedding, self.embedding_norm, self.stack, self.head = embedding, _norm(embedding.norm), stack, head
         blocks = [block for block in stack.blocks if isinstance(block, Block)]
-        self.blocks, self.add = [_parts(block, layout) for block in blocks], ORDERS[blocks[0].order]
+        self.blocks, self.add = [_parts(block, layout) for block in blocks], ORDERS[blocks[0].norm_order]
         self.norm, matrix = _norm(stack.norm), embedding.tokens.weight if head.weight is None else head.weight  # (V, D)
         self.logits = _product(matrix, head.bias, layout) if head.transform is None else None
         self.hooks: list[dict[int, Callable[..., object]]] = []
@@ -203,8 +232,8 @@ class _SelfAttention:
             both = rotate(torch.cat([q, k], dim=1), view.rotation)  # (B, H + G, 1, K)
             q, k = both.split_with_sizes(self.heads[:2], 1)  # (B, H, 1, K), (B, G, 1, K)
         k, v = cache.append(k, v)  # (B, G, S, K) each
-        if mask is not None and mask.shape[1] > len(layer.kept):
-            mask = mask[:, layer.kept]  # (B or 1, H, 1, S)
+        if mask is not None and mask.shape[1] > layer.heads:
+            mask = mask[:, head_numbers(layer)]  # (B or 1, H, 1, S)
         return self.output(_mixed(layer, q, k, v, mask), stream)  # (B, D)
 
 
@@ -238,8 +267,9 @@ def _mixed(layer: Attention, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | Non
 
     The H/G heads of a key head, and the n = B/sources rows of a memory, ask as if they were tokens of one row.
     """
-    if not layer.even:  # after some heads were removed
-        k, v = k[:, layer.asks], v[:, layer.asks]  # (sources, H, S, K) each
+    if isinstance(layer, PrunedAttention) and not layer.uniform_groups:
+        k = k[:, layer.kv_index]  # (sources, H, S, K)
+        v = v[:, layer.kv_index]  # (sources, H, S, K)
     B, H, K, dtype, (sources, G) = q.shape[0], layer.heads, layer.head_width, q.dtype, k.shape[:2]
     if not H:
         return q.new_empty(B, 0)

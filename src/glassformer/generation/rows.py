@@ -21,16 +21,16 @@ def select(cache: Cache, rows: Sequence[int]) -> None:
         cache: changed in place.
         rows: at least one; where the cache holds a memory, the rows of one source stand side by side.
     """
-    old, length = cache.real.shape[0], cache.length
-    moves = _Moves(rows, old, cache.real.device)
-    cache.real = moves.apply(cache.real, cache.capacity, 1)
+    old, length = cache.attention_mask.shape[0], cache.length
+    moves = _Moves(rows, old, cache.attention_mask.device)
+    cache.attention_mask = moves.apply(cache.attention_mask, cache.capacity, 1)
     cache.positions = moves.apply(cache.positions, cache.capacity, 1)
     for layer in cache.layers:
         layer.keys, layer.values = moves.apply(layer.keys, length, 2), moves.apply(layer.values, length, 2)
     if cache.layers[0].memory is None:
         return
     held = cache.layers[0].memory[0].shape[0]
-    of_sources = _Moves(sources_of(rows, old // held), held, cache.real.device)
+    of_sources = _Moves(sources_of(rows, old // held), held, cache.attention_mask.device)
     for layer in cache.layers:
         assert layer.memory is not None  # all layers have one, or none
         k, v = layer.memory  # (sources, G, S, K) each

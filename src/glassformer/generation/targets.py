@@ -11,7 +11,8 @@ a target whose beginning is forgotten would no longer say which part of the sour
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 
 import torch
 from torch import Tensor
@@ -20,7 +21,7 @@ from glassformer.config import SampleConfig
 from glassformer.generation.fast import FastDecoder, fast_decoder
 from glassformer.generation.rows import select, sources_of
 from glassformer.model.cache import Cache
-from glassformer.model.families import EncoderDecoder
+from glassformer.model.transformer import EncoderDecoder
 
 
 def most_tokens(model: EncoderDecoder, settings: SampleConfig, begun: int = 1) -> int:
@@ -37,9 +38,13 @@ class PlainTargetReader:
     def read(self, rows: Sequence[Sequence[int]]) -> Tensor:
         """The next token's logits, (rows, V)."""
         self.per_source = len(rows) // len(self.sources)
-        source, real = padded(self.sources, _device(self.model))
+        source, attention_mask = padded(self.sources, _device(self.model))  # (sources, S) each
         target = torch.tensor(rows, device=source.device)  # (rows, T)
-        return self.model.decode(target, self.model.encode(source, real), real)[:, -1]  # (rows, V)
+        memory = self.model.encode(source, attention_mask)  # (sources, S, D)
+        memory = for_each_row(memory, self.per_source)  # (rows, S, D)
+        if attention_mask is not None:
+            attention_mask = for_each_row(attention_mask, self.per_source)  # (rows, S)
+        return self.model.decode(target, memory, attention_mask)[:, -1]  # (rows, V)
 
     def select(self, rows: Sequence[int]) -> None:
         """Row i becomes what row `rows[i]` was."""
@@ -60,35 +65,66 @@ class CachedTargetReader:
         self.sources: Sequence[Sequence[int]] = sources
         self.cache: Cache | None = None
         self.fast: FastDecoder | None = None
-        self.memory: Tensor | None = None
-        self.real: Tensor | None = None
+        self.memory: Tensor | None = None  # (sources, S, D)
+        self.attention_mask: Tensor | None = None  # (sources, S)
 
     def read(self, rows: Sequence[Sequence[int]]) -> Tensor:
         """The next token's logits, (rows, V)."""
         new = [row[-1:] for row in rows]
         if self.memory is None or self.cache is None:
             weight = self.model.embedding.tokens.weight
-            source, self.real = padded(self.sources, weight.device)
-            self.memory = self.model.encode(source, self.real)  # (sources, S, D)
+            source, self.attention_mask = padded(self.sources, weight.device)  # (sources, S) each
+            self.memory = self.model.encode(source, self.attention_mask)  # (sources, S, D)
             new, longest = list(rows), self.longest + len(rows[0]) - 1
             self.fast = fast_decoder(self.model, self.longest)
             dtype = weight.dtype if self.fast is None else self.fast.cache_type
             self.cache = Cache(self.model.config, len(rows), longest, weight.device, dtype)
         last = torch.tensor(new, device=self.memory.device)  # (rows, 1), or all that targets begin with
         if self.cache.length and self.fast is not None and self.fast.applies():
-            return self.fast(last[:, 0], self.cache, self.real)  # (rows, V)
-        return self.model.decode(last, self.memory, self.real, self.cache)[:, -1]  # (rows, V)
+            return self.fast(last[:, 0], self.cache, self.attention_mask)  # (rows, V)
+        per_source = len(rows) // len(self.memory)
+        attention_mask = self.attention_mask  # (sources, S)
+        if attention_mask is not None:
+            attention_mask = for_each_row(attention_mask, per_source)  # (rows, S)
+        with memory_for_each_row(self.cache, per_source):
+            return self.model.decode(last, self.memory, attention_mask, self.cache)[:, -1]  # (rows, V)
 
     def select(self, rows: Sequence[int]) -> None:
         """Row i becomes what row `rows[i]` was; a source without rows is forgotten."""
         if self.memory is None or self.cache is None:
             raise AssertionError("nothing was read yet")
-        per_source = self.cache.real.shape[0] // self.memory.shape[0]
+        per_source = self.cache.attention_mask.shape[0] // self.memory.shape[0]
         sources = sources_of(rows, per_source)
         select(self.cache, rows)
         if sources != list(range(self.memory.shape[0])):
             self.memory = self.memory[sources]  # (sources, S, D)
-            self.real = self.real[sources] if self.real is not None else None  # (sources, S)
+            if self.attention_mask is not None:
+                self.attention_mask = self.attention_mask[sources]  # (sources, S)
+
+
+@contextmanager
+def memory_for_each_row(cache: Cache, per_source: int) -> Iterator[None]:
+    """Inside, the cache holds the memory's keys and values once for each row; afterwards once for each source again.
+
+    The model attends with one row of keys for each row of queries, while rows of a beam share those of their source.
+    """
+    shared = [layer.memory for layer in cache.layers]
+    if per_source > 1:
+        for layer in cache.layers:
+            if layer.memory is not None:
+                k, v = layer.memory  # (sources, G, S, K) each
+                layer.memory = (for_each_row(k, per_source), for_each_row(v, per_source))  # (rows, G, S, K) each
+    try:
+        yield
+    finally:
+        if per_source > 1:
+            for layer, memory in zip(cache.layers, shared, strict=True):
+                layer.memory = memory
+
+
+def for_each_row(of_sources: Tensor, per_source: int) -> Tensor:
+    """What each source has (sources, ...), once for each of its rows: (sources x per_source, ...)."""
+    return of_sources.repeat_interleave(per_source, dim=0) if per_source > 1 else of_sources
 
 
 def padded(rows: Sequence[Sequence[int]], device: torch.device) -> tuple[Tensor, Tensor | None]:

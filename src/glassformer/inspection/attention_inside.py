@@ -11,10 +11,10 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from glassformer.model.attention import Attention, attend
+from glassformer.model.attention import Attention, Mask, attend
 from glassformer.model.cache import LayerCache
-from glassformer.model.masks import Mask
 from glassformer.model.positions import Rotation, rotate
+from glassformer.model.pruned_attention import kv_index, mask_of_heads
 
 
 @contextmanager
@@ -49,7 +49,7 @@ class Inside:
         return self._turned("query", self.layer.heads)
 
     def k(self) -> Tensor:
-        """The keys, those of a cache included: (B or sources, G, S, K)."""
+        """The keys, those of a cache included: (B, G, S, K)."""
         if self.cache is None:
             return self._turned("key", self.layer.kv_heads)
         if self.memory is None:
@@ -58,7 +58,7 @@ class Inside:
         return self.cache.memory[0]
 
     def v(self) -> Tensor:
-        """The values, those of a cache included: (B or sources, G, S, K)."""
+        """The values, those of a cache included: (B, G, S, K)."""
         if self.cache is None:
             return self._split("value", self.layer.kv_heads)
         if self.memory is None:
@@ -66,46 +66,40 @@ class Inside:
         assert self.cache.memory is not None
         return self.cache.memory[1]
 
-    def values(self, rows: int) -> Tensor:
-        """The values that each head of each row mixes: (rows, H, S, K)."""
-        v = self.v()[:, self.layer.asks]  # (sources, H, S, K)
-        return v.repeat_interleave(rows // len(v), dim=0)  # (rows, H, S, K)
+    def values(self) -> Tensor:
+        """The values that each head mixes: (B, H, S, K)."""
+        return self.v()[:, kv_index(self.layer)]  # (B, H, S, K)
 
     def scores(self) -> Tensor:
         """q kᵀ / √K + bias, -inf where hidden: (B, H, T, S)."""
-        q, k = self.q(), self.k()[:, self.layer.asks]  # (B, H, T, K), (sources, H, S, K)
-        k, mask = k.repeat_interleave(len(q) // len(k), dim=0), self.mask.of_heads(self.layer.kept)
+        q = self.q()  # (B, H, T, K)
+        k = self.k()[:, kv_index(self.layer)]  # (B, H, S, K)
+        mask = mask_of_heads(self.layer, self.mask)
         scores = q @ k.transpose(-2, -1) / math.sqrt(q.shape[-1])  # (B, H, T, S)
         if mask.bias is not None:
             scores = scores + mask.bias  # (B, H, T, S)
-        allowed = mask.full(scores)  # (sources or 1, 1, T or 1, S)
-        if mask.dead is not None:
-            allowed = allowed & ~mask.dead
-        if len(allowed) > 1:
-            allowed = allowed.repeat_interleave(len(q) // len(allowed), dim=0)  # (B, 1, T or 1, S)
+        allowed = mask.full(scores)  # (B or 1, 1, T or 1, S)
+        if mask.fully_masked is not None:
+            allowed = allowed & ~mask.fully_masked  # (B or 1, 1, T or 1, S)
         return scores.masked_fill(~allowed, -math.inf)  # (B, H, T, S)
 
     def weights(self) -> Tensor:
         """The attention weights: (B, H, T, S)."""
-        q, k, v = self.q(), self.k()[:, self.layer.asks], self.v()[:, self.layer.asks]  # (B or sources, H, T or S, K)
-        rows, T = q.shape[0], q.shape[2]
-        if rows != len(k):  # the rows of one source ask it together, as they do in the layer
-            q = q.unflatten(0, (len(k), -1)).transpose(1, 2).flatten(2, 3)  # (sources, H, n T, K)
-        weights = attend(q, k, v, self.mask.of_heads(self.layer.kept), explicit=True)[1]  # (sources, H, n T, S)
-        assert weights is not None
-        if rows != len(k):
-            weights = weights.unflatten(2, (-1, T)).transpose(1, 2).flatten(0, 1)  # (B, H, T, S)
-        return weights
+        q = self.q()  # (B, H, T, K)
+        k = self.k()[:, kv_index(self.layer)]  # (B, H, S, K)
+        _, pattern = attend(q, k, self.values(), mask_of_heads(self.layer, self.mask), explicit=True)
+        assert pattern is not None
+        return pattern  # (B, H, T, S)
 
     def first(self, rows: int) -> Tensor:
         """The column of each row's first real key: (rows)."""
-        allowed = self.mask.allowed  # (sources or 1, 1, T, S)
+        allowed = self.mask.allowed  # (B or 1, 1, T, S)
         if allowed is None:
             return torch.zeros(rows, dtype=torch.long, device=self.layer.output.weight.device)
-        if self.mask.dead is not None:
-            allowed = allowed & ~self.mask.dead  # a query of padding has all keys allowed, and sees none
-        first = allowed.any(dim=2).long().argmax(dim=-1)[:, 0]  # (sources or 1)
-        return first.repeat_interleave(rows // len(first))  # (rows)
+        if self.mask.fully_masked is not None:
+            allowed = allowed & ~self.mask.fully_masked  # a query of padding has all keys allowed, and sees none
+        first = allowed.any(dim=2).long().argmax(dim=-1)[:, 0]  # (B or 1)
+        return first.expand(rows)  # (rows)
 
     def _split(self, name: str, heads: int) -> Tensor:
         """(B, T, heads K) -> (B, heads, T, K)."""
@@ -122,7 +116,7 @@ def looking(layer: Attention) -> Iterator[Inside]:
     seen = Inside(layer)
 
     def given(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        names = dict(zip(("x", "mask", "memory", "rotation", "cache"), args, strict=False)) | kwargs
+        names = dict(zip(("x", "mask", "rotation", "memory", "cache"), args, strict=False)) | kwargs
         seen.mask, seen.memory, seen.cache = names["mask"], names.get("memory"), names.get("cache")
         seen.rotation, seen.made = names.get("rotation"), {}
 

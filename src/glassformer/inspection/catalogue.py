@@ -9,8 +9,7 @@ from dataclasses import dataclass
 from glassformer.errors import GlassError, nearest
 from glassformer.inspection.sites import parts, stacks
 from glassformer.model.attention import Attention
-from glassformer.model.families import Classifier, EncoderDecoder, Model
-from glassformer.model.feedforward import FeedForward
+from glassformer.model.transformer import Classifier, EncoderDecoder, FeedForward, Model
 
 THINGS = {
     "embedding": ("dec.embedding", "BTD", "the vectors that enter the first block"),

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from glassformer.errors import GlassError
 from glassformer.inspection.attribution.case import check_number
-from glassformer.model.families import Model
+from glassformer.model.transformer import Model
 
 
 @dataclass(frozen=True, eq=False)

@@ -17,7 +17,7 @@ from torch import Tensor
 from glassformer.errors import GlassError, nearest
 from glassformer.inspection.attention_inside import mixed_hook
 from glassformer.inspection.sites import attentions
-from glassformer.model.families import Model
+from glassformer.model.transformer import Model
 
 
 @contextmanager

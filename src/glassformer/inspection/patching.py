@@ -48,9 +48,9 @@ from glassformer.inspection.attention_inside import looking, mixed_hook
 from glassformer.inspection.patch_kinds import Kind, KnockOut, Mean, Pattern, Resample, Value, Zero
 from glassformer.inspection.sites import parts, stacks
 from glassformer.model.attention import Attention
-from glassformer.model.families import EncoderDecoder, Model
 from glassformer.model.positions import Rotation
-from glassformer.model.stack import Embedding, Stack
+from glassformer.model.pruned_attention import head_numbers
+from glassformer.model.transformer import Embedding, EncoderDecoder, Model, Stack
 
 __all__ = ["Kind", "KnockOut", "Mean", "Pattern", "Resample", "Value", "Zero", "patch", "patchable"]
 
@@ -136,7 +136,8 @@ def _points(model: Model) -> dict[str, Install]:
                 found[site] = partial(_leaving, part)
                 if isinstance(part, Attention):
                     found[site] = partial(_attention, part)
-                    found |= {f"{site}.{head}": partial(_head, part, index) for index, head in enumerate(part.kept)}
+                    for index, head in enumerate(head_numbers(part)):
+                        found[f"{site}.{head}"] = partial(_head, part, index)
         found[f"{name}.{len(stack.blocks)}.resid"] = partial(_leaving, stack.blocks[-1])
         found[f"{name}.final"] = partial(_leaving, stack)
     return found
@@ -246,7 +247,7 @@ def _attention(layer: Attention, kind: Kind, name: str) -> Iterator[None]:
     with looking(layer) as seen:
 
         def change(mixed: Tensor) -> Tensor:
-            v = seen.values(mixed.shape[0])  # (B, H, S, K)
+            v = seen.values()  # (B, H, S, K)
             shape = (*mixed.shape[:3], v.shape[2])  # (B, H, T, S)
             weights = kind.weights(shape, seen.first(mixed.shape[0]), mixed, name)
             return _where(kind, weights @ v, mixed, name)  # (B, H, T, K)
@@ -263,7 +264,7 @@ def _head(layer: Attention, head: int, kind: Kind, name: str) -> Iterator[None]:
         def change(mixed: Tensor) -> Tensor:
             current = mixed[:, head]  # (B, T, K)
             if isinstance(kind, Pattern | KnockOut):
-                v = seen.values(len(mixed))[:, head]  # (B, S, K)
+                v = seen.values()[:, head]  # (B, S, K)
                 shape = (*current.shape[:2], v.shape[1])  # (B, T, S)
                 new = kind.weights(shape, seen.first(len(mixed)), mixed, name) @ v  # (B, T, K)
             else:

@@ -15,9 +15,8 @@ from torch import Tensor
 from glassformer.errors import GlassError
 from glassformer.inspection.attribution.case import Case, check_number
 from glassformer.inspection.sites import stacks
-from glassformer.model.families import Model
 from glassformer.model.positions import LearnedPositions, RelativePositions, SinusoidalPositions, alibi_slopes
-from glassformer.model.stack import Embedding, Stack
+from glassformer.model.transformer import Embedding, Model, Stack
 
 __all__ = [
     "bias_by_distance", "by_distance", "distances_of", "embedding_of", "evenly", "kind_of", "place_vectors",

@@ -27,8 +27,8 @@ from glassformer.inspection.catalogue import INSIDE, THINGS, Entry, batch_sizes,
 from glassformer.inspection.sites import attentions, parts, stacks
 from glassformer.inspection.trace import check_given
 from glassformer.model.attention import Attention
-from glassformer.model.families import EncoderDecoder, Model
-from glassformer.model.feedforward import FeedForward
+from glassformer.model.pruned_attention import head_numbers
+from glassformer.model.transformer import EncoderDecoder, FeedForward, Model
 
 BUDGET = 256 * 10**6
 """Bytes that a recording may take, unless told otherwise."""
@@ -199,7 +199,7 @@ class _Taker:
     def __init__(self, model: Model, rows: slice | None, dtype: torch.dtype | None, budget: int) -> None:
         self.model, self.rows, self.budget = model, rows, budget
         self.dtype = dtype or model.embedding.tokens.weight.dtype
-        self.heads = {str(site): tuple(layer.kept) for site, layer in attentions(model).items()}
+        self.heads = {str(site): tuple(head_numbers(layer)) for site, layer in attentions(model).items()}
         self.passes: list[Recording] = []
         self.values: dict[str, Tensor] = {}  # of the present pass
         self.ran: set[str] = set()  # stacks in it

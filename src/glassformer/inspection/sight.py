@@ -21,7 +21,7 @@ def sights(subject: Subject, first: int | None = None) -> dict[str, Tensor]:
     """
     layers: dict[str, str] = {}
     for site, layer in attentions(subject.model).items():
-        if layer.kept:
+        if layer.heads:
             layers.setdefault(f"{site.stack}.{site.part}", str(site))
     if not layers:
         return {}

@@ -12,9 +12,8 @@ from torch import nn
 
 from glassformer.errors import GlassError
 from glassformer.model.attention import Attention
-from glassformer.model.block import Block
-from glassformer.model.families import Decoder, EncoderDecoder, Model
-from glassformer.model.stack import Stack
+from glassformer.model.pruned_attention import head_numbers
+from glassformer.model.transformer import Block, Decoder, EncoderDecoder, Model, Stack
 from glassformer.wording import span
 
 
@@ -72,7 +71,7 @@ def attentions(model: Model) -> dict[Site, Attention]:
 
 def heads(model: Model) -> list[Head]:
     """All heads of a model, in the order in which they run."""
-    return [Head(site, number) for site, layer in attentions(model).items() for number in layer.kept]
+    return [Head(site, number) for site, layer in attentions(model).items() for number in head_numbers(layer)]
 
 
 def find_head(model: Model, name: str) -> Head:
@@ -84,7 +83,7 @@ def find_head(model: Model, name: str) -> Head:
     for head in heads(model):
         if str(head) == name:
             return head
-    found = [_those(site, layer.kept) for site, layer in attentions(model).items() if layer.kept]
+    found = [_those(site, head_numbers(layer)) for site, layer in attentions(model).items() if layer.heads]
     raise GlassError(f"there is no head {name!r} in this model", f"It has {', '.join(found) or 'none'}.")
 
 

@@ -20,13 +20,20 @@ from glassformer.errors import GlassError
 from glassformer.generation.context import reading
 from glassformer.generation.decoding import check_finite
 from glassformer.inspection.traced import AttentionTrace, BlockTrace, FeedForwardTrace, StackTrace, Trace
-from glassformer.model.attention import Attention, attend
-from glassformer.model.block import Block
-from glassformer.model.families import Classifier, EncoderDecoder, Head, Model
-from glassformer.model.feedforward import FeedForward, activate
-from glassformer.model.masks import Mask
+from glassformer.model.attention import Attention, Mask, attend
 from glassformer.model.positions import rotate
-from glassformer.model.stack import Embedding, Stack
+from glassformer.model.pruned_attention import head_numbers, kv_index, mask_of_heads
+from glassformer.model.transformer import (
+    Block,
+    Classifier,
+    Embedding,
+    EncoderDecoder,
+    FeedForward,
+    Head,
+    Model,
+    Stack,
+    activate,
+)
 
 __all__ = ["AttentionTrace", "BlockTrace", "FeedForwardTrace", "StackTrace", "Trace", "recording", "trace"]
 
@@ -155,10 +162,10 @@ def _block(calls: Calls, block: nn.Module, name: str) -> BlockTrace:
     cross = block.cross
     norms, parts = (block.cross_norm, block.feedforward_norm), (cross, block.feedforward)
     # After each part the stream is what the next part reads, or the norm before it.
-    readers = [reader for reader in (norms if block.order == "pre" else parts) if reader is not None]
+    readers = [reader for reader in (norms if block.norm_order == "pre" else parts) if reader is not None]
     after = [_first(calls, reader) for reader in readers] + [calls.output(block)]  # (B, T, D) each
     return BlockTrace(
-        order=block.order,
+        order=block.norm_order,
         before=calls.given(block, "x"),
         attention_norm=calls.output(block.attention_norm),
         attention=_attention(calls, block.attention, f"self-attention of {name}"),
@@ -193,7 +200,7 @@ def _feedforward(calls: Calls, layer: FeedForward) -> FeedForwardTrace:
 
 def _attention(calls: Calls, layer: Attention, name: str) -> AttentionTrace:
     x, memory, rotation = (calls.given(layer, part) for part in ("x", "memory", "rotation"))
-    mask: Mask = calls.given(layer, "mask").of_heads(layer.kept)
+    mask: Mask = mask_of_heads(layer, calls.given(layer, "mask"))
     q_projected = _heads(calls.output(layer.query), layer)  # (B, H, T, K)
     k_projected = _heads(calls.output(layer.key), layer)  # (B, G, S, K)
     v = _heads(calls.output(layer.value), layer)  # (B, G, S, K)
@@ -205,18 +212,19 @@ def _attention(calls: Calls, layer: Attention, name: str) -> AttentionTrace:
     q, k = q_unturned, k_unturned
     if rotation is not None:
         q, k = rotate(q, rotation), rotate(k, rotation)  # (B, H, T, K), (B, G, S, K)
-    each_k, each_v = k[:, layer.asks], v[:, layer.asks]  # (B, H, S, K) each
+    each_k = k[:, kv_index(layer)]  # (B, H, S, K)
+    each_v = v[:, kv_index(layer)]  # (B, H, S, K)
     scores = q @ each_k.transpose(-2, -1)  # (B, H, T, S)
     again, weights = attend(q, each_k, each_v, mask, explicit=True)  # (B, H, T, K), (B, H, T, S)
     mixed = _heads(calls.given(layer.output, "input"), layer)  # (B, H, T, K) the real one
     _check_same(again, mixed, name)
     assert weights is not None
     allowed = mask.full(scores)  # (B or 1, 1, T or 1, S)
-    if mask.dead is not None:
-        allowed = allowed & ~mask.dead  # (B or 1, 1, T or 1, S)
+    if mask.fully_masked is not None:
+        allowed = allowed & ~mask.fully_masked  # (B or 1, 1, T or 1, S)
     matrix = layer.output.weight.unflatten(1, (layer.heads, layer.head_width))  # (D, H, K)
     return AttentionTrace(
-        heads=tuple(layer.kept), asks=tuple(layer.asks), input=x, source=x if memory is None else memory,
+        heads=tuple(head_numbers(layer)), asks=tuple(kv_index(layer)), input=x, source=x if memory is None else memory,
         q_projected=q_projected, k_projected=k_projected, q_unturned=q_unturned, k_unturned=k_unturned,
         q=q, k=k, v=v, rotation=rotation,
         scores=scores, scaled=scores / math.sqrt(q.shape[-1]), bias=mask.bias,

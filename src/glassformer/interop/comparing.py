@@ -12,7 +12,7 @@ from glassformer.config import SampleConfig
 from glassformer.generation.context import window_start
 from glassformer.generation.decoding import Step, generate, translate
 from glassformer.interop.export_report import Measured
-from glassformer.model.families import Decoder, EncoderDecoder
+from glassformer.model.transformer import Decoder, EncoderDecoder
 from glassformer.text_model.loading import Parts
 from glassformer.tokenizers import Tokenizer
 

@@ -1,8 +1,12 @@
-"""Attention: one pure function, and the layer that projects into it. Vaswani et al. 2017, section 3.2."""
+"""Attention: which keys a query may attend to, softmax(q kᵀ / √K) v, and the layer that projects into it.
+
+Vaswani et al. 2017, section 3.2. The letters of the shapes are those of `glassformer.shapes`.
+"""
 
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor, nn
@@ -10,104 +14,223 @@ from torch.nn import functional as F
 
 from glassformer.config import ModelConfig
 from glassformer.model.cache import LayerCache
-from glassformer.model.masks import Mask
 from glassformer.model.positions import Rotation, rotate
 
-SHORT = 256  # most tokens for which keeping the weights is faster than the fused kernel in bfloat16 on a processor
+SHORT = 256
+"""Most tokens for which the explicit computation is faster than the fused kernel, in bfloat16 on a processor."""
+
+
+@dataclass(frozen=True)
+class Mask:
+    """The keys that each query may attend to, and what is added to their scores. All layers of a stack share one.
+
+    Attributes:
+        allowed: (B or 1, 1, T or 1, S) bool, True where a query may attend to a key; None: everywhere, unless
+            `is_causal`. A query that may attend to no key is True for all keys here, and True in `fully_masked`.
+        is_causal: query t attends to keys 0 … t, T = S and there is no padding: the fused kernel then needs no tensor.
+        fully_masked: (B or 1, 1, T or 1, 1) bool, True for queries that may attend to no key (padding): they get
+            zeros.
+        bias: (B or 1, H, T, S) added to the scores, -inf where a key may not be attended to.
+    """
+
+    allowed: Tensor | None = None
+    is_causal: bool = False
+    fully_masked: Tensor | None = None
+    bias: Tensor | None = None
+
+    @classmethod
+    def of(cls, allowed: Tensor) -> Mask:
+        """Return the mask of a boolean tensor (B or 1, 1, T or 1, S), which may have rows without a single True."""
+        fully_masked = ~allowed.any(dim=-1, keepdim=True)  # (B, 1, T or 1, 1)
+        return cls(allowed=allowed | fully_masked, fully_masked=fully_masked)
+
+    def full(self, like: Tensor) -> Tensor:
+        """Return `allowed` as a tensor that broadcasts to scores like these, (..., T, S); causal is a triangle."""
+        if self.allowed is not None:
+            return self.allowed  # (B or 1, 1, T or 1, S)
+        ones = like.new_ones((1, 1, *like.shape[-2:]), dtype=torch.bool)  # (1, 1, T, S)
+        return ones.tril() if self.is_causal else ones  # causal: query t attends to keys 0 … t
+
+    def with_bias(self, bias: Tensor) -> Mask:
+        """Return the same mask with a bias (B or 1, H, T, S) on the scores of the allowed keys."""
+        allowed = self.full(bias)  # (B or 1, 1, T or 1, S)
+        bias = bias.masked_fill(~allowed, -math.inf)  # (B or 1, H, T, S)
+        return replace(self, bias=bias, allowed=allowed, is_causal=False)
+
+
+EVERY_KEY = Mask()
+"""Every query attends to every key."""
+
+
+def self_attention_mask(
+    positions: Tensor, key_positions: Tensor, attention_mask: Tensor | None, causal: bool, window: int | None
+) -> Mask:
+    """Return the mask of self-attention: a tensor only where the fused kernel needs one.
+
+    Args:
+        positions: (B or 1, T) of the queries.
+        key_positions: (B or 1, S).
+        attention_mask: (B, S) bool, False at keys that are padding; None: there is no padding.
+        causal: a token attends to itself and to the tokens before it; otherwise to both sides.
+        window: tokens that a token may look back (and, if not causal, ahead), itself included; None: all. Beltagy et
+            al. 2020, section 3.1.
+    """
+    no_padding = attention_mask is None
+    all_queries = positions.shape == key_positions.shape
+    all_keys = window is None or window >= positions.shape[1]
+    if causal and all_queries and all_keys and no_padding:
+        return Mask(is_causal=True)
+    if not causal and window is None:
+        return EVERY_KEY if attention_mask is None else Mask.of(attention_mask[:, None, None, :])  # (B, 1, 1, S)
+    query = positions[:, None, :, None]  # (B or 1, 1, T, 1)
+    key = key_positions[:, None, None, :]  # (B or 1, 1, 1, S)
+    if window is None:
+        allowed = key <= query  # (B or 1, 1, T, S): causal, query t attends to keys 0 … t
+    elif causal:
+        allowed = (key > query - window) & (key <= query)  # (B or 1, 1, T, S)
+    else:
+        allowed = (key > query - window) & (key < query + window)  # (B or 1, 1, T, S)
+    if attention_mask is None:
+        return Mask(allowed=allowed)  # without padding every query attends to itself at least
+    return Mask.of(allowed & attention_mask[:, None, None, :])  # (B, 1, T, S)
 
 
 def attend(
     q: Tensor, k: Tensor, v: Tensor, mask: Mask, dropout: float = 0.0, explicit: bool = False
 ) -> tuple[Tensor, Tensor | None]:
-    """softmax(q kᵀ / √K + bias, over the allowed keys) v: equation 1 of Vaswani et al. 2017.
+    """Return z = softmax(q kᵀ / √K + bias) v, over the allowed keys: equation 1 of Vaswani et al. 2017.
+
+    The choice between the fused kernel and the explicit computation is made here and nowhere else; both give the same
+    z. Hidden scores are -inf, so hidden keys have a weight of exactly 0; a fully masked query gets zeros.
 
     Args:
         q: (B, H, T, K) queries.
-        k: (B, G, S, K) keys; G divides H, each key head serves H / G query heads.
+        k: (B, G, S, K) keys; G divides H, and each key head serves H / G query heads.
         v: (B, G, S, any width) values.
-        mask: hidden scores are -inf, so hidden weights are exactly 0; a query that may see nothing gets zeros.
-        dropout: share of weights dropped.
-        explicit: also return the weights, computed step by step. Both ways give the same output.
+        mask: see `Mask`.
+        dropout: share of the pattern's entries that is dropped.
+        explicit: also return the pattern.
 
     Returns:
-        The mixed values (B, H, T, width of v), and the weights (B, H, T, S) if `explicit`, else None.
+        z (B, H, T, width of v), and the pattern (B, H, T, S) if `explicit`, else None.
     """
-    weights, fused_is_slow = None, q.dtype == torch.bfloat16 and q.is_cpu and max(q.shape[2], k.shape[2]) <= SHORT
-    if explicit or fused_is_slow:
-        group = q.shape[1] // max(1, k.shape[1])
-        k, v = (each.repeat_interleave(group, dim=1) if group > 1 else each for each in (k, v))  # (B, H, S, K)
-        scores = q / math.sqrt(q.shape[-1]) @ k.transpose(-2, -1)  # (B, H, T, S)
-        bias = scores.new_zeros(()).where(mask.full(scores), -math.inf) if mask.bias is None else mask.bias
-        weights = (scores + bias.to(q.dtype)).softmax(dim=-1)  # (B, H, T, S)
-        out = F.dropout(weights, dropout, training=dropout > 0) @ v  # (B, H, T, K)
+    tokens = max(q.shape[2], k.shape[2])
+    explicit_is_faster = q.dtype == torch.bfloat16 and q.is_cpu and tokens <= SHORT
+    pattern = None
+    if explicit or explicit_is_faster:
+        z, pattern = explicit_attention(q, k, v, mask, dropout)  # (B, H, T, K), (B, H, T, S)
     else:
-        hidden = mask.allowed if mask.bias is None else mask.bias.to(q.dtype)  # (B, 1 or H, T, S)
-        shared = k.shape[1] != q.shape[1]
-        out = F.scaled_dot_product_attention(q, k, v, hidden, dropout, mask.triangle, enable_gqa=shared)
-    if mask.dead is not None:
-        out = out.masked_fill(mask.dead, 0.0)  # (B, H, T, K)
-        weights = None if weights is None else weights.masked_fill(mask.dead, 0.0)  # (B, H, T, S)
-    return out, weights if explicit else None
+        z = fused_attention(q, k, v, mask, dropout)  # (B, H, T, K)
+    if mask.fully_masked is not None:
+        z = z.masked_fill(mask.fully_masked, 0.0)  # (B, H, T, K)
+    if not explicit or pattern is None:
+        return z, None
+    if mask.fully_masked is not None:
+        pattern = pattern.masked_fill(mask.fully_masked, 0.0)  # (B, H, T, S)
+    return z, pattern
+
+
+def explicit_attention(q: Tensor, k: Tensor, v: Tensor, mask: Mask, dropout: float = 0.0) -> tuple[Tensor, Tensor]:
+    """Return z (B, H, T, K) and the pattern (B, H, T, S), step by step; arguments as in `attend`.
+
+    What fully masked queries get here is meaningless: `attend` replaces it by zeros.
+    """
+    if q.shape[1] != k.shape[1]:
+        group = q.shape[1] // k.shape[1]
+        k = k.repeat_interleave(group, dim=1)  # (B, H, S, K)
+        v = v.repeat_interleave(group, dim=1)  # (B, H, S, K)
+    scores = q / math.sqrt(q.shape[-1]) @ k.transpose(-2, -1)  # (B, H, T, S)
+    allowed = mask.full(scores)  # (B or 1, 1, T or 1, S); causal: query t attends to keys 0 … t
+    bias = scores.new_zeros(()).where(allowed, -math.inf) if mask.bias is None else mask.bias.to(q.dtype)
+    pattern = (scores + bias).softmax(dim=-1)  # (B, H, T, S)
+    z = F.dropout(pattern, dropout, training=dropout > 0) @ v  # (B, H, T, K)
+    return z, pattern
+
+
+def fused_attention(q: Tensor, k: Tensor, v: Tensor, mask: Mask, dropout: float = 0.0) -> Tensor:
+    """Return z (B, H, T, K) by PyTorch's fused kernel, which never holds the pattern; arguments as in `attend`."""
+    hidden = mask.allowed if mask.bias is None else mask.bias.to(q.dtype)  # (B or 1, 1 or H, T or 1, S) or None
+    shared = k.shape[1] != q.shape[1]
+    return F.scaled_dot_product_attention(q, k, v, hidden, dropout, mask.is_causal, enable_gqa=shared)
 
 
 class Attention(nn.Module):
-    """Multi-head, grouped-query or multi-query attention, of a sequence to itself or to a memory."""
+    """Multi-head, grouped-query (Ainslie et al. 2023) or multi-query attention, to the sequence itself or to a memory.
 
-    def __init__(self, config: ModelConfig, site: str) -> None:
+    Args:
+        config: the shape of the model.
+        heads: H; None: the setting's.
+        kv_heads: G; None: the setting's.
+    """
+
+    def __init__(self, config: ModelConfig, heads: int | None = None, kv_heads: int | None = None) -> None:
         super().__init__()
-        self.kept, served = config.kept_heads(site), config.kept_kv_heads(site)
-        self.asks = [served.index(head * config.G // config.heads) for head in self.kept]  # the key head of each
-        self.even = all(self.asks.count(head) * len(served) == len(self.kept) for head in self.asks)
-        D, H, G, K = config.width, len(self.kept), len(served), config.K
-        self.heads, self.kv_heads, self.head_width = H, G, K
+        D, K = config.width, config.K
+        H = config.heads if heads is None else heads
+        G = config.G if kv_heads is None else kv_heads
+        self.heads = H
+        self.kv_heads = G
+        self.head_width = K
         self.query = nn.Linear(D, H * K, bias=config.attention_bias)
         self.key = nn.Linear(D, G * K, bias=config.attention_bias)
         self.value = nn.Linear(D, G * K, bias=config.attention_bias)
         self.output = nn.Linear(H * K, D, bias=config.attention_bias)
-        normed, whole, eps = config.qk_norm != "none" and H > 0, config.qk_norm == "whole", config.norm_eps or 1e-6
-        self.query_norm = nn.RMSNorm(H * K if whole else K, eps) if normed else None
-        self.key_norm = nn.RMSNorm(G * K if whole else K, eps) if normed else None
+        self.query_norm = make_query_norm(config, H)
+        self.key_norm = make_query_norm(config, G)
         self.dropout = config.dropout_attention
 
     def forward(
         self,
         x: Tensor,
         mask: Mask,
-        memory: Tensor | None = None,
         rotation: Rotation | None = None,
+        memory: Tensor | None = None,
         cache: LayerCache | None = None,
     ) -> Tensor:
-        """(B, T, D) -> (B, T, D); keys and values come from `memory` (B, S, D) where one is given.
+        """(B, T, D) -> (B, T, D); keys and values come from `memory` (B, S, D) where one is given, else from x.
 
-        Several rows may share a source, as the hypotheses of a beam do: then `memory` has one row for each B/n rows.
+        Args:
+            mask: of queries (T) and keys (S).
+            rotation: of queries and keys, with rotary positions.
+            cache: holds the keys and values of the tokens before these, or of the memory; it is filled with these.
         """
-        q = self._heads(self.query(x), self.heads, self.query_norm)  # (B, H, T, K)
+        q = self.split_heads(self.query(x), self.heads, self.query_norm)  # (B, H, T, K)
         if memory is not None and cache is not None and cache.memory is not None:
-            k, v = (each.to(q.dtype) for each in cache.memory)  # (B, G, S, K) each
+            k, v = cache.memory  # (B, G, S, K) each
         else:
-            source = x if memory is None else memory
-            k = self._heads(self.key(source), self.kv_heads, self.key_norm)  # (B, G, S, K)
-            v = self._heads(self.value(source), self.kv_heads, None)  # (B, G, S, K)
+            source = x if memory is None else memory  # (B, S, D)
+            k = self.split_heads(self.key(source), self.kv_heads, self.key_norm)  # (B, G, S, K)
+            v = self.split_heads(self.value(source), self.kv_heads)  # (B, G, S, K)
         if rotation is not None:
-            q, k = rotate(q, rotation), rotate(k, rotation)  # (B, H, T, K), (B, G, S, K)
+            q = rotate(q, rotation)  # (B, H, T, K)
+            k = rotate(k, rotation)  # (B, G, S, K)
         if cache is not None and memory is None:
-            k, v = (each.to(q.dtype) for each in cache.append(k, v))  # (B, G, cached + T, K) each
+            k, v = cache.append(k, v)  # (B, G, S, K) each; S now counts the cached tokens too
         elif cache is not None:
             cache.memory = (k, v)
-        if not self.even:  # after some heads were removed
-            k, v = (torch.stack([x[:, head] for head in self.asks], dim=1) for x in (k, v))  # (B, H, S, K) each
-        rows, T = q.shape[0], q.shape[2]
-        if rows != k.shape[0]:  # the rows of one source ask it together, as if they were one longer row
-            q = q.unflatten(0, (k.shape[0], -1)).transpose(1, 2).flatten(2, 3)  # (sources, H, n T, K)
-        mixed, _ = attend(q, k, v, mask.of_heads(self.kept), self.dropout if self.training else 0.0)  # (B, H, T, K)
-        if rows != k.shape[0]:
-            mixed = mixed.unflatten(2, (-1, T)).transpose(1, 2).flatten(0, 1)  # (B, H, T, K)
-        flat = mixed.transpose(1, 2).flatten(2) if self.heads else x[..., :0]  # (B, T, H K); ONNX cannot reshape to 0
-        return self.output(flat)  # (B, T, D)
+        z = self.attend(q, k.to(q.dtype), v.to(q.dtype), mask)  # (B, H, T, K); a cache may hold another type
+        return self.output(z.transpose(1, 2).flatten(2))  # (B, T, D)
 
-    def _heads(self, x: Tensor, heads: int, norm: nn.RMSNorm | None) -> Tensor:
-        """(B, T, heads K) -> (B, heads, T, K), normalised where there is a norm, of each head or of all as one."""
-        if norm is not None:  # norms keep their precision under autocast
+    def attend(self, q: Tensor, k: Tensor, v: Tensor, mask: Mask) -> Tensor:
+        """Queries (B, H, T, K), keys and values (B, G, S, K) -> z (B, H, T, K)."""
+        z, _ = attend(q, k, v, mask, self.dropout if self.training else 0.0)
+        return z
+
+    def split_heads(self, x: Tensor, heads: int, norm: nn.RMSNorm | None = None) -> Tensor:
+        """(B, T, heads K) -> (B, heads, T, K), normalised if there is a norm: each head, or all heads as one vector."""
+        if norm is not None:  # in the norm's own precision under autocast
             parts = x.unflatten(-1, (-1, len(norm.weight)))  # (B, T, heads, K) or (B, T, 1, heads K)
             x = norm(parts.to(norm.weight.dtype)).to(x.dtype).flatten(2)  # (B, T, heads K)
         return x.unflatten(-1, (heads, self.head_width)).transpose(1, 2)  # (B, heads, T, K)
+
+
+def make_query_norm(config: ModelConfig, heads: int) -> nn.RMSNorm | None:
+    """Return the norm of queries or of keys (Henry et al. 2020; Dehghani et al. 2023), None without QK-norm."""
+    eps = config.norm_eps or 1e-6
+    match config.qk_norm:
+        case "none":
+            return None
+        case "head":
+            return nn.RMSNorm(config.K, eps)
+        case "whole":
+            return nn.RMSNorm(heads * config.K, eps)

@@ -11,8 +11,15 @@ from torch import nn
 from glassformer.config import ModelConfig
 from glassformer.errors import GlassError
 from glassformer.model.attention import Attention
-from glassformer.model.families import Classifier, Decoder, Encoder, EncoderDecoder, Model
-from glassformer.model.feedforward import FeedForward
+from glassformer.model.pruned_attention import place_pruned_attentions
+from glassformer.model.transformer import (
+    Classifier,
+    Decoder,
+    Encoder,
+    EncoderDecoder,
+    FeedForward,
+    Model,
+)
 
 
 def build_model(
@@ -50,6 +57,8 @@ def build_model(
             model = Encoder(config, V) if C is None else Classifier(config, V, C)
         else:
             model = Decoder(config, V)
+        if config.removed_heads:
+            place_pruned_attentions(model, config)
     initialize(model, config, seed)
     return model
 

@@ -9,8 +9,8 @@ from torch import nn
 from glassformer.config import ModelConfig
 from glassformer.model.attention import Attention
 from glassformer.model.build import build_model
-from glassformer.model.families import Classifier, Model
 from glassformer.model.shapes_only import shapes_only
+from glassformer.model.transformer import Classifier, Model
 
 MIB = 1 << 20
 PARTS = {

@@ -1,4 +1,4 @@
-"""How a token knows its place: six ways, each a small type that acts at one of three points.
+"""How a token knows its position: six ways, each a small type that acts at one of three points.
 
 * added to the embedding: `LearnedPositions`, `SinusoidalPositions`
 * turning queries and keys: `RotaryPositions`
@@ -17,15 +17,25 @@ from torch import Tensor, nn
 from glassformer.config import ModelConfig
 
 
+def token_positions(attention_mask: Tensor, already: Tensor | int = 0) -> Tensor:
+    """Return the position of each token in its row (B, T), counted from `already`; padding is not counted.
+
+    Args:
+        attention_mask: (B, T) bool, False at padding, which gets the position of the token before it.
+        already: (B, 1) tokens that each row has before these.
+    """
+    return (attention_mask.long().cumsum(dim=1) - 1 + already).clamp(min=0)  # (B, T)
+
+
 class LearnedPositions(nn.Module):
-    """One learned vector per place (Radford et al. 2018)."""
+    """One learned vector per position (Radford et al. 2018)."""
 
     def __init__(self, context: int, width: int) -> None:
         super().__init__()
         self.table = nn.Embedding(context, width)
 
     def forward(self, positions: Tensor) -> Tensor:
-        """Places (B, T) -> vectors (B, T, D)."""
+        """Positions (B, T) -> vectors (B, T, D)."""
         return self.table(positions)  # (B, T, D)
 
 
@@ -37,7 +47,7 @@ class SinusoidalPositions(nn.Module):
         self.width = width
 
     def forward(self, positions: Tensor) -> Tensor:
-        """Places (B, T) -> vectors (B, T, D)."""
+        """Positions (B, T) -> vectors (B, T, D)."""
         even = torch.arange(0, self.width, 2, device=positions.device, dtype=torch.get_default_dtype())  # (D/2)
         angles = positions[..., None] * torch.exp(even * (-math.log(10_000.0) / self.width))  # (B, T, D/2)
         return torch.stack([angles.sin(), angles.cos()], dim=-1).flatten(-2)  # (B, T, D)
@@ -52,7 +62,7 @@ class Rotation:
 
 
 class RotaryPositions(nn.Module):
-    """Turns pairs of channels by an angle that grows with the place, so scores see distances (Su et al. 2021).
+    """Turns pairs of channels by an angle that grows with the position, so scores see distances (Su et al. 2021).
 
     Channel i is paired with channel i + K/2, as in the Llama family.
     """
@@ -62,7 +72,7 @@ class RotaryPositions(nn.Module):
         self.head_width, self.base = head_width, base
 
     def forward(self, positions: Tensor) -> Rotation:
-        """Places (B or 1, T) -> their rotation."""
+        """Positions (B or 1, T) -> their rotation."""
         half = torch.arange(0, self.head_width, 2, device=positions.device, dtype=torch.get_default_dtype())  # (K/2)
         frequency = self.base ** (-half / self.head_width)  # (K/2)
         angles = positions[:, None, :, None] * frequency  # (B, 1, T, K/2)
@@ -85,7 +95,7 @@ class AlibiPositions(nn.Module):
         self.heads = heads
 
     def forward(self, query_positions: Tensor, key_positions: Tensor) -> Tensor:
-        """Places (B, T) and (B, S) -> score bias (B, H, T, S)."""
+        """Positions (B, T) and (B, S) -> score bias (B, H, T, S)."""
         distance = (query_positions[:, None, :, None] - key_positions[:, None, None, :]).abs()  # (B, 1, T, S)
         slopes = torch.tensor(alibi_slopes(self.heads), device=distance.device)  # (H)
         return -slopes[:, None, None] * distance  # (B, H, T, S)
@@ -112,7 +122,7 @@ class RelativePositions(nn.Module):
         self.buckets, self.max_distance, self.causal = buckets, max_distance, causal
 
     def forward(self, query_positions: Tensor, key_positions: Tensor) -> Tensor:
-        """Places (B, T) and (B, S) -> score bias (B, H, T, S)."""
+        """Positions (B, T) and (B, S) -> score bias (B, H, T, S)."""
         back = query_positions[:, :, None] - key_positions[:, None, :]  # (B, T, S)
         return self.table(self.bucket(back)).permute(0, 3, 1, 2)  # (B, H, T, S)
 
@@ -130,14 +140,14 @@ class RelativePositions(nn.Module):
 
 
 def added_positions(config: ModelConfig) -> LearnedPositions | SinusoidalPositions | None:
-    """The part that adds places to embeddings, if the setting is one of that kind."""
+    """Return the part that adds positions to embeddings, if the setting is one of that kind."""
     if config.positions == "learned":
         return LearnedPositions(config.context, config.width)
     return SinusoidalPositions(config.width) if config.positions == "sinusoidal" else None
 
 
 def score_positions(config: ModelConfig, causal: bool) -> AlibiPositions | RelativePositions | None:
-    """The part that biases attention scores, if the setting is one of that kind."""
+    """Return the part that biases attention scores, if the setting is one of that kind."""
     if config.positions == "relative":
         return RelativePositions(config.heads, config.relative_buckets, config.relative_max_distance, causal)
     return AlibiPositions(config.heads) if config.positions == "alibi" else None

@@ -15,8 +15,8 @@ from torch.nn import functional as F
 
 from glassformer.inspection.sites import Site, attentions, stacks
 from glassformer.model.attention import Attention
-from glassformer.model.block import Block
-from glassformer.model.families import Classifier, Model
+from glassformer.model.pruned_attention import head_numbers
+from glassformer.model.transformer import Block, Classifier, Model
 from glassformer.pruning.effects import mixed_values
 from glassformer.pruning.measuring import Rows, without_dropout
 from glassformer.training.objectives import logits_of, token_losses
@@ -78,7 +78,7 @@ def _written(
     assert isinstance(block, Block)
     own = block.attention_norm if site.part == "self" else block.cross_norm
     matrix = _by_head(layer)  # (H, D, K)
-    for index, number in enumerate(layer.kept):
+    for index, number in enumerate(head_numbers(layer)):
         c = F.linear(mixed[:, index], matrix[index])  # (B, T, D)
         if model.config.norm_order == "output" and own is not None:
             c = _held(own, entering[own], c)  # (B, T, D)

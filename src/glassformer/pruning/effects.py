@@ -21,7 +21,8 @@ from glassformer.errors import GlassError
 from glassformer.inspection.attention_inside import mixed_hook
 from glassformer.inspection.patching import Kind, Value, Zero, patch
 from glassformer.inspection.sites import Site, attentions, heads
-from glassformer.model.families import EncoderDecoder, Model
+from glassformer.model.pruned_attention import head_numbers
+from glassformer.model.transformer import EncoderDecoder, Model
 from glassformer.pruning.measuring import Rows, row_losses, without_dropout
 from glassformer.training.validation import MOST_TOKENS
 
@@ -123,7 +124,7 @@ def _means(model: Model, data: Rows) -> dict[str, Tensor]:
             real = _real(model, site, batch)  # (B, T)
             total = (mixed.double() * real[:, None, :, None]).sum(dim=(0, 2))  # (H, K)
             places[site] += int(real.sum())
-            for number, each in zip(attentions(model)[site].kept, total, strict=True):
+            for number, each in zip(head_numbers(attentions(model)[site]), total, strict=True):
                 sums[f"{site}.{number}"] = sums.get(f"{site}.{number}", torch.zeros_like(each)) + each  # (K)
     return {f"{head}": sums[f"{head}"] / places[head.site] for head in heads(model)}
 
@@ -139,6 +140,6 @@ def _of_next_rows(model: Model, data: Rows, first: int, batch: Batch) -> dict[st
         T, ends = _real(model, site, batch).shape[1], _real(model, site, other).sum(dim=1)  # (B)
         places = torch.arange(T, device=mixed.device).minimum((ends - 1).clamp(min=0)[:, None])  # (B, T)
         taken = mixed.gather(2, places[:, None, :, None].expand(B, mixed.shape[1], T, mixed.shape[3]))  # (B, H, T, K)
-        for index, number in enumerate(attentions(model)[site].kept):
+        for index, number in enumerate(head_numbers(attentions(model)[site])):
             found[f"{site}.{number}"] = taken[:, index]  # (B, T, K)
     return found

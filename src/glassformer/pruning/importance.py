@@ -18,7 +18,8 @@ from torch import Tensor
 
 from glassformer.inspection.gates import gated
 from glassformer.inspection.sites import attentions
-from glassformer.model.families import Model
+from glassformer.model.pruned_attention import head_numbers
+from glassformer.model.transformer import Model
 from glassformer.pruning.measuring import Rows, row_losses, validation_rows, without_dropout
 from glassformer.runs import Which, open_run
 from glassformer.text_model import AnyTextModel, load_text_model
@@ -51,7 +52,7 @@ def _named(model: Model, values: Mapping[str, Tensor]) -> dict[str, float]:
     return {
         f"{site}.{number}": float(values[str(site)][index])
         for site, layer in attentions(model).items()
-        for index, number in enumerate(layer.kept)
+        for index, number in enumerate(head_numbers(layer))
     }
 
 

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from glassformer.data.batches import Batch
-from glassformer.model.families import Model
+from glassformer.model.transformer import Model
 from glassformer.training.objectives import logits_of, token_losses, tokens_at_once
 from glassformer.training.tasks import Task
 from glassformer.training.validation import MOST_TOKENS, LossEstimate, groups, validation_loss

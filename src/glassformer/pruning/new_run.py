@@ -16,7 +16,7 @@ from glassformer.files import clear_disk_errors, no_empty_folders, partial_path
 from glassformer.inspection.sites import heads
 from glassformer.lock import is_held
 from glassformer.model.device import choose_device
-from glassformer.model.families import Model
+from glassformer.model.transformer import Model
 from glassformer.pruning.l0 import L0, learn_gates
 from glassformer.pruning.measuring import validation_rows
 from glassformer.pruning.removal import cut_optimizers, fold_gates, refuse_unprunable, without

@@ -11,7 +11,8 @@ from typing import Literal
 import torch
 
 from glassformer.inspection.sites import attentions, heads
-from glassformer.model.families import Model
+from glassformer.model.pruned_attention import head_numbers
+from glassformer.model.transformer import Model
 from glassformer.pruning.effects import ablation_effects
 from glassformer.pruning.importance import importance, per_layer
 from glassformer.pruning.measuring import Rows
@@ -110,5 +111,6 @@ def attention_effects(model: Model, measured: Rows) -> dict[str, float]:
     whole = measured.loss(model).loss
     found = {}
     for site, layer in attentions(model).items():
-        found[str(site)] = measured.loss(without(model, [f"{site}.{number}" for number in layer.kept])).loss - whole
+        names = [f"{site}.{number}" for number in head_numbers(layer)]
+        found[str(site)] = measured.loss(without(model, names)).loss - whole
     return found

@@ -17,7 +17,8 @@ from glassformer.errors import GlassError
 from glassformer.inspection.sites import attentions, find_head
 from glassformer.model.attention import Attention
 from glassformer.model.build import build_model
-from glassformer.model.families import Classifier, EncoderDecoder, Model
+from glassformer.model.pruned_attention import head_numbers, kv_index
+from glassformer.model.transformer import Classifier, EncoderDecoder, Model
 
 Cut = tuple[int, Tensor]
 """A dimension of a tensor, and which of its indices stay."""
@@ -71,9 +72,12 @@ def parameter_cuts(before: Model, after: Model) -> dict[str, Cut]:
     smaller = attentions(after)
     found: dict[str, Cut] = {}
     for site, layer in attentions(before).items():
-        path, kept = paths[id(layer)], smaller[site].kept
-        heads = [layer.kept.index(number) for number in kept]
-        queries, keys = _rows(heads, layer), _rows(sorted({layer.asks[head] for head in heads}), layer)
+        path = paths[id(layer)]
+        numbers = head_numbers(layer)
+        served_by = kv_index(layer)
+        heads = [numbers.index(number) for number in head_numbers(smaller[site])]
+        queries = _rows(heads, layer)
+        keys = _rows(sorted({served_by[head] for head in heads}), layer)
         for part in ("weight", "bias"):
             found |= {f"{path}.query.{part}": (0, queries)}
             found |= {f"{path}.{name}.{part}": (0, keys) for name in ("key", "value")}

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from glassformer.config import PAIRS, Config
 from glassformer.errors import GlassError
+from glassformer.model.pruned_attention import head_numbers
 from glassformer.runs import Run
 from glassformer.serve.refusing import as_json
 from glassformer.serve.shelf import Shelf
@@ -124,7 +125,7 @@ def _on_no_device(
             config.model, vocabulary, source_vocab_size=None if config.model.shared_embedding else source,
             classes=classes if config.train.task == "classify" else None,
         )  # fmt: skip
-    heads = {str(site): list(layer.kept) for site, layer in attentions(model).items()}
+    heads = {str(site): head_numbers(layer) for site, layer in attentions(model).items()}
     return sum(parameter.numel() for parameter in model.parameters()), heads
 
 

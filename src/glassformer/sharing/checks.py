@@ -16,7 +16,7 @@ from glassformer.errors import GlassError
 from glassformer.generation import decoding
 from glassformer.generation.context import reading
 from glassformer.generation.decoding import check_finite
-from glassformer.model.families import EncoderDecoder
+from glassformer.model.transformer import EncoderDecoder
 from glassformer.text_model import AnyTextModel, MaskFiller, TextClassifier, TextModel, Translator
 
 TOKENS = 96

@@ -8,7 +8,7 @@ import torch
 
 from glassformer.config import Config
 from glassformer.model.build import build_model
-from glassformer.model.families import Model
+from glassformer.model.transformer import Model
 from glassformer.sharing.package import Package
 from glassformer.text_model import AnyTextModel, text_model_of
 from glassformer.text_model.loading import Parts

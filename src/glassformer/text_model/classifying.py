@@ -11,7 +11,7 @@ import torch
 
 from glassformer.config import Config
 from glassformer.generation.context import reading
-from glassformer.model.families import Classifier, Model
+from glassformer.model.transformer import Classifier, Model
 from glassformer.text_model.loading import refuse_mismatch, wrong_task
 from glassformer.tokenizers import Tokenizer, frame_of
 

@@ -8,7 +8,7 @@ from glassformer.config import Config, SampleConfig
 from glassformer.generation import decoding
 from glassformer.generation.beam import Hypothesis, Watch, beam_search
 from glassformer.generation.decoding import Step, Stop
-from glassformer.model.families import Decoder, Model
+from glassformer.model.transformer import Decoder, Model
 from glassformer.runs import Folder, Which
 from glassformer.text_model.loading import load_parts, refuse_mismatch, wrong_task
 from glassformer.text_model.text_writer import TextWriter

@@ -11,7 +11,7 @@ from glassformer.config import Config
 from glassformer.errors import GlassError
 from glassformer.generation.context import reading
 from glassformer.generation.sampling import ranked
-from glassformer.model.families import Encoder, Model
+from glassformer.model.transformer import Encoder, Model
 from glassformer.text_model.loading import refuse_mismatch, wrong_task
 from glassformer.tokenizers import Tokenizer, frame_of
 

@@ -8,8 +8,8 @@ from glassformer.config import Config
 from glassformer.errors import GlassError
 from glassformer.model.build import build_model
 from glassformer.model.device import choose_device
-from glassformer.model.families import Model
 from glassformer.model.precision import as_recorded, choose_precision
+from glassformer.model.transformer import Model
 from glassformer.model.weights import load_weights
 from glassformer.runs import Folder, Which, open_run
 from glassformer.tokenizers import Tokenizer

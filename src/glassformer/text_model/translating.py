@@ -12,7 +12,7 @@ from glassformer.generation.beam import Hypothesis, Watch, beam_translate
 from glassformer.generation.context import reading
 from glassformer.generation.decoding import Step, Stop
 from glassformer.generation.sampling import ranked
-from glassformer.model.families import EncoderDecoder, Model
+from glassformer.model.transformer import EncoderDecoder, Model
 from glassformer.text_model.loading import refuse_mismatch, wrong_task
 from glassformer.text_model.text_writer import TextWriter
 from glassformer.tokenizers import Tokenizer, frame_of

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from torch.utils.hooks import RemovableHandle
 
 from glassformer.data.batches import Batch
-from glassformer.model.families import Model
+from glassformer.model.transformer import Model
 from glassformer.training.objectives import logits_of
 
 

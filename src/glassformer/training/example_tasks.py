@@ -16,7 +16,7 @@ from glassformer.data.buckets import AnyLength, LikeLength
 from glassformer.data.examples import ExampleStore, PreparedExamples
 from glassformer.data.rows import Labelled, Pair, Row
 from glassformer.errors import GlassError
-from glassformer.model.families import Model
+from glassformer.model.transformer import Model
 from glassformer.tokenizers import Frame
 from glassformer.training.tasks import Mapped
 from glassformer.wording import counted

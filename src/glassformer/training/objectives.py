@@ -9,7 +9,7 @@ from torch import Tensor
 from torch.nn.functional import cross_entropy
 
 from glassformer.data.batches import Batch
-from glassformer.model.families import Classifier, Encoder, EncoderDecoder, Model
+from glassformer.model.transformer import Classifier, Encoder, EncoderDecoder, Model
 
 LOGITS_AT_ONCE = 1 << 22
 """Most logits that one forward pass on a CPU makes: 16 MB of them, and as much again a few times over for the loss."""

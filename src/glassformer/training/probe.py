@@ -24,7 +24,7 @@ import torch
 from glassformer.config import PAIRS, Config
 from glassformer.errors import GlassError, clear_memory_errors
 from glassformer.model.device import choose_device
-from glassformer.model.families import Model
+from glassformer.model.transformer import Model
 from glassformer.training.checkpoint import save_state
 from glassformer.training.loop import compute_gradients
 from glassformer.training.memory import (

@@ -19,10 +19,10 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from glassformer.config import GATED, ModelConfig
-from glassformer.model.block import Block
 from glassformer.model.build import build_model
 from glassformer.model.count import count_model
 from glassformer.model.shapes_only import shapes_only
+from glassformer.model.transformer import Block
 
 FLOAT, HALF = 4, 2
 """Bytes of float32 and of bfloat16."""

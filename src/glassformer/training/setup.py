@@ -25,8 +25,8 @@ from glassformer.files import check_folder, clear_disk_errors, no_empty_folders,
 from glassformer.lock import only_one
 from glassformer.model.build import build_model
 from glassformer.model.device import choose_device
-from glassformer.model.families import Model
 from glassformer.model.precision import as_recorded, precision_in_words, settled, slower_choices
+from glassformer.model.transformer import Model
 from glassformer.runs import Run, create_run, list_runs, open_run, refuse_existing, step_of
 from glassformer.tokenizers import Tokenizer
 from glassformer.training.clock import Seconds, since

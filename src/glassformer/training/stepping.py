@@ -13,8 +13,8 @@ from torch import Tensor
 from glassformer.config import Config
 from glassformer.data.batches import Batch
 from glassformer.model.device import choose_device, synchronize
-from glassformer.model.families import Model
 from glassformer.model.precision import choose_precision
+from glassformer.model.transformer import Model
 from glassformer.training.compiling import compiled, refuse_without_compiler
 from glassformer.training.objectives import tokens_at_once
 from glassformer.training.optimizers import make_optimizers, set_rate

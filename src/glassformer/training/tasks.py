@@ -13,7 +13,7 @@ from glassformer.config import Config
 from glassformer.data.batches import Batch, training_rows, validation_rows
 from glassformer.data.rows import Masked, Row, mask
 from glassformer.data.store import TokenStore
-from glassformer.model.families import Model
+from glassformer.model.transformer import Model
 from glassformer.tokenizers import Tokenizer
 
 VALIDATION_SEED = (1 << 64) - 1

@@ -12,7 +12,7 @@ import numpy as np
 from glassformer.config import PAIRS, Config
 from glassformer.errors import GlassError
 from glassformer.model.device import autocast
-from glassformer.model.families import Model
+from glassformer.model.transformer import Model
 from glassformer.runs import Run
 from glassformer.training.checkpoint import TrainState, load_checkpoint, point_to, step_name
 from glassformer.training.clock import RunClock, Seconds, since

@@ -14,7 +14,7 @@ import torch
 
 from glassformer.data.batches import Batch
 from glassformer.model.device import autocast
-from glassformer.model.families import Model
+from glassformer.model.transformer import Model
 from glassformer.training.objectives import logits_of, token_losses, tokens_at_once
 from glassformer.training.parallel.processes import OneProcess, Processes
 

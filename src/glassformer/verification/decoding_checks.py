@@ -9,7 +9,7 @@ from glassformer.generation.beam import Hypothesis, beam_search, beam_translate
 from glassformer.generation.context import CachedReader, PlainReader, Reader, reading
 from glassformer.generation.decoding import generate, translate
 from glassformer.generation.targets import CachedTargetReader, PlainTargetReader
-from glassformer.model.families import Decoder, EncoderDecoder
+from glassformer.model.transformer import Decoder, EncoderDecoder
 from glassformer.verification.check import LOGITS, Check, Finding, distance
 from glassformer.verification.rows import ids_of
 from glassformer.verification.subject import Subject, writes

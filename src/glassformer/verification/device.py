@@ -22,11 +22,11 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from glassformer.config import ModelConfig
-from glassformer.model.attention import attend
+from glassformer.model.attention import Mask, attend, self_attention_mask
 from glassformer.model.build import build_model
 from glassformer.model.device import autocast
-from glassformer.model.families import Classifier, EncoderDecoder, Model
-from glassformer.model.masks import Mask, self_mask, token_positions
+from glassformer.model.positions import token_positions
+from glassformer.model.transformer import Classifier, EncoderDecoder, Model
 from glassformer.verification.surroundings import own_random_numbers, threads
 
 Computed = tuple[Tensor, Tensor | None]
@@ -144,15 +144,14 @@ def check_attention(config: ModelConfig, device: torch.device) -> Agreement:
     random = torch.Generator().manual_seed(1)
     real = _real(ROWS, T)
     positions = token_positions(real)  # (B, T)
-    padded = self_mask(positions, positions, real, causal, config.window)  # (B, 1, T, S)
-    plain = Mask(triangle=True) if causal else Mask()
+    padded = self_attention_mask(positions, positions, real, causal, config.window)  # (B, 1, T, S)
+    plain = Mask(is_causal=True) if causal else Mask()
     biased = padded.with_bias(torch.randn(1, config.heads, T, T, generator=random))  # (B, H, T, S)
     logits, gradients = 0.0, 0.0
     for mask in (plain, padded, biased):
-        allowed, dead, bias = (
-            None if part is None else part.to(device) for part in (mask.allowed, mask.dead, mask.bias)
-        )
-        own = Mask(allowed, mask.triangle, dead, bias)
+        tensors = (mask.allowed, mask.fully_masked, mask.bias)
+        allowed, fully_masked, bias = (None if tensor is None else tensor.to(device) for tensor in tensors)
+        own = Mask(allowed, mask.is_causal, fully_masked, bias)
         q, k, v = (
             torch.randn(ROWS, heads, T, config.K, generator=random).to(device).requires_grad_()
             for heads in (config.heads, config.G, config.G)

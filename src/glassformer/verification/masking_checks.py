@@ -9,7 +9,7 @@ from torch import Tensor
 
 from glassformer.data.batches import Batch
 from glassformer.generation.context import PlainReader, reading
-from glassformer.model.families import Decoder, EncoderDecoder
+from glassformer.model.transformer import Decoder, EncoderDecoder
 from glassformer.training.objectives import logits_of
 from glassformer.verification.check import LOGITS, Check, Finding, distance
 from glassformer.verification.subject import Subject, is_causal

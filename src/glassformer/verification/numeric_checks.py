@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import math
 from typing import Any
 
@@ -14,10 +15,10 @@ from torch.overrides import TorchFunctionMode
 from glassformer import reference
 from glassformer.data.batches import Batch
 from glassformer.generation.context import reading
-from glassformer.model.attention import Attention, attend
+from glassformer.model.attention import Attention, Mask, attend
 from glassformer.model.device import autocast, choose_device
-from glassformer.model.families import Classifier, Decoder, Encoder, EncoderDecoder
-from glassformer.model.masks import Mask
+from glassformer.model.pruned_attention import mask_of_heads
+from glassformer.model.transformer import Classifier, Decoder, Encoder, EncoderDecoder
 from glassformer.training.objectives import logits_of
 from glassformer.verification.check import LOGITS, Check, Finding, distance
 from glassformer.verification.subject import Subject
@@ -68,7 +69,9 @@ class _Explicit(TorchFunctionMode):
             hook.remove()
 
     def _note(self, layer: nn.Module, given: tuple[Any, ...], named: dict[str, Any]) -> None:
-        self.mask = named["mask"].of_heads(layer.kept)
+        assert isinstance(layer, Attention)
+        arguments = inspect.signature(layer.forward).bind(*given, **named).arguments
+        self.mask = mask_of_heads(layer, arguments["mask"])
 
     def __torch_function__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         if function is not FUSED:

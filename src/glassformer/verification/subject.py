@@ -14,7 +14,7 @@ import torch
 from glassformer.config import Config
 from glassformer.data.batches import Batch
 from glassformer.errors import GlassError
-from glassformer.model.families import Classifier, Decoder, Encoder, EncoderDecoder, Model
+from glassformer.model.transformer import Classifier, Decoder, Encoder, EncoderDecoder, Model
 from glassformer.runs import Run, Which
 from glassformer.text_model.loading import Parts, load_parts
 from glassformer.verification.rows import few_rows, ids_of, source_ids_of

@@ -18,8 +18,8 @@ from glassformer.config import Config
 from glassformer.data.batches import Batch
 from glassformer.data.rows import Labelled, Masked, Pair
 from glassformer.generation.context import reading
-from glassformer.model.families import Classifier, Decoder, Encoder, EncoderDecoder, Model
 from glassformer.model.precision import bfloat16_is_faster
+from glassformer.model.transformer import Classifier, Decoder, Encoder, EncoderDecoder, Model
 from glassformer.model.weights import load_tensors
 from glassformer.runs import Run, create_run
 from glassformer.training import loop

@@ -18,7 +18,7 @@ from glassformer.data.examples import PreparedExamples
 from glassformer.data.prepare import Prepared
 from glassformer.generation.decoding import generate
 from glassformer.inspection.trace import trace
-from glassformer.model.families import Decoder, Model
+from glassformer.model.transformer import Decoder, Model
 from glassformer.model.weights import load_weights
 from glassformer.tokenizers import Tokenizer
 from glassformer.training.loop import compute_gradients

@@ -19,7 +19,7 @@ from glassformer.data.rows import Masked, Pair
 from glassformer.errors import GlassError
 from glassformer.evaluation.minimal_pairs import TokenScores
 from glassformer.generation.context import reading
-from glassformer.model.families import Model
+from glassformer.model.transformer import Model
 from glassformer.text_model import AnyTextModel, MaskFiller, TextModel, Translator
 from glassformer.text_model.loading import VERBS
 from glassformer.tokenizers import Tokenizer

@@ -16,7 +16,7 @@ from glassformer.inspection.attribution.rollout import read_by, rollout
 from glassformer.inspection.ranks import spearman
 from glassformer.inspection.trace import Trace
 from glassformer.inspection.traced import AttentionTrace
-from glassformer.model.families import Model
+from glassformer.model.transformer import Model
 
 LEAST = 4
 """Tokens that an output has to see: fewer have no ranking to speak of."""

@@ -12,7 +12,7 @@ from glassformer.generation.context import reading
 from glassformer.generation.decoding import check_finite
 from glassformer.inspection.explain.subject import Subject
 from glassformer.inspection.trace import Trace, check_given, trace
-from glassformer.model.families import Classifier, EncoderDecoder, Model
+from glassformer.model.transformer import Classifier, EncoderDecoder, Model
 from glassformer.wording import span
 
 

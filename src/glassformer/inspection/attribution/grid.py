@@ -24,7 +24,8 @@ from glassformer.inspection.attribution.case import run_model
 from glassformer.inspection.patching import Value, patch
 from glassformer.inspection.recording import record
 from glassformer.inspection.sites import attentions, stacks
-from glassformer.model.families import Model
+from glassformer.model.pruned_attention import head_numbers
+from glassformer.model.transformer import Model
 
 PARTS = ("resid", "self", "cross", "feedforward", "heads")
 
@@ -176,7 +177,7 @@ def _sites(model: Model, name: str, part: str) -> dict[str, list[int] | None]:
         return {f"{name}.{layer}.feedforward": None for layer in range(len(stacks(model)[name].blocks))}
     own = {str(site): layer for site, layer in attentions(model).items() if site.stack == name}
     if part == "heads":
-        return {site: list(layer.kept) for site, layer in own.items() if layer.kept}
+        return {site: head_numbers(layer) for site, layer in own.items() if layer.heads}
     return {site: None for site in own if site.endswith(part)}
 
 

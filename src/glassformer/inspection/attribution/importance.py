@@ -19,7 +19,7 @@ from glassformer.inspection.attribution.rollout import read_by, rollout
 from glassformer.inspection.ranks import spearman
 from glassformer.inspection.trace import Trace
 from glassformer.inspection.traced import AttentionTrace
-from glassformer.model.families import Model
+from glassformer.model.transformer import Model
 
 MEASURES = ("attention", "rollout", "blank-out")
 PAIRS = tuple(combinations(MEASURES, 2))

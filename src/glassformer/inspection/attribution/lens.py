@@ -24,7 +24,7 @@ from glassformer.inspection.patching import Value, patch
 from glassformer.inspection.receipt.parts import stack_of
 from glassformer.inspection.recording import record
 from glassformer.inspection.sites import stacks
-from glassformer.model.families import Classifier, Model
+from glassformer.model.transformer import Classifier, Model
 
 TOP = 3
 """Tokens that are kept of each place."""

@@ -26,8 +26,7 @@ from glassformer.inspection.receipt.parts import (
     stack_of,
 )
 from glassformer.inspection.trace import Trace
-from glassformer.model.block import Block
-from glassformer.model.families import Model
+from glassformer.model.transformer import Block, Model
 
 
 @dataclass(frozen=True, eq=False)
@@ -177,7 +176,7 @@ def split_neurons(model: Model, trace: Trace, output: Output, layer: int, agains
     made, down = trace.stack.blocks[layer].feedforward, block.feedforward.down
     rows, _, w, _ = _read(model, [output], against)
     u = final_directions(model, trace, rows, w)  # (R, D)
-    u, _ = output_norm(block.order, block.feedforward_norm, made.output, rows, u)  # (R, D)
+    u, _ = output_norm(block.norm_order, block.feedforward_norm, made.output, rows, u)  # (R, D)
     values = (double(made.hidden[0, rows]) * (u @ double(down.weight))).sum(dim=0)  # (F)
     bias = 0.0 if down.bias is None else float((u @ double(down.bias)).sum())
     return Neurons(layer, values, bias)

@@ -14,8 +14,7 @@ import torch
 from glassformer.inspection.explain.sections import Numbers
 from glassformer.inspection.explain.subject import Subject
 from glassformer.inspection.sites import stacks
-from glassformer.model.feedforward import activate
-from glassformer.model.stack import Embedding, Stack
+from glassformer.model.transformer import Embedding, Stack, activate
 
 
 @dataclass(frozen=True)

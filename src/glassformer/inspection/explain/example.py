@@ -14,7 +14,7 @@ from torch import Tensor
 from glassformer.config import ModelConfig
 from glassformer.inspection.explain.subject import Subject
 from glassformer.model.build import build_model
-from glassformer.model.families import Decoder
+from glassformer.model.transformer import Decoder
 
 Rows = Sequence[Sequence[float]]
 WORDS = ("the", "cat", "sat", "on", "down", ".")

@@ -11,8 +11,8 @@ import torch
 
 from glassformer.inspection.explain.arithmetic import Around, Working
 from glassformer.inspection.explain.sections import Numbers, numbers
-from glassformer.model.block import Block
 from glassformer.model.positions import AlibiPositions, RelativePositions, SinusoidalPositions, alibi_slopes
+from glassformer.model.transformer import Block
 
 Lines = tuple[tuple[str, float], ...]
 

@@ -12,8 +12,7 @@ from glassformer.inspection.explain.norm import norm_section
 from glassformer.inspection.explain.sections import Matrix, Section, Table, numbers, parameters
 from glassformer.inspection.explain.subject import Subject
 from glassformer.inspection.trace import Trace
-from glassformer.model.families import Classifier
-from glassformer.model.feedforward import activate
+from glassformer.model.transformer import Classifier, activate
 
 SEVERAL = 3  # places with a full ranking each; of more, only the last has one
 

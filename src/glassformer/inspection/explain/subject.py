@@ -12,7 +12,7 @@ from glassformer.generation import decoding
 from glassformer.generation.context import window_start
 from glassformer.inspection.explain.sections import shown
 from glassformer.inspection.trace import Trace, trace
-from glassformer.model.families import Model
+from glassformer.model.transformer import Model
 from glassformer.text_model import AnyTextModel, MaskFiller, TextClassifier, TextModel, Translator
 from glassformer.text_model.loading import VERBS
 

@@ -18,7 +18,7 @@ from glassformer.inspection.explain.sections import Matrix, Numbers, Section, Wa
 from glassformer.inspection.explain.subject import Subject
 from glassformer.inspection.explain.walk import make_walk
 from glassformer.inspection.explain.working import read_formula
-from glassformer.model.families import Model
+from glassformer.model.transformer import Model
 from glassformer.wording import span
 
 STREAM = re.compile(r"X\d")

@@ -14,10 +14,8 @@ from glassformer.inspection.explain.prediction import prediction
 from glassformer.inspection.explain.sections import Matrix, Section, Table, Walk, numbers, parameters
 from glassformer.inspection.explain.subject import Subject
 from glassformer.inspection.traced import BlockTrace, FeedForwardTrace, StackTrace
-from glassformer.model.block import Block
-from glassformer.model.families import EncoderDecoder
-from glassformer.model.feedforward import FeedForward
-from glassformer.model.stack import Embedding, Stack
+from glassformer.model.pruned_attention import head_numbers
+from glassformer.model.transformer import Block, Embedding, EncoderDecoder, FeedForward, Stack
 from glassformer.wording import span
 
 PLACES = {
@@ -96,7 +94,9 @@ def _heads_left(stacks: Sequence[Stack], layers: Collection[int] | None) -> set[
     for number, block in (each for stack in stacks for each in enumerate(stack.blocks)):
         assert isinstance(block, Block)
         if layers is None or number in layers:
-            found |= {head for part in (block.attention, block.cross) if part is not None for head in part.kept}
+            found |= {
+                head for part in (block.attention, block.cross) if part is not None for head in head_numbers(part)
+            }
     return found
 
 

@@ -14,8 +14,8 @@ from glassformer.inspection.heads.looks import Bools, Floats, Looks
 from glassformer.inspection.heads.tallies import Tally
 from glassformer.inspection.traced import AttentionTrace
 from glassformer.model.attention import Attention
-from glassformer.model.block import Block
-from glassformer.model.families import Classifier, EncoderDecoder, Model
+from glassformer.model.pruned_attention import kv_index
+from glassformer.model.transformer import Block, Classifier, EncoderDecoder, Model
 
 COPIES = 0.2
 """Score of `copying` from which a head copies."""
@@ -92,7 +92,7 @@ def copying_by_weights(model: Model, block: Block) -> list[float]:
     norm = block.attention_norm
     inner = (_centred(written, norm) * _gain(norm)).T @ read  # (D, D)
     value = layer.value.weight.detach().cpu().double().unflatten(0, (layer.kv_heads, layer.head_width))  # (G, K, D)
-    value = value[layer.asks]  # (H, K, D)
+    value = value[kv_index(layer)]  # (H, K, D)
     output = layer.output.weight.detach().cpu().double().unflatten(1, (layer.heads, layer.head_width))  # (D, H, K)
     products = torch.einsum("hkd,de,ehj->hkj", value, inner, output)  # (H, K, K)
     values = np.linalg.eigvals(products.numpy())  # (H, K)

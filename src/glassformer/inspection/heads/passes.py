@@ -13,7 +13,7 @@ from glassformer.inspection.heads.looks import Bools, Floats, Ids, Looks, looks
 from glassformer.inspection.heads.probes import Probe, batch
 from glassformer.inspection.sites import Site, stacks
 from glassformer.inspection.trace import StackTrace, trace
-from glassformer.model.families import Decoder, EncoderDecoder, Model
+from glassformer.model.transformer import Decoder, EncoderDecoder, Model
 
 MEMORY = 128 << 20
 """Bytes that the attention weights of one forward pass may take."""

@@ -14,7 +14,7 @@ import numpy as np
 from glassformer.data.batches import padded
 from glassformer.inspection.heads.looks import Bools, Ids
 from glassformer.inspection.heads.relations import RELATIONS, SENTENCES, gold, token_spans
-from glassformer.model.families import Decoder, EncoderDecoder, Model
+from glassformer.model.transformer import Decoder, EncoderDecoder, Model
 from glassformer.tokenizers import Tokenizer
 
 SEGMENT, COPIES, EXAMPLES = 25, 4, 10

@@ -15,8 +15,7 @@ from glassformer.inspection.heads.probes import Probe
 from glassformer.inspection.heads.report import HeadReport, LeftOut, Report
 from glassformer.inspection.heads.tallies import Scored, Tally, judge
 from glassformer.inspection.sites import Head, Site, attentions, stacks
-from glassformer.model.block import Block
-from glassformer.model.families import Model
+from glassformer.model.transformer import Block, Model
 
 THRESHOLDS: Mapping[str, float] = {
     **{name: role.threshold for name, role in roles.ROLES.items()},

@@ -11,7 +11,7 @@ from glassformer.data.rows import Labelled, Masked, Pair
 from glassformer.errors import GlassError
 from glassformer.inspection.heads.looks import Ids
 from glassformer.inspection.heads.probes import SEED, TEXTS, Probe, Vocabulary
-from glassformer.model.families import EncoderDecoder, Model
+from glassformer.model.transformer import EncoderDecoder, Model
 from glassformer.text_model import AnyTextModel, TextClassifier, Translator
 from glassformer.wording import counted
 

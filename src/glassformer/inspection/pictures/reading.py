@@ -13,7 +13,8 @@ from glassformer.inspection.explain import Subject
 from glassformer.inspection.pictures.cells import Floats, block_for, pooled
 from glassformer.inspection.recording import record
 from glassformer.inspection.sites import Head, Site, attentions
-from glassformer.model.families import Model
+from glassformer.model.pruned_attention import head_numbers
+from glassformer.model.transformer import Model
 
 
 @dataclass(frozen=True, eq=False)
@@ -62,13 +63,14 @@ def read_maps(subject: Subject, sites: Sequence[Site], most: int) -> AttentionMa
     found: dict[Head, Floats] = {}
     layers = attentions(subject.model)
     for site in sites:
-        if not layers[site].kept:
+        if not layers[site].heads:
             continue
         keep = (f"{site}.pattern", f"{site}.scores")
         made = record(subject.model, tokens, target, keep=keep, dtype=torch.float32)
         patterns, scores = (made[name][0].numpy() for name in keep)  # (H, T, S) each
         weights = np.where(np.isneginf(scores), np.nan, patterns)  # (H, T, S)
-        found |= {Head(site, n): pooled(each, block) for n, each in zip(layers[site].kept, weights, strict=True)}
+        numbers = head_numbers(layers[site])
+        found |= {Head(site, n): pooled(each, block) for n, each in zip(numbers, weights, strict=True)}
     if not found:
         raise GlassError(f"all heads of {', '.join(map(str, sites))} were removed", "Look at another layer, or run.")
     return AttentionMaps(subject, block, found)

@@ -36,9 +36,7 @@ from torch import Tensor, nn
 from glassformer.errors import GlassError
 from glassformer.inspection.traced import AttentionTrace, StackTrace, Trace
 from glassformer.model.attention import Attention
-from glassformer.model.block import Block
-from glassformer.model.families import EncoderDecoder, Model
-from glassformer.model.stack import Stack
+from glassformer.model.transformer import Block, EncoderDecoder, Model, Stack
 
 CROSS = "cross head"
 Kind = Literal[
@@ -155,14 +153,14 @@ def split_stream(model: Model, trace: Trace, rows: list[int], u: Tensor) -> Iter
     yield from _embedded(model.embedding.norm, trace.stack, rows, u)
     for layer, (block, made) in enumerate(zip(stack_of(model).blocks, trace.stack.blocks, strict=True)):
         assert isinstance(block, Block)
-        through, offset = output_norm(block.order, block.attention_norm, made.attention.output, rows, u)
+        through, offset = output_norm(block.norm_order, block.attention_norm, made.attention.output, rows, u)
         yield from _attention(block.attention, made.attention, rows, through, layer, "head", "attention bias")
         yield from (Share("attention norm bias", values, layer) for values in offset)
         if block.cross_norm is not None and block.cross is not None and made.cross is not None:
-            through, offset = output_norm(block.order, block.cross_norm, made.cross.output, rows, u)
+            through, offset = output_norm(block.norm_order, block.cross_norm, made.cross.output, rows, u)
             yield from _attention(block.cross, made.cross, rows, through, layer, "cross head", "cross bias")
             yield from (Share("cross norm bias", values, layer) for values in offset)
-        through, offset = output_norm(block.order, block.feedforward_norm, made.feedforward.output, rows, u)
+        through, offset = output_norm(block.norm_order, block.feedforward_norm, made.feedforward.output, rows, u)
         written = double(made.feedforward.output[0, rows])  # (P, D)
         yield Share("feed-forward", (written * through).sum(dim=-1), layer)
         yield from (Share("feed-forward norm bias", values, layer) for values in offset)

@@ -14,7 +14,7 @@ from glassformer.inspection.heads.tallies import LIFT, Scored
 from glassformer.inspection.recording import record
 from glassformer.inspection.replay.snapshot import Flags, Labels, Map, Numbers, Shown
 from glassformer.inspection.sites import Site, attentions
-from glassformer.model.families import EncoderDecoder, Model
+from glassformer.model.transformer import EncoderDecoder, Model
 from glassformer.tokenizers import Tokenizer
 
 TEXT, REPEATED = 32, 48

@@ -19,7 +19,7 @@ from glassformer.interop.comparing import LEVEL, TOKENS, Logits, largest_differe
 from glassformer.interop.export_report import Measured
 from glassformer.interop.gguf.targets import Target
 from glassformer.interop.packages import version_of
-from glassformer.model.families import Decoder
+from glassformer.model.transformer import Decoder
 from glassformer.text_model.loading import Parts
 from glassformer.tokenizers import Tokenizer, frame_of
 

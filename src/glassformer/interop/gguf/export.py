@@ -31,7 +31,7 @@ from glassformer.interop.huggingface.weights import Tensors
 from glassformer.interop.huggingface.writing import written
 from glassformer.interop.packages import require_packages
 from glassformer.model.build import build_model
-from glassformer.model.families import Decoder
+from glassformer.model.transformer import Decoder
 from glassformer.runs import open_run
 from glassformer.text_model.loading import Parts, load_parts
 from glassformer.wording import quoted

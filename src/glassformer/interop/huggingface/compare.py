@@ -16,7 +16,7 @@ from glassformer.errors import GlassError
 from glassformer.generation.context import reading
 from glassformer.interop.comparing import LEVEL, TOKENS, logits_limit
 from glassformer.interop.export_report import Measured
-from glassformer.model.families import Classifier, Decoder, EncoderDecoder, Model
+from glassformer.model.transformer import Classifier, Decoder, EncoderDecoder, Model
 from glassformer.text_model.filling import MaskFiller
 from glassformer.text_model.loading import Parts
 from glassformer.tokenizers import frame_of

@@ -16,7 +16,7 @@ from glassformer.interop.huggingface.folder import FLOATS, Found, find_tensors, 
 from glassformer.interop.huggingface.rewrites import READ, rewritten
 from glassformer.interop.huggingface.weights import Tensors, Waves
 from glassformer.model.build import build_model
-from glassformer.model.families import Model
+from glassformer.model.transformer import Model
 from glassformer.runs import Folder
 
 

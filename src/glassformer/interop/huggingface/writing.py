@@ -8,7 +8,7 @@ from glassformer.config import ModelConfig, Task
 from glassformer.interop.huggingface.architecture import Architecture
 from glassformer.interop.huggingface.choosing import fitted
 from glassformer.interop.huggingface.weights import Tensors
-from glassformer.model.families import Model
+from glassformer.model.transformer import Model
 
 
 def written(architecture: Architecture, model: Model, task: Task) -> tuple[dict[str, Any], Tensors]:

@@ -21,7 +21,7 @@ from glassformer.interop.huggingface.tokenizer_files import write_framed
 from glassformer.interop.onnx.graph import OPSET, inputs_of, output_of, write_graph
 from glassformer.interop.onnx.session import Session, check_logits
 from glassformer.interop.packages import require_packages, version_of
-from glassformer.model.families import Decoder, EncoderDecoder
+from glassformer.model.transformer import Decoder, EncoderDecoder
 from glassformer.runs import open_run
 from glassformer.text_model.loading import Parts, load_parts
 from glassformer.tokenizers import frame_of

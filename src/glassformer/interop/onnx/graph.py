@@ -17,7 +17,7 @@ from pathlib import Path
 import torch
 from torch import Tensor, nn
 
-from glassformer.model.families import Classifier, Encoder, EncoderDecoder, Model
+from glassformer.model.transformer import Classifier, Encoder, EncoderDecoder, Model
 
 OPSET = 20
 

@@ -12,7 +12,7 @@ from torch import Tensor
 from glassformer.interop.comparing import Logits, largest_difference, logits_limit, random_rows
 from glassformer.interop.export_report import Measured
 from glassformer.interop.onnx.graph import inputs_of
-from glassformer.model.families import EncoderDecoder, Model
+from glassformer.model.transformer import EncoderDecoder, Model
 
 SHAPES = ((1, 1), (1, 7), (2, 3), (3, 19), (5, 11))
 """Rows and lengths that are compared, besides one row of the whole context."""

@@ -23,8 +23,8 @@ from glassformer.data.store import StoreWriter, TokenStore
 from glassformer.errors import GlassError
 from glassformer.interop.sklearn.settings import with_steps
 from glassformer.model.build import build_model
-from glassformer.model.families import Model
 from glassformer.model.precision import settled
+from glassformer.model.transformer import Model
 from glassformer.runs import create_run
 from glassformer.tokenizers import Tokenizer, train_tokenizer
 from glassformer.training.clock import Seconds, since

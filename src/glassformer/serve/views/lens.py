@@ -25,7 +25,7 @@ from glassformer.inspection.attribution import Case, Lens, lens
 from glassformer.inspection.attribution.importance import pass_work
 from glassformer.inspection.attribution.lens import TOP, refuse_post
 from glassformer.inspection.receipt.parts import stack_of
-from glassformer.model.families import Classifier
+from glassformer.model.transformer import Classifier
 from glassformer.serve.shelf import Opened
 from glassformer.serve.view import Binary, TextQuestion, View
 from glassformer.serve.views.reading import case_at, case_script, labels_of

@@ -15,7 +15,7 @@ from torch.optim import Optimizer
 from glassformer.config import Config
 from glassformer.data.batches import Batch
 from glassformer.errors import GlassError
-from glassformer.model.families import Model
+from glassformer.model.transformer import Model
 from glassformer.model.weights import load_weights
 from glassformer.runs import Run
 from glassformer.training.checkpoint import TrainState, save_checkpoint

@@ -16,7 +16,7 @@ from torch.optim import Optimizer
 
 from glassformer.config import Config
 from glassformer.errors import GlassError, SaidElsewhereError
-from glassformer.model.families import Model
+from glassformer.model.transformer import Model
 from glassformer.model.weights import load_weights
 from glassformer.runs import Run
 from glassformer.training.checkpoint import TrainState, save_checkpoint

@@ -15,8 +15,7 @@ from torch.distributed.tensor import DTensor
 from torch.optim import Optimizer
 
 from glassformer.config import Config
-from glassformer.model.block import Block
-from glassformer.model.families import Model
+from glassformer.model.transformer import Block, Model
 from glassformer.runs import Run
 from glassformer.training.checkpoint import TrainState
 from glassformer.training.parallel.processes import Forward

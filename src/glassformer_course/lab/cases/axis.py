@@ -8,7 +8,7 @@ from contextlib import contextmanager
 
 from torch import Tensor
 
-from glassformer.model.masks import Mask
+from glassformer.model.attention import Mask
 from glassformer_course.lab.bench import STORIES, Bench, Trained, last_losses, loss_chart
 from glassformer_course.lab.evidence import Evidence, Map, Number
 from glassformer_course.lab.planting import attention_is

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from glassformer.generation import context
 from glassformer.model.cache import Cache
-from glassformer.model.stack import Embedding
+from glassformer.model.transformer import Embedding
 from glassformer_course.lab.bench import STORIES, Bench, Trained, compared, one_thread
 from glassformer_course.lab.evidence import Evidence, Number, Point, averaged
 from glassformer_course.lab.planting import replaced

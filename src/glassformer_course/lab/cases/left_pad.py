@@ -12,7 +12,7 @@ from torch.nn.functional import cross_entropy
 
 from glassformer.config import SampleConfig
 from glassformer.generation.decoding import generate
-from glassformer.model import stack
+from glassformer.model import transformer
 from glassformer_course.lab.bench import Bench, Trained, compared, one_thread
 from glassformer_course.lab.cases.pad_loss import sentences
 from glassformer_course.lab.evidence import Evidence, Number, Point, averaged
@@ -30,7 +30,7 @@ def fault() -> Iterator[None]:
     def token_positions(real: Tensor, already: Tensor | int = 0) -> Tensor:
         return torch.arange(real.shape[1], device=real.device).expand(real.shape) + already  # (B, T)
 
-    with replaced((stack, "token_positions", token_positions)):
+    with replaced((transformer, "token_positions", token_positions)):
         yield
 
 

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from glassformer.model.masks import Mask
+from glassformer.model.attention import Mask
 from glassformer_course.lab.bench import STORIES, Bench, Trained, compared, last_losses, loss_chart
 from glassformer_course.lab.evidence import Evidence, Map, Number, Point
 from glassformer_course.lab.planting import attention_is

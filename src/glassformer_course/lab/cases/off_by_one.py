@@ -9,8 +9,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from glassformer.model import stack
-from glassformer.model.masks import Mask
+from glassformer.model import transformer
+from glassformer.model.attention import Mask
 from glassformer_course.lab.bench import STORIES, Bench, Trained, last_losses, loss_chart
 from glassformer_course.lab.evidence import Evidence, Map, Number
 from glassformer_course.lab.planting import replaced
@@ -23,10 +23,10 @@ PROMPT = "Once upon a time, "
 def fault() -> Iterator[None]:
     """The triangle reaches one place too far."""
 
-    def self_mask(queries: Tensor, keys: Tensor, *given: Any) -> Mask:
+    def self_attention_mask(queries: Tensor, keys: Tensor, *given: Any) -> Mask:
         return Mask(allowed=(keys[:, None, None, :] <= queries[:, None, :, None] + 1))  # (B or 1, 1, T, S)
 
-    with replaced((stack, "self_mask", self_mask)):
+    with replaced((transformer, "self_attention_mask", self_attention_mask)):
         yield
 
 

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from glassformer.config import SampleConfig
 from glassformer.inspection.trace import trace
-from glassformer.model.families import EncoderDecoder
+from glassformer.model.transformer import EncoderDecoder
 from glassformer.text_model import Translator
 from glassformer_course.lab.bench import Bench, Trained, last_losses, loss_chart, rounded
 from glassformer_course.lab.evidence import Evidence, Map, Number

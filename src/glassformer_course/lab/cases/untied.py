@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from glassformer.config import ModelConfig
 from glassformer.model import weights
-from glassformer.model.families import Head
+from glassformer.model.transformer import Head
 from glassformer.training import checkpoint
 from glassformer.training.optimizers import make_optimizers
 from glassformer_course.lab.bench import Bench, Trained, compared

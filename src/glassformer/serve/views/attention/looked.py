@@ -16,9 +16,9 @@ from glassformer.inspection.attention_inside import Inside, looking
 from glassformer.inspection.explain import Subject
 from glassformer.inspection.sites import Head, Site, attentions, find_head, stacks
 from glassformer.inspection.trace import check_given
-from glassformer.model.attention import attend
-from glassformer.model.families import EncoderDecoder, Model
-from glassformer.model.masks import Mask
+from glassformer.model.attention import Mask, attend
+from glassformer.model.pruned_attention import head_numbers, kv_index, mask_of_heads
+from glassformer.model.transformer import EncoderDecoder, Model
 from glassformer.serve.shelf import Opened
 
 CELLS = 2**22
@@ -72,7 +72,7 @@ class Layer:
     def allowed(self, rows: slice) -> Tensor:
         """(rows, S) bool: the keys that each row may look at."""
         T, S = self.shape
-        if self.mask.triangle:  # made for these rows alone: that of all would be made again and again
+        if self.mask.is_causal:  # made for these rows alone: that of all would be made again and again
             places = torch.arange(S, device=self.q.device)  # (S), and T = S
             return places <= places[rows, None]
         whole = self.mask.full(self.q.new_empty(()).expand(T, S))  # (1, 1, T or 1, S)
@@ -144,7 +144,7 @@ def look(subject: Subject) -> Looked:
     tokens, target, _ = check_given(model, torch.tensor([subject.ids]), given, None)
     with ExitStack() as hooks, reading(model), torch.inference_mode(False), torch.no_grad():
         for site, layer in attentions(model).items():
-            if layer.kept:
+            if layer.heads:
                 found[site] = hooks.enter_context(looking(layer))
         check_finite(_run(model, tokens, target))
         layers = {site: _layer(seen, _places(model, site)) for site, seen in found.items()}
@@ -170,9 +170,9 @@ def _places(model: Model, site: Site) -> nn.Module | None:
 def _layer(seen: Inside, places: nn.Module | None) -> Layer:
     small = seen.mask.bias is not None and seen.mask.bias.nbytes <= SMALL
     bias = seen.mask.bias if small else None
-    mask = Mask(seen.mask.allowed, seen.mask.triangle, bias=bias).of_heads(seen.layer.kept)  # unpadded: no row is dead
+    mask = mask_of_heads(seen.layer, Mask(seen.mask.allowed, seen.mask.is_causal, bias=bias))  # there is no padding
     q, k = seen.q()[0].clone(), seen.k()[0].clone()  # the projections' whole outputs are not kept alive
-    return Layer(list(seen.layer.kept), list(seen.layer.asks), q, k, mask, places)
+    return Layer(head_numbers(seen.layer), kv_index(seen.layer), q, k, mask, places)
 
 
 def _tensors(layer: Layer) -> list[Tensor]:
