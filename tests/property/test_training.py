@@ -17,8 +17,9 @@ from glassformer.files import write_folder
 from glassformer.model.build import build_model
 from glassformer.model.weights import load_weights
 from glassformer.runs import Run
+from glassformer.training import loop
 from glassformer.training.checkpoint import save_checkpoint, save_state, seed_step, step_name, step_seed
-from glassformer.training.loop import accumulate_gradients, train
+from glassformer.training.loop import train
 from glassformer.training.optimizers import make_optimizers
 from glassformer.training.reporting import Silent
 from glassformer.training.trainer import Trainer
@@ -52,9 +53,9 @@ def test_gradients_do_not_depend_on_how_ragged_rows_are_grouped(tmp_path: Path, 
         data.train.tokens[start : start + length + 1]
         for start, length in zip(range(0, 70, 10), range(2, 9), strict=True)
     ]
-    loss, targets = accumulate_gradients(whole.stepper, whole.stepper.batches(rows))
+    loss, targets = loop.accumulate_gradients(whole.stepper, whole.stepper.batches(rows))
     assert targets == sum(range(2, 9))
-    loss_in_parts, _ = accumulate_gradients(parts.stepper, parts.stepper.batches(rows))
+    loss_in_parts, _ = loop.accumulate_gradients(parts.stepper, parts.stepper.batches(rows))
     assert loss_in_parts == pytest.approx(loss, abs=1e-6)
     ours = gradients(parts)
     for name, gradient in gradients(whole).items():
