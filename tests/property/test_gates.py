@@ -129,12 +129,20 @@ def named(model: nn.Module) -> list[tuple[str, Attention]]:
 
 
 def test_beams_that_share_a_source_have_their_own_gates() -> None:
-    """Hypotheses have rows of their own in the decoder; the source has one row."""
+    """Hypotheses have rows of their own in the decoder; the source has one row.
+
+    Under gates every row attends to a copy of its source, without them rows of a source share it: the same terms are
+    added in another order.
+    """
     model, settings = encoder_decoder(), SampleConfig(beams=3, tokens=2)
     source = [[3, 5, 7, 11], [2, 4, 6, 8, 10]]
     plain = beam_translate(model, source, settings, end_id=0)
     with gated(model) as gates:
-        assert beam_translate(model, source, settings, end_id=0) == plain
+        found = beam_translate(model, source, settings, end_id=0)
+    for hypotheses, expected in zip(found, plain, strict=True):
+        assert [each.tokens for each in hypotheses] == [each.tokens for each in expected]
+        for each, other in zip(hypotheses, expected, strict=True):
+            assert each.log_probability == pytest.approx(other.log_probability, abs=1e-6)
     assert {name: len(gate) for name, gate in gates.items() if ".0." in name} == {
         "enc.0.self": 2, "dec.0.self": 6, "dec.0.cross": 6,
     }  # fmt: skip

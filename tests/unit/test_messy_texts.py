@@ -71,7 +71,7 @@ def test_the_true_entropy_is_no_floor_where_tokens_are_unknown(tmp_path: Path) -
     assert [rung.name for rung in baselines(found.train, found.validation, found.tokenizer, "stories")][-1] == "5-gram"
     trainer = small_trainer(tmp_path, "words", tokenizer__kind="words", tokenizer__vocab_size=20,
                             data__source="stories", data__size=60, data__document="file", train__steps=1)  # fmt: skip
-    assert trainer.floor is None
+    assert trainer.entropy is None
 
 
 def test_evaluate_and_train_show_the_share_of_unknown_tokens(tmp_path: Path) -> None:
