@@ -36,14 +36,14 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from glassformer.config import ModelConfig, SampleConfig
+from glassformer.base.config import ModelConfig, SampleConfig
 from glassformer.generation.beam import beam_translate
 from glassformer.generation.rows import batches_by_length
 from glassformer.model.build import build_model
 from glassformer.model.transformer import EncoderDecoder
-from glassformer.text_model import load_text_model
-from glassformer.text_model.text_writer import ROWS
-from glassformer.text_model.translating import Translator
+from glassformer.runs.opening import load_text_model
+from glassformer.tasks.text_writer import ROWS
+from glassformer.tasks.translating import Translator
 
 END = 1  # of the random models
 Search = Callable[[list[list[int]]], list[list[int]]]  # sources -> the best text of each, without the end token

@@ -7,12 +7,12 @@ from typing import Any
 
 import torch
 
-from glassformer.config import Config
-from glassformer.files import write_folder
+from glassformer.base.config import Config
+from glassformer.base.files import write_folder
 from glassformer.model.build import build_model
 from glassformer.model.weights import save_tensors
-from glassformer.runs import create_run
-from glassformer.tokenizers import train_tokenizer
+from glassformer.runs.folder import create_run
+from glassformer.text.tokenizers import train_tokenizer
 
 
 def make_run(folder: Path, model: dict[str, Any], alphabet: str, spread: float) -> None:

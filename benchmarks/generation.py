@@ -29,7 +29,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from glassformer.config import ModelConfig, SampleConfig
+from glassformer.base.config import ModelConfig, SampleConfig
 from glassformer.generation.decoding import generate
 from glassformer.model.build import build_model
 from glassformer.model.transformer import Decoder

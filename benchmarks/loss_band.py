@@ -32,10 +32,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from glassformer.config import Config
-from glassformer.errors import GlassError
+from glassformer.base.config import Config
+from glassformer.base.errors import GlassError
 from glassformer.evaluation.ladder import ladder
-from glassformer.runs import open_run
+from glassformer.runs.folder import open_run
 from glassformer.training import forecast
 from glassformer.training.loop import train
 from glassformer.training.plan import plan_run

@@ -36,8 +36,8 @@ import psutil
 import torch
 from drawn_run import make_run
 
-from glassformer.config import SampleConfig
-from glassformer.text_model import TextModel
+from glassformer.base.config import SampleConfig
+from glassformer.tasks import TextModel
 
 ALPHABET = string.ascii_letters + " .,;:!?'\n-&$3"
 WAYS: tuple[dict[str, Any], ...] = (

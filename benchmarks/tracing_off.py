@@ -17,7 +17,7 @@ from collections.abc import Callable
 
 import torch
 
-from glassformer.config import ModelConfig, SampleConfig
+from glassformer.base.config import ModelConfig, SampleConfig
 from glassformer.generation.decoding import generate
 from glassformer.inspection.catalogue import EVERYTHING
 from glassformer.inspection.gates import gated

@@ -9,7 +9,7 @@ export default defineConfig({
   base: "./",
   plugins: [svelte()],
   build: {
-    outDir: "../src/glassformer/serve/page",
+    outDir: "../src/glassformer/app/server/page",
     emptyOutDir: true,
     modulePreload: { polyfill: false }, // it would be an inline script, which the content policy refuses
     assetsInlineLimit: 0,

@@ -17,7 +17,7 @@ export default defineConfig({
   plugins: [iconInside(), withoutViews(), svelte(), oneFile()],
   publicDir: false,
   build: {
-    outDir: "../src/glassformer/sharing/page",
+    outDir: "../src/glassformer/app/share/page",
     emptyOutDir: true,
     cssCodeSplit: false,
     modulePreload: false,

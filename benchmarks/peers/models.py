@@ -16,10 +16,10 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from glassformer.config import Config
-from glassformer.data.batches import Batch
+from glassformer.base.config import Config
 from glassformer.model.build import build_model
 from glassformer.model.device import autocast
+from glassformer.text.batches import Batch
 from glassformer.training.loop import compute_gradients
 from glassformer.training.stepping import Stepper
 

@@ -15,7 +15,7 @@ LAYERS, HEADS, WIDTH, VOCABULARY = 2, 2, 64, 65
 
 def ours(context: int, facts: dict[str, Any]) -> Any:
     """With the settings that come by default, and any that are named."""
-    from glassformer.config import ModelConfig
+    from glassformer.base.config import ModelConfig
     from glassformer.model.build import build_model
 
     shape = {"context": context, "layers": LAYERS, "heads": HEADS, "width": WIDTH, "vocab_size": VOCABULARY}

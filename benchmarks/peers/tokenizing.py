@@ -16,8 +16,8 @@ Encode = Callable[[str], int]  # text -> how many tokens
 
 def ours(text: str, vocabulary: int) -> Encode:
     """Byte-level BPE, on words of any script."""
-    from glassformer.config import TokenizerConfig
-    from glassformer.tokenizers import train_tokenizer
+    from glassformer.base.config import TokenizerConfig
+    from glassformer.text.tokenizers import train_tokenizer
 
     trained = train_tokenizer(TokenizerConfig(kind="bpe", vocab_size=vocabulary), [text])
     return lambda text: len(trained.encode(text))

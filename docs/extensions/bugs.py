@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from extensions.markdown import fenced, folded, indented
-from glassformer.wording import LEVELS
+from glassformer.base.wording import LEVELS
 from glassformer_course.lab.case import Case, cases, diagnoses
 
 

@@ -11,8 +11,8 @@ from typing import Any
 
 from extensions.examples import Example
 from extensions.markdown import cell, fenced, shortened
-from glassformer.cli.main import COMMANDS, Parser, command_module
-from glassformer.config import Config
+from glassformer.app.cli.main import COMMANDS, Parser, command_module
+from glassformer.base.config import Config
 
 FENCE = re.compile(r"^```sh\n(.*?)^```$", flags=re.MULTILINE | re.DOTALL)
 CODES = """\
@@ -23,7 +23,7 @@ CODES = """\
 | 2 | a mistake that you can put right: two lines say what happened and what to do |
 | 130 | stopped by Ctrl-C |
 """
-"""As `glassformer.cli.main.main` says; what a command has of its own stands in its text."""
+"""As `glassformer.app.cli.main.main` says; what a command has of its own stands in its text."""
 COMMON = ("json", "debug", "help")
 
 

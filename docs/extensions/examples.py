@@ -55,7 +55,7 @@ def run_all(kept: Path) -> dict[str, list[Example]]:
 
 def run(command: str, folder: Path, *more: str) -> str:
     """What a `glass` command writes to standard output in a folder; one that fails ends the build."""
-    from glassformer.cli.main import main
+    from glassformer.app.cli.main import main
 
     out, err = io.StringIO(), io.StringIO()
     with contextlib.chdir(folder), contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from extensions.markdown import fenced, folded, indented
-from glassformer.wording import LEVELS
+from glassformer.base.wording import LEVELS
 from glassformer_course.course import whole
 from glassformer_course.exercise import HINTS, Exercise
 

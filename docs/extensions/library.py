@@ -16,30 +16,25 @@ from sphinx.util.nodes import find_pending_xref_condition
 ROOMS = {
     "model": "Models",
     "generation": "Generation",
-    "text_model": "A model with its tokenizer",
-    "tokenizers": "Tokenizers",
-    "data": "Text and tokens",
+    "tasks": "Tasks, and a model with its tokenizer",
+    "text": "Text, tokenizers, tokens and batches",
+    "corpora": "Generated texts",
+    "runs": "Run folders",
     "training": "Training",
-    "evaluation": "Evaluation",
     "inspection": "Inspection",
-    "pruning": "Pruning",
+    "evaluation": "Evaluation",
     "verification": "Verification",
     "experiments": "Experiments",
-    "reference": "The NumPy transformer",
+    "numpy_reference": "The NumPy transformer",
     "interop": "Other programs' formats, and scikit-learn",
-    "serve": "The server and its views",
-    "sharing": "One file to share",
-    "config": "Settings",
-    "runs": "Run folders",
-    "recipes": "Recipes",
-    "errors": "Errors",
-    "files": "Files",
-    "shapes": "Letters for shapes",
+    "app.server": "The server and its views",
+    "app.share": "One file to share",
+    "base": "Settings, recipes, errors, files and letters for shapes",
 }
 """Packages and modules of `glassformer`, in the order of the book, and what they are called there."""
 COURSE = "glassformer_course"
 """The package beside the library."""
-LEFT_OUT = (f"{COURSE}.exercises.", f"{COURSE}.lab.cases.", f"{COURSE}.commands", "glassformer.serve.page")
+LEFT_OUT = (f"{COURSE}.exercises.", f"{COURSE}.lab.cases.", f"{COURSE}.commands", "glassformer.app.server.page")
 """Answers, and what is no library."""
 OWN = ("glassformer.", COURSE)
 """How the names of our own modules begin."""

@@ -8,8 +8,8 @@ from typing import Any, Literal, Union, get_args, get_origin
 from annotated_types import Ge, Gt, Le, Lt
 
 from extensions.markdown import cell
-from glassformer.config import Config
-from glassformer.settings import UNSET
+from glassformer.base.config import Config
+from glassformer.base.settings import UNSET
 
 SIGNS = {Gt: (">", "gt"), Ge: ("≥", "ge"), Lt: ("<", "lt"), Le: ("≤", "le")}
 BEYOND = 1e6

@@ -2,7 +2,7 @@
 
 import sys
 
-from glassformer.cli.main import main
+from glassformer.app.cli.main import main
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -14,6 +14,6 @@ NAMES = ("check", "hint")
 def __getattr__(name: str) -> Any:
     if name not in NAMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}: the course is a package of its own")
-    from glassformer.course import course_module
+    from glassformer.app.course import course_module
 
     return getattr(course_module("notebook"), name)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from glassformer.errors import GlassError, nearest
+from glassformer.base.errors import GlassError, nearest
 from glassformer_course.exercise import Exercise
 
 COURSE = (

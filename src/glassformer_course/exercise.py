@@ -18,8 +18,8 @@ from typing import Any
 
 import numpy as np
 
-from glassformer.errors import GlassError, nearest
-from glassformer.wording import LEVELS
+from glassformer.base.errors import GlassError, nearest
+from glassformer.base.wording import LEVELS
 from glassformer_course.cases import Case, Function, Mistake
 from glassformer_course.drawing import Picture
 

@@ -11,9 +11,9 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
-from glassformer.errors import GlassError
-from glassformer.files import clear_disk_errors, write_text
-from glassformer.wording import LEVELS, quoted
+from glassformer.base.errors import GlassError
+from glassformer.base.files import clear_disk_errors, write_text
+from glassformer.base.wording import LEVELS, quoted
 from glassformer_course.course import find, whole
 from glassformer_course.exercise import HINTS, Exercise
 from glassformer_course.judging.verdict import Verdict

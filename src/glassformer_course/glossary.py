@@ -10,7 +10,7 @@ from functools import cache
 from importlib import resources
 from typing import Any
 
-from glassformer.errors import GlassError
+from glassformer.base.errors import GlassError
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 
-from glassformer.errors import GlassError
+from glassformer.base.errors import GlassError
 from glassformer_course.exercise import Exercise
 from glassformer_course.reading import ANSWER
 

@@ -9,7 +9,7 @@ import linecache
 import re
 from pathlib import Path
 
-from glassformer.errors import GlassError, nearest_file
+from glassformer.base.errors import GlassError, nearest_file
 from glassformer_course.cases import Function
 from glassformer_course.exercise import Exercise
 

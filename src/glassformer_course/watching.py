@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
-from glassformer.errors import GlassError
+from glassformer.base.errors import GlassError
 from glassformer_course.checking import check_source
 from glassformer_course.exercise import Exercise
 from glassformer_course.folder import CourseFolder

@@ -13,12 +13,13 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser, BrowserContext, Page, sync_playwright
 
-from glassformer.serve.access import Access
-from glassformer.serve.app import make_app
-from glassformer.serve.bundle import PAGE
-from glassformer.serve.server import Server, listen
-from glassformer.serve.shelf import Shelf
-from glassformer.text_model import AnyTextModel, load_text_model
+from glassformer.app.server.access import Access
+from glassformer.app.server.app import make_app
+from glassformer.app.server.bundle import PAGE
+from glassformer.app.server.server import Server, listen
+from glassformer.app.server.shelf import Shelf
+from glassformer.runs.opening import load_text_model
+from glassformer.tasks import AnyTextModel
 from tests.browser.reading import PATIENCE, Faults, Served, settled
 from tests.browser.tiny_runs import LEARNT, LONG, TEXTS, make_all
 from tests.journey.task_runs import TINY

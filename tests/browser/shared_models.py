@@ -10,13 +10,13 @@ from typing import Any
 import numpy as np
 import torch
 
-from glassformer.config import Config
+from glassformer.app.share.package import settings_of
+from glassformer.app.share.quantize import Bits, pack, unpack
+from glassformer.base.config import Config
 from glassformer.inspection.sites import attentions
 from glassformer.model.build import build_model
 from glassformer.model.pruned_attention import head_numbers
-from glassformer.reference import Inputs, Settings, forward
-from glassformer.sharing.package import settings_of
-from glassformer.sharing.quantize import Bits, pack, unpack
+from glassformer.numpy_reference import Inputs, Settings, forward
 
 V, SHAPE = 11, {"layers": 2, "width": 12, "head_width": 4, "hidden": 7, "heads": 4, "context": 16}
 IDS, SOURCE = [3, 1, 4, 1, 5, 9, 2, 6, 5, 10], [2, 7, 1, 8, 2, 8, 1]

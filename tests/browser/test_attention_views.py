@@ -13,15 +13,15 @@ import numpy as np
 import pytest
 from playwright.sync_api import Page
 
-from glassformer.evaluation.heads import heads_of_run
 from glassformer.inspection.explain import Subject, whole_subject_of
 from glassformer.inspection.heads.numbers import entropy
-from glassformer.inspection.pictures import Floats, find_site
-from glassformer.inspection.pictures.cells import pooled
-from glassformer.inspection.pictures.reading import read_maps
+from glassformer.inspection.heads.of_run import heads_of_run
+from glassformer.inspection.plots import Floats, find_site
+from glassformer.inspection.plots.cells import pooled
+from glassformer.inspection.plots.reading import read_maps
 from glassformer.inspection.sites import find_head
 from glassformer.inspection.traced import AttentionTrace
-from glassformer.text_model import AnyTextModel, Translator
+from glassformer.tasks import AnyTextModel, Translator
 from tests.browser.conftest import Visit
 from tests.browser.reading import copied, settled, turn, value, values
 from tests.browser.tiny_runs import TEXTS, long_text

@@ -12,15 +12,15 @@ from typing import Any
 import pytest
 from playwright.sync_api import Browser, Page, Route, expect
 
-from glassformer.data.examples import PreparedExamples
 from glassformer.evaluation.ladder import counts_of
 from glassformer.evaluation.probes.probe import Request, probe_run
 from glassformer.evaluation.probes.surprisal import SurprisalResult
 from glassformer.evaluation.probes.texts import surprisal_of_target, surprisal_of_text
 from glassformer.inspection.replay import read_history
 from glassformer.inspection.replay.page import text_for
-from glassformer.runs import Run
-from glassformer.text_model import AnyTextModel, MaskFiller, TextModel, Translator
+from glassformer.runs.folder import Run
+from glassformer.tasks import AnyTextModel, MaskFiller, TextModel, Translator
+from glassformer.text.examples import PreparedExamples
 from glassformer.training.journal import read_metrics
 from glassformer.training.setup import encoded_text
 from glassformer.verification.sheet import kept_sheet

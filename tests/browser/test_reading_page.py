@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from glassformer.text_model import AnyTextModel
+from glassformer.tasks import AnyTextModel
 from tests.browser.conftest import Visit
 from tests.browser.reading import copied, values
 from tests.browser.tiny_runs import TEXTS

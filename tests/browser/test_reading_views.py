@@ -9,13 +9,13 @@ import numpy as np
 import pytest
 from playwright.sync_api import expect
 
+from glassformer.app.server.views.importance import replacements
 from glassformer.inspection.attribution import agreement, blank, case_of, lens, split_output
 from glassformer.inspection.attribution.importance import importance
 from glassformer.inspection.embeddings import components, neighbours
 from glassformer.inspection.explain import make_tape, whole_subject_of
 from glassformer.inspection.places import shuffle_test
-from glassformer.serve.views.importance import replacements
-from glassformer.text_model import AnyTextModel
+from glassformer.tasks import AnyTextModel
 from tests.browser.conftest import Visit
 from tests.browser.reading import copied, settled, value, values
 from tests.browser.tiny_runs import TEXTS

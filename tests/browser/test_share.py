@@ -13,15 +13,15 @@ import numpy as np
 import pytest
 from playwright.sync_api import Browser, Page
 
-from glassformer.config import SampleConfig, TokenizerConfig
-from glassformer.serve.shelf import Opened
-from glassformer.serve.view import Binary, finite
-from glassformer.serve.views import VIEWS
-from glassformer.sharing.loading import load_shared
-from glassformer.sharing.package import Package
-from glassformer.sharing.share import ShareRequest, share_run
-from glassformer.sharing.tokenizing import for_the_page
-from glassformer.tokenizers import train_tokenizer
+from glassformer.app.server.shelf import Opened
+from glassformer.app.server.view import Binary, finite
+from glassformer.app.server.views import VIEWS
+from glassformer.app.share.loading import load_shared
+from glassformer.app.share.package import Package
+from glassformer.app.share.share import ShareRequest, share_run
+from glassformer.app.share.tokenizing import for_the_page
+from glassformer.base.config import SampleConfig, TokenizerConfig
+from glassformer.text.tokenizers import train_tokenizer
 from tests.browser.shared_models import Case, cases
 from tests.parity.written_runs import make_run
 

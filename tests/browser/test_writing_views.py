@@ -9,16 +9,16 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import expect
 
-from glassformer.config import SampleConfig
-from glassformer.evaluation.ablation import checked, switched
+from glassformer.base.config import SampleConfig
 from glassformer.evaluation.matches import cover, matches
 from glassformer.evaluation.one_text import guess, next_logits, outlook, surprisals
 from glassformer.evaluation.side_by_side import stretches
 from glassformer.evaluation.training_text import training_text
 from glassformer.evaluation.without import held_out, measure_without
+from glassformer.inspection.ablation import checked, switched
 from glassformer.inspection.explain import whole_subject_of
 from glassformer.inspection.receipt.draw import explain_draw
-from glassformer.text_model import AnyTextModel, TextModel, Translator
+from glassformer.tasks import AnyTextModel, TextModel, Translator
 from tests.browser.conftest import Visit
 from tests.browser.reading import copied, settled, value, values
 from tests.browser.tiny_runs import TEXTS

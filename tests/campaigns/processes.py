@@ -20,8 +20,8 @@ from tests.campaigns.stopping import Stop, install
 
 LOADED = (
     "torch",
-    "glassformer.cli.train",
-    "glassformer.evaluation.replay",
+    "glassformer.app.cli.train",
+    "glassformer.inspection.replay.of_run",
     "glassformer.training.parallel.joining",
     "glassformer.training.setup",
     "glassformer.training.parallel.shards",
@@ -162,7 +162,7 @@ def _run(words: list[str], stop: Stop | None) -> int:
         sys.argv = ["glass", *words]
         if stop is not None:
             install(stop)
-        from glassformer.cli.main import main
+        from glassformer.app.cli.main import main
 
         return main(words)
     except SystemExit as ended:

@@ -97,7 +97,7 @@ def test_configurations_cover_all_that_they_promise(tmp_path: Path) -> None:
 def test_a_process_stops_before_the_file_operation_that_was_chosen(tmp_path: Path) -> None:
     code = (
         "import json, sys; from tests.campaigns.stopping import Stop, install\n"
-        "from pathlib import Path; from glassformer.files import write_text\n"
+        "from pathlib import Path; from glassformer.base.files import write_text\n"
         "install(Stop(**json.loads(sys.argv[1])))\n"
         "for name in ('a', 'b'): write_text(Path(sys.argv[2]) / name, name)\n"
     )

@@ -10,11 +10,11 @@ from pathlib import Path
 
 import httpx
 
-from glassformer.serve.access import Access
-from glassformer.serve.app import make_app
-from glassformer.serve.engine import Engines
-from glassformer.serve.server import Server, listen
-from glassformer.serve.shelf import Shelf
+from glassformer.app.server.access import Access
+from glassformer.app.server.app import make_app
+from glassformer.app.server.engine import Engines
+from glassformer.app.server.server import Server, listen
+from glassformer.app.server.shelf import Shelf
 
 TOKEN = "a-token-for-tests"
 

@@ -9,7 +9,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from glassformer.cli.main import main
+from glassformer.app.cli.main import main
 from tests.journey.forked import Forked, holding
 
 Running = Forked | subprocess.Popen[str]

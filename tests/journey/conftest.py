@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from glassformer.cli.main import main
+from glassformer.app.cli.main import main
 from tests.journey.damage import RUN, make_text, train
 from tests.journey.task_runs import RUNS, STEPS, TINY, make_runs
 from tests.trained import copy_runs, trained

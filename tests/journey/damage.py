@@ -12,7 +12,7 @@ import torch
 from safetensors.torch import load, save
 from torch import Tensor
 
-from glassformer.files import sha256
+from glassformer.base.files import sha256
 from tests.property.trainers import text_file
 
 SetUp = Callable[[Path], object]

@@ -14,19 +14,20 @@ import openai
 import pytest
 import torch
 
-from glassformer.config import SampleConfig
-from glassformer.errors import GlassError
-from glassformer.files import write_folder
+from glassformer.app.server.engine.engine import Engine
+from glassformer.app.server.engine.jobs import Job
+from glassformer.app.server.engine.metrics import Metrics
+from glassformer.app.server.openai.bodies import MOST_TOKENS
+from glassformer.app.server.openai.template import FILE, ChatTemplate
+from glassformer.base.config import SampleConfig
+from glassformer.base.errors import GlassError
+from glassformer.base.files import write_folder
 from glassformer.generation.continuous import Batch
 from glassformer.model.cache import Cache
 from glassformer.model.weights import save_tensors
-from glassformer.runs import Run
-from glassformer.serve.engine.engine import Engine
-from glassformer.serve.engine.jobs import Job
-from glassformer.serve.engine.metrics import Metrics
-from glassformer.serve.openai.bodies import MOST_TOKENS
-from glassformer.serve.openai.template import FILE, ChatTemplate
-from glassformer.text_model import TextModel, Translator, load_text_model
+from glassformer.runs.folder import Run
+from glassformer.runs.opening import load_text_model
+from glassformer.tasks import TextModel, Translator
 from tests.journey.api_server import TOKEN, Served, serving
 from tests.parity.written_runs import make_run
 

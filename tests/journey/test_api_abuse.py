@@ -18,12 +18,12 @@ import schemathesis
 import torch
 from hypothesis import HealthCheck, settings
 
-from glassformer.files import write_folder
+from glassformer.app.server.openai.document import document
+from glassformer.app.server.openai.template import FILE
+from glassformer.base.files import write_folder
 from glassformer.model.weights import save_tensors
-from glassformer.runs import Run
-from glassformer.serve.openai.document import document
-from glassformer.serve.openai.template import FILE
-from glassformer.text_model import TextModel
+from glassformer.runs.folder import Run
+from glassformer.tasks import TextModel
 from tests.journey.api_server import TOKEN, Served, serving
 from tests.parity.written_runs import make_run
 

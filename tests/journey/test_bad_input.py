@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from glassformer.cli.main import main
-from glassformer.data.prepare import open_prepared
+from glassformer.app.cli.main import main
+from glassformer.text.prepare import open_prepared
 from tests.journey.commands import glass
 from tests.journey.damage import (
     RUN,

@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from glassformer.cli.main import COMMANDS
-from glassformer.config import Config
-from glassformer.data.corpora import CORPORA, find_text_corpus
-from glassformer.recipes import recipe_names
-from glassformer.runs import Run
+from glassformer.app.cli.main import COMMANDS
+from glassformer.base.config import Config
+from glassformer.base.recipes import recipe_names
+from glassformer.corpora import CORPORA, find_text_corpus
+from glassformer.runs.folder import Run
 from glassformer.training.verdicts import verdict
 from tests.journey.command_output import REBUILT, facts, metrics, one_object, shown
 from tests.journey.commands import glass, here

@@ -12,7 +12,7 @@ import pytest
 
 from glassformer.experiments.grid import Grid
 from glassformer.model.weights import load_tensors
-from glassformer.runs import Run
+from glassformer.runs.folder import Run
 from tests.journey.commands import here, start
 from tests.journey.damage import tree
 from tests.property.trainers import same, text_file

@@ -14,8 +14,8 @@ from pathlib import Path
 
 import pytest
 
-from glassformer.cli.main import COMMANDS
-from glassformer.config import Config
+from glassformer.app.cli.main import COMMANDS
+from glassformer.base.config import Config
 from tests.journey.pages import ROOT, Block, blocks, lines_of, quick, quick_python, served, with_torchrun
 from tests.journey.task_files import write_all
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from glassformer.lock import only_one
+from glassformer.base.locks import only_one
 from tests.journey.commands import here
 from tests.journey.task_runs import TASKS, refused
 

@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from glassformer.base.locks import only_one
 from glassformer.inspection.replay import read_history
-from glassformer.lock import only_one
-from glassformer.runs import Run
+from glassformer.runs.folder import Run
 from tests.journey.commands import here
 from tests.journey.task_runs import TINY, refused, train
 

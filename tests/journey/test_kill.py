@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from glassformer.model.weights import load_tensors
-from glassformer.runs import Run
+from glassformer.runs.folder import Run
 from tests.journey.commands import glass, start
 from tests.property.trainers import same, text_file
 

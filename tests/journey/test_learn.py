@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from glassformer.errors import GlassError
+from glassformer.base.errors import GlassError
 from glassformer_course.checking import check_source
 from glassformer_course.course import COURSE, find, whole
 from glassformer_course.folder import CourseFolder
@@ -64,7 +64,7 @@ CONTAINED = {
         "glassformer_course is refused here: the answer is to be your own",
     ),
     "imports the library": (
-        "from glassformer.reference.attention import attend as softmax\n", "broken", "glassformer is refused here",
+        "from glassformer.model.attention import attend as softmax\n", "broken", "glassformer is refused here",
     ),
     "imports torch": ("import torch\nsoftmax = torch.softmax\n", "broken", "torch is refused here"),
     "interrupts without words": (SPEECHLESS, "wrong", "softmax raised Odd (line 5)"),

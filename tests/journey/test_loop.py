@@ -12,7 +12,7 @@ import pytest
 import torch
 
 import glassformer
-from glassformer.cli.main import main
+from glassformer.app.cli.main import main
 from glassformer.training import loop
 from tests.journey.damage import train
 from tests.property.trainers import text_file
@@ -56,7 +56,7 @@ def test_few_frames_lie_between_the_command_and_the_gradient(
     frames = seen[0]
     with capsys.disabled():
         print("\n" + " -> ".join(f"{file}: {function}()" for file, function in frames))
-    assert frames[0] == ("cli/main.py", "main")
+    assert frames[0] == ("app/cli/main.py", "main")
     assert ("training/loop.py", "train") in frames
     assert len(frames) <= MOST_FRAMES, frames
     assert len({file for file, _ in frames}) <= MOST_FILES, frames

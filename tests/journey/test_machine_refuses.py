@@ -17,9 +17,9 @@ import pytest
 import torch
 from safetensors import SafetensorError
 
-from glassformer.cli.main import main
+from glassformer.app.cli.main import main
 from glassformer.model.weights import load_tensors
-from glassformer.runs import Run
+from glassformer.runs.folder import Run
 from tests.journey.commands import ended, environment, glass, start
 from tests.journey.damage import RUN, half, remove, train, tree, write
 from tests.property.trainers import same
@@ -102,7 +102,7 @@ def test_disk_full_while_the_text_is_encoded(
     def full(*_: object) -> None:
         raise no_space()
 
-    monkeypatch.setattr("glassformer.data.store.StoreWriter._write", full)
+    monkeypatch.setattr("glassformer.text.store.StoreWriter._write", full)
     before = tree(here)
     assert main(train("proverbs.txt", out="elsewhere/out")) == 2
     two_lines(capsys.readouterr(), "the disk is full", "Free some space")

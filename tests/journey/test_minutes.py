@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from glassformer.runs import Run
+from glassformer.runs.folder import Run
 from tests.journey.command_output import facts, shown
 from tests.journey.commands import ended, glass, here, start
 from tests.property.trainers import text_file

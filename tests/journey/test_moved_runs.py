@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from glassformer.model.weights import load_tensors
-from glassformer.runs import Run
+from glassformer.runs.folder import Run
 from tests.journey.commands import here
 from tests.journey.damage import RUN
 from tests.property.trainers import same

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from safetensors.torch import load_file
 
-from glassformer.runs import Run
-from glassformer.tokenizers import Tokenizer
+from glassformer.runs.folder import Run
+from glassformer.text.tokenizers import Tokenizer
 from tests.journey.command_output import REBUILT, facts, shown
 from tests.journey.commands import here
 from tests.journey.damage import tree

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
+from glassformer.base.locks import only_one
 from glassformer.evaluation.probes.probe import PROBES
-from glassformer.lock import only_one
 from tests.journey.commands import here
 from tests.journey.task_runs import refused
 

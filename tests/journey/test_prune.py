@@ -9,10 +9,10 @@ from typing import Any, get_args
 
 import pytest
 
-from glassformer.cli.prune import KINDS, ORDERS
-from glassformer.pruning.effects import ABLATIONS, Ablation
-from glassformer.pruning.order import Order
-from glassformer.runs import Run
+from glassformer.app.cli.prune import KINDS, ORDERS
+from glassformer.inspection.pruning.effects import ABLATIONS, Ablation
+from glassformer.inspection.pruning.order import Order
+from glassformer.runs.folder import Run
 from tests.journey.commands import here
 from tests.journey.task_runs import DOES, TASKS, refused
 
@@ -177,7 +177,7 @@ def test_a_disk_that_fails_leaves_no_new_run(home: Path, monkeypatch: pytest.Mon
     def full(*arguments: Any) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("glassformer.pruning.new_run.save_checkpoint", full)
+    monkeypatch.setattr("glassformer.inspection.pruning.new_run.save_checkpoint", full)
     problem, _ = refused("prune", "runs/lm", "--out", "deep/new", "--heads", "1", *FEW, folder=home)
     assert "the disk is full" in problem
     assert not (home / "deep").exists()

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from glassformer.data.corpora import find_text_corpus
+from glassformer.corpora import find_text_corpus
 from tests.journey.pages import ROOT, add_programs, blocks, lines_of, python, quick_shell, served, shell
 from tests.journey.task_files import write_all
 

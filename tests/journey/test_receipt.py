@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from glassformer.tokenizers import Tokenizer
+from glassformer.text.tokenizers import Tokenizer
 from tests.journey.commands import environment, here
 from tests.journey.task_runs import DOES, PAIRS, TASKS, refused
 

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from glassformer.cli.main import main
-from glassformer.config import Config
-from glassformer.data.corpora import CORPORA
+from glassformer.app.cli.main import main
+from glassformer.base.config import Config
+from glassformer.base.recipes import load_recipe, recipe_names
+from glassformer.corpora import CORPORA
 from glassformer.model.precision import Speeds, remember
-from glassformer.recipes import load_recipe, recipe_names
 from tests.products import BfloatProducts
 from tests.property.trainers import LINES
 

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from glassformer.cli.main import main
-from glassformer.data.corpora import CORPORA
-from glassformer.recipes import load_recipe, recipe_names
+from glassformer.app.cli.main import main
+from glassformer.base.recipes import load_recipe, recipe_names
+from glassformer.corpora import CORPORA
 from tests.property.trainers import LINES
 
 pytestmark = pytest.mark.thorough

@@ -18,15 +18,15 @@ import httpx
 import numpy as np
 import pytest
 
-from glassformer.cli.serve import LONG_ENOUGH
-from glassformer.errors import GlassError
-from glassformer.lock import only_one
-from glassformer.runs import Run
-from glassformer.serve.access import MOST_BYTES, Access
-from glassformer.serve.app import make_app
-from glassformer.serve.shelf import Opened, Shelf
-from glassformer.serve.view import Binary, TextQuestion, View
-from glassformer.serve.views import VIEWS
+from glassformer.app.cli.serve import LONG_ENOUGH
+from glassformer.app.server.access import MOST_BYTES, Access
+from glassformer.app.server.app import make_app
+from glassformer.app.server.shelf import Opened, Shelf
+from glassformer.app.server.view import Binary, TextQuestion, View
+from glassformer.app.server.views import VIEWS
+from glassformer.base.errors import GlassError
+from glassformer.base.locks import only_one
+from glassformer.runs.folder import Run
 from tests.journey.api_server import TOKEN, Served, serving
 from tests.journey.commands import ended, start
 from tests.journey.task_runs import refused

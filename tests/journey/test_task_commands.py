@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from glassformer.model.weights import load_tensors
-from glassformer.runs import Run
+from glassformer.runs.folder import Run
 from glassformer.training import reporting
 from tests.journey.command_output import facts, metrics, shown
 from tests.journey.commands import here

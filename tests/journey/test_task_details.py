@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from glassformer.text_model import MaskFiller, load_text_model
+from glassformer.runs.opening import load_text_model
+from glassformer.tasks import MaskFiller
 from tests.journey.commands import here
 from tests.journey.task_runs import DOES, TINY, refused
 

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from glassformer.errors import GlassError
+from glassformer.base.errors import GlassError
 from glassformer.model.weights import load_tensors
-from glassformer.runs import Run
+from glassformer.runs.folder import Run
 from tests.journey.command_output import facts, shown
 from tests.journey.commands import here
 from tests.journey.task_runs import DOES, OTHER_TEXT, PAIRS, RUNS, TASKS, refused, said_of
@@ -197,7 +197,7 @@ def test_the_text_that_a_run_began_with_is_measured_on_its_validation_part(task_
 
 def test_masked_and_plan_name_the_same_simple_predictors(task_home: Path, measured: dict[str, dict[str, Any]]) -> None:
     from glassformer.evaluation.ladder import ladder
-    from glassformer.runs import open_run
+    from glassformer.runs.folder import open_run
     from glassformer.training.setup import encoded_text
 
     run = open_run(task_home / "runs" / "masked")
@@ -234,7 +234,8 @@ def test_a_run_folder_alone_is_enough(name: str, task_home: Path, tmp_path: Path
 
 
 def test_from_python(task_home: Path, tmp_path: Path) -> None:
-    from glassformer.text_model import MaskFiller, TextClassifier, Translator, load_text_model
+    from glassformer.runs.opening import load_text_model
+    from glassformer.tasks import MaskFiller, TextClassifier, Translator
 
     kinds = {"masked": MaskFiller, "classify": TextClassifier, "translate": Translator, "summarize": Translator}
     for name, kind in kinds.items():

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 import torch
 
-from glassformer.files import sha256
-from glassformer.runs import open_run
+from glassformer.base.files import sha256
+from glassformer.runs.folder import open_run
 from glassformer.verification.sheet import CHECKS
 from tests.journey.commands import here
 from tests.journey.task_runs import PAIRS, TASKS, refused

@@ -11,7 +11,8 @@ import torch
 
 from glassformer.generation.context import reading
 from glassformer.interop.comparing import LEVEL
-from glassformer.text_model import Translator, load_text_model
+from glassformer.runs.opening import load_text_model
+from glassformer.tasks import Translator
 
 TEXTS = ("the old dog", "it's 7 o'clock", "আমি বাংলায় গান গাই")
 COUNT = 30

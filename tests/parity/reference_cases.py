@@ -10,11 +10,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from glassformer.config import ModelConfig
+from glassformer.base.config import ModelConfig
 from glassformer.model.build import build_model
 from glassformer.model.transformer import EncoderDecoder, Model
-from glassformer.reference import Inputs, Settings
-from glassformer.reference.arrays import Array
+from glassformer.numpy_reference import Inputs, Settings
+from glassformer.numpy_reference.arrays import Array
 from tests.property.models import POSITIONS, VOCAB, some_heads, tiny
 
 SOURCE_VOCAB, CLASSES, ROWS, T, S = 37, 5, 7, 11, 13

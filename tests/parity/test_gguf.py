@@ -11,16 +11,16 @@ import numpy as np
 import pytest
 import torch
 
-from glassformer.config import Config
-from glassformer.errors import GlassError
+from glassformer.base.config import Config
+from glassformer.base.errors import GlassError
+from glassformer.base.recipes import load_recipe
 from glassformer.interop.export_report import ExportReport, ExportRequest
 from glassformer.interop.gguf import export as gguf_export
 from glassformer.interop.gguf import writing
 from glassformer.interop.gguf.reading import GgufModel
 from glassformer.interop.gguf.targets import neighbouring
-from glassformer.recipes import load_recipe
-from glassformer.text_model import load_text_model
-from glassformer.tokenizers import Tokenizer
+from glassformer.runs.opening import load_text_model
+from glassformer.text.tokenizers import Tokenizer
 from tests.journey.commands import here
 from tests.parity.written_runs import make_run
 

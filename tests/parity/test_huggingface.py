@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 import torch
 
-from glassformer.config import ModelConfig
-from glassformer.errors import GlassError
+from glassformer.base.config import ModelConfig
+from glassformer.base.errors import GlassError
 from glassformer.interop.appearing import appear_whole
 from glassformer.interop.export_report import Measured
 from glassformer.interop.huggingface import compare

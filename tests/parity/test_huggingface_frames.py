@@ -10,15 +10,16 @@ import pytest
 import torch
 from tokenizers import AddedToken, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
 
-from glassformer.config import SampleConfig
-from glassformer.data.whole import encode_examples
-from glassformer.errors import GlassError
+from glassformer.base.config import SampleConfig
+from glassformer.base.errors import GlassError
 from glassformer.interop.export_report import ExportRequest
 from glassformer.interop.huggingface.export import export
 from glassformer.interop.huggingface.importing import import_model
-from glassformer.text_model import MaskFiller, TextClassifier, Translator, load_text_model
-from glassformer.tokenizers import Frame
-from glassformer.training.example_tasks import labelled_rows, pair_rows, too_long
+from glassformer.runs.opening import load_text_model
+from glassformer.tasks import MaskFiller, TextClassifier, Translator
+from glassformer.tasks.example_tasks import labelled_rows, pair_rows, too_long
+from glassformer.text.tokenizers import Frame
+from glassformer.text.whole import encode_examples
 from tests.parity.hugging_face import change_config, transformers
 
 TEXTS = ["It was a small day.", "the old dog sleeps in the sun", "Привет, мир!", "3,141 days later, it rained"] * 4
@@ -139,8 +140,8 @@ def test_holes_are_filled_as_by_their_pipeline_without_special_tokens(name: str,
 
 
 def test_rows_of_running_text_are_framed_as_single_texts_are(fillers: Path, tmp_path: Path) -> None:
-    from glassformer.data.batches import validation_rows
     from glassformer.interop.sklearn.fitting import encoded
+    from glassformer.text.batches import validation_rows
 
     run = load_text_model(fillers / "runs" / "bert")
     assert isinstance(run, MaskFiller)

@@ -18,7 +18,8 @@ from glassformer.interop.huggingface.importing import import_model
 from glassformer.interop.onnx.export import export as export_onnx
 from glassformer.model.build import build_model
 from glassformer.model.transformer import EncoderDecoder, Model
-from glassformer.text_model import MaskFiller, load_text_model
+from glassformer.runs.opening import load_text_model
+from glassformer.tasks import MaskFiller
 from tests.parity.hugging_face import transformers
 from tests.parity.written_runs import make_run
 from tests.property.models import as_if_trained, tiny

@@ -13,13 +13,13 @@ pytest.importorskip("gguf")
 pytest.importorskip("transformers")
 pytest.importorskip("xllamacpp")
 
-from glassformer.config import SampleConfig
-from glassformer.errors import GlassError
+from glassformer.base.config import SampleConfig
+from glassformer.base.errors import GlassError
 from glassformer.interop.export_report import ExportRequest
 from glassformer.interop.gguf import engine, writing
 from glassformer.interop.gguf import export as gguf_export
 from glassformer.interop.gguf.engine import run_engine
-from glassformer.text_model import TextModel
+from glassformer.tasks import TextModel
 from tests.journey.commands import here
 from tests.parity.written_runs import make_run
 

@@ -11,11 +11,11 @@ import numpy as np
 import pytest
 import torch
 
-from glassformer.errors import GlassError
+from glassformer.base.errors import GlassError
+from glassformer.base.recipes import load_recipe
 from glassformer.interop.export_report import ExportReport, ExportRequest
 from glassformer.interop.onnx import export as onnx_export
-from glassformer.recipes import load_recipe
-from glassformer.text_model import load_text_model
+from glassformer.runs.opening import load_text_model
 from tests.parity.written_runs import LABELS, make_run
 
 pytestmark = pytest.mark.thorough

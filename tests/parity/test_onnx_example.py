@@ -8,10 +8,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from glassformer.config import SampleConfig
+from glassformer.base.config import SampleConfig
 from glassformer.interop.export_report import ExportRequest
 from glassformer.interop.onnx.export import export
-from glassformer.text_model import MaskFiller, TextClassifier, TextModel, Translator, load_text_model
+from glassformer.runs.opening import load_text_model
+from glassformer.tasks import MaskFiller, TextClassifier, TextModel, Translator
 from tests.journey.pages import ROOT, blocks
 from tests.parity.written_runs import make_run
 

@@ -10,12 +10,13 @@ import numpy as np
 import pytest
 import torch
 
-from glassformer.config import SampleConfig
-from glassformer.errors import GlassError
+from glassformer.base.config import SampleConfig
+from glassformer.base.errors import GlassError
 from glassformer.interop.export_report import ExportRequest
 from glassformer.interop.huggingface.export import export
 from glassformer.interop.huggingface.importing import import_model
-from glassformer.text_model import TextClassifier, TextModel, load_text_model
+from glassformer.runs.opening import load_text_model
+from glassformer.tasks import TextClassifier, TextModel
 from tests.parity.hugging_face import transformers
 from tests.parity.written_runs import LABELS, make_run
 

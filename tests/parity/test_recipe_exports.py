@@ -17,8 +17,8 @@ pytest.importorskip("onnxruntime")
 pytest.importorskip("transformers")
 pytest.importorskip("xllamacpp")
 
-from glassformer.config import PAIRS, Config
-from glassformer.recipes import load_recipe, recipe_names
+from glassformer.base.config import PAIRS, Config
+from glassformer.base.recipes import load_recipe, recipe_names
 from tests.journey.commands import here
 from tests.parity.ctranslate2_runs import unlikely_translations
 from tests.parity.written_runs import make_run

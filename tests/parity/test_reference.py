@@ -14,11 +14,11 @@ import pytest
 import torch
 from torch.nn.functional import cross_entropy
 
-import glassformer.reference
-from glassformer.config import ModelConfig
+import glassformer.numpy_reference
+from glassformer.base.config import ModelConfig
 from glassformer.model.positions import RelativePositions
-from glassformer.reference import IGNORED, Batch, Settings, backward, forward, gradients, logits
-from glassformer.reference.positions import bucket_of
+from glassformer.numpy_reference import IGNORED, Batch, Settings, backward, forward, gradients, logits
+from glassformer.numpy_reference.positions import bucket_of
 from glassformer.verification.surroundings import in_float64
 from tests.parity.reference_cases import (
     NOT_IN_A_FORWARD_PASS,
@@ -139,7 +139,7 @@ def test_buckets_of_all_distances(buckets: int, farthest: int, causal: bool) -> 
 
 def test_it_is_numpy_alone() -> None:
     """No file of it names another library, or another part of this one; and none is loaded by using it."""
-    folder = Path(glassformer.reference.__file__).parent
+    folder = Path(glassformer.numpy_reference.__file__).parent
     found: set[str] = set()
     for path in folder.glob("*.py"):
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
@@ -148,8 +148,8 @@ def test_it_is_numpy_alone() -> None:
             if isinstance(node, ast.ImportFrom):
                 found.add(str(node.module))
     own = {name for name in found if name.startswith("glassformer")}
-    assert all(name.startswith("glassformer.reference.") for name in own)
+    assert all(name.startswith("glassformer.numpy_reference.") for name in own)
     assert {name.split(".")[0] for name in found - own} - {"numpy"} <= sys.stdlib_module_names
-    code = "import sys; import glassformer.reference; print({'torch', 'pydantic', 'scipy'} & set(sys.modules))"
+    code = "import sys; import glassformer.numpy_reference; print({'torch', 'pydantic', 'scipy'} & set(sys.modules))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "set()"

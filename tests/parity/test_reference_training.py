@@ -11,10 +11,10 @@ import pytest
 import torch
 from torch.nn.functional import cross_entropy
 
-from glassformer.config import ModelConfig, TrainConfig
+from glassformer.base.config import ModelConfig, TrainConfig
 from glassformer.model.build import build_model
 from glassformer.model.transformer import Model
-from glassformer.reference import (
+from glassformer.numpy_reference import (
     IGNORED,
     AdamW,
     Batch,
@@ -27,7 +27,7 @@ from glassformer.reference import (
     train,
     train_step,
 )
-from glassformer.reference.adam import clipped
+from glassformer.numpy_reference.adam import clipped
 from glassformer.training.optimizers import make_optimizers
 from glassformer.verification.surroundings import in_float64
 from tests.journey.pages import ROOT, blocks, quick_python

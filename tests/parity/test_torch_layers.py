@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from glassformer.config import ModelConfig
+from glassformer.base.config import ModelConfig
 from glassformer.model.attention import Attention, Mask, self_attention_mask
 from glassformer.model.transformer import BLOCKS, Block
 

@@ -8,12 +8,12 @@ from typing import Any
 
 import torch
 
-from glassformer.config import Config
-from glassformer.files import write_folder
+from glassformer.base.config import Config
+from glassformer.base.files import write_folder
 from glassformer.model.build import build_model
 from glassformer.model.weights import save_tensors
-from glassformer.runs import Run, create_run
-from glassformer.tokenizers import train_tokenizer
+from glassformer.runs.folder import Run, create_run
+from glassformer.text.tokenizers import train_tokenizer
 
 TEXTS = ["the old dog sleeps near the river; it's 7 o'clock.\n\nআমি বাংলায় গান গাই, and Größe too. "] * 40
 SHAPE: dict[str, Any] = {"layers": 2, "heads": 3, "width": 66, "head_width": 22, "hidden": 50, "context": 37}

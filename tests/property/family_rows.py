@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 import torch
 
-from glassformer.data.batches import Batch
-from glassformer.data.rows import Labelled, Masked, Pair
-from glassformer.pruning.measuring import Rows
+from glassformer.inspection.pruning.measuring import Rows
+from glassformer.text.batches import Batch
+from glassformer.text.rows import Labelled, Masked, Pair
 from tests.property.models import VOCAB
 
 CPU = torch.device("cpu")

@@ -6,7 +6,7 @@ from typing import Any, get_args
 
 import torch
 
-from glassformer.config import ModelConfig, Positions
+from glassformer.base.config import ModelConfig, Positions
 from glassformer.model.build import build_model
 from glassformer.model.transformer import Decoder, Encoder, EncoderDecoder, Model
 

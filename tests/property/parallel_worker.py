@@ -19,8 +19,8 @@ from unittest import mock
 import torch
 from torch import Tensor
 
-from glassformer.errors import GlassError
-from glassformer.lock import only_one
+from glassformer.base.errors import GlassError
+from glassformer.base.locks import only_one
 from glassformer.training.loop import compute_gradients, train
 from glassformer.training.parallel.joining import joined
 from glassformer.training.parallel.processes import OneProcess, Processes
@@ -108,7 +108,7 @@ def full_disk(folder: Path, name: str, processes: Processes, **changes: Any) -> 
     with new_training(config, folder / name, Silent(), processes=processes) as trainer:
         refuse = OSError(errno.ENOSPC, "No space left on device")
         try:
-            with mock.patch("glassformer.files._replace", side_effect=refuse):
+            with mock.patch("glassformer.base.files._replace", side_effect=refuse):
                 trainer.save_checkpoint()
         except GlassError as error:
             return f"{type(error).__name__} {error}"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from glassformer.config import Config
+from glassformer.base.config import Config
 from glassformer.training.reporting import Silent
 from glassformer.training.setup import new_training
 from glassformer.training.trainer import Trainer

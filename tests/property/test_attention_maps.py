@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 import torch
 
-from glassformer.config import ModelConfig
-from glassformer.errors import GlassError
+from glassformer.base.config import ModelConfig
+from glassformer.base.errors import GlassError
 from glassformer.inspection.explain import Subject
-from glassformer.inspection.pictures import draw_attention, facts, find_site, look
+from glassformer.inspection.plots import draw_attention, facts, find_site, look
 from glassformer.inspection.sites import Head, Site, find_head
 from glassformer.inspection.trace import trace
 from glassformer.model.build import build_model

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from glassformer.errors import GlassError
+from glassformer.base.errors import GlassError
 from glassformer.inspection.attribution import (
     Case,
     Output,

@@ -12,11 +12,11 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from glassformer.config import DataConfig
-from glassformer.data.batches import Batch, training_rows, validation_rows
-from glassformer.data.pieces import shuffled
-from glassformer.data.store import StoreWriter, TokenStore
-from glassformer.errors import GlassError
+from glassformer.base.config import DataConfig
+from glassformer.base.errors import GlassError
+from glassformer.text.batches import Batch, training_rows, validation_rows
+from glassformer.text.pieces import shuffled
+from glassformer.text.store import StoreWriter, TokenStore
 
 END = 65_000
 STREAM, DOCUMENTS = DataConfig(windows="stream"), DataConfig(windows="documents")

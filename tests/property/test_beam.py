@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor, nn
 
-from glassformer.config import ModelConfig, SampleConfig
-from glassformer.errors import GlassError
+from glassformer.base.config import ModelConfig, SampleConfig
+from glassformer.base.errors import GlassError
 from glassformer.generation import beam
 from glassformer.generation.beam import Hypothesis, beam_search, beam_translate, likeliest
 from glassformer.generation.context import window_start

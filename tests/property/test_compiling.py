@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import torch
 
-from glassformer.errors import GlassError
+from glassformer.base.errors import GlassError
 from glassformer.training.compiling import find_compiler
 from glassformer.training.loop import compute_gradients, train
 from tests.property.trainers import killed_after, last_weights, resumed, same, small_trainer

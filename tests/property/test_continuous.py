@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from glassformer.config import SampleConfig
-from glassformer.errors import GlassError
+from glassformer.base.config import SampleConfig
+from glassformer.base.errors import GlassError
 from glassformer.generation.continuous import Batch
 from glassformer.generation.decoding import Step, generate, translate
 from glassformer.model.transformer import Decoder, EncoderDecoder

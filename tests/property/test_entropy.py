@@ -11,13 +11,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from glassformer.data.corpora import CORPORA, Corpus, find_text_corpus
-from glassformer.data.corpora.addition import Addition
-from glassformer.data.corpora.grammar import Grammar, Mention, Piece, Slot, Word, Wording, free, other_than, sentence
-from glassformer.data.corpora.noise import Repeats
-from glassformer.data.corpora.recall import Recall
-from glassformer.data.corpora.stories import Stories, story_grammar
-from glassformer.data.corpora.strings import StringTask
+from glassformer.corpora import CORPORA, Corpus, find_text_corpus
+from glassformer.corpora.addition import Addition
+from glassformer.corpora.grammar import Grammar, Mention, Piece, Slot, Word, Wording, free, other_than, sentence
+from glassformer.corpora.noise import Repeats
+from glassformer.corpora.recall import Recall
+from glassformer.corpora.stories import Stories, story_grammar
+from glassformer.corpora.strings import StringTask
 
 
 def moments(corpus: Corpus, size: int) -> tuple[float, float, float]:

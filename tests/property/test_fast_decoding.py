@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import nn
 
-from glassformer.config import SampleConfig
+from glassformer.base.config import SampleConfig
 from glassformer.generation import fast
 from glassformer.generation.context import CachedReader, PlainReader, reading
 from glassformer.generation.decoding import generate, translate

@@ -8,8 +8,8 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from glassformer.config import SampleConfig
-from glassformer.errors import GlassError
+from glassformer.base.config import SampleConfig
+from glassformer.base.errors import GlassError
 from glassformer.generation.beam import beam_translate
 from glassformer.inspection.attention_inside import mixed_hook
 from glassformer.inspection.gates import gated

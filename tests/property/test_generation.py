@@ -12,8 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from glassformer.config import ModelConfig, SampleConfig
-from glassformer.errors import GlassError
+from glassformer.base.config import ModelConfig, SampleConfig
+from glassformer.base.errors import GlassError
 from glassformer.generation.context import CachedReader, PlainReader, hop_length, reading, window_start
 from glassformer.generation.decoding import Step, candidates, generate
 from glassformer.generation.rows import kept_slots

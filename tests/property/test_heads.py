@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from glassformer.config import ModelConfig
+from glassformer.base.config import ModelConfig
 from glassformer.inspection.heads import Known, Probe, copying, passes, probes, survey
 from glassformer.inspection.heads.table import table_lines
 from glassformer.inspection.sites import attentions, heads

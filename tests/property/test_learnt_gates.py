@@ -9,15 +9,15 @@ import pytest
 import torch
 from torch import Tensor
 
-from glassformer.config import Config
-from glassformer.errors import GlassError
+from glassformer.base.config import Config
+from glassformer.base.errors import GlassError
 from glassformer.inspection.gates import gated
+from glassformer.inspection.pruning.hard_concrete import open_probability, sample, settled
+from glassformer.inspection.pruning.l0 import FIRST, L0, learn_gates
 from glassformer.inspection.sites import attentions
 from glassformer.model.transformer import Model
-from glassformer.pruning.hard_concrete import open_probability, sample, settled
-from glassformer.pruning.l0 import FIRST, L0, learn_gates
+from glassformer.tasks.losses import logits_of, summed_loss
 from glassformer.training.checkpoint import step_seed
-from glassformer.training.objectives import logits_of, summed_loss
 from glassformer.training.stepping import Stepper
 from tests.property.family_rows import data
 from tests.property.traced_models import model_of

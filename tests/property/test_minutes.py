@@ -16,6 +16,7 @@ import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from glassformer.tasks.task import LanguageTask
 from glassformer.training import loop, setup
 from glassformer.training.checkpoint import load_checkpoint
 from glassformer.training.loop import train
@@ -24,7 +25,6 @@ from glassformer.training.parallel.processes import OneProcess
 from glassformer.training.reporting import Silent
 from glassformer.training.setup import new_training, prepare_for, resume_training
 from glassformer.training.stepping import Stepper
-from glassformer.training.tasks import LanguageTask
 from glassformer.training.threads import ThreadChoice
 from glassformer.training.trainer import Outcome, Trainer
 from tests.property.trainers import change_state, same, small_config, small_trainer, weights

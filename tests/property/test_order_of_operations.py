@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from glassformer.config import ModelConfig
+from glassformer.base.config import ModelConfig
 from glassformer.model.build import build_model, tied_std
 from glassformer.model.positions import Rotation, rotate
 from glassformer.model.transformer import Decoder

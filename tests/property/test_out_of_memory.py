@@ -10,8 +10,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from glassformer.data.batches import Batch
-from glassformer.errors import GlassError
+from glassformer.base.errors import GlassError
+from glassformer.text.batches import Batch
 from glassformer.training import loop
 from glassformer.training.loop import compute_gradients, train
 from glassformer.training.out_of_memory import OomRetries

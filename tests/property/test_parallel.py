@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 import torch
 
-from glassformer.errors import GlassError
+from glassformer.base.errors import GlassError
 from glassformer.model.weights import load_tensors
-from glassformer.runs import Run
+from glassformer.runs.folder import Run
 from glassformer.training.parallel.processes import OneProcess
 from tests.journey.damage import edit
 from tests.property.parallel_worker import (

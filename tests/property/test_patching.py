@@ -9,11 +9,11 @@ import pytest
 import torch
 from torch import Tensor
 
-from glassformer.config import SampleConfig
-from glassformer.errors import GlassError
+from glassformer.base.config import SampleConfig
+from glassformer.base.errors import GlassError
 from glassformer.generation.beam import beam_translate
 from glassformer.generation.decoding import generate
-from glassformer.inspection.patching import (
+from glassformer.inspection.patching import (  # fmt: skip
     Kind,
     KnockOut,
     Mean,
@@ -23,7 +23,7 @@ from glassformer.inspection.patching import (
     Zero,
     patch,
     patchable,
-)  # fmt: skip
+)
 from glassformer.inspection.trace import trace
 from glassformer.inspection.traced import Trace
 from glassformer.model.transformer import Model

@@ -8,20 +8,20 @@ import pytest
 import torch
 from torch import Tensor
 
-from glassformer.config import TrainConfig
-from glassformer.errors import GlassError
+from glassformer.base.config import TrainConfig
+from glassformer.base.errors import GlassError
 from glassformer.inspection.gates import gated
 from glassformer.inspection.patching import Zero, patch
+from glassformer.inspection.pruning.direct import direct_effects
+from glassformer.inspection.pruning.effects import ABLATIONS, ablation_effects, mixed_values
+from glassformer.inspection.pruning.importance import importance, per_layer
+from glassformer.inspection.pruning.measuring import Rows, row_losses
+from glassformer.inspection.pruning.order import Point, area, attention_effects, choose_by, curve
+from glassformer.inspection.pruning.removal import cut_optimizers, fold_gates, without
 from glassformer.inspection.sites import attentions, heads
 from glassformer.model.pruned_attention import head_numbers
 from glassformer.model.transformer import Model
-from glassformer.pruning.direct import direct_effects
-from glassformer.pruning.effects import ABLATIONS, ablation_effects, mixed_values
-from glassformer.pruning.importance import importance, per_layer
-from glassformer.pruning.measuring import Rows, row_losses
-from glassformer.pruning.order import Point, area, attention_effects, choose_by, curve
-from glassformer.pruning.removal import cut_optimizers, fold_gates, without
-from glassformer.training.objectives import logits_of
+from glassformer.tasks.losses import logits_of
 from glassformer.training.optimizers import make_optimizers
 from tests.property.family_rows import data
 from tests.property.models import named, some_heads
@@ -67,7 +67,7 @@ def test_importance_is_the_mean_of_absolute_slopes(family: str) -> None:
 def test_importance_does_not_depend_on_how_rows_are_grouped(monkeypatch: pytest.MonkeyPatch) -> None:
     model, rows = model_of("decoder").double(), data("decoder")
     whole = importance(model, rows)
-    monkeypatch.setattr("glassformer.pruning.measuring.MOST_TOKENS", 1)
+    monkeypatch.setattr("glassformer.inspection.pruning.measuring.MOST_TOKENS", 1)
     assert importance(model, rows) == pytest.approx(whole, rel=1e-12)
 
 

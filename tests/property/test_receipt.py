@@ -12,8 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor, nn
 
-from glassformer.config import Config, ModelConfig, SampleConfig, TokenizerConfig
-from glassformer.errors import GlassError
+from glassformer.base.config import Config, ModelConfig, SampleConfig, TokenizerConfig
+from glassformer.base.errors import GlassError
 from glassformer.generation.context import PlainReader
 from glassformer.generation.decoding import generate, translate
 from glassformer.generation.sampling import probabilities
@@ -26,8 +26,8 @@ from glassformer.inspection.trace import trace
 from glassformer.inspection.traced import Trace
 from glassformer.model.build import build_model
 from glassformer.model.transformer import Classifier, Decoder, EncoderDecoder, Model
-from glassformer.text_model import TextClassifier, TextModel
-from glassformer.tokenizers import Tokenizer, train_tokenizer
+from glassformer.tasks import TextClassifier, TextModel
+from glassformer.text.tokenizers import Tokenizer, train_tokenizer
 from tests.property.models import (
     POSITIONS,
     VOCAB,

@@ -10,7 +10,7 @@ import torch
 
 from glassformer.evaluation.without import held_out
 from glassformer.model.precision import Speeds, remember
-from glassformer.text_model import load_text_model
+from glassformer.runs.opening import load_text_model
 from glassformer.training.loop import train
 from glassformer.training.reporting import Silent
 from glassformer.training.setup import new_training, resume_training

@@ -9,8 +9,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from glassformer.config import ModelConfig, SampleConfig
-from glassformer.errors import GlassError
+from glassformer.base.config import ModelConfig, SampleConfig
+from glassformer.base.errors import GlassError
 from glassformer.generation.beam import beam_translate
 from glassformer.generation.decoding import generate, translate
 from glassformer.inspection.catalogue import EVERYTHING, THINGS, catalogue

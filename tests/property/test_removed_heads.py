@@ -11,8 +11,8 @@ from torch import Tensor
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils.flop_counter import FlopCounterMode
 
-from glassformer.config import ModelConfig, TrainConfig
-from glassformer.errors import GlassError
+from glassformer.base.config import ModelConfig, TrainConfig
+from glassformer.base.errors import GlassError
 from glassformer.inspection.gates import gated
 from glassformer.inspection.sites import attentions, find_head, heads
 from glassformer.inspection.trace import trace

@@ -13,10 +13,10 @@ from typing import Any
 
 import pytest
 
-from glassformer.errors import GlassError
-from glassformer.files import write_bytes
-from glassformer.lock import is_held, only_one
-from glassformer.runs import Run
+from glassformer.base.errors import GlassError
+from glassformer.base.files import write_bytes
+from glassformer.base.locks import is_held, only_one
+from glassformer.runs.folder import Run
 from glassformer.training import loop
 from glassformer.training.reporting import Silent
 from glassformer.training.setup import new_training

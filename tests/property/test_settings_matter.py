@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import torch
 
-from glassformer.config import ModelConfig
+from glassformer.base.config import ModelConfig
 from glassformer.model.build import build_model
 from tests.property.models import VOCAB, tiny, tokens
 

@@ -8,12 +8,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from glassformer.config import Config, DataConfig, SampleConfig, TokenizerConfig
-from glassformer.data.batches import training_rows
-from glassformer.data.examples import PreparedExamples
-from glassformer.data.prepare import prepare
+from glassformer.base.config import Config, DataConfig, SampleConfig, TokenizerConfig
 from glassformer.model.build import build_model
-from glassformer.text_model import TextModel
+from glassformer.tasks import TextModel
+from glassformer.text.batches import training_rows
+from glassformer.text.examples import PreparedExamples
+from glassformer.text.prepare import prepare
 from glassformer.training.setup import make_task, prepare_for
 from tests.property.trainers import LINES
 

@@ -15,11 +15,11 @@ from typing import Any
 import pytest
 import torch
 
-from glassformer import files
-from glassformer.errors import GlassError
-from glassformer.files import write_folder
+from glassformer.base import files
+from glassformer.base.errors import GlassError
+from glassformer.base.files import write_folder
 from glassformer.model.weights import load_tensors
-from glassformer.runs import Run
+from glassformer.runs.folder import Run
 from glassformer.training import checkpoint as checkpoints
 from glassformer.training import legs, loop
 from glassformer.training.trainer import Trainer
@@ -281,7 +281,7 @@ def test_a_checkpoint_whose_replacement_was_killed_is_used(folder: Path) -> None
     code = """
 import os, sys
 from pathlib import Path
-from glassformer import files
+from glassformer.base import files
 rename = files._replace
 def killed(source, target):
     if target.name == "step-000003":
@@ -346,8 +346,8 @@ def test_a_run_killed_while_its_folder_is_made_is_made_by_the_same_command(tmp_p
     command = train("proverbs.txt", out="run")
     code = f"""
 import os, sys
-from glassformer import files
-from glassformer.cli.main import main
+from glassformer.base import files
+from glassformer.app.cli.main import main
 rename, done = files._replace, []
 def killed(source, target):
     if target.parent.name == "run":
@@ -370,7 +370,7 @@ main({command})
 
 
 def test_a_half_made_run_with_a_file_of_somebody_else_is_refused(tmp_path: Path) -> None:
-    from glassformer.runs import CREATING, CREATING_TEXT
+    from glassformer.runs.folder import CREATING, CREATING_TEXT
 
     text_file(tmp_path)
     (tmp_path / "run").mkdir()

@@ -12,16 +12,16 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from glassformer.config import EXAMPLES
-from glassformer.data.batches import Batch
-from glassformer.data.buckets import AnyLength, LikeLength
-from glassformer.data.rows import HIDDEN, REPLACED, Labelled, Masked, Pair, mask
-from glassformer.errors import GlassError
-from glassformer.text_model import MaskFiller, TextClassifier, Translator
-from glassformer.training.example_tasks import ClassTask, PairTask, labelled_rows, pair_rows
+from glassformer.base.config import EXAMPLES
+from glassformer.base.errors import GlassError
+from glassformer.tasks import MaskFiller, TextClassifier, Translator
+from glassformer.tasks.example_tasks import ClassTask, PairTask, labelled_rows, pair_rows
+from glassformer.tasks.losses import logits_of, summed_loss, token_losses
+from glassformer.tasks.task import MaskedTask
+from glassformer.text.batches import Batch
+from glassformer.text.buckets import AnyLength, LikeLength
+from glassformer.text.rows import HIDDEN, REPLACED, Labelled, Masked, Pair, mask
 from glassformer.training.loop import accumulate_gradients, train
-from glassformer.training.objectives import logits_of, summed_loss, token_losses
-from glassformer.training.tasks import MaskedTask
 from glassformer.training.trainer import Trainer
 from tests.property.models import VOCAB, as_if_trained, tiny
 from tests.property.task_trainers import TASKS, trainer_of

@@ -9,8 +9,8 @@ import regex
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from glassformer.config import TOKENIZER_KINDS, TokenizerConfig
-from glassformer.tokenizers import Tokenizer, train_tokenizer
+from glassformer.base.config import TOKENIZER_KINDS, TokenizerConfig
+from glassformer.text.tokenizers import Tokenizer, train_tokenizer
 
 TRAINING = (
     "The cat sat on the mat, didn't it?\r\n\tThe 42 cats  sat -- flat!\n\n"

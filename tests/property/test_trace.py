@@ -10,8 +10,8 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from glassformer.config import Activation
-from glassformer.errors import GlassError
+from glassformer.base.config import Activation
+from glassformer.base.errors import GlassError
 from glassformer.inspection import trace as module
 from glassformer.inspection.trace import AttentionTrace, BlockTrace, StackTrace, Trace, trace
 from glassformer.model.attention import Attention

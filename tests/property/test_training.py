@@ -11,12 +11,12 @@ from typing import Any
 import pytest
 import torch
 
-from glassformer.config import TrainConfig
-from glassformer.errors import GlassError
-from glassformer.files import write_folder
+from glassformer.base.config import TrainConfig
+from glassformer.base.errors import GlassError
+from glassformer.base.files import write_folder
 from glassformer.model.build import build_model
 from glassformer.model.weights import load_weights
-from glassformer.runs import Run
+from glassformer.runs.folder import Run
 from glassformer.training import loop
 from glassformer.training.checkpoint import save_checkpoint, save_state, seed_step, step_name, step_seed
 from glassformer.training.loop import train
@@ -264,7 +264,7 @@ def test_cadence_settings_change_what_is_written(tmp_path: Path) -> None:
 @pytest.mark.thorough
 def test_random_tokens_cannot_be_learnt(tmp_path: Path) -> None:
     """A model that beats ln V on uniform tokens has seen its answers."""
-    from glassformer.cli.choosing import chosen_settings, named_source
+    from glassformer.app.cli.choosing import chosen_settings, named_source
     from glassformer.training.setup import new_training
 
     changes = {

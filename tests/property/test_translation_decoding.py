@@ -12,8 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from glassformer.config import SampleConfig
-from glassformer.errors import GlassError
+from glassformer.base.config import SampleConfig
+from glassformer.base.errors import GlassError
 from glassformer.generation.context import reading
 from glassformer.generation.decoding import Step, translate
 from glassformer.generation.rows import batches_by_length, sources_of

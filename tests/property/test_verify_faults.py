@@ -17,15 +17,15 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from glassformer.config import Config
-from glassformer.data.batches import Batch, padded
+from glassformer.base.config import Config
 from glassformer.generation import beam, context, decoding
 from glassformer.model import attention, transformer
 from glassformer.model.attention import Mask
 from glassformer.model.cache import Cache, LayerCache
 from glassformer.model.transformer import EncoderDecoder
-from glassformer.runs import Run, open_run
-from glassformer.tokenizers import Tokenizer, train_tokenizer
+from glassformer.runs.folder import Run, open_run
+from glassformer.text.batches import Batch, padded
+from glassformer.text.tokenizers import Tokenizer, train_tokenizer
 from glassformer.training import loop, trainer
 from glassformer.training.loop import train
 from glassformer.training.reporting import Silent
@@ -283,7 +283,7 @@ def optimizer_starts_anew(patch: Patch) -> None:
 
 def _fresh(model: nn.Module) -> list[torch.optim.Optimizer]:
     """Optimizers that nobody uses."""
-    from glassformer.config import TrainConfig
+    from glassformer.base.config import TrainConfig
     from glassformer.training.optimizers import make_optimizers
 
     return make_optimizers(model, TrainConfig())

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 import torch
 
-from glassformer.config import Config
-from glassformer.files import sha256
-from glassformer.runs import Run
+from glassformer.base.config import Config
+from glassformer.base.files import sha256
+from glassformer.runs.folder import Run
 from glassformer.training.loop import compute_gradients, train
 from glassformer.training.reporting import Silent
 from glassformer.training.setup import new_training, resume_training

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from statistics import mean
 
-from glassformer.data.corpora.agreement.corpus import CELLS
+from glassformer.corpora.agreement.corpus import CELLS
 
 LENGTHS = (1, 2, 3, 4)
 

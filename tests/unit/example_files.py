@@ -7,9 +7,9 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
-from glassformer.config import DataConfig, Task, TokenizerConfig
-from glassformer.data.examples import PreparedExamples
-from glassformer.data.prepare_examples import prepare_examples
+from glassformer.base.config import DataConfig, Task, TokenizerConfig
+from glassformer.text.examples import PreparedExamples
+from glassformer.text.prepare_examples import prepare_examples
 
 CHARACTERS = TokenizerConfig(kind="characters")
 BYTES = TokenizerConfig(kind="bytes")

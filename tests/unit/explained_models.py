@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import product
 from typing import Any, get_args
 
-from glassformer.config import Activation
+from glassformer.base.config import Activation
 from glassformer.inspection.explain import Subject
 from tests.property.models import POSITIONS as KINDS
 from tests.property.models import as_if_trained, tiny, tokens

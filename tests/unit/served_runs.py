@@ -6,10 +6,11 @@ import json
 from pathlib import Path
 from typing import Any
 
-from glassformer.serve.shelf import Opened, Shelf
-from glassformer.serve.view import LIMIT, Binary
-from glassformer.serve.views import find_view
-from glassformer.text_model import AnyTextModel, load_text_model
+from glassformer.app.server.shelf import Opened, Shelf
+from glassformer.app.server.view import LIMIT, Binary
+from glassformer.app.server.views import find_view
+from glassformer.runs.opening import load_text_model
+from glassformer.tasks import AnyTextModel
 from tests.journey.commands import begin, ended, here
 from tests.journey.task_files import write_all
 from tests.journey.task_runs import RUNS, TINY

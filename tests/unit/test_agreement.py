@@ -9,9 +9,10 @@ from itertools import product
 
 import pytest
 
-from glassformer.data.corpora import MinimalPair, find_minimal_pair_corpus
-from glassformer.data.corpora.agreement.corpus import CELLS, Agreement
-from glassformer.data.corpora.agreement.items import (
+from glassformer.base.errors import GlassError
+from glassformer.corpora import MinimalPair, find_minimal_pair_corpus
+from glassformer.corpora.agreement.corpus import CELLS, Agreement
+from glassformer.corpora.agreement.items import (
     NOUNS,
     PEOPLE,
     PREDICATES,
@@ -22,7 +23,6 @@ from glassformer.data.corpora.agreement.items import (
     partners,
     prepositions,
 )
-from glassformer.errors import GlassError
 from tests.unit import agreement_rules as rules
 
 SINGULAR = {"is", "was", "has", "laughs", "smiles", "sings", "falls", "shakes", "disappears"}

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from glassformer.config import Config
+from glassformer.base.config import Config
 from glassformer.model.precision import Speeds, remember
 from glassformer.training import auto
 from glassformer.training.probe import Probe

@@ -16,7 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from glassformer.data.corpora import find_text_corpus
+from glassformer.corpora import find_text_corpus
 from glassformer.evaluation.baselines import Baseline, baselines
 from glassformer.evaluation.ngrams import KneserNey
 

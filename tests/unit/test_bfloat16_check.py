@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from glassformer.config import ModelConfig
+from glassformer.base.config import ModelConfig
 from glassformer.generation.context import reading
 from glassformer.model.build import build_model
 from glassformer.model.device import autocast

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from glassformer.errors import GlassError
+from glassformer.base.errors import GlassError
 from glassformer.evaluation.classification import (
     ClassificationScores,
     classification_scores,

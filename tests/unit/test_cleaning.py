@@ -10,11 +10,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from glassformer.config import DataConfig, TokenizerConfig
-from glassformer.data.cleaning import cleaned
-from glassformer.data.duplicates import BANDS, Repeats, Sketch
-from glassformer.data.prepare import prepare
-from glassformer.errors import GlassError
+from glassformer.base.config import DataConfig, TokenizerConfig
+from glassformer.base.errors import GlassError
+from glassformer.text.cleaning import cleaned
+from glassformer.text.duplicates import BANDS, Repeats, Sketch
+from glassformer.text.prepare import prepare
 
 PIECES = st.lists(st.text(alphabet="ab \t\r\n\x00\x0c\x85\ufeff\u00a0\u200dক্ষ", max_size=9), min_size=1, max_size=6)
 CASES = {

@@ -9,8 +9,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from glassformer.config import Config
-from glassformer.errors import GlassError
+from glassformer.base.config import Config
+from glassformer.base.errors import GlassError
 from glassformer.experiments.grid import Cell, Grid, difference, make_grid, parse_variations, shared_settings
 from glassformer.experiments.pictures import band, validation_curve
 from glassformer.experiments.report import comparison_report, facts

@@ -11,10 +11,10 @@ import numpy as np
 import pytest
 import torch
 
-from glassformer.cli.compare import _chosen_grid, add_arguments
-from glassformer.cli.main import main
-from glassformer.config import ModelConfig
-from glassformer.errors import GlassError
+from glassformer.app.cli.compare import _chosen_grid, add_arguments
+from glassformer.app.cli.main import main
+from glassformer.base.config import ModelConfig
+from glassformer.base.errors import GlassError
 from glassformer.experiments import cost, runner
 from glassformer.experiments.cost import Work, attention_work, feedforward_work, fit_power, kept_bytes
 from glassformer.experiments.grid import Grid

@@ -11,13 +11,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from glassformer.cli.choosing import add_run_arguments, chosen_run, recipe_of
-from glassformer.cli.foreseeing import is_sized
-from glassformer.cli.settings import SHORT, add_setting_flags, changes_from, settings_of
-from glassformer.config import Config, ModelConfig, TrainConfig
-from glassformer.errors import GlassError
-from glassformer.recipes import load_recipe, recipe_names
-from glassformer.settings import UNSET
+from glassformer.app.cli.choosing import add_run_arguments, chosen_run, recipe_of
+from glassformer.app.cli.foreseeing import is_sized
+from glassformer.app.cli.settings import SHORT, add_setting_flags, changes_from, settings_of
+from glassformer.base.config import Config, ModelConfig, TrainConfig
+from glassformer.base.errors import GlassError
+from glassformer.base.recipes import load_recipe, recipe_names
+from glassformer.base.settings import UNSET
 
 
 def test_toml_round_trip_keeps_what_is_unset() -> None:

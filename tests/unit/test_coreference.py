@@ -8,8 +8,8 @@ from collections import Counter
 
 import pytest
 
-from glassformer.data.corpora import find_minimal_pair_corpus
-from glassformer.data.corpora.coreference import (
+from glassformer.corpora import find_minimal_pair_corpus
+from glassformer.corpora.coreference import (
     ANIMAL_ADJECTIVES,
     ANIMALS,
     FRAMES,

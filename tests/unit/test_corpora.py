@@ -7,8 +7,9 @@ import re
 
 import pytest
 
-from glassformer.config import Config
-from glassformer.data.corpora import (
+from glassformer.base.config import Config
+from glassformer.base.errors import GlassError
+from glassformer.corpora import (
     CORPORA,
     corpus_names,
     find_corpus,
@@ -16,9 +17,8 @@ from glassformer.data.corpora import (
     find_pair_corpus,
     find_text_corpus,
 )
-from glassformer.data.corpora.noise import SYMBOLS, UniformSymbols
-from glassformer.data.corpora.stories import GIRLS, NAMES, Stories
-from glassformer.errors import GlassError
+from glassformer.corpora.noise import SYMBOLS, UniformSymbols
+from glassformer.corpora.stories import GIRLS, NAMES, Stories
 
 NAMES_OF_CORPORA = ["stories", "repeats", "refrains", "recall", "brackets", "copy", "reverse", "sort", "addition",
                     "random", "agreement", "coreference"]  # fmt: skip

@@ -9,11 +9,11 @@ import torch
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils.flop_counter import FlopCounterMode
 
-from glassformer.cli.main import main
-from glassformer.config import ModelConfig
+from glassformer.app.cli.main import main
+from glassformer.base.config import ModelConfig
+from glassformer.base.recipes import load_recipe
 from glassformer.model.build import build_model
 from glassformer.model.count import count_model, embedding_rows
-from glassformer.recipes import load_recipe
 from tests.property.models import VOCAB, tiny
 
 

@@ -12,9 +12,9 @@ import pytest
 
 import glassformer_course
 from glassformer import learn
-from glassformer.cli.main import COMMANDS, COURSE, command_module, main
-from glassformer.course import GROUP, course_module
-from glassformer.errors import GlassError
+from glassformer.app.cli.main import COMMANDS, COURSE, command_module, main
+from glassformer.app.course import GROUP, course_module
+from glassformer.base.errors import GlassError
 from tests.journey.pages import ROOT
 
 INSTALL = "Install glassformer again, which brings it: pip install -c constraints.txt -e ."
@@ -82,7 +82,7 @@ def test_a_declared_package_that_is_missing_is_not_installed(tmp_path: Path, mon
 def test_without_the_course_the_command_says_so_in_two_lines(words: list[str]) -> None:
     """Without site-packages, no package declares anything; the rest of the command line goes on."""
     source = ROOT / "src"
-    code = f"import sys; sys.path.insert(0, {str(source)!r}); from glassformer.cli.main import main; "
+    code = f"import sys; sys.path.insert(0, {str(source)!r}); from glassformer.app.cli.main import main; "
     done = subprocess.run(
         [sys.executable, "-I", "-S", "-c", f"{code}sys.exit(main({words!r}))"], capture_output=True, text=True
     )

@@ -12,8 +12,8 @@ import pytest
 import torch
 from torch.nn import functional as F
 
-from glassformer.config import Config, ModelConfig
-from glassformer.recipes import load_recipe, recipe_names
+from glassformer.base.config import Config, ModelConfig
+from glassformer.base.recipes import load_recipe, recipe_names
 from glassformer.training.compiling import find_compiler
 from glassformer.verification import device
 from glassformer.verification.device import check_attention, check_devices, computes_in, cut_sizes, usable_cores

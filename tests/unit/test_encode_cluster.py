@@ -14,15 +14,15 @@ from typing import Any
 import numpy as np
 import pytest
 
-from glassformer.config import DataConfig, TokenizerConfig
-from glassformer.data import documents
-from glassformer.data.cluster import steps
-from glassformer.data.cluster.job import Job, Stage, Step, plan_job
-from glassformer.data.cluster.local import encode_with_datatrove, run_stage
-from glassformer.data.encoded import encode_here, open_encoded, settings_of_encoded
-from glassformer.data.prepare import Vocabulary
-from glassformer.data.reading import open_source
-from glassformer.errors import GlassError
+from glassformer.base.config import DataConfig, TokenizerConfig
+from glassformer.base.errors import GlassError
+from glassformer.text import documents
+from glassformer.text.cluster import steps
+from glassformer.text.cluster.job import Job, Stage, Step, plan_job
+from glassformer.text.cluster.local import encode_with_datatrove, run_stage
+from glassformer.text.encoded import encode_here, open_encoded, settings_of_encoded
+from glassformer.text.prepare import Vocabulary
+from glassformer.text.reading import open_source
 
 WORDS = ["the", "old", "cat", "সে", "ক্ষুদ্র", "নদী", "saw", "日本語", "a", "mat", "…", "x" * 11]
 LINES = {"document": "line"}

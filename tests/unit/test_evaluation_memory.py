@@ -11,9 +11,9 @@ import pytest
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from glassformer.data.batches import Batch
-from glassformer.data.rows import Pair
-from glassformer.training.tasks import Mapped
+from glassformer.tasks.task import Mapped
+from glassformer.text.batches import Batch
+from glassformer.text.rows import Pair
 from glassformer.training.validation import validation_loss
 from tests.property.models import VOCAB, decoder, encoder_decoder, tiny
 

@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from glassformer.config import DataConfig, TokenizerConfig
-from glassformer.data.whole import encode_examples
+from glassformer.base.config import DataConfig, TokenizerConfig
+from glassformer.text.whole import encode_examples
 from tests.unit.example_files import (
     CHARACTERS,
     LABELLED,

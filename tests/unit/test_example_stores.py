@@ -9,18 +9,18 @@ from typing import Any
 
 import pytest
 
-from glassformer.config import FAMILIES, Config, DataConfig, ModelConfig, Task, TokenizerConfig, TrainConfig
-from glassformer.data import example_notes
-from glassformer.data.example_notes import overlap_note
-from glassformer.data.example_split import ExampleSurvey, hold_out
-from glassformer.data.examples import ExampleStore
-from glassformer.data.prepare_examples import open_prepared_examples, prepare_examples
-from glassformer.data.store import DamagedStoreError, StoreWriter
-from glassformer.data.whole import encode_examples
-from glassformer.errors import GlassError
-from glassformer.runs import create_run
+from glassformer.base.config import FAMILIES, Config, DataConfig, ModelConfig, Task, TokenizerConfig, TrainConfig
+from glassformer.base.errors import GlassError
+from glassformer.runs.folder import create_run
+from glassformer.runs.text_places import token_cache
+from glassformer.text import example_notes
+from glassformer.text.example_notes import overlap_note
+from glassformer.text.example_split import ExampleSurvey, hold_out
+from glassformer.text.examples import ExampleStore
+from glassformer.text.prepare_examples import open_prepared_examples, prepare_examples
+from glassformer.text.store import DamagedStoreError, StoreWriter
+from glassformer.text.whole import encode_examples
 from glassformer.training.setup import encoded_text
-from glassformer.training.text_places import token_cache
 from tests.unit.example_files import (
     BYTES,
     CHARACTERS,
@@ -180,7 +180,7 @@ def test_a_file_that_changes_meanwhile_is_said(write: Write, tmp_path: Path, mon
             return hold_out(found, data)
 
         with monkeypatch.context() as patched:
-            patched.setattr("glassformer.data.prepare_examples.hold_out", changing)
+            patched.setattr("glassformer.text.prepare_examples.hold_out", changing)
             with pytest.raises(GlassError, match="changed while it was read"):
                 made(tmp_path, "translate", source=source)
 

@@ -12,10 +12,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from glassformer.config import DataConfig, Task
-from glassformer.data.example_split import ExampleSurvey, hold_out
-from glassformer.data.reading import open_source
-from glassformer.errors import GlassError
+from glassformer.base.config import DataConfig, Task
+from glassformer.base.errors import GlassError
+from glassformer.text.example_split import ExampleSurvey, hold_out
+from glassformer.text.reading import open_source
 from tests.unit.example_files import (
     LABELLED,
     PAIRS,

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from glassformer.errors import GlassError
+from glassformer.base.errors import GlassError
 from glassformer.inspection.explain import LEVELS, Subject, example, make_walk
 from glassformer.inspection.explain.example import DOWN, EMBEDDING, HEAD, KEY, OUTPUT, POSITIONS, QUERY, UP, VALUE
 from glassformer.inspection.explain.page import make_page, write_page

@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from glassformer.errors import GlassError
-from glassformer.evaluation.heads import heads_of_run
+from glassformer.base.errors import GlassError
 from glassformer.evaluation.probes.probe import Request, probe_run
-from glassformer.runs import open_run
-from glassformer.text_model import TextModel, load_text_model
-from glassformer.text_model.loading import load_parts
+from glassformer.inspection.heads.of_run import heads_of_run
+from glassformer.runs.folder import open_run
+from glassformer.runs.opening import load_parts, load_text_model
+from glassformer.tasks import TextModel
 from glassformer.training.loop import train
 from tests.property.trainers import small_trainer
 

@@ -7,7 +7,7 @@ import math
 import pytest
 import torch
 
-from glassformer.pruning.hard_concrete import open_probability, sample, settled, whole_probability
+from glassformer.inspection.pruning.hard_concrete import open_probability, sample, settled, whole_probability
 
 DRAWS = 200_000
 LOGS = (-3.0, -1.0, 0.0, 0.7, 2.5)

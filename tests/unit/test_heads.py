@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 import torch
 
-from glassformer.data.corpora.coreference import ANIMAL_ADJECTIVES, ANIMALS, THINGS
+from glassformer.corpora.coreference import ANIMAL_ADJECTIVES, ANIMALS, THINGS
 from glassformer.inspection.heads import Looks, Tally, cross, judge, looks, numbers, relations, roles
 from glassformer.inspection.heads.copying import copying
 

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from glassformer.config import TrainConfig
-from glassformer.errors import GlassError, SaidElsewhereError
+from glassformer.base.config import TrainConfig
+from glassformer.base.errors import GlassError, SaidElsewhereError
 from glassformer.training.parallel.joining import begun_by_this_job, job, joined, said_once, speaks
 from glassformer.training.parallel.processes import OneProcess
 from tests.property.trainers import small_config, small_trainer

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from glassformer.runs import Run
+from glassformer.runs.folder import Run
 from glassformer.training.checkpoint import step_name
 from glassformer.training.journal import Journal, read_metrics, read_samples
 from glassformer.training.loop import train

@@ -7,7 +7,7 @@ import xml.etree.ElementTree as ElementTree
 
 import pytest
 
-from glassformer.wording import LEVELS
+from glassformer.base.wording import LEVELS
 from glassformer_course.course import find, whole
 from glassformer_course.drawing import Picture
 from glassformer_course.exercise import HINTS, Exercise

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from glassformer.errors import GlassError
+from glassformer.base.errors import GlassError
 from glassformer_course.glossary import Entry, entries, look_up
 
 DOCS = Path(__file__).parents[2] / "docs"

@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch.nn import functional as F
 
-from glassformer.reference.attention import self_allowed
+from glassformer.numpy_reference.attention import self_allowed
 from glassformer_course.course import find
 from glassformer_course.exercises.attention import check as attention
 from glassformer_course.exercises.bigram import check as bigram

@@ -13,7 +13,7 @@ from torch.nn import functional
 
 from glassformer.model.positions import RotaryPositions
 from glassformer.model.positions import rotate as rotated_by_the_model
-from glassformer.reference.arrays import Array
+from glassformer.numpy_reference.arrays import Array
 from glassformer_course.exercises.adamw import check as adamw
 from glassformer_course.exercises.attention_backward import check as attention
 from glassformer_course.exercises.attention_backward.task import causal_weights

@@ -7,9 +7,9 @@ import pytest
 import torch
 from torch.nn import functional
 
-from glassformer.config import SampleConfig
+from glassformer.base.config import SampleConfig
 from glassformer.generation.sampling import probabilities
-from glassformer.reference import positions
+from glassformer.numpy_reference import positions
 from glassformer_course.exercises.beam import check as beam
 from glassformer_course.exercises.cache import check as cache
 from glassformer_course.exercises.cross_attention import check as cross_attention

@@ -5,14 +5,14 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from glassformer.config import TokenizerConfig
-from glassformer.data.examples import ExampleStore, ExampleWriter
-from glassformer.errors import GlassError
+from glassformer.base.config import TokenizerConfig
+from glassformer.base.errors import GlassError
 from glassformer.evaluation import drawn, labels, pairs
 from glassformer.evaluation.measures import compared, facts_of, mean, share, whole_set
 from glassformer.evaluation.nearest import Nearest
 from glassformer.evaluation.resampling import bootstrap_interval, mean_of, wilson
-from glassformer.tokenizers import train_tokenizer
+from glassformer.text.examples import ExampleStore, ExampleWriter
+from glassformer.text.tokenizers import train_tokenizer
 
 
 def test_a_share_has_wilsons_interval_and_other_means_a_bootstrap() -> None:

@@ -13,14 +13,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from glassformer.config import DataConfig, Task, TokenizerConfig
-from glassformer.data.documents import kept_pieces, survey
-from glassformer.data.prepare import prepare, survey_notes
-from glassformer.data.reading import open_source
-from glassformer.data.tables import open_table, read_rows
-from glassformer.data.tally import Tally
-from glassformer.data.whole import encode_examples
-from glassformer.errors import GlassError
+from glassformer.base.config import DataConfig, Task, TokenizerConfig
+from glassformer.base.errors import GlassError
+from glassformer.text.documents import kept_pieces, survey
+from glassformer.text.prepare import prepare, survey_notes
+from glassformer.text.reading import open_source
+from glassformer.text.tables import open_table, read_rows
+from glassformer.text.tally import Tally
+from glassformer.text.whole import encode_examples
 from tests.unit.example_files import CHARACTERS, PAIRS, Write, jsonl, lines, made, notes, texts, tsv, writer
 
 TASKS: tuple[Task, ...] = ("lm", "classify", "translate")

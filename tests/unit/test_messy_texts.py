@@ -17,19 +17,19 @@ from typing import Any
 import numpy as np
 import pytest
 
-from glassformer.config import Config, DataConfig
-from glassformer.data.corpora import find_text_corpus
-from glassformer.data.documents import kept_pieces, survey
-from glassformer.data.example_source import Tally, open_examples
-from glassformer.data.prepare import Prepared, prepare
-from glassformer.data.reading import open_source
-from glassformer.data.split import plan_split, sided
-from glassformer.data.whole import encode_whole
-from glassformer.errors import GlassError
+from glassformer.base.config import Config, DataConfig
+from glassformer.base.errors import GlassError
+from glassformer.corpora import find_text_corpus
 from glassformer.evaluation.baselines import baselines
 from glassformer.evaluation.evaluate import Request, evaluate_run
 from glassformer.evaluation.seen import count_seen
 from glassformer.experiments.statistics import tabulate
+from glassformer.text.documents import kept_pieces, survey
+from glassformer.text.example_source import Tally, open_examples
+from glassformer.text.prepare import Prepared, prepare
+from glassformer.text.reading import open_source
+from glassformer.text.split import plan_split, sided
+from glassformer.text.whole import encode_whole
 from glassformer.training.loop import train
 from glassformer.training.reporting import Silent
 from glassformer.training.setup import new_training
@@ -185,7 +185,7 @@ def test_older_runs_keep_their_split(tmp_path: Path) -> None:
 
 
 def test_the_starts_of_very_many_documents_are_thinned_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("glassformer.data.documents.MOST_MARKS", 8)
+    monkeypatch.setattr("glassformer.text.documents.MOST_MARKS", 8)
     text = tmp_path / "lines.txt"
     text.write_text("".join(f"{number:09d}\n" for number in range(100)), encoding="utf-8")
     data = DataConfig(source=str(text), document="line")

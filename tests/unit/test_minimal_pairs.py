@@ -10,16 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from glassformer.data.corpora import MinimalPair
-from glassformer.errors import GlassError
-from glassformer.evaluation.minimal_pairs import (
-    PairResults,
-    Share,
-    TokenScores,
-    log_ratios,
-    results_of,
-    score_pairs,
-)
+from glassformer.base.errors import GlassError
+from glassformer.corpora import MinimalPair
+from glassformer.evaluation.minimal_pairs import PairResults, Share, TokenScores, log_ratios, results_of, score_pairs
 from glassformer.evaluation.resampling import wilson
 
 VERBS = {"S": "is", "P": "are"}

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import nn
 
-from glassformer.config import ModelConfig, TrainConfig
+from glassformer.base.config import ModelConfig, TrainConfig
 from glassformer.model.build import build_model
 from glassformer.training.muon import Muon, orthogonalized
 from glassformer.training.optimizers import make_optimizers

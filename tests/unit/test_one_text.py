@@ -10,11 +10,13 @@ import numpy as np
 import pytest
 import torch
 
-from glassformer.config import SampleConfig
-from glassformer.data.batches import Batch
-from glassformer.data.rows import Pair
-from glassformer.errors import GlassError
-from glassformer.evaluation.ablation import (
+from glassformer.base.config import SampleConfig
+from glassformer.base.errors import GlassError
+from glassformer.evaluation.one_text import guess, next_logits, outlook, surprisals
+from glassformer.evaluation.side_by_side import bars, difference, sides, stretches, weights_of
+from glassformer.generation.beam import Look, beam_search, beam_translate
+from glassformer.generation.beam_tree import tree_of
+from glassformer.inspection.ablation import (
     Ablation,
     Switched,
     ablation_loss,
@@ -24,16 +26,15 @@ from glassformer.evaluation.ablation import (
     switches,
     written_without,
 )
-from glassformer.evaluation.one_text import guess, next_logits, outlook, surprisals
-from glassformer.evaluation.side_by_side import bars, difference, sides, stretches, weights_of
-from glassformer.generation.beam import Look, beam_search, beam_translate
-from glassformer.generation.beam_tree import tree_of
 from glassformer.inspection.explain import subject_of
 from glassformer.inspection.patching import KnockOut, Pattern, Value, Zero, patch
 from glassformer.inspection.recording import record
 from glassformer.inspection.sight import sights
-from glassformer.text_model import AnyTextModel, load_text_model
-from glassformer.text_model.writing import written
+from glassformer.runs.opening import load_text_model
+from glassformer.tasks import AnyTextModel
+from glassformer.tasks.writing import written
+from glassformer.text.batches import Batch
+from glassformer.text.rows import Pair
 from tests.parity.written_runs import make_run
 
 TEXT = "আমি বাংলায় গান গাই; the old dog."

@@ -18,8 +18,8 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.font_manager import fontManager
 
-from glassformer.errors import GlassError
-from glassformer.inspection.pictures import (
+from glassformer.base.errors import GlassError
+from glassformer.inspection.plots import (
     SCALES,
     Floats,
     Labels,
@@ -33,8 +33,8 @@ from glassformer.inspection.pictures import (
     refuse_no_picture,
     save,
 )
-from glassformer.inspection.pictures.cells import FLOOR, MASKED, painted, positions
-from glassformer.inspection.pictures.sheet import text_width
+from glassformer.inspection.plots.cells import FLOOR, MASKED, painted, positions
+from glassformer.inspection.plots.sheet import text_width
 
 WORDS = ("It", "was", "the", "best", "of")
 

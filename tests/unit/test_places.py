@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from glassformer.errors import GlassError
+from glassformer.base.errors import GlassError
 from glassformer.inspection.attribution import Case, Output, agreement, blank
 from glassformer.inspection.attribution.importance import PAIRS, blanking_work, importance
 from glassformer.inspection.embeddings import components, neighbours, table_named, tables

@@ -15,8 +15,8 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from glassformer.config import Config
-from glassformer.errors import GlassError
+from glassformer.base.config import Config
+from glassformer.base.errors import GlassError
 from glassformer.evaluation.ladder import ladder
 from glassformer.training import memory, probe
 from glassformer.training.checkpoint import save_checkpoint

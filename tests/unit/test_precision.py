@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from glassformer.config import Config
-from glassformer.errors import GlassError
+from glassformer.base.config import Config
+from glassformer.base.errors import GlassError
 from glassformer.model import precision
 from glassformer.model.precision import (
     MARGIN,

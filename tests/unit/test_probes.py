@@ -12,11 +12,11 @@ import numpy as np
 import pytest
 import torch
 
-from glassformer.config import TOKENIZER_KINDS, Config, TokenizerConfig
-from glassformer.data.corpora import MinimalPair, find_text_corpus
-from glassformer.data.corpora.brackets import DISTANCES, Brackets, closes, draw_word, endings, last_opened
-from glassformer.data.corpora.corpus import generator
-from glassformer.errors import GlassError
+from glassformer.base.config import TOKENIZER_KINDS, Config, TokenizerConfig
+from glassformer.base.errors import GlassError
+from glassformer.corpora import MinimalPair, find_text_corpus
+from glassformer.corpora.brackets import DISTANCES, Brackets, closes, draw_word, endings, last_opened
+from glassformer.corpora.corpus import generator
 from glassformer.evaluation.minimal_pairs import TokenScores
 from glassformer.evaluation.ngrams import KneserNey
 from glassformer.evaluation.probes import pairs as pair_probes
@@ -29,8 +29,8 @@ from glassformer.evaluation.probes.result import Group
 from glassformer.evaluation.probes.rules import RULES, numbers_of_nouns
 from glassformer.evaluation.probes.surprisal import seen_earlier, surprisal
 from glassformer.model.build import build_model
-from glassformer.text_model import MaskFiller, TextModel
-from glassformer.tokenizers import Tokenizer, train_tokenizer
+from glassformer.tasks import MaskFiller, TextModel
+from glassformer.text.tokenizers import Tokenizer, train_tokenizer
 from tests.unit import agreement_rules as exact
 
 SIZES = {"agreement": 640, "coreference": 400, "brackets": 400}

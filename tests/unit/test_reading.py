@@ -11,12 +11,12 @@ from pathlib import Path
 
 import pytest
 
-from glassformer.config import DataConfig
-from glassformer.data.documents import HELD, kept_pieces, pieces, survey
-from glassformer.data.encodings import Encoding, UndecodableError, decode
-from glassformer.data.reading import open_source
-from glassformer.data.tally import Tally
-from glassformer.errors import GlassError
+from glassformer.base.config import DataConfig
+from glassformer.base.errors import GlassError
+from glassformer.text.documents import HELD, kept_pieces, pieces, survey
+from glassformer.text.encodings import Encoding, UndecodableError, decode
+from glassformer.text.reading import open_source
+from glassformer.text.tally import Tally
 
 FRENCH = "Là-bas, l’été dernier, un garçon naïf a mangé une crêpe à l’œuf — “délicieux”, dit-il.\r\nÇa alors !\n"
 GERMAN = "Über den Wölken\r\nmuß die „Freiheit“ wohl grenzenlos sein. Süße Grüße!\r\n" * 3
@@ -342,8 +342,8 @@ def test_documents_do_not_depend_on_chunks(
     path = tmp_path / "t.txt"
     path.write_bytes(text.encode())
     whole, _ = read(str(path), tmp_path, document=document)
-    monkeypatch.setattr("glassformer.data.reading.BLOCK", size)
-    monkeypatch.setattr("glassformer.data.documents.HELD", max(10, size // 2))
+    monkeypatch.setattr("glassformer.text.reading.BLOCK", size)
+    monkeypatch.setattr("glassformer.text.documents.HELD", max(10, size // 2))
     assert read(str(path), tmp_path, document=document)[0] == whole
     assert len(whole) == {"file": 1, "paragraph": 3, "line": 4}[document]
 
@@ -351,7 +351,7 @@ def test_documents_do_not_depend_on_chunks(
 @pytest.mark.parametrize("least", range(1, 62))
 def test_words_are_counted_across_pieces(least: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "t.txt").write_bytes(b"  one two\n" + b"word " * 57 + b"end ")
-    monkeypatch.setattr("glassformer.data.reading.BLOCK", 1 + least % 7)
+    monkeypatch.setattr("glassformer.text.reading.BLOCK", 1 + least % 7)
     if least <= 60:
         assert len(read(str(tmp_path / "t.txt"), tmp_path, min_words=least)[0]) == 1
     else:

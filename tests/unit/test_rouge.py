@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from glassformer.errors import GlassError
+from glassformer.base.errors import GlassError
 from glassformer.evaluation.rouge import (
     Overlap,
     common_subsequence,

@@ -9,7 +9,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from glassformer.config import SampleConfig
+from glassformer.base.config import SampleConfig
 from glassformer.generation.sampling import draw, draw_rows, probabilities, race_times, ranked, row_probabilities
 
 PLAIN = SampleConfig(temperature=1.0)

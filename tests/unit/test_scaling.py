@@ -17,7 +17,7 @@ from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import fully_shard
 from torch.distributed.tensor import DTensor
 
-from glassformer.config import ModelConfig, TrainConfig
+from glassformer.base.config import ModelConfig, TrainConfig
 from glassformer.model.build import build_model
 from glassformer.model.transformer import Block
 from glassformer.training.optimizers import make_optimizers

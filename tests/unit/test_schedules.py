@@ -8,7 +8,7 @@ from itertools import pairwise
 import pytest
 import torch
 
-from glassformer.config import TrainConfig
+from glassformer.base.config import TrainConfig
 from glassformer.training.schedules import Plateau, rate_factor
 from glassformer.training.verdicts import verdict
 

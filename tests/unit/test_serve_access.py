@@ -10,7 +10,7 @@ import anyio
 import pytest
 from starlette.types import Message, Receive, Scope, Send
 
-from glassformer.serve.access import HEADERS, MOST_BYTES, Access, Guard, new_token
+from glassformer.app.server.access import HEADERS, MOST_BYTES, Access, Guard, new_token
 
 TOKEN = "the-token-of-this-start"
 BEARER = {"authorization": f"Bearer {TOKEN}"}

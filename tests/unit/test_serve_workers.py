@@ -7,9 +7,9 @@ import threading
 import anyio
 import pytest
 
-from glassformer.errors import ShortMemoryError, clear_memory_errors
-from glassformer.serve.refusing import SHORTER, RefusedError, status_of
-from glassformer.serve.workers import Workers
+from glassformer.app.server.refusing import SHORTER, RefusedError, status_of
+from glassformer.app.server.workers import Workers
+from glassformer.base.errors import ShortMemoryError, clear_memory_errors
 
 
 def test_a_run_that_is_held_up_leaves_the_threads_to_others() -> None:
@@ -28,7 +28,7 @@ def test_a_run_that_is_held_up_leaves_the_threads_to_others() -> None:
 
 
 def test_a_queue_has_an_end(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("glassformer.serve.workers.WAITING", 2)
+    monkeypatch.setattr("glassformer.app.server.workers.WAITING", 2)
 
     async def asked() -> None:
         workers, go = Workers(), threading.Event()

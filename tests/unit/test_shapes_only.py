@@ -7,7 +7,7 @@ from pathlib import Path
 import torch
 from torch import nn
 
-from glassformer.config import ModelConfig
+from glassformer.base.config import ModelConfig
 from glassformer.model.build import build_model
 from glassformer.model.shapes_only import shapes_only
 from tests.journey.commands import begin, ended
@@ -37,7 +37,7 @@ def test_nothing_is_drawn_and_nothing_stays() -> None:
 def test_torch_loads_no_compiler_for_it() -> None:
     code = """
 import sys
-from glassformer.config import ModelConfig
+from glassformer.base.config import ModelConfig
 from glassformer.model.count import count_model
 count_model(ModelConfig(layers=2, heads=3, width=24, context=11), 17)
 print("torch._dynamo" in sys.modules, "sympy" in sys.modules)

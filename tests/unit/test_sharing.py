@@ -9,16 +9,17 @@ import numpy as np
 import pytest
 import torch
 
-from glassformer.errors import GlassError
-from glassformer.runs import Run
-from glassformer.sharing import share
-from glassformer.sharing.loading import load_shared
-from glassformer.sharing.package import DATA_BLOCK, Package
-from glassformer.sharing.quantize import LEVELS, Bits, pack, unpack
-from glassformer.sharing.share import ShareRequest, read_examples, share_run
-from glassformer.sharing.tokenizing import for_the_page
-from glassformer.text_model import Translator, load_text_model
-from glassformer.tokenizers import Tokenizer
+from glassformer.app.share import share
+from glassformer.app.share.loading import load_shared
+from glassformer.app.share.package import DATA_BLOCK, Package
+from glassformer.app.share.quantize import LEVELS, Bits, pack, unpack
+from glassformer.app.share.share import ShareRequest, read_examples, share_run
+from glassformer.app.share.tokenizing import for_the_page
+from glassformer.base.errors import GlassError
+from glassformer.runs.folder import Run
+from glassformer.runs.opening import load_text_model
+from glassformer.tasks import Translator
+from glassformer.text.tokenizers import Tokenizer
 from tests.journey.commands import here
 from tests.parity.written_runs import make_run
 

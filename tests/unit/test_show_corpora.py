@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from glassformer.cli.main import main
-from glassformer.data.corpora import (
+from glassformer.app.cli.main import main
+from glassformer.corpora import (
     CORPORA,
     find_labelled_corpus,
     find_minimal_pair_corpus,

@@ -10,17 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from glassformer.config import EXAMPLES, Config
-from glassformer.training.sizing import (
-    HEAD_WIDTH,
-    RULES,
-    SHAPES,
-    SIZED,
-    Case,
-    Shape,
-    choose_sizes,
-    choose_vocabulary,
-)
+from glassformer.base.config import EXAMPLES, Config
+from glassformer.training.sizing import HEAD_WIDTH, RULES, SHAPES, SIZED, Case, Shape, choose_sizes, choose_vocabulary
 
 CASE = Case("decoder", "muon", 1_000_000, 2048, None, 600.0)
 SPEED = 1e11

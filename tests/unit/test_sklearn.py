@@ -29,8 +29,8 @@ from sklearn.model_selection import GridSearchCV, cross_val_score
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer
 
-from glassformer.cli.main import main
-from glassformer.errors import GlassError
+from glassformer.app.cli.main import main
+from glassformer.base.errors import GlassError
 from glassformer.interop.sklearn import (
     RefusedError,
     TransformerArrayClassifier,

@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from glassformer.config import DataConfig
-from glassformer.data.documents import kept_pieces, survey
-from glassformer.data.reading import open_source
-from glassformer.data.split import clean_cut, plan_split, sided
-from glassformer.errors import GlassError
+from glassformer.base.config import DataConfig
+from glassformer.base.errors import GlassError
+from glassformer.text.documents import kept_pieces, survey
+from glassformer.text.reading import open_source
+from glassformer.text.split import clean_cut, plan_split, sided
 
 
 def split(text: str, folder: Path, **changes: object) -> tuple[dict[str, list[str]], str]:
@@ -41,7 +41,7 @@ def lines(count: int, width: int = 10) -> str:
 
 @pytest.mark.parametrize("block", [1, 7, 10_000])
 def test_one_document_is_cut_at_its_end(block: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("glassformer.data.reading.BLOCK", block)
+    monkeypatch.setattr("glassformer.text.reading.BLOCK", block)
     text = "".join(chr(0x41 + n % 50) for n in range(1003))
     sides, note = split(text, tmp_path, validation_fraction=0.1)
     assert sides == {"train": [text[:902]], "validation": [text[902:]]}  # int(1003 * 0.9)
@@ -124,8 +124,8 @@ def test_random_split_of_documents_in_pieces(block: int, tmp_path: Path, monkeyp
     options = {"document": "line", "split": "random", "validation_fraction": 0.4, "validation_limit": 95}
     text = lines(10, width=30)
     whole, _ = split(text, tmp_path, **options)
-    monkeypatch.setattr("glassformer.data.reading.BLOCK", block)
-    monkeypatch.setattr("glassformer.data.documents.HELD", 10)
+    monkeypatch.setattr("glassformer.text.reading.BLOCK", block)
+    monkeypatch.setattr("glassformer.text.documents.HELD", 10)
     assert split(text, tmp_path, **options)[0] == whole
     assert sum(map(len, whole["validation"])) == 90
 

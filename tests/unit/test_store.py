@@ -17,12 +17,12 @@ from typing import IO, Any
 import numpy as np
 import pytest
 
-from glassformer.config import DataConfig, TokenizerConfig
-from glassformer.data import encode
-from glassformer.data.prepare import Prepared, open_prepared, prepare
-from glassformer.data.prepare_examples import prepare_examples
-from glassformer.data.store import DamagedStoreError, StoreWriter, TokenStore
-from glassformer.errors import GlassError
+from glassformer.base.config import DataConfig, TokenizerConfig
+from glassformer.base.errors import GlassError
+from glassformer.text import encode
+from glassformer.text.prepare import Prepared, open_prepared, prepare
+from glassformer.text.prepare_examples import prepare_examples
+from glassformer.text.store import DamagedStoreError, StoreWriter, TokenStore
 
 TEXT = "".join(f"Line {number}: the quick brown fox, ক্ষুদ্র {number * number} নদী.\r\n" for number in range(300))
 CHARACTERS = TokenizerConfig(kind="characters")
@@ -126,7 +126,7 @@ def test_text_without_any_safe_cut_is_cut_and_said(tmp_path: Path, monkeypatch: 
     monkeypatch.setattr(encode, "AHEAD", 10)
     monkeypatch.setattr(encode, "UNCUT", 200)
     (tmp_path / "t.txt").write_bytes(b"ab" * 1000)
-    monkeypatch.setattr("glassformer.data.reading.BLOCK", 64)
+    monkeypatch.setattr("glassformer.text.reading.BLOCK", 64)
     made = prepare(DataConfig(source=str(tmp_path / "t.txt")), BPE, tmp_path / "cache")
     assert whole_text(made) == "ab" * 1000
     assert "cuts in very long words" in made.notes[-1]
@@ -308,7 +308,7 @@ def test_several_processes_at_once(source: Path, tmp_path: Path) -> None:
 
 def test_result_of_a_faster_process_stays(source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Another process finishes between our look and our rename: its folder is kept, ours vanishes."""
-    from glassformer.data import prepare as module
+    from glassformer.text import prepare as module
 
     first = prepare(DataConfig(source=str(source)), CHARACTERS, tmp_path / "cache")
     stamp = (first.folder / "prepared.json").stat().st_mtime_ns

@@ -7,10 +7,10 @@ from collections import Counter
 
 import pytest
 
-from glassformer.config import Config
-from glassformer.data.corpora import find_pair_corpus
-from glassformer.data.corpora.stories import GIRLS, NAMES, TRADES, TROUBLES
-from glassformer.data.corpora.summaries import ENDS, USELESS, Summaries, summary_grammars
+from glassformer.base.config import Config
+from glassformer.corpora import find_pair_corpus
+from glassformer.corpora.stories import GIRLS, NAMES, TRADES, TROUBLES
+from glassformer.corpora.summaries import ENDS, USELESS, Summaries, summary_grammars
 from glassformer.evaluation.rouge import mean_rouge
 
 PAIRS = list(Summaries().pairs(1500, seed=3))

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from glassformer.errors import GlassError
+from glassformer.base.errors import GlassError
 from glassformer.inspection.explain.tape import make_tape, tape_bytes
 from tests.property.models import some_heads
 from tests.unit.explained_models import CHOICES, FAMILIES, subject

@@ -9,13 +9,13 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from glassformer.config import TOKENIZER_KINDS, Config, ModelConfig, SampleConfig, TokenizerConfig
-from glassformer.errors import GlassError
+from glassformer.base.config import TOKENIZER_KINDS, Config, ModelConfig, SampleConfig, TokenizerConfig
+from glassformer.base.errors import GlassError
 from glassformer.model.build import build_model
 from glassformer.model.transformer import Decoder
-from glassformer.text_model import Sample, TextModel, unknown_symbols
-from glassformer.text_model.writing import StopFilter, Writer
-from glassformer.tokenizers import Tokenizer, train_tokenizer
+from glassformer.tasks import Sample, TextModel, unknown_symbols
+from glassformer.tasks.writing import StopFilter, Writer
+from glassformer.text.tokenizers import Tokenizer, train_tokenizer
 
 TEXT = "abcdefghij. The cat sat on the mat; the dog sat on the log.\nআমার সোনার বাংলা, আমি তোমায় ভালোবাসি। 🙂 é\n" * 3
 BANGLA = "আমি তোমায় ভালোবাসি। 🙂"

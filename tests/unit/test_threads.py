@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import torch
 
-from glassformer.config import Config
+from glassformer.base.config import Config
 from glassformer.training import threads
 from glassformer.training.threads import EVERY, TRIAL, ThreadChoice, choice_of
 

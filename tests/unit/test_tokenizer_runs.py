@@ -6,8 +6,8 @@ import random
 
 import pytest
 
-from glassformer.config import TokenizerConfig
-from glassformer.tokenizers import train_tokenizer, training
+from glassformer.base.config import TokenizerConfig
+from glassformer.text.tokenizers import train_tokenizer, training
 
 SIGNS = [chr(0x4E00 + number) for number in range(300)]
 

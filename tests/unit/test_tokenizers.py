@@ -13,11 +13,11 @@ from pathlib import Path
 import pytest
 import tokenizers
 
-from glassformer.cli.texts import say_unknown
-from glassformer.config import TOKENIZER_KINDS, TokenizerConfig
-from glassformer.errors import GlassError
-from glassformer.tokenizers import Tokenizer, train_tokenizer
-from glassformer.tokenizers.sample import BLOCK, OVERHEAD, draw
+from glassformer.app.cli.texts import say_unknown
+from glassformer.base.config import TOKENIZER_KINDS, TokenizerConfig
+from glassformer.base.errors import GlassError
+from glassformer.text.tokenizers import Tokenizer, train_tokenizer
+from glassformer.text.tokenizers.sample import BLOCK, OVERHEAD, draw
 from tests.unit.trained_tokenizers import ENGLISH, SIZES, TEXT, trained
 
 DATA = Path(__file__).resolve().parents[2].parent / "shared" / "data"
@@ -134,7 +134,7 @@ def test_settings_that_change_text_are_honoured_and_not_called_exact(kind: str) 
 DIGESTS = """
 import sys
 sys.path.insert(0, {folder!r})
-from glassformer.config import TOKENIZER_KINDS
+from glassformer.base.config import TOKENIZER_KINDS
 from trained_tokenizers import TEXT, trained
 print(*[trained(kind, [TEXT, TEXT[40:900]]).digest for kind in TOKENIZER_KINDS])
 """

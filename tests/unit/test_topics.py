@@ -8,11 +8,11 @@ from itertools import product
 
 import pytest
 
-from glassformer.config import Config
-from glassformer.data.corpora import find_labelled_corpus
-from glassformer.data.corpora import topics as module
-from glassformer.data.corpora.topics import FRAMES, GAP, LABELS, NEUTRAL, WORDS, Topics
-from glassformer.errors import GlassError
+from glassformer.base.config import Config
+from glassformer.base.errors import GlassError
+from glassformer.corpora import find_labelled_corpus
+from glassformer.corpora import topics as module
+from glassformer.corpora.topics import FRAMES, GAP, LABELS, NEUTRAL, WORDS, Topics
 
 FOOTBALL = "On Sunday they will tell you all about the goal."
 SOUP = "My sister wrote a few lines about the soup."

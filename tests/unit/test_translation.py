@@ -8,14 +8,14 @@ from collections import Counter
 
 import pytest
 
-from glassformer.config import Config
-from glassformer.data.corpora import find_pair_corpus
-from glassformer.data.corpora.synchronous import Rules, SynchronousGrammar
-from glassformer.data.corpora.translation.clauses import LANGUAGES, translation_grammar
-from glassformer.data.corpora.translation.corpus import TRANSLATIONS, draw, readings
-from glassformer.data.corpora.translation.lexicon import VERBS
-from glassformer.data.corpora.translation.phrases import verb_forms
-from glassformer.data.corpora.translation.spelling import write
+from glassformer.base.config import Config
+from glassformer.corpora import find_pair_corpus
+from glassformer.corpora.synchronous import Rules, SynchronousGrammar
+from glassformer.corpora.translation.clauses import LANGUAGES, translation_grammar
+from glassformer.corpora.translation.corpus import TRANSLATIONS, draw, readings
+from glassformer.corpora.translation.lexicon import VERBS
+from glassformer.corpora.translation.phrases import verb_forms
+from glassformer.corpora.translation.spelling import write
 
 NAMES = ["translation", "translation-fr-en", "translation-en-bn", "translation-bn-en"]
 

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from glassformer.errors import GlassError
+from glassformer.base.errors import GlassError
 from glassformer.evaluation.resampling import bootstrap_interval, paired_bootstrap
 from glassformer.evaluation.translation import (
     TOKENIZATIONS,

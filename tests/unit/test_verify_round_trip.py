@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from glassformer.config import TOKENIZER_KINDS, TokenizerConfig
-from glassformer.tokenizers import Tokenizer, train_tokenizer
+from glassformer.base.config import TOKENIZER_KINDS, TokenizerConfig
+from glassformer.text.tokenizers import Tokenizer, train_tokenizer
 from glassformer.verification.file_checks import TEXTS, comes_back
 
 LEARNT = ["The quick brown fox jumps over the lazy dog. " * 3, "গান গাই, Русский; 한국어!", "two  spaces and a\ttab\n"]

@@ -12,10 +12,10 @@ from typing import Any
 import pytest
 import torch
 
-from glassformer.errors import GlassError
-from glassformer.files import MANIFEST
+from glassformer.base.errors import GlassError
+from glassformer.base.files import MANIFEST
 from glassformer.model import transformer
-from glassformer.runs import open_run
+from glassformer.runs.folder import open_run
 from glassformer.training.loop import train
 from glassformer.training.reporting import Silent
 from glassformer.training.setup import new_training

@@ -12,20 +12,21 @@ import numpy as np
 import pytest
 import torch
 
-from glassformer.errors import GlassError
-from glassformer.evaluation.heads import heads_of_run
+from glassformer.app.server.shelf import Opened, Shelf
+from glassformer.app.server.view import LIMIT, Binary
+from glassformer.app.server.views import find_view
+from glassformer.app.server.views.attention import looked
+from glassformer.base.errors import GlassError
 from glassformer.inspection.explain import whole_subject_of
 from glassformer.inspection.heads.numbers import entropy
-from glassformer.inspection.pictures import Floats, look, pooled
+from glassformer.inspection.heads.of_run import heads_of_run
+from glassformer.inspection.plots import Floats, look, pooled
 from glassformer.inspection.sites import attentions
 from glassformer.inspection.trace import AttentionTrace
 from glassformer.inspection.traced import Trace
 from glassformer.model.pruned_attention import head_numbers
-from glassformer.serve.shelf import Opened, Shelf
-from glassformer.serve.view import LIMIT, Binary
-from glassformer.serve.views import find_view
-from glassformer.serve.views.attention import looked
-from glassformer.text_model import Translator, load_text_model
+from glassformer.runs.opening import load_text_model
+from glassformer.tasks import Translator
 from tests.journey.commands import begin, ended
 from tests.parity.written_runs import make_run
 

@@ -11,13 +11,13 @@ import numpy as np
 import pytest
 import torch
 
-from glassformer.errors import GlassError
+from glassformer.app.server.shelf import Shelf
+from glassformer.app.server.views.machines import WRITES
+from glassformer.base.errors import GlassError
 from glassformer.evaluation.probes.reading import read_after
 from glassformer.inspection.explain import subject_of
 from glassformer.inspection.patching import Zero, patch
-from glassformer.serve.shelf import Shelf
-from glassformer.serve.views.machines import WRITES
-from glassformer.text_model import Translator
+from glassformer.tasks import Translator
 from tests.journey.commands import here
 from tests.unit.served_runs import LEARNT, TALL, TEXTS, Script, ask, check_scripts, learn, library
 

@@ -16,18 +16,19 @@ import numpy as np
 import pytest
 import torch
 
-from glassformer.errors import GlassError
+from glassformer.app.server.background import Work
+from glassformer.app.server.shelf import Shelf
+from glassformer.app.server.view import LIMIT
+from glassformer.app.server.views import find_view, loss, replay
+from glassformer.base.errors import GlassError
 from glassformer.evaluation.evaluate import Request as Evaluate
 from glassformer.evaluation.evaluate import evaluate_run
 from glassformer.evaluation.probes.probe import TAUGHT_BY, Request, probe_run
-from glassformer.evaluation.replay import agreement
 from glassformer.inspection.replay import read_history
-from glassformer.runs import Run
-from glassformer.serve.background import Work
-from glassformer.serve.shelf import Shelf
-from glassformer.serve.view import LIMIT
-from glassformer.serve.views import find_view, loss, replay
-from glassformer.text_model import Translator, load_text_model
+from glassformer.inspection.replay.of_run import agreement
+from glassformer.runs.folder import Run
+from glassformer.runs.opening import load_text_model
+from glassformer.tasks import Translator
 from glassformer.training.journal import read_metrics, read_samples
 from glassformer.verification import apart
 from glassformer.verification.sheet import CHECKS, kept_sheet

@@ -11,18 +11,18 @@ import numpy as np
 import pytest
 import torch
 
-from glassformer.errors import GlassError
+from glassformer.app.server.shelf import Opened, Shelf
+from glassformer.app.server.view import LIMIT, Binary
+from glassformer.app.server.views import find_view, tape
+from glassformer.app.server.views.importance import replacements
+from glassformer.app.server.views.positions import fixed_of
+from glassformer.app.server.views.tokens import count_tokens
+from glassformer.base.errors import GlassError
 from glassformer.inspection.attribution import agreement, blank, case_of, lens, rollout, split_output
 from glassformer.inspection.embeddings import components, neighbours
 from glassformer.inspection.explain import Subject, make_tape, whole_subject_of
 from glassformer.inspection.places import by_distance, embedding_of, place_vectors, shuffle_test, turn_by_distance
-from glassformer.serve.shelf import Opened, Shelf
-from glassformer.serve.view import LIMIT, Binary
-from glassformer.serve.views import find_view, tape
-from glassformer.serve.views.importance import replacements
-from glassformer.serve.views.positions import fixed_of
-from glassformer.serve.views.tokens import count_tokens
-from glassformer.text_model import load_text_model
+from glassformer.runs.opening import load_text_model
 from tests.journey.commands import begin, ended
 from tests.parity.written_runs import make_run
 
@@ -156,7 +156,7 @@ def test_the_last_row_of_the_lens_is_the_model(run: str, shelf: Shelf, subjects:
 
 def test_places_of_the_lens_come_in_windows(shelf: Shelf, monkeypatch: pytest.MonkeyPatch) -> None:
     whole = ask(shelf.open("book"), "lens")
-    monkeypatch.setattr("glassformer.serve.views.lens.WINDOW", 4)
+    monkeypatch.setattr("glassformer.app.server.views.lens.WINDOW", 4)
     part = ask(shelf.open("book"), "lens", first=5)
     assert part["count"] == whole["count"] > 9
     assert part["outputs"] == whole["outputs"][5:9]
@@ -283,7 +283,7 @@ def expected(view: str, fact: dict[str, Any]) -> list[float]:
 
 
 def test_a_lens_that_would_take_long_is_refused(shelf: Shelf, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("glassformer.serve.views.lens.MOST_WORK", 1e4)
+    monkeypatch.setattr("glassformer.app.server.views.lens.MOST_WORK", 1e4)
     for run in FAMILIES:
         with pytest.raises(GlassError, match=r"^to read every layer at \d+ places would take \d") as refused:
             ask(shelf.open(run), "lens", text=TEXTS[run] + " then")

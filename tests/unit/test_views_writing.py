@@ -13,18 +13,18 @@ import pytest
 import torch
 from starlette.testclient import TestClient
 
-from glassformer.config import SampleConfig
-from glassformer.errors import GlassError
+from glassformer.app.server import writing
+from glassformer.app.server.access import Access
+from glassformer.app.server.app import make_app
+from glassformer.app.server.engine import Engines
+from glassformer.app.server.shelf import Shelf
+from glassformer.app.server.views.write import WriteQuestion
+from glassformer.base.config import SampleConfig
+from glassformer.base.errors import GlassError
 from glassformer.evaluation.copying import longest_overlap
 from glassformer.evaluation.training_text import training_text
 from glassformer.generation.sampling import probabilities
-from glassformer.runs import Run
-from glassformer.serve import writing
-from glassformer.serve.access import Access
-from glassformer.serve.app import make_app
-from glassformer.serve.engine import Engines
-from glassformer.serve.shelf import Shelf
-from glassformer.serve.views.write import WriteQuestion
+from glassformer.runs.folder import Run
 from tests.journey.commands import here
 from tests.unit.served_runs import LEARNT, TEXTS, Script, ask, check_scripts, learn, library
 

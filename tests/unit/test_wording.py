@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from glassformer.cli.uses import use_of
-from glassformer.errors import GlassError
-from glassformer.runs import Run, refuse_existing
-from glassformer.wording import counted, quoted, span
+from glassformer.app.cli.uses import use_of
+from glassformer.base.errors import GlassError
+from glassformer.base.wording import counted, quoted, span
+from glassformer.runs.folder import Run, refuse_existing
 
 
 @pytest.mark.parametrize(
@@ -32,11 +32,11 @@ def test_a_number_and_its_noun_agree(said: str, wanted: str) -> None:
 
 
 def test_a_path_with_spaces_stands_in_quotes(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("glassformer.wording.os.name", "posix")
+    monkeypatch.setattr("glassformer.base.wording.os.name", "posix")
     assert quoted("runs/book") == "runs/book"
     for path in ("my runs/book", "it's", "$HOME/book", "runs;ls"):
         assert shlex.split(f"glass generate {quoted(path)}") == ["glass", "generate", path]
-    monkeypatch.setattr("glassformer.wording.os.name", "nt")
+    monkeypatch.setattr("glassformer.base.wording.os.name", "nt")
     assert quoted(r"runs\book") == r"runs\book"
     assert quoted(r"my runs\book") == r'"my runs\book"'
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from glassformer.config import TokenizerConfig
-from glassformer.tokenizers import Tokenizer, train_tokenizer
+from glassformer.base.config import TokenizerConfig
+from glassformer.text.tokenizers import Tokenizer, train_tokenizer
 
 BANGLA = "ক্ষুদ্র ঋণ ও বিশ্ববিদ্যালয়ের র‍্যাব। আমি তোমাকে ভালোবাসি, সত্যি ভালোবাসি।\n"
 ENGLISH = "The cat sat on the mat; the dog didn't sit.\nThe cat's 42 mats were flat -- so flat!\n\n"

@@ -21,7 +21,7 @@ from typing import Any, Literal, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from glassformer.data.corpora.truth import true_nats
+from glassformer.corpora.truth import true_nats
 from glassformer.evaluation.ngrams import KneserNey
 
 NGRAM_TOKENS = 5_000_000  # counting holds about 40 bytes per token, 200 MB in all

@@ -15,7 +15,7 @@ import numpy as np
 import regex
 from numpy.typing import ArrayLike, NDArray
 
-from glassformer.errors import GlassError
+from glassformer.base.errors import GlassError
 from glassformer.evaluation.resampling import Indices, Statistic
 
 Integers = NDArray[np.int64]

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import numpy as np
 from numpy.typing import NDArray
 
-from glassformer.data.examples import ExampleStore
+from glassformer.text.examples import ExampleStore
 
 MOST = 200_000
 """Training examples that a baseline is made from."""

@@ -7,16 +7,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from glassformer.config import EXAMPLES, PAIRS, Config, DataConfig, parse_changes
-from glassformer.data.batches import Batch
-from glassformer.data.corpora import CORPORA
-from glassformer.data.example_notes import overlap_note
-from glassformer.data.examples import ExampleStore, PreparedExamples
-from glassformer.data.hashing import text_hash
-from glassformer.data.prepare import Prepared
-from glassformer.data.store import TokenStore
-from glassformer.data.whole import WholeText, encode_examples, encode_whole
-from glassformer.errors import GlassError
+from glassformer.base.config import EXAMPLES, PAIRS, Config, DataConfig, parse_changes
+from glassformer.base.errors import GlassError
+from glassformer.base.wording import counted
+from glassformer.corpora import CORPORA
 from glassformer.evaluation.drawn import drawn_texts
 from glassformer.evaluation.labels import LabelReport, label_report
 from glassformer.evaluation.language import LanguageReport, language_report
@@ -26,14 +20,21 @@ from glassformer.evaluation.seen import Reading, Seen, count_seen
 from glassformer.evaluation.translation import can_score
 from glassformer.evaluation.without import AblationReport, held_out, measure_without
 from glassformer.model.precision import choose_precision
-from glassformer.runs import Which, open_run
-from glassformer.text_model import AnyTextModel, MaskFiller, TextClassifier, TextModel, Translator, load_text_model
-from glassformer.training.example_tasks import kept, labelled_rows, length_notes, pair_rows
+from glassformer.runs.folder import Which, open_run
+from glassformer.runs.opening import load_text_model
+from glassformer.runs.text_places import places_of_text, token_cache
+from glassformer.tasks import AnyTextModel, MaskFiller, TextClassifier, TextModel, Translator
+from glassformer.tasks.example_tasks import kept, labelled_rows, length_notes, pair_rows
+from glassformer.tasks.task import MaskedTask
+from glassformer.text.batches import Batch
+from glassformer.text.example_notes import overlap_note
+from glassformer.text.examples import ExampleStore, PreparedExamples
+from glassformer.text.hashing import text_hash
+from glassformer.text.prepare import Prepared
+from glassformer.text.store import TokenStore
+from glassformer.text.whole import WholeText, encode_examples, encode_whole
 from glassformer.training.setup import encoded_text
-from glassformer.training.tasks import MaskedTask
-from glassformer.training.text_places import places_of_text, token_cache
 from glassformer.training.validation import LossEstimate, validation_loss
-from glassformer.wording import counted
 
 Report = LanguageReport | MaskedReport | PairReport | LabelReport | AblationReport
 

@@ -9,18 +9,18 @@ from typing import Any
 
 import numpy as np
 
-from glassformer.data.corpora import CORPORA, LabelledCorpus
-from glassformer.data.example_notes import listed
-from glassformer.data.examples import ExampleStore
-from glassformer.errors import GlassError
+from glassformer.base.errors import GlassError
+from glassformer.base.wording import counted
+from glassformer.corpora import CORPORA, LabelledCorpus
 from glassformer.evaluation.classification import ClassificationScores, classification_scores, macro_f1_of, shown
 from glassformer.evaluation.drawn import drawn_texts
 from glassformer.evaluation.measures import Measure, compared, facts_of, share, whole_set
 from glassformer.evaluation.resampling import PairedTest
 from glassformer.evaluation.rouge import words
-from glassformer.text_model import TextClassifier
+from glassformer.tasks import TextClassifier
+from glassformer.text.example_notes import listed
+from glassformer.text.examples import ExampleStore
 from glassformer.training.validation import LossEstimate
-from glassformer.wording import counted
 
 LINEAR = "TF-IDF + logistic regression"
 LINEAR_LABELS = 200

@@ -9,12 +9,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from glassformer.config import Config
-from glassformer.data.corpora import CORPORA, LabelledCorpus
-from glassformer.data.examples import PreparedExamples
-from glassformer.data.prepare import Prepared
+from glassformer.base.config import Config
+from glassformer.corpora import CORPORA, LabelledCorpus
 from glassformer.evaluation.baselines import CHUNK, baselines
 from glassformer.evaluation.classification import shown
+from glassformer.text.examples import PreparedExamples
+from glassformer.text.prepare import Prepared
 
 COUNTED = 500_000
 """Training tokens, the last ones, that the 5-gram counts: before a run nobody wants to wait."""

@@ -5,16 +5,16 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from glassformer.config import SampleConfig
-from glassformer.data.batches import validation_rows
-from glassformer.data.store import TokenStore
+from glassformer.base.config import SampleConfig
+from glassformer.base.wording import counted
 from glassformer.evaluation.baselines import Baseline, baselines
 from glassformer.evaluation.copying import Overlap, longest_overlap
 from glassformer.evaluation.seen import Reading
 from glassformer.model.precision import choose_precision
-from glassformer.text_model import TextModel
+from glassformer.tasks import TextModel
+from glassformer.text.batches import validation_rows
+from glassformer.text.store import TokenStore
 from glassformer.training.validation import LossEstimate, bits_words, sliding_loss, unknown_words, validation_loss
-from glassformer.wording import counted
 
 
 @dataclass(frozen=True)

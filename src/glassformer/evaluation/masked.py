@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from glassformer.base.wording import counted
 from glassformer.evaluation.ladder import by_frequency, counts_of
 from glassformer.evaluation.measures import Measure, facts_of, whole_set
 from glassformer.evaluation.resampling import Indices
@@ -15,10 +16,9 @@ from glassformer.evaluation.seen import Reading
 from glassformer.generation.context import reading as evaluating
 from glassformer.model.device import autocast
 from glassformer.model.transformer import Model
-from glassformer.training.objectives import tokens_at_once
-from glassformer.training.tasks import MaskedTask
+from glassformer.tasks.losses import tokens_at_once
+from glassformer.tasks.task import MaskedTask
 from glassformer.training.validation import LossEstimate, groups, validation_loss
-from glassformer.wording import counted
 
 
 @dataclass(frozen=True)

@@ -17,8 +17,8 @@ from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from glassformer.data.corpora import MinimalPair
-from glassformer.errors import GlassError
+from glassformer.base.errors import GlassError
+from glassformer.corpora import MinimalPair
 from glassformer.evaluation.resampling import wilson
 
 TokenScores = list[tuple[int, float]]

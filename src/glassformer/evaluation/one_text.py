@@ -13,19 +13,19 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from glassformer.data.batches import Batch
-from glassformer.data.rows import Masked, Pair
-from glassformer.errors import GlassError
+from glassformer.base.errors import GlassError
+from glassformer.base.wording import span
 from glassformer.evaluation.probes.reading import PSEUDO, token_ends
 from glassformer.generation.context import PlainReader, reading
 from glassformer.generation.decoding import check_finite
 from glassformer.generation.targets import PlainTargetReader
 from glassformer.inspection.explain.sections import shown
 from glassformer.inspection.explain.subject import Subject
-from glassformer.text_model import AnyTextModel, MaskFiller, TextClassifier, TextModel, Translator
-from glassformer.training.objectives import logits_of, token_losses, tokens_at_once
+from glassformer.tasks import AnyTextModel, MaskFiller, TextClassifier, TextModel, Translator
+from glassformer.tasks.losses import logits_of, token_losses, tokens_at_once
+from glassformer.text.batches import Batch
+from glassformer.text.rows import Masked, Pair
 from glassformer.training.validation import MOST_TOKENS, groups
-from glassformer.wording import span
 
 Forward = Callable[..., Tensor]
 

@@ -6,17 +6,17 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from glassformer.data.examples import ExampleStore
+from glassformer.base.wording import counted
 from glassformer.evaluation.drawn import drawn_texts
 from glassformer.evaluation.measures import Measure, compared, facts_of, mean, share, whole_set
 from glassformer.evaluation.nearest import Nearest
 from glassformer.evaluation.resampling import PairedTest
 from glassformer.evaluation.rouge import rouge_of_each
 from glassformer.evaluation.translation import can_score, exact_matches, sentence_statistics, translation_scores
-from glassformer.text_model import Translator
-from glassformer.training.example_tasks import measured_bytes
+from glassformer.tasks import Translator
+from glassformer.tasks.example_tasks import measured_bytes
+from glassformer.text.examples import ExampleStore
 from glassformer.training.validation import LossEstimate, bits_words, unknown_words
-from glassformer.wording import counted
 
 SHOWN = 3  # examples
 SCORES = ("bleu", "chrf", "rougeL", "exact_match")

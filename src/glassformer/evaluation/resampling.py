@@ -22,7 +22,7 @@ from statistics import NormalDist
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from glassformer.errors import GlassError
+from glassformer.base.errors import GlassError
 
 Indices = NDArray[np.int64]
 Floats = NDArray[np.float64]

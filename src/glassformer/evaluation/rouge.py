@@ -16,7 +16,7 @@ from dataclasses import dataclass
 
 import regex
 
-from glassformer.errors import GlassError
+from glassformer.base.errors import GlassError
 
 UNSPACED = (
     *("Han", "Hiragana", "Katakana", "Bopomofo", "Yi"),

@@ -14,9 +14,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from glassformer.data.store import TokenStore
+from glassformer.base.wording import counted
 from glassformer.evaluation.copying import Powers
-from glassformer.wording import counted
+from glassformer.text.store import TokenStore
 
 PASSAGE = 32
 BLOCK = 1 << 20  # training tokens looked at together

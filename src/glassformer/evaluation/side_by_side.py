@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from glassformer.errors import GlassError
+from glassformer.base.errors import GlassError
 from glassformer.evaluation.one_text import Outlook, Surprisals
 from glassformer.inspection.explain.subject import Subject
 from glassformer.inspection.recording import record

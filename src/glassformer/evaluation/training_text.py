@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from glassformer.data.examples import PreparedExamples
-from glassformer.runs import Folder, open_run
-from glassformer.text_model import TextModel, Translator
+from glassformer.runs.folder import Folder, open_run
+from glassformer.tasks import TextModel, Translator
+from glassformer.text.examples import PreparedExamples
 from glassformer.training.setup import encoded_text
 
 

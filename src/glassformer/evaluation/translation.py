@@ -17,7 +17,7 @@ import numpy as np
 import regex
 from numpy.typing import NDArray
 
-from glassformer.errors import GlassError, nearest
+from glassformer.base.errors import GlassError, nearest
 from glassformer.evaluation.resampling import Indices
 from glassformer.evaluation.rouge import UNSPACED
 

@@ -8,13 +8,13 @@ from typing import Any
 
 import torch
 
-from glassformer.evaluation.ablation import INSTEADS, Ablation, AblationLoss, ablation_loss, checked, switched
+from glassformer.base.wording import counted
+from glassformer.inspection.ablation import INSTEADS, Ablation, AblationLoss, ablation_loss, checked, switched
 from glassformer.model.precision import choose_precision
-from glassformer.runs import Folder, open_run
-from glassformer.text_model import AnyTextModel
+from glassformer.runs.folder import Folder, open_run
+from glassformer.tasks import AnyTextModel
+from glassformer.tasks.task import Task
 from glassformer.training.setup import encoded_text, make_task
-from glassformer.training.tasks import Task
-from glassformer.wording import counted
 
 
 @dataclass(frozen=True)

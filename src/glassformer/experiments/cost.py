@@ -19,8 +19,8 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from glassformer.config import ModelConfig
-from glassformer.errors import GlassError
+from glassformer.base.config import ModelConfig
+from glassformer.base.errors import GlassError
 from glassformer.experiments.pictures import lines_picture
 from glassformer.experiments.report import Report
 from glassformer.experiments.study import COST_QUESTION

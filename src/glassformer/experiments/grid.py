@@ -14,11 +14,11 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from glassformer.config import Config, parse_changes
-from glassformer.errors import MALFORMED, GlassError, nearest
-from glassformer.files import write_text
-from glassformer.runs import Folder
-from glassformer.settings import UNSET
+from glassformer.base.config import Config, parse_changes
+from glassformer.base.errors import MALFORMED, GlassError, nearest
+from glassformer.base.files import write_text
+from glassformer.base.settings import UNSET
+from glassformer.runs.folder import Folder
 
 FILE = "grid.json"
 REMOVE = "remove"

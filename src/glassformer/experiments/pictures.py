@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 
 from glassformer.experiments.grid import Grid
 from glassformer.experiments.statistics import Table
-from glassformer.inspection.pictures.charts import COLOURS
-from glassformer.inspection.pictures.saving import SALT, WITHOUT
-from glassformer.runs import Run
+from glassformer.inspection.plots.charts import COLOURS
+from glassformer.inspection.plots.saving import SALT, WITHOUT
+from glassformer.runs.folder import Run
 from glassformer.training.journal import read_metrics
 
 if TYPE_CHECKING:

@@ -9,10 +9,10 @@ from html import escape
 from pathlib import Path
 from typing import Any
 
+from glassformer.base.files import write_text
+from glassformer.base.settings import UNSET
 from glassformer.experiments.grid import Grid, shared_settings
 from glassformer.experiments.statistics import CLAIM, Row, Table, warnings_of
-from glassformer.files import write_text
-from glassformer.settings import UNSET
 
 STYLE = """body { font: 16px/1.5 system-ui, sans-serif; max-width: 60rem; margin: 2rem auto;
 padding: 0 1rem; color: #222 }

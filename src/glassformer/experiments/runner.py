@@ -25,13 +25,13 @@ from queue import Empty, SimpleQueue
 from shutil import rmtree
 from typing import Any, TextIO
 
-from glassformer.errors import GlassError
+from glassformer.base.errors import GlassError
+from glassformer.base.files import clear_disk_errors, write_text
+from glassformer.base.locks import only_one
+from glassformer.base.wording import counted
 from glassformer.experiments.grid import FILE, Grid, Job, difference
-from glassformer.files import clear_disk_errors, write_text
-from glassformer.lock import only_one
-from glassformer.runs import Folder
+from glassformer.runs.folder import Folder
 from glassformer.training.reporting import duration
-from glassformer.wording import counted
 
 Result = dict[str, Any]
 

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib import resources
 
-from glassformer.errors import GlassError, nearest
+from glassformer.base.errors import GlassError, nearest
 
 COST = "cost"
 """The study that measures arithmetic instead of training; see `cost`."""

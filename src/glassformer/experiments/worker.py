@@ -23,14 +23,14 @@ from typing import Any
 
 import torch
 
-from glassformer.data.batches import Batch
-from glassformer.errors import GlassError
-from glassformer.evaluation.replay import Recorder
+from glassformer.base.errors import GlassError
+from glassformer.base.files import write_text
+from glassformer.base.locks import only_one
 from glassformer.experiments.grid import REMOVE, Grid, Job
 from glassformer.experiments.removal import ALTERATIONS
-from glassformer.files import write_text
-from glassformer.lock import only_one
+from glassformer.inspection.replay.of_run import Recorder
 from glassformer.model.build import build_model
+from glassformer.text.batches import Batch
 from glassformer.training import loop
 from glassformer.training.journal import read_samples
 from glassformer.training.reporting import Silent

@@ -29,7 +29,7 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
-from glassformer.config import SampleConfig
+from glassformer.base.config import SampleConfig
 from glassformer.generation.context import CachedReader, PlainReader, Reader, reading
 from glassformer.generation.decoding import Ended, check_finite, check_prompts, check_sources
 from glassformer.generation.rows import kept_slots

@@ -21,8 +21,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from glassformer.config import SampleConfig
-from glassformer.errors import GlassError
+from glassformer.base.config import SampleConfig
+from glassformer.base.errors import GlassError
 from glassformer.generation.context import reading, window_start
 from glassformer.generation.decoding import (
     Ended,

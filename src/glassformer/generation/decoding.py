@@ -10,8 +10,8 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from glassformer.config import SampleConfig
-from glassformer.errors import GlassError
+from glassformer.base.config import SampleConfig
+from glassformer.base.errors import GlassError
 from glassformer.generation.context import CachedReader, PlainReader, Reader, reading
 from glassformer.generation.rows import kept_slots
 from glassformer.generation.sampling import draw_rows, races, ranked, row_probabilities

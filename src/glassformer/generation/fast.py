@@ -26,7 +26,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.nn.modules import module as any_module
 
-from glassformer.config import Activation
+from glassformer.base.config import Activation
 from glassformer.model.attention import Attention
 from glassformer.model.cache import Cache, LayerCache
 from glassformer.model.positions import (

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 import torch
 from torch import Tensor
 
-from glassformer.config import SampleConfig
+from glassformer.base.config import SampleConfig
 
 ROUNDING = 1e-9  # a share that misses top_p by less than this reaches it
 DRAWN = 8192  # random numbers that a row draws at once

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from glassformer.config import ModelConfig
+from glassformer.base.config import ModelConfig
 from glassformer.model.cache import Cache, LayerCache
 
 COLUMNS = 64  # room is made for so many columns at a time

@@ -17,7 +17,7 @@ from contextlib import contextmanager
 import torch
 from torch import Tensor
 
-from glassformer.config import SampleConfig
+from glassformer.base.config import SampleConfig
 from glassformer.generation.fast import FastDecoder, fast_decoder
 from glassformer.generation.rows import select, sources_of
 from glassformer.model.cache import Cache

@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from glassformer.errors import GlassError, nearest
+from glassformer.base.errors import GlassError, nearest
 from glassformer.inspection.sites import parts, stacks
 from glassformer.model.attention import Attention
 from glassformer.model.transformer import Classifier, EncoderDecoder, FeedForward, Model
@@ -31,7 +31,7 @@ THINGS = {
 }
 """Kind -> the name that it is recorded under (with `enc`, and with `cross`, where there are), its shape, its meaning.
 
-Letters as in `glassformer.shapes`; `rows` cuts T.
+Letters as in `glassformer.base.shapes`; `rows` cuts T.
 """
 
 EVERYTHING = tuple(THINGS)

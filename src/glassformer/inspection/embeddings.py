@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from glassformer.errors import GlassError
+from glassformer.base.errors import GlassError
 from glassformer.inspection.attribution.case import check_number
 from glassformer.model.transformer import Model
 

@@ -14,7 +14,7 @@ from functools import partial
 import torch
 from torch import Tensor
 
-from glassformer.errors import GlassError, nearest
+from glassformer.base.errors import GlassError, nearest
 from glassformer.inspection.attention_inside import mixed_hook
 from glassformer.inspection.sites import attentions
 from glassformer.model.transformer import Model

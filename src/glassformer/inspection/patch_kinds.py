@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
-from glassformer.errors import GlassError
+from glassformer.base.errors import GlassError
 
 Source = Tensor | Mapping[str, Tensor]
 """A tensor, or a recording, in which the tensor stands under the name of what is patched."""

@@ -43,7 +43,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from glassformer.errors import GlassError, nearest
+from glassformer.base.errors import GlassError, nearest
 from glassformer.inspection.attention_inside import looking, mixed_hook
 from glassformer.inspection.patch_kinds import Kind, KnockOut, Mean, Pattern, Resample, Value, Zero
 from glassformer.inspection.sites import parts, stacks

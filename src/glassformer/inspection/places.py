@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from glassformer.errors import GlassError
+from glassformer.base.errors import GlassError
 from glassformer.inspection.attribution.case import Case, check_number
 from glassformer.inspection.sites import stacks
 from glassformer.model.positions import LearnedPositions, RelativePositions, SinusoidalPositions, alibi_slopes

@@ -20,7 +20,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from glassformer.errors import GlassError
+from glassformer.base.errors import GlassError
 from glassformer.generation.context import reading
 from glassformer.inspection.attention_inside import Inside, looking
 from glassformer.inspection.catalogue import INSIDE, THINGS, Entry, batch_sizes, chosen

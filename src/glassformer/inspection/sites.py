@@ -10,11 +10,11 @@ from dataclasses import dataclass
 
 from torch import nn
 
-from glassformer.errors import GlassError
+from glassformer.base.errors import GlassError
+from glassformer.base.wording import span
 from glassformer.model.attention import Attention
 from glassformer.model.pruned_attention import head_numbers
 from glassformer.model.transformer import Block, Decoder, EncoderDecoder, Model, Stack
-from glassformer.wording import span
 
 
 @dataclass(frozen=True, order=True)

@@ -16,7 +16,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from glassformer.errors import GlassError
+from glassformer.base.errors import GlassError
 from glassformer.generation.context import reading
 from glassformer.generation.decoding import check_finite
 from glassformer.inspection.traced import AttentionTrace, BlockTrace, FeedForwardTrace, StackTrace, Trace

@@ -1,4 +1,4 @@
-"""What a trace holds: plain values, detached from the model. Letters as in `glassformer.shapes`."""
+"""What a trace holds: plain values, detached from the model. Letters as in `glassformer.base.shapes`."""
 
 from __future__ import annotations
 

@@ -1,1 +1,5 @@
-"""Bridges to other libraries, each an optional extra; importing this package imports none of them."""
+"""Interop: other programs' formats, each an optional extra; importing this package imports none of them.
+
+`huggingface` exports to and imports from Hugging Face, `onnx` and `gguf` export for ONNX Runtime and llama.cpp,
+`sklearn` has scikit-learn estimators. Every export is compared with the run before it is called done.
+"""

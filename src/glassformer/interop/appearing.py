@@ -6,8 +6,8 @@ import shutil
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from glassformer.errors import GlassError
-from glassformer.files import clear_disk_errors, no_empty_folders, sync
+from glassformer.base.errors import GlassError
+from glassformer.base.files import clear_disk_errors, no_empty_folders, sync
 from glassformer.interop.export_report import Measured
 
 

@@ -8,13 +8,13 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from glassformer.config import SampleConfig
+from glassformer.base.config import SampleConfig
 from glassformer.generation.context import window_start
 from glassformer.generation.decoding import Step, generate, translate
 from glassformer.interop.export_report import Measured
 from glassformer.model.transformer import Decoder, EncoderDecoder
-from glassformer.text_model.loading import Parts
-from glassformer.tokenizers import Tokenizer
+from glassformer.runs.opening import Parts
+from glassformer.text.tokenizers import Tokenizer
 
 TOKENS = 64
 LOGITS = 1e-3

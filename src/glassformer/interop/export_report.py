@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from glassformer.runs import Which
+from glassformer.runs.folder import Which
 
 
 def _unheard(text: str) -> None:

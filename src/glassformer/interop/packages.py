@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib.metadata
 import importlib.util
 
-from glassformer.errors import GlassError
+from glassformer.base.errors import GlassError
 
 
 def require_packages(purpose: str, *names: str) -> None:

@@ -1,6 +1,6 @@
 """Attention: which keys a query may attend to, softmax(q kᵀ / √K) v, and the layer that projects into it.
 
-Vaswani et al. 2017, section 3.2. The letters of the shapes are those of `glassformer.shapes`.
+Vaswani et al. 2017, section 3.2. The letters of the shapes are those of `glassformer.base.shapes`.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from glassformer.config import ModelConfig
+from glassformer.base.config import ModelConfig
 from glassformer.model.cache import LayerCache
 from glassformer.model.positions import Rotation, rotate
 

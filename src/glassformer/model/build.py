@@ -8,18 +8,11 @@ import warnings
 import torch
 from torch import nn
 
-from glassformer.config import ModelConfig
-from glassformer.errors import GlassError
+from glassformer.base.config import ModelConfig
+from glassformer.base.errors import GlassError
 from glassformer.model.attention import Attention
 from glassformer.model.pruned_attention import place_pruned_attentions
-from glassformer.model.transformer import (
-    Classifier,
-    Decoder,
-    Encoder,
-    EncoderDecoder,
-    FeedForward,
-    Model,
-)
+from glassformer.model.transformer import Classifier, Decoder, Encoder, EncoderDecoder, FeedForward, Model
 
 
 def build_model(

@@ -5,8 +5,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from glassformer.config import ModelConfig
-from glassformer.errors import GlassError
+from glassformer.base.config import ModelConfig
+from glassformer.base.errors import GlassError
 from glassformer.model.positions import token_positions
 
 

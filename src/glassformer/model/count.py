@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from torch import nn
 
-from glassformer.config import ModelConfig
+from glassformer.base.config import ModelConfig
 from glassformer.model.attention import Attention
 from glassformer.model.build import build_model
 from glassformer.model.shapes_only import shapes_only

@@ -6,7 +6,7 @@ from contextlib import AbstractContextManager, nullcontext
 
 import torch
 
-from glassformer.errors import GlassError
+from glassformer.base.errors import GlassError
 
 
 def choose_device(name: str) -> torch.device:

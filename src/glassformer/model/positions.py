@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from glassformer.config import ModelConfig
+from glassformer.base.config import ModelConfig
 
 
 def token_positions(attention_mask: Tensor, already: Tensor | int = 0) -> Tensor:

@@ -22,9 +22,9 @@ from pathlib import Path
 
 import torch
 
-from glassformer.config import Config
-from glassformer.errors import MALFORMED, GlassError
-from glassformer.files import write_text
+from glassformer.base.config import Config
+from glassformer.base.errors import MALFORMED, GlassError
+from glassformer.base.files import write_text
 from glassformer.model.device import choose_device
 
 MARGIN = 1.5

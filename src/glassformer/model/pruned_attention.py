@@ -11,7 +11,7 @@ from dataclasses import replace
 import torch
 from torch import Tensor, nn
 
-from glassformer.config import ModelConfig
+from glassformer.base.config import ModelConfig
 from glassformer.model.attention import Attention, Mask
 from glassformer.model.cache import LayerCache
 from glassformer.model.positions import Rotation

@@ -2,7 +2,7 @@
 
 A decoder's forward pass is `Decoder.forward` -> `Stack.forward` -> `PreNormBlock.forward` -> `Attention.forward` (in
 `glassformer.model.attention`) and `FeedForward.forward` -> `Head.forward`. The letters of the shapes are those of
-`glassformer.shapes`.
+`glassformer.base.shapes`.
 """
 
 from __future__ import annotations
@@ -14,17 +14,11 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from glassformer.config import GATED, Activation, ModelConfig
-from glassformer.errors import GlassError
+from glassformer.base.config import GATED, Activation, ModelConfig
+from glassformer.base.errors import GlassError
 from glassformer.model.attention import EVERY_KEY, Attention, Mask, self_attention_mask
 from glassformer.model.cache import Cache, LayerCache
-from glassformer.model.positions import (
-    RotaryPositions,
-    Rotation,
-    added_positions,
-    score_positions,
-    token_positions,
-)
+from glassformer.model.positions import RotaryPositions, Rotation, added_positions, score_positions, token_positions
 
 
 def make_norm(config: ModelConfig) -> nn.Module:

@@ -10,16 +10,16 @@ from typing import Any
 
 import numpy as np
 
-from glassformer.config import EXAMPLES, Config
-from glassformer.data.examples import PreparedExamples
-from glassformer.data.prepare import Prepared
+from glassformer.base.config import EXAMPLES, Config
 from glassformer.model.device import choose_device
 from glassformer.model.precision import precision_in_words, settled
+from glassformer.runs.text_places import token_cache
+from glassformer.text.examples import PreparedExamples
+from glassformer.text.prepare import Prepared
 from glassformer.training.plan import plan_run
 from glassformer.training.probe import Probe, probe
 from glassformer.training.setup import prepare_for, sizes
 from glassformer.training.sizing import FIRST_SPEED, SIZED, Case, choose_sizes, choose_vocabulary
-from glassformer.training.text_places import token_cache
 
 ROUNDS = 4
 """Probes at most: the speed of a shape decides whether another shape is better, which has a speed of its own."""

@@ -15,11 +15,11 @@ import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
-from glassformer.config import Config
-from glassformer.errors import MALFORMED, GlassError
-from glassformer.files import clear_disk_errors, sync, write_folder
+from glassformer.base.config import Config
+from glassformer.base.errors import MALFORMED, GlassError
+from glassformer.base.files import clear_disk_errors, sync, write_folder
 from glassformer.model.weights import load_tensors, load_weights, save_tensors
-from glassformer.runs import Run
+from glassformer.runs.folder import Run
 from glassformer.training.clock import Times
 from glassformer.training.schedules import Plateau
 

@@ -8,7 +8,7 @@ from importlib.util import find_spec
 
 import torch
 
-from glassformer.errors import GlassError
+from glassformer.base.errors import GlassError
 from glassformer.training.parallel.processes import Forward
 
 COMPILERS = ("c++", "g++", "clang++", "cl")

@@ -9,9 +9,9 @@ import torch
 from torch import Tensor, nn
 from torch.utils.hooks import RemovableHandle
 
-from glassformer.data.batches import Batch
 from glassformer.model.transformer import Model
-from glassformer.training.objectives import logits_of
+from glassformer.tasks.losses import logits_of
+from glassformer.text.batches import Batch
 
 
 @runtime_checkable

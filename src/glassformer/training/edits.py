@@ -6,8 +6,8 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from glassformer.config import Config
-from glassformer.errors import GlassError
+from glassformer.base.config import Config
+from glassformer.base.errors import GlassError
 from glassformer.training.checkpoint import recorded_settings
 
 LIMITS = (

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Protocol
 
-from glassformer.data.corpora import CORPORA
+from glassformer.corpora import CORPORA
 from glassformer.training.plan import Plan
 
 BELOW = 0.5

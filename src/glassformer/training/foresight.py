@@ -7,17 +7,17 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from glassformer.data.examples import PreparedExamples
-from glassformer.data.prepare import Prepared
-from glassformer.errors import MALFORMED
-from glassformer.files import write_text
+from glassformer.base.errors import MALFORMED
+from glassformer.base.files import write_text
+from glassformer.base.wording import as_said, counted
 from glassformer.model.count import MIB
-from glassformer.runs import Run
+from glassformer.runs.folder import Run
+from glassformer.text.examples import PreparedExamples
+from glassformer.text.prepare import Prepared
 from glassformer.training.forecast import Band
 from glassformer.training.plan import Plan
 from glassformer.training.reporting import duration
 from glassformer.training.trainer import Outcome
-from glassformer.wording import as_said, counted
 
 FILE = "plan.json"
 

@@ -13,11 +13,11 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from glassformer.errors import MALFORMED
-from glassformer.files import clear_disk_errors, sync, write_bytes, write_text
-from glassformer.runs import Run
+from glassformer.base.errors import MALFORMED
+from glassformer.base.files import clear_disk_errors, sync, write_bytes, write_text
+from glassformer.base.wording import counted
+from glassformer.runs.folder import Run
 from glassformer.training.loss_plot import loss_svg
-from glassformer.wording import counted
 
 SAMPLE = "--- step "
 """The start of the header line of each entry of `samples.txt`: `--- step N`."""

@@ -12,9 +12,9 @@ from typing import Any
 import torch
 
 from glassformer import __version__
-from glassformer.errors import MALFORMED, GlassError
-from glassformer.files import write_text
-from glassformer.runs import Run, packages
+from glassformer.base.errors import MALFORMED, GlassError
+from glassformer.base.files import write_text
+from glassformer.runs.folder import Run, packages
 from glassformer.training.stepping import Stepper
 
 NUMERIC = {

@@ -10,10 +10,10 @@ from collections.abc import Sequence
 
 import torch
 
-from glassformer.data.batches import Batch
 from glassformer.model.device import autocast
+from glassformer.tasks.losses import logits_of, summed_loss
+from glassformer.text.batches import Batch
 from glassformer.training.checkpoint import seed_step
-from glassformer.training.objectives import logits_of, summed_loss
 from glassformer.training.optimizers import set_rate
 from glassformer.training.stepping import Gradients, Stepper
 from glassformer.training.trainer import Outcome, Trainer

@@ -12,11 +12,11 @@ from pathlib import Path
 import torch
 from torch.optim import Optimizer
 
-from glassformer.config import EXAMPLES, Config
-from glassformer.data.examples import PreparedExamples
-from glassformer.data.prepare import Prepared
+from glassformer.base.config import EXAMPLES, Config
 from glassformer.model.build import build_model
 from glassformer.model.shapes_only import shapes_only
+from glassformer.text.examples import PreparedExamples
+from glassformer.text.prepare import Prepared
 from glassformer.training.muon import Muon
 from glassformer.training.optimizers import make_optimizers
 from glassformer.training.setup import sizes

@@ -9,7 +9,7 @@ import torch
 from torch import nn
 from torch.optim import Optimizer
 
-from glassformer.config import TrainConfig
+from glassformer.base.config import TrainConfig
 from glassformer.model.precision import choose_precision
 from glassformer.training.muon import Muon
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
-from glassformer.data.batches import Batch
-from glassformer.errors import GlassError, is_out_of_memory
+from glassformer.base.errors import GlassError, is_out_of_memory
+from glassformer.text.batches import Batch
 from glassformer.training.parallel.processes import Processes
 
 

@@ -9,10 +9,10 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from glassformer.tasks.task import Mapped
 from glassformer.training.budget import Budget
 from glassformer.training.checkpoint import TrainState
 from glassformer.training.clock import RunClock
-from glassformer.training.tasks import Mapped
 
 RECENT = 8
 """Steps whose mean time foretells that of the next one."""

@@ -11,12 +11,12 @@ from typing import Any
 
 import numpy as np
 
-from glassformer.config import Config
-from glassformer.data.batches import Batch
-from glassformer.data.examples import ExampleStore, PreparedExamples
-from glassformer.data.prepare import Prepared
-from glassformer.data.store import TokenStore
+from glassformer.base.config import Config
 from glassformer.model.count import Component, count_model
+from glassformer.text.batches import Batch
+from glassformer.text.examples import ExampleStore, PreparedExamples
+from glassformer.text.prepare import Prepared
+from glassformer.text.store import TokenStore
 from glassformer.training.budget import EVALUATIONS, FINAL, ONE_EVALUATION, REST_SECONDS, REST_SHARE
 from glassformer.training.memory import checkpoint_bytes
 from glassformer.training.probe import Probe

@@ -18,7 +18,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from glassformer.config import GATED, ModelConfig
+from glassformer.base.config import GATED, ModelConfig
 from glassformer.model.build import build_model
 from glassformer.model.count import count_model
 from glassformer.model.shapes_only import shapes_only

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 
-from glassformer.config import TrainConfig
+from glassformer.base.config import TrainConfig
 
 LONGEST_WARMUP = 0.1
 """Share of a run that warm-up may take: a short run must not end before its rate is up."""

@@ -10,40 +10,40 @@ from pathlib import Path
 
 import torch
 
-from glassformer.config import EXAMPLES, PAIRS, Config
-from glassformer.data.corpora import CORPORA
-from glassformer.data.corpora.truth import true_nats
-from glassformer.data.encoded import open_encoded
-from glassformer.data.examples import PreparedExamples
-from glassformer.data.hashing import text_hash
-from glassformer.data.locating import is_encoded
-from glassformer.data.prepare import Prepared, open_prepared, prepare
-from glassformer.data.prepare_examples import open_prepared_examples, prepare_examples
-from glassformer.data.store import DamagedStoreError
-from glassformer.errors import GlassError
-from glassformer.files import check_folder, clear_disk_errors, no_empty_folders, write_text
-from glassformer.lock import only_one
+from glassformer.base.config import EXAMPLES, PAIRS, Config
+from glassformer.base.errors import GlassError
+from glassformer.base.files import check_folder, clear_disk_errors, no_empty_folders, write_text
+from glassformer.base.locks import only_one
+from glassformer.base.wording import quoted
+from glassformer.corpora import CORPORA
+from glassformer.corpora.truth import true_nats
 from glassformer.model.build import build_model
 from glassformer.model.device import choose_device
 from glassformer.model.precision import as_recorded, precision_in_words, settled, slower_choices
 from glassformer.model.transformer import Model
-from glassformer.runs import Run, create_run, list_runs, open_run, refuse_existing, step_of
-from glassformer.tokenizers import Tokenizer
+from glassformer.runs.folder import Run, create_run, list_runs, open_run, refuse_existing, step_of
+from glassformer.runs.text_places import places_of_text, token_cache, token_folders
+from glassformer.tasks.example_tasks import ClassTask, PairTask, length_notes
+from glassformer.tasks.task import LanguageTask, MaskedTask, Task
+from glassformer.text.encoded import open_encoded
+from glassformer.text.examples import PreparedExamples
+from glassformer.text.hashing import text_hash
+from glassformer.text.locating import is_encoded
+from glassformer.text.prepare import Prepared, open_prepared, prepare
+from glassformer.text.prepare_examples import open_prepared_examples, prepare_examples
+from glassformer.text.store import DamagedStoreError
+from glassformer.text.tokenizers import Tokenizer
 from glassformer.training.clock import Seconds, since
 from glassformer.training.compiling import refuse_without_compiler
 from glassformer.training.edits import PRECISIONS, note_of_edits, refuse_changes
-from glassformer.training.example_tasks import ClassTask, PairTask, length_notes
 from glassformer.training.legs import add_leg, describe_leg
 from glassformer.training.loop import compute_gradients
 from glassformer.training.parallel.joining import job
 from glassformer.training.parallel.processes import OneProcess, Processes
 from glassformer.training.reporting import Reporter
 from glassformer.training.stepping import Stepper
-from glassformer.training.tasks import LanguageTask, MaskedTask, Task
-from glassformer.training.text_places import places_of_text, token_cache, token_folders
 from glassformer.training.threads import TRIAL, ThreadChoice, choice_of
 from glassformer.training.trainer import Trainer
-from glassformer.wording import quoted
 
 TRIAL_SHARE = 1 / 60
 """Share of the minutes that are left for which each number of threads is tried, at most."""

@@ -10,17 +10,17 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from glassformer.config import Config
-from glassformer.data.batches import Batch
+from glassformer.base.config import Config
 from glassformer.model.device import choose_device, synchronize
 from glassformer.model.precision import choose_precision
 from glassformer.model.transformer import Model
+from glassformer.tasks.losses import tokens_at_once
+from glassformer.tasks.task import Task
+from glassformer.text.batches import Batch
 from glassformer.training.compiling import compiled, refuse_without_compiler
-from glassformer.training.objectives import tokens_at_once
 from glassformer.training.optimizers import make_optimizers, set_rate
 from glassformer.training.out_of_memory import OomRetries
 from glassformer.training.parallel.processes import OneProcess, Processes, without_targets
-from glassformer.training.tasks import Task
 
 
 @dataclass(frozen=True)

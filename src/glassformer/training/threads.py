@@ -11,10 +11,10 @@ from collections.abc import Callable, Sequence
 
 import torch
 
-from glassformer.config import Config
+from glassformer.base.config import Config
+from glassformer.base.wording import counted
 from glassformer.model.device import choose_device
 from glassformer.training.clock import Seconds
-from glassformer.wording import counted
 
 TRIAL = 1.0
 """Seconds for which each number is tried."""

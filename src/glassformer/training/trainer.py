@@ -9,11 +9,13 @@ from typing import Any, NoReturn, Protocol, cast
 
 import numpy as np
 
-from glassformer.config import PAIRS, Config
-from glassformer.errors import GlassError
+from glassformer.base.config import PAIRS, Config
+from glassformer.base.errors import GlassError
+from glassformer.base.wording import counted, quoted
 from glassformer.model.device import autocast
 from glassformer.model.transformer import Model
-from glassformer.runs import Run
+from glassformer.runs.folder import Run
+from glassformer.tasks.task import Task
 from glassformer.training.checkpoint import TrainState, load_checkpoint, point_to, step_name
 from glassformer.training.clock import RunClock, Seconds, since
 from glassformer.training.diagnosis import first_bad_tensor, worst
@@ -25,11 +27,9 @@ from glassformer.training.reporting import Reporter, Status
 from glassformer.training.schedules import rate_factor
 from glassformer.training.stepping import Gradients, Stepper
 from glassformer.training.stopwatch import Stopwatch
-from glassformer.training.tasks import Task
 from glassformer.training.threads import ThreadChoice
 from glassformer.training.validation import LossEstimate, validation_loss
 from glassformer.training.verdicts import verdict
-from glassformer.wording import counted, quoted
 
 WATCHED_EVALUATIONS = 3
 """First evaluations that look for what may be wrong with the data."""

@@ -12,10 +12,10 @@ from typing import Any
 import numpy as np
 import torch
 
-from glassformer.data.batches import Batch
 from glassformer.model.device import autocast
 from glassformer.model.transformer import Model
-from glassformer.training.objectives import logits_of, token_losses, tokens_at_once
+from glassformer.tasks.losses import logits_of, token_losses, tokens_at_once
+from glassformer.text.batches import Batch
 from glassformer.training.parallel.processes import OneProcess, Processes
 
 MOST_TOKENS = 8192

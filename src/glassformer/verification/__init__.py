@@ -1,1 +1,4 @@
-"""Proof that what runs here is right: of a run's weights, and of this machine."""
+"""Verification: the proof sheet of `glass verify`, measured on a run's own weights and on this machine.
+
+`sheet` runs the checks, one module each: decoding, masking, numeric, training, files, export and device.
+"""

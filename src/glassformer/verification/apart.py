@@ -19,8 +19,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from glassformer.errors import GlassError
-from glassformer.runs import Which
+from glassformer.base.errors import GlassError
+from glassformer.runs.folder import Which
 
 
 def verify_apart(

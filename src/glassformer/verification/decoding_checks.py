@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from glassformer.config import SampleConfig
+from glassformer.base.config import SampleConfig
 from glassformer.generation.beam import Hypothesis, beam_search, beam_translate
 from glassformer.generation.context import CachedReader, PlainReader, Reader, reading
 from glassformer.generation.decoding import generate, translate

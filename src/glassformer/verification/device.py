@@ -21,7 +21,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from glassformer.config import ModelConfig
+from glassformer.base.config import ModelConfig
 from glassformer.model.attention import Mask, attend, self_attention_mask
 from glassformer.model.build import build_model
 from glassformer.model.device import autocast

@@ -7,7 +7,7 @@ import math
 import tempfile
 from pathlib import Path
 
-from glassformer.errors import GlassError
+from glassformer.base.errors import GlassError
 from glassformer.interop.export_report import ExportRequest
 from glassformer.interop.huggingface.choosing import choose
 from glassformer.interop.huggingface.export import export

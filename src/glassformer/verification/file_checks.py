@@ -13,12 +13,13 @@ from typing import Any
 
 import numpy as np
 
-from glassformer.config import SampleConfig
-from glassformer.errors import GlassError
-from glassformer.files import MANIFEST, check_folder
-from glassformer.runs import Which
-from glassformer.text_model import AnyTextModel, MaskFiller, TextClassifier, load_text_model
-from glassformer.tokenizers import Tokenizer
+from glassformer.base.config import SampleConfig
+from glassformer.base.errors import GlassError
+from glassformer.base.files import MANIFEST, check_folder
+from glassformer.runs.folder import Which
+from glassformer.runs.opening import load_text_model
+from glassformer.tasks import AnyTextModel, MaskFiller, TextClassifier
+from glassformer.text.tokenizers import Tokenizer
 from glassformer.training.checkpoint import load_checkpoint, step_name
 from glassformer.training.optimizers import make_optimizers
 from glassformer.training.setup import stored_text

@@ -7,10 +7,10 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from glassformer.data.batches import Batch
 from glassformer.generation.context import PlainReader, reading
 from glassformer.model.transformer import Decoder, EncoderDecoder
-from glassformer.training.objectives import logits_of
+from glassformer.tasks.losses import logits_of
+from glassformer.text.batches import Batch
 from glassformer.verification.check import LOGITS, Check, Finding, distance
 from glassformer.verification.subject import Subject, is_causal
 

@@ -12,14 +12,14 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.overrides import TorchFunctionMode
 
-from glassformer import reference
-from glassformer.data.batches import Batch
+from glassformer import numpy_reference as reference
 from glassformer.generation.context import reading
 from glassformer.model.attention import Attention, Mask, attend
 from glassformer.model.device import autocast, choose_device
 from glassformer.model.pruned_attention import mask_of_heads
 from glassformer.model.transformer import Classifier, Decoder, Encoder, EncoderDecoder
-from glassformer.training.objectives import logits_of
+from glassformer.tasks.losses import logits_of
+from glassformer.text.batches import Batch
 from glassformer.verification.check import LOGITS, Check, Finding, distance
 from glassformer.verification.subject import Subject
 from glassformer.verification.surroundings import bfloat16_on_cpu, in_float64, threads

@@ -7,11 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from glassformer.config import EXAMPLES, PAIRS
-from glassformer.data.rows import Labelled, Masked, Pair, Row, mask
-from glassformer.errors import GlassError
-from glassformer.runs import Run
-from glassformer.text_model.loading import Parts
+from glassformer.base.config import EXAMPLES, PAIRS
+from glassformer.base.errors import GlassError
+from glassformer.runs.folder import Run
+from glassformer.runs.opening import Parts
+from glassformer.text.rows import Labelled, Masked, Pair, Row, mask
 from glassformer.training.setup import make_task, stored_text
 
 ROWS = 4

@@ -16,10 +16,11 @@ from typing import Any
 import torch
 
 from glassformer import __version__
-from glassformer.errors import MALFORMED, GlassError, nearest
-from glassformer.files import sha256, write_text
+from glassformer.base.errors import MALFORMED, GlassError, nearest
+from glassformer.base.files import sha256, write_text
+from glassformer.base.wording import counted, quoted
 from glassformer.model.device import choose_device
-from glassformer.runs import Run, Which, open_run
+from glassformer.runs.folder import Run, Which, open_run
 from glassformer.verification import (
     decoding_checks,
     export_checks,
@@ -31,7 +32,6 @@ from glassformer.verification import (
 from glassformer.verification.check import Check, Result
 from glassformer.verification.subject import Subject
 from glassformer.verification.surroundings import own_random_numbers
-from glassformer.wording import counted, quoted
 
 CHECKS: tuple[Check, ...] = (
     *file_checks.CHECKS,

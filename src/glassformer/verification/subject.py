@@ -11,12 +11,12 @@ from typing import Any
 
 import torch
 
-from glassformer.config import Config
-from glassformer.data.batches import Batch
-from glassformer.errors import GlassError
+from glassformer.base.config import Config
+from glassformer.base.errors import GlassError
 from glassformer.model.transformer import Classifier, Decoder, Encoder, EncoderDecoder, Model
-from glassformer.runs import Run, Which
-from glassformer.text_model.loading import Parts, load_parts
+from glassformer.runs.folder import Run, Which
+from glassformer.runs.opening import Parts, load_parts
+from glassformer.text.batches import Batch
 from glassformer.verification.rows import few_rows, ids_of, source_ids_of
 
 LONGEST_PROMPT = 24  # tokens

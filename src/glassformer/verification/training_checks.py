@@ -14,16 +14,16 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from glassformer.config import Config
-from glassformer.data.batches import Batch
-from glassformer.data.rows import Labelled, Masked, Pair
+from glassformer.base.config import Config
 from glassformer.generation.context import reading
 from glassformer.model.precision import bfloat16_is_faster
 from glassformer.model.transformer import Classifier, Decoder, Encoder, EncoderDecoder, Model
 from glassformer.model.weights import load_tensors
-from glassformer.runs import Run, create_run
+from glassformer.runs.folder import Run, create_run
+from glassformer.tasks.losses import logits_of, summed_loss
+from glassformer.text.batches import Batch
+from glassformer.text.rows import Labelled, Masked, Pair
 from glassformer.training import loop
-from glassformer.training.objectives import logits_of, summed_loss
 from glassformer.training.reporting import Silent, Status
 from glassformer.training.stepping import Stepper
 from glassformer.training.trainer import Trainer

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from glassformer.errors import GlassError
-from glassformer.files import clear_disk_errors, write_text
-from glassformer.wording import counted
+from glassformer.base.errors import GlassError
+from glassformer.base.files import clear_disk_errors, write_text
+from glassformer.base.wording import counted
 from glassformer_course.course import find, numbers
 from glassformer_course.exercise import Exercise
 from glassformer_course.folder import CourseFolder

@@ -10,7 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
-from glassformer.errors import GlassError
+from glassformer.base.errors import GlassError
 from glassformer_course.checking import check_source
 from glassformer_course.exercise import Exercise
 from glassformer_course.judging.verdict import Verdict

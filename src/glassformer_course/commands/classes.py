@@ -7,8 +7,8 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from glassformer.errors import GlassError
-from glassformer.wording import counted, quoted
+from glassformer.base.errors import GlassError
+from glassformer.base.wording import counted, quoted
 
 if TYPE_CHECKING:
     from glassformer_course.classes.grading import Mark
@@ -51,7 +51,7 @@ def assign(arguments: argparse.Namespace) -> int:
 
 def grade(arguments: argparse.Namespace) -> int:
     """Mark submissions."""
-    from glassformer.files import refuse_no_folder, write_text
+    from glassformer.base.files import refuse_no_folder, write_text
     from glassformer_course.classes.grading import as_csv, grade, submissions
     from glassformer_course.folder import STATE, CourseFolder
     from glassformer_course.judging.sandbox import MEGABYTES, SECONDS

@@ -19,7 +19,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from glassformer.errors import GlassError, nearest
+from glassformer.base.errors import GlassError, nearest
 
 if TYPE_CHECKING:
     from glassformer_course.lab.case import Case

@@ -27,8 +27,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from glassformer.errors import GlassError, nearest
-from glassformer.wording import LEVELS, counted, quoted
+from glassformer.base.errors import GlassError, nearest
+from glassformer.base.wording import LEVELS, counted, quoted
 from glassformer_course.commands import classes
 
 if TYPE_CHECKING:

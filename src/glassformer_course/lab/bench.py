@@ -12,19 +12,19 @@ from typing import Any, TypeVar
 import torch
 from torch import Tensor
 
-from glassformer.config import Config, SampleConfig
-from glassformer.data.corpora.truth import true_nats
-from glassformer.data.examples import PreparedExamples
-from glassformer.data.prepare import Prepared
+from glassformer.base.config import Config, SampleConfig
+from glassformer.corpora.truth import true_nats
 from glassformer.generation.decoding import generate
 from glassformer.inspection.trace import trace
 from glassformer.model.transformer import Decoder, Model
 from glassformer.model.weights import load_weights
-from glassformer.tokenizers import Tokenizer
+from glassformer.tasks.task import Task
+from glassformer.text.examples import PreparedExamples
+from glassformer.text.prepare import Prepared
+from glassformer.text.tokenizers import Tokenizer
 from glassformer.training.loop import compute_gradients
 from glassformer.training.setup import fresh_model, make_task, prepare_for
 from glassformer.training.stepping import Stepper
-from glassformer.training.tasks import Task
 from glassformer.training.validation import validation_loss
 from glassformer_course.lab.evidence import FAULTY, HEALTHY, Chart, Map, Number, Point, averaged
 

@@ -13,7 +13,7 @@ from importlib import resources
 from string import ascii_lowercase
 from typing import TYPE_CHECKING, Protocol
 
-from glassformer.errors import GlassError
+from glassformer.base.errors import GlassError
 
 if TYPE_CHECKING:
     from glassformer_course.lab.bench import Bench

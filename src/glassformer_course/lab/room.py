@@ -9,8 +9,8 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
-from glassformer.errors import GlassError
-from glassformer.files import clear_disk_errors, no_empty_folders, write_text
+from glassformer.base.errors import GlassError
+from glassformer.base.files import clear_disk_errors, no_empty_folders, write_text
 from glassformer_course.lab.case import Case
 from glassformer_course.lab.charts import charts_svg, maps_svg
 from glassformer_course.lab.evidence import Evidence

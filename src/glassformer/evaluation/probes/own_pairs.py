@@ -12,8 +12,8 @@ import json
 from pathlib import Path
 from typing import Any
 
-from glassformer.data.corpora import MinimalPair
-from glassformer.errors import GlassError, nearest_file
+from glassformer.base.errors import GlassError, nearest_file
+from glassformer.corpora import MinimalPair
 
 SENTENCES = ("sentence_good", "sentence_bad")
 GROUPS = ("UID", "field")

@@ -9,14 +9,14 @@ from itertools import islice
 import numpy as np
 import numpy.typing as npt
 
-from glassformer.data.corpora import MinimalPair, find_minimal_pair_corpus
+from glassformer.base.wording import counted
+from glassformer.corpora import MinimalPair, find_minimal_pair_corpus
 from glassformer.evaluation.minimal_pairs import PairResults, Share, TokenScores, log_ratios, results_of
 from glassformer.evaluation.probes.known import Known
 from glassformer.evaluation.probes.reading import Readable, as_written, checked_row, scored, token_scores
 from glassformer.evaluation.probes.result import Group, ProbeResult, by_number
 from glassformer.evaluation.probes.rules import RULES
-from glassformer.tokenizers import Tokenizer
-from glassformer.wording import counted
+from glassformer.text.tokenizers import Tokenizer
 
 ABOUT = {
     "agreement": "does the verb agree with its subject, whatever nouns stand between; combinations never trained on",

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from glassformer.data.prepare import Prepared
-from glassformer.errors import GlassError, nearest
+from glassformer.base.errors import GlassError, nearest
+from glassformer.base.wording import counted
 from glassformer.evaluation.probes.known import Known
 from glassformer.evaluation.probes.own_pairs import read_pairs
 from glassformer.evaluation.probes.pairs import ABOUT, corpus_pairs, probe_pairs
@@ -17,10 +17,11 @@ from glassformer.evaluation.probes.result import ProbeResult
 from glassformer.evaluation.probes.sequences import probe_induction, probe_recall
 from glassformer.evaluation.probes.surprisal import SurprisalResult
 from glassformer.evaluation.probes.texts import surprisal_of_file, surprisal_of_split
-from glassformer.runs import Folder, Which, open_run
-from glassformer.text_model import AnyTextModel, MaskFiller, load_text_model
+from glassformer.runs.folder import Folder, Which, open_run
+from glassformer.runs.opening import load_text_model
+from glassformer.tasks import AnyTextModel, MaskFiller
+from glassformer.text.prepare import Prepared
 from glassformer.training.setup import encoded_text
-from glassformer.wording import counted
 
 TAUGHT_BY = {
     "agreement": "agreement",

@@ -14,16 +14,16 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from glassformer.data.batches import Batch
-from glassformer.data.rows import Masked, Pair
-from glassformer.errors import GlassError
+from glassformer.base.errors import GlassError
 from glassformer.evaluation.minimal_pairs import TokenScores
 from glassformer.generation.context import reading
 from glassformer.model.transformer import Model
-from glassformer.text_model import AnyTextModel, MaskFiller, TextModel, Translator
-from glassformer.text_model.loading import VERBS
-from glassformer.tokenizers import Tokenizer
-from glassformer.training.objectives import logits_of, token_losses, tokens_at_once
+from glassformer.tasks import AnyTextModel, MaskFiller, TextModel, Translator
+from glassformer.tasks.losses import logits_of, token_losses, tokens_at_once
+from glassformer.tasks.refusing import VERBS
+from glassformer.text.batches import Batch
+from glassformer.text.rows import Masked, Pair
+from glassformer.text.tokenizers import Tokenizer
 from glassformer.training.validation import MOST_TOKENS, groups
 
 PSEUDO = "a masked model: each token is hidden in turn and the model sees both sides (pseudo-log-likelihood)"

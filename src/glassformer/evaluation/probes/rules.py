@@ -8,10 +8,10 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 
-from glassformer.data.corpora import MinimalPair
-from glassformer.data.corpora.agreement.items import NOUNS, NUMBERS, form
-from glassformer.data.corpora.brackets import last_opened
-from glassformer.data.corpora.coreference import ANIMAL_ADJECTIVES, ANIMALS, ROLES, THINGS
+from glassformer.corpora import MinimalPair
+from glassformer.corpora.agreement.items import NOUNS, NUMBERS, form
+from glassformer.corpora.brackets import last_opened
+from glassformer.corpora.coreference import ANIMAL_ADJECTIVES, ANIMALS, ROLES, THINGS
 
 Rule = Callable[[MinimalPair], float]
 _NUMBER_OF = {form(noun, number): number for noun in NOUNS for number in NUMBERS}

@@ -13,14 +13,14 @@ from itertools import islice
 import numpy as np
 import numpy.typing as npt
 
-from glassformer.data.corpora.recall import KEYS, Recall
-from glassformer.data.corpora.strings import ALPHABET
-from glassformer.errors import GlassError
+from glassformer.base.errors import GlassError
+from glassformer.base.wording import counted
+from glassformer.corpora.recall import KEYS, Recall
+from glassformer.corpora.strings import ALPHABET
 from glassformer.evaluation.minimal_pairs import Share
 from glassformer.evaluation.probes.known import Known
 from glassformer.evaluation.probes.reading import Read, Readable, longest, read_rows
 from glassformer.evaluation.probes.result import Group, ProbeResult, by_number
-from glassformer.wording import counted
 
 COPIES, LONGEST = 4, 25
 """25 tokens four times: Olsson et al. 2022, "In-context learning and induction heads"."""

@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from glassformer.evaluation.probes.reading import Readable, read_after
-from glassformer.tokenizers import Tokenizer
+from glassformer.text.tokenizers import Tokenizer
 
 LISTED, SHOWN = 10_000, 60
 """Tokens of a text of one's own that are listed one by one: for programs at most, and for people."""

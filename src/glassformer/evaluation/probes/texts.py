@@ -14,20 +14,20 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from glassformer.config import DataConfig
-from glassformer.data.batches import validation_rows
-from glassformer.data.examples import PreparedExamples
-from glassformer.data.prepare import Prepared
-from glassformer.data.rows import Pair
-from glassformer.data.store import TokenStore
-from glassformer.data.whole import encode_whole
-from glassformer.errors import GlassError
+from glassformer.base.config import DataConfig
+from glassformer.base.errors import GlassError
+from glassformer.base.wording import counted
 from glassformer.evaluation.ladder import counts_of
 from glassformer.evaluation.probes.reading import Readable, longest, read_pairs
 from glassformer.evaluation.probes.surprisal import LISTED, SurprisalResult, grouped, surprisal
-from glassformer.text_model import MaskFiller, Translator
-from glassformer.training.example_tasks import pair_rows
-from glassformer.wording import counted
+from glassformer.tasks import MaskFiller, Translator
+from glassformer.tasks.example_tasks import pair_rows
+from glassformer.text.batches import validation_rows
+from glassformer.text.examples import PreparedExamples
+from glassformer.text.prepare import Prepared
+from glassformer.text.rows import Pair
+from glassformer.text.store import TokenStore
+from glassformer.text.whole import encode_whole
 
 Counts = npt.NDArray[np.int64]
 MOST_HOLES = 20_000

@@ -7,13 +7,13 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from glassformer.errors import GlassError
+from glassformer.base.errors import GlassError
+from glassformer.base.wording import span
 from glassformer.generation.context import reading
 from glassformer.generation.decoding import check_finite
 from glassformer.inspection.explain.subject import Subject
 from glassformer.inspection.trace import Trace, check_given, trace
 from glassformer.model.transformer import Classifier, EncoderDecoder, Model
-from glassformer.wording import span
 
 
 @dataclass(frozen=True)

@@ -19,11 +19,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from glassformer.errors import GlassError
+from glassformer.base.errors import GlassError
+from glassformer.base.wording import span
 from glassformer.inspection.attribution.case import check_number
 from glassformer.inspection.attribution.rollout import mixes
 from glassformer.inspection.trace import Trace
-from glassformer.wording import span
 
 MOST_TOKENS = 48
 """Tokens, of source and target together, that a flow is worked out for."""

@@ -18,7 +18,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from glassformer.errors import GlassError, nearest
+from glassformer.base.errors import GlassError, nearest
 from glassformer.inspection.attribution.blanking import MOST_LOGITS
 from glassformer.inspection.attribution.case import run_model
 from glassformer.inspection.patching import Value, patch

@@ -17,7 +17,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from glassformer.errors import GlassError
+from glassformer.base.errors import GlassError
 from glassformer.generation.context import reading
 from glassformer.inspection.attribution.case import Output, run_model
 from glassformer.inspection.patching import Value, patch

@@ -1,11 +1,11 @@
 """One forward pass in numbers and words: the steps as data, in a terminal, as a page, as JSON."""
 
+from glassformer.base.wording import LEVELS, Level
 from glassformer.inspection.explain.example import example
 from glassformer.inspection.explain.sections import Matrix, Section, Table, Walk
 from glassformer.inspection.explain.subject import Subject, subject_of, whole_subject_of
 from glassformer.inspection.explain.tape import Tape, make_tape, tape_bytes
 from glassformer.inspection.explain.walk import make_walk
-from glassformer.wording import LEVELS, Level
 
 __all__ = [
     "LEVELS",

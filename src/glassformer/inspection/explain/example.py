@@ -11,7 +11,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from glassformer.config import ModelConfig
+from glassformer.base.config import ModelConfig
 from glassformer.inspection.explain.subject import Subject
 from glassformer.model.build import build_model
 from glassformer.model.transformer import Decoder

@@ -8,11 +8,11 @@ from importlib import resources
 from pathlib import Path
 from string import Template
 
-from glassformer.errors import GlassError
-from glassformer.files import clear_disk_errors, refuse_no_folder, write_text
+from glassformer.base.errors import GlassError
+from glassformer.base.files import clear_disk_errors, refuse_no_folder, write_text
+from glassformer.base.wording import LEVELS, Level
 from glassformer.inspection.explain.sections import Cell, Matrix, Section, Table, Walk, edges, line_of, write_number
 from glassformer.inspection.explain.wording import wordings
-from glassformer.wording import LEVELS, Level
 
 MARK = '<meta name="generator" content="glass explain">'
 WHOLE = 16  # rows and columns of a matrix that is shown whole; larger ones are shortened to CORNER

@@ -7,14 +7,14 @@ from dataclasses import dataclass
 
 import torch
 
-from glassformer.errors import GlassError
+from glassformer.base.errors import GlassError
 from glassformer.generation import decoding
 from glassformer.generation.context import window_start
 from glassformer.inspection.explain.sections import shown
 from glassformer.inspection.trace import Trace, trace
 from glassformer.model.transformer import Model
-from glassformer.text_model import AnyTextModel, MaskFiller, TextClassifier, TextModel, Translator
-from glassformer.text_model.loading import VERBS
+from glassformer.tasks import AnyTextModel, MaskFiller, TextClassifier, TextModel, Translator
+from glassformer.tasks.refusing import VERBS
 
 
 @dataclass(frozen=True)

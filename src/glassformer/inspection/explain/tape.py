@@ -12,14 +12,14 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from glassformer.errors import GlassError
+from glassformer.base.errors import GlassError
+from glassformer.base.wording import span
 from glassformer.inspection.explain.arithmetic import Around, Working
 from glassformer.inspection.explain.sections import Matrix, Numbers, Section, Walk
 from glassformer.inspection.explain.subject import Subject
 from glassformer.inspection.explain.walk import make_walk
 from glassformer.inspection.explain.working import read_formula
 from glassformer.model.transformer import Model
-from glassformer.wording import span
 
 STREAM = re.compile(r"X\d")
 INSIDE = re.compile(r"X\d|N\d|O\d*")

@@ -5,9 +5,9 @@ from __future__ import annotations
 import unicodedata
 from collections.abc import Callable, Iterator
 
+from glassformer.base.wording import Level
 from glassformer.inspection.explain.sections import Matrix, Section, Table, Walk, edges, line_of, shown, write_number
 from glassformer.inspection.explain.wording import wordings
-from glassformer.wording import Level
 
 ROWS = 12  # of a matrix or a table; more are shortened
 LABEL = 12  # columns for a token beside a matrix

@@ -7,7 +7,8 @@ from dataclasses import replace
 
 from torch import Tensor, nn
 
-from glassformer.errors import GlassError
+from glassformer.base.errors import GlassError
+from glassformer.base.wording import span
 from glassformer.inspection.explain.attention import Labels, View, attention_sections
 from glassformer.inspection.explain.norm import norm_section
 from glassformer.inspection.explain.prediction import prediction
@@ -16,7 +17,6 @@ from glassformer.inspection.explain.subject import Subject
 from glassformer.inspection.traced import BlockTrace, FeedForwardTrace, StackTrace
 from glassformer.model.pruned_attention import head_numbers
 from glassformer.model.transformer import Block, Embedding, EncoderDecoder, FeedForward, Stack
-from glassformer.wording import span
 
 PLACES = {
     "learned": "A learned vector for each place is added.",

@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 from typing import Any
 
+from glassformer.base.wording import Level
 from glassformer.inspection.explain.sections import Matrix, Section, Walk, edges
 from glassformer.inspection.explain.wording import wordings
-from glassformer.wording import Level
 
 VALUES = 4096  # of a matrix that is given whole
 CORNER = 16  # rows and columns of a larger one

@@ -5,7 +5,7 @@ from __future__ import annotations
 import tomllib
 from importlib import resources
 
-from glassformer.wording import LEVELS, Level
+from glassformer.base.wording import LEVELS, Level
 
 
 def wordings() -> dict[str, dict[Level, str]]:

@@ -11,11 +11,11 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from glassformer.data.batches import padded
 from glassformer.inspection.heads.looks import Bools, Ids
 from glassformer.inspection.heads.relations import RELATIONS, SENTENCES, gold, token_spans
 from glassformer.model.transformer import Decoder, EncoderDecoder, Model
-from glassformer.tokenizers import Tokenizer
+from glassformer.text.batches import padded
+from glassformer.text.tokenizers import Tokenizer
 
 SEGMENT, COPIES, EXAMPLES = 25, 4, 10
 """Random tokens, how often they are repeated, and sequences: Olsson et al. 2022."""

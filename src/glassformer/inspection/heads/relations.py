@@ -12,12 +12,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from glassformer.data.corpora.agreement.corpus import Agreement
-from glassformer.data.corpora.agreement.items import NUMBERS, PREDICATES, Item, animacy, draw_item, form
-from glassformer.data.corpora.coreference import ROLES, adjectives, draw_scene
-from glassformer.data.corpora.corpus import below, generator
+from glassformer.corpora.agreement.corpus import Agreement
+from glassformer.corpora.agreement.items import NUMBERS, PREDICATES, Item, animacy, draw_item, form
+from glassformer.corpora.coreference import ROLES, adjectives, draw_scene
+from glassformer.corpora.corpus import below, generator
 from glassformer.inspection.heads.looks import Bools, Floats, Looks
-from glassformer.tokenizers import Tokenizer
+from glassformer.text.tokenizers import Tokenizer
 
 ABOVE_BASELINE = 0.10
 """By how much a syntactic head is right more often than the best fixed offset."""

@@ -7,13 +7,13 @@ from typing import Any
 
 import numpy as np
 
-from glassformer.data.rows import Labelled, Masked, Pair
-from glassformer.errors import GlassError
+from glassformer.base.errors import GlassError
+from glassformer.base.wording import counted
 from glassformer.inspection.heads.looks import Ids
 from glassformer.inspection.heads.probes import SEED, TEXTS, Probe, Vocabulary
 from glassformer.model.transformer import EncoderDecoder, Model
-from glassformer.text_model import AnyTextModel, TextClassifier, Translator
-from glassformer.wording import counted
+from glassformer.tasks import AnyTextModel, TextClassifier, Translator
+from glassformer.text.rows import Labelled, Masked, Pair
 
 LONGEST = 128
 """Tokens of a row: enough for every role, while memory grows with their square."""

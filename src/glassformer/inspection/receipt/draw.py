@@ -12,7 +12,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from glassformer.config import SampleConfig
+from glassformer.base.config import SampleConfig
 from glassformer.generation.sampling import draw, probabilities, race_times
 
 FILTERS = {"repetition_penalty": 1.0, "temperature": 1.0, "top_k": None, "top_p": None}

@@ -7,16 +7,16 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from glassformer.config import SampleConfig
-from glassformer.errors import GlassError
+from glassformer.base.config import SampleConfig
+from glassformer.base.errors import GlassError
+from glassformer.base.wording import counted, span
 from glassformer.generation.beam import beam_search, beam_translate
 from glassformer.generation.context import PlainReader, reading, windows
 from glassformer.generation.decoding import check_finite, generate, translate
 from glassformer.generation.targets import PlainTargetReader
 from glassformer.inspection.receipt.draw import Draw, Stage, explain_draw, model_stage
-from glassformer.text_model import MaskFiller, TextClassifier, TextModel, Translator
-from glassformer.text_model.writing import Writer
-from glassformer.wording import counted, span
+from glassformer.tasks import MaskFiller, TextClassifier, TextModel, Translator
+from glassformer.tasks.writing import Writer
 
 Writes = TextModel | Translator
 

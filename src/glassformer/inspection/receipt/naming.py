@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from glassformer.errors import GlassError, nearest
-from glassformer.tokenizers import Tokenizer
+from glassformer.base.errors import GlassError, nearest
+from glassformer.text.tokenizers import Tokenizer
 
 
 def in_quotes(text: str) -> str:

@@ -33,7 +33,7 @@ from typing import Literal
 import torch
 from torch import Tensor, nn
 
-from glassformer.errors import GlassError
+from glassformer.base.errors import GlassError
 from glassformer.inspection.traced import AttentionTrace, StackTrace, Trace
 from glassformer.model.attention import Attention
 from glassformer.model.transformer import Block, EncoderDecoder, Model, Stack

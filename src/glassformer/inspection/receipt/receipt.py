@@ -8,15 +8,15 @@ from typing import Any
 
 import torch
 
-from glassformer.config import Config, SampleConfig
-from glassformer.errors import GlassError
+from glassformer.base.config import Config, SampleConfig
+from glassformer.base.errors import GlassError
 from glassformer.inspection.receipt.draw import Draw
 from glassformer.inspection.receipt.moment import Moment, of_hole, of_label, of_next_token
 from glassformer.inspection.receipt.naming import label_named, token_named
 from glassformer.inspection.receipt.parts import CROSS, Part, refuse_inexact, split_logit, total
 from glassformer.inspection.trace import trace
-from glassformer.text_model import AnyTextModel, MaskFiller, TextClassifier, Translator
-from glassformer.tokenizers import Tokenizer
+from glassformer.tasks import AnyTextModel, MaskFiller, TextClassifier, Translator
+from glassformer.text.tokenizers import Tokenizer
 
 RUNNERS = 10  # tokens of a race that `facts` lists
 

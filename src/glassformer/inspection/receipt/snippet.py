@@ -8,7 +8,7 @@ from pathlib import Path
 
 from glassformer.inspection.receipt.naming import in_quotes
 from glassformer.inspection.receipt.receipt import Receipt
-from glassformer.runs import Which, open_run
+from glassformer.runs.folder import Which, open_run
 
 SCRIPT = '''\
 """One logit of a run, computed from its files with NumPy alone."""
@@ -19,7 +19,7 @@ from pathlib import Path
 import numpy as np
 from safetensors.numpy import load_file
 
-from glassformer.reference import Settings, logits
+from glassformer.numpy_reference import Settings, logits
 
 RUN = Path({run})
 {comment}

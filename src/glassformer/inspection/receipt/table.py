@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from glassformer.base.wording import counted
 from glassformer.inspection.receipt.draw import Draw, Runner, Stage
 from glassformer.inspection.receipt.naming import in_quotes
 from glassformer.inspection.receipt.parts import CROSS, Part
 from glassformer.inspection.receipt.receipt import Receipt
-from glassformer.wording import counted
 
 BAR = 24  # characters of the longest bar
 SOURCES = 6  # tokens that are listed as sources

@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from glassformer.errors import GlassError, nearest
+from glassformer.base.errors import GlassError, nearest
 from glassformer.inspection.replay.snapshot import Flags, Labels, Numbers, Snapshot, read_snapshot, snapshot_files
-from glassformer.runs import Run
+from glassformer.runs.folder import Run
 
 IN_A_ROW = 3
 """Snapshots that a head must show a role in before it counts as born: one alone may be chance."""

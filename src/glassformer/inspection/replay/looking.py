@@ -15,7 +15,7 @@ from glassformer.inspection.recording import record
 from glassformer.inspection.replay.snapshot import Flags, Labels, Map, Numbers, Shown
 from glassformer.inspection.sites import Site, attentions
 from glassformer.model.transformer import EncoderDecoder, Model
-from glassformer.tokenizers import Tokenizer
+from glassformer.text.tokenizers import Tokenizer
 
 TEXT, REPEATED = 32, 48
 """Most tokens of a text in a map, and of the random tokens, whose second copy has to begin in it."""

@@ -17,8 +17,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from glassformer.errors import MALFORMED, GlassError
-from glassformer.files import write_bytes
+from glassformer.base.errors import MALFORMED, GlassError
+from glassformer.base.files import write_bytes
 from glassformer.inspection.sites import Site
 
 Numbers = npt.NDArray[np.float32]

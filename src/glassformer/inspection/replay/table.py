@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 
+from glassformer.base.wording import counted
 from glassformer.inspection.replay.history import IN_A_ROW, History
-from glassformer.wording import counted
 
 BAR = 20
 """Characters of a score of 1."""

@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 
-from glassformer.errors import GlassError
+from glassformer.base.errors import GlassError
 from glassformer.interop.comparing import Logits
 
 TEXTS = (

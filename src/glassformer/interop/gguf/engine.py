@@ -13,15 +13,15 @@ from typing import Any
 import numpy as np
 import torch
 
-from glassformer.errors import GlassError
+from glassformer.base.errors import GlassError
 from glassformer.generation.context import reading
 from glassformer.interop.comparing import LEVEL, TOKENS, Logits, largest_difference, logits_limit, random_rows
 from glassformer.interop.export_report import Measured
 from glassformer.interop.gguf.targets import Target
 from glassformer.interop.packages import version_of
 from glassformer.model.transformer import Decoder
-from glassformer.text_model.loading import Parts
-from glassformer.tokenizers import Tokenizer, frame_of
+from glassformer.runs.opening import Parts
+from glassformer.text.tokenizers import Tokenizer, frame_of
 
 PACKAGE = "xllamacpp"
 SCRIPT = Path(__file__).with_name("llama_script.py")

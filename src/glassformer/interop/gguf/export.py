@@ -10,15 +10,11 @@ from pathlib import Path
 
 import torch
 
-from glassformer.config import ModelConfig
-from glassformer.errors import GlassError, nearest
+from glassformer.base.config import ModelConfig
+from glassformer.base.errors import GlassError, nearest
+from glassformer.base.wording import quoted
 from glassformer.interop.appearing import appear_whole, refuse_taken
-from glassformer.interop.comparing import (
-    check_greedy,
-    largest_difference,
-    logits_limit,
-    random_rows,
-)
+from glassformer.interop.comparing import check_greedy, largest_difference, logits_limit, random_rows
 from glassformer.interop.export_report import ExportReport, ExportRequest, Measured
 from glassformer.interop.gguf.back import TEXTS, ReadBack, tokenizer_of
 from glassformer.interop.gguf.engine import DISTANCE, LENGTHS, compare_with_engine, distance, engine
@@ -32,9 +28,8 @@ from glassformer.interop.huggingface.writing import written
 from glassformer.interop.packages import require_packages
 from glassformer.model.build import build_model
 from glassformer.model.transformer import Decoder
-from glassformer.runs import open_run
-from glassformer.text_model.loading import Parts, load_parts
-from glassformer.wording import quoted
+from glassformer.runs.folder import open_run
+from glassformer.runs.opening import Parts, load_parts
 
 UNTRIED = "llama.cpp itself did not open the file: for that, pip install xllamacpp"
 

@@ -14,8 +14,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from glassformer.config import ModelConfig
-from glassformer.errors import GlassError, nearest
+from glassformer.base.config import ModelConfig
+from glassformer.base.errors import GlassError, nearest
 from glassformer.interop.huggingface.choosing import ARCHITECTURES, fitted
 from glassformer.interop.huggingface.fields import Always, Refusal
 from glassformer.interop.huggingface.weights import Tensors

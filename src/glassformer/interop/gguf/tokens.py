@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from glassformer.errors import GlassError
-from glassformer.tokenizers import layout
+from glassformer.base.errors import GlassError
+from glassformer.text.tokenizers import layout
 
 PRE = "qwen35"
 """llama.cpp's name for the rule in `layout.WORD_PIECES`."""

@@ -12,7 +12,7 @@ from typing import Any
 
 from torch import Tensor
 
-from glassformer.config import ModelConfig
+from glassformer.base.config import ModelConfig
 from glassformer.interop.gguf.targets import Target, neighbouring, refuse_rows
 from glassformer.interop.gguf.tokens import PRE, Tokens
 from glassformer.interop.packages import require_packages

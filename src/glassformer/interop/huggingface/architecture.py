@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from glassformer.config import ModelConfig, Task
-from glassformer.errors import GlassError
+from glassformer.base.config import ModelConfig, Task
+from glassformer.base.errors import GlassError
 from glassformer.interop.huggingface.fields import Field, Refusal, Theirs
 from glassformer.interop.huggingface.weights import Rule, Tensors, to_ours, to_theirs
 from glassformer.model.build import build_model

@@ -6,8 +6,8 @@ from typing import Any
 
 import torch
 
-from glassformer.config import ModelConfig, Task
-from glassformer.errors import GlassError, nearest
+from glassformer.base.config import ModelConfig, Task
+from glassformer.base.errors import GlassError, nearest
 from glassformer.interop.huggingface import decoders, encoders, pairs
 from glassformer.interop.huggingface.architecture import Architecture
 from glassformer.interop.huggingface.fields import Refusal

@@ -12,14 +12,14 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from glassformer.errors import GlassError
+from glassformer.base.errors import GlassError
 from glassformer.generation.context import reading
 from glassformer.interop.comparing import LEVEL, TOKENS, logits_limit
 from glassformer.interop.export_report import Measured
 from glassformer.model.transformer import Classifier, Decoder, EncoderDecoder, Model
-from glassformer.text_model.filling import MaskFiller
-from glassformer.text_model.loading import Parts
-from glassformer.tokenizers import frame_of
+from glassformer.runs.opening import Parts
+from glassformer.tasks.filling import MaskFiller
+from glassformer.text.tokenizers import frame_of
 
 TEXTS = (
     "The old dog sleeps in the sun.", "It wasn't 3,141.59 — was it?\n\n\tYes!  ",

@@ -15,7 +15,7 @@ ESM (Lin et al. 2023), made for proteins, is a plain pre-norm encoder with rotar
 
 from __future__ import annotations
 
-from glassformer.config import ModelConfig
+from glassformer.base.config import ModelConfig
 from glassformer.interop.huggingface.architecture import Architecture
 from glassformer.interop.huggingface.attention_fields import Heads
 from glassformer.interop.huggingface.decoders import PLAIN, SIZES

@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from glassformer.config import PAIRS, Task
-from glassformer.errors import MALFORMED, GlassError
+from glassformer.base.config import PAIRS, Task
+from glassformer.base.errors import MALFORMED, GlassError
 from glassformer.interop.appearing import appear_whole, refuse_taken
 from glassformer.interop.export_report import ExportReport, ExportRequest, Measured
 from glassformer.interop.huggingface.architecture import Architecture
@@ -26,8 +26,8 @@ from glassformer.interop.huggingface.tokenizer_files import (
 from glassformer.interop.huggingface.writing import written
 from glassformer.interop.packages import version_of
 from glassformer.model.weights import save_tensors
-from glassformer.runs import open_run
-from glassformer.text_model.loading import Parts, load_parts
+from glassformer.runs.folder import open_run
+from glassformer.runs.opening import Parts, load_parts
 
 USES = {
     "ForCausalLM": "AutoModelForCausalLM", "LMHeadModel": "AutoModelForCausalLM", "ForMaskedLM": "AutoModelForMaskedLM",

@@ -7,8 +7,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from glassformer.config import ModelConfig
-from glassformer.errors import GlassError, nearest
+from glassformer.base.config import ModelConfig
+from glassformer.base.errors import GlassError, nearest
 
 REQUIRED = object()
 """Stands for a default that does not exist: `config.json` must say it."""

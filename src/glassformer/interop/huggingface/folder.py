@@ -12,7 +12,7 @@ import torch
 from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
-from glassformer.errors import GlassError, nearest_file
+from glassformer.base.errors import GlassError, nearest_file
 
 PICKLES = ("*.bin", "*.pt", "*.pth", "*.ckpt", "*.pkl", "*.msgpack", "*.h5")
 FLOATS = ("F64", "F32", "F16", "BF16")

@@ -9,14 +9,14 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from glassformer.config import PAIRS, Config
-from glassformer.errors import GlassError
-from glassformer.files import clear_disk_errors, no_empty_folders, partial_path
+from glassformer.base.config import PAIRS, Config
+from glassformer.base.errors import GlassError
+from glassformer.base.files import clear_disk_errors, no_empty_folders, partial_path
 from glassformer.interop.export_report import Measured
 from glassformer.interop.huggingface.folder import read_json
 from glassformer.interop.huggingface.reading import Imported, read_model
 from glassformer.interop.huggingface.tokenizer_in import ImportedTokenizer, read_tokenizer
-from glassformer.runs import Run, create_run, refuse_existing
+from glassformer.runs.folder import Run, create_run, refuse_existing
 from glassformer.training.checkpoint import TrainState, save_checkpoint
 from glassformer.training.optimizers import make_optimizers
 

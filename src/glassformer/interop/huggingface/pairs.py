@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from glassformer.config import GATED, ModelConfig
+from glassformer.base.config import GATED, ModelConfig
 from glassformer.interop.huggingface.architecture import Architecture
 from glassformer.interop.huggingface.attention_fields import Heads
 from glassformer.interop.huggingface.decoders import PLAIN

@@ -8,8 +8,8 @@ from typing import Any
 
 import torch
 
-from glassformer.config import ModelConfig, Task
-from glassformer.errors import GlassError
+from glassformer.base.config import ModelConfig, Task
+from glassformer.base.errors import GlassError
 from glassformer.interop.huggingface.architecture import Architecture
 from glassformer.interop.huggingface.choosing import ARCHITECTURES, architecture_of
 from glassformer.interop.huggingface.folder import FLOATS, Found, find_tensors, read_json
@@ -17,7 +17,7 @@ from glassformer.interop.huggingface.rewrites import READ, rewritten
 from glassformer.interop.huggingface.weights import Tensors, Waves
 from glassformer.model.build import build_model
 from glassformer.model.transformer import Model
-from glassformer.runs import Folder
+from glassformer.runs.folder import Folder
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable
 
 import torch
 
-from glassformer.config import ModelConfig
+from glassformer.base.config import ModelConfig
 from glassformer.interop.huggingface.weights import Tensors
 from glassformer.model.positions import SinusoidalPositions
 

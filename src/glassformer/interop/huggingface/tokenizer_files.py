@@ -11,12 +11,12 @@ import json
 from pathlib import Path
 from typing import Any
 
-from glassformer.config import PAIRS, Config
-from glassformer.errors import GlassError
-from glassformer.files import write_text
-from glassformer.text_model.filling import SPACE_BELONGS_TO_WORD
-from glassformer.text_model.loading import Parts
-from glassformer.tokenizers import Frame, Tokenizer, frame_of, layout
+from glassformer.base.config import PAIRS, Config
+from glassformer.base.errors import GlassError
+from glassformer.base.files import write_text
+from glassformer.runs.opening import Parts
+from glassformer.tasks.filling import SPACE_BELONGS_TO_WORD
+from glassformer.text.tokenizers import Frame, Tokenizer, frame_of, layout
 
 Json = dict[str, Any]
 TOKENIZER_CLASS = "PreTrainedTokenizerFast"

@@ -9,12 +9,12 @@ from typing import Any
 
 import tokenizers
 
-from glassformer.config import PAIRS, Task
-from glassformer.errors import GlassError
+from glassformer.base.config import PAIRS, Task
+from glassformer.base.errors import GlassError
 from glassformer.interop.huggingface.folder import read_json
 from glassformer.interop.huggingface.tokenizer_files import rename_mask
-from glassformer.tokenizers import Frame, Tokenizer, layout
-from glassformer.tokenizers.roles import imported_document
+from glassformer.text.tokenizers import Frame, Tokenizer, layout
+from glassformer.text.tokenizers.roles import imported_document
 
 Json = dict[str, Any]
 HELD = "glassformer holds byte-level BPE, WordPiece and Unigram tokenizers, as tokenizer.json."

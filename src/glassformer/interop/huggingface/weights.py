@@ -9,8 +9,8 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from glassformer.config import ModelConfig
-from glassformer.errors import GlassError
+from glassformer.base.config import ModelConfig
+from glassformer.base.errors import GlassError
 
 Tensors = dict[str, Tensor]
 Step = Callable[[Tensor, ModelConfig], Tensor]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from glassformer.config import ModelConfig, Task
+from glassformer.base.config import ModelConfig, Task
 from glassformer.interop.huggingface.architecture import Architecture
 from glassformer.interop.huggingface.choosing import fitted
 from glassformer.interop.huggingface.weights import Tensors

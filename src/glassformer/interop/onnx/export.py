@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Any
 
 from glassformer import __version__
-from glassformer.config import PAIRS
-from glassformer.errors import GlassError
-from glassformer.files import write_text
+from glassformer.base.config import PAIRS
+from glassformer.base.errors import GlassError
+from glassformer.base.files import write_text
 from glassformer.interop.appearing import appear_whole, refuse_taken
 from glassformer.interop.comparing import check_greedy
 from glassformer.interop.export_report import ExportReport, ExportRequest, Measured
@@ -22,9 +22,9 @@ from glassformer.interop.onnx.graph import OPSET, inputs_of, output_of, write_gr
 from glassformer.interop.onnx.session import Session, check_logits
 from glassformer.interop.packages import require_packages, version_of
 from glassformer.model.transformer import Decoder, EncoderDecoder
-from glassformer.runs import open_run
-from glassformer.text_model.loading import Parts, load_parts
-from glassformer.tokenizers import frame_of
+from glassformer.runs.folder import open_run
+from glassformer.runs.opening import Parts, load_parts
+from glassformer.text.tokenizers import frame_of
 
 GRAPH, FACTS, SOURCE = "model.onnx", "glassformer.json", "source_tokenizer.json"
 NO_CACHE = "the graph keeps no keys and values: writing n tokens reads n texts, in quadratic time"

@@ -14,15 +14,15 @@ from sklearn.base import BaseEstimator
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
-from glassformer.config import Config, Task
-from glassformer.errors import GlassError
+from glassformer.base.config import Config, Task
+from glassformer.base.errors import GlassError
+from glassformer.base.wording import counted
 from glassformer.interop.sklearn.inputs import refused
 from glassformer.interop.sklearn.settings import config_from
-from glassformer.wording import counted
 
 if TYPE_CHECKING:
     from glassformer.interop.sklearn.fitting import Fitted, Job
-    from glassformer.text_model import AnyTextModel
+    from glassformer.tasks import AnyTextModel
 
 MODEL = "text_model_"
 """The attribute that makes an estimator fitted."""
@@ -162,7 +162,7 @@ class TransformerEstimator(BaseEstimator):
             NotFittedError: there is nothing to save yet.
             GlassError: there is something at `path`, it cannot be written, or a parameter or label cannot.
         """
-        from glassformer.files import write_text
+        from glassformer.base.files import write_text
         from glassformer.interop.sklearn.keeping import ESTIMATOR, estimator_json, write_run
 
         check_is_fitted(self)
@@ -178,7 +178,7 @@ class TransformerEstimator(BaseEstimator):
             GlassError: there is no such estimator, or a file of it is missing, cut short or altered.
         """
         from glassformer.interop.sklearn.keeping import read_estimator
-        from glassformer.text_model import load_text_model
+        from glassformer.runs.opening import load_text_model
 
         parameters, facts = read_estimator(Path(path), cls.__name__)
         estimator = cls(**parameters)

@@ -13,13 +13,13 @@ from sklearn.utils import column_or_1d
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from glassformer.config import Config, Task
+from glassformer.base.config import Config, Task
 from glassformer.interop.sklearn.base import TextEstimator, TransformerEstimator
 from glassformer.interop.sklearn.inputs import RefusedError, as_texts, refused, same_number
 
 if TYPE_CHECKING:
     from glassformer.interop.sklearn.fitting import Fitted
-    from glassformer.text_model import AnyTextModel, TextClassifier
+    from glassformer.tasks import AnyTextModel, TextClassifier
 
 Labels = npt.NDArray[Any]
 Numbers = npt.NDArray[np.float64]
@@ -56,7 +56,7 @@ class _Labelling(ClassifierMixin, TransformerEstimator):
         self.classes_ = classes
 
     def _text_model(self, fitted: Fitted) -> TextClassifier:
-        from glassformer.text_model import TextClassifier
+        from glassformer.tasks import TextClassifier
 
         return TextClassifier(fitted.model, fitted.tokenizer, fitted.labels, fitted.config)
 

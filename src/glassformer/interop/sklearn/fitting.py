@@ -14,21 +14,21 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from glassformer.config import PAIRS, Config
-from glassformer.data.documents import mark_of
-from glassformer.data.example_split import ExampleSurvey, hold_out
-from glassformer.data.examples import ExampleStore, ExampleWriter, PreparedExamples
-from glassformer.data.prepare import Prepared
-from glassformer.data.store import StoreWriter, TokenStore
-from glassformer.errors import GlassError
+from glassformer.base.config import PAIRS, Config
+from glassformer.base.errors import GlassError
 from glassformer.interop.sklearn.settings import with_steps
 from glassformer.model.build import build_model
 from glassformer.model.precision import settled
 from glassformer.model.transformer import Model
-from glassformer.runs import create_run
-from glassformer.tokenizers import Tokenizer, train_tokenizer
+from glassformer.runs.folder import create_run
+from glassformer.tasks.example_tasks import length_notes
+from glassformer.text.documents import mark_of
+from glassformer.text.example_split import ExampleSurvey, hold_out
+from glassformer.text.examples import ExampleStore, ExampleWriter, PreparedExamples
+from glassformer.text.prepare import Prepared
+from glassformer.text.store import StoreWriter, TokenStore
+from glassformer.text.tokenizers import Tokenizer, train_tokenizer
 from glassformer.training.clock import Seconds, since
-from glassformer.training.example_tasks import length_notes
 from glassformer.training.loop import train
 from glassformer.training.reporting import Reporter, Silent, choose_reporter
 from glassformer.training.setup import make_task

@@ -7,8 +7,8 @@ from collections.abc import Iterator, Mapping, Sequence, Set
 from contextlib import contextmanager
 from typing import Any
 
-from glassformer.errors import GlassError
-from glassformer.tokenizers.pieces import utf8
+from glassformer.base.errors import GlassError
+from glassformer.text.tokenizers.pieces import utf8
 
 
 class RefusedError(GlassError, ValueError):

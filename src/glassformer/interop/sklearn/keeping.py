@@ -15,11 +15,12 @@ from typing import Any
 import numpy as np
 
 from glassformer import __version__
-from glassformer.files import write_folder
+from glassformer.base.files import write_folder
 from glassformer.interop.sklearn.inputs import RefusedError
 from glassformer.model.weights import save_tensors
-from glassformer.runs import create_run
-from glassformer.text_model import AnyTextModel, TextClassifier, Translator, load_text_model
+from glassformer.runs.folder import create_run
+from glassformer.runs.opening import load_text_model
+from glassformer.tasks import AnyTextModel, TextClassifier, Translator
 
 FORMAT = 1
 ESTIMATOR = "estimator.json"

@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from glassformer.config import Config, Task
-from glassformer.errors import GlassError
+from glassformer.base.config import Config, Task
+from glassformer.base.errors import GlassError
 
 GIVEN = "(texts given to fit)"
 """Stands for the source in the settings of a fitted estimator: there is no file."""

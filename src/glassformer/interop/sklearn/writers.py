@@ -15,13 +15,13 @@ from sklearn.base import DensityMixin
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
-from glassformer.config import Task
+from glassformer.base.config import Task
 from glassformer.interop.sklearn.base import TextEstimator
 from glassformer.interop.sklearn.inputs import RefusedError, as_texts, refused, same_number
 
 if TYPE_CHECKING:
     from glassformer.interop.sklearn.fitting import Fitted
-    from glassformer.text_model import TextModel, Translator
+    from glassformer.tasks import TextModel, Translator
 
 Texts = npt.NDArray[np.object_]
 
@@ -62,7 +62,7 @@ class TransformerLanguageModel(DensityMixin, TextEstimator):
         return self
 
     def _text_model(self, fitted: Fitted) -> TextModel:
-        from glassformer.text_model import TextModel
+        from glassformer.tasks import TextModel
 
         return TextModel(fitted.model, fitted.tokenizer, fitted.config)
 
@@ -147,7 +147,7 @@ class TransformerTranslator(TextEstimator):
         return self
 
     def _text_model(self, fitted: Fitted) -> Translator:
-        from glassformer.text_model import Translator
+        from glassformer.tasks import Translator
 
         return Translator(fitted.model, fitted.source_tokenizer, fitted.tokenizer, fitted.config)
 
@@ -178,8 +178,8 @@ def _array(texts: Any) -> Texts:
 
 def _document_loss(text_model: TextModel, texts: Sequence[str]) -> float:
     """Nats per token over whole texts, in the rows of training."""
-    from glassformer.data.batches import ValidationRows, validation_rows
     from glassformer.interop.sklearn.fitting import encoded
+    from glassformer.text.batches import ValidationRows, validation_rows
     from glassformer.training.validation import validation_loss
 
     config, tokenizer, model = text_model.config, text_model.tokenizer, text_model.model
@@ -198,9 +198,9 @@ def _document_loss(text_model: TextModel, texts: Sequence[str]) -> float:
 
 def _pair_loss(text_model: Translator, sources: Sequence[str], targets: Sequence[str]) -> float:
     """Nats per target token."""
-    from glassformer.data.batches import Batch
     from glassformer.interop.sklearn.fitting import example_store, say_what_is_cut
-    from glassformer.training.example_tasks import pair_rows
+    from glassformer.tasks.example_tasks import pair_rows
+    from glassformer.text.batches import Batch
     from glassformer.training.validation import validation_loss
 
     model, tokenizers = text_model.model, (text_model.source_tokenizer, text_model.tokenizer)

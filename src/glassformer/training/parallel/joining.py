@@ -10,11 +10,11 @@ from pathlib import Path
 
 import torch
 
-from glassformer.config import Config, TrainConfig
-from glassformer.errors import GlassError, SaidElsewhereError
+from glassformer.base.config import Config, TrainConfig
+from glassformer.base.errors import GlassError, SaidElsewhereError
 from glassformer.model.device import choose_device
 from glassformer.model.precision import FIELDS
-from glassformer.runs import Run
+from glassformer.runs.folder import Run
 from glassformer.training.parallel.processes import OneProcess, Processes
 
 LOST = ("Connection closed by peer", "Connection reset by peer", "Broken pipe", "Socket", "socket", "Timed out")

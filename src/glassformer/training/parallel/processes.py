@@ -12,12 +12,12 @@ import torch
 from torch import Tensor
 from torch.optim import Optimizer
 
-from glassformer.config import Config
-from glassformer.data.batches import Batch
-from glassformer.errors import GlassError
+from glassformer.base.config import Config
+from glassformer.base.errors import GlassError
 from glassformer.model.transformer import Model
 from glassformer.model.weights import load_weights
-from glassformer.runs import Run
+from glassformer.runs.folder import Run
+from glassformer.text.batches import Batch
 from glassformer.training.checkpoint import TrainState, save_checkpoint
 
 Value = TypeVar("Value")

@@ -14,11 +14,11 @@ from torch import Tensor
 from torch.nn.parallel import DistributedDataParallel
 from torch.optim import Optimizer
 
-from glassformer.config import Config
-from glassformer.errors import GlassError, SaidElsewhereError
+from glassformer.base.config import Config
+from glassformer.base.errors import GlassError, SaidElsewhereError
 from glassformer.model.transformer import Model
 from glassformer.model.weights import load_weights
-from glassformer.runs import Run
+from glassformer.runs.folder import Run
 from glassformer.training.checkpoint import TrainState, save_checkpoint
 from glassformer.training.parallel.processes import Forward
 

@@ -26,11 +26,11 @@ from torch.distributed.checkpoint.state_dict_loader import load
 from torch.distributed.checkpoint.state_dict_saver import save
 from torch.optim import Optimizer
 
-from glassformer.config import Config
-from glassformer.errors import GlassError
-from glassformer.files import clear_disk_errors, whole_folder
+from glassformer.base.config import Config
+from glassformer.base.errors import GlassError
+from glassformer.base.files import clear_disk_errors, whole_folder
 from glassformer.model.weights import save_tensors
-from glassformer.runs import Run
+from glassformer.runs.folder import Run
 from glassformer.training.checkpoint import (
     TrainState,
     check_optimizer_state,

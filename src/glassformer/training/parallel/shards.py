@@ -14,9 +14,9 @@ from torch.distributed.fsdp import FSDPModule, MixedPrecisionPolicy, fully_shard
 from torch.distributed.tensor import DTensor
 from torch.optim import Optimizer
 
-from glassformer.config import Config
+from glassformer.base.config import Config
 from glassformer.model.transformer import Block, Model
-from glassformer.runs import Run
+from glassformer.runs.folder import Run
 from glassformer.training.checkpoint import TrainState
 from glassformer.training.parallel.processes import Forward
 from glassformer.training.parallel.replicas import Replicas

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from glassformer.reference.arrays import Array
+from glassformer.numpy_reference.arrays import Array
 from glassformer_course.cases import Case, Function, call
 from glassformer_course.drawing import Panel, Picture
 

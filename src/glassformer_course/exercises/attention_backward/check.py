@@ -6,9 +6,9 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from glassformer.reference.arrays import Array
-from glassformer.reference.attention import attend
-from glassformer.reference.attention import attend_backward as reference_backward
+from glassformer.numpy_reference.arrays import Array
+from glassformer.numpy_reference.attention import attend
+from glassformer.numpy_reference.attention import attend_backward as reference_backward
 from glassformer_course.cases import Case, call
 from glassformer_course.drawing import Panel, Picture
 

@@ -9,7 +9,7 @@ from math import fsum, log
 
 import numpy as np
 
-from glassformer.reference.arrays import Array, Ints
+from glassformer.numpy_reference.arrays import Array, Ints
 from glassformer_course.cases import Case, Functions, call
 from glassformer_course.drawing import Panel, Picture
 

@@ -6,12 +6,12 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from glassformer import reference
-from glassformer.reference import feedforward as layer
-from glassformer.reference.arrays import Array, Weights
-from glassformer.reference.attention import self_allowed
-from glassformer.reference.block import View
-from glassformer.reference.block import block as reference_block
+from glassformer import numpy_reference as reference
+from glassformer.numpy_reference import feedforward as layer
+from glassformer.numpy_reference.arrays import Array, Weights
+from glassformer.numpy_reference.attention import self_allowed
+from glassformer.numpy_reference.block import View
+from glassformer.numpy_reference.block import block as reference_block
 from glassformer_course.cases import Case, call
 from glassformer_course.drawing import Panel, Picture
 

@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from glassformer.reference import attention, positions
-from glassformer.reference.arrays import Array
+from glassformer.numpy_reference import attention, positions
+from glassformer.numpy_reference.arrays import Array
 from glassformer_course.cases import Case, Functions, call
 from glassformer_course.drawing import Panel, Picture
 

@@ -7,7 +7,7 @@ from math import exp, fsum
 
 import numpy as np
 
-from glassformer.reference.arrays import Array, Bools
+from glassformer.numpy_reference.arrays import Array, Bools
 from glassformer_course.cases import Case, Functions, call
 from glassformer_course.drawing import Panel, Picture
 

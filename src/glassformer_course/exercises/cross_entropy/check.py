@@ -7,8 +7,8 @@ from math import exp, fsum, log
 
 import numpy as np
 
-from glassformer.reference.arrays import Array, Ints
-from glassformer.reference.loss import IGNORED
+from glassformer.numpy_reference.arrays import Array, Ints
+from glassformer.numpy_reference.loss import IGNORED
 from glassformer_course.cases import Case, call
 from glassformer_course.drawing import Panel, Picture
 

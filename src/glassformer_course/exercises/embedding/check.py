@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from glassformer.reference.arrays import Array, Bools, Ints
+from glassformer.numpy_reference.arrays import Array, Bools, Ints
 from glassformer_course.cases import Case, Functions, call
 from glassformer_course.drawing import Panel, Picture
 

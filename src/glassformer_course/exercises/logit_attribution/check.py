@@ -7,8 +7,8 @@ from math import sqrt
 
 import numpy as np
 
-from glassformer.reference.arrays import Array
-from glassformer.reference.norms import norm
+from glassformer.numpy_reference.arrays import Array
+from glassformer.numpy_reference.norms import norm
 from glassformer_course.cases import Case, Functions, call
 from glassformer_course.drawing import Panel, Picture
 

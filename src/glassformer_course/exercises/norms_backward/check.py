@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from glassformer.reference.arrays import Array
-from glassformer.reference.norms import norm, norm_backward
+from glassformer.numpy_reference.arrays import Array
+from glassformer.numpy_reference.norms import norm, norm_backward
 from glassformer_course.cases import Case, call
 from glassformer_course.drawing import Panel, Picture
 

@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from glassformer.reference.arrays import Array, Bools
-from glassformer.reference.attention import attend
+from glassformer.numpy_reference.arrays import Array, Bools
+from glassformer.numpy_reference.attention import attend
 from glassformer_course.cases import Case, Functions, call
 from glassformer_course.drawing import Panel, Picture
 

@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from glassformer.reference.arrays import Array
-from glassformer.reference.attention import attend, joined
+from glassformer.numpy_reference.arrays import Array
+from glassformer.numpy_reference.attention import attend, joined
 from glassformer_course.cases import Case, Functions, call
 from glassformer_course.drawing import Panel, Picture
 

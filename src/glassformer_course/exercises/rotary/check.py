@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from glassformer.reference import positions
-from glassformer.reference.arrays import Array
+from glassformer.numpy_reference import positions
+from glassformer.numpy_reference.arrays import Array
 from glassformer_course.cases import Case, Functions, call
 from glassformer_course.drawing import Panel, Picture
 

@@ -7,11 +7,11 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from glassformer.reference.arrays import Array, Ints, Weights
-from glassformer.reference.attention import attend, attend_backward
-from glassformer.reference.linear import Linear, linear, linear_backward, look_up_backward
-from glassformer.reference.loss import cross_entropy, cross_entropy_backward, log_softmax
-from glassformer.wording import counted
+from glassformer.base.wording import counted
+from glassformer.numpy_reference.arrays import Array, Ints, Weights
+from glassformer.numpy_reference.attention import attend, attend_backward
+from glassformer.numpy_reference.linear import Linear, linear, linear_backward, look_up_backward
+from glassformer.numpy_reference.loss import cross_entropy, cross_entropy_backward, log_softmax
 from glassformer_course.cases import Case, Functions, call
 from glassformer_course.drawing import Panel, Picture
 

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from glassformer.reference.arrays import Array, Ints
-from glassformer.reference.linear import linear, linear_backward, look_up_backward
+from glassformer.numpy_reference.arrays import Array, Ints
+from glassformer.numpy_reference.linear import linear, linear_backward, look_up_backward
 from glassformer_course.cases import Case, call
 from glassformer_course.drawing import Panel, Picture
 

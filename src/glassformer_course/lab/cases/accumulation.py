@@ -8,9 +8,9 @@ from typing import Any
 
 import torch
 
-from glassformer.data.batches import Batch
+from glassformer.tasks.losses import logits_of, summed_loss
+from glassformer.text.batches import Batch
 from glassformer.training import loop
-from glassformer.training.objectives import logits_of, summed_loss
 from glassformer.training.stepping import Stepper
 from glassformer.training.validation import validation_loss
 from glassformer_course.lab.bench import CPU, Bench, Trained, compared

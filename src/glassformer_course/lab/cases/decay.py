@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from glassformer.config import TrainConfig
+from glassformer.base.config import TrainConfig
 from glassformer.training import optimizers
 from glassformer_course.lab.bench import Bench, Trained, compared, last_losses, loss_chart
 from glassformer_course.lab.evidence import Evidence, Number

@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 import torch
 
-from glassformer.data.corpora import find_text_corpus
-from glassformer.reference import AdamW, Batch, Inputs, Settings, forward, gradients, initial_weights, training
-from glassformer.reference import attention as reference_attention
+from glassformer.corpora import find_text_corpus
+from glassformer.numpy_reference import AdamW, Batch, Inputs, Settings, forward, gradients, initial_weights, training
+from glassformer.numpy_reference import attention as reference_attention
 from glassformer_course.lab.bench import Bench, compared, rounded
 from glassformer_course.lab.evidence import Evidence, Map, Number, Point, averaged
 from glassformer_course.lab.planting import replaced

@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from glassformer.data import split
-from glassformer.data.corpora import find_text_corpus
-from glassformer.data.documents import KeptPiece
-from glassformer.data.split import Side, SidedPiece, Split
+from glassformer.corpora import find_text_corpus
+from glassformer.text import split
+from glassformer.text.documents import KeptPiece
+from glassformer.text.split import Side, SidedPiece, Split
 from glassformer.training.validation import validation_loss
 from glassformer_course.lab.bench import CPU, Bench, Trained, compared, loss_chart
 from glassformer_course.lab.evidence import Evidence, Number

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import cross_entropy
 
-from glassformer.config import SampleConfig
+from glassformer.base.config import SampleConfig
 from glassformer.generation.decoding import generate
 from glassformer.model import transformer
 from glassformer_course.lab.bench import Bench, Trained, compared, one_thread

@@ -11,9 +11,9 @@ from typing import Any
 import torch
 from torch.nn.functional import cross_entropy
 
-from glassformer.data.batches import Batch
-from glassformer.data.corpora import find_text_corpus
-from glassformer.data.rows import Row
+from glassformer.corpora import find_text_corpus
+from glassformer.text.batches import Batch
+from glassformer.text.rows import Row
 from glassformer_course.lab.bench import Bench, Trained, compared, loss_chart
 from glassformer_course.lab.evidence import Evidence, Number
 from glassformer_course.lab.planting import replaced

@@ -9,8 +9,8 @@ from dataclasses import replace
 import numpy as np
 import torch
 
-from glassformer.data.batches import Batch, padded
-from glassformer.data.rows import Row
+from glassformer.text.batches import Batch, padded
+from glassformer.text.rows import Row
 from glassformer_course.lab.bench import STORIES, Bench, Trained, compared, last_losses, loss_chart
 from glassformer_course.lab.evidence import Evidence, Number, Point
 from glassformer_course.lab.planting import replaced

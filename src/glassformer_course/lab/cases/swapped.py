@@ -11,10 +11,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from glassformer.config import SampleConfig
+from glassformer.base.config import SampleConfig
 from glassformer.inspection.trace import trace
 from glassformer.model.transformer import EncoderDecoder
-from glassformer.text_model import Translator
+from glassformer.tasks import Translator
 from glassformer_course.lab.bench import Bench, Trained, last_losses, loss_chart, rounded
 from glassformer_course.lab.evidence import Evidence, Map, Number
 from glassformer_course.lab.planting import replaced

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 import torch
 from torch import Tensor
 
-from glassformer.config import SampleConfig
+from glassformer.base.config import SampleConfig
 from glassformer.generation import decoding, sampling
 from glassformer.generation.decoding import generate
 from glassformer_course.lab.bench import STORIES, Bench, Trained, compared, one_thread

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from glassformer.config import ModelConfig
+from glassformer.base.config import ModelConfig
 from glassformer.model import weights
 from glassformer.model.transformer import Head
 from glassformer.training import checkpoint

@@ -27,7 +27,7 @@ export function beams(shared: Shared, question: Partial<Rule> & { text: string }
     })),
     python: script(
       shared,
-      ["from glassformer.config import SampleConfig", `from glassformer.generation.beam import ${name}`],
+      ["from glassformer.base.config import SampleConfig", `from glassformer.generation.beam import ${name}`],
       [
         `settings = SampleConfig(beams=${rule.beams}, tokens=${rule.tokens}, length_penalty=${rule.length_penalty})`,
         `ids, end = model.prompt_ids(${quoted(question.text)}), model.tokenizer.end_id`,

@@ -4,7 +4,7 @@ import type { TextQuestion } from "./looked";
 
 /** The imports, the model, and lines that use it. */
 export function script(shared: Shared, imports: readonly string[], lines: readonly string[]): string {
-  const own = [...imports.filter((line) => line.includes("glassformer")), "from glassformer.sharing.loading import load_shared"];
+  const own = [...imports.filter((line) => line.includes("glassformer")), "from glassformer.app.share.loading import load_shared"];
   const others = imports.filter((line) => !line.includes("glassformer"));
   const first = others.length > 0 ? [...others, "", ...own.sort()] : own.sort();
   return [...first, "", `model = load_shared(${quoted(fileName(shared))})`, ...lines].join("\n") + "\n";

@@ -1,0 +1,284 @@
+"""The views of `glass attribute`: each gives its facts, and its lines for people."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from glassformer.app.cli.attribute_pictures import plot_lens, plot_rollout
+from glassformer.base.errors import GlassError
+
+if TYPE_CHECKING:
+    from glassformer.inspection.attribution import Case, Output
+    from glassformer.inspection.explain.subject import Subject
+    from glassformer.tasks import AnyTextModel
+
+TOP = 8
+"""Parts or neurons with a line of their own, unless --top says how many."""
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What a view is made of."""
+
+    arguments: argparse.Namespace
+    model: AnyTextModel
+    subject: Subject
+    case: Case
+    row: tuple[str, ...]
+    source: tuple[str, ...]
+
+    @property
+    def output(self) -> Output:
+        """The one at --place, or the last."""
+        place = self.arguments.place
+        found = [output for output in self.case.outputs if place in (None, output.place)]
+        if not found:
+            there = ", ".join(str(output.place) for output in self.case.outputs[:8])
+            raise GlassError(f"there is no answer at place {place}", f"There are answers at {there}.")
+        return found[-1]
+
+    @property
+    def against(self) -> int | None:
+        """--against."""
+        return named(self.model, self.arguments.against)
+
+
+Made = tuple[dict[str, Any], Iterator[str]]
+"""The facts of a view, and its lines."""
+
+
+def named(model: AnyTextModel, name: str | None) -> int | None:
+    """The token, or the label, of that name."""
+    from glassformer.inspection.receipt.naming import label_named, token_named
+    from glassformer.tasks import TextClassifier
+
+    if name is None:
+        return None
+    return label_named(model.labels, name) if isinstance(model, TextClassifier) else token_named(model.tokenizer, name)
+
+
+def logits_view(asked: Asked) -> Made:
+    """What each part gave to each logit; of one answer its parts, neurons, or one head."""
+    from glassformer.inspection.attribution import split_neurons, split_output, split_outputs, tables
+    from glassformer.inspection.receipt.parts import refuse_inexact
+    from glassformer.inspection.sites import find_head
+
+    given, name = asked.arguments, asked.subject.name
+    refuse_inexact(asked.case.model)
+    head = None if given.head is None else find_head(asked.case.model, given.head)
+    made, top = asked.case.trace(), given.top or TOP
+    if (given.place, given.layer, head) == (None, None, None) and len(asked.case.outputs) > 1:
+        found = split_outputs(asked.case.model, made, asked.case.outputs, asked.against)
+        return found.facts(name), tables.split_grid(found, asked.row, name)
+    output = asked.output
+    title = f"{_answer(asked, output)}: what gave its logit"
+    if given.layer is not None:
+        neurons = split_neurons(asked.case.model, made, output, given.layer, asked.against)
+        return neurons.facts(), _titled(title, tables.neuron_lines(neurons, top))
+    parts = split_output(asked.case.model, made, output, asked.against)
+    if head is None:
+        found = split_outputs(asked.case.model, made, [output], asked.against)
+        facts = found.facts(name)
+        for each, part in zip(facts["parts"], parts, strict=True):
+            each["sources"] = part.sources
+        return facts, _titled(title, tables.split_place(parts, asked.row, asked.source, top))
+    if head.site.stack == "enc" and asked.source:
+        raise GlassError(f"{head} writes to the encoder's stream, not to a logit", "Name a head of the decoder.")
+    kind = "cross head" if head.site.part == "cross" else "head"
+    part = next(each for each in parts if (each.kind, each.layer, each.head) == (kind, head.site.layer, head.head))
+    import torch
+
+    labels = asked.source if kind == "cross head" else asked.row
+    lines = tables.token_lines({"gives": torch.tensor(part.sources)}, labels, "+9.4f")
+    facts = {"head": str(head), "value": part.value, "sources": part.sources}
+    return facts, _titled(f"{_answer(asked, output)}: {head} gave {part.value:+.4f}, by what it read", lines)
+
+
+def lens_view(asked: Asked) -> Made:
+    """The answer after each layer."""
+    from glassformer.inspection.attribution import lens, tables
+
+    case, name = asked.case, asked.subject.name
+    outputs = case.outputs if asked.arguments.place is None else [asked.output]
+    found = lens(case.model, case.tokens, outputs, case.target, asked.arguments.top or 3)
+    if asked.arguments.plot is not None:
+        plot_lens(found, asked.subject, asked.row, asked.arguments.plot)
+    if asked.arguments.place is None:
+        return found.facts(name), tables.lens_grid(found, asked.row, name)
+    return found.facts(name), _titled(_answer(asked, asked.output), tables.lens_place(found, 0, name))
+
+
+def rollout_view(asked: Asked) -> Made:
+    """Shares of the tokens, by attention rollout."""
+    from glassformer.inspection.attribution import rollout
+    from glassformer.inspection.attribution.rollout import read_by
+    from glassformer.inspection.attribution.tables import token_lines
+
+    made, reads, layer = asked.case.trace(), [asked.output.reads], _layer(asked)
+    found, even = rollout(made), rollout(made, uniform=True)
+    if asked.arguments.plot is not None:
+        plot_rollout(found, layer, asked.subject, asked.arguments.plot)
+    columns = {"rollout": read_by(found.own[layer], reads)[0], "uniform": read_by(even.own[layer], reads)[0]}  # (T)
+    lines = [
+        f"{_read(asked)}, by attention rollout; uniform: if attention were equal",
+        *token_lines(columns, asked.row),
+    ]
+    if found.source is not None and even.source is not None:
+        columns = {"rollout": read_by(found.source[layer], reads)[0], "uniform": read_by(even.source[layer], reads)[0]}
+        lines += ["from the source, through cross-attention and the encoder", *token_lines(columns, asked.source)]
+    facts = {"reads": list(reads[0]), "layer": layer, **found.facts(), "uniform": even.facts()}
+    return facts, iter(lines)
+
+
+def flow_view(asked: Asked) -> Made:
+    """The largest flow of attention to each token."""
+    from glassformer.inspection.attribution import flow, rollout
+    from glassformer.inspection.attribution.rollout import read_by
+    from glassformer.inspection.attribution.tables import token_lines
+
+    made, reads, layer = asked.case.trace(), asked.output.reads, _layer(asked)
+    found, beside = flow(made, reads, layer + 1), rollout(made)
+    columns = {"flow": found.own, "rollout": read_by(beside.own[layer], [reads])[0]}  # (T)
+    lines = [f"{_read(asked)}, by attention flow", *token_lines(columns, asked.row)]
+    if found.source is not None and beside.source is not None:
+        columns = {"flow": found.source, "rollout": read_by(beside.source[layer], [reads])[0]}  # (S)
+        lines += ["from the source, through cross-attention and the encoder", *token_lines(columns, asked.source)]
+    return found.facts(), iter(lines)
+
+
+def blank_view(asked: Asked) -> Made:
+    """What an answer loses without each token."""
+    from glassformer.inspection.attribution import blank
+    from glassformer.inspection.attribution.tables import token_lines
+
+    output = asked.output
+    words, own, source = _replacements(asked)
+    found = blank(asked.case, own, source)
+    column = asked.case.outputs.index(output)
+    lines = [
+        f"{_answer(asked, output)}: ln p = {float(found.before[column]):.4f}; what it loses, in nats, when a token is "
+        f"replaced by {words}",
+        *token_lines({"loses": found.own[column]}, asked.row, "+9.4f"),
+    ]
+    if found.source is not None:
+        lines += ["tokens of the source", *token_lines({"loses": found.source[column]}, asked.source, "+9.4f")]
+    return found.facts(asked.subject.name), iter(lines)
+
+
+def agreement_view(asked: Asked) -> Made:
+    """Rank correlations of attention, rollout and blank-out."""
+    from glassformer.inspection.attribution import agreement, blank
+    from glassformer.inspection.attribution.tables import agreement_lines
+
+    words, own, source = _replacements(asked)
+    found = agreement(asked.case.model, asked.case.trace(), blank(asked.case, own, source))
+    return {"replacement": own, **found.facts()}, _titled(f"blank-out puts {words}", agreement_lines(found))
+
+
+def patching_view(asked: Asked) -> Made:
+    """Of two texts, which place of which layer decides."""
+    from glassformer.inspection.attribution import Question, case_of, patch_grids
+    from glassformer.inspection.attribution.grid import check_part, check_shapes
+    from glassformer.inspection.attribution.tables import grid_lines
+    from glassformer.inspection.explain import whole_subject_of
+
+    given, case, written = asked.arguments, asked.case, asked.subject.target
+    check_part(given.part or "resid")
+    other = whole_subject_of(asked.model, given.corrupt, written, "--corrupt")
+    corrupt = case_of(other)
+    question = Question(case.tokens, corrupt.tokens, 0, 0, 0, case.target, corrupt.target)
+    check_shapes(question)
+    if other.ids == asked.subject.ids:
+        raise GlassError("--corrupt is the text itself: there is nothing to restore", "Give another one.")
+    best, worst = case.logits()[0].argmax(dim=-1), corrupt.logits()[0].argmax(dim=-1)  # (P) each
+    output, differ = asked.output, (best != worst).nonzero()
+    if given.place is None and case.target is not None and len(differ):
+        output = case.outputs[int(differ[0])]
+    column = case.outputs.index(output)
+    token = int(best[column]) if given.token is None else output.answer
+    against = int(worst[column]) if asked.against is None else asked.against
+    if token == against:
+        raise GlassError(
+            f"both texts are answered with {asked.subject.name(token)}", "Name two answers by --token and --against."
+        )
+    question = Question(case.tokens, corrupt.tokens, output.place, token, against, case.target, corrupt.target)
+    grids = patch_grids(case.model, question, given.part or "resid")
+    name, first = asked.subject.name, grids[0]
+    lines = [
+        f"{name(token)} against {name(against)}, {_where(asked, output)}: difference of logits {first.clean:+.4f} "
+        f"clean, {first.corrupt:+.4f} corrupt; 0: as corrupt, 1: as clean",
+    ]
+    for grid in grids:
+        encodes = bool(asked.source) and grid.stack == "enc"
+        lines += grid_lines(grid, asked.source if encodes else asked.row, _labels(other, encodes))
+    answers = {"token": {"id": token, "text": name(token)}, "against": {"id": against, "text": name(against)}}
+    return {**answers, "place": output.place, "grids": [grid.facts() for grid in grids]}, iter(lines)
+
+
+def _labels(subject: Subject, source: bool) -> tuple[str, ...]:
+    return subject.labels if source or subject.target_labels is None else subject.target_labels
+
+
+def _layer(asked: Asked) -> int:
+    """The layer that is looked at: --layer, or the last."""
+    from glassformer.inspection.attribution.case import check_number
+    from glassformer.inspection.receipt.parts import stack_of
+
+    count, layer = len(stack_of(asked.case.model).blocks), asked.arguments.layer
+    return count - 1 if layer is None else check_number("layer", layer, count)
+
+
+def _replacements(asked: Asked) -> tuple[str, int, int | None]:
+    """The token that stands in for a blanked one, in words; its id, and its id in the source's vocabulary."""
+    from glassformer.tasks import Translator
+
+    tokenizer = asked.model.tokenizer
+    source = asked.model.source_tokenizer if isinstance(asked.model, Translator) else tokenizer
+    given = asked.arguments.replace
+    if given is not None:
+        from glassformer.inspection.receipt.naming import token_named
+
+        own, other = token_named(tokenizer, given), token_named(source, given)
+    else:
+        own, other = (
+            next(id for id in (each.unknown_id, each.mask_id, each.end_id) if id is not None)
+            for each in (tokenizer, source)
+        )
+    return f"{tokenizer.token_text(own)} ({own})", own, None if source is tokenizer else other
+
+
+def _where(asked: Asked, output: Output) -> str:
+    if len(output.reads) > 1:
+        return "from all places"
+    after = "after" if asked.model.config.model.family != "encoder" else "from"
+    return f"{after} {asked.row[output.place]} at {output.place}"
+
+
+def _read(asked: Asked) -> str:
+    """What rollout and flow are of."""
+    return f"what reaches the answer {_where(asked, asked.output)}, of each token"
+
+
+def _answer(asked: Asked, output: Output) -> str:
+    against = "" if asked.against is None else f" against {asked.subject.name(asked.against)}"
+    return f"answer {asked.subject.name(output.answer)}{against} {_where(asked, output)}"
+
+
+def _titled(title: str, lines: Iterator[str]) -> Iterator[str]:
+    yield title
+    yield from lines
+
+
+VIEWS: dict[str, Callable[[Asked], Made]] = {
+    "logits": logits_view,
+    "lens": lens_view,
+    "rollout": rollout_view,
+    "flow": flow_view,
+    "blank": blank_view,
+    "agreement": agreement_view,
+    "patching": patching_view,
+}
+"""By their names."""

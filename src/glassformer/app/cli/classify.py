@@ -1,0 +1,69 @@
+"""Name the label of a text with a classifier that glass train --task classify made.
+
+glass classify runs/mails "Your parcel has arrived"
+glass classify runs/mails --input mails.txt --json
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from dataclasses import asdict
+from pathlib import Path
+
+from glassformer.app.cli.texts import lines_of, say_unknown, say_unread, standard_input
+from glassformer.app.cli.uses import wrong_command
+from glassformer.base.errors import GlassError
+from glassformer.base.wording import counted
+
+SHOWN = 5  # labels with their probabilities
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The arguments of `glass classify`."""
+    parser.add_argument("run", type=Path, metavar="RUN", help="a run folder")
+    parser.add_argument("text", nargs="*", metavar="TEXT", help="texts to label; - reads one from standard input")
+    parser.add_argument("--input", type=Path, metavar="FILE", help="a text per line")
+    parser.add_argument("--checkpoint", choices=("best", "last"), default="best", help="which weights (default: best)")
+    parser.add_argument("--device", default="auto", help="auto, cpu, cuda, cuda:N or mps (default: auto)")
+    parser.add_argument("--precision", choices=("auto", "fp32", "bf16"), default="fp32", help="(default: fp32)")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Label every text: a line each, the label first."""
+    from glassformer.runs.opening import load_text_model
+    from glassformer.tasks import TextClassifier
+
+    if bool(arguments.text) == (arguments.input is not None):
+        raise GlassError("glass classify needs texts, as arguments or as a file", "Give TEXT, or --input FILE.")
+    model = load_text_model(arguments.run, arguments.checkpoint, arguments.device, arguments.precision)
+    if not isinstance(model, TextClassifier):
+        raise wrong_command(arguments.run, model.config.train.task)
+    texts = lines_of(arguments.input, "text") if arguments.input else arguments.text
+    texts = [standard_input() if text == "-" and not arguments.input else text for text in texts]
+    _notice_empty(texts, arguments.input)
+    say_unknown(model.tokenizer, texts)
+    say_unread([model.unread_tokens(text) for text in texts], "texts", model.config.model.context)
+    found = model.classify(texts)
+    if arguments.json:
+        print(json.dumps({"labels": list(model.labels), "texts": [asdict(each) for each in found]}, ensure_ascii=False))
+        return 0
+    for each in found:
+        if len(found) > 1 or arguments.input:  # a file of one line is answered like any other file
+            print(f"{each.label}\t{each.probability:.4f}\t{' '.join(each.text.split())[:100]}")
+            continue
+        for label, share in list(each.probabilities.items())[:SHOWN]:
+            print(f"{share:>8.2%}  {label}")
+    return 0
+
+
+def _notice_empty(texts: list[str], file: Path | None) -> None:
+    """Refuse a text that holds nothing; in a file each line keeps its answer, and a person is told."""
+    empty = sum(not text.strip() for text in texts)
+    if empty and file is None:
+        which = "the text is" if len(texts) == 1 else f"of {len(texts):,} texts {counted(empty, 'are', 'is')}"
+        raise GlassError(f"{which} empty: there is nothing to label", "Give a text.")
+    if empty:
+        lines = counted(empty, f"lines of {file} are", f"line of {file} is")
+        print(f"{lines} empty: the label is what the model says of no text", file=sys.stderr)

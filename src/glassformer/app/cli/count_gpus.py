@@ -1,0 +1,134 @@
+"""`glass count --gpus`: what training on many GPUs needs, on paper."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from glassformer.base.config import Config
+from glassformer.base.errors import GlassError, nearest
+
+if TYPE_CHECKING:
+    from glassformer.training.scaling import Estimate, Gpu
+
+OWN = {"peak": 1e12, "memory": 1e9, "link": 1e9, "network": 1e9}
+"""Options that change a figure of the GPU, and their units."""
+REACH = 0.5
+GIGA = 1e9
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The arguments that belong to `--gpus`."""
+    group = parser.add_argument_group("on many GPUs, estimated (FSDP2, AdamW, bfloat16; nothing is measured)")
+    group.add_argument("--gpus", metavar="N,N,...", help="how many: 8,64,1024")
+    group.add_argument("--gpu", metavar="NAME", help="a100, h100 (default), h200 or b200; the next four change it")
+    group.add_argument("--peak", type=float, metavar="TFLOPS", help="dense bfloat16 matrix products")
+    group.add_argument("--memory", type=float, metavar="GB", help="of each GPU")
+    group.add_argument("--link", type=float, metavar="GB/S", help="between GPUs of a node, one way")
+    group.add_argument("--network", type=float, metavar="GB/S", help="between nodes, one way, of each GPU")
+    group.add_argument("--reach", type=float, metavar="SHARE", help=f"of the peak that is reached (default: {REACH})")
+    group.add_argument("--rows", type=int, metavar="N", help="at once on each GPU (default: as many as fit, to 64)")
+    group.add_argument("--tokens", type=float, metavar="BILLIONS", help="to train on: how long that takes")
+
+
+def estimates(
+    arguments: argparse.Namespace, config: Config, sizes: tuple[int, int | None, int | None]
+) -> tuple[str, list[Estimate]]:
+    """The GPU in words, and an estimate for each number of them; none where none is asked for."""
+    from glassformer.training.scaling import estimate, size_of
+
+    if arguments.gpus is None:
+        for name in ("gpu", *OWN, "reach", "rows", "tokens"):
+            if getattr(arguments, name) is not None:
+                raise GlassError(f"--{name} was given without --gpus", "Say how many: --gpus 8,64")
+        return "", []
+    _refuse_impossible(arguments)
+    if config.model.family == "encoder-decoder":
+        raise GlassError("--gpus counts no encoder-decoders", "Take a decoder or an encoder.")
+    size, (name, gpu) = size_of(config.model, sizes[0], sizes[2]), _gpu(arguments)
+    reach = REACH if arguments.reach is None else arguments.reach
+    about = (
+        f"{name}: {gpu.peak / 1e12:,.0f} TFLOP/s, of which {reach:.0%} are reached; {gpu.memory / GIGA:,.0f} GB; "
+        f"{gpu.link / GIGA:,.0f} GB/s within a node of {gpu.node}, "
+        f"{gpu.network / GIGA:,.0f} GB/s for each GPU beyond ({gpu.source})"
+    )
+    return about, [estimate(size, gpu, number, reach, arguments.rows) for number in _numbers(arguments.gpus)]
+
+
+def _gpu(arguments: argparse.Namespace) -> tuple[str, Gpu]:
+    from glassformer.training.scaling import GPUS
+
+    name = arguments.gpu or "h100"
+    if name not in GPUS:
+        raise GlassError(f"there are no figures of a GPU {name!r}", nearest(name, GPUS))
+    given = {option: getattr(arguments, option) for option in OWN if getattr(arguments, option) is not None}
+    if not given:
+        return name, GPUS[name]
+    changed = {option: value * OWN[option] for option, value in given.items()}
+    words = ", ".join(f"--{option} {value:g}" for option, value in given.items())
+    return name, replace(GPUS[name], **changed, source=f"{GPUS[name].source}; changed by {words}")
+
+
+def _refuse_impossible(arguments: argparse.Namespace) -> None:
+    for name in (*OWN, "reach", "rows", "tokens"):
+        value = getattr(arguments, name)
+        if value is not None and not (0 < value < float("inf") and (name != "reach" or value <= 1)):
+            allowed = "a share above 0, up to 1" if name == "reach" else "a number above 0"
+            raise GlassError(f"--{name} {value:g} is not allowed", f"Give {allowed}.")
+
+
+def _numbers(text: str) -> list[int]:
+    numbers = [int(word) if word.strip().isdecimal() else 0 for word in text.split(",")]
+    if not all(0 < number <= 1_000_000 for number in numbers):
+        raise GlassError(f"--gpus {text} is no list of numbers", "Write them with commas: --gpus 8,64,1024")
+    return numbers
+
+
+def table(about: str, found: Sequence[Estimate], billions: float | None) -> Iterator[str]:
+    """The estimates side by side."""
+    yield f"\nTraining it with AdamW in bfloat16, sharded, estimated for {about}:"
+    rows: list[tuple[str, list[str]]] = [
+        ("GPUs", [f"{each.gpus:,}" for each in found]),
+        ("GB on each: weights", [_gb(each.kept.weights) for each in found]),
+        ("  gradients", [_gb(each.kept.gradients) for each in found]),
+        ("  optimizer state", [_gb(each.kept.state) for each in found]),
+        ("  gathered weights", [_gb(each.gathered) for each in found]),
+        ("  a unit's gradients", [_gb(each.whole_gradients) for each in found]),
+        ("  activations", [_gb(each.activations) for each in found]),
+        ("  all", [_gb(each.memory) for each in found]),
+        ("fits", ["yes" if each.fits else "no" for each in found]),
+        ("blocks run twice", ["yes" if each.recomputed else "no" for each in found]),
+        ("rows at once", [str(each.rows) for each in found]),
+        ("tokens a step", [f"{each.tokens_per_step:,}" for each in found]),
+        ("GB sent by each", [_gb(each.traffic) for each in found]),
+        ("s of arithmetic", [f"{each.compute:.3g}" for each in found]),
+        ("s of sending", [f"{each.communication:.3g}" for each in found]),
+        ("tokens/s at best", [_rate(each, each.best) for each in found]),
+        ("  at worst", [_rate(each, each.worst) for each in found]),
+    ]
+    if billions is not None:
+        days = [(GIGA * billions / each.best / 86400, GIGA * billions / each.worst / 86400) for each in found]
+        spans = [f"{best:,.3g} to {worst:,.3g}" for best, worst in days]
+        rows.append(
+            (f"days for {billions:,g} B", [s if each.fits else "-" for s, each in zip(spans, found, strict=True)])
+        )
+    for name, cells in rows:
+        yield f"{name:<22}" + "".join(f"{cell:>20}" for cell in cells)
+    yield "At best sending hides behind arithmetic, at worst it does not. Latency and waiting for data are left out."
+    if any(each.recomputed for each in found):
+        yield "Running blocks twice is what it would need; glass train keeps all activations."
+
+
+def facts(found: Sequence[Estimate]) -> dict[str, Any]:
+    """For `--json`."""
+    return {"estimates": [each.facts() for each in found]} if found else {}
+
+
+def _gb(number: float) -> str:
+    return f"{number / GIGA:,.2f}"
+
+
+def _rate(each: Estimate, rate: float) -> str:
+    return f"{rate:,.0f}" if each.fits else "-"

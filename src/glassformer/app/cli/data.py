@@ -1,0 +1,232 @@
+"""Look at what can be learnt from: generated corpora, recipes, and your own text; encode a text once for many runs.
+
+glass data list
+glass data show stories --size 5
+glass data look book.txt
+glass data look mails.csv --task classify
+glass data encode book.txt --out tokens/book
+glass data encode texts --out tokens/texts --engine datatrove --workers 8 --data.duplicates near
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import tempfile
+from collections.abc import Iterable
+from contextlib import ExitStack
+from dataclasses import asdict
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from glassformer.app.cli import data_encode
+from glassformer.app.cli.choosing import chosen_settings, named_source
+from glassformer.app.cli.settings import add_setting_flags, changes_from
+from glassformer.base.config import EXAMPLES, PAIRS, Config
+from glassformer.base.errors import GlassError, nearest
+from glassformer.base.recipes import load_recipe, recipe_names
+from glassformer.corpora import (
+    Corpus,
+    Generated,
+    LabelledCorpus,
+    MinimalPairCorpus,
+    PairCorpus,
+    corpus_names,
+    find_corpus,
+)
+
+if TYPE_CHECKING:
+    from glassformer.text.reading import SourceFile
+
+ACTIONS = ("list", "show", "look", "encode")
+SHOWN = 10  # documents of a corpus
+SHOWN_FIRST = 5  # rows of DATA
+LINE = 100  # characters of a text, on the terminal
+MOST_CHARACTERS = 1000  # of a text, with --json
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The arguments of `glass data`."""
+    parser.add_argument("action", metavar="ACTION", help="list; show CORPUS; look DATA; encode DATA")
+    parser.add_argument("name", nargs="?", metavar="CORPUS|DATA", help="what to show, look at or encode")
+    parser.add_argument("target", nargs="?", metavar="TARGET", help="look: the second of two parallel files")
+    parser.add_argument("--task", metavar="TASK", help="look, encode: what is to be learnt (sets train.task)")
+    parser.add_argument(
+        "--size",
+        type=int,
+        metavar="N",
+        help=f"documents, pairs or texts to make of a corpus (default: show {SHOWN}, look as data.size)",
+    )
+    parser.add_argument("--seed", type=int, metavar="N", help="of a corpus (sets data.seed)")
+    data_encode.add_arguments(parser)
+    add_setting_flags(parser, ("data", "tokenizer"))
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """List, show, look or encode."""
+    if arguments.action not in ACTIONS:
+        raise GlassError(f"glass data cannot {arguments.action!r}", nearest(arguments.action, ACTIONS))
+    if arguments.action not in ("look", "encode") and (arguments.target, arguments.task) != (None, None):
+        raise GlassError(
+            f"glass data {arguments.action} takes no TARGET and no --task", "They belong to look: leave them out."
+        )
+    if arguments.action != "encode":
+        data_encode.refuse_arguments(arguments)
+    if arguments.action == "list":
+        return _list(arguments.json)
+    if arguments.name is None:
+        raise GlassError(
+            f"glass data {arguments.action} needs a name", f"Such as: glass data {arguments.action} stories"
+        )
+    if arguments.action == "encode":
+        return data_encode.run(arguments, _changes(arguments))
+    return _show(arguments) if arguments.action == "show" else _look(arguments)
+
+
+def _list(as_json: bool) -> int:
+    corpora = {name: find_corpus(name) for name in corpus_names()}
+    recipes = {name: load_recipe(name).summary for name in recipe_names()}
+    if as_json:
+        told = {name: {"summary": corpus.summary, "tasks": corpus.tasks} for name, corpus in corpora.items()}
+        print(json.dumps({"corpora": told, "recipes": recipes}, ensure_ascii=False))
+        return 0
+    shown = {name: f"{corpus.summary} [{', '.join(corpus.tasks)}]" for name, corpus in corpora.items()}
+    title = "Generated corpora (glass train NAME), with the tasks they serve (--task):"
+    for heading, entries in ((title, shown), ("Recipes (--recipe NAME):", recipes)):
+        print(heading)
+        for name, summary in entries.items():
+            print(f"  {name:<18} {summary}")
+    return 0
+
+
+def _show(arguments: argparse.Namespace) -> int:
+    """Print what the corpus makes; `--json` has all of it, plain text what its first task is trained on."""
+    corpus = find_corpus(arguments.name)
+    data = Config().with_changes({"data.size": str(SHOWN), **_changes(arguments)}).data
+    kinds = _made(corpus, data.size, data.seed)
+    if arguments.json:
+        facts: dict[str, object] = {"corpus": corpus.name, "tasks": corpus.tasks}
+        if isinstance(corpus, Corpus):
+            facts |= {"entropy_per_document": corpus.entropy(), "characters_per_document": corpus.mean_characters()}
+        if isinstance(corpus, LabelledCorpus):
+            facts["bayes_error"] = corpus.bayes_error()
+        print(json.dumps(facts | kinds, ensure_ascii=False))
+        return 0
+    first = next(iter(kinds.values()))
+    print("\n".join(line if isinstance(line, str) else "\t".join(line.values()) for line in first))
+    if "minimal_pairs" in kinds:
+        print("\nMinimal pairs (right, wrong); of words, with combinations that no document has:")
+        for pair in kinds["minimal_pairs"]:
+            print(f"{pair['good']}\t{pair['bad']}")
+    return 0
+
+
+def _made(corpus: Generated, size: int, seed: int) -> dict[str, list[Any]]:
+    """Everything that a corpus makes, by kind: documents, pairs, labelled texts, minimal pairs."""
+    kinds: dict[str, list[Any]] = {}
+    if isinstance(corpus, Corpus):
+        kinds["documents"] = list(islice(corpus.documents(size, seed), size))
+    if isinstance(corpus, PairCorpus):
+        pairs = islice(corpus.pairs(size, seed), size)
+        kinds["pairs"] = [{"source": source, "target": target} for source, target in pairs]
+    if isinstance(corpus, LabelledCorpus):
+        texts = islice(corpus.labelled(size, seed), size)
+        kinds["labelled"] = [{"label": label, "text": text} for text, label in texts]
+    if isinstance(corpus, MinimalPairCorpus):
+        kinds["minimal_pairs"] = [asdict(pair) for pair in islice(corpus.minimal_pairs(size, seed), size)]
+    return kinds
+
+
+def _look(arguments: argparse.Namespace) -> int:
+    """Read, split and encode as training would, into a temporary folder, and show the first rows and the notes."""
+    changes = _changes(arguments) | named_source(arguments.name, arguments.target)
+    config = chosen_settings(None, None, changes | ({"train.task": arguments.task} if arguments.task else {}))
+    with tempfile.TemporaryDirectory(prefix="glass-look-", ignore_cleanup_errors=True) as folder:
+        facts = (_examples if config.train.task in EXAMPLES else _text)(config, Path(folder))
+    if arguments.json:
+        print(json.dumps({"source": config.data.source, **facts}, ensure_ascii=False))
+        return 0
+    print("\n".join([*facts["notes"], "the first rows as they are read:"]))
+    for row in facts["first"]:
+        parts = [_in_one_line(row[name]) for name in ("label", "source", "text", "target") if name in row]
+        print("  " + (" => " if "source" in row else ": ").join(parts))
+    return 0
+
+
+def _in_one_line(text: str) -> str:
+    """Return the beginning of a text on one line, with control characters escaped."""
+    begin = "".join(sign if sign.isprintable() else repr(sign)[1:-1] for sign in text[:LINE])
+    return begin + " ..." if len(text) > LINE else begin
+
+
+def _first(names: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> list[dict[str, str]]:
+    """Return the first rows by name, long texts cut."""
+    first = islice(rows, SHOWN_FIRST)
+    return [{name: text[:MOST_CHARACTERS] for name, text in zip(names, row, strict=True)} for row in first]
+
+
+def _tables(files: Iterable[SourceFile]) -> list[dict[str, Any]]:
+    """Return how each table is read, and its chosen columns."""
+    found: list[dict[str, Any]] = []
+    for file in files:
+        if file.table is not None and file.chosen is not None:
+            columns = [file.table.names[index] for index in file.chosen.indices]
+            facts: dict[str, Any] = {"file": file.name, "columns": columns}
+            if file.table.dialect is not None:
+                facts |= {"header": file.table.header, "delimiter": file.table.dialect.delimiter}
+                facts |= {"quoting": file.table.dialect.quoting, "extra_fields": file.table.extra_fields}
+            found.append(facts)
+    return found
+
+
+def _text(config: Config, folder: Path) -> dict[str, Any]:
+    from glassformer.text.documents import first_documents
+    from glassformer.text.prepare import prepare_source
+    from glassformer.text.reading import open_source
+
+    with open_source(config.data, folder) as source:
+        first = _first(("text",), ((text,) for text in first_documents(source, config.data)))
+        tables = _tables(source.files)
+        masked = config.train.task == "masked"
+        found = prepare_source(source, config.data, config.tokenizer, folder, mask=masked)
+    return {"first": first, "tables": tables, **data_encode.facts_of(found)}
+
+
+def _examples(config: Config, folder: Path) -> dict[str, Any]:
+    from glassformer.text.example_source import open_examples
+    from glassformer.text.prepare_examples import prepare_sources
+    from glassformer.text.tally import Tally
+
+    task = config.train.task
+    names = ("source", "target") if task in PAIRS else ("text", "label")
+    with ExitStack() as stack:
+        source = stack.enter_context(open_examples(task, config.data, folder))
+        own = None
+        if config.data.validation is not None:
+            own = stack.enter_context(open_examples(task, config.data, folder, validation=True))
+        first = _first(names, source.examples(Tally()))
+        tables = _tables(source.files)
+        found = prepare_sources(source, own, config.tokenizer, folder)
+    lengths = {"source": found.train.source_lengths, "target": found.train.target_lengths}
+    return {
+        "first": first,
+        "tables": tables,
+        "notes": found.notes,
+        "tokenizer": found.tokenizer.description(),
+        "source_tokenizer": found.source_tokenizer.description(),
+        "labels": found.labels,
+        "training_examples": len(found.train),
+        "validation_examples": len(found.validation),
+        "longest_tokens": {side: int(tokens.max()) for side, tokens in lengths.items() if len(tokens)},
+        "unknown_share": found.unknown_share,
+    }
+
+
+def _changes(arguments: argparse.Namespace) -> dict[str, str]:
+    """The settings that the flags give, with the short ones of this command."""
+
+    if arguments.size is not None and arguments.size < 1:
+        raise GlassError(f"--size {arguments.size} asks for nothing", "Give a number of at least 1.")
+    short = {"data.size": arguments.size, "data.seed": arguments.seed}
+    return changes_from(arguments) | {key: str(value) for key, value in short.items() if value is not None}

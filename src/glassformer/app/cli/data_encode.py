@@ -1,0 +1,113 @@
+"""`glass data encode`: a text becomes a folder of tokens, in this process or by many, for `glass train`."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from glassformer.app.cli.choosing import chosen_settings, named_source
+from glassformer.base.config import EXAMPLES, Config
+from glassformer.base.errors import GlassError, nearest
+from glassformer.base.wording import quoted
+
+if TYPE_CHECKING:
+    from glassformer.text.prepare import Prepared
+
+ENGINES = ("local", "datatrove")
+ITS_OWN = ("out", "engine", "workers", "parts", "tokenizer")
+"""Arguments that no other action takes."""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The arguments of `glass data encode`."""
+    group = parser.add_argument_group("encode")
+    group.add_argument("--out", type=Path, metavar="FOLDER", help="the folder to make")
+    group.add_argument("--engine", metavar="ENGINE", help="local (default): this process; datatrove: many")
+    group.add_argument("--workers", type=int, metavar="N", help="datatrove: processes at once (default: 1)")
+    group.add_argument(
+        "--parts", type=int, metavar="N", help="datatrove: cut the work into about so many (default: 64 MB each)"
+    )
+    group.add_argument(
+        "--tokenizer", type=Path, metavar="FILE", help="a tokenizer.json of ours, instead of training one"
+    )
+
+
+def refuse_arguments(arguments: argparse.Namespace) -> None:
+    """Raise a `GlassError` if there is an argument of encode where another action is called."""
+    for name in ITS_OWN:
+        if getattr(arguments, name) is not None:
+            raise GlassError(f"glass data {arguments.action} takes no --{name}", "It belongs to encode: leave it out.")
+
+
+def run(arguments: argparse.Namespace, changes: dict[str, str]) -> int:
+    """Encode, and say what was made."""
+    config = _config(arguments, changes)
+    engine = arguments.engine or "local"
+    if engine not in ENGINES:
+        raise GlassError(f"there is no engine {engine!r}", nearest(engine, ENGINES))
+    for name in ("workers", "parts"):
+        value = getattr(arguments, name)
+        if value is not None and (engine == "local" or value < 1):
+            raise GlassError(
+                f"--{name} {value} does not go with --engine {engine}",
+                "Give a number of at least 1, with --engine datatrove." if value < 1 else "Add --engine datatrove.",
+            )
+    found = _encoded(config, arguments, engine)
+    if arguments.json:
+        print(json.dumps({"folder": str(arguments.out), "engine": engine, **facts_of(found)}, ensure_ascii=False))
+        return 0
+    task = " --task masked" if config.train.task == "masked" else ""
+    print("\n".join([*found.notes, f"{arguments.out} is ready: glass train {quoted(arguments.out)}{task}"]))
+    return 0
+
+
+def _config(arguments: argparse.Namespace, changes: dict[str, str]) -> Config:
+    if arguments.out is None:
+        raise GlassError("glass data encode does not know where to write", "Add --out FOLDER.")
+    changes = changes | named_source(arguments.name, arguments.target)
+    config = chosen_settings(None, None, changes | ({"train.task": arguments.task} if arguments.task else {}))
+    if config.train.task in EXAMPLES:
+        raise GlassError(
+            f"glass data encode makes no examples for train.task = {config.train.task}",
+            "It is for running text (--task lm or masked): give the data to glass train itself.",
+        )
+    if arguments.tokenizer is not None and (said := [key for key in changes if key.startswith("tokenizer.")]):
+        raise GlassError(f"--tokenizer {arguments.tokenizer} comes with {said[0]}", "Leave one of the two out.")
+    return config
+
+
+def _encoded(config: Config, arguments: argparse.Namespace, engine: str) -> Prepared:
+    from glassformer.text.encoded import encode_here
+    from glassformer.text.prepare import Vocabulary
+
+    def say(text: str) -> None:
+        print(text, file=sys.stderr)
+
+    vocabulary = Vocabulary(config.tokenizer, config.train.task == "masked", arguments.tokenizer)
+    if vocabulary.file is not None:
+        vocabulary.tokenizer(())  # one that cannot be read or lacks a mask token is refused before any work
+    if engine == "local":
+        return encode_here(config.data, vocabulary, arguments.out, say)
+    from glassformer.base.locks import only_one
+    from glassformer.text.cluster.local import encode_with_datatrove
+
+    return encode_with_datatrove(
+        config.data, vocabulary, arguments.out, say, arguments.workers or 1, arguments.parts,
+        alone=lambda folder: only_one(folder, doing="encoding"),
+    )  # fmt: skip
+
+
+def facts_of(found: Prepared) -> dict[str, Any]:
+    """What a person or a program wants to know of an encoded text."""
+    tokens = len(found.train) - found.train.documents  # without the end tokens, which stand for no text
+    return {
+        "notes": found.notes,
+        "tokenizer": found.tokenizer.description(),
+        "training_tokens": len(found.train),
+        "validation_tokens": len(found.validation),
+        "tokens_per_character": tokens / max(1, found.train.characters),
+        "tokens_per_byte": tokens / max(1, found.train.bytes),
+    }

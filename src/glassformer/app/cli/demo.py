@@ -1,0 +1,63 @@
+"""Train a tiny model on generated stories, on this machine, and show what it writes. No download, no setting.
+
+glass demo
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import time
+from collections.abc import Iterator
+from itertools import count
+from pathlib import Path
+
+from glassformer.app.cli.choosing import chosen_settings
+from glassformer.app.cli.settings import add_short_flags, changes_from
+from glassformer.app.cli.train import new_run
+from glassformer.base.wording import quoted
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The arguments of `glass demo`."""
+    parser.add_argument("--out", type=Path, metavar="RUN", help="the run folder (default: runs/demo, or the next free)")
+    add_short_flags(parser)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Train, measure, write a story."""
+    from glassformer.evaluation.evaluate import Request, evaluate_run
+    from glassformer.evaluation.language import LanguageReport
+    from glassformer.tasks import TextModel
+    from glassformer.training.loop import train
+
+    started = time.perf_counter()
+    config = chosen_settings("tiny", None, changes_from(arguments))
+    out = arguments.out or next(path for path in _names() if not path.exists())
+    print(f"Training a {config.model.layers}-layer transformer on generated stories, into {out}", file=sys.stderr)
+    with new_run(config, out, arguments.began) as trainer:
+        outcome = train(trainer)
+    if outcome is None:
+        return 130
+    report = evaluate_run(Request(out, device=config.train.device, note=lambda text: print(text, file=sys.stderr)))
+    assert isinstance(report, LanguageReport)
+    model = TextModel.load(out, device=config.train.device)
+    sample = model.generate([""], model.config.sample)[0]
+    floor = next((rung.loss for rung in report.baselines if rung.name == "true entropy"), None)
+    ratio = None if floor is None else report.loss / floor
+    seconds = time.perf_counter() - started
+    if arguments.json:
+        facts = {**report.facts(), "run": str(out), "text": sample.text, "entropy": floor, "ratio": ratio}
+        print(json.dumps({**facts, "seconds": seconds}, ensure_ascii=False))
+        return 0
+    print(report.table())
+    if ratio is not None:
+        print(f"\nThe best possible loss on this text is {floor:.4f}; the model is at {ratio:.3f} times that.")
+    print(f"\nIt writes:\n{sample.text.strip()}\n")
+    print(f'{seconds:.0f} seconds in all. Next: glass generate {quoted(out)} "Once"   or   glass train YOUR-TEXT.txt')
+    return 0
+
+
+def _names() -> Iterator[Path]:
+    return (Path("runs") / (f"demo-{n}" if n > 1 else "demo") for n in count(1))

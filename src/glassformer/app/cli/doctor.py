@@ -1,0 +1,115 @@
+"""Look at this machine: versions, memory, compiler, devices; and check what its devices compute.
+
+  glass doctor
+  glass doctor runs/book
+  glass doctor translate-modern --json
+
+Every device, precision and number of threads computes the logits and gradients of one small model with the settings of
+a run or recipe (its weights are fresh, its sizes cut), and is held against float64 on the processor. Exit code 1: one
+of them is further away than rounding can explain.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from glassformer.base.config import Config
+from glassformer.base.errors import GlassError, nearest
+from glassformer.base.recipes import load_recipe, recipe_names
+
+if TYPE_CHECKING:
+    from glassformer.verification.device import Agreement
+    from glassformer.verification.machine import Machine
+
+GIB = 1 << 30
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The arguments of `glass doctor`."""
+    parser.add_argument(
+        "what", nargs="?", metavar="RUN|RECIPE", help="whose settings are checked (default: a small language model)"
+    )
+    parser.add_argument("--device", metavar="NAME", help="check the processor and this one only (default: all)")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Look, check and print."""
+    start, config = time.perf_counter(), _settings(arguments.what)
+    from glassformer.model.device import choose_device
+    from glassformer.verification.device import check_devices, cut_sizes
+    from glassformer.verification.machine import look_at_machine
+
+    machine = look_at_machine(Path.cwd())
+    devices = [device.name for device in machine.devices]
+    if arguments.device:
+        devices = list(dict.fromkeys(["cpu", str(choose_device(arguments.device))]))
+    model, cut = cut_sizes(config.model)
+    checks = check_devices(model, devices, classify=config.train.task == "classify")
+    ok, seconds = all(check.ok for check in checks), time.perf_counter() - start
+    if arguments.json:
+        rows = [check.facts() for check in checks]
+        facts = {"ok": ok, "seconds": seconds, "settings": arguments.what, "cut": cut, "checks": rows}
+        print(json.dumps({**facts, "machine": machine.facts()}, allow_nan=False))
+    else:
+        _print_machine(machine)
+        _print_checks(checks, arguments.what or "a small language model", cut)
+        print(f"\n{'All agree' if ok else 'NOT ALL AGREE: do not trust what is computed there'} ({seconds:.1f} s).")
+    return 0 if ok else 1
+
+
+def _settings(name: str | None) -> Config:
+    """The settings of a run or recipe."""
+    if name is None:
+        return Config()
+    if name in recipe_names():
+        return Config.from_dict(load_recipe(name).settings, f"the recipe {name}")
+    from glassformer.runs.folder import open_run, runs_near
+
+    if not Path(name).exists():
+        known = [*recipe_names(), *runs_near(Path(name))]
+        raise GlassError(f"{name} is neither a run folder nor a recipe", nearest(name, known))
+    return open_run(Path(name)).config()
+
+
+def _print_machine(machine: Machine) -> None:
+    from glassformer.model.precision import cache_file
+    from glassformer.verification.machine import EXTRAS
+
+    print(", ".join(f"{name} {version}" for name, version in machine.versions.items()))
+    print(f"{machine.system}; {machine.cores} cores to use")
+    print(f"memory {_gib(machine.memory)}, free {_gib(machine.memory_free)}; disk here free {_gib(machine.disk_free)}")
+    print(f"C++ compiler, for torch.compile: {machine.compiler or 'none found'}")
+    for device in machine.devices:
+        speeds = [f"{name} {_speed(speed)}" for name, speed in device.speeds.items() if name != "float32"]
+        free = f", free {_gib(device.memory_free)}" if device.name != "cpu" else ""
+        print(f"{device.name}: {device.description}{free}; against float32: {', '.join(speeds)}")
+        timed = [f"{name} {speed:.3g} GFLOP/s" for name, speed in device.gflops.items()]
+        if timed:
+            print(f"     one thread: {', '.join(timed)}; kept in {cache_file() or 'no file'}")
+        print(f"     train.precision = auto means {device.auto}: {device.why}")
+    print("\nextra     for                                packages")
+    for extra, packages in machine.extras.items():
+        found = ", ".join(f"{name} {version or 'MISSING'}" for name, version in packages.items())
+        print(f"{extra:<9} {EXTRAS[extra][1]:<34} {found}")
+
+
+def _print_checks(checks: list[Agreement], subject: str, cut: list[str]) -> None:
+    print(f"\nWhat the devices compute, for {subject}{' (cut: ' + ', '.join(cut) + ')' if cut else ''}:")
+    print(f"{'':<7} {'':<38} {'logits':>8} {'limit':>8} {'gradients':>10} {'limit':>8}")
+    for check in checks:
+        gradients = "-" if check.gradients is None else f"{check.gradients:.1e}"
+        limit = "-" if check.gradients is None else f"{check.gradient_limit:.1e}"
+        row = f"{check.device:<7} {check.name:<38} {check.logits:>8.1e} {check.limit:>8.1e} {gradients:>10} {limit:>8}"
+        print(f"{row}  {'ok' if check.ok else 'TOO FAR'}")
+
+
+def _gib(size: int | None) -> str:
+    return "unknown" if size is None else f"{size / GIB:.1f} GiB"
+
+
+def _speed(speed: float | None) -> str:
+    return "not possible" if speed is None else f"{speed:.2g}x the speed"

@@ -1,0 +1,49 @@
+"""Fill in the [MASK]s of a text with an encoder that glass train --task masked made.
+
+glass fill runs/fill "The [MASK] was very [MASK]."
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from dataclasses import asdict
+from pathlib import Path
+
+from glassformer.app.cli.texts import say_unknown, standard_input
+from glassformer.app.cli.uses import wrong_command
+from glassformer.base.errors import GlassError
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The arguments of `glass fill`."""
+    parser.add_argument("run", type=Path, metavar="RUN", help="a run folder")
+    parser.add_argument("text", metavar="TEXT", help="with [MASK] for each missing token; - reads standard input")
+    parser.add_argument("--top", type=int, default=5, metavar="N", help="candidates for each [MASK] (default: 5)")
+    parser.add_argument("--checkpoint", choices=("best", "last"), default="best", help="which weights (default: best)")
+    parser.add_argument("--device", default="auto", help="auto, cpu, cuda, cuda:N or mps (default: auto)")
+    parser.add_argument("--precision", choices=("auto", "fp32", "bf16"), default="fp32", help="(default: fp32)")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Print the text with its holes filled, and the candidates for each."""
+    from glassformer.runs.opening import load_text_model
+    from glassformer.tasks import MaskFiller
+
+    if arguments.top < 1:
+        raise GlassError(f"--top {arguments.top} asks for nothing", "Give a number of at least 1.")
+    model = load_text_model(arguments.run, arguments.checkpoint, arguments.device, arguments.precision)
+    if not isinstance(model, MaskFiller):
+        raise wrong_command(arguments.run, model.config.train.task)
+    text = standard_input() if arguments.text == "-" else arguments.text
+    say_unknown(model.tokenizer, model.parts(text))
+    holes = model.fill(text, arguments.top)
+    filled = model.filled(text, holes)
+    if arguments.json:
+        rows = [[asdict(candidate) for candidate in candidates] for candidates in holes]
+        print(json.dumps({"text": filled, "masks": rows}, ensure_ascii=False))
+        return 0
+    print(filled)
+    for number, candidates in enumerate(holes, start=1):
+        print(f"[MASK] {number}: " + ", ".join(f"{c.text.strip() or c.text!r} {c.probability:.1%}" for c in candidates))
+    return 0

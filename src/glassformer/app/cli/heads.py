@@ -1,0 +1,145 @@
+"""What each attention head of a run does: its roles, with chance levels and intervals.
+
+  glass heads runs/book
+  glass heads runs/book --head dec.1.self.2
+  glass heads runs/book --text other.txt --sort entropy
+  glass heads runs/book --importance
+  glass heads runs/en-de --text "the old dog sleeps ."
+  glass heads runs/book --plot roles.png
+  glass heads runs/book --history --role induction
+  glass heads runs/book --history --out heads.html
+
+Roles are scored on the run's own validation text, or on --text, and on random tokens: some that repeat, some that do
+not. A head is called by a role when its score reaches the role's threshold and 5 times what uniform attention has, and
+the 95 % interval over sequences is above that. Heads are named dec.LAYER.self.HEAD, enc.… and dec.LAYER.cross.HEAD,
+all from 0. Of a run that translates, a line of --text may have its target behind a tab; otherwise the run writes one.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+from glassformer.app.cli import history
+from glassformer.base.errors import GlassError, nearest_file
+
+if TYPE_CHECKING:
+    from glassformer.inspection.heads import HeadReport
+    from glassformer.inspection.heads.of_run import Given
+    from glassformer.tasks import AnyTextModel
+
+SORTS = ("place", "role", "entropy")
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The arguments of `glass heads`."""
+    history.add_arguments(parser)
+    parser.add_argument("run", type=Path, metavar="RUN", help="a run folder")
+    parser.add_argument("--text", metavar="FILE|TEXT", help="look at the heads on this text, not on the run's own")
+    parser.add_argument("--head", metavar="NAME", help="everything about one head, such as dec.1.self.2")
+    parser.add_argument("--importance", action="store_true", help="also how much the validation loss depends on each")
+    parser.add_argument("--sort", choices=SORTS, help="order of the heads (default: place)")
+    parser.add_argument("--plot", type=Path, metavar="FILE", help="a picture of all scores: .png or .svg")
+    parser.add_argument("--checkpoint", choices=("best", "last"), help="which weights (default: best)")
+    parser.add_argument("--device", help="auto, cpu, cuda, cuda:N or mps (default: auto)")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Look, and print."""
+    if arguments.history:
+        return history.run(arguments)
+    history.refuse_unused(arguments)
+    from glassformer.base.locks import is_held
+    from glassformer.inspection.heads.of_run import heads_of_run
+    from glassformer.inspection.heads.table import head_lines, table_lines
+    from glassformer.inspection.plots import refuse_no_picture
+    from glassformer.inspection.sites import find_head
+    from glassformer.runs.folder import open_run
+    from glassformer.runs.opening import load_text_model
+
+    if arguments.plot is not None:
+        refuse_no_picture(arguments.plot, "--plot")
+    folder = open_run(arguments.run).folder
+    checkpoint: Literal["best", "last"] = arguments.checkpoint or "best"
+    if is_held(folder):
+        _say(f"{folder} is still training: these are the heads of its {checkpoint} checkpoint so far")
+    model = load_text_model(folder, checkpoint, arguments.device or "auto")
+    wanted = None if arguments.head is None else find_head(model.model, arguments.head)
+    given = None if arguments.text is None else _given(model, arguments.text)
+    report = heads_of_run(folder, model, given, _say)
+    if arguments.importance:
+        from glassformer.inspection.pruning.importance import head_importance
+
+        measured = head_importance(folder, model, tokens=model.config.train.evaluate_tokens, note=_say)
+        report = report.with_importance(measured)
+    heads = [found for found in report.heads if wanted in (None, found.head)]
+    heads.sort(key=lambda found: _order(found, arguments.sort or "place"))
+    if arguments.plot is not None:
+        _plot(heads, arguments.plot)
+    if arguments.json:
+        facts = {**report.facts(), "heads": [found.facts() for found in heads]}
+        print(json.dumps(facts, ensure_ascii=False, allow_nan=False))
+    else:
+        print("\n".join(table_lines(report, heads) if wanted is None else head_lines(report, heads[0])))
+    return 0
+
+
+def _plot(heads: list[HeadReport], path: Path) -> None:
+    """The scores of heads in all roles that were measured, as a picture."""
+    import numpy as np
+
+    from glassformer.inspection.plots import draw_roles, save
+
+    roles = list(dict.fromkeys(role for found in heads for role in found.roles))
+    if not roles:
+        raise GlassError("no head of this run has a role that could be measured", "Leave --plot out.")
+    scores, chances = np.full((2, len(heads), len(roles)), np.nan)  # (heads, roles) each
+    earned = np.zeros(scores.shape, dtype=np.bool_)
+    for row, found in enumerate(heads):
+        for role, scored in found.roles.items():
+            place = row, roles.index(role)
+            scores[place], earned[place] = scored.score, scored.earned
+            chances[place] = np.nan if scored.chance is None else scored.chance
+    names = [role.replace("_", " ") for role in roles]
+    save(draw_roles([str(found.head) for found in heads], names, scores, chances, earned), path)
+
+
+def _given(model: AnyTextModel, text: str) -> Given:
+    """The text, or the lines of the file of that name."""
+    from glassformer.app.cli.texts import lines_of, say_unknown
+    from glassformer.inspection.heads.of_run import Given
+    from glassformer.tasks import Translator
+
+    path, is_file = Path(text), _is_file(text)
+    if not is_file and not text.strip():
+        raise GlassError("--text is empty", "Give a text, or a file.")
+    if not is_file and path.suffix and len(text.split()) == 1 and len(text) < 200:  # the name of a file
+        raise GlassError(f"{text} does not exist", nearest_file(path, "Give a file, or a text."))
+    texts = lines_of(path, "text") if is_file else [text]
+    if isinstance(model, Translator):
+        say_unknown(model.source_tokenizer, [line.partition("\t")[0] for line in texts])
+    else:
+        say_unknown(model.tokenizer, texts)
+    return Given(texts, text if is_file else "--text", is_file)
+
+
+def _is_file(text: str) -> bool:
+    """Whether there is a file of that name; a long text is no name at all."""
+    try:
+        return Path(text).is_file()
+    except (OSError, ValueError):
+        return False
+
+
+def _order(found: HeadReport, sort: str) -> tuple[float, ...] | tuple[str, float]:
+    """What heads are sorted by; equal ones stay in their place."""
+    if sort == "role":  # all of one role together, the clearest first; those without one at the end
+        return (found.names[0], -found.roles[found.names[0]].score) if found.names else ("~", 0.0)
+    return (found.numbers.get("entropy", 0.0),) if sort == "entropy" else ()
+
+
+def _say(text: str) -> None:
+    print(text, file=sys.stderr)

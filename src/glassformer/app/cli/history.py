@@ -1,0 +1,104 @@
+"""`glass heads RUN --history`: when each head of a run was born, in words, as a page or as a moving picture."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from glassformer.base.errors import GlassError
+
+if TYPE_CHECKING:
+    from glassformer.inspection.replay import History
+
+FORMATS = (".html", ".gif", ".png")
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The arguments of `glass heads` that are about its history."""
+    parser.add_argument("--history", action="store_true", help="when each head was born, from the run's snapshots")
+    parser.add_argument("--role", metavar="NAME", help="with --history: of this role alone, such as induction")
+    parser.add_argument(
+        "--out", type=Path, metavar="FILE", help="with --history: a page (.html) or moving picture (.gif, .png)"
+    )
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Read the snapshots, and print or draw."""
+    from glassformer.base.locks import is_held
+    from glassformer.inspection.replay import read_history
+    from glassformer.inspection.replay.table import birth_lines, curve_lines
+    from glassformer.runs.folder import open_run
+
+    _refuse_unread(arguments)
+    if arguments.out is not None:
+        refuse_no_picture(arguments.out)
+    run = open_run(arguments.run)
+    if is_held(run.folder):
+        print(f"{run.folder} is still training: these are its snapshots so far", file=sys.stderr)
+    history = read_history(run)
+    role = None if arguments.role is None else history.checked_role(arguments.role)
+    head = None if arguments.head is None else history.checked_head(arguments.head)
+    if arguments.out is not None:
+        draw(arguments.out, f"{run.folder.name}: heads while it learnt", history, head, role)
+    if arguments.json:
+        print(json.dumps(history.facts(role, head), ensure_ascii=False, allow_nan=False))
+        return 0
+    print("\n".join(birth_lines(history, role, head)))
+    if head is not None or role is not None:
+        shown, of = history.chosen(head, role)
+        print("\n".join(["", *curve_lines(history, shown, of)]))
+    if arguments.out is not None:
+        print(f"{arguments.out} is written", file=sys.stderr)
+    return 0
+
+
+def refuse_unused(arguments: argparse.Namespace) -> None:
+    """Raise a `GlassError` if something was given that only --history uses."""
+    for name in ("role", "out"):
+        if getattr(arguments, name) is not None:
+            raise GlassError(f"--{name} was given without --history", "Add --history, or leave it out.")
+
+
+def _refuse_unread(arguments: argparse.Namespace) -> None:
+    """Raise a `GlassError` if something was given that snapshots, which are taken already, cannot follow."""
+    remedies = {
+        "text": "Snapshots are of the run's own texts: leave it out.",
+        "plot": "Let --out name a page or a moving picture.",
+        "importance": "Snapshots do not have it: leave one of them out.",
+        "sort": "Births are in the order of their steps: leave it out.",
+        "checkpoint": "Snapshots are of all of training: leave it out.",
+        "device": "Snapshots are taken already: leave it out.",
+    }
+    for name, remedy in remedies.items():
+        if getattr(arguments, name):
+            raise GlassError(f"--{name} was given with --history", remedy)
+
+
+def refuse_no_picture(path: Path) -> None:
+    """Known before the work is done: another format, no folder, or no Pillow."""
+    import importlib.util
+
+    from glassformer.base.files import refuse_no_folder
+
+    if path.suffix.lower() not in FORMATS or path.is_dir():
+        raise GlassError(f"--out {path} is no name of a page or picture", f"Let it end in {', '.join(FORMATS)}.")
+    refuse_no_folder(path)
+    if path.suffix.lower() != ".html" and importlib.util.find_spec("PIL") is None:
+        raise GlassError(
+            "a moving picture needs Pillow", 'Install it: pip install -e ".[plots]", or let --out end in .html'
+        )
+
+
+def draw(path: Path, title: str, history: History, head: str | None, role: str | None) -> None:
+    """The page, or the picture."""
+    from glassformer.base.files import write_bytes, write_text
+    from glassformer.inspection.replay.animation import moving_picture
+    from glassformer.inspection.replay.page import make_page
+
+    if path.suffix.lower() == ".html":
+        write_text(path, make_page(history, title, head, role))
+    else:
+        write_bytes(path, moving_picture(history, *history.chosen(head, role), path.suffix.lower()))

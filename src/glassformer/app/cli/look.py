@@ -1,0 +1,104 @@
+"""Draw what attention heads look at: all heads of a run side by side, those of one layer, or one with its tokens.
+
+  glass look runs/book "It was a dark day" --out heads.png
+  glass look runs/book "It was a dark day" --head dec.1.self.2 --scale sqrt --out head.png
+  glass look runs/en-de "the old dog sleeps ." --site dec.0.cross --out alignment.svg
+  glass look runs/en-de "the old dog sleeps ." --target "der alte Hund schläft ." --site dec.0.cross --json
+
+Each row is a token that looks, each column one that it looks at; a row's weights sum to 1, and masked places are grey.
+Texts of more tokens than fit are pooled by blocks, of which the largest weight is shown. A run that translates or
+summarizes is looked at with --target, or with what it writes itself. --json gives the numbers behind the picture.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from glassformer.app.cli.texts import say_training, say_unknown_to, standard_input
+from glassformer.base.errors import GlassError
+
+if TYPE_CHECKING:
+    from glassformer.inspection.explain import Subject
+    from glassformer.inspection.sites import Head, Site
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The arguments of `glass look`."""
+    parser.add_argument("run", type=Path, metavar="RUN", help="a run folder")
+    parser.add_argument("text", metavar="TEXT", help="what its model shall read; with [MASK] for a filler; - reads it")
+    parser.add_argument("--target", metavar="TEXT", help="of a run that translates or summarizes; else it writes one")
+    shown = parser.add_mutually_exclusive_group()
+    shown.add_argument("--head", metavar="NAME", help="one head, such as dec.1.self.2 (default: all heads)")
+    shown.add_argument("--site", metavar="NAME", help="the heads of one layer, such as dec.1.self or dec.0.cross")
+    parser.add_argument(
+        "--scale", choices=("linear", "sqrt", "log"), default="linear", help="of the colours (default: linear)"
+    )
+    parser.add_argument("--out", type=Path, metavar="FILE", help="the picture: .png or .svg")
+    parser.add_argument("--checkpoint", choices=("best", "last"), default="best", help="which weights (default: best)")
+    parser.add_argument("--device", default="auto", help="auto, cpu, cuda, cuda:N or mps (default: auto)")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Look, draw, and say where the picture is, or print its numbers."""
+    from glassformer.base.wording import counted
+    from glassformer.inspection.plots import draw_attention, facts, find_fonts, look, refuse_no_picture, save
+
+    if arguments.out is not None:
+        refuse_no_picture(arguments.out)
+    elif not arguments.json:
+        raise GlassError("no --out was given: there is nowhere to draw", "Name a picture: --out FILE.png or FILE.svg.")
+    subject = _subject(arguments)
+    found = look(subject, _shown(arguments, subject))
+    picture = {}
+    if arguments.out is not None:
+        fonts = find_fonts(found.texts())
+        if message := fonts.message():
+            print(message, file=sys.stderr)
+        save(draw_attention(found, arguments.scale, fonts), arguments.out)
+        picture = {"picture": str(arguments.out), "scale": arguments.scale}
+    if arguments.json:
+        print(json.dumps({**facts(found), **picture}, ensure_ascii=False, allow_nan=False))
+    else:
+        print(f"{arguments.out} shows {counted(len(found.maps), 'heads')} on {_tokens(subject, arguments.target)}")
+    return 0
+
+
+def _subject(arguments: argparse.Namespace) -> Subject:
+    """The run's model, and what it reads: all of it, or it is refused."""
+    from glassformer.inspection.explain import whole_subject_of
+    from glassformer.runs.folder import open_run
+    from glassformer.runs.opening import load_text_model
+
+    folder = open_run(arguments.run).folder
+    text = standard_input() if arguments.text == "-" else arguments.text
+    if not text:
+        raise GlassError("the text is empty: there is nothing to look at", "Give a text.")
+    say_training(folder, arguments.checkpoint)
+    model = load_text_model(folder, arguments.checkpoint, arguments.device)
+    subject = whole_subject_of(model, text, arguments.target, str(arguments.run))
+    say_unknown_to(model, text, arguments.target)
+    return subject
+
+
+def _shown(arguments: argparse.Namespace, subject: Subject) -> Head | Site | None:
+    """What was asked for."""
+    from glassformer.inspection.plots import find_site
+    from glassformer.inspection.sites import find_head
+
+    if arguments.head is not None:
+        return find_head(subject.model, arguments.head)
+    return None if arguments.site is None else find_site(subject.model, arguments.site)
+
+
+def _tokens(subject: Subject, target: str | None) -> str:
+    """How much they look at."""
+    from glassformer.base.wording import counted
+
+    words = counted(len(subject.ids), "tokens")
+    if subject.target_ids is None:
+        return words
+    return f"{words}, and {len(subject.target_ids):,} of the target" + (", which it wrote" if target is None else "")

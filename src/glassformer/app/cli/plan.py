@@ -1,0 +1,170 @@
+"""Before a run: what is read, how large the model is, how long it takes, what it needs, and what it has to beat.
+
+  glass plan book.txt
+  glass plan book.txt --minutes 20
+  glass plan text.en text.de --task translate --steps 5000
+  glass plan mails.csv --task classify --set model.layers=6
+  glass plan book.txt --recipe auto --minutes 20
+
+It takes the arguments of glass train and writes no run. The text is prepared where glass train with the same --out
+looks for it. Then a few steps, an evaluation, a sample and a checkpoint are made with these very settings, and thrown
+away. With a recipe that leaves sizes open, such as auto, which a text has for which none is named, it says which sizes
+suit the text, the minutes and this machine.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict
+from typing import TYPE_CHECKING
+
+from glassformer.app.cli.choosing import add_run_arguments, chosen_run
+from glassformer.app.cli.foreseeing import is_sized, note, sized
+from glassformer.base.errors import GlassError
+from glassformer.base.wording import as_said, counted
+
+if TYPE_CHECKING:
+    from glassformer.base.config import Config
+    from glassformer.evaluation.ladder import Rung
+    from glassformer.text.examples import PreparedExamples
+    from glassformer.text.prepare import Prepared
+    from glassformer.training.auto import Sized
+    from glassformer.training.forecast import Band
+    from glassformer.training.plan import Plan
+    from glassformer.training.probe import Probe
+
+LONGEST_PROBE = 600
+"""Seconds."""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The arguments of `glass plan`."""
+    parser.add_argument(
+        "--probe", type=float, default=6.0, metavar="SECONDS",
+        help="how long steps are taken to measure them (default: 6); 0: nothing is measured",
+    )  # fmt: skip
+    add_run_arguments(parser)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Plan, and print."""
+    if not 0 <= arguments.probe <= LONGEST_PROBE:
+        raise GlassError(f"--probe {arguments.probe:g} is not allowed", f"Give seconds from 0 to {LONGEST_PROBE}.")
+    config, out = chosen_run(arguments)
+    from glassformer.evaluation.ladder import ladder
+    from glassformer.model.precision import settled
+    from glassformer.training.forecast import loss_band
+    from glassformer.training.plan import plan_run
+    from glassformer.training.setup import text_of_run
+
+    found = sized(arguments, config, out, arguments.probe) if arguments.probe and is_sized(arguments) else None
+    config = found.config if found else settled(config)
+    data = text_of_run(config, out, note, found.data if found else None)
+    probe, warnings = (found.probe, []) if found else _probed(config, data, arguments.probe)
+    plan = plan_run(config, data, probe)
+    warnings += plan.warnings()
+    if is_sized(arguments) and not found:
+        warnings.append("no sizes were chosen: that needs a probe, and these are the recipe's own")
+    rungs = ladder(config, data)
+    band = loss_band(plan, rungs)
+    if arguments.json:
+        facts = {
+            **plan.facts(), "baselines": [asdict(rung) for rung in rungs], "loss_band": band and band.facts(),
+            "chosen": found.chosen if found else {}, "warnings": warnings,
+        }  # fmt: skip
+        print(json.dumps(facts, ensure_ascii=False))
+        return 0
+    lines = [*(_chosen(found) if found else ()), *_table(plan), *_ladder_lines(config.train.task, rungs)]
+    print("\n".join([*lines, *_band_lines(config.train.task, band)]))
+    for warning in warnings:
+        print(f"note: {warning}")
+    return 0
+
+
+def _chosen(found: Sized) -> Iterator[str]:
+    for sentence in found.why:
+        yield f"chosen   {sentence}"
+    for name, value in found.chosen.items():
+        yield f"         {name} = {as_said(value)}"
+
+
+def _band_lines(task: str, band: Band | None) -> Iterator[str]:
+    """The loss that is expected, or why there is no saying."""
+    if band is not None:
+        yield f"  {'expected':<14}{band.low:8.4f} to {band.high:.4f}   85 in 100 runs on other texts ended inside"
+    elif task != "lm":
+        yield f"no loss is foreseen for train.task = {task}: how it falls was only learnt from runs of task lm"
+    else:
+        yield (
+            "no loss is foreseen: generated text, an unknown number of steps, a 5-gram that gains nothing, "
+            "or a run far larger than those known"
+        )
+
+
+def _probed(config: Config, data: Prepared | PreparedExamples, seconds: float) -> tuple[Probe | None, list[str]]:
+    """What was measured, and why nothing was."""
+    from glassformer.training.probe import ProbeError, probe
+
+    if not seconds:
+        return None, []
+    print(f"measuring for about {seconds:g} seconds", file=sys.stderr)
+    try:
+        return probe(config, data.folder, seconds), []
+    except ProbeError as error:
+        return None, [f"nothing was measured: {error.problem}. {error.remedy}"]
+
+
+def _table(plan: Plan) -> Iterator[str]:
+    """All but what has to be beaten."""
+    from glassformer.model.count import MIB
+    from glassformer.training.plan import CHECKPOINTS
+
+    model = plan.config.model
+    yield (
+        f"model    {model.family}, {counted(model.layers, 'layers')}, {model.width} wide, {plan.vocab_size:,} tokens: "
+        f"{plan.parameters:,} parameters, {4 * plan.parameters / MIB:,.1f} MiB"
+    )
+    parts = [f"{part.name} {part.parameters / plan.parameters:.0%}" for part in plan.components if part.parameters]
+    yield f"         {', '.join(parts)}"
+    yield f"a step   {plan.rows_per_step:,.4g} rows, {plan.tokens_per_step:,.0f} tokens"
+    yield f"an epoch {plan.steps_per_epoch:,.1f} steps, {plan.training_tokens:,} tokens"
+    if plan.steps is None:
+        yield "the run  how many steps it takes is not known beforehand"
+    else:
+        yield f"the run  {counted(plan.steps, 'steps')}, {plan.epochs:,.3g} epochs"
+    if plan.probe is not None:
+        yield from _measured(plan, plan.probe)
+    yield f"disk     {plan.checkpoint_bytes / MIB:,.1f} MiB a checkpoint, {CHECKPOINTS} at most at a time"
+
+
+def _measured(plan: Plan, probe: Probe) -> Iterator[str]:
+    from glassformer.model.count import MIB
+    from glassformer.training.memory import memory_kind
+    from glassformer.training.reporting import duration
+
+    threads = f", {counted(probe.threads, 'threads')}" if probe.device == "cpu" else ""
+    how = f"{probe.device}{threads}, {probe.dtype} (mean of {probe.steps:,})"
+    yield f"speed    {probe.seconds_per_step:.3g} s a step on {how}"
+    if plan.train_seconds is not None and plan.whole_seconds is not None:
+        yield (
+            f"time     {duration(plan.train_seconds)} of training, "
+            f"{duration(plan.whole_seconds)} with evaluations and samples"
+        )
+    if probe.peak_bytes is not None:
+        free = "" if probe.free_bytes is None else f"; {probe.free_bytes / MIB:,.0f} MiB are free"
+        kind = memory_kind(probe.device)
+        yield f"memory   {probe.peak_bytes / MIB:,.0f} MiB at the peak of the probe ({kind}){free}"
+
+
+def _ladder_lines(task: str, rungs: Sequence[Rung]) -> Iterator[str]:
+    """The predictors to beat, the weakest first."""
+    if not rungs:
+        return
+    yield f"\nto beat on the validation part, nats per {'text' if task == 'classify' else 'token'}:"
+    for rung in rungs:
+        loss = " " * 8 if rung.loss is None else f"{rung.loss:8.4f}"
+        right = "" if rung.accuracy is None else f"  accuracy {rung.accuracy:.1%}"
+        yield f"  {rung.name:<14}{loss}{right}   {rung.note}"

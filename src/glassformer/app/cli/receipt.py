@@ -1,0 +1,127 @@
+"""Why this token: its logit as a sum of what each part of the model gave, and how it was then drawn.
+
+  glass receipt runs/book "Once upon a"
+  glass receipt runs/book "Once upon a" --token " time" --against " day"
+  glass receipt runs/book "Once upon a" --step 5 --seed 3 --top-p 0.9
+  glass receipt runs/en-de "A man is sleeping." --step 2
+  glass receipt runs/book "Once upon a" --snippet check.py
+
+The parts are the embeddings, each attention head (split by the token that it read), the feed-forward layers and the
+biases. Their sum is the logit, with the scale of the final norm held at what it was. Such a split exists for pre-norm
+models only. It says what was written straight into the logit, not what a part did through later parts.
+
+The token is the one that glass generate writes for the same text and settings; of other tasks the one that glass fill
+or glass classify names.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from glassformer.app.cli.generate import drawing_changes, refuse_idle_penalty, stop_changes
+from glassformer.app.cli.settings import add_section_flags
+from glassformer.app.cli.texts import say_unknown, say_unread, standard_input
+from glassformer.base.config import PAIRS, Config, SampleConfig
+from glassformer.base.errors import GlassError
+from glassformer.base.wording import quoted, span
+
+if TYPE_CHECKING:
+    from glassformer.tasks import AnyTextModel
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The arguments of `glass receipt`."""
+    parser.add_argument("run", type=Path, metavar="RUN", help="a run folder, of any task")
+    parser.add_argument("text", metavar="TEXT", help="as for generate, fill or classify; - reads standard input")
+    parser.add_argument(
+        "--token",
+        metavar="TEXT|ID",
+        help='explain this token or label (default: the one that is chosen); in "double quotes" a number is a text',
+    )
+    parser.add_argument("--against", metavar="TEXT|ID", help="explain the difference to this one's logit")
+    parser.add_argument("--step", type=int, metavar="N", help="explain the N-th token that is written (default: 1)")
+    parser.add_argument("--mask", type=int, metavar="N", help="explain the N-th [MASK] of the text (default: 1)")
+    parser.add_argument("--top", type=int, default=12, metavar="N", help="parts with a line of their own (default: 12)")
+    parser.add_argument(
+        "--snippet",
+        nargs="?",
+        const="-",
+        metavar="FILE",
+        help="write a short NumPy script that computes the same logit from the run's files; without FILE print it",
+    )
+    parser.add_argument("--checkpoint", choices=("best", "last"), default="best", help="which weights (default: best)")
+    parser.add_argument("--device", default="auto", help="auto, cpu, cuda, cuda:N or mps (default: auto)")
+    group = parser.add_argument_group("drawing; what is not given is as the run's own [sample] settings say")
+    add_section_flags(group, "sample", SampleConfig, leave_out=("prompt",))
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Print the receipt, or the script."""
+    from glassformer.base.files import refuse_no_folder, write_text
+    from glassformer.inspection.receipt import write_receipt
+    from glassformer.inspection.receipt.snippet import snippet
+    from glassformer.inspection.receipt.table import table
+    from glassformer.runs.opening import load_text_model
+
+    for name in ("step", "mask", "top"):
+        value = getattr(arguments, name)
+        if value is not None and value < 1:
+            raise GlassError(f"--{name} {value} asks for nothing", "Give a number of at least 1.")
+    if arguments.snippet is not None and arguments.snippet != "-":
+        refuse_no_folder(Path(arguments.snippet))
+        if Path(arguments.snippet).exists():
+            raise GlassError(f"{arguments.snippet} is there already", "Give another name for the script.")
+    model = load_text_model(arguments.run, arguments.checkpoint, arguments.device)
+    config = _settings(arguments, model.config)
+    text = arguments.text
+    if text == "-":
+        text = standard_input(whole=config.train.task == "lm")
+    receipt = write_receipt(
+        model, text, arguments.token, arguments.against, config.sample, arguments.step or 1, arguments.mask or 1
+    )
+    _warn(model, text)
+    script = snippet(receipt, arguments.run, arguments.checkpoint) if arguments.snippet else None
+    if script is not None and arguments.snippet != "-":
+        write_text(Path(arguments.snippet), script)
+        print(f"the script is in {arguments.snippet}: python {quoted(arguments.snippet)}", file=sys.stderr)
+    if arguments.json:
+        print(json.dumps({**receipt.facts(), "snippet": script}, ensure_ascii=False))
+    elif arguments.snippet == "-":
+        print(script, end="")
+    else:
+        print(table(receipt, arguments.top))
+    return 0
+
+
+def _settings(arguments: argparse.Namespace, config: Config) -> Config:
+    """The run's settings with those that are given; what has no meaning for its task is refused."""
+    given = {key: value for key, value in vars(arguments).items() if key.startswith("sample.") and value is not None}
+    task = config.train.task
+    writes = task == "lm" or task in PAIRS
+    wrong = [f"--{key.removeprefix('sample.').replace('_', '-')}" for key in given] if not writes else []
+    wrong += ["--step"] if arguments.step is not None and not writes else []
+    wrong += ["--mask"] if arguments.mask is not None and task != "masked" else []
+    if wrong:
+        raise GlassError(f"{wrong[0]} has no meaning for a run of train.task = {task}", "Leave it out.")
+    config = config.with_changes({**given, **stop_changes(given), **drawing_changes(given)})
+    refuse_idle_penalty(given, config.sample)
+    if "sample.tokens" in given and (arguments.step or 1) > config.sample.tokens:
+        raise GlassError(
+            f"--step {arguments.step} is not written with --tokens {config.sample.tokens}",
+            f"Give step {span(1, config.sample.tokens)}.",
+        )
+    return config
+
+
+def _warn(model: AnyTextModel, text: str) -> None:
+    """Say what the model cannot read of the text."""
+    from glassformer.tasks import MaskFiller, TextClassifier, Translator
+
+    tokenizer = model.source_tokenizer if isinstance(model, Translator) else model.tokenizer
+    say_unknown(tokenizer, model.parts(text) if isinstance(model, MaskFiller) else [text])
+    if isinstance(model, Translator | TextClassifier):
+        say_unread([model.unread_tokens(text)], "texts", model.config.model.context)

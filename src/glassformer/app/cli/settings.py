@@ -1,0 +1,100 @@
+"""Settings as flags: every field of every section, made from the models themselves."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Collection, Iterable, Mapping
+from typing import Any, get_args
+
+from glassformer.base.config import Config, overlay, parse_changes
+from glassformer.base.errors import GlassError
+from glassformer.base.settings import UNSET, Settings
+
+SHORT = {
+    "task": "train.task",
+    "steps": "train.steps",
+    "minutes": "train.minutes",
+    "until-loss": "train.until_loss",
+    "seed": "train.seed",
+    "device": "train.device",
+    "precision": "train.precision",
+    "shard": "train.shard",
+}
+"""Short flags of `glass train` and the settings that they stand for."""
+
+
+def add_setting_flags(parser: argparse.ArgumentParser, sections: Iterable[str]) -> None:
+    """Add `--SECTION.FIELD VALUE` for every field of the sections, and `--set SECTION.FIELD=VALUE`."""
+    sections = list(sections)
+    which = f"change a setting of {', '.join(sections)}; may be repeated"
+    parser.add_argument("--set", action="append", default=[], metavar="SECTION.FIELD=VALUE", help=which)
+    for section in sections:
+        field = Config.model_fields[section]
+        group = parser.add_argument_group(f"{section}: {field.description}")
+        add_section_flags(group, section, _section(section), prefix=f"{section}.")
+
+
+def add_section_flags(
+    group: Any, section: str, kind: type[Settings], prefix: str = "", leave_out: Collection[str] = ()
+) -> None:
+    """Add a flag per field of one section; without `prefix`, as `--FIELD`, whose default is the run's own."""
+    for name, field in kind.model_fields.items():
+        if name in leave_out:
+            continue
+        choices = [choice for choice in get_args(field.annotation) if isinstance(choice, str)]
+        allowed = f": {', '.join(choices)}" if choices else ""
+        default = f" (default: {UNSET if field.default is None else field.default})" if prefix else ""
+        flag = f"--{prefix}{name if prefix else name.replace('_', '-')}"
+        text = f"{field.description}{allowed}{default}".replace("%", "%%")
+        group.add_argument(flag, dest=f"{section}.{name}", metavar="VALUE", help=text)
+
+
+def add_short_flags(parser: argparse.ArgumentParser) -> None:
+    """Add the short flags of `SHORT`."""
+    for name, key in SHORT.items():
+        section, _, field = key.partition(".")
+        setting = _section(section).model_fields[field]
+        text = f"{setting.description} (sets {key})"
+        if setting.annotation is bool:
+            parser.add_argument(f"--{name}", dest=f"short.{name}", action="store_const", const="true", help=text)
+        else:
+            parser.add_argument(f"--{name}", dest=f"short.{name}", metavar="VALUE", help=text)
+
+
+def changes_from(arguments: argparse.Namespace) -> dict[str, str]:
+    """All settings that the flags give, as `SECTION.FIELD` -> text; the later kinds win: --set, flags, short flags."""
+    changes: dict[str, str] = {}
+    for item in getattr(arguments, "set", []):
+        key, equals, value = item.partition("=")
+        if not equals:
+            raise GlassError(f"--set {item} has no =", "Write --set SECTION.FIELD=VALUE, such as --set model.layers=4")
+        changes[key.strip()] = value.strip()
+    given = {key: value for key, value in vars(arguments).items() if "." in key and value is not None}
+    changes |= {key: value for key, value in given.items() if not key.startswith("short.")}
+    changes |= {SHORT[key[6:]]: value for key, value in given.items() if key.startswith("short.")}
+    return changes
+
+
+def settings_of(
+    layers: Iterable[Mapping[str, Mapping[str, Any]]], changes: Mapping[str, str], where: str = ""
+) -> Config:
+    """Default settings, overlaid by tables of sections in order, then by single changes; errors name `where`."""
+    merged: dict[str, dict[str, Any]] = {}
+    for layer in layers:
+        for section, values in layer.items():
+            if not isinstance(values, Mapping):
+                raise GlassError(
+                    f"{section!r} in {where or 'the settings'} stands outside all sections",
+                    f"Write it under one of [{'], ['.join(Config.model_fields)}].",
+                )
+            overlay(merged, section, values)
+    for section, values in parse_changes(changes).items():
+        overlay(merged, section, values)
+    return Config.from_dict(merged, where)
+
+
+def _section(name: str) -> type[Settings]:
+    kind = Config.model_fields[name].annotation
+    assert isinstance(kind, type)
+    assert issubclass(kind, Settings)
+    return kind

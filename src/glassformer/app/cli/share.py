@@ -1,0 +1,45 @@
+"""Put a run into one HTML file that anyone can open: the model and its views, with no server and no network.
+
+  glass share runs/book --out class.html
+  glass share runs/book --out class.html --examples sentences.txt
+  glass share runs/en-de --out small.html --bits 16
+
+The model runs in the browser, on weights that are rounded to 8 bits unless --bits says otherwise. The file is read back
+and compared with the run before it gets its name, and the page says what was found.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from pathlib import Path
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The arguments of `glass share`."""
+    parser.add_argument("run", type=Path, metavar="RUN", help="a run folder, of any task")
+    parser.add_argument("--out", type=Path, required=True, metavar="FILE", help="the HTML file; an old one is replaced")
+    parser.add_argument("--bits", type=int, choices=(8, 16, 32), default=8, help="of a weight (default: 8)")
+    parser.add_argument(
+        "--examples", type=Path, metavar="FILE", help="texts that the page offers, one a line (default: a prompt)"
+    )
+    parser.add_argument("--checkpoint", choices=("best", "last"), default="best", help="which weights (default: best)")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Write the file and say what was measured."""
+    from glassformer.app.share.share import ShareRequest, read_examples, share_run
+
+    report = share_run(
+        ShareRequest(
+            folder=arguments.run,
+            out=arguments.out,
+            bits=arguments.bits,
+            examples=read_examples(arguments.examples) if arguments.examples else (),
+            which=arguments.checkpoint,
+            note=lambda text: print(text, file=sys.stderr),
+        )
+    )
+    print(json.dumps(report.facts(), ensure_ascii=False) if arguments.json else report.text())
+    return 0

@@ -1,0 +1,126 @@
+"""The texts that a command works on: its arguments, standard input, or the lines of a file."""
+
+from __future__ import annotations
+
+import gzip
+import sys
+import zlib
+from collections.abc import Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from glassformer.base.errors import GlassError, nearest_file
+from glassformer.base.wording import counted
+
+if TYPE_CHECKING:
+    from glassformer.tasks import AnyTextModel
+    from glassformer.text.tokenizers import Tokenizer
+
+SHOWN_UNKNOWN = 20
+
+
+def lines_of(path: Path, what: str = "prompt") -> list[str]:
+    """Return the lines of a file, each one text; the file may be gzipped, and in any encoding that training reads.
+
+    A line ends with `\\n` or `\\r\\n`, as in parallel files and for `wc -l`, so that answers stay beside their lines.
+
+    Raises:
+        GlassError: there is no such file, it is empty, or its encoding is not known.
+    """
+    try:
+        text = _decoded(path.read_bytes(), str(path))
+    except FileNotFoundError:
+        raise GlassError(f"{path} does not exist", nearest_file(path, f"Give a file with a {what} per line.")) from None
+    except OSError as error:
+        raise GlassError(f"{path} cannot be read: {error.strerror}", f"Give a file with a {what} per line.") from None
+    if not text:
+        raise GlassError(f"{path} is empty", f"Write a {what} per line into it.")
+    return [line.removesuffix("\r") for line in text.removesuffix("\n").split("\n")]
+
+
+def _decoded(data: bytes, name: str) -> str:
+    """Return the text of a file's bytes, decompressed and decoded as in training; print a note on an odd encoding."""
+    from glassformer.text.encodings import decode, scan
+    from glassformer.text.reading import GZIP
+
+    try:
+        unpacked = gzip.decompress(data) if data.startswith(GZIP) else data
+    except (EOFError, zlib.error, gzip.BadGzipFile) as error:
+        raise GlassError(f"{name} is a damaged gzip file: {error}", "Compress or download it again.") from None
+    try:
+        found = scan(lambda: iter([unpacked]), "auto", name)
+    except GlassError as error:
+        raise GlassError(error.problem, "Save it as UTF-8, then try again.") from None
+    if found.remark:
+        print(found.remark, file=sys.stderr)
+    return "".join(decode(iter([unpacked]), found.encoding))
+
+
+def standard_input(whole: bool = False) -> str:
+    """Standard input as one text; without the line end that closes it, unless the `whole` is wanted."""
+    text = as_utf8(sys.stdin.buffer.read(), "standard input")
+    return text if whole else text.removesuffix("\n").removesuffix("\r")
+
+
+def as_utf8(data: bytes, name: str) -> str:
+    """Bytes as text; a mark of UTF-8 at the start is left out."""
+    try:
+        return data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise GlassError(f"{name} is not UTF-8 at byte {error.start}", "Save it as UTF-8.") from None
+
+
+def say_unknown(tokenizer: Tokenizer, texts: Iterable[str]) -> None:
+    """Tell a person what of the texts the model cannot read: characters, or words where those are its tokens."""
+    from glassformer.tasks import unknown_symbols
+
+    unknown = sorted({symbol for text in texts for symbol in unknown_symbols(tokenizer, text)})
+    if unknown:
+        what = "words" if tokenizer.kind in ("words", "wordpiece") else "characters"
+        shown = " ".join(map(_visible, unknown[:SHOWN_UNKNOWN]))
+        print(f"the model never saw these {what} and reads each as unknown: {shown}", file=sys.stderr)
+
+
+def _visible(symbol: str) -> str:
+    """Return a symbol in visible characters: white space and control characters become code points.
+
+    >>> _visible("é"), _visible("\\u3000"), _visible("a\\u200bb")
+    ('é', 'U+3000', 'aU+200Bb')
+    """
+    return "".join(
+        character if character.isprintable() and not character.isspace() else f"U+{ord(character):04X}"
+        for character in symbol
+    )
+
+
+def say_unknown_to(model: AnyTextModel, text: str, target: str | None) -> None:
+    """`say_unknown` of a text, or of a source and its target, with the vocabularies that the model reads them with."""
+    from glassformer.tasks import MaskFiller, Translator
+
+    if isinstance(model, Translator):
+        say_unknown(model.source_tokenizer, [text])
+        say_unknown(model.tokenizer, [] if target is None else [target])
+    else:
+        say_unknown(model.tokenizer, model.parts(text) if isinstance(model, MaskFiller) else [text])
+
+
+def say_training(folder: Path, checkpoint: str) -> None:
+    """Tell a person that what is shown of a run will change, where it is still training."""
+    from glassformer.base.locks import is_held
+
+    if is_held(folder):
+        print(f"{folder} is still training: this is its {checkpoint} checkpoint so far", file=sys.stderr)
+
+
+def say_unread(unread: list[int], what: str, context: int) -> None:
+    """Tell a person which texts were longer than the model reads."""
+    cut = [number for number in unread if number]
+    if cut:
+        of, most = f"of {len(unread):,} {what}", counted(max(cut), "tokens")
+        some, most = counted(len(cut), f"{of} are", f"{of} is"), f"{most} of the longest"
+        if len(unread) == 1:
+            some, most = f"the {what.removesuffix('s')} is", f"its last {counted(cut[0], 'tokens')}"
+        print(
+            f"{some} longer than the model reads (model.context = {context}): the end was left out, {most}",
+            file=sys.stderr,
+        )

@@ -1,0 +1,167 @@
+"""The application: the page and its assets, the list of runs, their views and events, and how errors are answered.
+
+::
+
+    GET  /                        the page
+    GET  /api/runs                {"runs": [facts of each]}, see `listing`
+    GET  /api/views               {"views": [names], "questions": {name: JSON schema of its body}}
+    POST /api/runs/RUN/VIEW       a view's answer, see `views`
+    POST /api/runs/RUN/write/stream   text as it is written, see `writing`
+    POST /api/runs/RUN/keep       a new run without some heads, see `pruned`
+    GET  /api/runs/RUN/events     what a run that is training writes, see `events`
+
+and those of the API that programs speak: see `openai.routes`.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import anyio
+from anyio import from_thread, to_thread
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.middleware import Middleware
+from starlette.requests import Request
+from starlette.responses import PlainTextResponse, Response
+from starlette.routing import BaseRoute, Route
+
+from glassformer.app.server.access import Access, Guard
+from glassformer.app.server.bundle import PAGE, page_routes
+from glassformer.app.server.engine import Engines
+from glassformer.app.server.events import events_of
+from glassformer.app.server.listing import Listing
+from glassformer.app.server.openai import routes as api_routes
+from glassformer.app.server.pruned import keep_without
+from glassformer.app.server.refusing import RefusedError, as_json, status_of
+from glassformer.app.server.shelf import Shelf
+from glassformer.app.server.workers import Workers
+from glassformer.app.server.writing import writing_of
+from glassformer.base.errors import GlassError
+
+if TYPE_CHECKING:
+    from glassformer.app.server.view import Reply
+
+SEARCHES = 2
+"""Beam searches at once."""
+
+
+def make_app(shelf: Shelf, access: Access, page: Path = PAGE, engines: Engines | None = None) -> Starlette:
+    """The application.
+
+    Args:
+        shelf: the runs.
+        access: who may ask.
+        page: the folder of the built page.
+        engines: of the shelf, which write for the API; closed at the end. None: new ones.
+    """
+    listing, writing = Listing(shelf), engines or Engines(shelf)
+
+    @asynccontextmanager
+    async def life(app: Starlette) -> AsyncIterator[None]:
+        """The first run is opened while the page is on its way to the reader."""
+        app.state.workers, app.state.searchers = Workers(), Workers(SEARCHES)
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(_open_first, app.state.workers, shelf)
+            yield
+            tasks.cancel_scope.cancel()
+        await to_thread.run_sync(writing.close)
+
+    async def runs(request: Request) -> Response:
+        return _json({"runs": await request.app.state.workers(listing.all)})
+
+    async def views(request: Request) -> Response:
+        return _json(await request.app.state.workers(_views))
+
+    async def view(request: Request) -> Response:
+        run, name = request.path_params["run"], request.path_params["view"]
+        shelf.run(run)  # refuses a name that there is not, before anything is kept for it
+        reply = await request.app.state.workers.of_run(run, _reply, shelf, run, name, await request.body(), request)
+        return Response(reply.body, media_type="application/octet-stream" if reply.binary else "application/json")
+
+    async def events(request: Request) -> Response:
+        return await events_of(request, shelf, request.path_params["run"])
+
+    async def stream(request: Request) -> Response:
+        return await writing_of(request, shelf, writing, request.path_params["run"])
+
+    async def keep(request: Request) -> Response:
+        found = await request.app.state.workers(keep_without, shelf, request.path_params["run"], await request.body())
+        return _json(found)
+
+    routes: list[BaseRoute] = [
+        Route("/api/runs", runs, methods=["GET"]),
+        Route("/api/views", views, methods=["GET"]),
+        Route("/api/runs/{run}/events", events, methods=["GET"]),
+        Route("/api/runs/{run}/write/stream", stream, methods=["POST"]),
+        Route("/api/runs/{run}/keep", keep, methods=["POST"]),
+        Route("/api/runs/{run}/{view}", view, methods=["POST"]),
+        *api_routes(shelf, writing),
+        *page_routes(page),
+    ]
+    return Starlette(
+        routes=routes,
+        lifespan=life,
+        middleware=[Middleware(Guard, access=access)],
+        exception_handlers={GlassError: _refused, HTTPException: _not_found},
+    )
+
+
+def _reply(shelf: Shelf, run: str, view: str, body: bytes, request: Request) -> Reply:
+    """A view's answer, as it is sent; none is worked out for those who have gone."""
+    from glassformer.app.server.views import find_view  # with torch, which takes a second: the page is there before it
+
+    found = find_view(view)
+    question = found.asked(body)
+    others = [shelf.open(name) for name in found.others(question)]
+    return found.reply(shelf.open(run), question, others, lambda: from_thread.run(request.is_disconnected))
+
+
+def _views() -> dict[str, Any]:
+    """The names of the views, and what each is asked with."""
+    from glassformer.app.server.views import VIEWS
+
+    return {"views": list(VIEWS), "questions": {name: v.question.model_json_schema() for name, v in VIEWS.items()}}
+
+
+async def _open_first(workers: Workers, shelf: Shelf) -> None:
+    """Load the first run, so that the first question about it is answered at once; its faults are told when asked."""
+    for name in shelf.names()[:1]:
+        try:
+            await workers(shelf.open, name)
+        except GlassError:
+            return
+        await workers(_views)
+
+
+def _json(value: Any, status: int = 200) -> Response:
+    """Every script as it is; a lone surrogate, which is no Unicode, as an escape."""
+    body = json.dumps(value, ensure_ascii=False, allow_nan=False).encode("utf-8", "backslashreplace")
+    return Response(body, status, media_type="application/json")
+
+
+async def _refused(request: Request, error: Exception) -> Response:
+    """An error that people can put right: its two lines, as JSON, or as text where a page was asked for."""
+    assert isinstance(error, GlassError)
+    if request.url.path.startswith(("/api/", "/v1/")):
+        return _json(as_json(error), status_of(error))
+    return PlainTextResponse(f"{error}\n", status_of(error))
+
+
+async def _not_found(request: Request, error: Exception) -> Response:
+    """An address or a method that there is not."""
+    assert isinstance(error, HTTPException)
+    path = request.url.path[:200]
+    if error.status_code == 405:
+        said = RefusedError(f"{path} does not know {request.method}", "See docs/serve.md for what it knows.", 405)
+    else:
+        said = RefusedError(
+            f"there is nothing at {path}", "The page is at /, runs are at /api/runs.", error.status_code
+        )
+    answer = await _refused(request, said)
+    answer.headers.update(error.headers or {})
+    return answer

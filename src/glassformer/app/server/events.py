@@ -1,0 +1,134 @@
+"""What a run that is training writes, as server-sent events, until it ends or the reader goes.
+
+::
+
+    event: metrics       data: a line of metrics.jsonl        id: its step
+    event: checkpoint    data: {"best": "step-000850", "last": "step-000900"}   whenever one of them changes
+    event: end           data: {}                             training has ended
+
+`?after=STEP` sends the lines of later steps that are there already first; without it, what comes from now on is sent.
+A browser that lost the connection says itself where it was. A run that is not training is answered with 204, on which a
+browser asks no more.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator
+from typing import Any
+
+import anyio
+from anyio import to_thread
+from sse_starlette import EventSourceResponse, ServerSentEvent
+from starlette.requests import Request
+from starlette.responses import Response
+
+from glassformer.app.server.refusing import RefusedError
+from glassformer.app.server.shelf import Shelf
+from glassformer.runs.folder import Run
+
+SECONDS = 0.5
+"""Between two looks at the run's files."""
+STREAMS = 32
+"""Readers at once."""
+MOST_LINES = 2_000
+"""Sent at one look; the next has the rest."""
+
+
+class Follower:
+    """The lines and checkpoints of one run that are new since the last look.
+
+    Args:
+        run: that is training.
+        after: lines of later steps are new; None: those that are not there yet.
+    """
+
+    def __init__(self, run: Run, after: int | None) -> None:
+        self.run, self._after, self._place = run, after, 0
+        self._named: dict[str, str | None] = {}
+        if after is None:
+            self._place = _size(run)
+
+    def look(self) -> list[ServerSentEvent]:
+        """The events since the last look."""
+        return [*self._lines(), *self._checkpoint()]
+
+    def _lines(self) -> list[ServerSentEvent]:
+        if _size(self.run) < self._place:  # a run that is resumed takes back the steps after its checkpoint
+            self._place = 0
+        try:
+            with self.run.metrics_file.open("rb") as file:
+                file.seek(self._place)
+                lines = file.readlines()[:MOST_LINES]
+        except FileNotFoundError:
+            return []
+        found = []
+        for line in lines:
+            if not line.endswith(b"\n"):  # half written: the next look has it whole
+                break
+            self._place += len(line)
+            record = _record(line)
+            if record is not None and (self._after is None or record["step"] > self._after):
+                self._after = record["step"]
+                found.append(ServerSentEvent(json.dumps(record), event="metrics", id=str(record["step"])))
+        return found
+
+    def _checkpoint(self) -> list[ServerSentEvent]:
+        named = {which: _pointer(self.run, which) for which in ("best", "last")}
+        if named == self._named or not any(named.values()):
+            return []
+        self._named = named
+        return [ServerSentEvent(json.dumps(named), event="checkpoint")]
+
+
+async def events_of(request: Request, shelf: Shelf, name: str) -> Response:
+    """The stream of a run.
+
+    Raises:
+        GlassError: there is no such run, `after` is no step, or too many read already.
+    """
+    run, state = shelf.run(name), request.app.state
+    if not await to_thread.run_sync(shelf.training, name):
+        return Response(status_code=204)
+    if getattr(state, "streams", 0) >= STREAMS:
+        raise RefusedError(f"{STREAMS} readers follow runs already", "Close one of their pages.", 429)
+    after = request.headers.get("last-event-id") or request.query_params.get("after")
+    if after is not None and not (after.isascii() and after.isdecimal() and len(after) < 16):
+        raise RefusedError(f"after = {after[:40]!r} is no step", "Give a whole number, or leave it out.")
+    follower = await to_thread.run_sync(Follower, run, None if after is None else int(after))
+
+    async def stream() -> AsyncIterator[ServerSentEvent]:
+        state.streams = getattr(state, "streams", 0) + 1
+        try:
+            training = True
+            while training:
+                training = await to_thread.run_sync(shelf.training, name)  # before the look: nothing is missed
+                for event in await to_thread.run_sync(follower.look):
+                    yield event
+                await anyio.sleep(SECONDS if training else 0)
+            yield ServerSentEvent("{}", event="end")
+        finally:
+            state.streams -= 1
+
+    return EventSourceResponse(stream(), send_timeout=10)
+
+
+def _record(line: bytes) -> dict[str, Any] | None:
+    """A line of metrics; None of one that is not whole, or has numbers that JSON does not know."""
+    try:
+        record = json.loads(line, parse_constant=lambda name: None)
+    except (ValueError, RecursionError):
+        return None
+    return record if isinstance(record, dict) and isinstance(record.get("step"), int) else None
+
+
+def _size(run: Run) -> int:
+    return run.metrics_file.stat().st_size if run.metrics_file.exists() else 0
+
+
+def _pointer(run: Run, which: str) -> str | None:
+    """The checkpoint that `best` or `last` names."""
+    try:
+        return (run.folder / which).read_text(encoding="utf-8").strip() or None
+    except (OSError, UnicodeDecodeError):
+        return None

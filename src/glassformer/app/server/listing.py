@@ -1,0 +1,135 @@
+"""What is known of a run without loading its weights: the list that the page begins with."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any
+
+from glassformer.app.server.refusing import as_json
+from glassformer.app.server.shelf import Shelf
+from glassformer.base.config import PAIRS, Config
+from glassformer.base.errors import GlassError
+from glassformer.model.pruned_attention import head_numbers
+from glassformer.runs.folder import Run
+from glassformer.training.journal import read_samples
+
+if TYPE_CHECKING:
+    from glassformer.text.tokenizers import Tokenizer
+
+NEVER = "-"
+"""Stands for "no checkpoint" where versions are compared."""
+WORDS, MARGIN = 12, 8
+"""Words of a sample that are a prompt, and tokens that are left free in the context."""
+PROMPTS = {
+    "lm": "The",
+    "masked": "The [MASK] was here.",
+    "classify": "This is a text.",
+    "translate": "the old dog sleeps .",
+    "summarize": "The rain came early. Then the old dog sleeps.",
+}
+"""What a run is asked with where its settings name no prompt."""
+
+
+class Listing:
+    """Facts of the runs on a shelf; what never changes is read once.
+
+    Args:
+        shelf: of the runs.
+    """
+
+    def __init__(self, shelf: Shelf) -> None:
+        self._shelf = shelf
+        self._fixed: dict[str, tuple[str, dict[str, Any]]] = {}
+
+    def all(self) -> list[dict[str, Any]]:
+        """One table of facts for each run, in the order of the shelf; see `of`."""
+        return [self.of(name) for name in self._shelf.names()]
+
+    def of(self, name: str) -> dict[str, Any]:
+        """One run: name, task, family, step (null: no checkpoint yet), training, and `shape_of`.
+
+        Where something cannot be read, `error` has the two lines of it, and what it would have told is missing.
+        """
+        version = self._shelf.version(name)
+        facts = {
+            "name": name, "version": version, "step": _step(version), "training": self._shelf.training(name),
+            "error": None,
+        }  # fmt: skip
+        known = self._fixed.get(name)
+        if known is None or known[0] != (version or NEVER):
+            try:
+                self._fixed[name] = version or NEVER, shape_of(self._shelf.run(name))
+            except GlassError as error:
+                return {**facts, **as_json(error)}
+        return {**facts, **self._fixed[name][1]}
+
+
+def shape_of(run: Run) -> dict[str, Any]:
+    """What the settings and the tokenizers of a run say of its model.
+
+    Returns:
+        task, family, layers (and encoder_layers, or null), heads, width, context, parameters, vocabulary (and
+        source_vocabulary, or null), tokenizer (its kind), labels, prompt, and `attentions`: the name of each
+        attention -> the numbers of its heads, without those that were pruned.
+
+    Raises:
+        GlassError: a file is missing or damaged.
+    """
+    from glassformer.model.build import build_model
+    from glassformer.text.tokenizers import Tokenizer
+
+    config, labels, tokenizer = run.config(), run.labels(), Tokenizer.load(run.tokenizer_file)
+    pairs, model = config.train.task in PAIRS, config.model
+    source = Tokenizer.load(run.source_tokenizer_file) if config.two_vocabularies else tokenizer
+    built = _on_no_device(build_model, config, tokenizer.vocab_size, source.vocab_size, len(labels) or None)
+    return {
+        "task": config.train.task, "family": model.family, "layers": model.layers,
+        "encoder_layers": (model.encoder_layers or model.layers) if pairs else None, "heads": model.heads,
+        "width": model.width, "context": model.context, "parameters": built[0], "attentions": built[1],
+        "vocabulary": tokenizer.vocab_size, "source_vocabulary": source.vocab_size if pairs else None,
+        "tokenizer": tokenizer.kind, "labels": list(labels),
+        "prompt": sample_prompt(run, config, source),
+    }  # fmt: skip
+
+
+def sample_prompt(run: Run, config: Config, reader: Tokenizer) -> str:
+    """What the page begins with: the beginning of the training's last sample, else the prompt of the settings.
+
+    A prompt alone is often a word or two, in which there is little to see. All of it is cut to fit the context.
+    """
+    try:
+        samples = read_samples(run)
+    except OSError:
+        samples = []
+    sample = samples[-1][1] if samples else ""
+    given = config.sample.prompt
+    if config.train.task == "lm":
+        begun = " ".join(sample.split(" ")[:WORDS]) if sample.startswith(given) else ""
+    else:
+        begun = "" if given else sample.rpartition("\n=> ")[0]
+    words = (begun.strip() or given or PROMPTS[config.train.task]).split(" ")
+    while len(words) > 1 and len(reader.encode(" ".join(words))) > config.model.context - MARGIN:
+        words.pop()
+    return " ".join(words)
+
+
+def _on_no_device(
+    build_model: Any, config: Config, vocabulary: int, source: int, classes: int | None
+) -> tuple[int, dict[str, list[int]]]:
+    """Parameters, and the heads of each attention, of a model that takes no memory."""
+    from glassformer.inspection.sites import attentions
+    from glassformer.model.shapes_only import shapes_only
+
+    with shapes_only():
+        model = build_model(
+            config.model, vocabulary, source_vocab_size=None if config.model.shared_embedding else source,
+            classes=classes if config.train.task == "classify" else None,
+        )  # fmt: skip
+    heads = {str(site): head_numbers(layer) for site, layer in attentions(model).items()}
+    return sum(parameter.numel() for parameter in model.parameters()), heads
+
+
+def _step(version: str | None) -> int | None:
+    """The step of a checkpoint's name."""
+    found = re.fullmatch(r"step-(\d+)", version or "")
+    return int(found[1]) if found else None

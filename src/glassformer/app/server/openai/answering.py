@@ -1,0 +1,169 @@
+"""From an order to an answer: all texts at once, or a stream of events; whoever goes away is not written for."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass
+from threading import Event
+from typing import Any
+
+import anyio
+from anyio import to_thread
+from starlette.requests import Request
+from starlette.responses import Response, StreamingResponse
+from starlette.types import Message, Receive, Scope, Send
+
+from glassformer.app.server.engine import Engine, Order
+from glassformer.app.server.engine.jobs import Piece
+from glassformer.app.server.openai.errors import error_body, json_response
+from glassformer.app.server.openai.shapes import Choice, Shape, Usage
+from glassformer.app.server.workers import Workers
+from glassformer.base.errors import GlassError
+
+GONE = 499
+"""The status, by custom, of a request whose sender went away; nobody sees it."""
+SECONDS = 10.0
+"""In which a part of a stream must be taken."""
+
+
+@dataclass(frozen=True)
+class Asked:
+    """A request that was understood.
+
+    Attributes:
+        engine: of the run.
+        order: with its jobs.
+        shape: of the answer.
+        prompt_tokens: each prompt counted once.
+        search: finds all texts by beam search, until its event is set; None: the engine draws them.
+    """
+
+    engine: Engine
+    order: Order
+    shape: Shape
+    prompt_tokens: int
+    search: Callable[[Event], list[Piece]] | None = None
+
+    @property
+    def usage(self) -> Usage:
+        """The tokens so far."""
+        return Usage(self.prompt_tokens, sum(job.count for job in self.order.jobs))
+
+
+async def begin(request: Request, asked: Asked, searchers: Workers) -> bool:
+    """Order what was asked for; whoever asks for a beam search waits here until it is over.
+
+    Returns:
+        Whether anybody still waits.
+
+    Raises:
+        GlassError: there is no room, or the search fails.
+    """
+    if asked.search is None:
+        asked.engine.submit(asked.order.jobs)
+        return True
+    stopped, found, failed = Event(), list[Piece](), None
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(_leave_with, request, tasks.cancel_scope)
+        try:
+            found = await searchers(asked.search, stopped)
+        except GlassError as error:
+            failed = error
+        finally:
+            stopped.set()
+        tasks.cancel_scope.cancel()
+    if failed is not None:
+        raise failed
+    asked.engine.count(asked.order.jobs)
+    for piece in found:
+        asked.order.put(piece)
+    return bool(found)
+
+
+async def whole(request: Request, asked: Asked) -> Response:
+    """The answer in one piece, to an order that is submitted already.
+
+    Raises:
+        GlassError: a text cannot go on.
+    """
+    choices = [Choice(job.choice) for job in asked.order.jobs]
+    try:
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(_leave_with, request, tasks.cancel_scope)
+            try:
+                async for pieces in asked.order.pieces():
+                    for piece in pieces:
+                        choices[piece.choice].add(piece)
+            except GlassError as error:
+                tasks.cancel_scope.cancel()
+                failed: GlassError | None = error
+            else:
+                tasks.cancel_scope.cancel()
+                failed = None
+    finally:
+        asked.order.cancelled = True
+    if failed is not None:
+        raise failed
+    if any(choice.reason is None for choice in choices):
+        return Response(status_code=GONE)
+    return await to_thread.run_sync(lambda: json_response(asked.shape.whole(choices, asked.usage)))
+
+
+async def _leave_with(request: Request, scope: anyio.CancelScope) -> None:
+    """Stop waiting when whoever asked goes away."""
+    while (await request.receive())["type"] != "http.disconnect":
+        pass
+    scope.cancel()
+
+
+class Stream(StreamingResponse):
+    """The answer as server-sent events; the order is cancelled when it ends, however it ends.
+
+    Args:
+        asked: submitted already.
+        usage: whether the last chunk counts the tokens.
+    """
+
+    def __init__(self, asked: Asked, usage: bool) -> None:
+        headers = {"cache-control": "no-store", "x-accel-buffering": "no"}
+        super().__init__(_events(asked, usage), 200, headers, "text/event-stream")
+        self._order = asked.order
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """As ASGI has it; who takes nothing for `SECONDS` has gone, and what is written for them takes memory."""
+
+        async def in_time(message: Message) -> None:
+            with anyio.fail_after(SECONDS):
+                await send(message)
+
+        try:
+            await super().__call__(scope, receive, in_time)
+        finally:
+            self._order.cancelled = True
+
+
+async def _events(asked: Asked, usage: bool) -> AsyncIterator[bytes]:
+    shape, count = asked.shape, len(asked.order.jobs)
+    held = [Choice(index) for index in range(count)]
+    if first := shape.first_chunks(count):
+        yield b"".join(map(_event, first))
+    try:
+        async for pieces in asked.order.pieces():
+            for piece in pieces:
+                held[piece.choice].add(piece)
+            ready = sorted({piece.choice for piece in pieces if held[piece.choice].tells})
+            if ready:
+                yield b"".join(_event(shape.chunk(held[index])) for index in ready)
+            for index in ready:
+                held[index] = Choice(index)
+    except GlassError as error:
+        yield _event(error_body(error))
+        return
+    if usage:
+        yield _event(shape.usage_chunk(asked.usage))
+    yield b"data: [DONE]\n\n"
+
+
+def _event(value: dict[str, Any]) -> bytes:
+    return b"data: " + json.dumps(value, ensure_ascii=False).encode("utf-8", "backslashreplace") + b"\n\n"

@@ -1,0 +1,134 @@
+"""The addresses of the API.
+
+::
+
+    GET  /v1/models, /v1/models/NAME    the runs that write text
+    POST /v1/completions                texts that go on; translations and summaries of sources
+    POST /v1/chat/completions           the next turn of a conversation, where the run has a chat template
+    GET  /health                        {"status": "ok", "runs": how many}
+    GET  /metrics                       for Prometheus
+    GET  /openapi.json                  all of this, for programs
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Any, TypeVar
+
+from anyio import to_thread
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from glassformer.app.server.engine import Engine, Engines, Order
+from glassformer.app.server.openai.answering import GONE, Asked, Stream, begin, whole
+from glassformer.app.server.openai.bodies import ChatBody, CompletionBody, Drawing
+from glassformer.app.server.openai.document import document
+from glassformer.app.server.openai.errors import json_response, read_body, refusal
+from glassformer.app.server.refusing import SHORTER, RefusedError
+from glassformer.app.server.shelf import Shelf
+from glassformer.base.config import PAIRS
+from glassformer.base.errors import GlassError, clear_memory_errors
+
+Handler = Callable[[Request], Awaitable[Response]]
+Body = TypeVar("Body", bound=Drawing)
+WRITE = ("lm", *PAIRS)
+"""Tasks of runs that write text."""
+
+
+def routes(shelf: Shelf, engines: Engines) -> list[Route]:
+    """All of them.
+
+    Args:
+        shelf: the runs.
+        engines: of the same shelf; whoever made them closes them.
+    """
+
+    async def models(request: Request) -> Response:
+        return json_response({"object": "list", "data": await to_thread.run_sync(_models, shelf)})
+
+    async def model(request: Request) -> Response:
+        return json_response(await to_thread.run_sync(_model, shelf, request.path_params["model"]))
+
+    async def completions(request: Request) -> Response:
+        from glassformer.app.server.openai.asking import ask_completion
+
+        return await _answer(request, engines, CompletionBody, ask_completion)
+
+    async def chat(request: Request) -> Response:
+        from glassformer.app.server.openai.asking import ask_chat
+
+        return await _answer(request, engines, ChatBody, ask_chat)
+
+    async def health(request: Request) -> Response:
+        return json_response({"status": "ok", "runs": len(shelf.names())})
+
+    async def metrics(request: Request) -> Response:
+        return Response(engines.metrics.text(), media_type="text/plain; version=0.0.4; charset=utf-8")
+
+    async def openapi(request: Request) -> Response:
+        return json_response(document())
+
+    def route(path: str, method: str, handler: Handler) -> Route:
+        return Route(path, _counted(engines, path, handler), methods=[method])
+
+    return [
+        route("/v1/models", "GET", models),
+        route("/v1/models/{model}", "GET", model),
+        route("/v1/completions", "POST", completions),
+        route("/v1/chat/completions", "POST", chat),
+        route("/health", "GET", health),
+        route("/metrics", "GET", metrics),
+        route("/openapi.json", "GET", openapi),
+    ]
+
+
+def _counted(engines: Engines, path: str, handler: Handler) -> Handler:
+    """A handler whose answers are counted, and whose errors are told as OpenAI's."""
+
+    async def endpoint(request: Request) -> Response:
+        try:
+            response = await handler(request)
+        except GlassError as error:
+            response = refusal(error)
+        engines.metrics.requests.labels(path, response.status_code).inc()
+        return response
+
+    return endpoint
+
+
+async def _answer(
+    request: Request, engines: Engines, kind: type[Body], ask: Callable[[Engine, Body, Order], Asked]
+) -> Response:
+    """Read the body, order, and answer in one piece or as a stream."""
+    data, order = await request.body(), Order()
+
+    def understood() -> tuple[Body, Asked]:
+        body = read_body(kind, data)
+        with clear_memory_errors(SHORTER):
+            return body, ask(engines.engine(body.model), body, order)
+
+    body, asked = await to_thread.run_sync(understood)
+    if not await begin(request, asked, request.app.state.searchers):
+        return Response(status_code=GONE)
+    return Stream(asked, body.tells_usage) if body.stream else await whole(request, asked)
+
+
+def _models(shelf: Shelf) -> list[dict[str, Any]]:
+    """The runs that write text; one that cannot be read now is left out."""
+    found = []
+    for name in shelf.names():
+        try:
+            found.append(_model(shelf, name))
+        except GlassError:
+            continue
+    return found
+
+
+def _model(shelf: Shelf, name: str) -> dict[str, Any]:
+    run = shelf.run(name)
+    task = run.config().train.task
+    if task not in WRITE:
+        raise RefusedError(f"{name} learnt the task {task}: it writes no text", "/v1/models lists what does.", 404)
+    created = int((run.folder / "config.toml").stat().st_mtime)
+    return {"id": name, "object": "model", "created": created, "owned_by": "glassformer"}

@@ -1,0 +1,160 @@
+"""How OpenAI writes answers: completions and chats, whole and in chunks, with the probabilities of tokens."""
+
+from __future__ import annotations
+
+import secrets
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from glassformer.app.server.engine.jobs import Piece, Scored
+
+if TYPE_CHECKING:
+    from glassformer.text.tokenizers import Tokenizer
+
+REASONS = {"end": "stop", "stop": "stop", "length": "length"}
+
+
+@dataclass
+class Choice:
+    """One text while it grows, or a part of it."""
+
+    index: int
+    text: str = ""
+    scores: list[Scored] = field(default_factory=list)
+    reason: str | None = None
+
+    def add(self, piece: Piece) -> None:
+        """What one token adds."""
+        self.text += piece.text
+        self.scores += [piece.scored] if piece.scored is not None else []
+        self.reason = REASONS[piece.ended] if piece.ended is not None else None
+
+    @property
+    def tells(self) -> bool:
+        """Whether there is anything to say yet."""
+        return bool(self.text or self.scores or self.reason)
+
+
+@dataclass(frozen=True)
+class Usage:
+    """Tokens that were read and written."""
+
+    prompt: int
+    written: int
+
+    def told(self) -> dict[str, int]:
+        """As OpenAI names them."""
+        total = self.prompt + self.written
+        return {"prompt_tokens": self.prompt, "completion_tokens": self.written, "total_tokens": total}
+
+
+class Shape(ABC):
+    """The form of the answers to one request.
+
+    Args:
+        model: the name that was asked for.
+        tokenizer: of what is written.
+        scored: whether probabilities were asked for.
+    """
+
+    prefix = ""
+    whole_object = ""
+    chunk_object = ""
+
+    def __init__(self, model: str, tokenizer: Tokenizer, scored: bool) -> None:
+        self.tokenizer, self.scored = tokenizer, scored
+        self._head = {"id": f"{self.prefix}-{secrets.token_hex(12)}", "created": int(time.time()), "model": model}
+
+    def whole(self, choices: Sequence[Choice], usage: Usage) -> dict[str, Any]:
+        """The answer in one piece."""
+        told = [self._choice(choice, whole=True) for choice in choices]
+        return {**self._head, "object": self.whole_object, "choices": told, "usage": usage.told()}
+
+    def chunk(self, choice: Choice) -> dict[str, Any]:
+        """A part of a text."""
+        return {**self._head, "object": self.chunk_object, "choices": [self._choice(choice, whole=False)]}
+
+    def usage_chunk(self, usage: Usage) -> dict[str, Any]:
+        """The last chunk, where it was asked for."""
+        return {**self._head, "object": self.chunk_object, "choices": [], "usage": usage.told()}
+
+    def first_chunks(self, count: int) -> list[dict[str, Any]]:
+        """What is said before any token comes."""
+        return []
+
+    @abstractmethod
+    def _choice(self, choice: Choice, whole: bool) -> dict[str, Any]:
+        """A text, or a part of it."""
+
+    def _token(self, id: int) -> tuple[str, list[int]]:
+        """A token's text, and its bytes; of a part of a character the text names the bytes, of a special one it."""
+        data = self.tokenizer.token_bytes(id)
+        if not data:
+            return self.tokenizer.token_text(id), []
+        try:
+            return data.decode("utf-8"), list(data)
+        except UnicodeDecodeError:
+            return "bytes:" + "".join(f"\\x{byte:02x}" for byte in data), list(data)
+
+
+class CompletionShape(Shape):
+    """Of /v1/completions.
+
+    Args:
+        before: what each text begins with: its prompt, where `echo` asks for it.
+    """
+
+    prefix, whole_object, chunk_object = "cmpl", "text_completion", "text_completion"
+
+    def __init__(self, model: str, tokenizer: Tokenizer, scored: bool, before: Sequence[str]) -> None:
+        super().__init__(model, tokenizer, scored)
+        self._before, self._begun = before, set[int]()
+
+    def _choice(self, choice: Choice, whole: bool) -> dict[str, Any]:
+        before = self._before[choice.index]
+        echoed = "" if choice.index in self._begun else before
+        self._begun.add(choice.index)
+        told: dict[str, Any] = {"index": choice.index, "text": echoed + choice.text, "logprobs": None}
+        if self.scored:
+            tokens = [self._token(each.token)[0] for each in choice.scores]
+            told["logprobs"] = {
+                "tokens": tokens,
+                "token_logprobs": [each.log_probability for each in choice.scores],
+                "top_logprobs": [
+                    {self._token(id)[0]: value for id, value in reversed(each.likeliest)} for each in choice.scores
+                ],
+                "text_offset": [len(before) + each.offset for each in choice.scores],
+            }
+        return {**told, "finish_reason": choice.reason}
+
+
+class ChatShape(Shape):
+    """Of /v1/chat/completions."""
+
+    prefix, whole_object, chunk_object = "chatcmpl", "chat.completion", "chat.completion.chunk"
+
+    def first_chunks(self, count: int) -> list[dict[str, Any]]:
+        """Each text is an assistant's."""
+        delta = {"role": "assistant", "content": ""}
+        empty = {"delta": delta, "logprobs": None, "finish_reason": None}
+        head = {**self._head, "object": self.chunk_object}
+        return [{**head, "choices": [{"index": index, **empty}]} for index in range(count)]
+
+    def _choice(self, choice: Choice, whole: bool) -> dict[str, Any]:
+        said: dict[str, Any] = {"content": choice.text} if whole or choice.text else {}
+        message = {"message": {"role": "assistant", **said, "refusal": None}} if whole else {"delta": said}
+        scores = {"content": [self._score(each) for each in choice.scores], "refusal": None} if self.scored else None
+        return {"index": choice.index, **message, "logprobs": scores, "finish_reason": choice.reason}
+
+    def _score(self, each: Scored) -> dict[str, Any]:
+        return {
+            **self._one(each.token, each.log_probability),
+            "top_logprobs": [self._one(id, value) for id, value in each.likeliest],
+        }
+
+    def _one(self, id: int, value: float) -> dict[str, Any]:
+        text, data = self._token(id)
+        return {"token": text, "logprob": value, "bytes": data}

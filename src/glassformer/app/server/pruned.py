@@ -1,0 +1,68 @@
+"""Keeping what the ablation desk shows: `POST /api/runs/RUN/keep` writes a run without heads and serves it.
+
+The body is ``{"heads": ["dec.0.self.1"], "name": "book-small", "version": "step-000850"}``, the answer
+``{"name": "book-small", "removed": […], "parameters": {"before": 12345, "after": 12000},
+"command": "glass verify …"}``. The new folder
+lies beside that of the run; a name is letters, digits and the signs . _ - and never a path.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Annotated, Any
+
+from pydantic import Field, ValidationError
+
+from glassformer.app.server.refusing import RefusedError, in_two_lines
+from glassformer.app.server.shelf import Shelf
+from glassformer.base.wording import quoted
+
+NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
+RESERVED = re.compile(r"(con|prn|aux|nul|com\d|lpt\d)(\..*)?|.*(\.|\.partial)", re.IGNORECASE)
+"""Names that some systems keep for themselves, or that a run has while it is being written."""
+
+
+def checked_name(name: str) -> str:
+    """The name, if a folder may have it.
+
+    Raises:
+        GlassError: it may not.
+    """
+    if not NAME.fullmatch(name) or RESERVED.fullmatch(name):
+        raise RefusedError(
+            f"{name[:80]!r} is no name for a run",
+            "Use up to 64 letters, digits and the signs . _ - and begin with a letter or digit.",
+        )
+    return name
+
+
+def keep_without(shelf: Shelf, name: str, body: bytes) -> dict[str, Any]:
+    """Write the run, and serve it.
+
+    Raises:
+        GlassError: the body is no such question, the name is taken, or the run cannot be pruned so.
+    """
+    from glassformer.app.server.view import Name, Question
+    from glassformer.inspection.pruning.by_hand import prune_by_hand
+
+    class Keep(Question):
+        """What is asked."""
+
+        heads: Annotated[tuple[Name, ...], Field(min_length=1, max_length=4_096)]
+        name: Annotated[str, Field(min_length=1, max_length=100)]
+        version: Annotated[str, Field(max_length=100)] | None = None
+
+    try:
+        asked = Keep.model_validate_json(body)
+    except ValidationError as error:
+        raise in_two_lines(error) from None
+    run = shelf.run(name)
+    out = run.folder.resolve().parent / checked_name(asked.name)
+    if asked.name in shelf.names() or out.exists():
+        raise RefusedError(f"there is a {asked.name} beside {name} already", "Choose another name.", 409)
+    found = prune_by_hand(run.folder, out, asked.heads, device=shelf.device, checkpoint=asked.version)
+    return {
+        "name": shelf.add(found.folder), "removed": list(found.removed),
+        "parameters": dict(zip(("before", "after"), found.parameters, strict=True)),
+        "command": f"glass verify {quoted(found.folder)}",
+    }  # fmt: skip

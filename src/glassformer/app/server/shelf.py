@@ -1,0 +1,218 @@
+"""The runs that are served, by name and never by path: opened when they are first asked for.
+
+The shelf looks at a run's `best` file whenever the run is asked for, which is cheap. When it names another checkpoint,
+as it does while a run is training, the run is opened anew: an `Opened` is one checkpoint, and never changes. Whoever
+holds the older one can go on with it.
+"""
+
+from __future__ import annotations
+
+import copy
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from glassformer.app.server.background import Tell, Work
+from glassformer.app.server.keeping import Kept, Later
+from glassformer.app.server.refusing import RefusedError
+from glassformer.base.errors import GlassError, nearest
+from glassformer.base.locks import is_held
+from glassformer.runs.folder import Folder, Run, open_run
+
+if TYPE_CHECKING:
+    from glassformer.inspection.explain import Subject
+    from glassformer.tasks import AnyTextModel
+
+SUBJECTS = 16
+"""Texts whose tokens, and translations, are kept."""
+BUDGET = 768 * 2**20
+"""Bytes of what the views of one run keep: queries, keys and the like of the texts looked at last."""
+TRIES = 3
+
+
+class Opened:
+    """One checkpoint of one run, loaded.
+
+    Attributes:
+        name: of the run on the shelf.
+        folder: of the run, as it was given.
+        model: with tokenizer and settings. Views may hook and patch its modules, one view at a time: see `lock`.
+        version: the checkpoint, such as "step-000850".
+        lock: held by the view that is at work.
+        kept: what views keep of their work, within a budget; used under the lock.
+        turns: held by the long work that is being done, one for all runs of a shelf.
+    """
+
+    def __init__(
+        self, name: str, folder: Path, model: AnyTextModel, version: str, turns: threading.Lock | None = None
+    ) -> None:
+        self.name, self.folder, self.model, self.version = name, folder, model, version
+        self.lock, self.kept = threading.RLock(), Kept(BUDGET)
+        self._subjects: OrderedDict[tuple[str, str | None], Subject] = OrderedDict()
+        self._later: dict[str, Later] = {}
+        self.turns = turns or threading.Lock()
+        self._works: dict[str, Work] = {}
+
+    def subject(self, text: str, target: str | None = None) -> Subject:
+        """What the model reads of a text; encoded, and translated, once. To be asked under the lock.
+
+        Args:
+            text: what the run's command would be given; of a filler, with [MASK].
+            target: of a run that translates or summarizes; None: what it writes greedily.
+
+        Raises:
+            GlassError: the text does not fit the task, or is longer than the model reads.
+        """
+        from glassformer.inspection.explain import whole_subject_of
+
+        key = text, target
+        if key not in self._subjects:
+            self._subjects[key] = whole_subject_of(self.model, text, target, self.name)
+        self._subjects.move_to_end(key)
+        while len(self._subjects) > SUBJECTS:
+            self._subjects.popitem(last=False)
+        return self._subjects[key]
+
+    def copy(self) -> AnyTextModel:
+        """The model again, with the same weight tensors in modules of its own: nobody's hooks are on them."""
+        with self.lock:
+            found = copy.copy(self.model)
+            tensors = [*self.model.model.parameters(), *self.model.model.buffers()]
+            found.model = copy.deepcopy(self.model.model, {id(tensor): tensor for tensor in tensors})
+        return found
+
+    def later(self, name: str, make: Callable[[], Any]) -> Any | None:
+        """What `make` gives, worked out once, in the background; None until it is there.
+
+        It must not touch `model`, which others use: `copy()` gives it one.
+
+        Raises:
+            GlassError: `make` raised it.
+        """
+        with self.lock:
+            if name not in self._later:
+                self._later[name] = Later(make)
+            later = self._later[name]
+        return later.result() if later.ready else None
+
+    def work(self, name: str, do: Callable[[Tell], Any] | None = None) -> Work | None:
+        """The long work of that name: begun if `do` is given, unless it is under way; None: nobody asked for it."""
+        with self.lock:
+            held = self._works.get(name)
+            if do is not None and (held is None or held.ready):
+                self._works[name] = Work(do, self.turns)
+            return self._works.get(name)
+
+
+class Shelf:
+    """The runs that are served.
+
+    Args:
+        folders: of runs; a run's name is its folder's, with -2 and so on where two are alike.
+        device: as in `train.device`.
+
+    Attributes:
+        device: the same.
+
+    Raises:
+        GlassError: a folder is no run, or is given twice.
+    """
+
+    def __init__(self, folders: Sequence[Folder], device: str = "auto") -> None:
+        self._folders: dict[str, Path] = {}
+        self._locks: dict[str, threading.Lock] = {}
+        self._adding = threading.Lock()
+        for folder in folders:
+            self.add(folder)
+        self.device = device
+        self._opened: dict[str, Opened] = {}
+        self._unreadable: dict[str, str | None] = {}  # a checkpoint that need not be tried again
+        self._turns = threading.Lock()
+
+    def add(self, folder: Folder) -> str:
+        """Serve one more run, from now on; the name that it has here.
+
+        Raises:
+            GlassError: the folder is no run, or is served already.
+        """
+        run = open_run(folder)
+        with self._adding:
+            if any(run.folder.resolve() == other.resolve() for other in self._folders.values()):
+                raise GlassError(f"{folder} is given twice", "Name each run once.")
+            name = _free_name(run.folder.resolve().name, self._folders)
+            self._locks[name] = threading.Lock()
+            self._folders[name] = run.folder  # last: whoever finds the name finds its lock
+        return name
+
+    def names(self) -> list[str]:
+        """The names of the runs, in the order in which they were given."""
+        return list(self._folders)
+
+    def run(self, name: str) -> Run:
+        """The run's files.
+
+        Raises:
+            GlassError: there is no run of that name here.
+        """
+        if name not in self._folders:
+            raise RefusedError(f"no run called {name!r} is served here", nearest(name, self._folders), 404)
+        return Run(self._folders[name])
+
+    def training(self, name: str) -> bool:
+        """Whether a process trains the run now."""
+        return is_held(self.run(name).folder)
+
+    def version(self, name: str) -> str | None:
+        """The checkpoint that the run's `best` names now; None: there is none yet."""
+        try:
+            return (self.run(name).folder / "best").read_text(encoding="utf-8").strip() or None
+        except (OSError, UnicodeDecodeError):
+            return None
+
+    def open(self, name: str) -> Opened:
+        """The run's best checkpoint, loaded; the same object until there is a better one.
+
+        Raises:
+            GlassError: there is no such run, it has no checkpoint yet, or its files are not whole.
+        """
+        run, version = self.run(name), self.version(name)
+        with self._locks[name]:
+            held = self._opened.get(name)
+            if held is not None and version in (held.version, None, self._unreadable.get(name)):
+                return held
+            if version is None and is_held(run.folder):
+                raise RefusedError(
+                    f"{name} has just begun to train: it has no checkpoint yet",
+                    "Wait for the first one; train.evaluate_every says when it comes.",
+                    409,
+                )
+            try:
+                self._opened[name] = self._load(name, run)
+            except GlassError:
+                if held is None:
+                    raise
+                self._unreadable[name] = version
+                return held  # a newer checkpoint that cannot be read takes nothing away from the one that is here
+            return self._opened[name]
+
+    def _load(self, name: str, run: Run) -> Opened:
+        """Load a checkpoint, and make sure that it is the one whose name is noted."""
+        from glassformer.runs.opening import load_text_model
+
+        for _ in range(TRIES):
+            version = self.version(name)
+            model = load_text_model(run.folder, "best", self.device)
+            if version is not None and version == self.version(name):
+                return Opened(name, run.folder, model, version, self._turns)
+        raise RefusedError(f"{name} writes checkpoints faster than they are read", "Ask again in a moment.", 409)
+
+
+def _free_name(name: str, taken: Iterable[str]) -> str:
+    """`name`, or the first of `name-2`, `name-3` … that is free."""
+    found, number = name, 1
+    while found in taken:
+        number += 1
+        found = f"{name}-{number}"
+    return found

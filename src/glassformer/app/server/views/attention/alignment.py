@@ -1,0 +1,148 @@
+"""Which source words a target is made from: cross-attention of one head, or the mean over the heads of a layer.
+
+A binary answer. Its header::
+
+    {"site": "dec.1.cross", "head": null | 2, "form": "float32", "shape": [R, C], "block": 1, "size": [T, S],
+     "hidden": 255, "full": 254, "scale": "linear", "labels": {"target": […], "source": […]},
+     "target": "das …", "written": true,      the target's text, and whether the model wrote it greedily itself
+     "entropy": […],                          of each target row, in nats, T numbers
+     "coverage": […],                         of each source token: the weight that all rows together give it, S numbers
+     "covered": 0.9, "enough": 0.5,           the share of source tokens with a coverage of `enough` or more
+     "row_sums": […], "largest": 0.98,
+     "hypotheses": [{"text": …, "score": -0.31, "tokens": 7, "ended": "end"}, …]}
+
+The data are R x C cells, pooled as in `map`. A row is where the model looked when it had read that target token, to
+write the one after it. `hypotheses` are what beam search finds, the best first; ask again with one of their texts as
+`target` to see how it was made. Special tokens count as any other, for coverage too.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from pydantic import Field
+from torch import Tensor
+
+from glassformer.app.server.shelf import Opened
+from glassformer.app.server.view import Binary, Name, TextQuestion, View
+from glassformer.app.server.views.attention.cells import FULL, HIDDEN, Form, as_bytes, cells_of
+from glassformer.app.server.views.attention.looked import Layer, Looked, looked_at
+from glassformer.app.server.views.attention.scripts import recorded
+from glassformer.base.errors import GlassError
+from glassformer.inspection.heads.cross import COVERED
+from glassformer.inspection.heads.numbers import entropy
+from glassformer.inspection.plots import Floats, Scale, block_for
+from glassformer.tasks import Translator
+
+MOST = 384
+MOST_BEAMS = 8
+MOST_TOKENS = 4_096
+"""Of either side."""
+
+
+class Question(TextQuestion):
+    """Which cross-attention.
+
+    Attributes:
+        site: a layer, such as dec.1.cross; None: the last one.
+        head: the number of a head; None: the mean over all of the layer.
+        px, form, scale: as of the view `attention`.
+        beams: hypotheses that beam search goes on with; 0: it is not asked.
+    """
+
+    site: Name | None = None
+    head: int | None = Field(None, ge=0, le=10_000)
+    px: int = Field(MOST, ge=1, le=MOST)
+    form: Form = "float32"
+    scale: Scale = "linear"
+    beams: int = Field(4, ge=0, le=MOST_BEAMS)
+
+
+def answer(opened: Opened, question: Question) -> Binary:
+    """See the module."""
+    looked = looked_at(opened, question.text, question.target)
+    site, layer = _layer(looked, question.site)
+    heads = None if question.head is None else [_place(layer, site, question.head)]
+    T, S = layer.shape
+    if max(T, S) > MOST_TOKENS:
+        raise GlassError(f"an alignment of {T:,} by {S:,} tokens is too long to show", "Give a shorter text.")
+    spread: list[Floats] = []
+    given = np.zeros(S)
+
+    def weights(chunk: slice) -> Tensor:
+        found = layer.weights(chunk, heads).double().mean(dim=0)  # (rows, S)
+        spread.append(entropy(found.numpy()))
+        np.add(given, found.numpy().sum(axis=0), out=given)
+        return found
+
+    block = block_for(max(T, S), question.px)
+    found = cells_of(layer, slice(0, T), slice(0, S), block, "max", weights)
+    target, source = looked.labels(looked.head(f"{site}.{layer.kept[0]}")[0].site)
+    header = {
+        "site": site, "head": question.head, "form": question.form, "shape": list(found.cells.shape), "block": block,
+        "size": [T, S], "hidden": HIDDEN, "full": FULL, "scale": question.scale,
+        "labels": {"target": target, "source": source}, "target": looked.subject.target,
+        "written": question.target is None, "entropy": np.concatenate(spread).tolist(), "coverage": given.tolist(),
+        "covered": float((given >= COVERED).mean()), "enough": COVERED, "row_sums": found.row_sums.tolist(),
+        "largest": found.largest, "hypotheses": _hypotheses(opened, question.text, question.beams),
+    }  # fmt: skip
+    return Binary(header, as_bytes([found.cells], question.form, question.scale))
+
+
+def _layer(looked: Looked, name: str | None) -> tuple[str, Layer]:
+    """The cross-attention of that name, or the last."""
+    found = {str(site): layer for site, layer in looked.layers.items() if site.part == "cross"}
+    if not found:
+        raise GlassError("this run has no cross-attention", "Runs that translate or summarize have.")
+    name = name or list(found)[-1]
+    if name not in found:
+        raise GlassError(f"there is no cross-attention {name!r} with heads", f"It has {', '.join(found)}.")
+    return name, found[name]
+
+
+def _place(layer: Layer, site: str, head: int) -> int:
+    """The place of a head among those of its layer."""
+    if head not in layer.kept:
+        raise GlassError(f"there is no head {head} in {site}", f"It has {', '.join(map(str, layer.kept))}.")
+    return layer.kept.index(head)
+
+
+def _hypotheses(opened: Opened, text: str, beams: int) -> list[dict[str, Any]]:
+    """What beam search finds with so many beams, and otherwise the run's own settings."""
+    if not beams:
+        return []
+
+    def search() -> list[dict[str, Any]]:
+        model = opened.model
+        assert isinstance(model, Translator)
+        settings = model.config.sample.replace(beams=beams, temperature=0.0, repetition_penalty=1.0)
+        return [
+            {"text": each.text, "score": each.score, "tokens": each.tokens, "ended": each.ended}
+            for each in model.best([text], settings)[0]
+        ]
+
+    return opened.kept.get(("hypotheses", text, beams), search, lambda found: 1_000 * len(found))
+
+
+def python(opened: Opened, question: Question) -> str:
+    """The weights, their entropy and coverage, and the hypotheses."""
+    site, layer = _layer(looked_at(opened, question.text, question.target), question.site)
+    chosen = ".mean(0)" if question.head is None else f"[{_place(layer, site, question.head)}]"
+    lines = [
+        f'weights = found["{site}.pattern"][0].double().numpy(){chosen}  # (T, S)',
+        "print(weights.tolist())",
+        "print(entropy(weights).tolist())",
+        "print(weights.sum(axis=0).tolist())  # coverage",
+    ]
+    if question.beams:
+        lines += [
+            f"settings = model.config.sample.replace(beams={question.beams}, temperature=0.0, repetition_penalty=1.0)",
+            f"for sample in model.best([{question.text!r}], settings)[0]:",
+            "    print(sample.score, sample.text)",
+        ]
+    imports = ["from glassformer.inspection.heads.numbers import entropy"]
+    return recorded(opened, question, [f"{site}.pattern"], *lines, more=imports)
+
+
+VIEW = View(Question, answer, python)

@@ -1,0 +1,126 @@
+"""From the weights of a head to the cells of a map: a window of it, pooled, as numbers or as bytes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from glassformer.app.server.views.attention.looked import Layer
+from glassformer.base.errors import GlassError
+from glassformer.base.wording import counted
+from glassformer.inspection.plots import Floats, Scale, block_for
+from glassformer.inspection.plots.cells import positions
+
+Bools = npt.NDArray[np.bool_]
+Aggregate = Literal["max", "sum"]
+Form = Literal["uint8", "float32"]
+HIDDEN = 255
+"""The byte of a masked cell."""
+FULL = 254
+"""The byte of a weight of 1; the error of any weight is at most 1/508 of the scale."""
+Span = tuple[int, int] | None
+"""The first place of a window, and the one after its last; None: all."""
+
+
+@dataclass(frozen=True, eq=False)
+class Cells:
+    """A window of a map, pooled.
+
+    Attributes:
+        cells: (R, C) float32, NaN where all that was pooled is masked.
+        row_sums: (R,) float64: the sum of a row's weights over all keys, in the window or not; a mean over the rows
+            that were pooled. 1, or 0 where a row may look at nothing.
+        largest: weight in the window.
+    """
+
+    cells: Floats
+    row_sums: Floats
+    largest: float
+
+
+def window(span: Span, length: int, what: str) -> slice:
+    """A window as a slice.
+
+    Raises:
+        GlassError: it is empty, or goes beyond the tokens.
+    """
+    start, stop = (0, length) if span is None else span
+    if not 0 <= start < stop <= length:
+        raise GlassError(
+            f"the {what} {start} to {stop} were asked for, and there are {counted(length, 'tokens')}",
+            f"Give [start, stop] with 0 <= start < stop <= {length}, or leave it out.",
+        )
+    return slice(start, stop)
+
+
+def cells_of(
+    layer: Layer, rows: slice, keys: slice, block: int, aggregate: Aggregate, weights: Callable[[slice], Tensor]
+) -> Cells:
+    """A window of a map.
+
+    Args:
+        layer: of the head.
+        rows, keys: of the window.
+        block: places of a side of what becomes one cell.
+        aggregate: "max" is for looking at: the mean would hide a stripe that is one place wide. "sum" is for counting:
+            the sum over the keys of a block, and the mean over its rows, so that the cells of a row still sum to 1.
+        weights: gives some rows, (rows, S), 0 where masked.
+    """
+    cells, sums, largest = [], [], 0.0
+    for chunk in layer.chunks(rows, block):
+        found = weights(chunk)  # (rows, S)
+        starts = np.arange(0, len(found), block)
+        sums.append(np.add.reduceat(found.double().sum(dim=-1).numpy(), starts) / np.diff([*starts, len(found)]))
+        part = found[:, keys]
+        largest = max(largest, float(part.max()))
+        here = pooled(part, block) if aggregate == "max" else summed(part, block)
+        cells.append(np.where(hidden(layer, chunk, keys, block), np.nan, here.numpy()))
+    return Cells(np.concatenate(cells), np.concatenate(sums), largest)
+
+
+def hidden(layer: Layer, rows: slice, keys: slice, block: int) -> Bools:
+    """(R, C): blocks in which every place is masked."""
+    allowed = layer.allowed(rows)[:, keys].float().cpu()
+    found: Bools = (pooled(allowed, block) == 0).numpy()
+    return found
+
+
+def pooled(weights: Tensor, block: int) -> Tensor:
+    """The largest weight of each block, as `pictures.pooled` has it, faster: (…, T, S) -> (…, R, C)."""
+    if block == 1:
+        return weights
+    whole = weights.reshape(1, -1, *weights.shape[-2:])
+    return F.max_pool2d(whole, block, ceil_mode=True).reshape(*weights.shape[:-2], *_blocks(weights, block))
+
+
+def summed(weights: Tensor, block: int) -> Tensor:
+    """The sum over the keys of a block, as a mean over its rows: (T, S) -> (R, C), float32."""
+    starts, keys = (np.arange(0, length, block) for length in weights.shape)
+    sizes = np.diff([*starts, len(weights)])
+    plain = np.add.reduceat(weights.double().numpy(), keys, axis=1)  # (T, C)
+    return torch.from_numpy(np.add.reduceat(plain, starts, axis=0) / sizes[:, None]).float()
+
+
+def _blocks(weights: Tensor, block: int) -> tuple[int, int]:
+    """R and C."""
+    T, S = weights.shape[-2:]
+    return block_for(T, block), block_for(S, block)
+
+
+def as_bytes(cells: Iterable[Floats], form: Form, scale: Scale) -> bytes:
+    """Maps, one after the other: float32 (NaN where masked), or a byte for each cell on the scale (`HIDDEN`)."""
+    if form == "float32":
+        return b"".join(np.ascontiguousarray(each, dtype="<f4").tobytes() for each in cells)
+    return b"".join(_bytes(each, scale) for each in cells)
+
+
+def _bytes(cells: Floats, scale: Scale) -> bytes:
+    steps = np.rint(np.nan_to_num(positions(cells, scale)) * FULL)
+    return np.where(np.isnan(cells), HIDDEN, steps).astype(np.uint8).tobytes()

@@ -1,0 +1,116 @@
+"""From one token: where every head looks.
+
+A binary answer. Its header::
+
+    {"place": 5, "stack": "dec", "label": " dog", "block": 1, "top": 8,
+     "labels": {"dec.self": ["The", …], "dec.cross": […]},       of the keys, where block is 1
+     "heads": [{"head": "dec.0.self.0", "part": "dec.self", "at": 0, "cells": 6, "keys": 6,
+                "top": [{"key": 4, "weight": 0.81}, …], "rest": 0.02}, …]}
+
+`at` counts float32 numbers in the data: the head's row, `cells` weights over `keys` places, NaN where masked, each the
+largest of `block` places where the text is very long. `top` are the keys of most weight, which are places of the text,
+whatever `block` is, and `rest` what all others have together: their sum is 1.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any, Literal
+
+import numpy as np
+from pydantic import Field
+
+from glassformer.app.server.shelf import Opened
+from glassformer.app.server.view import Binary, TextQuestion, View
+from glassformer.app.server.views.attention.looked import Layer, Looked, looked_at
+from glassformer.app.server.views.attention.scripts import recorded
+from glassformer.base.errors import GlassError
+from glassformer.base.wording import counted
+from glassformer.inspection.plots import Floats, block_for, pooled
+from glassformer.inspection.sites import Head, Site
+
+ROOM = 180_000
+"""Numbers of all rows together."""
+MOST_TOP = 16
+
+
+class Question(TextQuestion):
+    """Which token.
+
+    Attributes:
+        place: of the token, from 0.
+        stack: whose token: "enc" reads the source, or the text of an encoder; "dec" the target, or the text of a
+            decoder. None: the only one, or the decoder.
+        top: keys that are named for each head.
+    """
+
+    place: int = Field(ge=0, le=1_000_000)
+    stack: Literal["enc", "dec"] | None = None
+    top: int = Field(8, ge=1, le=MOST_TOP)
+
+
+def answer(opened: Opened, question: Question) -> Binary:
+    """See the module."""
+    looked = looked_at(opened, question.text, question.target)
+    layers = _layers(looked, question)
+    tokens = looked.labels(next(iter(layers)))[0]
+    if question.place >= len(tokens):
+        raise GlassError(
+            f"the token at place {question.place} was asked for, and there are {counted(len(tokens), 'tokens')}",
+            f"Give a place from 0 to {len(tokens) - 1}.",
+        )
+    numbers = sum(layer.shape[1] * len(layer.kept) for layer in layers.values())
+    block = block_for(numbers, ROOM)
+    heads: list[dict[str, Any]] = []
+    rows: list[Floats] = []
+    at = 0
+    for site, layer in layers.items():
+        here = slice(question.place, question.place + 1)
+        found = layer.weights(here).masked_fill(~layer.allowed(here).cpu(), math.nan)[:, 0].numpy()  # (H, S)
+        for number, row in zip(layer.kept, found, strict=True):
+            cells = row if block == 1 else pooled(row[None], block)[0]  # (C,)
+            heads.append({
+                "head": str(Head(site, number)), "part": f"{site.stack}.{site.part}", "at": at, "cells": len(cells),
+                "keys": len(row), **_top(row, question.top),
+            })  # fmt: skip
+            rows.append(cells)
+            at += len(cells)
+    header = {
+        "place": question.place, "stack": next(iter(layers)).stack, "label": tokens[question.place], "block": block,
+        "top": question.top, "heads": heads,
+        "labels": {f"{site.stack}.{site.part}": looked.labels(site)[1] for site in layers} if block == 1 else None,
+    }  # fmt: skip
+    return Binary(header, np.concatenate(rows).astype("<f4").tobytes())
+
+
+def _layers(looked: Looked, question: Question) -> dict[Site, Layer]:
+    """The layers whose rows are tokens of that side."""
+    stacks = list(dict.fromkeys(site.stack for site in looked.layers))
+    stack = question.stack or stacks[-1]
+    if stack not in stacks:
+        raise GlassError(f"this run has no stack {stack!r} with heads", f"It has {', '.join(stacks)}.")
+    return {site: layer for site, layer in looked.layers.items() if site.stack == stack}
+
+
+def _top(row: Floats, count: int) -> dict[str, Any]:
+    """The keys of most weight, the largest first, and what the others have."""
+    weights = np.nan_to_num(row).astype(np.float64)  # (S,)
+    best = [int(key) for key in np.argsort(-weights, kind="stable")[:count] if weights[key] > 0]
+    top = [{"key": key, "weight": float(weights[key])} for key in best]
+    return {"top": top, "rest": float(np.delete(weights, best).sum())}
+
+
+def python(opened: Opened, question: Question) -> str:
+    """The row of every head."""
+    looked = looked_at(opened, question.text, question.target)
+    sites = [f"{site}.pattern" for site in _layers(looked, question)]
+    return recorded(
+        opened,
+        question,
+        sites,
+        "for name, weights in found.items():",
+        f"    print(name, weights[0, :, {question.place}].tolist())  # a row for each head",
+    )
+
+
+VIEW = View(Question, answer, python)

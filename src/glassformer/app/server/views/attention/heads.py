@@ -1,0 +1,114 @@
+"""Small maps of all heads, or of those of some layers, in one binary answer.
+
+Its header::
+
+    {"block": 16, "form": "uint8", "scale": "linear", "hidden": 255, "full": 254,
+     "heads": [{"head": "dec.0.self.0", "at": 0, "shape": [64, 64], "size": [1024, 1024],
+                "largest": 0.99, "entropy": 2.31}, …]}
+
+Each map stands at byte `at` of the data, row by row, pooled by its largest weights as `glass look` does; all maps of
+an answer have the same `block`. `entropy` is that of a row's weights in nats, as a mean over its rows. A page that has
+many layers asks for a few `sites` at a time.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import torch
+from pydantic import Field
+
+from glassformer.app.server.shelf import Opened
+from glassformer.app.server.view import Binary, Name, TextQuestion, View, script
+from glassformer.app.server.views.attention.cells import FULL, HIDDEN, as_bytes, hidden, pooled
+from glassformer.app.server.views.attention.looked import Layer, Looked, looked_at
+from glassformer.base.errors import GlassError
+from glassformer.inspection.plots import Floats, Scale, block_for, find_site
+from glassformer.inspection.sites import Head, Site
+
+MOST = 64
+ROOM = 900_000
+"""Bytes of all maps together; with very many heads they get smaller."""
+
+
+class Question(TextQuestion):
+    """Which heads.
+
+    Attributes:
+        sites: names of layers, such as dec.0.self; None: all.
+        px: cells of the longer side at most.
+        scale: of the bytes.
+    """
+
+    sites: list[Name] | None = Field(None, min_length=1, max_length=500)
+    px: int = Field(MOST, ge=4, le=MOST)
+    scale: Scale = "linear"
+
+
+def answer(opened: Opened, question: Question) -> Binary:
+    """See the module."""
+    looked = looked_at(opened, question.text, question.target)
+    chosen = _chosen(looked, question)
+    block = block_for(max(max(layer.shape) for layer in chosen.values()), _most(chosen, question.px))
+    heads: list[dict[str, Any]] = []
+    data = b""
+    for site, layer in chosen.items():
+        small = [
+            _small(layer, chunk, block) for chunk in layer.chunks(slice(0, layer.shape[0]), block, len(layer.kept))
+        ]
+        cells = np.concatenate([each[0] for each in small], axis=1)  # (H, R, C)
+        spread = np.sum([each[1] for each in small], axis=0) / layer.shape[0]  # (H,)
+        for number, own, nats in zip(layer.kept, cells, spread, strict=True):
+            heads.append({
+                "head": str(Head(site, number)), "at": len(data), "shape": list(own.shape), "size": list(layer.shape),
+                "largest": float(np.nanmax(own)), "entropy": float(nats),
+            })  # fmt: skip
+            data += as_bytes([own], "uint8", question.scale)
+    header = {"block": block, "form": "uint8", "scale": question.scale, "hidden": HIDDEN, "full": FULL, "heads": heads}
+    return Binary(header, data)
+
+
+def _small(layer: Layer, rows: slice, block: int) -> tuple[Floats, Floats]:
+    """Some rows of all heads: pooled (H, R, C), NaN where masked, and the sum of their entropies (H,)."""
+    found = layer.weights(rows)  # (H, rows, S)
+    masked = hidden(layer, rows, slice(0, layer.shape[1]), block)  # (R, C)
+    cells = np.where(masked, np.nan, pooled(found, block).numpy())  # (H, R, C)
+    return cells, torch.special.entr(found).sum(dim=(1, 2), dtype=torch.float64).numpy()  # -Σ w ln w
+
+
+def _chosen(looked: Looked, question: Question) -> dict[Site, Layer]:
+    """The layers that were asked for."""
+    if question.sites is None:
+        return looked.layers
+    sites = [find_site(looked.subject.model, name) for name in dict.fromkeys(question.sites)]
+    found = {site: looked.layers[site] for site in sites if site in looked.layers}
+    if not found:
+        raise GlassError(f"all heads of {', '.join(map(str, sites))} were removed", "Look at another layer, or run.")
+    return found
+
+
+def _most(chosen: dict[Site, Layer], px: int) -> int:
+    """Cells of the longer side, so that all maps fit into one answer."""
+    return max(1, min(px, math.isqrt(ROOM // sum(len(layer.kept) for layer in chosen.values()))))
+
+
+def python(opened: Opened, question: Question) -> str:
+    """The cells of all maps, by the name of their head."""
+    looked = looked_at(opened, question.text, question.target)
+    chosen = _chosen(looked, question)
+    return script(
+        opened,
+        f"subject = whole_subject_of(model, {question.text!r}, {question.target!r})",
+        f"sites = [find_site(subject.model, name) for name in {[str(site) for site in chosen]}]",
+        f"for head, cells in read_maps(subject, sites, {_most(chosen, question.px)}).maps.items():",
+        "    print(head, cells.tolist())",
+        imports=[
+            "from glassformer.inspection.explain import whole_subject_of",
+            "from glassformer.inspection.plots.reading import find_site, read_maps",
+        ],
+    )
+
+
+VIEW = View(Question, answer, python)

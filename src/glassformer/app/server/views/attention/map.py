@@ -1,0 +1,112 @@
+"""One head's map, or a window of it: pooled to what a picture has room for.
+
+A binary answer. Its header::
+
+    {"head": "dec.1.self.2", "scale": "linear", "agg": "max", "form": "uint8",
+     "shape": [R, C],             cells that follow, row by row
+     "block": 4,                  places of a side of one cell; 1: every weight by itself
+     "queries": [0, 256],         the window: places that look …
+     "keys": [0, 256],            … and that are looked at
+     "size": [256, 256],          of the whole map: tokens that look, and that are looked at
+     "hidden": 255, "full": 254,  of uint8: the byte of a masked cell, and of a weight of 1 on the scale
+     "row_sums": [1.0, …],        of the R rows, over all keys of the whole map; a mean over the rows that were pooled
+     "largest": 0.98,             weight in the window
+     "labels": null | {"queries": ["The", …], "keys": […]}}   of the window, where block is 1
+
+The data are R x C bytes, on the scale ("linear"; "sqrt"; "log": 1 + log10(w) / 4, and 0 up to 0.0001), or R x C
+float32, which are weights whatever the scale, NaN where masked.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pydantic import Field
+
+from glassformer.app.server.shelf import Opened
+from glassformer.app.server.view import Binary, Name, TextQuestion, View
+from glassformer.app.server.views.attention.cells import FULL, HIDDEN, Aggregate, Form, Span, as_bytes, cells_of, window
+from glassformer.app.server.views.attention.looked import Layer, Looked, looked_at
+from glassformer.app.server.views.attention.scripts import recorded
+from glassformer.inspection.plots import Scale, block_for
+
+MOST = 512
+"""Cells of a side."""
+MOST_NUMBERS = 480
+"""Likewise, of float32: what fits into an answer."""
+
+
+class Question(TextQuestion):
+    """Which part of which map.
+
+    Attributes:
+        head: such as dec.1.self.2.
+        queries, keys: [start, stop] of the window; None: all.
+        px: cells of the longer side at most; of float32 480 at most.
+        agg: what is shown of a block: its largest weight, or the sum over its keys, as a mean over its queries.
+        form, scale: of the cells; a scale is of uint8 only.
+    """
+
+    head: Name
+    queries: Span = None
+    keys: Span = None
+    px: int = Field(MOST, ge=1, le=MOST)
+    agg: Aggregate = "max"
+    form: Form = "uint8"
+    scale: Scale = "linear"
+
+
+def answer(opened: Opened, question: Question) -> Binary:
+    """See the module."""
+    looked = looked_at(opened, question.text, question.target)
+    head, layer, place = looked.head(question.head)
+    rows, keys, block = _window(layer, question)
+    found = cells_of(layer, rows, keys, block, question.agg, lambda chunk: layer.weights(chunk, [place])[0])
+    header = {
+        "head": str(head), "scale": question.scale, "agg": question.agg, "form": question.form,
+        "shape": list(found.cells.shape), "block": block, "queries": [rows.start, rows.stop],
+        "keys": [keys.start, keys.stop], "size": list(layer.shape), "hidden": HIDDEN, "full": FULL,
+        "row_sums": found.row_sums.tolist(), "largest": found.largest,
+        "labels": labels(looked, question.head, rows, keys) if block == 1 else None,
+    }  # fmt: skip
+    return Binary(header, as_bytes([found.cells], question.form, question.scale))
+
+
+def labels(looked: Looked, name: str, rows: slice, keys: slice) -> dict[str, Any]:
+    """The tokens along a window."""
+    queries, seen = looked.labels(looked.head(name)[0].site)
+    return {"queries": queries[rows], "keys": seen[keys]}
+
+
+def _window(layer: Layer, question: Question) -> tuple[slice, slice, int]:
+    """Rows, keys and the side of a block."""
+    T, S = layer.shape
+    rows, keys = window(question.queries, T, "queries"), window(question.keys, S, "keys")
+    most = min(question.px, MOST_NUMBERS) if question.form == "float32" else question.px
+    return rows, keys, block_for(max(rows.stop - rows.start, keys.stop - keys.start), most)
+
+
+def python(opened: Opened, question: Question) -> str:
+    """The window's cells as numbers, whatever form was asked for."""
+    layer = looked_at(opened, question.text, question.target).head(question.head)[1]
+    rows, keys, block = _window(layer, question)
+    site, window = question.head.rpartition(".")[0], f"[{rows.start}:{rows.stop}, {keys.start}:{keys.stop}]"
+    lines = [
+        f'weights = found["{question.head}.pattern"][0].numpy(){window}',
+        f'masked = np.isneginf(found["{question.head}.scores"][0].numpy()){window}',
+    ]
+    if question.agg == "max":
+        lines.append(f"cells = pooled(np.where(masked, np.nan, weights), {block})")
+        more = ["import numpy as np", "from glassformer.inspection.plots import pooled"]
+    else:
+        more = ["import numpy as np"]
+        lines += [
+            f"starts, ends = (np.arange(0, length, {block}) for length in weights.shape)",
+            "sizes = np.diff([*starts, len(weights)])",
+            "cells = np.add.reduceat(np.add.reduceat(weights, ends, axis=1), starts, axis=0) / sizes[:, None]",
+        ]
+    kinds = f"{site}.pattern", f"{site}.scores"
+    return recorded(opened, question, kinds, *lines, "print(cells.tolist())", more=more)
+
+
+VIEW = View(Question, answer, python)

@@ -1,0 +1,80 @@
+"""What each head does: the report of `glass heads --importance`, worked out once in the background.
+
+The answer::
+
+    {"ready": false}                                        ask again in a second
+    {"ready": true, "heads": [{"name": "dec.0.self.0", "stack": "dec", "part": "self", "layer": 0, "head": 0,
+                               "is": ["previous"],          roles that it has earned, the clearest first
+                               "roles": {"previous": {"score": 0.93, "chance": 0.1, "lift": 9.3,
+                                                      "interval": [0.92, 0.94] | null, "threshold": 0.4,
+                                                      "earned": true, "rows": 4000, "probe": "text", "detail": {}}},
+                               "numbers": {"entropy": 0.4, "distance": 1.2, …}, "importance": 0.012 | null}, …],
+     "sink_share": 0.1, "probes": {"text": "…"}, "left_out": [{"part": …, "role": …, "reason": …}], "notes": […],
+     "importance": null | "why it could not be measured"}
+
+It is of the run's own validation text, not of what somebody typed.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pydantic import Field
+
+from glassformer.app.server.shelf import Opened
+from glassformer.app.server.view import Name, View, script
+from glassformer.app.server.view import Question as Asked
+from glassformer.base.errors import GlassError
+from glassformer.inspection.heads.of_run import heads_of_run
+from glassformer.inspection.plots import find_site
+from glassformer.inspection.pruning.importance import head_importance
+
+
+class Question(Asked):
+    """Which heads.
+
+    Attributes:
+        sites: names of layers, such as dec.0.self; None: all.
+    """
+
+    sites: list[Name] | None = Field(None, min_length=1, max_length=500)
+
+
+def answer(opened: Opened, question: Question) -> dict[str, Any]:
+    """See the module."""
+    sites = None if question.sites is None else {str(find_site(opened.model.model, name)) for name in question.sites}
+    report = opened.later("head roles", lambda: measure(opened))
+    if report is None:
+        return {"ready": False}
+    heads = [head for head in report["heads"] if sites is None or head["name"].rpartition(".")[0] in sites]
+    return {"ready": True, **report, "heads": heads}
+
+
+def measure(opened: Opened) -> dict[str, Any]:
+    """The report, with importance where the run's text is at hand."""
+    model, notes = opened.copy(), list[str]()
+    report, problem = heads_of_run(opened.folder, model, note=notes.append), None
+    try:
+        tokens = model.config.train.evaluate_tokens
+        report = report.with_importance(head_importance(opened.folder, model, tokens=tokens))
+    except GlassError as error:
+        problem = error.problem
+    facts = report.facts()
+    return {**facts, "notes": [*facts["notes"], *dict.fromkeys(notes)], "importance": problem}
+
+
+def python(opened: Opened, question: Question) -> str:
+    """Roles, numbers and importance of every head."""
+    folder, report = repr(str(opened.folder)), opened.later("head roles", lambda: measure(opened))
+    lines = [
+        f"for found in heads_of_run({folder}, model).heads:",
+        "    print(json.dumps(found.facts()))",
+    ]
+    imports = ["import json", "from glassformer.inspection.heads.of_run import heads_of_run"]
+    if report is None or report["importance"] is None:
+        imports.append("from glassformer.inspection.pruning.importance import head_importance")
+        lines.append(f"print(head_importance({folder}, model, tokens=model.config.train.evaluate_tokens))")
+    return script(opened, *lines, imports=imports)
+
+
+VIEW = View(Question, answer, python)

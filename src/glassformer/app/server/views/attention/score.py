@@ -1,0 +1,97 @@
+"""How one weight comes about: query times key, divided, biased, masked, and its share among all keys of the row.
+
+The answer::
+
+    {"head": "dec.1.self.2", "query": 5, "key": 3, "query_label": " dog", "key_label": " old",
+     "q": […], "k": […],              the two vectors as they meet, K numbers each
+     "products": […],                 q_i * k_i
+     "dot": 3.2, "width": 16,         their sum; K
+     "scaled": 0.8, "bias": 0.0,      dot / √K; what places add
+     "score": 0.8, "masked": false,   their sum; null where masked
+     "row": {"scores": […], "weights": […], "labels": […]},   of all S keys; null where masked
+     "log_sum": 2.9,                  ln Σ e^score over the keys that are not masked
+     "weight": 0.122}                 e^(score - log_sum); 0 where masked
+
+`scores` and `weights` are float64 arithmetic on the model's own q and k; `weight` agrees with the cell of the map.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+from pydantic import Field
+
+from glassformer.app.server.shelf import Opened
+from glassformer.app.server.view import Name, TextQuestion, View
+from glassformer.app.server.views.attention.cells import window
+from glassformer.app.server.views.attention.looked import looked_at
+from glassformer.app.server.views.attention.scripts import recorded
+
+MOST_KEYS = 8_192
+"""Of a row that is sent whole."""
+
+
+class Question(TextQuestion):
+    """Which cell.
+
+    Attributes:
+        head: such as dec.1.self.2.
+        query, key: places, from 0.
+    """
+
+    head: Name
+    query: int = Field(ge=0, le=1_000_000)
+    key: int = Field(ge=0, le=1_000_000)
+
+
+def answer(opened: Opened, question: Question) -> dict[str, Any]:
+    """See the module."""
+    looked = looked_at(opened, question.text, question.target)
+    head, layer, place = looked.head(question.head)
+    T, S = layer.shape
+    i, j = question.query, question.key
+    row = window((i, i + 1), T, "queries")
+    window((j, j + 1), S, "keys")
+    q = layer.q[place, i].double().cpu().numpy()  # (K,)
+    keys = layer.k[layer.asks[place]].double().cpu().numpy()  # (S, K)
+    allowed = layer.allowed(row)[0].cpu().numpy()  # (S,)
+    added = layer.bias(row)  # (1, H, 1, S)
+    bias = np.zeros(S) if added is None else np.where(allowed, added[0, place, 0].double().cpu().numpy(), 0.0)  # (S,)
+    scores = keys @ q / math.sqrt(len(q)) + bias  # (S,)
+    largest = scores[allowed].max()
+    log_sum = float(largest + np.log(np.exp(scores[allowed] - largest).sum()))
+    weights = np.where(allowed, np.exp(scores - log_sum), np.nan)  # (S,)
+    seen = bool(allowed[j])
+    queries, labels = looked.labels(head.site)
+    return {
+        "head": str(head), "query": i, "key": j, "query_label": queries[i], "key_label": labels[j],
+        "q": q.tolist(), "k": keys[j].tolist(), "products": (q * keys[j]).tolist(), "dot": float(q @ keys[j]),
+        "width": len(q), "scaled": float(q @ keys[j]) / math.sqrt(len(q)), "bias": float(bias[j]),
+        "score": float(scores[j]) if seen else None, "masked": not seen,
+        "row": None if S > MOST_KEYS else {
+            "scores": np.where(allowed, scores, np.nan).tolist(), "weights": weights.tolist(), "labels": labels,
+        },
+        "log_sum": log_sum, "weight": float(weights[j]) if seen else 0.0,
+    }  # fmt: skip
+
+
+def python(opened: Opened, question: Question) -> str:
+    """The vectors, the scores of the row and its weights."""
+    _, layer, place = looked_at(opened, question.text, question.target).head(question.head)
+    site = question.head.rpartition(".")[0]
+    i, j = question.query, question.key
+    return recorded(
+        opened,
+        question,
+        [f"{site}.{kind}" for kind in ("q", "k", "scores", "pattern")],
+        f'q = found["{site}.q"][0, {place}, {i}]',
+        f'k = found["{site}.k"][0, {layer.asks[place]}, {j}]  # the key head that this head asks',
+        "print((q * k).tolist(), float(q @ k), float(q @ k) / len(q) ** 0.5)",
+        f'print(found["{question.head}.scores"][0, {i}].tolist())  # -inf where masked',
+        f'print(found["{question.head}.pattern"][0, {i}].tolist())',
+    )
+
+
+VIEW = View(Question, answer, python)

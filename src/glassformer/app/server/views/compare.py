@@ -1,0 +1,136 @@
+"""Compare: two runs on one text: what they answer, what each token costs them, and where a head of each looks.
+
+The answer; `one` is the run that is asked, `other` the one beside it::
+
+    {"runs": [{"name": …, "task": …, "what": "the next token", "mean": 1.9 | null, "per_character": 0.9 | null,
+               "tokens": 37, "how": "each token, after those that stand before it", "target": null | "…"}, …],
+     "bars": [{"name": "the", "one": 0.4 | null, "other": 0.1 | null}], "alike": true, "answers": null | "…",
+     "stretches": null | [{"text": "He", "start": 0, "end": 2, "one": 1.2 | null, "other": 0.7 | null}],
+     "by": "tokens" | "characters" | null, "why": null | "…", "note": null | "…"}
+
+`stretches` are tokens where both runs cut the text alike, and otherwise what lies between characters at which tokens of
+both end; `why` says why there are none, `answers` why bars cannot be compared, `note` what is not alike in the numbers.
+`per_character` is over what both give a probability.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from pydantic import Field
+
+from glassformer.app.server.shelf import Opened
+from glassformer.app.server.view import Name, TextQuestion, View, script
+from glassformer.base.errors import GlassError
+from glassformer.evaluation.one_text import Surprisals, outlook, surprisals
+from glassformer.evaluation.side_by_side import Stretch, bars, stretches
+from glassformer.tasks import MaskFiller, TextClassifier, Translator
+
+MOST = 1_500
+"""Stretches that are sent."""
+
+
+class CompareQuestion(TextQuestion):
+    """What is asked.
+
+    Attributes:
+        other: the name of the other run.
+        top: likeliest answers of each.
+    """
+
+    other: Name
+    top: Annotated[int, Field(ge=1, le=50)] = 10
+
+
+def answer(opened: Opened, question: CompareQuestion, other: Opened) -> dict[str, Any]:
+    """See the module."""
+    pair = opened, other
+    targets = targets_of(pair, question)
+    found = [surprisals(each.model, question.text, target) for each, target in zip(pair, targets, strict=True)]
+    first = question.target is None
+    says = [
+        outlook(each.model, each.subject(question.text, target), first=first)
+        for each, target in zip(pair, targets, strict=True)
+    ]
+    parts, why = _stretches(*found)
+    known = [each for each in parts or () if each.one is not None and each.other is not None]
+    characters = sum(each.end - each.start for each in known)
+    sums = [sum(each.one or 0.0 for each in known), sum(each.other or 0.0 for each in known)]
+    kinds = [isinstance(each.model, TextClassifier) for each in pair]
+    answers = (
+        "one run names labels, the other tokens: their answers are not of one kind" if kinds[0] != kinds[1] else None
+    )
+    return {
+        "runs": [
+            {
+                "name": each.name, "task": each.model.config.train.task, "what": say.what, "mean": cost.mean,
+                "per_character": total / characters if characters else None, "tokens": len(cost.tokens),
+                "how": cost.how, "target": target,
+            }
+            for each, say, cost, total, target in zip(pair, says, found, sums, targets, strict=True)
+        ],
+        "bars": [vars(bar) for bar in bars(says[0], says[1], question.top)], "answers": answers,
+        "alike": found[0].tokens == found[1].tokens,
+        "stretches": None if parts is None else [vars(each) for each in parts[:MOST]],
+        "by": None if parts is None else "tokens" if found[0].ends == found[1].ends else "characters",
+        "why": why, "note": _note(pair),
+    }  # fmt: skip
+
+
+def targets_of(pair: tuple[Opened, Opened], question: TextQuestion) -> list[str | None]:
+    """One target for both: the one that is given, or what the first of them writes."""
+    target = question.target
+    for each in pair:
+        if target is None and isinstance(each.model, Translator):
+            target = each.subject(question.text).target
+    return [target if isinstance(each.model, Translator) else None for each in pair]
+
+
+def _stretches(one: Surprisals, other: Surprisals) -> tuple[list[Stretch] | None, str | None]:
+    for each in (one, other):
+        if each.mean is None:
+            return None, each.how
+    try:
+        return stretches(one, other), None
+    except GlassError as error:
+        return None, error.problem
+
+
+def _note(pair: tuple[Opened, Opened]) -> str | None:
+    """What numbers of two tasks do not have in common."""
+    if len({isinstance(each.model, MaskFiller) for each in pair}) == 2:
+        return (
+            "A masked run sees both sides of the token that is hidden, the other only what stands before it: "
+            "the numbers answer two different questions."
+        )
+    return None
+
+
+def python(opened: Opened, question: CompareQuestion, other: Opened) -> str:
+    """The stretches and the bars."""
+    one, two = targets_of((opened, other), question)
+    lines = [
+        f"other = load_text_model({str(other.folder)!r})",
+        f"text, targets = {question.text!r}, ({one!r}, {two!r})",
+        "costs = [surprisals(each, text, target) for each, target in zip((model, other), targets)]",
+        "print(costs[0].mean, costs[1].mean)",
+        f"first = {question.target is None}",
+        "says = [outlook(each, subject_of(each, text, target), first=first)",
+        "        for each, target in zip((model, other), targets)]",
+        f"for bar in bars(*says, {question.top}):",
+        "    print(bar.one, bar.other, bar.name)",
+    ]
+    if not any(isinstance(each.model, TextClassifier) for each in (opened, other)):
+        lines += ["for each in stretches(*costs):", "    print(each.start, each.end, each.one, each.other)"]
+    return script(
+        opened,
+        *lines,
+        imports=[
+            "from glassformer.evaluation.one_text import outlook, surprisals",
+            "from glassformer.evaluation.side_by_side import bars, stretches",
+            "from glassformer.inspection.explain import subject_of",
+        ],
+    )
+
+
+VIEW = View(CompareQuestion, answer, python, others=lambda question: [question.other])

@@ -1,0 +1,91 @@
+"""Contrast: the map of one head of each of two runs on one text, and their difference where there is one.
+
+The answer is binary: float32, NaN where a query may not look. Its header::
+
+    {"heads": ["dec.0.self.1", "dec.1.self.0"], "shapes": [[9, 9], [9, 9]], "difference": true, "why": null | "…",
+     "labels": [{"queries": […], "keys": […]}, …], "cut": 0, "largest": [0.9, 0.8, 0.5]}
+
+The data are the two maps, row by row, and then the other's weights less those of the first, if `difference`. Of a long
+text the last `MOST` places are shown; `cut` says how many before them are not. `largest` are the largest sizes.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from glassformer.app.server.shelf import Opened
+from glassformer.app.server.view import Binary, Name, TextQuestion, View, script
+from glassformer.app.server.views.compare import targets_of
+from glassformer.base.errors import GlassError
+from glassformer.evaluation.side_by_side import refuse_unlike, sides, weights_of
+
+MOST = 256
+
+
+class ContrastQuestion(TextQuestion):
+    """What is asked.
+
+    Attributes:
+        other: the name of the other run.
+        head, other_head: of each.
+    """
+
+    other: Name
+    head: Name
+    other_head: Name
+
+
+def answer(opened: Opened, question: ContrastQuestion, other: Opened) -> Binary:
+    """See the module."""
+    targets = targets_of((opened, other), question)
+    subjects = [each.subject(question.text, target) for each, target in zip((opened, other), targets, strict=True)]
+    pairs = list(zip(subjects, (question.head, question.other_head), strict=True))
+    maps, why = [weights_of(*pair, MOST) for pair in pairs], None
+    labels = [sides(*pair) for pair in pairs]
+    try:
+        refuse_unlike(pairs[0], pairs[1])
+        maps.append(maps[1] - maps[0])
+    except GlassError as error:
+        why = error.problem
+    cut = max(0, max(len(side) for each in labels for side in each) - MOST)
+    shown = [each.contiguous().float() for each in maps]
+    return Binary(
+        {
+            "heads": [question.head, question.other_head], "shapes": [list(each.shape) for each in shown[:2]],
+            "difference": why is None, "why": why, "cut": cut, "largest": list(map(_largest, shown)),
+            "labels": [{"queries": list(rows[-MOST:]), "keys": list(keys[-MOST:])} for rows, keys in labels],
+        },
+        b"".join(each.numpy().astype("<f4").tobytes() for each in shown),
+    )  # fmt: skip
+
+
+def _largest(weights: Tensor) -> float:
+    return float(torch.nan_to_num(weights).abs().max()) if weights.numel() else 0.0
+
+
+def python(opened: Opened, question: ContrastQuestion, other: Opened) -> str:
+    """Both maps, and their difference."""
+    one, two = targets_of((opened, other), question)
+    lines: list[Any] = [
+        f"other = load_text_model({str(other.folder)!r})",
+        f"one = subject_of(model, {question.text!r}, {one!r}), {question.head!r}",
+        f"two = subject_of(other, {question.text!r}, {two!r}), {question.other_head!r}",
+        f"print(weights_of(*one, {MOST}))",
+        f"print(weights_of(*two, {MOST}))",
+        "if sides(*one) == sides(*two):",
+        f"    print(difference(one, two, {MOST}))",
+    ]
+    return script(
+        opened,
+        *lines,
+        imports=[
+            "from glassformer.evaluation.side_by_side import difference, sides, weights_of",
+            "from glassformer.inspection.explain import subject_of",
+        ],
+    )
+
+
+VIEW = View(ContrastQuestion, answer, python, others=lambda question: [question.other])

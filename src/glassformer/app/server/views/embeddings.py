@@ -1,0 +1,110 @@
+"""Embedding map: the vectors of a table along their two main directions, and the neighbours of one of them.
+
+The answer::
+
+    {"table": "tokens", "tables": ["tokens", "positions"], "count": 1000, "width": 64, "first": 0,
+     "names": [" the"], "special": [ids], "x": [0.1, …], "y": [-0.2, …], "shares": [0.31, 0.12, …],
+     "chosen": {"id": 17, "name": " the", "norm": 1.2} | null, "neighbours": [{"id": 3, "name": " a", "cosine": 0.8}]}
+
+`shares` of the variance are those of the first ten directions. Names and coordinates are of `PAGE` vectors from `first`
+on: ask again for more.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import Field
+from torch import Tensor
+
+from glassformer.app.server.shelf import Opened
+from glassformer.app.server.view import Name, View, script
+from glassformer.app.server.view import Question as Asked
+from glassformer.inspection.embeddings import Components, components, neighbours, table_named, tables
+from glassformer.inspection.explain.sections import shown
+from glassformer.inspection.receipt.naming import token_named
+from glassformer.tasks import Translator
+from glassformer.text.tokenizers import Tokenizer
+
+PAGE = 8_192
+"""Vectors of an answer."""
+AXES, NEIGHBOURS = 10, 20
+
+
+class Question(Asked):
+    """A table, and one of its vectors.
+
+    Attributes:
+        table: see `tables`.
+        token: whose neighbours: a text or an id; of positions a place; None: none.
+        first: the first vector whose coordinates are answered.
+    """
+
+    table: Literal["tokens", "source tokens", "positions", "source positions"] = "tokens"
+    token: Name | None = None
+    first: Annotated[int, Field(ge=0, le=10_000_000)] = 0
+
+
+def answer(opened: Opened, question: Question) -> dict[str, Any]:
+    """See the module."""
+    vectors, tokenizer = table_named(opened.model.model, question.table), _tokenizer(opened, question.table)
+    key = "embeddings", question.table
+    found, points = opened.kept.get(key, lambda: _made(vectors), lambda made: made[1].nbytes)
+    last = min(len(vectors), question.first + PAGE)
+    chosen = None if question.token is None else _row(tokenizer, question.token)
+
+    def name(row: int) -> str:
+        return str(row) if tokenizer is None else shown(tokenizer.token_text(row))
+
+    near = [] if chosen is None else neighbours(vectors, chosen, NEIGHBOURS)
+    picked = None if chosen is None else {
+        "id": chosen, "name": name(chosen), "norm": float(vectors[chosen].detach().double().norm()),
+        "x": float(points[chosen, 0]), "y": float(points[chosen, 1]),
+    }  # fmt: skip
+    return {
+        "table": question.table, "tables": list(tables(opened.model.model)), "count": len(vectors),
+        "width": vectors.shape[1], "first": question.first, "names": [name(row) for row in range(question.first, last)],
+        "special": [] if tokenizer is None else sorted(tokenizer.special),
+        "x": points[question.first : last, 0].tolist(), "y": points[question.first : last, 1].tolist(),
+        "shares": found.shares[:AXES].tolist(), "chosen": picked,
+        "neighbours": [{"id": row, "name": name(row), "cosine": cosine} for row, cosine in near],
+    }  # fmt: skip
+
+
+def _made(vectors: Tensor) -> tuple[Components, Tensor]:
+    """The directions, and all coordinates (N, 2)."""
+    found = components(vectors)
+    return found, found.of(vectors)[:, :2]
+
+
+def _tokenizer(opened: Opened, table: str) -> Tokenizer | None:
+    """Whose names the rows have; None of places."""
+    if not table.endswith("tokens"):
+        return None
+    model = opened.model
+    return model.source_tokenizer if table.startswith("source") and isinstance(model, Translator) else model.tokenizer
+
+
+def _row(tokenizer: Tokenizer | None, name: str) -> int:
+    if tokenizer is not None:
+        return token_named(tokenizer, name)
+    return int(name) if name.isascii() and name.isdigit() and len(name) < 10 else -1  # which no table has
+
+
+def python(opened: Opened, question: Question) -> str:
+    """The shares, the coordinates, and the neighbours."""
+    lines = [
+        "from glassformer.inspection.embeddings import components, neighbours, table_named",
+        "",
+        f"vectors = table_named(model.model, {question.table!r})",
+        "found = components(vectors)",
+        f"print(found.shares[:{AXES}].tolist())",
+        f"print(found.of(vectors)[{question.first}:{question.first + PAGE}, :2].tolist())",
+    ]
+    if question.token is not None:
+        row = _row(_tokenizer(opened, question.table), question.token)
+        lines.append(f"print(neighbours(vectors, {row}, {NEIGHBOURS}))")
+    return script(opened, *lines)
+
+
+VIEW = View(Question, answer, python)

@@ -1,0 +1,123 @@
+"""Importance three ways: raw attention, rollout and blank-out of the same tokens, and their rank correlations.
+
+The answer::
+
+    {"row": [tokens], "source": [tokens] | null, "layers": 4, "layer": 3, "places": [3, 4], "place": 4,
+     "token": {"id", "text", "known"}, "log_probability": -1.2, "replacement": {"own": "<end>", "source": null},
+     "sides": [{"side": "own", "seen": 5, "attention": [0.2, …] | null, "rollout": […], "blanked": […],
+                "spearman": [{"between": ["attention", "rollout"], "value": 0.7 | null}]}],
+     "layers_agree": [{"layer": 0, "measure": "attention", "side": "own", "correlation": 0.4 | null, "outputs": 20}]}
+
+`blanked` is what ln p(answer) loses, in nats, when the token is replaced by `replacement`: the model reads the text
+again for each token. `spearman` is over the tokens that the answer sees; `layers_agree` is the mean over all answers.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from pydantic import Field
+
+from glassformer.app.server.shelf import Opened
+from glassformer.app.server.view import TextQuestion, View
+from glassformer.app.server.views.reading import case_at, case_script, column_at, labels_of, refuse_long
+from glassformer.base.errors import GlassError
+from glassformer.inspection.attribution import Agreement, Blanking, Case, agreement, blank
+from glassformer.inspection.attribution.agreement import LEAST
+from glassformer.inspection.attribution.importance import blanking_work, importance
+from glassformer.inspection.receipt.parts import stack_of
+from glassformer.inspection.trace import Trace
+from glassformer.tasks import AnyTextModel, Translator
+from glassformer.text.tokenizers import Tokenizer
+
+MOST_WORK = 6e11
+"""Multiplications and additions that blanking every token may take: about half a minute of a laptop."""
+
+
+class Question(TextQuestion):
+    """A text.
+
+    Attributes:
+        place: of the answer; None: the last one.
+        layer: of attention, and up to which rollout goes; None: the last one.
+    """
+
+    place: Annotated[int, Field(ge=0, le=1_000_000)] | None = None
+    layer: Annotated[int, Field(ge=0, le=100_000)] | None = None
+
+
+def answer(opened: Opened, question: Question) -> dict[str, Any]:
+    """See the module."""
+    subject = opened.subject(question.text, question.target)
+    refuse_long(subject)
+    key = "importance", question.text, question.target
+    case, made, blanking, agreed = opened.kept.get(key, lambda: _made(opened, question), _bytes)
+    column, layers = column_at(case, question.place), len(stack_of(case.model).blocks)
+    layer = layers - 1 if question.layer is None else question.layer
+    sides, output = importance(case.model, made, blanking, layer, column), case.outputs[column]
+    own, other = replacements(opened.model)
+    texts = {"own": opened.model.tokenizer.token_text(own), "source": None}
+    if other is not None and isinstance(opened.model, Translator):
+        texts["source"] = opened.model.source_tokenizer.token_text(other)
+    return {
+        **labels_of(subject), "layers": layers, "layer": layer, "places": [each.place for each in case.outputs],
+        "place": output.place,
+        "token": {"id": output.answer, "text": subject.name(output.answer), "known": output.known},
+        "log_probability": float(blanking.before[column]), "replacement": texts, "least": LEAST,
+        "sides": [each.facts() for each in sides], "layers_agree": agreed.facts()["rows"],
+    }  # fmt: skip
+
+
+def _made(opened: Opened, question: Question) -> tuple[Case, Trace, Blanking, Agreement]:
+    case = case_at(opened, question)
+    tokens, target = case.tokens.shape[1], None if case.target is None else case.target.shape[1]
+    if (work := blanking_work(case.model, tokens, target)) > MOST_WORK:
+        longest = max(tokens, target or 0)
+        raise GlassError(
+            f"to blank each of {longest:,} tokens once would take {work:.1e} multiplications",
+            f"Give a text of at most about {int(longest * (MOST_WORK / work) ** (1 / 3)):,} tokens.",
+        )
+    made, blanking = case.trace(), blank(case, *replacements(opened.model))
+    return case, made, blanking, agreement(case.model, made, blanking)
+
+
+def _bytes(found: tuple[Case, Trace, Blanking, Agreement]) -> int:
+    """The trace is most of it: scores, scaled scores and weights."""
+    made, blanking = found[1], found[2]
+    stacks = [made.stack, *([] if made.source is None else [made.source])]
+    attentions = [part for stack in stacks for block in stack.blocks for part in (block.attention, block.cross)]
+    return 4 * sum(part.scores.nbytes for part in attentions if part is not None) + 2 * blanking.own.nbytes
+
+
+def replacements(model: AnyTextModel) -> tuple[int, int | None]:
+    """The token that stands in for a blanked one, and that of a source with a vocabulary of its own."""
+
+    def first(tokenizer: Tokenizer) -> int:
+        found = (tokenizer.unknown_id, tokenizer.mask_id, tokenizer.end_id)
+        return next(id for id in found if id is not None)
+
+    source = model.source_tokenizer if isinstance(model, Translator) else model.tokenizer
+    return first(model.tokenizer), None if source is model.tokenizer else first(source)
+
+
+def python(opened: Opened, question: Question) -> str:
+    """The three measures of the answer, their correlations, and the table of agreement."""
+    own, other = replacements(opened.model)
+    place = "None" if question.place is None else str(question.place)
+    layer = "-1" if question.layer is None else str(question.layer)
+    return case_script(
+        opened, question,
+        "from glassformer.inspection.attribution import agreement, blank",
+        "from glassformer.inspection.attribution.importance import importance",
+        "",
+        f"places, place, layer = [output.place for output in case.outputs], {place}, {layer}",
+        "column = len(places) - 1 if place is None else places.index(place)",
+        f"trace, blanking = case.trace(), blank(case, {own}, {other})",
+        "layer = len(trace.stack.blocks) - 1 if layer < 0 else layer",
+        "for side in importance(case.model, trace, blanking, layer, column):",
+        "    print(side.facts())",
+        "print(agreement(case.model, trace, blanking).facts())",
+    )  # fmt: skip
+
+
+VIEW = View(Question, answer, python)

@@ -1,0 +1,147 @@
+"""Lens grid: what the model would answer at each place if it ended after each layer.
+
+The answer::
+
+    {"row": [tokens], "source": [tokens] | null, "layers": 5, "count": 240, "first": 0, "holes": [3],
+     "outputs": [{"place": 3, "answer": 17, "text": " the", "known": true, "loss": 1.25}],
+     "grid": [[{"top": [{"id", "text", "probability"}], "rank": 1, "loss": 1.25}]],
+     "curve": [losses] | null, "settled": [shares], "loss": 1.25 | null, "known": 239}
+
+`grid` has a row for each layer, the embedding alone first and the model's own output last, and a column for each of
+the `outputs` from `first` on, of `count` in all. `holes` are the places that a filler is asked about. `curve` is each
+layer's mean surprisal over the answers that are known, in nats; `loss` is the model's own, from a plain pass, which its
+last entry must equal. `settled`: the share of places whose likeliest answer is already that of the last layer.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import torch
+from pydantic import Field
+
+from glassformer.app.server.shelf import Opened
+from glassformer.app.server.view import Binary, TextQuestion, View
+from glassformer.app.server.views.reading import case_at, case_script, labels_of
+from glassformer.base.errors import GlassError
+from glassformer.inspection.attribution import Case, Lens, lens
+from glassformer.inspection.attribution.importance import pass_work
+from glassformer.inspection.attribution.lens import TOP, refuse_post
+from glassformer.inspection.receipt.parts import stack_of
+from glassformer.model.transformer import Classifier
+
+WINDOW, CELLS = 64, 2_500
+"""Places, and cells, of an answer."""
+MOST_WORK = 6e11
+"""Multiplications and additions of the passes and of every layer's logits: about half a minute of a laptop."""
+SORTING = 128
+"""What a logit's logarithm, rank and place among the likeliest take beside, in multiplications."""
+MOST_LOGITS = 1 << 26
+"""Of all places of a text together: a layer's logarithms of them take 512 MiB."""
+
+
+class Question(TextQuestion):
+    """A text.
+
+    Attributes:
+        first: the number of the first output that is answered with.
+    """
+
+    first: Annotated[int, Field(ge=0, le=1_000_000)] = 0
+
+
+def answer(opened: Opened, question: Question) -> dict[str, Any] | Binary:
+    """See the module."""
+    refuse_post(opened.model.model)
+    key = "lens", question.text, question.target
+    subject = opened.subject(question.text, question.target)
+    case, found, losses = opened.kept.get(key, lambda: _made(opened, question), _bytes)
+    layers = len(found.top)
+    width = max(1, min(WINDOW, CELLS // layers))
+    first = min(question.first, max(0, len(case.outputs) - width))
+    columns = range(first, min(len(case.outputs), first + width))
+    known = torch.tensor([output.known for output in case.outputs])  # (P)
+    return {
+        **labels_of(subject), "layers": layers, "count": len(case.outputs), "first": first,
+        "holes": list(subject.places) if case.model.config.family == "encoder" else [],
+        "outputs": [{**_output(case, n), "text": subject.name(case.outputs[n].answer), "loss": float(losses[n])}
+                    for n in columns],
+        "grid": [[_cell(found, layer, n, subject.name) for n in columns] for layer in range(layers)],
+        "curve": found.curve, "settled": found.settled, "known": int(known.sum()),
+        "loss": float(losses[known].mean()) if known.any() else None,
+    }  # fmt: skip
+
+
+def _made(opened: Opened, question: Question) -> tuple[Case, Lens, torch.Tensor]:
+    """The lens of all outputs; and, of a plain pass, the surprisal of each answer (P)."""
+    case = case_at(opened, question, everywhere=True)
+    _refuse_long(case)
+    own = case.logits()[0].double().log_softmax(dim=-1)  # (P, V) or (1, C)
+    answers = torch.tensor([output.answer for output in case.outputs])  # (P)
+    return case, lens(case.model, case.tokens, case.outputs, case.target), -own.gather(1, answers[:, None])[:, 0]
+
+
+def lens_work(case: Case) -> float:
+    """About how many multiplications and additions an answer takes: two passes, and the logits of every layer.
+
+    Of a classifier each layer is read with a pass of its own.
+    """
+    layers, target = len(stack_of(case.model).blocks) + 1, None if case.target is None else case.target.shape[1]
+    one = pass_work(case.model, case.tokens.shape[1], target)
+    if isinstance(case.model, Classifier):
+        return (2 + layers) * one
+    cells = layers * (target or case.tokens.shape[1]) * case.model.vocab_size
+    return 2 * one + cells * (2.0 * case.model.config.width + SORTING)
+
+
+def _refuse_long(case: Case) -> None:
+    """Raise a `GlassError` if the lens would take too long, or too much memory at once."""
+    tokens, work = max(each.shape[1] for each in (case.tokens, case.target) if each is not None), lens_work(case)
+    if work > MOST_WORK:
+        raise GlassError(
+            f"to read every layer at {tokens:,} places would take {work:.1e} multiplications and additions",
+            f"Give a text of at most about {int(tokens * (MOST_WORK / work) ** 0.5):,} tokens.",
+        )
+    if len(case.outputs) * case.model.vocab_size > MOST_LOGITS:
+        raise GlassError(
+            f"{len(case.outputs):,} places with {case.model.vocab_size:,} tokens each are too many to look at at once",
+            f"Give a text of at most {MOST_LOGITS // case.model.vocab_size:,} tokens.",
+        )
+
+
+def _bytes(made: tuple[Case, Lens, torch.Tensor]) -> int:
+    found = made[1]
+    return sum(each.nbytes for each in (found.top, found.probabilities, found.ranks, found.losses))
+
+
+def _output(case: Case, column: int) -> dict[str, Any]:
+    output = case.outputs[column]
+    return {"place": output.place, "answer": output.answer, "known": output.known}
+
+
+def _cell(found: Lens, layer: int, column: int, name: Any) -> dict[str, Any]:
+    tops = zip(found.top[layer, column].tolist(), found.probabilities[layer, column].tolist(), strict=True)
+    return {
+        "top": [{"id": id, "text": name(id), "probability": share} for id, share in tops],
+        "rank": int(found.ranks[layer, column]), "loss": float(found.losses[layer, column]),
+    }  # fmt: skip
+
+
+def python(opened: Opened, question: Question) -> str:
+    """The ranks, probabilities and losses of all layers and places."""
+    return case_script(
+        opened, question,
+        "from glassformer.inspection.attribution import lens",
+        "",
+        f"found = lens(case.model, case.tokens, case.outputs, case.target, top={TOP})",
+        "print(found.curve)",
+        "for layer, (top, shares, ranks, losses) in enumerate(",
+        "    zip(found.top, found.probabilities, found.ranks, found.losses)",
+        "):",
+        "    print(layer, [subject.name(int(id)) for id in top[:, 0]], shares[:, 0].tolist())",
+        "    print(ranks.tolist(), losses.tolist())",
+        everywhere=True,
+    )  # fmt: skip
+
+
+VIEW = View(Question, answer, python)

@@ -1,0 +1,161 @@
+"""Where the loss is: -ln P of each token of a text, and of the run's own held-out part, and what goes with it.
+
+The answer::
+
+    {"text": {"mean": 1.73, "tokens": 57, "target": null | "…", "before": "T", "about": …, "notes": […],
+              "parts": {"place in the row": [{"group": "1", "tokens": 3, "nats": 2.1, "share_of_nats": 0.1}], …},
+              "in_context_learning": -0.2 | null, "in_context_places": [5, 57],
+              "each": {"token": […], "nats": […], "place": […], "times": […], "hit": […]}},
+     "counts": "ready" | "counting" | "absent", "why": null | "…",
+     "split": {"state": "idle" | …, "error": null | {"what", "remedy"}, "result": null | the same without `each`}}
+
+`mean` is the loss, in nats per token. Of a run that translates or summarizes it is that of the target, each token after
+the true ones; of one that fills holes each token is hidden in turn. `parts` is grouped by place, by how often a token
+was learnt from (of this text while that is counted: ask again), and by whether its pair of neighbours stands earlier in
+its row. `start` measures the held-out part, in the background: `mean` is then the loss of `glass evaluate`.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from glassformer.app.server.background import IDLE
+from glassformer.app.server.shelf import Opened
+from glassformer.app.server.view import TextQuestion, View, script
+from glassformer.app.server.views.tokens import Counts, count_tokens
+from glassformer.base.errors import GlassError
+from glassformer.evaluation.ladder import counts_of
+from glassformer.evaluation.probes.reading import Readable, readable
+from glassformer.evaluation.probes.surprisal import Listed, SurprisalResult
+from glassformer.evaluation.probes.texts import surprisal_of_split, surprisal_of_target, surprisal_of_text
+from glassformer.runs.folder import open_run
+from glassformer.tasks import AnyTextModel, MaskFiller, Translator
+from glassformer.text.examples import PreparedExamples
+from glassformer.training.setup import encoded_text
+
+MOST, MOST_HOLES = 4_096, 512
+"""Tokens of a text; those of a masked model take a pass each."""
+BYTES = 200
+"""Of a token in a result that is kept."""
+
+
+class Question(TextQuestion):
+    """What is asked.
+
+    Attributes:
+        start: measure the held-out part of the run's own text now.
+    """
+
+    start: bool = False
+
+
+def answer(opened: Opened, question: Question) -> dict[str, Any]:
+    """See the module."""
+    model = _scored(opened.model)
+    counts, why = _counts(opened)
+    side = "target" if isinstance(model, Translator) else "text"
+    known = None if counts is None else counts[side]
+    target = _target(opened, question)
+
+    def measure() -> SurprisalResult:
+        if isinstance(model, Translator):
+            assert target is not None
+            return surprisal_of_target(model, question.text, target, known)
+        return surprisal_of_text(model, question.text, known, MOST_HOLES if isinstance(model, MaskFiller) else MOST)
+
+    key = "loss", question.text, target, known is None
+    found = opened.kept.get(key, measure, lambda result: BYTES * result.tokens)
+    return {
+        "text": {**_facts(found), "target": target, "each": _columns(found)},
+        "counts": "absent" if why else "ready" if counts is not None else "counting", "why": why,
+        "split": _split(opened, question.start),
+    }  # fmt: skip
+
+
+def _scored(model: AnyTextModel) -> Readable | Translator:
+    """The run, if it gives tokens a probability; the error says why it does not."""
+    return model if isinstance(model, Translator) else readable(model)
+
+
+def _counts(opened: Opened) -> tuple[Counts | None, str | None]:
+    """How often each token was learnt from, once counted; or why that cannot be known."""
+    try:
+        return opened.later("token counts", lambda: count_tokens(opened)), None
+    except GlassError as error:
+        return None, error.problem
+
+
+def _target(opened: Opened, question: Question) -> str | None:
+    """What is scored after a source: what is given, or what the run writes."""
+    if not isinstance(opened.model, Translator):
+        if question.target is not None:
+            raise GlassError(f"a target was given, but {opened.name} writes none", "Leave it out.")
+        return None
+    return question.target if question.target is not None else opened.subject(question.text).target
+
+
+def _facts(found: SurprisalResult) -> dict[str, Any]:
+    """All but the single tokens."""
+    return {**{key: value for key, value in found.facts().items() if key != "each"}, "before": found.before}
+
+
+def _columns(found: SurprisalResult) -> dict[str, list[Any]]:
+    """The single tokens: name -> one value for each."""
+    return {name: [getattr(each, name) for each in found.each] for name in Listed._fields}
+
+
+def _split(opened: Opened, start: bool) -> dict[str, Any]:
+    """The held-out part, as far as it was measured."""
+    work = opened.work("held-out loss")
+    if start and (work is None or not work.done):
+        loaded = _scored(opened.copy())
+        work = opened.work("held-out loss", lambda tell: _of_split(opened, loaded))
+    if work is None:
+        return {**IDLE, "result": None}
+    found = work.result() if work.done else None
+    return {**work.facts(), "result": None if found is None else _facts(found)}
+
+
+def _of_split(opened: Opened, model: Readable | Translator) -> SurprisalResult:
+    """Measure it; the training part is counted by the way."""
+    data = encoded_text(open_run(opened.folder), model.config, lambda text: None)
+    train = data.train.targets if isinstance(data, PreparedExamples) else data.train
+    assert train is not None
+    return surprisal_of_split(model, data, counts_of(train.tokens, model.tokenizer.vocab_size))
+
+
+def python(opened: Opened, question: Question) -> str:
+    """The loss of each token of the text."""
+    with opened.lock:
+        target, (counts, _) = _target(opened, question), _counts(opened)
+    translates = isinstance(opened.model, Translator)
+    name = "surprisal_of_target" if translates else "surprisal_of_text"
+    asked = f"{question.text!r}, {target!r}" if translates else f"{question.text!r}"
+    imports = [f"from glassformer.evaluation.probes.texts import {name}"]
+    counting = ["counts = None"]
+    if counts is not None:
+        imports += [
+            "from glassformer.evaluation.ladder import counts_of",
+            "from glassformer.runs.folder import open_run",
+            "from glassformer.training.setup import encoded_text",
+        ]
+        side = "targets.tokens" if translates else "tokens"
+        counting = [
+            f"data = encoded_text(open_run({str(opened.folder)!r}), model.config, print)",
+            f"counts = counts_of(data.train.{side}, model.tokenizer.vocab_size)",
+        ]
+    return script(
+        opened,
+        *counting,
+        f"found = {name}(model, {asked}, counts)",
+        "for each in found.each:",
+        "    print(each.nats, repr(each.token))",
+        "for title, parts in found.parts.items():",
+        "    for part in parts:",
+        "        print(title, part.name, part.tokens, part.nats)",
+        'print("mean", found.mean, "over", found.tokens)',
+        imports=imports,
+    )
+
+
+VIEW = View(Question, answer, python)

@@ -1,0 +1,187 @@
+"""One text, three machines: what one of them may look at, what it answers, and what it learnt; asked of each in turn.
+
+The answer::
+
+    {"family": "decoder", "task": "lm", "step": 850, "tokens": ["He", " said", …], "target": null | "…",
+     "masks": [{"kind": "dec.self", "rows": […], "columns": […], "allowed": ["100", "110", "111"]}],
+     "costs": {"tokens": […], "starts": […], "ends": […], "nats": [null, 1.2, …], "mean": 1.9 | null, "how": "…"},
+     "guess": null | {"place": 3, "token": " said", "nats": 1.2, "what": …,
+                      "likeliest": [{"id": 17, "text": " said", "probability": 0.3}]},
+     "writes": null | "…", "labels": null | [{"name": …, "probability": …}],
+     "validation": {"loss": 1.7, "tokens": 4096, "unit": "token", "why": null | "…"}}
+
+`allowed` has a row of 0 and 1 for each query, of the first `SHOWN` places. `guess` is what the run would put in the
+place of the token at character `at`: a decoder from what stands before it, an encoder from both sides; an
+encoder-decoder guesses no token of what it reads. `writes`: greedily, of a decoder after what stands before `at`.
+`costs` are of the text, or of the target that it writes. `validation` is over evenly drawn rows of the run's own
+validation part: each machine's own task, in its own unit.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Annotated, Any
+
+from pydantic import Field
+
+from glassformer.app.server.shelf import Opened
+from glassformer.app.server.view import TextQuestion, View, script
+from glassformer.app.server.views.reading import refuse_unencoded
+from glassformer.base.errors import GlassError
+from glassformer.evaluation.one_text import Surprisals, guess, surprisals
+from glassformer.evaluation.without import held_out
+from glassformer.inspection.ablation import Ablation, Switched, ablation_loss
+from glassformer.inspection.explain import Subject
+from glassformer.inspection.sight import sights
+from glassformer.tasks import MaskFiller, TextClassifier, TextModel, Translator
+
+SHOWN = 48
+WRITES, MEASURED = 24, 2_000
+"""Tokens that are written, and targets of the validation part that are measured."""
+
+
+class MachinesQuestion(TextQuestion):
+    """What is asked.
+
+    Attributes:
+        at: the character whose token is guessed; null: none.
+        top: candidates for it.
+    """
+
+    at: Annotated[int, Field(ge=0, le=200_000)] | None = None
+    top: Annotated[int, Field(ge=1, le=50)] = 5
+
+
+def answer(opened: Opened, question: MachinesQuestion) -> dict[str, Any]:
+    """See the module."""
+    model = opened.model
+    subject, target = _subject(opened, question)
+    costs: Surprisals = opened.kept.get(
+        ("machine's costs", question.text, target), lambda: surprisals(model, question.text, target),
+        lambda kept: 200 * len(kept.tokens),
+    )  # fmt: skip
+    labels = None
+    if isinstance(model, TextClassifier):
+        (named,) = model.classify([question.text])
+        labels = [{"name": name, "probability": share} for name, share in named.probabilities.items()]
+    return {
+        "family": model.config.model.family, "task": model.config.train.task, "tokens": list(subject.labels),
+        "target": target, "masks": _masks(subject),
+        "costs": {
+            "tokens": list(costs.labels), "starts": [0, *costs.ends[:-1]], "ends": list(costs.ends),
+            "nats": list(costs.nats), "mean": costs.mean, "how": costs.how,
+        },
+        "guess": None if question.at is None else _guess(opened, question, costs),
+        "writes": _writes(opened, question), "labels": labels, "validation": _validation(opened),
+    }  # fmt: skip
+
+
+def _subject(opened: Opened, question: MachinesQuestion) -> tuple[Subject, str | None]:
+    """What is read, and the target: a filler reads a text without holes, too."""
+    model = opened.model
+    if isinstance(model, MaskFiller) and model.MASK not in question.text:
+        ids = _ids_of(opened, question.text)
+        labels = tuple(map(model.tokenizer.token_text, ids))
+        return Subject("", model.model, question.text, ids, labels, (), model.tokenizer.token_text), None
+    subject = opened.subject(question.text, question.target)
+    return subject, subject.target
+
+
+def _ids_of(opened: Opened, text: str) -> tuple[int, ...]:
+    """The tokens that a filler reads of a text without holes."""
+    model = opened.model
+    assert isinstance(model, MaskFiller)
+    return tuple(model.frame.around(model.tokenizer.encode(text)))
+
+
+def _masks(subject: Subject) -> list[dict[str, Any]]:
+    """Who may look at whom."""
+    found = []
+    for kind, allowed in sights(subject, SHOWN).items():
+        decodes = kind.startswith("dec.") and subject.target_labels is not None
+        queries = (subject.target_labels if decodes else subject.labels) or ()
+        keys = subject.labels if kind == "dec.cross" else queries
+        cells = allowed.int().tolist()
+        found.append({
+            "kind": kind, "rows": list(queries[:SHOWN]), "columns": list(keys[:SHOWN]),
+            "allowed": ["".join(map(str, row)) for row in cells],
+        })  # fmt: skip
+    return found
+
+
+def _guess(opened: Opened, question: MachinesQuestion, costs: Surprisals) -> dict[str, Any] | None:
+    """What a run would put in one place of the text."""
+    model = opened.model
+    place = place_at(costs, question.at or 0)
+    if not isinstance(model, TextModel | MaskFiller) or place is None or costs.nats[place] is None:
+        return None
+    found = guess(model, question.text, place)
+    return {
+        "place": place,
+        "token": costs.labels[place],
+        "nats": costs.nats[place],
+        "what": found.what,
+        "likeliest": [
+            {"id": id, "text": found.name(id), "probability": float(found.shares[id])}
+            for id in found.best(question.top)
+        ],
+    }
+
+
+def place_at(costs: Surprisals, character: int) -> int | None:
+    """The token that has a character of the text; None where there is none."""
+    for place, (end, writes) in enumerate(zip(costs.ends, costs.writes, strict=True)):
+        if writes and end > character:
+            return place
+    return None
+
+
+def _writes(opened: Opened, question: MachinesQuestion) -> str | None:
+    """What a run writes for the text, greedily; a decoder goes on from the place that is guessed."""
+    model = opened.model
+    if not isinstance(model, TextModel | Translator):
+        return None
+    settings = model.config.sample.replace(beams=1, temperature=0.0, repetition_penalty=1.0, tokens=WRITES)
+    text = question.text[: question.at].rstrip() if isinstance(model, TextModel) else question.text
+    return opened.kept.get(("machine writes", text), lambda: model.generate([text], settings)[0].text, len)
+
+
+def _validation(opened: Opened) -> dict[str, Any]:
+    """The loss of the run's own task."""
+    try:
+        return opened.kept.get("machine's loss", partial(_measured, opened), lambda kept: 1_000)
+    except GlassError as error:
+        return {"loss": None, "tokens": 0, "unit": "token", "why": error.problem}
+
+
+def _measured(opened: Opened) -> dict[str, Any]:
+    refuse_unencoded(opened)
+    data = held_out(opened.folder, opened.model, MEASURED)
+    whole = Switched(opened.model.model, Ablation(()))
+    loss = ablation_loss(whole, data.rows, data.task.collate, data.device, data.dtype).whole
+    return {"loss": loss.loss, "tokens": loss.tokens, "unit": data.task.unit, "why": None}
+
+
+def python(opened: Opened, question: MachinesQuestion) -> str:
+    """What each token costs, and what would be put in the place of one."""
+    model = opened.model
+    target = opened.subject(question.text, question.target).target if isinstance(model, Translator) else None
+    lines = [
+        f"costs = surprisals(model, {question.text!r}, {target!r})",
+        "for label, nats in zip(costs.labels, costs.nats):",
+        "    print(nats, repr(label))",
+    ]
+    names = "surprisals"
+    if isinstance(model, TextModel | MaskFiller) and question.at is not None:
+        place = place_at(surprisals(model, question.text), question.at)
+        if place is not None and not (isinstance(model, TextModel) and place == 0):
+            names = "guess, surprisals"
+            lines += [
+                f"found = guess(model, {question.text!r}, {place})",
+                f"for id in found.best({question.top}):",
+                "    print(float(found.shares[id]), found.name(id))",
+            ]
+    return script(opened, *lines, imports=[f"from glassformer.evaluation.one_text import {names}"])
+
+
+VIEW = View(MachinesQuestion, answer, python)

@@ -1,0 +1,177 @@
+"""Positions: what is added or done for places, by distance; and what an answer becomes when the tokens change places.
+
+With `shuffle` false, the header and, where a vector is added, its matrix (binary, float32, `rows` × `width`)::
+
+    {"stacks": ["enc", "dec"], "stack": "dec", "kind": "learned", "context": 256, "width": 64, "heads": 4,
+     "rows": [0, 1, …], "causal": true, "distances": [0, 1, …],
+     "dot": […] | null, "cosine": […] | null, "bias": [[…] of each head] | null,
+     "turn": {"frequencies": […], "mean": […], "pairs": [[…]], "shown": [0, 4, …]} | null}
+
+`rows` are the places whose vectors are sent, evenly drawn where there are many. All curves are over `distances`, which
+are negative for what lies ahead, where the stack looks ahead. With `shuffle` true::
+
+    {"row": …, "source": …, "place": 5, "token": {"id", "text", "known"}, "times": 16, "moved": [0, 1],
+     "before": -1.2, "after": [-2.3, …], "divergence": […], "same": [true, …],
+     "drop": 1.1, "mean_divergence": 0.9, "share_same": 0.25, "example": [tokens of the first order]}
+
+`before` and `after` are ln p(answer), `drop` their mean difference in nats.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+import numpy as np
+from pydantic import Field
+
+from glassformer.app.server.shelf import Opened
+from glassformer.app.server.view import Binary, Text, TextQuestion, View, script
+from glassformer.app.server.view import Question as Asked
+from glassformer.app.server.views.reading import case_at, case_lines, column_at, labels_of
+from glassformer.base.errors import GlassError
+from glassformer.inspection.attribution.importance import pass_work
+from glassformer.inspection.places import (
+    bias_by_distance,
+    by_distance,
+    distances_of,
+    embedding_of,
+    evenly,
+    kind_of,
+    place_vectors,
+    shuffle_test,
+    turn_by_distance,
+)
+from glassformer.inspection.sites import stacks
+from glassformer.tasks import Translator
+
+CELLS, PLACES, DISTANCES, PAIRS = 1 << 17, 1_024, 257, 6
+"""Of an answer: cells of the matrix, its rows, distances of a curve, and rotary pairs."""
+MOST_WORK = 3e11
+"""Multiplications and additions of a shuffle test: of long texts fewer orders are tried."""
+
+
+class Question(Asked):
+    """A stack of the model; or a text whose tokens are moved.
+
+    Attributes:
+        stack: "enc" or "dec"; None: the one whose vectors become logits.
+        shuffle: whether the shuffle test is asked for.
+        text, target: for the test.
+        place: of the answer; None: the last one.
+        times, seed: of the test's orders; of long texts fewer are tried: see `times` of the answer.
+    """
+
+    stack: Literal["enc", "dec"] | None = None
+    shuffle: bool = False
+    text: Text | None = None
+    target: Text | None = None
+    place: Annotated[int, Field(ge=0, le=1_000_000)] | None = None
+    times: Annotated[int, Field(ge=1, le=64)] = 16
+    seed: Annotated[int, Field(ge=0, le=2**31)] = 0
+
+
+def answer(opened: Opened, question: Question) -> dict[str, Any] | Binary:
+    """See the module."""
+    return _shuffled(opened, question) if question.shuffle else _curves(opened, question)
+
+
+def _curves(opened: Opened, question: Question) -> Binary:
+    model = opened.model.model
+    names = list(stacks(model))
+    which = question.stack or names[-1]
+    stack, embedding = embedding_of(model, which)
+    vectors, distances = place_vectors(embedding, stack.context), distances_of(stack, DISTANCES)
+    bias, turn = bias_by_distance(stack, distances), turn_by_distance(stack, distances)
+    likeness = None if vectors is None else by_distance(vectors)
+    rows = [] if vectors is None else evenly(stack.context, min(PLACES, CELLS // vectors.shape[1]))
+    header = {
+        "stacks": names, "stack": which, "kind": kind_of(stack, embedding), "context": stack.context,
+        "width": model.config.width, "heads": model.config.heads, "rows": rows, "causal": stack.causal,
+        "distances": distances.tolist(),
+        "dot": None if likeness is None else likeness[0][distances.abs()].tolist(),
+        "cosine": None if likeness is None else likeness[1][distances.abs()].tolist(),
+        "bias": None if bias is None else bias.tolist(), "turn": None,
+    }  # fmt: skip
+    if turn is not None:
+        shown = evenly(len(turn.frequencies), PAIRS)
+        header["turn"] = {
+            "frequencies": turn.frequencies.tolist(), "mean": turn.mean.tolist(), "shown": shown,
+            "pairs": turn.pairs[shown].tolist(),
+        }  # fmt: skip
+    data = np.zeros(0, "<f4") if vectors is None else vectors[rows].numpy().astype("<f4")
+    return Binary(header, data.tobytes())
+
+
+def _shuffled(opened: Opened, question: Question) -> dict[str, Any]:
+    asked = _text(question)
+    subject, case = opened.subject(asked.text, asked.target), case_at(opened, asked)
+    column = column_at(case, question.place)
+    found = shuffle_test(case, column, fixed_of(opened), times_of(opened, question), question.seed)
+    example = [subject.labels[place] for place in range(len(subject.ids))]
+    for place, source in zip(found.moved, found.orders[0].tolist(), strict=True):
+        example[place] = subject.labels[source]
+    output = case.outputs[column]
+    return {
+        **labels_of(subject), "place": output.place, "times": len(found.after), "moved": list(found.moved),
+        "token": {"id": output.answer, "text": subject.name(output.answer), "known": output.known},
+        "before": found.before, "after": found.after.tolist(), "divergence": found.divergence.tolist(),
+        "same": found.same.tolist(), "drop": found.before - float(found.after.mean()),
+        "mean_divergence": float(found.divergence.mean()), "share_same": float(found.same.double().mean()),
+        "example": example,
+    }  # fmt: skip
+
+
+def times_of(opened: Opened, question: Question) -> int:
+    """How many orders are tried: as many as were asked for, or as many as `MOST_WORK` allows, at least one."""
+    subject = opened.subject(_text(question).text, question.target)
+    target = None if subject.target_ids is None else len(subject.target_ids)
+    work = pass_work(subject.model, len(subject.ids), target)
+    return max(1, min(question.times, int(MOST_WORK / work)))
+
+
+def fixed_of(opened: Opened) -> tuple[int, ...]:
+    """The special tokens of what is shuffled: frames and holes stay where they are."""
+    model = opened.model
+    tokenizer = model.source_tokenizer if isinstance(model, Translator) else model.tokenizer
+    return tuple(sorted(tokenizer.special))
+
+
+def _text(question: Question) -> TextQuestion:
+    if question.text is None:
+        raise GlassError("the shuffle test was asked for without a text", "Give a text.")
+    return TextQuestion(text=question.text, target=question.target)
+
+
+def python(opened: Opened, question: Question) -> str:
+    """The curves; or the test."""
+    if question.shuffle:
+        asked = _text(question)
+        place = "len(places) - 1" if question.place is None else f"places.index({question.place})"
+        orders = f"times={times_of(opened, question)}, seed={question.seed}"
+        return script(
+            opened, *case_lines(opened, asked),
+            "from glassformer.inspection.places import shuffle_test",
+            "",
+            "places = [output.place for output in case.outputs]",
+            f"found = shuffle_test(case, {place}, {fixed_of(opened)!r}, {orders})",
+            "print(found.before, found.after.tolist())",
+            "print(found.divergence.tolist(), found.same.tolist())",
+        )  # fmt: skip
+    which = question.stack or list(stacks(opened.model.model))[-1]
+    return script(
+        opened,
+        "from glassformer.inspection.places import *",
+        "",
+        f"stack, embedding = embedding_of(model.model, {which!r})",
+        f"vectors, distances = place_vectors(embedding, stack.context), distances_of(stack, {DISTANCES})",
+        "if vectors is not None:",
+        "    print(vectors.tolist(), *(curve[distances.abs()].tolist() for curve in by_distance(vectors)))",
+        "bias, turn = bias_by_distance(stack, distances), turn_by_distance(stack, distances)",
+        "if bias is not None:",
+        "    print(bias.tolist())",
+        "if turn is not None:",
+        "    print(turn.frequencies.tolist(), turn.mean.tolist(), turn.pairs.tolist())",
+    )
+
+
+VIEW = View(Question, answer, python)

@@ -1,0 +1,78 @@
+"""Probes: what the run knows, asked with texts that are made for it; the same as `glass probe RUN --json`.
+
+The answer::
+
+    {"names": ["agreement", …], "size": 1280,
+     "work": {"state": "idle" | "waiting" | "working" | "failed" | "done", "error": null | {"what", "remedy"}},
+     "results": [{"name": "agreement", "about": …, "notes": […], "figures": {"what it is": 0.1},
+                  "groups": [{"group": "all pairs", "share": 0.9, "ci95": [0.88, 0.92], "right": 1152.0, "count": 1280,
+                              "chance": 0.5, "rules": {"last noun": 0.5}}]}],
+     "notes": […]}
+
+`results` has those that are there so far, and `notes`, on all of them, comes when the work is done: a probe that the
+run cannot take is left out, and a note says why. `start` begins the work; it is kept for each checkpoint and size.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from pydantic import Field
+
+from glassformer.app.server import view
+from glassformer.app.server.background import IDLE, Tell
+from glassformer.app.server.shelf import Opened
+from glassformer.evaluation.probes.probe import SIZE, TAUGHT_BY, ProbeReport, Request, probe_run
+from glassformer.evaluation.probes.reading import readable
+
+WITHOUT = ("surprisal",)
+"""It has a view of its own."""
+
+
+class Question(view.Question):
+    """What is asked.
+
+    Attributes:
+        start: ask the run now.
+        size: minimal pairs, as of `glass probe --size`; the rows of other probes follow.
+    """
+
+    start: bool = False
+    size: Annotated[int, Field(ge=20, le=4 * SIZE)] = SIZE
+
+
+def answer(opened: Opened, question: Question) -> dict[str, Any]:
+    """See the module."""
+    readable(opened.model)
+    name = f"probes {question.size}"
+    work = opened.work(name)
+    if question.start and (work is None or not work.done):
+        loaded = opened.copy()
+
+        def ask(tell: Tell) -> ProbeReport:
+            return probe_run(Request(opened.folder, without=WITHOUT, size=question.size, tell=tell), loaded)
+
+        work = opened.work(name, ask)
+    report = work.result() if work is not None and work.done else None
+    return {
+        "names": list(TAUGHT_BY),
+        "size": question.size,
+        "work": IDLE if work is None else work.facts(),
+        "results": [] if work is None else [{"name": result.name, **result.facts()} for result in list(work.told)],
+        "notes": [] if report is None else list(report.notes),
+    }
+
+
+def python(opened: Opened, question: Question) -> str:
+    """All probes but surprisal."""
+    return "\n".join([
+        "import json",
+        "",
+        "from glassformer.evaluation.probes.probe import Request, probe_run",
+        "",
+        f"request = Request({str(opened.folder)!r}, without={WITHOUT!r}, size={question.size})",
+        "print(json.dumps(probe_run(request).facts(), ensure_ascii=False))",
+    ]) + "\n"  # fmt: skip
+
+
+VIEW = view.View(Question, answer, python)

@@ -1,0 +1,109 @@
+"""What the views that read a text share: whose answer is looked at, tokens by name, and the lines of their scripts."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from glassformer.app.server.shelf import Opened
+from glassformer.app.server.view import TextQuestion, script
+from glassformer.base.errors import GlassError
+from glassformer.inspection.attribution import Case, case_of
+from glassformer.inspection.explain import Subject
+from glassformer.inspection.receipt.naming import label_named, token_named
+from glassformer.runs.folder import open_run
+from glassformer.tasks import AnyTextModel, TextClassifier, Translator
+from glassformer.training.setup import stored_text
+
+MOST_TRACE = 2 << 30
+"""Bytes that the scores and weights of one pass may take, where a view needs them all at once."""
+
+
+def named(model: AnyTextModel, name: str | None) -> int | None:
+    """The token, or the label, of that name; None of None.
+
+    Raises:
+        GlassError: there is none.
+    """
+    if name is None:
+        return None
+    return label_named(model.labels, name) if isinstance(model, TextClassifier) else token_named(model.tokenizer, name)
+
+
+def end_of(model: AnyTextModel, question: TextQuestion) -> int | None:
+    """The token that ends a target that was given whole."""
+    return model.tokenizer.end_id if isinstance(model, Translator) and question.target is not None else None
+
+
+def case_at(opened: Opened, question: TextQuestion, answer: int | None = None, everywhere: bool = False) -> Case:
+    """The answers of a text; see `case_of`."""
+    subject = opened.subject(question.text, question.target)
+    return case_of(subject, answer, end_of(opened.model, question), everywhere)
+
+
+def column_at(case: Case, place: int | None) -> int:
+    """Which of the outputs stands at a place; None: the last one.
+
+    Raises:
+        GlassError: there is none there.
+    """
+    places = [output.place for output in case.outputs]
+    if place is None:
+        return len(places) - 1
+    if place not in places:
+        there = ", ".join(map(str, places[:8])) + (", …" if len(places) > 8 else "")
+        raise GlassError(f"there is no answer at place {place}", f"There are answers at {there}.")
+    return places.index(place)
+
+
+def labels_of(subject: Subject) -> dict[str, Any]:
+    """`row`: the tokens of the stack whose vectors become logits; `source`: those of an encoder-decoder's source."""
+    if subject.target_labels is None:
+        return {"row": list(subject.labels), "source": None}
+    return {"row": list(subject.target_labels), "source": list(subject.labels)}
+
+
+def refuse_long(subject: Subject) -> None:
+    """Raise a `GlassError` if all scores and weights of the pass would not fit in `MOST_TRACE`."""
+    config, S = subject.model.config, len(subject.ids)
+    T = S if subject.target_ids is None else len(subject.target_ids)
+    cells = config.layers * T * T
+    if subject.target_ids is not None:
+        cells += config.layers * T * S + (config.encoder_layers or config.layers) * S * S
+    size = 12 * config.heads * cells  # scores, scaled, weights: 4 bytes each
+    if size > MOST_TRACE:
+        fits = int(max(T, S) * (MOST_TRACE / size) ** 0.5)
+        raise GlassError(
+            f"the text has {max(T, S):,} tokens: all its scores would take {size / 2**30:.1f} GiB",
+            f"Give one of at most about {fits:,} tokens, or look at one head on the attention map.",
+        )
+
+
+def refuse_unencoded(opened: Opened) -> None:
+    """Raise a `GlassError` if the text that the run learnt from would have to be encoded again.
+
+    That can take minutes, in which others wait for the run, and the whole server for Python.
+    """
+    stored_text(open_run(opened.folder), opened.model.config)
+
+
+def case_lines(opened: Opened, question: TextQuestion, token: str | None = None, everywhere: bool = False) -> list[str]:
+    """The lines of a script that make `subject` and `case`."""
+    more = "" if token is None else f", {named(opened.model, token)}"
+    if end_of(opened.model, question) is not None:
+        more += ", end=model.tokenizer.end_id"
+    more += ", everywhere=True" if everywhere else ""
+    target = "" if question.target is None else f", {question.target!r}"
+    return [
+        "from glassformer.inspection.attribution import case_of",
+        "from glassformer.inspection.explain import whole_subject_of",
+        "",
+        f"subject = whole_subject_of(model, {question.text!r}{target})",
+        f"case = case_of(subject{more})",
+    ]
+
+
+def case_script(
+    opened: Opened, question: TextQuestion, *lines: str, token: str | None = None, everywhere: bool = False
+) -> str:
+    """A script that begins with the run and the case."""
+    return script(opened, *case_lines(opened, question, token, everywhere), *lines)

@@ -1,0 +1,119 @@
+"""Logit receipt: one logit, or the difference of two, as the sum of what each part of the model gave.
+
+The answer::
+
+    {"row": [tokens], "source": [tokens] | null, "places": [3, 4], "place": 4, "reads": [4],
+     "token": {"id": 17, "text": " the", "known": false}, "against": {"id", "text"} | null,
+     "candidates": [{"id": 17, "text": " the", "probability": 0.4, "logit": 7.5}],
+     "parts": [{"name": "head 0.1", "kind": "head", "layer": 0, "head": 1, "value": 1.25, "split": true}],
+     "sum": 7.5, "logit": 7.5, "residual": 1e-7,
+     "part": 3 | null, "cross": false, "sources": [0.1, …] | null, "own": [0.4, …], "memory": [0.2, …] | null}
+
+`parts` are in the order of the model, and add up to `sum`; `residual` is what is left to the logit. `sources` splits
+the chosen part by the tokens that it read (`cross`: those of the source). `own` and `memory` are the totals over all
+parts for each token of the row and of the source. Models whose logits have no exact split are refused with the reason.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from pydantic import Field
+from torch import Tensor
+
+from glassformer.app.server.shelf import Opened
+from glassformer.app.server.view import Name, TextQuestion, View
+from glassformer.app.server.views.reading import case_at, case_script, column_at, labels_of, named, refuse_long
+from glassformer.generation.sampling import ranked
+from glassformer.inspection.attribution import Case, Output, split_output
+from glassformer.inspection.attribution.case import check_number
+from glassformer.inspection.receipt.parts import CROSS, Part, refuse_inexact, total
+
+CANDIDATES = 12
+
+
+class Question(TextQuestion):
+    """A text, and whose logit.
+
+    Attributes:
+        place: of the answer; None: the last one.
+        token: whose logit: a text, an id, a label; None: what stands in the text, or the likeliest.
+        against: whose logit is taken off.
+        part: which part to split over the tokens that it read.
+    """
+
+    place: Annotated[int, Field(ge=0, le=1_000_000)] | None = None
+    token: Name | None = None
+    against: Name | None = None
+    part: Annotated[int, Field(ge=0, le=1_000_000)] | None = None
+
+
+def answer(opened: Opened, question: Question) -> dict[str, Any]:
+    """See the module."""
+    refuse_inexact(opened.model.model)
+    subject, against = opened.subject(question.text, question.target), named(opened.model, question.against)
+    refuse_long(subject)
+    token = named(opened.model, question.token)
+    key = "receipt", question.text, question.target, question.place, token, against
+    case, output, parts, logits = opened.kept.get(key, lambda: _made(opened, question, token, against), _bytes)
+    logit = float(logits[output.answer] - (0.0 if against is None else logits[against]))
+    chosen = None if question.part is None else parts[check_number("part", question.part, len(parts))]
+    added = total(parts)
+    return {
+        **labels_of(subject), "places": [each.place for each in case.outputs], "place": output.place,
+        "reads": list(output.reads),
+        "token": {"id": output.answer, "text": subject.name(output.answer), "known": output.known},
+        "against": None if against is None else {"id": against, "text": subject.name(against)},
+        "candidates": [{"id": id, "text": subject.name(id), "probability": share, "logit": float(logits[id])}
+                       for id, share in ranked(logits, CANDIDATES)],
+        "parts": [{"name": part.name, "kind": part.kind, "layer": part.layer, "head": part.head,
+                   "value": part.value, "split": part.sources is not None} for part in parts],
+        "sum": added, "logit": logit, "residual": added - logit,
+        "part": question.part, "cross": chosen is not None and chosen.kind == CROSS,
+        "sources": None if chosen is None or chosen.sources is None else list(chosen.sources),
+        "own": _by_token(parts, False), "memory": _by_token(parts, True),
+    }  # fmt: skip
+
+
+def _made(
+    opened: Opened, question: Question, token: int | None, against: int | None
+) -> tuple[Case, Output, list[Part], Tensor]:
+    """The case, the answer that is explained, its parts, and all logits there: (V) or (C), float64."""
+    case = case_at(opened, question, token)
+    output, made = case.outputs[column_at(case, question.place)], case.trace()
+    logits = made.logits[0] if made.logits.dim() == 2 else made.logits[0, output.place]  # (V) or (C)
+    return case, output, split_output(case.model, made, output, against), logits.cpu().double()
+
+
+def _bytes(made: tuple[Case, Output, list[Part], Tensor]) -> int:
+    """Numbers of Python take 32 bytes."""
+    return made[3].nbytes + sum(32 * len(part.sources or ()) for part in made[2])
+
+
+def _by_token(parts: list[Part], cross: bool) -> list[float] | None:
+    """What came from each token of the row, or of the source, over all parts that read tokens."""
+    rows = [part.sources for part in parts if part.sources is not None and (part.kind == CROSS) == cross]
+    return [sum(column) for column in zip(*rows, strict=True)] if rows else None
+
+
+def python(opened: Opened, question: Question) -> str:
+    """All parts, their sum, and the logit."""
+    place = "" if question.place is None else f" if each.place == {question.place}"
+    against = named(opened.model, question.against)
+    split = [] if question.part is None else [f"print(parts[{question.part}].sources)"]
+    return case_script(
+        opened, question,
+        "from glassformer.inspection.attribution import split_output, split_outputs",
+        "",
+        f"output = [each for each in case.outputs{place}][-1]",
+        f"parts = split_output(case.model, case.trace(), output, {against})",
+        "for part in parts:",
+        "    print(part.name, part.value)",
+        "print(sum(part.value for part in parts))",
+        f"print(float(split_outputs(case.model, case.trace(), [output], {against}).logits[0]))",
+        *split,
+        token=question.token,
+    )  # fmt: skip
+
+
+VIEW = View(Question, answer, python)

@@ -1,0 +1,189 @@
+"""Training replay: the run's curves, and what its heads did at each snapshot.
+
+The answer::
+
+    {"lines": 5000,                          of metrics.jsonl; of more than 1,000 evenly drawn ones are sent
+     "curves": {"step": […], "loss": […], "learning_rate": […], "gradient_norm": […]},      null where a line has none
+     "validation": {"step": […], "loss": […]},
+     "samples": [{"step": 100, "text": "…"}],     of samples.txt, where there are no snapshots
+     "why": null | {"what", "remedy"},       why there are no snapshots
+     "snapshots": null | {
+         "steps": […], "losses": […], "prompt": "…", "samples": ["…"],
+         "heads": ["dec.1.self.1"], "roles": ["previous"], "head": …, "role": …,
+         "scores": [[…]],                    of the role: a row for each of `heads`, a column for each step; null: none
+         "curve": […],                       the head's score in the role, at each step
+         "births": [{"head", "role", "step", "loss", "score", "last_score"}],
+         "texts": ["text 1", "random tokens that repeat"], "text": 0, "rows": ["▁the"], "columns": […],
+         "maps": "…"},                       base64 of uint8 (steps, rows, columns): 255 times the attention weights
+     "check": {"state": "idle" | …, "error": …, "found": null | {"step", "maps", "scores", "losses"}}}
+
+`check: true` takes the last snapshot again from the weights, in the background, and says how far the two are apart;
+`found` stays null where the last checkpoint has no snapshot.
+"""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Sequence
+from dataclasses import asdict
+from typing import Annotated, Any, TypeVar
+
+import numpy as np
+from pydantic import Field
+
+from glassformer.app.server import view
+from glassformer.app.server.background import IDLE
+from glassformer.app.server.refusing import as_json
+from glassformer.app.server.shelf import Opened
+from glassformer.base.errors import GlassError
+from glassformer.inspection.replay import History, read_history
+from glassformer.inspection.replay.of_run import agreement
+from glassformer.inspection.replay.page import name_of, text_for
+from glassformer.inspection.replay.snapshot import snapshot_files
+from glassformer.inspection.sites import Site
+from glassformer.runs.folder import Run
+from glassformer.training.journal import read_metrics, read_samples
+
+POINTS = 1_000
+"""Of a curve."""
+HEADS, BIRTHS, SAMPLES, CHARACTERS = 200, 200, 64, 1_000
+"""That are sent at most: heads, births, samples, and characters of a sample."""
+T = TypeVar("T")
+
+
+class Question(view.Question):
+    """What is asked.
+
+    Attributes:
+        head, role: whose map, and whose score; None: the head that was born first, and what it does.
+        text: the number of the text whose maps are shown; None: one on which the role shows.
+        check: take the last snapshot again.
+    """
+
+    head: view.Name | None = None
+    role: view.Name | None = None
+    text: Annotated[int, Field(ge=0, le=100)] | None = None
+    check: bool = False
+
+
+def answer(opened: Opened, question: Question) -> dict[str, Any]:
+    """See the module."""
+    run = Run(opened.folder)
+    lines = read_metrics(run)
+    evaluated = evenly([line for line in lines if line.get("validation_loss") is not None], POINTS)
+    drawn = evenly(lines, POINTS)
+    history, why = _history(opened, run)
+    return {
+        "lines": len(lines),
+        "curves": {
+            key: [line.get(key) for line in drawn] for key in ("step", "loss", "learning_rate", "gradient_norm")
+        },
+        "validation": {
+            "step": [line["step"] for line in evaluated], "loss": [line["validation_loss"] for line in evaluated],
+        },
+        "samples": [] if history else _samples(run),
+        "why": None if why is None else as_json(why)["error"],
+        "snapshots": None if history is None else _snapshots(history, question),
+        "check": _check(opened, run, history, question.check),
+    }  # fmt: skip
+
+
+def evenly(values: Sequence[T], most: int) -> list[T]:
+    """All, or so many of them from the first to the last."""
+    if len(values) <= most:
+        return list(values)
+    return [values[number * (len(values) - 1) // (most - 1)] for number in range(most)]
+
+
+def _history(opened: Opened, run: Run) -> tuple[History | None, GlassError | None]:
+    """All snapshots, read once; or why there are none."""
+    try:
+        files = tuple((path.name, path.stat().st_mtime_ns) for path in snapshot_files(run.snapshots).values())
+        return opened.kept.get(("history", files), lambda: read_history(run), _bytes), None
+    except GlassError as error:
+        return None, error
+
+
+def _bytes(history: History) -> int:
+    return sum(weights.nbytes for snapshot in history.snapshots for weights in snapshot.maps.values())
+
+
+def _samples(run: Run) -> list[dict[str, Any]]:
+    found = evenly(read_samples(run), SAMPLES)
+    return [{"step": step, "text": text[:CHARACTERS]} for step, text in found]
+
+
+def _snapshots(history: History, question: Question) -> dict[str, Any]:
+    """What is shown of the snapshots: one role of all heads, and the maps of one head on one text."""
+    head, role = _chosen(history, question)
+    labels, scores = history.labels, history.scores[:, :, history.labels.roles.index(role)]  # (snapshots, heads)
+    strongest = np.argsort(-np.nan_to_num(scores[-1], nan=-np.inf), kind="stable")[:HEADS]
+    shown = sorted(strongest.tolist())
+    texts = labels.texts
+    number = text_for(history, role) if question.text is None else question.text
+    if number >= len(texts):
+        raise GlassError(f"there is no text {number} in these snapshots", f"They have texts 0 to {len(texts) - 1}.")
+    stack, layer, part = head.split(".")[:3]
+    rows, columns = texts[number].rows_and_columns(Site(stack, int(layer), part))
+    maps = np.stack([snapshot.map_of(number, head) for snapshot in history.snapshots])  # (snapshots, T, S)
+    return {
+        "steps": history.steps, "losses": history.losses, "prompt": history.snapshots[0].prompt[:CHARACTERS],
+        "samples": [snapshot.sample[:CHARACTERS] for snapshot in history.snapshots],
+        "heads": [labels.heads[row] for row in shown], "roles": list(labels.roles), "head": head, "role": role,
+        "scores": scores[:, shown].T.tolist(), "curve": history.curve(head, role).tolist(),
+        "births": [asdict(birth) for birth in history.births()[:BIRTHS]],
+        "texts": [name_of(text, index) for index, text in enumerate(texts)], "text": number,
+        "rows": rows, "columns": columns, "maps": base64.b64encode(maps.tobytes()).decode("ascii"),
+    }  # fmt: skip
+
+
+def _chosen(history: History, question: Question) -> tuple[str, str]:
+    head = None if question.head is None else history.checked_head(question.head)
+    role = None if question.role is None else history.checked_role(question.role)
+    return history.chosen(head, role)
+
+
+def _check(opened: Opened, run: Run, history: History | None, asked: bool) -> dict[str, Any]:
+    """The last snapshot and the weights, compared, as far as that was done."""
+    work = None
+    if history is not None:
+        name, device = f"last snapshot, of {history.steps[-1]}", str(opened.model.model.embedding.tokens.weight.device)
+        work = opened.work(name)
+        if asked and (work is None or not work.done):
+            work = opened.work(name, lambda tell: agreement(run, history, device))
+    if work is None:
+        return {**IDLE, "found": None}
+    found = work.result() if work.done else None
+    return {**work.facts(), "found": None if found is None else asdict(found)}
+
+
+def python(opened: Opened, question: Question) -> str:
+    """The curves; and of the snapshots the head's score, and its last map."""
+    history, _ = _history_of(opened)
+    lines = [
+        "from glassformer.inspection.replay import read_history",
+        "from glassformer.runs.folder import open_run",
+        "from glassformer.training.journal import read_metrics",
+        "",
+        f"run = open_run({str(opened.folder)!r})",
+        "for line in read_metrics(run):",
+        '    print(line["step"], line["loss"], line.get("learning_rate"), line.get("gradient_norm"))',
+    ]
+    if history is not None:
+        head, role = _chosen(history, question)
+        number = text_for(history, role) if question.text is None else question.text
+        lines += [
+            "history = read_history(run)",
+            f"for step, score in zip(history.steps, history.curve({head!r}, {role!r}).tolist()):",
+            "    print(step, score)",
+            f"print(history.snapshots[-1].map_of({number}, {head!r}) / 255)",
+        ]
+    return "\n".join(lines) + "\n"
+
+
+def _history_of(opened: Opened) -> tuple[History | None, GlassError | None]:
+    with opened.lock:
+        return _history(opened, Run(opened.folder))
+
+
+VIEW = view.View(Question, answer, python)

@@ -1,0 +1,155 @@
+"""Sampling: the distribution of the next token over the whole vocabulary, filter by filter, and the draw from it.
+
+The answer::
+
+    {"vocabulary": 1000, "after": "…the text's last tokens", "step": 1,
+     "stages": [{"filter": null | "temperature" | …, "setting": 0.8 | null, "sum": 1.0, "left": 1000, "cut": 0,
+                 "cut_share": 0.0, "entropy": 3.2, "largest": 0.3}],
+     "tokens": [{"id": 17, "text": " the", "shares": [0.2, 0.25, 0.3], "number": 0.7 | null, "arrival": 2.1 | null}],
+     "curve": {"ranks": [1, 2, 3, 5, …], "shares": [[…], […]], "held": [[…], […]]},
+     "draw": {"how": "drawn" | "likeliest", "token": 17, "text": " the", "seed": 0, "step": 1,
+              "race": [{"id": 17, "text": " the", "probability": 0.3, "number": 0.7, "arrival": 2.1}]}}
+
+The stages are those of `inspection.receipt.draw`: the model's own distribution, then one for each setting that acts.
+`sum` is over all tokens of the vocabulary, `left` of which can still be drawn; `cut` tokens were taken out by this
+filter, which held `cut_share` of the stage before. `tokens` are the likeliest of the first and of the last stage.
+`curve` has the shares by rank, and what the tokens up to that rank hold together, of the first and of the last stage.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import numpy as np
+import torch
+from pydantic import Field
+from torch import Tensor
+
+from glassformer.app.server.shelf import Opened
+from glassformer.app.server.view import TextQuestion, View, script
+from glassformer.base.config import SampleConfig
+from glassformer.base.errors import GlassError
+from glassformer.evaluation.one_text import next_logits
+from glassformer.inspection.receipt.draw import Draw, Stage, explain_draw
+from glassformer.tasks import TextModel, Translator
+
+RANKS, RUNNERS, LAST = 160, 12, 12
+
+
+class Question(TextQuestion):
+    """What is asked: the token after the text, or after the target of a run that translates (none: its first).
+
+    Attributes:
+        temperature, top_k, top_p, repetition_penalty, seed: as in settings of `sample`.
+        top: so many likeliest tokens of the first and of the last stage are listed.
+    """
+
+    temperature: Annotated[float, Field(ge=0, le=10)] = 1.0
+    top_k: Annotated[int, Field(ge=1, le=10_000_000)] | None = None
+    top_p: Annotated[float, Field(gt=0, le=1)] | None = None
+    repetition_penalty: Annotated[float, Field(ge=1, le=10)] = 1.0
+    seed: Annotated[int, Field(ge=0, lt=2**32)] = 0
+    top: Annotated[int, Field(ge=1, le=200)] = 20
+
+
+def answer(opened: Opened, question: Question) -> dict[str, Any]:
+    """See the module."""
+    model = opened.model
+    if not isinstance(model, TextModel | Translator):
+        raise GlassError(
+            f"{opened.name} learnt train.task = {model.config.train.task}: it draws no tokens",
+            "Choose a run that continues text, translates or summarizes.",
+        )
+    key = "sampling", question.text, question.target
+    after = opened.kept.get(
+        key, lambda: next_logits(model, question.text, question.target), lambda found: 4 * len(found.logits)
+    )
+    found = explain_draw(after.logits, settings_of(question), after.previous, after.step)
+    name = model.tokenizer.token_text
+    return {
+        "vocabulary": len(after.logits), "after": model.tokenizer.decode(list(after.read[-LAST:])), "step": after.step,
+        "stages": [_stage(stage, before) for stage, before in zip(found.stages, (None, *found.stages), strict=False)],
+        "tokens": _tokens(found, question.top, name), "curve": _curve(found), "draw": _draw(found, name),
+    }  # fmt: skip
+
+
+def settings_of(question: Question) -> SampleConfig:
+    """How the token is drawn."""
+    return SampleConfig(
+        temperature=question.temperature, top_k=question.top_k, top_p=question.top_p,
+        repetition_penalty=question.repetition_penalty, seed=question.seed,
+    )  # fmt: skip
+
+
+def _stage(stage: Stage, before: Stage | None) -> dict[str, Any]:
+    shares = stage.shares  # (V)
+    gone = torch.zeros_like(shares, dtype=torch.bool) if before is None else (shares == 0) & (before.shares > 0)
+    known = shares[shares > 0]
+    return {
+        "filter": stage.filter, "setting": stage.setting, "sum": float(shares.sum()), "left": stage.left,
+        "cut": int(gone.sum()), "cut_share": 0.0 if before is None else float(before.shares[gone].sum()),
+        "entropy": float(-(known * known.log()).sum()), "largest": float(shares.max()),
+    }  # fmt: skip
+
+
+def _tokens(found: Draw, top: int, name: Any) -> list[dict[str, Any]]:
+    ids = {id: None for stage in (found.stages[-1], found.stages[0]) for id in _best(stage.shares, top)}
+    listed = []
+    for id in sorted(ids, key=lambda each: -float(found.stages[0].shares[each])):
+        runner = found.runner(id)
+        listed.append({
+            "id": id, "text": name(id), "shares": [float(stage.shares[id]) for stage in found.stages],
+            "number": None if runner is None else runner.number, "arrival": None if runner is None else runner.arrival,
+        })  # fmt: skip
+    return listed
+
+
+def _best(shares: Tensor, n: int) -> list[int]:
+    return shares.sort(descending=True, stable=True).indices[:n].tolist()
+
+
+def _curve(found: Draw) -> dict[str, Any]:
+    """By rank; of a large vocabulary at ranks that grow evenly on a logarithmic scale."""
+    V = len(found.stages[0].shares)
+    ranks = sorted({int(rank) for rank in np.geomspace(1, V, min(V, RANKS)).round()})
+    places = torch.tensor(ranks) - 1
+    ordered = [stage.shares.sort(descending=True).values for stage in (found.stages[0], found.stages[-1])]  # (V) each
+    return {
+        "ranks": ranks,
+        "shares": [shares[places].tolist() for shares in ordered],
+        "held": [shares.cumsum(0)[places].tolist() for shares in ordered],
+    }
+
+
+def _draw(found: Draw, name: Any) -> dict[str, Any]:
+    return {
+        "how": found.how, "token": found.token, "text": name(found.token), "seed": found.seed, "step": found.step,
+        "race": [
+            {"id": each.token, "text": name(each.token), "probability": each.probability, "number": each.number,
+             "arrival": each.arrival}
+            for each in found.runners[:RUNNERS]
+        ],
+    }  # fmt: skip
+
+
+def python(opened: Opened, question: Question) -> str:
+    """The stages and the draw."""
+    given = f"temperature={question.temperature!r}, top_k={question.top_k!r}, top_p={question.top_p!r}"
+    return script(
+        opened,
+        f"after = next_logits(model, {question.text!r}, {question.target!r})",
+        f"settings = SampleConfig({given},",
+        f"    repetition_penalty={question.repetition_penalty!r}, seed={question.seed!r})",
+        "found = explain_draw(after.logits, settings, after.previous, after.step)",
+        "for stage in found.stages:",
+        "    print(stage.filter, float(stage.shares.sum()), stage.left, float(stage.shares.max()))",
+        "print(found.how, found.token, repr(model.tokenizer.token_text(found.token)))",
+        imports=[
+            "from glassformer.base.config import SampleConfig",
+            "from glassformer.evaluation.one_text import next_logits",
+            "from glassformer.inspection.receipt.draw import explain_draw",
+        ],
+    )
+
+
+VIEW = View(Question, answer, python)

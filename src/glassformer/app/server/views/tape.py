@@ -1,0 +1,190 @@
+"""Forward tape: every matrix of one forward pass, and how each of its cells was computed.
+
+Without `matrix`, the steps of one part of the model::
+
+    {"parts": [{"title": "Layer 0", "matrices": 40}], "part": 3, "facts": {"family": …}, "words": {key: {level: …}},
+     "steps": [{"key": "projections", "title": …, "depth": 1, "layer": 0, "head": 0, "notes": […],
+                "tables": [{"name": …, "header": […], "rows": [[…]]}],
+                "matrices": [{"number": 17, "name": "Q", "formula": "N1 W_Q", "role": "values", "shape": [9, 16],
+                              "first": [0.1, …]}]}]}
+
+With `matrix`, a window of it: binary, float32 row by row, -inf where a score is hidden, after the header::
+
+    {"number": 17, "name": …, "formula": …, "role": …, "shape": [9, 16], "start": [0, 0], "window": [9, 16],
+     "rows": [names] | null, "columns": [names] | null, "statistics": {"mean", "sd", "min", "max"},
+     "difference": 2e-7 | null}
+
+`difference`: the largest between the whole matrix and what its formula gives with the matrices before it, in float64.
+With `matrix` and `cell`, how that cell was computed::
+
+    {"matrix": 17, "cell": [2, 5], "shown": 0.12, "again": 0.12 | null, "lines": [["sum of 64 products", 0.12]],
+     "products": {"left": "N1[2, :]", "right": "W_Q[:, 5]", "factors": [[0.3, -0.1]]} | null}
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Annotated, Any
+
+import numpy as np
+from pydantic import Field
+
+from glassformer.app.server.shelf import Opened
+from glassformer.app.server.view import Binary, TextQuestion, View, script
+from glassformer.base.errors import GlassError
+from glassformer.inspection.explain import Matrix, Section, Subject, Tape, make_tape, tape_bytes
+from glassformer.inspection.explain.wording import wordings
+
+MOST_BYTES = 512 * 2**20
+"""Of a tape."""
+CELLS, SIDE = 1 << 17, 2_048
+"""Of a window: cells, and rows or columns."""
+FIRST = 5
+"""Values of a matrix that stand in the list."""
+Index = Annotated[int, Field(ge=0, le=10_000_000)]
+
+
+class Question(TextQuestion):
+    """A text, and what of its tape.
+
+    Attributes:
+        part: of the model, from 0.
+        matrix: its number on the tape; None: the list of steps.
+        row, column: where the window begins.
+        cell: row and column of a cell whose working is asked for.
+    """
+
+    part: Index = 0
+    matrix: Index | None = None
+    row: Index = 0
+    column: Index = 0
+    cell: tuple[Index, Index] | None = None
+
+
+def answer(opened: Opened, question: Question) -> dict[str, Any] | Binary:
+    """See the module."""
+    tape = _tape(opened, question)
+    if question.matrix is None:
+        return _contents(tape, question.part)
+    if question.cell is None:
+        return _window(tape, question.matrix, question.row, question.column)
+    return _cell(tape, question.matrix, *question.cell)
+
+
+def _tape(opened: Opened, question: Question) -> Tape:
+    subject = opened.subject(question.text, question.target)
+    _refuse_long(subject)
+    key = "tape", question.text, question.target
+    return opened.kept.get(key, lambda: make_tape(subject), lambda tape: _bytes(subject))
+
+
+def _bytes(subject: Subject) -> int:
+    target = None if subject.target_ids is None else len(subject.target_ids)
+    return tape_bytes(subject.model, len(subject.ids), target)
+
+
+def _refuse_long(subject: Subject) -> None:
+    size, tokens = _bytes(subject), max(len(subject.ids), len(subject.target_ids or ()))
+    if size <= MOST_BYTES:
+        return
+    other = None if subject.target_ids is None else 1
+    fits = next(n for n in range(tokens, 0, -1) if tape_bytes(subject.model, n, other and n) <= MOST_BYTES or n == 1)
+    raise GlassError(
+        f"the text has {tokens:,} tokens: every number of its pass would take {size / 2**20:,.0f} MiB",
+        f"Give one of at most {fits:,} tokens, or look at single heads on the attention map.",
+    )
+
+
+def _contents(tape: Tape, part: int) -> dict[str, Any]:
+    if part >= len(tape.parts):
+        raise GlassError(f"there is no part {part} on this tape", f"It has {len(tape.parts)}, counted from 0.")
+    counts = [0] * len(tape.parts)
+    for step in tape.steps:
+        counts[step.part] += len(step.section.matrices)
+    steps = [step for step in tape.steps if step.part == part]
+    texts = wordings()
+    return {
+        "parts": [{"title": title, "matrices": count} for title, count in zip(tape.parts, counts, strict=True)],
+        "part": part, "facts": tape.walk.facts,
+        "words": {key: texts[key] for key in dict.fromkeys(step.section.key for step in steps)},
+        "steps": [_step(step.section, step.depth, step.first) for step in steps],
+    }  # fmt: skip
+
+
+def _step(section: Section, depth: int, first: int) -> dict[str, Any]:
+    return {
+        "key": section.key, "title": section.title, "depth": depth, "layer": section.layer, "head": section.head,
+        "notes": list(section.notes),
+        "tables": [{"name": t.name, "header": list(t.header), "rows": [list(row) for row in t.rows]}
+                   for t in section.tables],
+        "matrices": [{"number": number, **_name(matrix), "first": matrix.values[0, :FIRST].astype(float).tolist()}
+                     for number, matrix in enumerate(section.matrices, start=first)],
+    }  # fmt: skip
+
+
+def _name(matrix: Matrix) -> dict[str, Any]:
+    return {"name": matrix.name, "formula": matrix.formula, "role": matrix.role, "shape": list(matrix.shape)}
+
+
+def _window(tape: Tape, number: int, row: int, column: int) -> Binary:
+    matrix = tape.matrix(number)
+    height, width = _room(*matrix.shape)
+    row, column = max(0, min(row, matrix.shape[0] - height)), max(0, min(column, matrix.shape[1] - width))
+    down, across = range(row, row + height), range(column, column + width)
+    header = {
+        "number": number, **_name(matrix), "start": [row, column], "window": [height, width],
+        "rows": [matrix.row_name(n) for n in down] if matrix.rows else None,
+        "columns": [matrix.column_name(n) for n in across] if matrix.columns else None,
+        "statistics": matrix.statistics(), "difference": tape.difference(number),
+    }  # fmt: skip
+    values = np.ascontiguousarray(matrix.values[row : row + height, column : column + width], dtype="<f4")
+    return Binary(header, values.tobytes())
+
+
+def _room(rows: int, columns: int) -> tuple[int, int]:
+    """How much of a matrix is sent: all, or what fits, the shorter side first."""
+    height, width = min(rows, SIDE), min(columns, SIDE)
+    if height * width <= CELLS:
+        return height, width
+    short = min(height, width, math.isqrt(CELLS))
+    long = min(max(height, width), CELLS // short)
+    return (short, long) if height <= width else (long, short)
+
+
+def _cell(tape: Tape, number: int, row: int, column: int) -> dict[str, Any]:
+    working, shown = tape.working(number, row, column), float(tape.matrix(number).values[row, column])
+    where = {"matrix": number, "cell": [row, column]}
+    if working is None:
+        return {**where, "shown": shown, "again": None, "lines": [], "products": None}
+    made = working.products
+    products = None if made is None else {"left": made.left, "right": made.right, "factors": made.factors}
+    return {**where, "shown": shown, "again": working.value, "lines": working.lines, "products": products}
+
+
+def python(opened: Opened, question: Question) -> str:
+    """The whole matrix, and its difference; or the cell; or the list."""
+    target = "" if question.target is None else f", {question.target!r}"
+    lines = [
+        "from glassformer.inspection.explain import make_tape, whole_subject_of",
+        "",
+        f"tape = make_tape(whole_subject_of(model, {question.text!r}{target}))",
+    ]
+    if question.matrix is None:
+        lines += [
+            "for number, matrix in enumerate(tape.matrices):",
+            f"    first = matrix.values[0, :{FIRST}].tolist()",
+            "    print(number, matrix.name, matrix.formula, matrix.shape, first)",
+        ]
+    elif question.cell is None:
+        lines += [
+            f"print(tape.matrix({question.matrix}).values.tolist())",
+            f"print(tape.difference({question.matrix}))",
+        ]
+    else:
+        row, column = question.cell
+        lines += [f"print(tape.matrix({question.matrix}).values[{row}, {column}])",
+                  f"print(tape.working({question.matrix}, {row}, {column}))"]  # fmt: skip
+    return script(opened, *lines)
+
+
+VIEW = View(Question, answer, python)

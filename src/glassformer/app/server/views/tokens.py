@@ -1,0 +1,175 @@
+"""Tokens: how the run's tokenizer cuts a text, what each token stands for, and how often it was learnt from.
+
+The answer::
+
+    {"kind": "bpe", "description": …, "vocabulary": 1000, "exact": true, "context": 256,
+     "sides": [{"name": "text" | "source" | "target", "text": …, "decoded": …, "round_trip": true, "unread": 0,
+                "unknown": ["ß"], "vocabulary": 1000, "counted": 123456 | null,
+                "tokens": [{"id": 17, "text": " the", "bytes": [32, 116, 104, 101], "special": false,
+                            "count": 512 | null, "log_frequency": -5.5 | null}]}],
+     "special": [{"id": 999, "text": "<end>", "role": "end"}],
+     "counts": "ready" | "counting" | "absent", "why": null | "…"}
+
+`tokens` are what the model reads, its frame included, but not cut to its context; `unread` counts those that are not
+sent. `round_trip`: decoding them gives the text back (of a filler, what stands around its holes). `count` is how often
+a token stands in the training part of the run's text, of `counted` tokens in all, and `log_frequency` the natural
+logarithm of their ratio; null where the text is not at hand (`why` says the reason), or while it is counted: ask again.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from glassformer.app.server.shelf import Opened
+from glassformer.app.server.view import TextQuestion, View, script
+from glassformer.base.errors import GlassError
+from glassformer.evaluation.ladder import counts_of
+from glassformer.runs.folder import open_run
+from glassformer.tasks import MaskFiller, TextModel, Translator, unknown_symbols
+from glassformer.text.examples import PreparedExamples
+from glassformer.text.tokenizers import Tokenizer
+from glassformer.training.setup import stored_text
+
+MOST = 2_000
+"""Tokens of a side that are shown; more are counted in `unread`."""
+Counts = dict[str, npt.NDArray[np.int64]]
+
+
+class Question(TextQuestion):
+    """Which text; and which target of a run that translates."""
+
+
+def answer(opened: Opened, question: Question) -> dict[str, Any]:
+    """See the module."""
+    model, tokenizer = opened.model, opened.model.tokenizer
+    counts, why = _counts(opened)
+    if isinstance(model, Translator):
+        source = model.frame.around(model.source_tokenizer.encode(question.text))
+        target, written = _target(opened, question)
+        sides = [
+            _side("source", question.text, question.text, model.source_tokenizer, source, counts),
+            _side("target", target, target, tokenizer, written, counts),
+        ]
+    else:
+        if question.target is not None:
+            raise GlassError(f"a target was given, but {opened.name} writes none", "Leave it out.")
+        whole, ids = _read(opened, question.text)
+        sides = [_side("text", question.text, whole, tokenizer, ids, counts)]
+    return {
+        "kind": tokenizer.kind, "description": tokenizer.description(), "vocabulary": tokenizer.vocab_size,
+        "exact": tokenizer.exact, "context": model.config.model.context, "sides": sides,
+        "special": [{"id": id, "text": tokenizer.token_text(id), "role": role} for role, id in _roles(tokenizer)],
+        "counts": "absent" if why else "ready" if counts is not None else "counting", "why": why,
+    }  # fmt: skip
+
+
+def _target(opened: Opened, question: Question) -> tuple[str, list[int]]:
+    """The target and its ids: as it was given, or as the model writes it."""
+    tokenizer = opened.model.tokenizer
+    if question.target is not None:
+        return question.target, [*tokenizer.target_start, *tokenizer.encode(question.target)]
+    subject = opened.subject(question.text)
+    return subject.target or "", list(subject.target_ids or ())
+
+
+def _read(opened: Opened, text: str) -> tuple[str, list[int]]:
+    """What of the text its tokens stand for, and the ids, which may be more than the model reads."""
+    model = opened.model
+    assert not isinstance(model, Translator)
+    if isinstance(model, TextModel):
+        return text, model.prompt_ids(text)
+    if not isinstance(model, MaskFiller) or MaskFiller.MASK not in text:
+        return text, model.frame.around(model.tokenizer.encode(text))
+    first, *rest = model.parts(text)
+    ids = model.tokenizer.encode(first)
+    for part in rest:
+        ids += [model.mask_id, *model.tokenizer.encode(part)]
+    return "".join([first, *rest]), model.frame.around(ids)
+
+
+def _side(
+    side: str, text: str, whole: str, tokenizer: Tokenizer, ids: list[int], counts: Counts | None
+) -> dict[str, Any]:
+    """One text and its tokens; `whole` is what they decode to."""
+    own = None if counts is None else counts[side]
+    total = None if own is None else int(own.sum())
+    decoded = tokenizer.decode(ids)
+    return {
+        "name": side, "text": text, "decoded": decoded, "round_trip": decoded == whole,
+        "unread": max(0, len(ids) - MOST), "unknown": unknown_symbols(tokenizer, whole)[:100],
+        "vocabulary": tokenizer.vocab_size, "counted": total,
+        "tokens": [
+            {
+                "id": id, "text": tokenizer.token_text(id), "bytes": list(tokenizer.token_bytes(id)),
+                "special": id in tokenizer.special, "count": None if own is None else int(own[id]),
+                "log_frequency": math.log(own[id] / total) if own is not None and own[id] else None,
+            }
+            for id in ids[:MOST]
+        ],
+    }  # fmt: skip
+
+
+def _roles(tokenizer: Tokenizer) -> list[tuple[str, int]]:
+    """The special ids that have a part of their own, and which."""
+    found = {
+        "end": tokenizer.end_id, "start": tokenizer.start_id, "mask": tokenizer.mask_id,
+        "unknown": tokenizer.unknown_id, "padding": tokenizer.padding_id,
+    }  # fmt: skip
+    named: dict[int, str] = {}
+    for role, id in found.items():
+        if id is not None:
+            named.setdefault(id, role)
+    return [(role, id) for id, role in sorted(named.items())]
+
+
+def _counts(opened: Opened) -> tuple[Counts | None, str | None]:
+    """How often each token of each side was learnt from, once counted; or why that cannot be known."""
+    try:
+        return opened.later("token counts", lambda: count_tokens(opened)), None
+    except GlassError as error:
+        return None, error.problem
+
+
+def count_tokens(opened: Opened) -> Counts:
+    """Side -> (V,) how often each token stands in the training part of the run's text.
+
+    Raises:
+        GlassError: the encoded text is gone. It is not made again: meanwhile the whole server would wait for Python.
+    """
+    model = opened.model
+    data = stored_text(open_run(opened.folder), model.config)
+    if not isinstance(data, PreparedExamples):
+        return {"text": counts_of(data.train.tokens, model.tokenizer.vocab_size)}
+    sources = counts_of(data.train.sources.tokens, data.source_tokenizer.vocab_size)
+    if not isinstance(model, Translator):
+        return {"text": sources}
+    assert data.train.targets is not None
+    return {"source": sources, "target": counts_of(data.train.targets.tokens, data.tokenizer.vocab_size)}
+
+
+def python(opened: Opened, question: Question) -> str:
+    """The ids, and what each stands for."""
+    model, text = opened.model, repr(question.text)
+    more: tuple[str, ...] = ()
+    if isinstance(model, Translator):
+        sides = {f"model.frame.around(model.source_tokenizer.encode({text}))": "model.source_tokenizer"}
+        if question.target is None:
+            more = ("from glassformer.inspection.explain import whole_subject_of",)
+            sides[f"whole_subject_of(model, {text}).target_ids"] = "model.tokenizer"
+        else:
+            sides[f"[*model.tokenizer.target_start, *model.tokenizer.encode({question.target!r})]"] = "model.tokenizer"
+    elif isinstance(model, TextModel):
+        sides = {f"model.prompt_ids({text})": "model.tokenizer"}
+    elif isinstance(model, MaskFiller) and MaskFiller.MASK in question.text:
+        sides = {f"model.ids({text})": "model.tokenizer"}
+    else:
+        sides = {f"model.frame.around(model.tokenizer.encode({text}))": "model.tokenizer"}
+    lines = [f"for id in {ids}:\n    print(id, {tokenizer}.token_text(id))" for ids, tokenizer in sides.items()]
+    return script(opened, *lines, imports=more)
+
+
+VIEW = View(Question, answer, python)

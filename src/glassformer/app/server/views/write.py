@@ -1,0 +1,171 @@
+"""Write: what the run makes of a text, by its task; and where what it wrote stands in the training text.
+
+The answer, of a run that writes::
+
+    {"kind": "text", "text": …, "tokens": 40 | null, "ended": "end" | "stop" | "length" | null, "score": -1.2 | null,
+     "copied": {"why": null | "…", "least": 12, "read": 1003854, "whole": true,
+                "matches": [{"start": 0, "length": 17, "position": 5120, "before": …, "after": …}],
+                "cover": [17, 17, …]}}
+
+`matches` are the stretches of the text that stand word for word in the training text and cannot be made longer; `cover`
+has, for each character (Unicode code point), the length of the longest of them that it is part of. `read` characters of
+the training text were read, `whole`: all of it; it is read for no longer than `SECONDS`. `why` says why none could be.
+With `written`, a text that was written already, as by the stream (see `serve.writing`), nothing is written again.
+
+Of a classifier: ``{"kind": "label", "labels": [{"name": "ham", "probability": 0.9}]}``, the likeliest first. Of a
+filler: ``{"kind": "holes", "filled": …, "holes": [[{"id": 5, "text": " old", "probability": 0.4}]]}``, likewise.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Iterator
+from dataclasses import asdict
+from typing import Annotated, Any
+
+from pydantic import Field
+
+from glassformer.app.server.shelf import Opened
+from glassformer.app.server.view import Question, Text, View, script
+from glassformer.app.server.views.reading import refuse_unencoded
+from glassformer.base.config import SampleConfig
+from glassformer.base.errors import GlassError
+from glassformer.evaluation.matches import cover, matches
+from glassformer.evaluation.training_text import training_text
+from glassformer.tasks import AnyTextModel, MaskFiller, TextClassifier, TextModel, Translator
+
+MOST_READ = 30_000_000
+"""Characters of the training text that are read."""
+SECONDS = 10.0
+"""In which they are read: others wait for the run meanwhile."""
+MOST_WRITTEN = 50_000
+"""Characters of a text that is looked for."""
+MOST_MATCHES = 500
+Stop = Annotated[str, Field(min_length=1, max_length=200)]
+
+
+class WriteQuestion(Question):
+    """What is asked.
+
+    Attributes:
+        text: to go on after, to translate, to classify or to fill.
+        tokens, temperature, top_k, top_p, repetition_penalty, seed, beams, length_penalty, stop: as in settings of
+            `sample`; of runs that write.
+        top: of a filler, candidates for each hole.
+        written: a text that was written already, to look for in the training text.
+        least: characters of the shortest match that counts.
+    """
+
+    text: Text
+    tokens: Annotated[int, Field(ge=1, le=2_048)] = 100
+    temperature: Annotated[float, Field(ge=0, le=10)] = 0.8
+    top_k: Annotated[int, Field(ge=1, le=10_000_000)] | None = None
+    top_p: Annotated[float, Field(gt=0, le=1)] | None = None
+    repetition_penalty: Annotated[float, Field(ge=1, le=10)] = 1.0
+    seed: Annotated[int, Field(ge=0, lt=2**32)] = 0
+    beams: Annotated[int, Field(ge=1, le=16)] = 1
+    length_penalty: Annotated[float, Field(ge=0, le=10)] = 0.6
+    stop: Annotated[tuple[Stop, ...], Field(max_length=4)] = ()
+    top: Annotated[int, Field(ge=1, le=50)] = 8
+    written: Annotated[str, Field(max_length=MOST_WRITTEN)] | None = None
+    least: Annotated[int, Field(ge=4, le=1_000)] = 12
+
+
+SETTINGS = (
+    "tokens", "temperature", "top_k", "top_p", "repetition_penalty", "seed", "beams", "length_penalty", "stop",
+)  # fmt: skip
+
+
+def settings_of(model: AnyTextModel, question: WriteQuestion) -> SampleConfig:
+    """How text is written."""
+    return model.config.sample.replace(**{name: getattr(question, name) for name in SETTINGS})
+
+
+def answer(opened: Opened, question: WriteQuestion) -> dict[str, Any]:
+    """See the module."""
+    model = opened.model
+    if isinstance(model, TextClassifier):
+        (found,) = model.classify([question.text])
+        labels = [{"name": name, "probability": share} for name, share in found.probabilities.items()]
+        return {"kind": "label", "labels": labels}
+    if isinstance(model, MaskFiller):
+        holes = model.fill(question.text, question.top)
+        return {
+            "kind": "holes",
+            "filled": model.filled(question.text, holes),
+            "holes": [
+                [{"id": each.token, "text": each.text, "probability": each.probability} for each in hole]
+                for hole in holes
+            ],
+        }
+    said: dict[str, Any] = {"text": question.written, "tokens": None, "ended": None, "score": None}
+    if question.written is None:
+        (sample,) = model.generate([question.text], settings_of(model, question))
+        said = {"text": sample.text, "tokens": sample.tokens, "ended": sample.ended, "score": sample.score}
+    return {"kind": "text", **said, "copied": _copied(opened, model, said["text"], question.least)}
+
+
+def _copied(opened: Opened, model: TextModel | Translator, text: str, least: int) -> dict[str, Any]:
+    """The copy meter's shading."""
+    counted = _Counted()
+    try:
+        refuse_unencoded(opened)
+        found = matches(text, counted.through(training_text(opened.folder, model)), least)
+    except GlassError as error:
+        return {"why": error.problem, "least": least, "read": 0, "whole": False, "matches": [], "cover": []}
+    return {
+        "why": None, "least": least, "read": counted.characters, "whole": counted.whole,
+        "matches": [asdict(match) for match in found[:MOST_MATCHES]], "cover": cover(len(text), found),
+    }  # fmt: skip
+
+
+class _Counted:
+    """How much of a text was read."""
+
+    def __init__(self) -> None:
+        self.characters, self.whole = 0, True
+
+    def through(self, pieces: Iterable[str]) -> Iterator[str]:
+        """The pieces, until they are enough."""
+        begun = time.monotonic()
+        for piece in pieces:
+            if self.characters >= MOST_READ or time.monotonic() - begun > SECONDS:
+                self.whole = False
+                return
+            self.characters += len(piece)
+            yield piece
+
+
+def python(opened: Opened, question: WriteQuestion) -> str:
+    """The text and its matches, the labels, or the candidates."""
+    text = question.text
+    if isinstance(opened.model, TextClassifier):
+        return script(
+            opened,
+            f"(found,) = model.classify([{text!r}])",
+            "for name, probability in found.probabilities.items():",
+            "    print(probability, name)",
+        )
+    if isinstance(opened.model, MaskFiller):
+        return script(
+            opened,
+            f"for hole in model.fill({text!r}, {question.top}):",
+            "    for each in hole:",
+            "        print(each.probability, each.token, repr(each.text))",
+        )
+    given = ", ".join(f"{name}={getattr(question, name)!r}" for name in SETTINGS)
+    return script(
+        opened,
+        f"settings = model.config.sample.replace({given})",
+        f"(sample,) = model.generate([{text!r}], settings)",
+        "print(repr(sample.text))",
+        f"for match in matches(sample.text, training_text({str(opened.folder)!r}, model), {question.least}):",
+        "    print(match.start, match.length, match.position)",
+        imports=[
+            "from glassformer.evaluation.matches import matches",
+            "from glassformer.evaluation.training_text import training_text",
+        ],
+    )
+
+
+VIEW = View(WriteQuestion, answer, python)

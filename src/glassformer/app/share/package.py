@@ -1,0 +1,168 @@
+"""What the file holds: a header that says what the run is, the weights as bytes, and the page around both.
+
+::
+
+    <script type="application/json" id="glass-header">      the header, `<` written as \\u003c
+    <script type="application/octet-stream" id="glass-data">     the weights in base64
+
+Neither can end its element early, whatever stands in the run: base64 has no `<`, and the header none either.
+"""
+
+from __future__ import annotations
+
+import base64
+import html
+import json
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from glassformer.app.server.listing import shape_of
+from glassformer.app.share.quantize import Bits, Floats, Stored, pack, unpack
+from glassformer.app.share.tokenizing import for_the_page
+from glassformer.base.config import PAIRS, Config, ModelConfig
+from glassformer.base.errors import GlassError
+from glassformer.runs.folder import Run
+from glassformer.runs.opening import Parts
+from glassformer.text.tokenizers import frame_of
+
+FORMAT = 1
+TEMPLATE = Path(__file__).parent / "page" / "share.html"
+"""Where `npm run build` puts the page without a model."""
+HEADER, DATA, TITLE = "<!--glass:header-->", "<!--glass:data-->", "<!--glass:title-->"
+BLOCK = '<script type="{}" id="{}">'
+JSON_BLOCK = BLOCK.format("application/json", "glass-header")
+DATA_BLOCK = BLOCK.format("application/octet-stream", "glass-data")
+Json = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Package:
+    """A header and the bytes that it speaks of."""
+
+    header: Json
+    data: bytes
+
+    def tensors(self) -> dict[str, Floats]:
+        """The weights, as the page has them."""
+        stored = [Stored(each["name"], tuple(each["shape"]), each["kind"], each["offset"])
+                  for each in self.header["tensors"]]  # fmt: skip
+        return unpack(stored, self.data)
+
+    def page(self) -> str:
+        """The whole file.
+
+        Raises:
+            GlassError: the page was not built.
+        """
+        try:
+            template = TEMPLATE.read_text(encoding="utf-8")
+        except FileNotFoundError:
+            raise GlassError(f"there is no {TEMPLATE}", "Build the page: cd web && npm ci && npm run build") from None
+        text = json.dumps(self.header, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+        blocks = {
+            TITLE: html.escape(f"{self.header['run']['name']} · glassformer"),
+            HEADER: JSON_BLOCK + text.replace("<", "\\u003c") + "</script>",
+            DATA: DATA_BLOCK + base64.b64encode(self.data).decode("ascii") + "</script>",
+        }
+        places = re.compile("|".join(map(re.escape, blocks)))
+        return places.sub(lambda found: blocks[found[0]], template)
+
+    @classmethod
+    def read(cls, path: Path) -> Package:
+        """What a file that `page` made holds.
+
+        Raises:
+            GlassError: it is no such file, or one of another version.
+        """
+        try:
+            text = path.read_text(encoding="utf-8")
+            if not text.rstrip().endswith("</html>"):
+                raise ValueError("it has no end")
+            header = json.loads(_between(text, JSON_BLOCK))
+            data = base64.b64decode(_between(text, DATA_BLOCK), validate=True)
+        except FileNotFoundError:
+            raise GlassError(f"there is no file {path}", "Give the HTML file that glass share wrote.") from None
+        except (ValueError, UnicodeDecodeError):
+            raise GlassError(f"{path} is not a whole file of glass share", "Write it again: glass share RUN.") from None
+        if header.get("format") != FORMAT:
+            raise GlassError(
+                f"{path} has format {header.get('format')!r}; this version reads format {FORMAT}",
+                "Write it again: glass share RUN.",
+            )
+        return cls(header, data)
+
+
+def _between(text: str, block: str) -> str:
+    """What stands in a block, up to its end."""
+    _, found, rest = text.partition(block)
+    inside, ended, _ = rest.partition("</script>")
+    if not found or not ended:
+        raise ValueError(f"no whole {block}")
+    return inside
+
+
+def make_package(run: Run, parts: Parts, version: str, bits: Bits, examples: Sequence[str]) -> Package:
+    """The run as the page reads it; what was compared is added later.
+
+    Args:
+        run: its files.
+        parts: the run, opened.
+        version: of the checkpoint, such as "step-000850".
+        bits: of a weight.
+        examples: texts to begin with; none: the run's own prompt.
+
+    Raises:
+        GlassError: the tokenizer does not work in the page, or the run's files are damaged.
+    """
+    config, facts = parts.config, shape_of(run)
+    weights = {name: tensor.detach().float().cpu().numpy() for name, tensor in parts.model.state_dict().items()}
+    stored, data = pack(weights, bits)
+    tokenizer = for_the_page(parts.tokenizer, run.tokenizer_file)
+    source = for_the_page(parts.source_tokenizer, run.source_tokenizer_file) if config.two_vocabularies else None
+    frame = frame_of(parts.source_tokenizer if config.train.task in PAIRS else parts.tokenizer, config)
+    step = re.fullmatch(r"step-(\d+)", version)
+    header = {
+        "format": FORMAT,
+        "bits": bits,
+        "run": {
+            "name": run.folder.resolve().name, "version": version, "step": int(step[1]) if step else None,
+            "training": False, "error": None, **facts,
+        },
+        "examples": list(examples) or [facts["prompt"]],
+        "settings": settings_of(config, facts["attentions"]),
+        "sample": config.sample.model_dump(mode="json"),
+        "frame": {"before": list(frame.before), "after": list(frame.after)},
+        "tokenizer": tokenizer,
+        "source_tokenizer": source,
+        "config": _without_places(config),
+        "tensors": [each.facts() for each in stored],
+    }  # fmt: skip
+    return Package(header, data)
+
+
+def settings_of(config: Config, attentions: Json) -> Json:
+    """What the forward pass depends on, with nothing left unset."""
+    model: ModelConfig = config.model
+    same = (
+        "family", "context", "width", "heads", "positions", "norm", "norm_order", "activation", "window",
+        "head_transform", "shared_embedding", "pooling", "embedding_scale", "rotary_base", "relative_max_distance",
+    )  # fmt: skip
+    return {
+        **{name: getattr(model, name) for name in same},
+        "kv_heads": model.G,
+        "head_width": model.K,
+        "norm_eps": model.eps,
+        "qk_eps": model.norm_eps or 1e-6,
+        "classifier": config.train.task == "classify",
+        "attentions": attentions,
+    }
+
+
+def _without_places(config: Config) -> Json:
+    """The settings that a model and its tokenizer need; no file names, which are nobody else's business."""
+    whole = config.model_dump(mode="json")
+    kept = {name: whole[name] for name in ("model", "tokenizer", "sample")}
+    return {**kept, "train": {"task": config.train.task}, "data": {"windows": config.data.windows}}

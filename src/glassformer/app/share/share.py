@@ -1,0 +1,168 @@
+"""`share_run`: a run folder in, one HTML file out, written beside and renamed once it was read back and compared."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import get_args
+
+from glassformer.app.share.checks import Rounding, compare
+from glassformer.app.share.loading import load_shared
+from glassformer.app.share.package import Json, Package, make_package
+from glassformer.app.share.quantize import Bits
+from glassformer.base.errors import GlassError
+from glassformer.base.files import clear_disk_errors, refuse_no_folder
+from glassformer.runs.folder import Which, open_run
+from glassformer.runs.opening import load_parts, text_model_of
+
+MOST_BYTES = 40_000_000
+"""Of the file: more is too much for a mail, and for the memory of a telephone."""
+MOST_EXAMPLES = 50
+SAMPLED = 8
+"""Examples on which the rounding is measured."""
+
+
+def _unheard(text: str) -> None:
+    """Progress that nobody reads."""
+
+
+@dataclass(frozen=True)
+class ShareRequest:
+    """What shall be written.
+
+    Attributes:
+        folder: of the run.
+        out: the file; one that is there is replaced.
+        bits: of a weight: 8 with a scale for each row, 16 or 32 as floats.
+        examples: texts that the page offers; none: the run's own prompt.
+        which: checkpoint.
+        note: is told what is being done.
+    """
+
+    folder: Path
+    out: Path
+    bits: Bits = 8
+    examples: Sequence[str] = ()
+    which: Which = "best"
+    note: Callable[[str], None] = _unheard
+
+
+@dataclass(frozen=True)
+class ShareReport:
+    """What was written.
+
+    Attributes:
+        out: the file.
+        bytes: of it.
+        parameters: of the model.
+        bits: of a weight.
+        rounding: what the fewer bits changed.
+    """
+
+    out: Path
+    bytes: int
+    parameters: int
+    bits: int
+    rounding: Rounding
+
+    def facts(self) -> Json:
+        """For `--json`."""
+        measured = {key: value for key, value in self.rounding.facts().items() if key != "row"}
+        return {
+            "file": str(self.out),
+            "bytes": self.bytes,
+            "parameters": self.parameters,
+            "bits": self.bits,
+            **measured,
+        }
+
+    def text(self) -> str:
+        """For people."""
+        found = self.rounding
+        return "\n".join([
+            f"{self.out}: {self.bytes / 1e6:,.2f} MB, {self.parameters:,} parameters in {self.bits} bits",
+            f"  read back and compared with the run on {found.places:,} predictions:",
+            f"  loss {found.loss:.4f} in the run, {found.loss_shared:.4f} in the file; the same likeliest answer at "
+            f"{found.same_choice:.1%}; probabilities differ by {found.largest_difference:.2g} at most",
+            "Open it in a browser: it needs no server and no network.",
+        ])  # fmt: skip
+
+
+def share_run(request: ShareRequest) -> ShareReport:
+    """Write the file.
+
+    Raises:
+        GlassError: the run cannot be read, the file would be too large, the tokenizer does not work in the page, an
+            example does not fit the task, or the disk refuses; then nothing is written.
+    """
+    if request.bits not in get_args(Bits):
+        raise GlassError(f"--bits {request.bits} was asked for", "Give 8, 16 or 32.")
+    if len(request.examples) > MOST_EXAMPLES:
+        raise GlassError(f"there are {len(request.examples)} examples", f"Give at most {MOST_EXAMPLES}.")
+    refuse_no_folder(request.out)
+    if request.out.is_dir():
+        raise GlassError(f"{request.out} is a folder", "Give the name of a file: --out class.html")
+    run = open_run(request.folder)
+    parts = load_parts(request.folder, request.which, device="cpu")
+    request.note(f"rounding the weights to {request.bits} bits" if request.bits < 32 else "packing the weights")
+    version = run.checkpoint(request.which).name
+    package = make_package(run, parts, version, request.bits, request.examples)
+    _refuse_large(package, request)
+    partial = request.out.with_name(request.out.name + ".partial")
+    with clear_disk_errors(request.out):
+        try:
+            _write(package, partial)
+            request.note("reading it back, and comparing with the run")
+            texts = package.header["examples"][:SAMPLED]
+            rounding = compare(text_model_of(parts), load_shared(partial), texts)
+            whole = replace(package, header={**package.header, "check": rounding.facts()})
+            _write(whole, partial)
+            _refuse_other(whole, Package.read(partial), partial)
+            partial.replace(request.out)
+        except BaseException:
+            partial.unlink(missing_ok=True)
+            raise
+    size = request.out.stat().st_size
+    return ShareReport(request.out, size, package.header["run"]["parameters"], request.bits, rounding)
+
+
+def _write(package: Package, path: Path) -> None:
+    with path.open("w", encoding="utf-8", newline="\n") as file:
+        file.write(package.page())
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def _refuse_large(package: Package, request: ShareRequest) -> None:
+    """Raise a `GlassError` if the file would be too large; it is little more than the weights in base64."""
+    size = len(package.data) * 4 // 3
+    if size <= MOST_BYTES:
+        return
+    parameters = package.header["run"]["parameters"]
+    fewer = "a smaller model" if request.bits == 8 else f"--bits {8 if request.bits == 16 else 16}, or a smaller model"
+    raise GlassError(
+        f"{request.folder} has {parameters:,} parameters: in {request.bits} bits the file would have "
+        f"{size / 1e6:.0f} MB, and at most {MOST_BYTES / 1e6:.0f} MB are written",
+        f"Take {fewer}; glass serve shows a run of any size.",
+    )
+
+
+def _refuse_other(written: Package, read: Package, path: Path) -> None:
+    """Raise a `GlassError` if the disk gave back something else than was written."""
+    if written != read:
+        raise GlassError(f"{path} was read back, and is not what was written", "Check the disk, and write it again.")
+
+
+def read_examples(path: Path) -> list[str]:
+    """The lines of a file that are not empty.
+
+    Raises:
+        GlassError: it cannot be read.
+    """
+    try:
+        lines = path.read_text(encoding="utf-8-sig").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        raise GlassError(f"{path} cannot be read: {error}", "Give a text file in UTF-8, one example a line.") from None
+    return [line.strip() for line in lines if line.strip()]

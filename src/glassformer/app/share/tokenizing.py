@@ -1,0 +1,88 @@
+"""What the browser needs of a tokenizer; and what of it the browser cannot do, which is refused by its name.
+
+`web/src/share/tokenizer.ts` does what is listed here, and gives the same ids. Anything else in a `tokenizer.json`, as
+imported ones may have it, would silently give others.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from glassformer.base.errors import GlassError
+from glassformer.text.tokenizers import Tokenizer, layout
+
+Json = dict[str, Any]
+NORMALIZERS = ("NFC", "NFD", "NFKC", "NFKD", "Lowercase", "Replace", "BertNormalizer")
+PRE_TOKENIZERS = ("Split", "ByteLevel", "BertPreTokenizer")
+MODELS = ("WordLevel", "BPE", "WordPiece", "Unigram")
+PATTERNS = (r"[\s\S]", " ", layout.WORDS, layout.WORD_PIECES, layout.ALONE_IN_UNIGRAM, layout.CONTROL)
+"""Expressions that mean the same to a browser, once ``\\s`` and ``(?i:`` are put in its words."""
+SWITCHES: dict[str, tuple[Any, ...]] = {
+    "clean_text": (False,), "strip_accents": (False,), "add_prefix_space": (False,), "use_regex": (False,),
+    "invert": (False,), "behavior": ("Isolated", "MergedWithNext"), "dropout": (None, 0.0), "fuse_unk": (False,),
+    "end_of_word_suffix": (None, ""), "continuing_subword_prefix": (None, "", "##"),
+}  # fmt: skip
+"""Switches of the parts, with the values that the page knows."""
+REMEDY = "Share a run with a tokenizer of our own; glass serve shows this one as it is."
+
+
+def for_the_page(tokenizer: Tokenizer, path: Path) -> Json:
+    """The tokenizer's file, and what its ids stand for.
+
+    Args:
+        tokenizer: as loaded.
+        path: of its file.
+
+    Raises:
+        GlassError: the page would cut text differently.
+    """
+    document: Json = json.loads(path.read_text(encoding="utf-8"))
+    _refuse_unknown(document)
+    frame = tokenizer.frame
+    return {
+        "document": document, "description": tokenizer.description(), "exact": tokenizer.exact,
+        "roles": {
+            "size": tokenizer.vocab_size, "start": tokenizer.start_id, "end": tokenizer.end_id,
+            "mask": tokenizer.mask_id, "unknown": tokenizer.unknown_id, "padding": tokenizer.padding_id,
+            "special": sorted(tokenizer.special), "drops_space": tokenizer.drops_space,
+            "frame": None if frame is None else {"before": list(frame.before), "after": list(frame.after)},
+            "target_start": list(tokenizer.target_start),
+        },
+    }  # fmt: skip
+
+
+def _refuse_unknown(document: Json) -> None:
+    """Raise a `GlassError` that names the first thing that the page does not have."""
+    model = document["model"]
+    parts: list[tuple[str, tuple[str, ...], Json]] = [
+        ("normalizer", NORMALIZERS, each) for each in _parts(document["normalizer"])
+    ]
+    parts += [("pre-tokenizer", PRE_TOKENIZERS, each) for each in _parts(document["pre_tokenizer"])]
+    parts += [("model", MODELS, {**model, "type": model.get("type", "BPE")})]
+    for what, known, part in parts:
+        if part["type"] not in known:
+            raise GlassError(f"the tokenizer's {what} {part['type']} does not work in the page", REMEDY)
+        pattern = part.get("pattern")
+        if pattern is not None and next(iter(pattern.values())) not in PATTERNS:
+            raise GlassError(f"the tokenizer's pattern {next(iter(pattern.values()))!r} is not one of ours", REMEDY)
+        for switch, values in SWITCHES.items():
+            if part.get(switch, values[0]) not in values:
+                raise GlassError(
+                    f"the tokenizer's {part['type']} has {switch} = {part[switch]!r}, which the page does not know",
+                    REMEDY,
+                )
+    plain = next((each["content"] for each in document["added_tokens"] if not each["special"]), None)
+    if plain is not None:
+        raise GlassError(f"the tokenizer looks for {plain!r} in every text, which the page does not do", REMEDY)
+
+
+def _parts(node: Json | None) -> Iterator[Json]:
+    """The parts of a sequence, in their order."""
+    if node is not None and node["type"] == "Sequence":
+        for each in [*node.get("normalizers", []), *node.get("pretokenizers", [])]:
+            yield from _parts(each)
+    elif node is not None:
+        yield node

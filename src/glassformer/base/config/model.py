@@ -1,0 +1,205 @@
+"""The shape of the transformer."""
+
+from __future__ import annotations
+
+from itertools import zip_longest
+from typing import Any, Literal, Self
+
+from pydantic import Field, field_validator, model_validator
+
+from glassformer.base.config.kinds import Count, Probability
+from glassformer.base.settings import Settings, impossible
+from glassformer.base.wording import span
+
+Family = Literal["decoder", "encoder", "encoder-decoder"]
+Positions = Literal["learned", "sinusoidal", "rotary", "alibi", "relative", "none"]
+Norm = Literal["layernorm", "rmsnorm", "none"]
+Activation = Literal["relu", "gelu", "gelu_tanh", "relu2", "swiglu", "geglu"]
+GATED: tuple[Activation, ...] = ("swiglu", "geglu")
+
+
+class ModelConfig(Settings):
+    """The shape of the transformer. The letters in brackets are those of `glassformer.base.shapes`."""
+
+    family: Family = Field("decoder", description="which of the three families; what train.task asks for, if not given")
+    vocab_size: Count | None = Field(None, description="V: distinct tokens; unset: the tokenizer's size")
+    source_vocab_size: Count | None = Field(
+        None, description="distinct tokens of the source where it has a vocabulary of its own; unset: its tokenizer's"
+    )
+    classes: Count | None = Field(None, description="of a classifier; unset: the labels of the data")
+    context: Count = Field(256, description="most tokens that one forward pass may see")
+    layers: Count = Field(4, description="L: blocks (of the decoder, and of the encoder where there is one)")
+    encoder_layers: Count | None = Field(
+        None, description="encoder-decoder: blocks of the encoder; unset: as many as layers"
+    )
+    width: Count = Field(128, description="D: width of the residual stream")
+    heads: Count = Field(4, description="H: query heads")
+    kv_heads: Count | None = Field(
+        None,
+        description="G: key and value heads; unset: as many as heads; 1: multi-query; between: grouped-query",
+    )
+    head_width: Count | None = Field(None, description="K: width of one head; unset: width / heads")
+    hidden: Count | None = Field(
+        None,
+        description="F: feed-forward width; unset: 4 x width, or 8/3 x width rounded up to 32 when gated",
+    )
+    positions: Positions = Field("learned", description="how a token knows its place")
+    norm: Norm = Field("layernorm", description="normalisation")
+    norm_eps: float | None = Field(
+        None, gt=0, lt=1, description="added to the variance in every norm; unset: 1e-5 in LayerNorm, 1e-6 in RMSNorm"
+    )
+    norm_order: Literal["pre", "post", "output"] = Field(
+        "pre", description="x + part(norm(x)), norm(x + part(x)), or x + norm(part(x)) as in OLMo 2"
+    )
+    activation: Activation = Field("gelu", description="feed-forward activation; swiglu and geglu are gated")
+    window: Count | None = Field(None, description="tokens each token may look back on, itself included; unset: all")
+    qk_norm: Literal["none", "head", "whole"] = Field(
+        "none", description="normalise queries and keys before their product: each head, or all heads as one vector"
+    )
+    attention_bias: bool = Field(False, description="biases in the query, key, value and output projections")
+    feedforward_bias: bool = Field(False, description="biases in the feed-forward layer")
+    norm_bias: bool = Field(False, description="a bias in LayerNorm (RMSNorm has none)")
+    head_bias: bool = Field(False, description="a bias on the output logits")
+    head_transform: bool = Field(
+        False, description="linear, activation and norm before the output layer, as BERT has (Devlin et al. 2019)"
+    )
+    tied: bool = Field(True, description="the output layer uses the embedding matrix (of the target)")
+    shared_embedding: bool = Field(
+        True, description="encoder-decoder: source and target have one embedding matrix, and one vocabulary"
+    )
+    pooling: Literal["mean", "first"] = Field(
+        "mean", description="classify: the head reads the mean of all tokens, or the first one"
+    )
+    embedding_scale: bool = Field(
+        False, description="multiply embeddings by sqrt(width) (Vaswani et al. 2017, section 3.4)"
+    )
+    embedding_norm: bool = Field(
+        False, description="normalise embeddings before the first block, as BERT (Devlin et al. 2019) and BART do"
+    )
+    dropout_embedding: Probability = Field(0.0, description="dropout after embeddings and positions are added")
+    dropout_attention: Probability = Field(0.0, description="dropout on the attention weights")
+    dropout_residual: Probability = Field(0.0, description="dropout on what each part adds to the residual stream")
+    zero_output: bool = Field(
+        False, description="what each part adds to the residual stream begins at zero (Goyal et al. 2017, section 5.1)"
+    )
+    rotary_base: float = Field(10_000.0, gt=1, description="rotary positions: longest wavelength / 2 pi")
+    relative_buckets: int = Field(32, ge=4, description="relative positions: learned distances per head (T5)")
+    relative_max_distance: int = Field(128, ge=8, description="relative positions: distances beyond it are one (T5)")
+    removed_heads: tuple[str, ...] = Field(
+        (), description="query heads that are not there, such as dec.0.self.3; key heads that served them alone go too"
+    )
+
+    @property
+    def G(self) -> int:  # noqa: N802
+        """Key and value heads, resolved."""
+        return self.kv_heads or self.heads
+
+    @property
+    def K(self) -> int:  # noqa: N802
+        """Width of one head, resolved."""
+        return self.head_width or self.width // self.heads
+
+    @property
+    def F(self) -> int:  # noqa: N802
+        """Feed-forward width, resolved."""
+        if self.hidden:
+            return self.hidden
+        return -(-8 * self.width // 3 // 32) * 32 if self.activation in GATED else 4 * self.width
+
+    @property
+    def eps(self) -> float:
+        """What norms over the width add to the variance, resolved."""
+        return self.norm_eps or (1e-5 if self.norm == "layernorm" else 1e-6)
+
+    def kept_heads(self, site: str) -> list[int]:
+        """The numbers of the query heads that the attention `site`, such as `dec.0.self`, has: all but the removed."""
+        return [head for head in range(self.heads) if f"{site}.{head}" not in self.removed_heads]
+
+    def kept_kv_heads(self, site: str) -> list[int]:
+        """The numbers of the key and value heads that serve one of these; each serves heads / G in a row."""
+        return sorted({head * self.G // self.heads for head in self.kept_heads(site)})
+
+    @field_validator("removed_heads")
+    @classmethod
+    def _in_order(cls, names: tuple[str, ...]) -> tuple[str, ...]:
+        """One order, with dec.10 after dec.9, so that the same heads give the same settings."""
+        return tuple(sorted(names, key=lambda name: [(len(part), part) for part in name.split(".")]))
+
+    @field_validator("qk_norm", mode="before")
+    @classmethod
+    def _once_a_switch(cls, value: Any) -> Any:
+        """Run folders from before there was a choice say true or false."""
+        return {True: "head", False: "none"}[value] if isinstance(value, bool) else value
+
+    @model_validator(mode="after")
+    def _possible(self) -> Self:
+        if self.head_width is None and self.width % self.heads:
+            near = _nearest_divisor(self.width, self.heads)
+            raise impossible(
+                f"heads = {self.heads} does not divide width = {self.width}",
+                f"Set heads to {near}, or give head_width.",
+            )
+        if self.heads % self.G:
+            near = _nearest_divisor(self.heads, self.G)
+            raise impossible(f"kv_heads = {self.G} does not divide heads = {self.heads}", f"Set kv_heads to {near}.")
+        if self.positions == "rotary" and self.K % 2:
+            raise impossible(f"rotary positions with an odd head width {self.K}", "Make head_width even.")
+        if self.positions == "sinusoidal" and self.width % 2:
+            raise impossible(f"sinusoidal positions with an odd width {self.width}", "Make width even.")
+        if self.window is not None and self.window > self.context:
+            raise impossible(
+                f"window = {self.window} is longer than context = {self.context}",
+                "Lower window, or leave it unset.",
+            )
+        if self.norm_bias and self.norm != "layernorm":
+            raise impossible(f"norm_bias with norm = {self.norm}", "Only layernorm has a bias: set norm_bias = false.")
+        if self.norm == "none" and self.norm_order != "pre":
+            raise impossible(
+                f"norm_order = {self.norm_order} with norm = none", "Set norm_order = pre, or choose a norm."
+            )
+        if self.norm == "none" and (self.embedding_norm or self.norm_eps is not None):
+            name = "embedding_norm" if self.embedding_norm else "norm_eps"
+            raise impossible(f"{name} with norm = none", f"Leave {name} out, or choose a norm.")
+        if self.relative_max_distance <= self.relative_buckets // 2:
+            raise impossible(
+                f"relative_max_distance = {self.relative_max_distance} with {self.relative_buckets} buckets",
+                "Make relative_max_distance more than half of relative_buckets.",
+            )
+        if self.head_transform and self.classes is not None:
+            raise impossible(
+                "head_transform with classes: it stands before the vocabulary", "Set head_transform = false."
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _removed_heads_exist(self) -> Self:
+        if self.removed_heads and self.qk_norm == "whole":
+            raise impossible(
+                "removed_heads with qk_norm = whole, which normalises the queries of all heads as one vector",
+                "Leave removed_heads out: without one head the others would not be what they were.",
+            )
+        layers = {("enc", "self"): self.layers} if self.family == "encoder" else {("dec", "self"): self.layers}
+        if self.family == "encoder-decoder":
+            encoder = {("enc", "self"): self.encoder_layers or self.layers}
+            layers = encoder | layers | {("dec", "cross"): self.layers}
+        for name, after in zip_longest(self.removed_heads, self.removed_heads[1:]):
+            stack, layer, part, head = (*name.split("."), "", "", "")[:4]
+            count = layers.get((stack, part), 0)
+            if name != f"{stack}.{layer}.{part}.{head}" or not (_below(layer, count) and _below(head, self.heads)):
+                sites = [span(f"{a}.0.{b}", f"{a}.{count - 1}.{b}") for (a, b), count in layers.items()]
+                raise impossible(
+                    f"removed_heads has {name!r}, and there is no such head",
+                    f"There are the heads {span(0, self.heads - 1)} of {', '.join(sites)}.",
+                )
+            if name == after:
+                raise impossible(f"removed_heads has {name!r} twice", "Name it once.")
+        return self
+
+
+def _below(number: str, count: int) -> bool:
+    """Whether a number is written as it is counted, from 0: "7", not "07"."""
+    return number.isdecimal() and str(int(number)) == number and int(number) < count
+
+
+def _nearest_divisor(number: int, wanted: int) -> int:
+    return min((d for d in range(1, number + 1) if number % d == 0), key=lambda d: abs(d - wanted))

@@ -1,0 +1,184 @@
+"""One run's settings, all sections together: TOML in and out, single changes, and what a task asks for."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Self
+
+import tomli_w
+from pydantic import Field, model_validator
+
+from glassformer.base.config.model import Family, ModelConfig
+from glassformer.base.config.text import DataConfig, TokenizerConfig
+from glassformer.base.config.training import SampleConfig, Task, TrainConfig
+from glassformer.base.errors import GlassError, nearest
+from glassformer.base.settings import UNSET, Settings, impossible, parse_value, read_toml, validated
+
+PAIRS: tuple[Task, ...] = ("translate", "summarize")
+"""Tasks that write a target text for a source text."""
+EXAMPLES: tuple[Task, ...] = (*PAIRS, "classify")
+"""Tasks that learn from examples with an answer each, not from running text."""
+FAMILIES: Mapping[str, Family] = {
+    "lm": "decoder",
+    "masked": "encoder",
+    "classify": "encoder",
+    "translate": "encoder-decoder",
+    "summarize": "encoder-decoder",
+}
+"""The family that learns each task."""
+TEXTS: tuple[Task, ...] = ("lm", "masked")
+"""Tasks that learn from running text."""
+ONLY_FOR: Mapping[tuple[str, str], tuple[Task, ...]] = {
+    ("model", "encoder_layers"): PAIRS,
+    ("model", "shared_embedding"): PAIRS,
+    ("model", "source_vocab_size"): PAIRS,
+    ("model", "classes"): ("classify",),
+    ("model", "pooling"): ("classify",),
+    ("model", "head_transform"): (*TEXTS, *PAIRS),
+    ("tokenizer", "joint"): PAIRS,
+    ("data", "windows"): TEXTS,
+    ("data", "document"): TEXTS,
+    ("data", "clean"): TEXTS,
+    ("data", "duplicates"): TEXTS,
+    ("data", "validation"): EXAMPLES,
+    ("data", "too_long"): EXAMPLES,
+    ("train", "batch_tokens"): EXAMPLES,
+    ("train", "mask_share"): ("masked",),
+}
+"""Settings that mean something for some tasks only."""
+_EXAMPLES: dict[str, dict[str, Any]] = {"data": {"split": "random"}}
+_WRITING: dict[str, dict[str, Any]] = {**_EXAMPLES, "sample": {"temperature": 0.0, "beams": 4}}
+TASK_DEFAULTS: Mapping[str, Mapping[str, Mapping[str, Any]]] = {
+    task: {**own, "model": {"family": FAMILIES[task]}}
+    for task, own in {
+        "lm": {},
+        "masked": {},
+        "classify": _EXAMPLES,
+        "translate": _WRITING,
+        "summarize": _WRITING,
+    }.items()
+}
+"""Settings that a task asks for, below everything that a recipe, a file or a person says."""
+
+
+class Config(Settings):
+    """One run: all sections together."""
+
+    model: ModelConfig = Field(default_factory=ModelConfig, description="the shape of the transformer")
+    tokenizer: TokenizerConfig = Field(default_factory=TokenizerConfig, description="how text becomes tokens")
+    data: DataConfig = Field(default_factory=DataConfig, description="what text, and how it is split and cut")
+    train: TrainConfig = Field(default_factory=TrainConfig, description="how the model is trained")
+    sample: SampleConfig = Field(default_factory=SampleConfig, description="how text is drawn from the model")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _as_the_task_asks(cls, values: Any) -> Any:
+        """Fill in what the task asks for where nothing else is said."""
+        if not isinstance(values, Mapping):
+            return values
+        train = values.get("train", {})
+        task = train.get("task", "lm") if isinstance(train, Mapping) else getattr(train, "task", "lm")
+        asked = TASK_DEFAULTS.get(task, {}) if isinstance(task, str) else {}
+        filled = {
+            name: {**section, **values.get(name, {})}
+            for name, section in asked.items()
+            if isinstance(values.get(name, {}), Mapping)
+        }
+        return {**values, **filled}
+
+    @model_validator(mode="after")
+    def _possible(self) -> Self:
+        task, model = self.train.task, self.model
+        if model.family != FAMILIES[task]:
+            raise impossible(
+                f"model.family = {model.family} cannot learn train.task = {task}",
+                f"Set model.family = {FAMILIES[task]}, or leave it out.",
+            )
+        if model.shared_embedding and not self.tokenizer.joint:
+            raise impossible(
+                "model.shared_embedding = true with tokenizer.joint = false: two vocabularies need two embeddings",
+                "Set model.shared_embedding = false.",
+            )
+        if task == "masked" and self.sample.prompt and "[MASK]" not in self.sample.prompt:
+            raise impossible(
+                f"sample.prompt = {self.sample.prompt[:40]!r} has no [MASK] to fill in",
+                "Write [MASK] for a missing token.",
+            )
+        for (section, field), tasks in ONLY_FOR.items():
+            value = getattr(getattr(self, section), field)
+            if task not in tasks and value != type(getattr(self, section)).model_fields[field].default:
+                raise impossible(
+                    f"{section}.{field} = {value} has no meaning for train.task = {task}",
+                    f"It is for {', '.join(tasks)}: leave it out.",
+                )
+        return self
+
+    @property
+    def two_vocabularies(self) -> bool:
+        """Whether source and target have a tokenizer each."""
+        return self.train.task in PAIRS and not self.tokenizer.joint
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any], where: str = "the settings") -> Config:
+        """Validate nested `values`; unknown keys and bad values raise a `GlassError` that names `where`."""
+        return validated(cls, values, where)
+
+    @classmethod
+    def read(cls, path: Path) -> Config:
+        """Read a TOML file."""
+        return cls.from_dict(read_toml(path), where=str(path))
+
+    def to_toml(self) -> str:
+        """All settings as TOML; `from_dict` of it gives an equal Config."""
+        sections = self.model_dump(mode="json")
+        return tomli_w.dumps(
+            {name: {k: UNSET if v is None else v for k, v in section.items()} for name, section in sections.items()}
+        )
+
+    def with_changes(self, changes: Mapping[str, str]) -> Config:
+        """A copy with `SECTION.FIELD` -> text changes, as `--set` gives them (`unset`: no value)."""
+        values: dict[str, Any] = self.model_dump()
+        for section, fields in parse_changes(changes).items():
+            overlay(values, section, fields)
+        return validated(Config, values, "")
+
+
+def overlay(sections: dict[str, dict[str, Any]], section: str, values: Mapping[str, Any]) -> None:
+    """Later values over earlier ones. Minutes alone take the place of earlier steps, and steps that of minutes."""
+    own = sections.setdefault(section, {})
+    if section == "train":
+        for limit, other in (("minutes", "steps"), ("steps", "minutes")):
+            if values.get(limit, UNSET) not in (UNSET, None) and other not in values:
+                own[other] = UNSET
+    own.update(values)
+
+
+def parse_changes(changes: Mapping[str, str]) -> dict[str, dict[str, Any]]:
+    """`SECTION.FIELD` -> text as tables of sections; an unknown name is refused with the nearest."""
+    known = Config().model_dump()
+    tables: dict[str, dict[str, Any]] = {}
+    for key, text in changes.items():
+        section, dot, field = key.partition(".")
+        if not dot:
+            full = [f"{name}.{key}" for name in known if key in known[name]]
+            remedy = f"Write {' or '.join(full)}." if full else "Write SECTION.FIELD, such as model.layers."
+            raise GlassError(f"the setting {key!r} names no section", remedy)
+        if section not in known:
+            raise GlassError(f"there is no section {section!r} in the setting {key!r}", nearest(section, known))
+        if field not in known[section]:
+            raise GlassError(f"there is no setting {key!r}", nearest(field, known[section]))
+        tables.setdefault(section, {})[field] = _parsed(key, text, Config.model_fields[section].annotation)
+    return tables
+
+
+def _parsed(key: str, text: str, section: Any) -> Any:
+    """A value from the command line: a number is a text where a text is wanted (`data.column = 2`)."""
+    if not text.isascii() and any("\ud800" <= character <= "\udfff" for character in text):
+        raise GlassError(
+            f"{key} = {text!r} is not valid Unicode", "Leave that character out; rename a file that has it in its name."
+        )
+    value = parse_value(text)
+    annotation = section.model_fields[key.partition(".")[2]].annotation
+    wants_text = annotation in (str, str | None)
+    return text if wants_text and not isinstance(value, str) else value

@@ -1,0 +1,201 @@
+"""Writing so that a crash, a kill or a full disk leaves the old file or the new one, never a half."""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import json
+import os
+import secrets
+import shutil
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from glassformer.base.errors import MALFORMED, GlassError
+
+MANIFEST = "manifest.json"
+PARTIAL = ".partial"
+"""Ends the name of a file or folder that is being written."""
+OLD = ".old"
+"""Ends the name of a folder while it is being replaced."""
+
+
+@contextmanager
+def no_empty_folders(folder: Path) -> Iterator[None]:
+    """At the end, take away `folder` and the folders above it that were not there before, if they are empty."""
+    with clear_disk_errors(folder):
+        new = [path for path in (folder, *folder.parents) if not path.exists()]
+    try:
+        yield
+    finally:
+        for path in new:
+            with suppress(OSError):
+                path.rmdir()
+
+
+@contextmanager
+def clear_disk_errors(path: Path) -> Iterator[None]:
+    """Turn the operating system's refusals into errors that say what to do."""
+    try:
+        yield
+    except BrokenPipeError:  # no refusal: the reader of our output has gone
+        raise
+    except PermissionError as error:
+        raise GlassError(
+            f"no permission to use {error.filename or path}", "Change its permissions, or choose another place."
+        ) from error
+    except OSError as error:
+        if error.errno in (errno.ENOSPC, getattr(errno, "EDQUOT", errno.ENOSPC)):
+            raise GlassError(
+                f"the disk is full: {error.filename or path} could not be written",
+                "Free some space and run the command again; everything written before is intact.",
+            ) from error
+        if error.errno in (errno.EROFS, errno.ENOTDIR, errno.EEXIST, errno.EISDIR, errno.ENAMETOOLONG):
+            raise GlassError(
+                f"cannot write {error.filename or path}: {error.strerror}", "Choose another place."
+            ) from error
+        raise GlassError(
+            f"cannot use {error.filename or path}: {error.strerror or error}", "Check the disk."
+        ) from error
+
+
+def write_text(path: Path, text: str) -> None:
+    """Write a small UTF-8 file whole or not at all."""
+    write_bytes(path, text.encode("utf-8"))
+
+
+def write_bytes(path: Path, data: bytes) -> None:
+    """Write a small file whole or not at all."""
+    with clear_disk_errors(path):
+        partial = partial_path(path)
+        try:
+            with partial.open("wb") as file:
+                file.write(data)
+                file.flush()
+                os.fsync(file.fileno())
+            _replace(partial, path)
+        except OSError:
+            partial.unlink(missing_ok=True)
+            raise
+
+
+def partial_path(path: Path) -> Path:
+    """Return a new name beside `path` to write to, so that two processes never share one."""
+    return path.with_name(f"{path.name}.{secrets.token_hex(4)}{PARTIAL}")
+
+
+def refuse_no_folder(path: Path) -> None:
+    """Raise a `GlassError` if there is no folder that a file could be written into: known before the work is done."""
+    if not path.parent.is_dir():
+        raise GlassError(f"there is no folder {path.parent} to write {path.name} into", "Make it first.")
+
+
+def write_folder(final: Path, fill: Callable[[Path], None]) -> None:
+    """Make a folder of files that appears whole, with a manifest of their sizes and SHA-256.
+
+    Args:
+        final: where it shall be; one that is there already is replaced.
+        fill: writes the files into the folder it is given.
+    """
+    with whole_folder(final) as partial:
+        fill(partial)
+
+
+@contextmanager
+def whole_folder(final: Path) -> Iterator[Path]:
+    """Yield an empty folder to fill; it gets its manifest and the name `final` when the block ends without an error.
+
+    A folder that is already at `final` is replaced: it is renamed to `final` + ".old" until the new one is in place. A
+    process that is killed in between leaves it under that name; `restore_folder` renames it back.
+    """
+    partial = partial_path(final)
+    with clear_disk_errors(final):
+        try:
+            partial.mkdir(parents=True)
+            yield partial
+            files = sorted(path for path in partial.iterdir())
+            manifest = {path.name: {"bytes": path.stat().st_size, "sha256": sha256(path)} for path in files}
+            write_text(partial / MANIFEST, json.dumps({"files": manifest}, indent=1))
+            for path in files:
+                sync(path)
+            sync(partial)
+            if final.exists():
+                shutil.rmtree(old_path(final), ignore_errors=True)
+                _replace(final, old_path(final))
+            _replace(partial, final)
+            sync(final.parent)
+        except BaseException:
+            restore_folder(final)
+            shutil.rmtree(partial, ignore_errors=True)
+            raise
+        shutil.rmtree(old_path(final), ignore_errors=True)
+
+
+def old_path(final: Path) -> Path:
+    """Return the name that a folder has while `whole_folder` replaces it."""
+    return final.with_name(final.name + OLD)
+
+
+def restore_folder(final: Path) -> None:
+    """Undo an interrupted replacement: rename the folder that `whole_folder` had set aside back to `final`."""
+    if old_path(final).exists() and not final.exists():
+        _replace(old_path(final), final)
+
+
+def is_whole(folder: Path) -> bool:
+    """Whether a folder made by `write_folder` is there with every byte as written."""
+    try:
+        check_folder(folder)
+    except GlassError:
+        return False
+    return True
+
+
+def check_folder(folder: Path) -> None:
+    """Raise a `GlassError` that names the first missing, truncated or altered file."""
+    remedy = "Use another checkpoint of the run, or copy it again."
+    try:
+        found = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))["files"]
+        manifest = {str(name): (int(facts["bytes"]), str(facts["sha256"])) for name, facts in found.items()}
+    except (FileNotFoundError, NotADirectoryError):
+        raise GlassError(f"{folder} is not complete: it has no {MANIFEST}", remedy) from None
+    except MALFORMED:
+        raise GlassError(f"{folder / MANIFEST} is damaged", remedy) from None
+    for name, (wanted, digest) in manifest.items():
+        path = folder / name
+        size = path.stat().st_size if path.is_file() else -1
+        if size != wanted:
+            state = "missing" if size < 0 else f"truncated ({size:,} of {wanted:,} bytes)"
+            raise GlassError(f"{path} is {state}", remedy)
+        if sha256(path) != digest:
+            raise GlassError(f"{path} was altered: its SHA-256 differs", remedy)
+
+
+def sha256(path: Path) -> str:
+    """Hex digest of a file."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def sync(path: Path) -> None:
+    """Force a file, or a folder's list of files, to the disk. Windows cannot open folders, and needs it less."""
+    if path.is_dir() and os.name == "nt":
+        return
+    descriptor = os.open(path, os.O_RDONLY if os.name != "nt" else os.O_RDWR)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _replace(source: Path, target: Path) -> None:
+    """Rename. On Windows another program may hold the target open for a moment, so it is tried for two seconds."""
+    for _ in range(20 if os.name == "nt" else 0):
+        try:
+            source.replace(target)
+            return
+        except PermissionError:
+            time.sleep(0.1)
+    source.replace(target)

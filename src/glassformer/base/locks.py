@@ -1,0 +1,100 @@
+"""One process at a time in a run folder. The operating system releases the lock however the process ends."""
+
+from __future__ import annotations
+
+import errno
+import os
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import BinaryIO
+
+from glassformer.base.errors import GlassError
+from glassformer.base.files import clear_disk_errors
+
+FILE = "lock"
+ATTEMPTS = 5
+PAUSE = 0.05
+"""Seconds between two attempts. `is_held` takes the lock for a moment, which must not make another process fail."""
+HELD = (errno.EAGAIN, errno.EWOULDBLOCK, errno.EACCES)
+"""Errors that mean that another process holds the lock; every other one means that it cannot be taken at all."""
+
+
+@contextmanager
+def only_one(folder: Path, doing: str = "training") -> Iterator[None]:
+    """Hold `folder/lock` inside the block.
+
+    Args:
+        folder: the folder to lock; it must exist.
+        doing: the verb that the error uses for the process that holds the lock.
+
+    Raises:
+        GlassError: another process holds the lock, or the file system does not support locks.
+    """
+    with _locked(folder, doing):
+        yield
+
+
+def is_held(folder: Path) -> bool:
+    """Return whether another process holds `folder/lock` now. Nothing is written."""
+    try:
+        file = (folder / FILE).open("rb")
+    except OSError:  # there is no lock, or no permission to read it
+        return False
+    with file:
+        try:
+            _lock(file.fileno(), shared=True)
+        except OSError as error:
+            return _held_elsewhere(error)
+    return False
+
+
+def _locked(folder: Path, doing: str) -> BinaryIO:
+    """Open and lock `folder/lock`; closing the file releases it."""
+    path = folder / FILE
+    for attempt in range(ATTEMPTS):
+        if attempt:
+            time.sleep(PAUSE)
+        with clear_disk_errors(path):
+            new = not path.exists()
+            file = path.open("a+b")
+        try:
+            _lock(file.fileno(), shared=False)
+        except OSError as error:
+            file.close()
+            if not _held_elsewhere(error):
+                if new:
+                    path.unlink(missing_ok=True)
+                raise GlassError(
+                    f"{folder} cannot be locked: its file system does not support locks ({error.strerror or error})",
+                    "Choose a folder on a local disk, or mount that file system with locks.",
+                ) from error
+            continue
+        if _is_at(file, path):
+            return file
+        file.close()  # the folder was removed in the meantime: this file locks nothing
+    raise GlassError(f"another process is {doing} in {folder}", "Wait until it has ended, or stop it with Ctrl-C.")
+
+
+def _is_at(file: BinaryIO, path: Path) -> bool:
+    """Return whether an open file is still the one at `path`."""
+    try:
+        return os.path.samestat(os.fstat(file.fileno()), path.stat())
+    except FileNotFoundError:
+        return False
+
+
+def _held_elsewhere(error: OSError) -> bool:
+    return os.name == "nt" or error.errno in HELD  # Windows has no separate error for a lock that is held
+
+
+def _lock(descriptor: int, shared: bool) -> None:
+    if os.name == "nt":
+        import msvcrt
+
+        msvcrt.locking(descriptor, msvcrt.LK_NBLCK, 1)  # type: ignore[attr-defined,unused-ignore]
+    else:
+        import fcntl
+
+        fcntl.flock(descriptor, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)

@@ -1,0 +1,135 @@
+"""What all settings have in common: frozen, validated, read from TOML, refused with the nearest valid name."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Self, TypeVar, get_args
+
+from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
+from pydantic_core import ErrorDetails
+
+from glassformer.base.errors import GlassError, nearest, nearest_file
+
+S = TypeVar("S", bound="Settings")
+
+
+UNSET = "unset"
+LONGEST = 100  # characters of a wrong value that an error shows
+REMEDIES = {
+    "greater_than": "Give a number above {bound}.",
+    "greater_than_equal": "Give {bound} or more.",
+    "less_than": "Give a number below {bound}.",
+    "less_than_equal": "Give {bound} or less.",
+    "finite_number": "Give a finite number.",
+    "int": "Give a whole number.",
+    "float": "Give a number.",
+    "bool": "Give true or false.",
+    "string_pattern_mismatch": "Give one of these: {description}.",
+    "string": "Give a text: {description}.",
+    "tuple": 'Give a list of texts, such as ["one", "two"].',
+    "model": "Write it as a section of settings: [{name}]",
+}
+"""What to do, by the kind of a pydantic error, or by the kind's first word."""
+
+
+class Settings(BaseModel):
+    """What all sections share: frozen, no unknown keys, no infinite numbers."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _read_unset(cls, values: Any) -> Any:
+        """TOML has no null: the word `unset` stands for "no value" in the fields that allow none."""
+        if not isinstance(values, Mapping):
+            return values
+        optional = {name for name, field in cls.model_fields.items() if type(None) in get_args(field.annotation)}
+        return {key: None if key in optional and value == UNSET else value for key, value in values.items()}
+
+    def replace(self, **changes: Any) -> Self:
+        """A copy with `changes`, validated again."""
+        return validated(type(self), {**self.model_dump(), **changes}, where="")
+
+
+def read_toml(path: Path) -> dict[str, Any]:
+    """The table in a TOML file, or a `GlassError` with the line that is wrong."""
+    try:
+        return tomllib.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise GlassError(f"{path} does not exist", nearest_file(path, "Give the path of a TOML file.")) from None
+    except OSError as error:
+        raise GlassError(f"{path} cannot be read: {error.strerror}", "Give the path of a TOML file.") from None
+    except UnicodeDecodeError as error:
+        raise GlassError(f"{path} is not UTF-8 at byte {error.start}", "Save it as UTF-8.") from None
+    except tomllib.TOMLDecodeError as error:
+        raise GlassError(f"{path} is not valid TOML: {error}", "Correct that line.") from None
+    except RecursionError:
+        raise GlassError(
+            f"{path} is not valid TOML: lists nested too deeply", "Settings need no nested lists."
+        ) from None
+    except ValueError as error:  # a number of thousands of digits
+        raise GlassError(f"{path} is not valid TOML: {error}", "Correct that number.") from None
+
+
+def parse_value(text: str) -> Any:
+    """`--set` values: TOML where it parses (numbers, true, lists), plain text otherwise."""
+    try:
+        return tomllib.loads(f"value = {text}")["value"]
+    except (ValueError, RecursionError):
+        return text
+
+
+def impossible(problem: str, remedy: str) -> ValueError:
+    """What a validator raises for settings that do not go together; it becomes a `GlassError`."""
+    return ValueError(f"{problem}\n{remedy}")
+
+
+def validated(kind: type[S], values: Mapping[str, Any], where: str) -> S:
+    """`values` as settings of one kind, or a `GlassError` that says where they stand and what is allowed."""
+    try:
+        return kind.model_validate(values)
+    except ValidationError as error:
+        raise _as_glass_error(kind, error, where) from None
+
+
+def _as_glass_error(kind: type[Settings], error: ValidationError, where: str) -> GlassError:
+    first = error.errors()[0]
+    path = [str(part) for part in first["loc"]]
+    name, place = ".".join(path), f" in {where}" if where else ""
+    if first["type"] == "extra_forbidden":
+        owner: Any = kind
+        for part in path[:-1]:
+            owner = owner.model_fields[part].annotation
+        return GlassError(f"unknown setting {name!r}{place}", nearest(path[-1], owner.model_fields))
+    if first["type"] == "value_error":
+        problem, _, remedy = str(first["ctx"]["error"]).partition("\n")
+        return GlassError(f"{problem}{place}", remedy or "See the documentation of this setting.")
+    if first["type"] == "literal_error":
+        allowed = str(first["ctx"]["expected"]).replace("'", "").replace(" or ", ", ").split(", ")
+        return GlassError(
+            f"{name} = {_shown(first['input'])}{place} is not allowed", nearest(str(first["input"]), allowed)
+        )
+    return GlassError(f"{name} = {_shown(first['input'])}{place} is not allowed", _remedy(kind, first))
+
+
+def _shown(value: Any) -> str:
+    """Return the beginning of a value's `repr`, short enough for a line."""
+    text = repr(value)
+    return text if len(text) <= LONGEST else f"{text[:LONGEST]}…"
+
+
+def _remedy(kind: type[Settings], error: ErrorDetails) -> str:
+    """What is allowed, in words; pydantic's own words where we have none."""
+    sentence = REMEDIES.get(error["type"]) or REMEDIES.get(error["type"].partition("_")[0]) or f"{error['msg']}."
+    bound = next(iter(error.get("ctx", {}).values()), "")
+    if isinstance(bound, float) and bound.is_integer():
+        bound = int(bound)
+    field: Any = None
+    for part in error["loc"]:
+        owner = kind if field is None else field.annotation
+        if not (isinstance(part, str) and isinstance(owner, type) and issubclass(owner, Settings)):
+            break
+        field = owner.model_fields[part]
+    return sentence.format(bound=bound, name=error["loc"][-1], description=field.description if field else "")

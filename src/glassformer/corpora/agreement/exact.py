@@ -1,0 +1,166 @@
+"""How likely a document of `agreement` is, exactly, and how long documents are on average.
+
+All draws are uniform, so the probability depends on a few numbers only: who the subject is, how the chain follows it,
+how long it is, and whether a noun stands in front.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import cache
+from itertools import product
+from statistics import mean
+
+from glassformer.corpora.agreement.items import (
+    FRAMES,
+    NOUNS,
+    NUMBERS,
+    PREDICATES,
+    PREPOSITIONS,
+    VERBS,
+    Item,
+    animacy,
+    form,
+    partners,
+    prepositions,
+)
+
+FRONTED = 1 / 3
+"""Share of documents that begin with a place, whose noun comes before the subject."""
+Kind = tuple[str, str, int, bool]
+"""Subject, frame, nouns in the chain, whether there is a noun in front: what the probability depends on."""
+
+
+def kinds(most: int) -> Iterator[tuple[Kind, float]]:
+    """Every kind of document with its probability."""
+    for subject, nouns, fronted in product(NOUNS, range(most + 1), (False, True)):
+        frames = FRAMES[animacy(subject)] if nouns else ("",)
+        for frame in frames:
+            chance = (FRONTED if fronted else 1 - FRONTED) / len(NOUNS) / (most + 1) / len(frames)
+            yield (subject, frame, nouns, fronted), chance
+
+
+def cost(kind: Kind, most: int) -> float:
+    """-ln p of a document of this kind: all its draws are uniform."""
+    subject, frame, nouns, fronted = kind
+    pool = partners(subject, held=False)
+    frames = len(FRAMES[animacy(subject)]) if nouns else 1
+    options = [len(NOUNS), most + 1, frames, len(PREDICATES[animacy(subject)])]
+    options += [len(pool) - place for place in range(nouns + fronted)]
+    if frame == "that":
+        options[4] = sum(animacy(noun) == "person" for noun in pool)
+    options += [len(prepositions(subject))] * (nouns if frame == "across" else max(nouns - 1, 0))
+    options += [len(VERBS)] * (frame in ("who", "that", "and")) + [len(PREPOSITIONS)] * fronted
+    options += [len(NUMBERS)] * (1 + nouns + fronted)
+    return math.fsum(map(math.log, options)) - math.log(FRONTED if fronted else 1 - FRONTED)
+
+
+def mean_length(kind: Kind) -> float:
+    """Mean characters of a document of this kind; every part by itself."""
+    subject, frame, nouns, fronted = kind
+    predicates = PREDICATES[animacy(subject)]
+    total = len("the  .") + _form_length(subject) + mean(len(text) for pair in predicates for text in pair)
+    heads = [{subject: 1.0}, *(_marginal(kind, place) for place in range(nouns + fronted))]
+    for place in range(nouns):
+        total += len(" the ") + _mean(heads[place + 1], _form_length)
+        if place or frame == "across":
+            total += len(" ") + _mean(heads[place], lambda head: mean(map(len, prepositions(head))))
+    if frame in ("who", "that", "and"):
+        total += len(f" {frame} ") + mean(map(len, VERBS)) + 1 / 2
+    if fronted:
+        total += mean(map(len, PREPOSITIONS)) + len(" the , ") + _mean(heads[-1], _form_length)
+    return total
+
+
+def _form_length(noun: str) -> float:
+    return mean(len(form(noun, number)) for number in NUMBERS)
+
+
+def _mean(chances: Mapping[str, float], measure: Callable[[str], float]) -> float:
+    return math.fsum(chance * measure(noun) for noun, chance in chances.items())
+
+
+def _marginal(kind: Kind, place: int) -> dict[str, float]:
+    """How likely each noun is at this place of the chain (the one in front comes last)."""
+    subject, frame, _, _ = kind
+    pool = partners(subject, held=False)
+    if frame != "that":
+        return dict.fromkeys(pool, 1 / len(pool))
+    people = [noun for noun in pool if animacy(noun) == "person"]
+    if place == 0:
+        return dict.fromkeys(people, 1 / len(people))
+    # The first one is gone; what is left is equally likely at every later place.
+    gone = {noun: (1 / len(people) if noun in people else 0.0) for noun in pool}
+    return {noun: (1 - gone[noun]) / (len(pool) - 1) for noun in pool}
+
+
+@cache
+def _pattern() -> re.Pattern[str]:
+    """A sentence, with loose ends: whether its words go together is looked at afterwards."""
+    noun = _any(form(noun, number) for noun in NOUNS for number in NUMBERS)
+    link = _any({link for noun in NOUNS for link in prepositions(noun)})
+    verb = _any(f"{verb}{ending}" for verb in VERBS for ending in ("", "s"))
+    main = _any({text for pairs in PREDICATES.values() for pair in pairs for text in pair})
+    chain = f"the {noun}(?: {link} the {noun})*"
+    frames = (
+        f" (?P<across>{link} {chain})",
+        f" who (?P<who>{verb} {chain})",
+        f" that (?P<that>{chain} {verb})",
+        f" (?P<and>{verb} {chain}) and",
+    )
+    start = f"(?:(?P<link>{_any(PREPOSITIONS)}) the (?P<front>{noun}), )?"
+    return re.compile(f"{start}the (?P<subject>{noun})(?:{'|'.join(frames)})? (?P<main>{main})\\.")
+
+
+def _any(words: Iterable[str]) -> str:
+    return f"(?:{'|'.join(sorted(words))})"
+
+
+def read(document: str, most: int) -> Kind | None:
+    """The kind of a document; None for a text that is none, as where a verb does not agree.
+
+    The words are taken from the text, and the sentence that they make is compared with it.
+    """
+    match = _pattern().fullmatch(document[:1].lower() + document[1:])
+    if match is None:
+        return None
+    known = {form(noun, number): (noun, number) for noun in NOUNS for number in NUMBERS}
+    frame = next((name for name in ("across", "who", "that", "and") if match[name]), "")
+    found = re.split(r" ?\bthe (\w+) ?", match[frame]) if frame else [""]
+    chain = [known[word] for word in found[1::2]]
+    links = [*(["", *found[2:-1:2]] if frame != "across" else found[:-1:2])][: len(chain)]
+    verb = {"who": found[0], "and": found[0], "that": found[-1]}.get(frame, "")
+    subject, number = known[match["subject"]]
+    front = known[match["front"]] if match["front"] else None
+    predicates = [pair[NUMBERS.index(number)] for pair in PREDICATES[animacy(subject)]]
+    if match["main"] not in predicates or not _together(
+        subject, frame, [noun for noun, _ in chain], links, front, most
+    ):
+        return None
+    item = Item(
+        subject,
+        frame,
+        tuple(noun for noun, _ in chain),
+        tuple(links),
+        verb if verb in VERBS else verb[:-1],
+        predicates.index(match["main"]),
+        front and (match["link"], front[0]),
+    )
+    numbers = "".join(one for _, one in chain)
+    said = item.text(number, numbers, front[1] if front else "S", number)
+    return (subject, frame, len(chain), front is not None) if said == document else None
+
+
+def _together(
+    subject: str, frame: str, chain: list[str], links: list[str], front: tuple[str, str] | None, most: int
+) -> bool:
+    """Whether documents have these nouns and prepositions together."""
+    nouns = chain + ([front[0]] if front else [])
+    heads = [subject, *chain]
+    linked = all(link in prepositions(heads[place]) for place, link in enumerate(links) if link)
+    fits = not frame or frame in FRAMES[animacy(subject)]
+    person = frame != "that" or animacy(chain[0]) == "person"
+    known = len(set(nouns)) == len(nouns) and set(nouns) <= set(partners(subject, held=False))
+    return linked and fits and person and known and len(chain) <= most

@@ -1,0 +1,135 @@
+"""Sentences of `agreement`: words drawn once, to be written with any numbers of subject, other nouns and verb."""
+
+from __future__ import annotations
+
+import random
+import zlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache
+
+from glassformer.corpora.corpus import below
+
+PEOPLE = "author pilot guard dancer farmer surgeon senator chef tailor singer banker poet".split()  # noqa: SIM905
+# Things, each with a preposition of its own; people have "with".
+THINGS = {"key": "to", "cabinet": "with", "picture": "of", "book": "about", "letter": "about", "door": "to",
+          "box": "with", "song": "about", "table": "with", "chair": "with", "window": "with",
+          "bridge": "to"}  # fmt: skip
+NOUNS = (*PEOPLE, *THINGS)
+PREPOSITIONS = ("near", "behind", "next to", "in front of", "across from")
+VERBS = ("like", "see", "remember", "draw", "avoid", "follow")
+COPULAS = (("is", "are"), ("was", "were"))
+PREDICATES = {
+    "person": (
+        *((f"{one} {word}", f"{many} {word}") for one, many in COPULAS for word in ("tall", "old", "young", "happy")),
+        *((f"{verb}s", verb) for verb in ("laugh", "smile", "sing")),
+        ("has arrived", "have arrived"),
+    ),
+    "thing": (
+        *((f"{one} {word}", f"{many} {word}") for one, many in COPULAS for word in ("small", "old", "new", "heavy")),
+        *((f"{verb}s", verb) for verb in ("fall", "shake", "disappear")),
+        ("has moved", "have moved"),
+    ),
+}
+FRAMES = {"person": ("across", "who", "that", "and"), "thing": ("across", "that")}
+"""How the chain follows the subject: a preposition; "who like ..."; "that ... like"; "like ... and"."""
+NUMBERS = "SP"
+
+
+def held_out(subject: str, noun: str) -> bool:
+    """Whether no document has this noun in a sentence about this subject: one combination in three, by a hash."""
+    return zlib.crc32(f"{subject}/{noun}".encode()) % 3 == 0
+
+
+@cache
+def partners(subject: str, held: bool) -> tuple[str, ...]:
+    """The nouns that may be in a sentence about this subject: of a minimal pair (`held`), or of a document."""
+    return tuple(noun for noun in NOUNS if noun != subject and held_out(subject, noun) == held)
+
+
+def longest_chain(held: bool) -> int:
+    """Most nouns that any subject's chain can have, all different, with one more in front of the subject."""
+    return min(len(partners(subject, held)) for subject in NOUNS) - 1
+
+
+def animacy(noun: str) -> str:
+    """Which frames and predicates suit it."""
+    return "thing" if noun in THINGS else "person"
+
+
+def form(noun: str, number: str) -> str:
+    """The noun in this number."""
+    return noun if number == "S" else noun + ("es" if noun == "box" else "s")
+
+
+def prepositions(noun: str) -> tuple[str, ...]:
+    """What may follow it."""
+    return (*PREPOSITIONS, THINGS.get(noun, "with"))
+
+
+@dataclass(frozen=True)
+class Item:
+    """The words of a sentence; their numbers come later.
+
+    Args:
+        subject: its noun.
+        frame: how the chain follows; "" where there is none.
+        chain: nouns between the subject and its verb.
+        links: the preposition before each of them; the first is "" unless the frame is "across".
+        verb: of the frame, "" for "across" and no frame.
+        predicate: place in `PREDICATES`.
+        front: preposition and noun at the beginning, or None.
+    """
+
+    subject: str
+    frame: str
+    chain: tuple[str, ...]
+    links: tuple[str, ...]
+    verb: str
+    predicate: int
+    front: tuple[str, str] | None
+
+    def text(self, subject: str, chain: str, front: str, verb: str) -> str:
+        """The sentence, with the numbers ("S" or "P") of the subject, of each noun in the chain, of the noun in front,
+        and of the main verb."""
+        said = " ".join(
+            f"{link} the {form(noun, number)}".strip()
+            for link, noun, number in zip(self.links, self.chain, chain, strict=True)
+        )
+        doer = chain[0] if self.frame == "that" else subject
+        inner = self.verb + ("s" if doer == "S" else "")
+        after = {
+            "": "",
+            "across": f" {said}",
+            "who": f" who {inner} {said}",
+            "that": f" that {said} {inner}",
+            "and": f" {inner} {said} and",
+        }[self.frame]
+        main = PREDICATES[animacy(self.subject)][self.predicate][NUMBERS.index(verb)]
+        start = "" if self.front is None else f"{self.front[0]} the {form(self.front[1], front)}, "
+        text = f"{start}the {form(self.subject, subject)}{after} {main}."
+        return text[0].upper() + text[1:]
+
+
+def draw_item(numbers: random.Random, nouns: int, fronted: bool, held: bool) -> Item:
+    """Words for a sentence with this many nouns in the chain, all partners of the subject and all different."""
+    subject = _one(numbers, NOUNS)
+    frame = _one(numbers, FRAMES[animacy(subject)]) if nouns else ""
+    pool = list(partners(subject, held))
+    chain: list[str] = []
+    for place in range(nouns + fronted):
+        fitting = [noun for noun in pool if animacy(noun) == "person"] if frame == "that" and not place else pool
+        chain.append(_one(numbers, fitting))
+        pool.remove(chain[-1])
+    heads = (subject, *chain)
+    links = tuple(
+        _one(numbers, prepositions(heads[place])) if place or frame == "across" else "" for place in range(nouns)
+    )
+    verb = _one(numbers, VERBS) if frame in ("who", "that", "and") else ""
+    predicate = below(numbers, len(PREDICATES[animacy(subject)]))
+    front = (_one(numbers, PREPOSITIONS), chain[-1]) if fronted else None
+    return Item(subject, frame, tuple(chain[:nouns]), links, verb, predicate, front)
+
+
+def _one(numbers: random.Random, options: Sequence[str]) -> str:
+    return options[below(numbers, len(options))]

@@ -1,0 +1,132 @@
+"""`brackets`: brackets of four kinds that close in the order in which they must (a Dyck language).
+
+"([]{<>})" - a bracket that closes is of the kind of the one that was opened last and is still open, however far back
+that is. A document has one to `most` pairs; of so many, all arrangements are equally likely, and so are all kinds.
+
+Minimal pairs end with the bracket in question; the wrong text has another kind there: that of the bracket that was
+opened last, if it is another one, so that the rule "close what was opened last" is found out. The distance is the
+number of brackets in between, with equally many pairs for each range. Nothing is held out: short texts stand in
+documents too, long ones hardly ever do.
+"""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from glassformer.corpora.corpus import TEXT_TASKS, MinimalPair, below, generator
+
+KINDS = ("()", "[]", "{}", "<>")
+OPENING = {kind[0]: kind[1] for kind in KINDS}
+DISTANCES = ((0, 0), (1, 3), (4, 6), (7, 10), (11, 18))
+"""Of minimal pairs, as pairs of brackets in between: from, to."""
+PAIRS_FROM = 1 << 32
+"""Minimal pairs take their random numbers from here on, documents from 0 on."""
+
+
+def endings(left: int, depth: int) -> int:
+    """How many ways there are to end with `left` more brackets while `depth` are open, kinds aside.
+
+    The ballot numbers (Feller 1968, section III.1); from depth 0 they are Catalan's.
+
+    >>> [endings(2 * pairs, 0) for pairs in range(6)]
+    [1, 1, 2, 5, 14, 42]
+    """
+    if depth < 0 or depth > left:
+        return 0
+    return math.comb(left, (left - depth) // 2) * (depth + 1) // ((left + depth) // 2 + 1)
+
+
+def draw_word(numbers: random.Random, pairs: int) -> str:
+    """So many pairs of brackets, all arrangements and kinds equally likely."""
+    text, waiting = "", ""
+    for left in range(2 * pairs, 0, -1):
+        if below(numbers, endings(left, len(waiting))) < endings(left - 1, len(waiting) + 1):
+            kind = KINDS[below(numbers, len(KINDS))]
+            text, waiting = text + kind[0], waiting + kind[1]
+        else:
+            text, waiting = text + waiting[-1], waiting[:-1]
+    return text
+
+
+def closes(text: str) -> bool:
+    """Whether every bracket is closed by one of its kind."""
+    waiting = ""
+    for bracket in text:
+        if bracket in OPENING:
+            waiting += OPENING[bracket]
+        elif waiting[-1:] == bracket:
+            waiting = waiting[:-1]
+        else:
+            return False
+    return not waiting
+
+
+def last_opened(text: str) -> str:
+    """What would close the bracket that was opened last, be it closed already or not; "" if none was opened."""
+    return next((OPENING[bracket] for bracket in reversed(text) if bracket in OPENING), "")
+
+
+@dataclass(frozen=True)
+class Brackets:
+    """Bracketings, and minimal pairs.
+
+    Args:
+        most: pairs of brackets in a document; every number from 1 on is equally likely.
+    """
+
+    most: int = 20
+    name: str = "brackets"
+    summary: str = "brackets of four kinds, closed in the right order at any distance: ([]{<>}); minimal pairs"
+    tasks: tuple[str, ...] = TEXT_TASKS
+
+    def recommended(self, task: str) -> Mapping[str, str]:
+        """Characters as tokens, one document per row."""
+        return {"tokenizer.kind": "characters", "data.windows": "documents", "model.context": str(2 * self.most + 2)}
+
+    def documents(self, size: int, seed: int) -> Iterator[str]:
+        """One bracketing per document."""
+        for index in range(size):
+            numbers = generator(seed, index)
+            yield draw_word(numbers, 1 + below(numbers, self.most))
+
+    def minimal_pairs(self, size: int, seed: int) -> Iterator[MinimalPair]:
+        """Pair i is of the i-th range of distances, in turn."""
+        for index in range(size):
+            numbers = generator(seed, PAIRS_FROM + index)
+            low, high = DISTANCES[index % len(DISTANCES)]
+            inside = low + below(numbers, high - low + 1)
+            before = below(numbers, self.most - inside)
+            right = KINDS[below(numbers, len(KINDS))]
+            text = draw_word(numbers, before) + right[0] + draw_word(numbers, inside)
+            others = [kind[1] for kind in KINDS if kind != right]
+            other, opened = others[below(numbers, len(others))], last_opened(text)
+            misled = opened != right[1]
+            yield MinimalPair(
+                good=text + right[1],
+                bad=text + (opened if misled else other),
+                scored_from=len(text),
+                cell=f"distance {2 * low}" + (f" to {2 * high}" if high > low else ""),
+                attractors=int(misled),
+                twin=index,
+            )
+
+    def entropy(self) -> float:
+        """That of the number of pairs, of their arrangement, and of their kinds."""
+        return math.fsum(self._cost(pairs) for pairs in range(1, self.most + 1)) / self.most
+
+    def log_probability(self, document: str) -> float:
+        """Minus infinity where brackets do not close."""
+        pairs = len(document) // 2
+        possible = 1 <= pairs <= self.most and closes(document)
+        return -self._cost(pairs) if possible else -math.inf
+
+    def mean_characters(self) -> float:
+        """Two for each pair."""
+        return float(self.most + 1)
+
+    def _cost(self, pairs: int) -> float:
+        """-ln p of a document of so many pairs."""
+        return math.log(self.most) + math.log(endings(2 * pairs, 0)) + pairs * math.log(len(KINDS))

@@ -1,0 +1,210 @@
+"""`coreference`: what "it" stands for follows from the adjective alone.
+
+"The horse did not cross the river because it was too tired." - it, the horse. "... too wide." - the river. (After
+Levesque et al. 2012, "The Winograd schema challenge".) Documents say either "it" or the noun again.
+
+Minimal pairs put either noun for "it"; only what comes after that noun counts (partial scoring: Trinh & Le 2018, "A
+simple method for commonsense reasoning"). Pairs come as twins that differ in the adjective, so that the other noun is
+right: count a twin only if both of its pairs are right, by chance one in four. Combinations of an animal, a thing and
+an adjective are held out: no document has them, and minimal pairs have no others.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+import zlib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cache
+from itertools import product
+from statistics import mean
+
+from glassformer.corpora.corpus import TEXT_TASKS, MinimalPair, below, generator
+
+# All nouns have five letters: whichever of two is put in, the rest of the text begins at the same place.
+ANIMALS = ("horse", "sheep", "tiger", "zebra", "camel", "mouse", "puppy", "goose", "otter", "moose", "panda", "koala",
+           "hyena", "llama")  # fmt: skip
+ANIMAL_ADJECTIVES = ("tired", "hungry", "scared", "sleepy", "lazy", "thirsty", "clumsy", "timid")
+# What may be done with a thing, and what may be against it. No adjective suits both animals and things.
+THINGS = {
+    "river": (("cross", "enter"), ("wide", "deep", "rapid", "icy")),
+    "canal": (("cross", "enter"), ("wide", "deep", "dirty", "icy")),
+    "creek": (("cross", "enter"), ("deep", "rapid", "icy", "muddy")),
+    "ditch": (("cross", "enter"), ("wide", "deep", "muddy", "dirty")),
+    "field": (("cross", "enter"), ("wide", "muddy", "bumpy", "dirty")),
+    "swamp": (("cross", "enter"), ("deep", "muddy", "wide", "foggy")),
+    "ridge": (("cross", "climb"), ("steep", "high", "icy", "rocky")),
+    "fence": (("climb",), ("high", "shaky", "narrow", "spiky")),
+    "tower": (("climb", "enter"), ("high", "narrow", "shaky", "dirty")),
+    "trail": (("climb", "follow"), ("steep", "narrow", "muddy", "rocky")),
+    "slope": (("climb", "cross"), ("steep", "icy", "slippery", "rocky")),
+}
+OPENINGS = ("", "yesterday ", "that night ", "in the morning ", "after a while ", "on Monday ")
+FRAMES = (
+    "the {animal} did not {verb} the {thing}",
+    "the {animal} could not {verb} the {thing}",
+    "the {thing} was not {verb}ed by the {animal}",
+    "the {thing} could not be {verb}ed by the {animal}",
+)
+ROLES = ("animal", "thing")
+PAIRS_FROM = 1 << 32
+"""Minimal pairs take their random numbers from here on, documents from 0 on."""
+
+
+def held_out(animal: str, thing: str, adjective: str) -> bool:
+    """Whether no document has this combination: one in four, by a hash."""
+    return zlib.crc32(f"{animal}/{thing}/{adjective}".encode()) % 4 == 0
+
+
+@cache
+def adjectives(animal: str, thing: str, role: str, held: bool) -> tuple[str, ...]:
+    """What may be said of the animal or of the thing: in a minimal pair (`held`), or in a document."""
+    suitable = ANIMAL_ADJECTIVES if role == "animal" else THINGS[thing][1]
+    return tuple(word for word in suitable if held_out(animal, thing, word) == held)
+
+
+@cache
+def meetings(held: bool) -> tuple[tuple[str, str], ...]:
+    """Animals and things with at least one such adjective for either."""
+    return tuple(
+        (animal, thing)
+        for animal, thing in product(ANIMALS, THINGS)
+        if all(adjectives(animal, thing, role, held) for role in ROLES)
+    )
+
+
+@dataclass(frozen=True)
+class Scene:
+    """What a text tells, up to the reason."""
+
+    animal: str
+    thing: str
+    verb: str
+    frame: str
+    opening: str
+
+    def text(self, named: str, adjective: str) -> str:
+        """The whole text; `named`: what stands for the one that the adjective is about, such as "it"."""
+        told = self.frame.format(animal=self.animal, thing=self.thing, verb=self.verb)
+        text = f"{self.opening}{told} because {named} was too {adjective}."
+        return text[0].upper() + text[1:]
+
+    def noun(self, role: str) -> str:
+        """The animal or the thing."""
+        return self.animal if role == "animal" else self.thing
+
+
+def draw_scene(seed: int, index: int, held: bool) -> tuple[Scene, float, float]:
+    """A scene, and two numbers from 0 to 1 for its adjective and for the rest."""
+    numbers = generator(seed, index)
+    places = meetings(held)
+    animal, thing = places[below(numbers, len(places))]
+    verbs = THINGS[thing][0]
+    scene = Scene(
+        animal,
+        thing,
+        verbs[below(numbers, len(verbs))],
+        FRAMES[below(numbers, len(FRAMES))],
+        OPENINGS[below(numbers, len(OPENINGS))],
+    )
+    return scene, numbers.random(), numbers.random()
+
+
+@dataclass(frozen=True)
+class Coreference:
+    """Sentences, and minimal pairs."""
+
+    name: str = "coreference"
+    summary: str = "the horse did not cross the river because it was too tired, or too wide; minimal pairs"
+    tasks: tuple[str, ...] = TEXT_TASKS
+
+    def recommended(self, task: str) -> Mapping[str, str]:
+        """Words as tokens, one sentence per row."""
+        return {"tokenizer.kind": "words", "data.windows": "documents", "model.context": "28"}
+
+    def documents(self, size: int, seed: int) -> Iterator[str]:
+        """One sentence per document: about the animal or the thing, by "it" or by name, all equally often."""
+        for index in range(size):
+            scene, first, second = draw_scene(seed, index, held=False)
+            role, named = divmod(int(second * 4), 2)
+            options = adjectives(scene.animal, scene.thing, ROLES[role], held=False)
+            adjective = options[int(first * len(options))]
+            yield scene.text(f"the {scene.noun(ROLES[role])}" if named else "it", adjective)
+
+    def minimal_pairs(self, size: int, seed: int, held: bool = True) -> Iterator[MinimalPair]:
+        """Pairs 2 i and 2 i + 1 are twin i: what is right is the animal in the first, the thing in the second.
+
+        Args:
+            size: pairs.
+            seed: of the words.
+            held: combinations that no document has; False: only such as documents have, to compare.
+        """
+        for index in range(size):
+            twin, role = divmod(index, 2)
+            scene, *points = draw_scene(seed, PAIRS_FROM + twin, held)
+            options = adjectives(scene.animal, scene.thing, ROLES[role], held)
+            adjective = options[int(points[role] * len(options))]
+            good, bad = (scene.text(f"the {scene.noun(other)}", adjective) for other in (ROLES[role], ROLES[1 - role]))
+            yield MinimalPair(good, bad, good.index(" was too "), ROLES[role], 0, twin)
+
+    def entropy(self) -> float:
+        """The mean cost over animals, things and what the adjective is about."""
+        places = meetings(held=False)
+        return mean(_cost(animal, thing, role) for (animal, thing), role in product(places, ROLES))
+
+    def log_probability(self, document: str) -> float:
+        """By finding the words of the text and writing it again; minus infinity for a combination that is held out."""
+        match = _pattern().fullmatch(document[:1].lower() + document[1:])
+        if match is None or document[0].islower():
+            return -math.inf
+        (animal,), (thing,) = ({found for found in match.groups() if found in names} for names in (ANIMALS, THINGS))
+        for role in ROLES:
+            scene_noun = animal if role == "animal" else thing
+            if match["named"] in ("it", f"the {scene_noun}") and match["adjective"] in adjectives(
+                animal, thing, role, held=False
+            ):
+                verb = match["active"] or match["passive"]
+                return -_cost(animal, thing, role) if verb in THINGS[thing][0] else -math.inf
+        return -math.inf
+
+    def mean_characters(self) -> float:
+        """The mean over animals, things, verbs and what the adjective is about; other parts are drawn by themselves."""
+        places = meetings(held=False)
+        fixed = mean(map(len, OPENINGS)) + len(" because  was too .")
+        return fixed + mean(
+            mean(
+                len(frame.format(animal=animal, thing=thing, verb=verb))
+                for frame, verb in product(FRAMES, THINGS[thing][0])
+            )
+            + mean((len("it"), len(f"the {animal if role == 'animal' else thing}")))
+            + mean(map(len, adjectives(animal, thing, role, held=False)))
+            for (animal, thing), role in product(places, ROLES)
+        )
+
+
+def _cost(animal: str, thing: str, role: str) -> float:
+    """-ln p of a document about these: every draw is uniform."""
+    options = (
+        len(meetings(held=False)),
+        len(THINGS[thing][0]),
+        len(FRAMES),
+        len(OPENINGS),
+        2 * 2,  # what the adjective is about, and whether it is named
+        len(adjectives(animal, thing, role, held=False)),
+    )
+    return math.fsum(map(math.log, options))
+
+
+@cache
+def _pattern() -> re.Pattern[str]:
+    """Every text with words of the right sorts in every place."""
+    animal, thing = "|".join(ANIMALS), "|".join(THINGS)
+    verb = "|".join(sorted({verb for verbs, _ in THINGS.values() for verb in verbs}))
+    told = (
+        rf"the ({animal}) (?:did|could) not (?P<active>{verb}) the ({thing})"
+        rf"|the ({thing}) (?:was not|could not be) (?P<passive>{verb})ed by the ({animal})"
+    )
+    named = rf"it|the (?:{animal}|{thing})"
+    start = "|".join(opening[:1].lower() + opening[1:] for opening in OPENINGS)
+    return re.compile(rf"(?:{start})(?:{told}) because (?P<named>{named}) was too (?P<adjective>\w+)\.")

@@ -1,0 +1,79 @@
+"""`recall`: key-value pairs, then every key again with its value (multi-query associative recall).
+
+"KaRzQa|RzQaKa": capital letters are keys, small letters values. The pairs after "|" are those before it in another
+order. A model that recalls pays for which key comes next, and nothing for its value (MQAR: Arora et al. 2023,
+"Zoology: Measuring and Improving Recall in Efficient Language Models").
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from glassformer.corpora.corpus import TEXT_TASKS, below, generator
+from glassformer.corpora.strings import ALPHABET
+
+KEYS = ALPHABET.upper()
+LINE = re.compile(r"((?:[A-Z][a-z])+)\|((?:[A-Z][a-z])+)")
+
+
+@dataclass(frozen=True)
+class Recall:
+    """`fewest` to `most` pairs with distinct keys; all queried, in random order."""
+
+    fewest: int = 2
+    most: int = 8
+    name: str = "recall"
+    summary: str = "key-value pairs, then each key again with its value: KaRzQa|RzQaKa"
+    tasks: tuple[str, ...] = TEXT_TASKS
+
+    def recommended(self, task: str) -> Mapping[str, str]:
+        """Characters as tokens, one line per row."""
+        return {
+            "tokenizer.kind": "characters",
+            "data.windows": "documents",
+            "model.context": str(4 * self.most + 2),
+        }
+
+    def documents(self, size: int, seed: int) -> Iterator[str]:
+        """One line per document."""
+        for index in range(size):
+            numbers = generator(seed, index)
+            pairs = self.fewest + below(numbers, self.most - self.fewest + 1)
+            keys = list(KEYS)
+            shown: list[str] = []
+            for _ in range(pairs):
+                key = keys.pop(below(numbers, len(keys)))
+                shown.append(key + ALPHABET[below(numbers, len(ALPHABET))])
+            left = list(shown)
+            asked = [left.pop(below(numbers, len(left))) for _ in range(pairs)]
+            yield f"{''.join(shown)}|{''.join(asked)}"
+
+    def entropy(self) -> float:
+        """That of the number of pairs, of the keys in order, of the values, and of the order of the questions."""
+        sizes = range(self.fewest, self.most + 1)
+        return math.log(len(sizes)) + sum(_cost(pairs) for pairs in sizes) / len(sizes)
+
+    def log_probability(self, document: str) -> float:
+        """Minus infinity where a value is wrong, or a key is missing or twice there."""
+        match = LINE.fullmatch(document)
+        if not match:
+            return -math.inf
+        shown, asked = (re.findall("..", part) for part in match.groups())
+        pairs = len(shown)
+        distinct = len({pair[0] for pair in shown}) == pairs
+        if not distinct or not self.fewest <= pairs <= self.most or sorted(shown) != sorted(asked):
+            return -math.inf
+        return -math.log(self.most - self.fewest + 1) - _cost(pairs)
+
+    def mean_characters(self) -> float:
+        """Four characters for each pair, and "|"."""
+        return 2.0 * (self.fewest + self.most) + 1
+
+
+def _cost(pairs: int) -> float:
+    """-log p of one line with this many pairs: ordered distinct keys, free values, any order of the questions."""
+    keys = math.lgamma(len(KEYS) + 1) - math.lgamma(len(KEYS) - pairs + 1)
+    return keys + pairs * math.log(len(ALPHABET)) + math.lgamma(pairs + 1)

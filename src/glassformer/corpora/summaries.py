@@ -1,0 +1,169 @@
+"""`summaries`: a story of some ninety words, and its gist in two sentences.
+
+The gist says who wanted what, what went wrong, what helped and how it ended. In the story these facts stand far apart,
+each beside one of the same sort that is not to be told: the friend's wish, a tool that is of no use, the friend's end.
+In half of the stories the hero's fact comes first, in the other half the friend's; whose it is, the subject tells: the
+hero is an animal, the friend has a trade. So the first sentence, or any other, is a poor summary, and everything in the
+gist can be found in the story.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cache
+
+from glassformer.corpora.corpus import LEARNS_PAIRS, below, generator
+from glassformer.corpora.grammar import Grammar, Slot, Word, free, other_than, say, sentence
+from glassformer.corpora.stories import (
+    ANIMALS,
+    COLOURS,
+    NAMES,
+    PLACES,
+    SPOTS,
+    THINGS,
+    TIMES,
+    TRADES,
+    TRAITS,
+    TROUBLES,
+    pronouns,
+    with_article,
+    words,
+)
+
+USELESS = "spoon pillow feather sock bottle button broom cushion"
+ENDS = (
+    "kept it for ever",
+    "gave it to a poor child",
+    "sold it the next day",
+    "hung it on the wall",
+    "lost it in the snow",
+    "hid it under the bed",
+    "showed it to everyone",
+    "broke it by mistake",
+)
+
+OPENING = (
+    "Once upon a time there lived {trait:a} {animal} named {hero}.",
+    "{hero} was {trait:a} {animal} from a small town.",
+    "This is a tale about {trait:a} {animal} called {hero}.",
+)
+FRIEND = (
+    "{hero:His} best friend was {friend}, {manner:a} {trade}.",
+    "{manner:A} {trade} named {friend} lived next door.",
+    "Every evening {friend}, {manner:a} {trade}, came to tea.",
+)
+WISHES = {
+    "hero": (
+        "The {animal} had always wanted {colour:a} {thing}, while the {trade} dreamed of {shade:a} {toy}.",
+        "The {animal} wished for {colour:a} {thing} and the {trade} for {shade:a} {toy}.",
+    ),
+    "friend": (
+        "The {trade} had always wanted {shade:a} {toy}, while the {animal} dreamed of {colour:a} {thing}.",
+        "The {trade} wished for {shade:a} {toy} and the {animal} for {colour:a} {thing}.",
+    ),
+}
+JOURNEY = (
+    "One {time} they set out for the {place} together.",
+    "They left for the {place} early one {time}.",
+    "So one {time} the two of them walked to the {place}.",
+)
+TROUBLE = ("But {trouble}.", "Then {trouble}.", "Soon {trouble}.", "Alas, {trouble}.")
+TRIAL = (
+    "They tried {useless:a}, but it was of no use.",
+    "{friend} had brought {useless:a}, which did not help at all.",
+    "{useless:A} was all that {hero} had, and it was no good.",
+)
+FINDING = (
+    "At last they saw {tool:a} {spot} and {rescue}.",
+    "Luckily there was {tool:a} {spot}, so they {rescue}.",
+    "{hero} noticed {tool:a} {spot}, and they {rescue}.",
+)
+GIFT = (
+    "At the {place} an old man gave both of them what they had longed for.",
+    "When they reached the {place}, a kind lady gave each of them the right present.",
+    "Everything that they could wish for was waiting at the {place}.",
+)
+ENDING = {
+    "hero": ("In the end the {animal} {end}, and the {trade} {fate}.", "The {animal} {end}, but the {trade} {fate}."),
+    "friend": ("In the end the {trade} {fate}, and the {animal} {end}.", "The {trade} {fate}, but the {animal} {end}."),
+}
+GIST = sentence(
+    "{hero} the {animal} wanted {colour:a} {thing}, but {trouble}. "
+    "{tool:A} helped them, and in the end {hero:he} {end}."
+)[0]
+
+
+@dataclass(frozen=True)
+class Summaries:
+    """Stories with their gist."""
+
+    name: str = "summaries"
+    summary: str = "stories, and who wanted what, what went wrong, what helped and how it ended"
+    tasks: tuple[str, ...] = ("summarize",)
+
+    def recommended(self, task: str) -> Mapping[str, str]:
+        """Words as tokens."""
+        return {
+            **LEARNS_PAIRS,
+            "tokenizer.kind": "words",
+            "model.positions": "rotary",  # what is told is found by its meaning, not by its place in the story
+            "model.context": "160",
+            "model.layers": "2",
+            "model.width": "128",
+            "data.size": "20000",
+            "train.steps": "700",
+            "train.batch": "32",
+        }
+
+    def pairs(self, size: int, seed: int) -> Iterator[tuple[str, str]]:
+        """Story and gist, each on one line."""
+        plots = tuple(summary_grammars().values())
+        for index in range(size):
+            numbers = generator(seed, index)
+            story, known = plots[below(numbers, len(plots))].draw(numbers)
+            yield story, say(GIST, known)
+
+    def answer(self, source: str) -> str | None:
+        """By reading the story back into the draws that made it."""
+        for grammar in summary_grammars().values():
+            for known in grammar.drawn(source):
+                return say(GIST, known)
+        return None
+
+
+@cache
+def summary_grammars() -> Mapping[str, Grammar]:
+    """The plot that tells the hero's facts first and the one that tells the friend's first; made when first asked."""
+    return {first: _grammar(first) for first in WISHES}
+
+
+def _grammar(first: str) -> Grammar:
+    names, traits = words(NAMES.split(), pronouns), words(TRAITS.split(), with_article)
+    colours, things, ends = words(COLOURS.split(), with_article), words(THINGS.split()), words(ENDS)
+    slots = [
+        free("hero", names),
+        other_than("friend", "hero", names),
+        free("animal", words(ANIMALS.split())),
+        free("trade", words(TRADES.split())),
+        free("trait", traits),
+        other_than("manner", "trait", traits),
+        *_both("colour", "shade", colours, first),
+        *_both("thing", "toy", things, first),
+        free("time", words(TIMES.split())),
+        free("place", words(PLACES.split())),
+        free("trouble", words(tuple(TROUBLES))),
+        free("useless", words(USELESS.split(), with_article)),
+        Slot("tool", {name: words(tools, with_article) for name, (tools, _) in TROUBLES.items()}, given="trouble"),
+        Slot("rescue", {name: [Word(rescue)] for name, (_, rescue) in TROUBLES.items()}, given="trouble"),
+        free("spot", words(SPOTS)),
+        *_both("end", "fate", ends, first),
+    ]
+    plot = (OPENING, FRIEND, WISHES[first], JOURNEY, TROUBLE, TRIAL, FINDING, GIFT, ENDING[first])
+    return Grammar(slots, [sentence(*wordings) for wordings in plot])
+
+
+def _both(heros: str, friends: str, values: list[Word], first: str) -> list[Slot]:
+    """A slot of the hero and one of the friend, never of the same value; the one told first is drawn first."""
+    one, other = (heros, friends) if first == "hero" else (friends, heros)
+    return [free(one, values), other_than(other, one, values)]

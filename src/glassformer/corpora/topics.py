@@ -1,0 +1,183 @@
+"""`topics`: short texts about sport, weather, music or food, with a known limit to how well they can be told apart.
+
+A text is three to five sentences from a fixed list of frames, which say nothing about the topic. Every gap of a frame
+is filled on its own: with a neutral word, with a word of the text's topic, or with one of another topic. All topics
+have equally many words of each kind, so all that a text tells about its topic is how many of its words belong to
+each: with those counts c, and r = (chance of one's own topic) / (chance of one given other topic) per gap,
+
+    p(label | text)  =  r^c(label) / (r^c(sport) + r^c(weather) + r^c(music) + r^c(food))
+
+The best classifier takes the topic with most words. Its error is summed over all counts, without any sampling.
+"""
+
+from __future__ import annotations
+
+import math
+import random
+import re
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cache
+
+from glassformer.base.errors import GlassError
+from glassformer.corpora.corpus import below, generator
+
+GAP = re.compile(r"NOUN|ADJECTIVE")
+FRAMES = (
+    "We talked about the NOUN and the NOUN for an hour.",
+    "The ADJECTIVE NOUN was better than the NOUN of last year.",
+    "Nobody there had ever seen such a ADJECTIVE NOUN before.",
+    "My sister wrote a few lines about the NOUN.",
+    "In the evening the NOUN came after the ADJECTIVE NOUN.",
+    "It was the NOUN that people remembered, not the NOUN.",
+    "He said that the NOUN seemed ADJECTIVE to him.",
+    "Their letters are full of the NOUN and the NOUN.",
+    "She showed us a ADJECTIVE NOUN and then a NOUN.",
+    "On Sunday they will tell you all about the NOUN.",
+)
+NEUTRAL = {
+    "NOUN": "neighbour street photograph journey meeting garden visit secret window birthday",
+    "ADJECTIVE": "lovely famous little pleasant",
+}
+WORDS = {
+    "sport": {"NOUN": "goal match team race coach stadium player medal", "ADJECTIVE": "muscular defensive winning"},
+    "weather": {"NOUN": "storm rain cloud frost breeze thunder fog sunshine", "ADJECTIVE": "humid windy chilly"},
+    "music": {"NOUN": "violin melody concert drum choir piano song rhythm", "ADJECTIVE": "loud melodic rehearsed"},
+    "food": {"NOUN": "soup bread cheese pepper dessert salad butter kitchen", "ADJECTIVE": "salty sweet tasty"},
+}
+LABELS = tuple(WORDS)
+
+
+@dataclass(frozen=True)
+class Topics:
+    """Texts with a label.
+
+    Args:
+        own: chance that a gap holds a word of the text's own topic.
+        other: chance that it holds one of another topic, all three alike; else it is neutral.
+        fewest: sentences in a text, at least.
+        most: sentences in a text, at most; all numbers in between are equally likely.
+    """
+
+    own: float = 0.5
+    other: float = 0.15
+    fewest: int = 3
+    most: int = 5
+    name: str = "topics"
+    summary: str = "texts about sport, weather, music or food; the error of the best possible classifier is known"
+    tasks: tuple[str, ...] = ("classify",)
+
+    def recommended(self, task: str) -> Mapping[str, str]:
+        """Words as tokens."""
+        return {"tokenizer.kind": "words", "model.context": "80", "model.layers": "2", "model.width": "64"}
+
+    def labelled(self, size: int, seed: int) -> Iterator[tuple[str, str]]:
+        """Texts of 20 to 60 words; all labels are equally likely."""
+        for index in range(size):
+            numbers = generator(seed, index)
+            label = LABELS[below(numbers, len(LABELS))]
+            sentences = self.fewest + below(numbers, self.most - self.fewest + 1)
+            yield " ".join(self._sentence(label, numbers) for _ in range(sentences)), label
+
+    def _sentence(self, label: str, numbers: random.Random) -> str:
+        frame = FRAMES[below(numbers, len(FRAMES))]
+        return GAP.sub(lambda gap: self._word(gap[0], label, numbers), frame)
+
+    def _word(self, kind: str, label: str, numbers: random.Random) -> str:
+        point = numbers.random()
+        if point < self.own:
+            lists = WORDS[label]
+        elif point < self.own + self.other:
+            lists = WORDS[[other for other in LABELS if other != label][below(numbers, len(LABELS) - 1)]]
+        else:
+            lists = NEUTRAL
+        words = lists[kind].split()
+        return words[below(numbers, len(words))]
+
+    def posterior(self, text: str) -> Mapping[str, float]:
+        """By counting the words of each topic.
+
+        Raises:
+            GlassError: the corpus never makes this text.
+        """
+        counts = Counter(_topic_words(text, self.fewest, self.most))
+        log_ratio = math.log(self.own / (self.other / (len(LABELS) - 1)))
+        most = max(counts.values(), default=0)
+        weights = {label: math.exp(log_ratio * (counts[label] - most)) for label in LABELS}
+        total = math.fsum(weights.values())
+        return {label: weight / total for label, weight in weights.items()}
+
+    def bayes_error(self) -> float:
+        """Summed over how many gaps there are, how many hold a topic's word, and how many the largest topic has."""
+        topical = self.own + self.other
+        right = 0.0
+        for gaps, chance in _gap_counts(self.fewest, self.most).items():
+            for words in range(gaps + 1):
+                share = math.comb(gaps, words) * topical**words * (1 - topical) ** (gaps - words)
+                right += chance * share * self._right(words)
+        return 1 - right
+
+    def _right(self, words: int) -> float:
+        """Mean largest posterior, when `words` gaps hold a word of some topic.
+
+        Summing p(label) p(row of topics | label) for the best label of each row: it depends on the largest count only.
+        """
+        own = self.own / (self.own + self.other)
+        other = (1 - own) / (len(LABELS) - 1)
+        rows = [_rows(words, largest) for largest in range(words + 1)]
+        exactly = [count - before for count, before in zip(rows, [0, *rows], strict=False)]
+        return math.fsum(
+            count * other ** (words - largest) * own**largest for largest, count in enumerate(exactly)
+        ) / len(LABELS)
+
+
+@cache
+def _rows(words: int, largest: int) -> int:
+    """How many rows of `words` topics have none more than `largest` times."""
+    ways = [1] + [0] * words
+    for _ in LABELS:
+        ways = [
+            sum(ways[total - here] * math.comb(total, here) for here in range(min(largest, total) + 1))
+            for total in range(words + 1)
+        ]
+    return ways[words]
+
+
+def _gap_counts(fewest: int, most: int) -> dict[int, float]:
+    """How likely each number of gaps in a text is."""
+    chances: defaultdict[int, float] = defaultdict(float)
+    row = {0: 1.0}
+    for sentences in range(1, most + 1):
+        longer: defaultdict[int, float] = defaultdict(float)
+        for gaps, chance in row.items():
+            for frame in FRAMES:
+                longer[gaps + len(GAP.findall(frame))] += chance / len(FRAMES)
+        row = dict(longer)
+        if sentences >= fewest:
+            for gaps, chance in row.items():
+                chances[gaps] += chance / (most - fewest + 1)
+    return dict(chances)
+
+
+@cache
+def _patterns() -> tuple[re.Pattern[str], ...]:
+    """What each frame may look like when it is filled."""
+    known = {kind: "|".join(lists[kind] for lists in (NEUTRAL, *WORDS.values())) for kind in NEUTRAL}
+    return tuple(
+        re.compile(GAP.sub(lambda gap: f"({known[gap[0]].replace(' ', '|')})", frame.replace(".", r"\.")))
+        for frame in FRAMES
+    )
+
+
+def _topic_words(text: str, fewest: int, most: int) -> Iterator[str]:
+    """The topic of every word in a gap that has one."""
+    topics = {word: label for label, lists in WORDS.items() for words in lists.values() for word in words.split()}
+    sentences = re.split(r"(?<=\.) ", text)
+    for sentence in sentences:
+        match = next((found for pattern in _patterns() if (found := pattern.fullmatch(sentence))), None)
+        if match is None or not fewest <= len(sentences) <= most:
+            raise GlassError(
+                f"the corpus topics never makes the text {text[:60]!r}", "See what it makes: glass data show topics"
+            )
+        yield from (topics[word] for word in match.groups() if word in topics)

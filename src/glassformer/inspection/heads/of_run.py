@@ -1,0 +1,113 @@
+"""The attention heads of a run, looked at on its own validation text, on another text, or on random tokens."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from glassformer.base.config import PAIRS, Config
+from glassformer.base.errors import GlassError
+from glassformer.inspection.heads import Known, Probe, Report, survey
+from glassformer.inspection.heads.probes import marks, random_probes, sentence_probe, special_ids, vocabulary
+from glassformer.inspection.heads.texts import given_probe, held_out_probe, random_text, window_probe
+from glassformer.model.transformer import Classifier, Model
+from glassformer.runs.folder import Folder, open_run
+from glassformer.tasks import AnyTextModel, MaskFiller, TextModel, Translator
+from glassformer.text.examples import PreparedExamples
+from glassformer.text.prepare import Prepared
+from glassformer.text.tokenizers import Tokenizer
+from glassformer.training.setup import encoded_text, make_task
+
+COUNTED = 10_000_000
+"""Tokens of the training text that are counted to know which are frequent."""
+
+
+@dataclass(frozen=True)
+class Given:
+    """Texts to look at the heads on.
+
+    Attributes:
+        texts: one, or the lines of a file.
+        name: what they are called.
+        lines: whether they are the lines of a file; a run on running text reads these as one text.
+    """
+
+    texts: Sequence[str]
+    name: str
+    lines: bool = False
+
+
+def heads_of_run(
+    folder: Folder, model: AnyTextModel, given: Given | None = None, note: Callable[[str], None] = lambda text: None
+) -> Report:
+    """The roles of all heads of a run.
+
+    Args:
+        folder: of the run.
+        model: what it holds.
+        given: texts to look at the heads on; None: the run's own.
+        note: is told what a person should know.
+
+    Raises:
+        GlassError: a text is empty, or longer than the context.
+    """
+    probe = None if given is None else _given(model, given)
+    data = _own_text(folder, model, note if given is None else lambda text: None)
+    reader = model.source_tokenizer if isinstance(model, Translator) else model.tokenizer
+    return survey(model.model, *probes_for(model.model, model.config, reader, model.tokenizer, data, probe))
+
+
+def probes_for(
+    model: Model,
+    config: Config,
+    reader: Tokenizer,
+    tokenizer: Tokenizer,
+    data: Prepared | PreparedExamples | None,
+    text: Probe | None = None,
+) -> tuple[list[Probe], Known]:
+    """What `survey` looks at the heads of a run on: always the same, whatever the weights.
+
+    Args:
+        model, config: of the run.
+        reader, tokenizer: of what it reads and of what it writes; the same where there is only one.
+        data: what it learnt from, if that is at hand.
+        text: instead of the run's own.
+    """
+    counts = _counts(data, tokenizer.vocab_size)
+    source, target = vocabulary(reader, counts), vocabulary(tokenizer, counts)
+    if text is None and data is not None:
+        text = held_out_probe(make_task(config, data).held_out(None))
+    probes = [text or random_text(model, source, target), *random_probes(model, source, target)]
+    corpus = None if config.train.task in PAIRS else config.data.source
+    start = isinstance(model, Classifier) or config.data.windows == "documents"
+    sentences = sentence_probe(model, tokenizer, start, corpus)
+    probes += [] if sentences is None else [sentences]
+    return probes, Known(special_ids(tokenizer), special_ids(reader), marks(reader), counts, corpus)
+
+
+def _given(model: AnyTextModel, given: Given) -> Probe:
+    """Windows of running text, or one text in each row."""
+    running = isinstance(model, TextModel | MaskFiller) and model.config.data.windows == "stream"
+    if given.lines and running:
+        return window_probe(model, "\n".join(given.texts), given.name)
+    return given_probe(model, given.texts, given.name)
+
+
+def _own_text(folder: Folder, model: AnyTextModel, note: Callable[[str], None]) -> Prepared | PreparedExamples | None:
+    """What the run learnt from, if it is at hand."""
+    try:
+        return encoded_text(open_run(folder), model.config, note)
+    except GlassError as error:
+        note(f"looking at random tokens instead of text: {error.problem}")
+        return None
+
+
+def _counts(data: Prepared | PreparedExamples | None, size: int) -> npt.NDArray[np.int64] | None:
+    """How often each token stands in the training text, (V,); None where it is not at hand, or is two texts."""
+    if data is None or (isinstance(data, PreparedExamples) and not data.labels):
+        return None
+    store = data.train.sources if isinstance(data, PreparedExamples) else data.train
+    return np.bincount(store.tokens[:COUNTED], minlength=size)

@@ -1,0 +1,37 @@
+"""Pictures, drawn with matplotlib: attention maps, lenses, rollouts, head roles and curves.
+
+`look` asks a model for its attention; everything else works on plain arrays. matplotlib is imported when something
+is drawn, and only its objects are used: nothing is left in its global state.
+"""
+
+from glassformer.inspection.plots.attention import draw_attention, facts, look
+from glassformer.inspection.plots.cells import SCALES, Floats, Scale, block_for, pooled
+from glassformer.inspection.plots.charts import draw_curve, draw_lens, draw_roles
+from glassformer.inspection.plots.fonts import Fonts, find_fonts
+from glassformer.inspection.plots.maps import Labels, draw_maps, draw_rollout
+from glassformer.inspection.plots.reading import AttentionMaps, find_site
+from glassformer.inspection.plots.saving import refuse_no_matplotlib, refuse_no_picture, save
+
+__all__ = [
+    "SCALES",
+    "AttentionMaps",
+    "Floats",
+    "Fonts",
+    "Labels",
+    "Scale",
+    "block_for",
+    "draw_attention",
+    "draw_curve",
+    "draw_lens",
+    "draw_maps",
+    "draw_roles",
+    "draw_rollout",
+    "facts",
+    "find_fonts",
+    "find_site",
+    "look",
+    "pooled",
+    "refuse_no_matplotlib",
+    "refuse_no_picture",
+    "save",
+]

@@ -1,0 +1,111 @@
+"""The attention of a run as one picture, and as numbers: one head, the heads of one layer, or all of them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from glassformer.base.wording import counted
+from glassformer.inspection.plots.cells import Scale
+from glassformer.inspection.plots.fonts import Fonts, find_fonts
+from glassformer.inspection.plots.maps import LARGE, MOST_CELLS, Grid, Labels, draw_maps
+from glassformer.inspection.plots.reading import AttentionMaps, read_maps
+from glassformer.inspection.sites import Head, Site, attentions
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+    from glassformer.inspection.explain import Subject
+
+THUMBNAIL, MIDDLE = 64, 256
+"""Pixels of the longer side of a map among all heads, and among those of one layer; none has more cells there."""
+ACROSS = 4
+"""Maps in a row where the heads of one layer are shown."""
+DECIMALS = 6  # of printed weights
+
+
+def look(subject: Subject, shown: Head | Site | None = None) -> AttentionMaps:
+    """Attention as it is drawn: pooled to what a picture has room for.
+
+    Args:
+        subject: a model, and what it reads.
+        shown: one head, one layer, or None: all.
+
+    Raises:
+        GlassError: there are no heads, or the weights of one layer alone are above the budget of a recording.
+    """
+    match shown:
+        case Head():
+            found = read_maps(subject, [shown.site], MOST_CELLS)
+            return AttentionMaps(subject, found.block, {shown: found.maps[shown]})
+        case Site():
+            return read_maps(subject, [shown], MIDDLE)
+        case None:
+            return read_maps(subject, list(attentions(subject.model)), THUMBNAIL)
+
+
+def draw_attention(found: AttentionMaps, scale: Scale = "linear", fonts: Fonts | None = None) -> Figure:
+    """The picture of what `look` gave.
+
+    Args:
+        found: one head, one layer or several.
+        scale: of the colours.
+        fonts: for the labels; None: they are found.
+    """
+    fonts = fonts or find_fonts(found.texts())
+    sites = list(dict.fromkeys(head.site for head in found.maps))
+    if len(sites) > 1:
+        title = f"all {counted(len(found.maps), 'heads')}: attention weights"
+        return draw_maps(title, _overview(found, sites), block=found.block, scale=scale, size=THUMBNAIL)
+    maps, several = list(found.maps.items()), len(found.maps) > 1
+    title = f"{sites[0] if several else maps[0][0]}: attention weights"
+    grid: Grid = [
+        ("", [(f"head {head.head}" if several else "", cells) for head, cells in maps[start : start + ACROSS]])
+        for start in range(0, len(maps), ACROSS)
+    ]
+    labels = labels_of(found, sites[0], fonts)
+    size = MIDDLE if several else LARGE
+    return draw_maps(
+        title, grid, block=found.block, labels=labels, scale=scale, size=size, families=fonts.families
+    )  # fmt: skip
+
+
+def labels_of(found: AttentionMaps, site: Site, fonts: Fonts) -> Labels:
+    """The tokens along the maps of a layer, and what the axes are."""
+    rows, columns = (fonts.labels(*zip(*tokens, strict=True)) for tokens in found.tokens(site))
+    if site.part == "cross":
+        return Labels(rows, columns, "target tokens that look", "source tokens looked at")
+    return Labels(rows, columns)
+
+
+def facts(found: AttentionMaps) -> dict[str, Any]:
+    """The numbers behind the picture, for `--json`: masked weights are null."""
+    subject = found.subject
+    target = None if subject.target_ids is None else _tokens(subject.target_labels or (), subject.target_ids)
+    return {
+        "text": subject.text, "tokens": _tokens(subject.labels, subject.ids), "target": subject.target,
+        "target_tokens": target, "block": found.block,
+        "heads": [
+            {"name": str(head), "weights": [[_number(weight) for weight in row] for row in cells.tolist()]}
+            for head, cells in found.maps.items()
+        ],
+    }  # fmt: skip
+
+
+def _tokens(texts: tuple[str, ...], ids: tuple[int, ...]) -> list[dict[str, Any]]:
+    return [{"id": id, "text": text} for id, text in zip(ids, texts, strict=True)]
+
+
+def _number(weight: float) -> float | None:
+    return None if np.isnan(weight) else round(weight, DECIMALS)
+
+
+def _overview(found: AttentionMaps, sites: list[Site]) -> Grid:
+    """A row for each layer, all of one part together; a head that was removed leaves its place empty."""
+    order = sorted(sites, key=lambda site: (site.stack == "dec", site.part == "cross", site.layer))
+    width = 1 + max(head.head for head in found.maps)
+    return [
+        (str(site), [(str(head), found.maps.get(Head(site, head))) for head in range(width)])
+        for site in order
+    ]  # fmt: skip

@@ -1,0 +1,201 @@
+"""Heat maps of attention: one head with its tokens as labels, the heads of a layer, or all heads side by side."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from glassformer.inspection.plots.cells import Floats, Scale, block_for, painted, pooled
+from glassformer.inspection.plots.fonts import BASE
+from glassformer.inspection.plots.sheet import (
+    LABEL,
+    LONGEST_BAR,
+    MARGIN,
+    NOTE,
+    SHORTEST_BAR,
+    TITLE,
+    Families,
+    Sheet,
+    bar_width,
+    room_below,
+    text_width,
+)
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+MOST_CELLS = 256
+"""Cells of a side of the map of one head; longer texts are pooled."""
+LARGE = 1024
+"""Pixels of its longer side, about; short texts get cells of at most `LARGEST_CELL`."""
+LARGEST_CELL = 40
+LEGIBLE = 12
+"""Pixels of a cell that leave room for a label; smaller ones get a ruler."""
+GAP = 10
+LARGEST_LETTERS = 15.0
+
+
+@dataclass(frozen=True)
+class Labels:
+    """What stands along the maps.
+
+    Attributes:
+        rows, columns: one for each place, before pooling.
+        row_name, column_name: what rows and columns are.
+    """
+
+    rows: Sequence[str]
+    columns: Sequence[str]
+    row_name: str = "tokens that look"
+    column_name: str = "tokens looked at"
+
+
+@dataclass(frozen=True)
+class _Plan:
+    """Sizes in pixels, of all maps alike."""
+
+    cell: int
+    slot: tuple[int, int]  # width and height of the largest map
+    left: int
+    top: int
+    above: int  # each row of maps, for names
+    below: int  # the last one, for labels
+    upright: bool
+    notes: tuple[str, ...]
+
+
+Grid = Sequence[tuple[str, Sequence[tuple[str, Floats | None]]]]
+"""Rows of maps, each with its name: of each map a name and its cells, (rows, columns); None: an empty place."""
+
+
+def draw_maps(
+    title: str,
+    grid: Grid,
+    *,
+    block: int = 1,
+    labels: Labels | None = None,
+    scale: Scale = "linear",
+    size: int = LARGE,
+    families: Families = (BASE,),
+    what: str = "attention weight",
+) -> Figure:
+    """Maps on a grid, a colour bar, and what the cells are.
+
+    Args:
+        title: of the picture.
+        grid: rows of maps, pooled already; weights from 0 to 1, NaN where masked.
+        block: by which they are pooled; the title says so.
+        labels: along the maps of the first column, and of the last row; None: nothing is written there.
+        scale: of the colours.
+        size: pixels of a map's longer side, at least; short texts need no more than `LARGEST_CELL` for a cell.
+        families: of fonts, for the labels.
+        what: the weights are.
+    """
+    cells = [cells for _, row in grid for _, cells in row if cells is not None]
+    plan = _plan(grid, cells, block, labels, size, families)
+    right = plan.left + max(len(row) for _, row in grid) * (plan.slot[0] + GAP) + MARGIN
+    bar = max(SHORTEST_BAR, min(LONGEST_BAR, plan.slot[1]))
+    head = max(text_width(title, TITLE, [BASE], "bold"), *(text_width(note, NOTE, [BASE]) for note in plan.notes), 0)
+    width = max(right + bar_width(scale, what), head + 2 * MARGIN) + MARGIN
+    row_height = plan.above + plan.slot[1] + GAP
+    bottom = plan.top + len(grid) * row_height + plan.below
+    sheet = Sheet(width, max(bottom, plan.top + plan.above + bar + 60) + MARGIN, families)
+    sheet.text(MARGIN, MARGIN + TITLE / 2, title, TITLE, weight="bold")
+    for number, note in enumerate(plan.notes):
+        sheet.text(MARGIN, MARGIN + TITLE + (NOTE + 6) * (number + 0.75), note, NOTE)
+    for row, (name, maps) in enumerate(grid):
+        y = plan.top + row * row_height + plan.above
+        sheet.text(plan.left - 8, y + plan.slot[1] / 2, name, NOTE, ha="right")
+        for column, (word, values) in enumerate(maps):
+            x = plan.left + column * (plan.slot[0] + GAP)
+            sheet.text(x, y - 9, word, NOTE)
+            if values is not None:
+                axes = sheet.image(painted(values, scale), x, y, (plan.cell, plan.cell))
+                last = row == len(grid) - 1 or column >= len(grid[row + 1][1])
+                _label(sheet, axes, labels, block, plan, (column == 0, last))
+    grey = "masked" if any(np.isnan(each).any() for each in cells) else ""
+    sheet.colour_bar(right, plan.top + plan.above, bar, scale, what, grey)
+    return sheet.figure
+
+
+def draw_rollout(
+    weights: Floats,
+    labels: Labels,
+    title: str = "attention rollout",
+    *,
+    scale: Scale = "linear",
+    families: Families = (BASE,),
+    what: str = "share",
+) -> Figure:
+    """One matrix of shares, such as rollout or flow, as the map of a head.
+
+    Args:
+        weights: (T, S) from 0 to 1, NaN where masked; longer ones are pooled.
+        labels: of its rows and columns.
+        title, what: of the picture, and of its values.
+        scale, families: as for `draw_maps`.
+    """
+    block = block_for(max(weights.shape), MOST_CELLS)
+    grid = [("", [("", pooled(weights, block))])]
+    return draw_maps(title, grid, block=block, labels=labels, scale=scale, families=families, what=what)
+
+
+def _plan(
+    grid: Grid, cells: Sequence[Floats], block: int, labels: Labels | None, size: int, families: Families
+) -> _Plan:
+    """How large cells are, what is written above them, and where the first map is."""
+    rows, columns = max(each.shape[0] for each in cells), max(each.shape[1] for each in cells)
+    cell = min(LARGEST_CELL, -(-size // max(rows, columns)))
+    left = MARGIN + max(text_width(name, NOTE, families) for name, _ in grid) + 8
+    below, upright, notes = 0, False, []
+    if labels is not None:
+        words, letters = (labels.rows, labels.columns), _letters(cell)
+        if not _legible(cell, block):
+            words, letters = (("0,000",), ("0",)), LABEL
+        left += max(text_width(word, letters, families) for word in words[0])
+        below, upright = room_below(words[1], cell, letters, families) if _legible(cell, block) else (2 * LABEL, False)
+        number = "" if _legible(cell, block) else ", by their numbers from 0"
+        notes.append(f"rows: {labels.row_name}; columns: {labels.column_name}{number}")
+    if block > 1:
+        notes.append(f"each cell is the maximum of {block} x {block}")
+    top = MARGIN + TITLE + len(notes) * (NOTE + 6) + 30
+    above = 20 if any(word for _, row in grid for word, _ in row) else 8
+    return _Plan(cell, (columns * cell, rows * cell), left, top, above, below, upright, tuple(notes))
+
+
+def _legible(cell: int, block: int) -> bool:
+    """Whether each cell is one token, and has room for its label."""
+    return block == 1 and cell >= LEGIBLE
+
+
+def _letters(cell: int) -> float:
+    """The height of letters beside cells of so many pixels."""
+    return min(LARGEST_LETTERS, cell * 0.8)
+
+
+def _label(sheet: Sheet, axes: Axes, labels: Labels | None, block: int, plan: _Plan, sides: tuple[bool, bool]) -> None:
+    """Tokens where they are legible, else a ruler of places; on the left and below, where these `sides` are outer."""
+    if labels is None:
+        return
+    for axis, words, outer in (("y", labels.rows, sides[0]), ("x", labels.columns, sides[1])):
+        if outer and _legible(plan.cell, block):
+            places = [place + 0.5 for place in range(len(words))]
+            sheet.ticks(axes, axis, places, words, _letters(plan.cell), plan.upright and axis == "x")
+        elif outer:
+            marks, middle = ruler(len(words), plan.cell / block), 0.5 if block == 1 else 0.0
+            axes.tick_params(axis="both", length=4)
+            sheet.ticks(axes, axis, [mark / block + middle for mark in marks], [f"{mark}" for mark in marks], LABEL)
+
+
+def ruler(length: int, pixels: float) -> list[int]:
+    """Places that are marked: every 1, 2, 5, 10, 20... so that marks are at least 60 pixels apart.
+
+    >>> ruler(1024, 1.0)
+    [0, 100, 200, 300, 400, 500, 600, 700, 800, 900, 1000]
+    """
+    step = next(s for power in range(9) for s in (10**power, 2 * 10**power, 5 * 10**power) if s * pixels >= 60)
+    return list(range(0, length, step))

@@ -1,0 +1,89 @@
+"""The attention maps of a run on a text: asked for one layer at a time, and pooled at once, to save memory."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+
+from glassformer.base.errors import GlassError
+from glassformer.inspection.explain import Subject
+from glassformer.inspection.plots.cells import Floats, block_for, pooled
+from glassformer.inspection.recording import record
+from glassformer.inspection.sites import Head, Site, attentions
+from glassformer.model.pruned_attention import head_numbers
+from glassformer.model.transformer import Model
+
+
+@dataclass(frozen=True, eq=False)
+class AttentionMaps:
+    """Attention of some layers on one text.
+
+    Attributes:
+        subject: what the model reads.
+        block: by how many places the maps are pooled.
+        maps: head -> (ceil(T / block), ceil(S / block)), NaN where masked; a layer without heads has none.
+    """
+
+    subject: Subject
+    block: int
+    maps: dict[Head, Floats]
+
+    def tokens(self, site: Site) -> tuple[list[tuple[str, int]], list[tuple[str, int]]]:
+        """The texts and ids of the rows (that look) and of the columns (that are looked at) of a layer's maps."""
+        source = list(zip(self.subject.labels, self.subject.ids, strict=True))
+        if self.subject.target_ids is None or self.subject.target_labels is None or site.stack == "enc":
+            return source, source
+        target = list(zip(self.subject.target_labels, self.subject.target_ids, strict=True))
+        return target, source if site.part == "cross" else target
+
+    def texts(self) -> list[str]:
+        """All that may become a label."""
+        return [*self.subject.labels, *(self.subject.target_labels or ())]
+
+
+def read_maps(subject: Subject, sites: Sequence[Site], most: int) -> AttentionMaps:
+    """The maps of some layers.
+
+    Args:
+        subject: a model and what it reads; nothing about the model changes.
+        sites: of attentions of the model.
+        most: cells of a map's longer side; longer texts are pooled, all maps alike.
+
+    Raises:
+        GlassError: the layers have no heads, or the weights of one layer alone are above the budget of a recording.
+    """
+    lengths = {"enc": len(subject.ids), "dec": len(subject.ids if subject.target_ids is None else subject.target_ids)}
+    longest = max(max(lengths[site.stack], lengths["enc"] if site.part == "cross" else 0) for site in sites)
+    block = block_for(longest, most)
+    tokens = torch.tensor([subject.ids])  # (1, T)
+    target = None if subject.target_ids is None else torch.tensor([subject.target_ids])  # (1, T)
+    found: dict[Head, Floats] = {}
+    layers = attentions(subject.model)
+    for site in sites:
+        if not layers[site].heads:
+            continue
+        keep = (f"{site}.pattern", f"{site}.scores")
+        made = record(subject.model, tokens, target, keep=keep, dtype=torch.float32)
+        patterns, scores = (made[name][0].numpy() for name in keep)  # (H, T, S) each
+        weights = np.where(np.isneginf(scores), np.nan, patterns)  # (H, T, S)
+        numbers = head_numbers(layers[site])
+        found |= {Head(site, n): pooled(each, block) for n, each in zip(numbers, weights, strict=True)}
+    if not found:
+        raise GlassError(f"all heads of {', '.join(map(str, sites))} were removed", "Look at another layer, or run.")
+    return AttentionMaps(subject, block, found)
+
+
+def find_site(model: Model, name: str) -> Site:
+    """The attention layer of that name.
+
+    Raises:
+        GlassError: the model has no such layer; the error says which it has.
+    """
+    sites = list(attentions(model))
+    for site in sites:
+        if str(site) == name:
+            return site
+    raise GlassError(f"there is no attention {name!r} in this model", f"It has {', '.join(map(str, sites))}.")

@@ -1,0 +1,114 @@
+"""The direct effect of a head on the loss: only its own path to the logits is cut, everything else is as it was.
+
+The head writes c into the residual stream. The final norm keeps the scale that it had for the whole stream, so it is
+linear, and the logits without the head are those of the model minus head(norm(c)) (Elhage et al. 2021).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from glassformer.inspection.pruning.effects import mixed_values
+from glassformer.inspection.pruning.measuring import Rows, without_dropout
+from glassformer.inspection.sites import Site, attentions, stacks
+from glassformer.model.attention import Attention
+from glassformer.model.pruned_attention import head_numbers
+from glassformer.model.transformer import Block, Classifier, Model
+from glassformer.tasks.losses import logits_of, token_losses
+
+
+def no_direct_effect(model: Model, stack: str) -> str | None:
+    """Why the heads of a stack have no direct effect that could be computed; None where they have one."""
+    if stack != list(stacks(model))[-1]:
+        return "what an encoder's heads write reaches no logit directly"
+    if model.config.norm_order == "post":
+        return "model.norm_order = post: what a head writes passes through the norms of all later layers"
+    if model.config.head_transform:
+        return "model.head_transform = true: an activation stands between the heads and the logits"
+    return None
+
+
+def direct_effects(model: Model, data: Rows) -> dict[str, float]:
+    """The loss without each head's direct path minus the loss, in nats per target; without heads that have none."""
+    sites = [site for site in attentions(model) if no_direct_effect(model, site.stack) is None]
+    lost: dict[str, float] = {}
+    whole, targets = 0.0, 0
+    with torch.inference_mode(), without_dropout(model):
+        for _, rows in data.groups(model) if sites else ():
+            batch = data.batch(rows)
+            with mixed_values(model) as mixed, _entering_norms(model) as entering:
+                logits = logits_of(model, batch)  # (B, T, V)
+            for site in sites:
+                for number, written in _written(model, site, mixed[site], entering):
+                    less = logits - _read(model, written, batch.real)  # (B, T, V)
+                    name, loss = f"{site}.{number}", float(token_losses(less, batch).cpu().double().sum())
+                    lost[name] = lost.get(name, 0.0) + loss
+            whole += float(token_losses(logits, batch).cpu().double().sum())
+            targets += batch.n_targets
+    return {name: (loss - whole) / max(1, targets) for name, loss in lost.items()}
+
+
+@contextmanager
+def _entering_norms(model: Model) -> Iterator[dict[nn.Module, Tensor]]:
+    """What every norm of the last stack was given, (B, T, D) each."""
+    seen: dict[nn.Module, Tensor] = {}
+
+    def keep(module: nn.Module, args: tuple[Tensor, ...]) -> None:
+        seen[module] = args[0]
+
+    stack = list(stacks(model).values())[-1]
+    with ExitStack() as hooks:
+        for name, module in stack.named_modules():
+            if name.endswith("norm") and not name.endswith(("query_norm", "key_norm")):
+                hooks.callback(module.register_forward_pre_hook(keep).remove)
+        yield seen
+
+
+def _written(
+    model: Model, site: Site, mixed: Tensor, entering: dict[nn.Module, Tensor]
+) -> Iterator[tuple[int, Tensor]]:
+    """What each head of an attention gives to what the final norm gives: its number, (B, T, D)."""
+    stack = stacks(model)[site.stack]
+    block, layer = stack.blocks[site.layer], attentions(model)[site]
+    assert isinstance(block, Block)
+    own = block.attention_norm if site.part == "self" else block.cross_norm
+    matrix = _by_head(layer)  # (H, D, K)
+    for index, number in enumerate(head_numbers(layer)):
+        c = F.linear(mixed[:, index], matrix[index])  # (B, T, D)
+        if model.config.norm_order == "output" and own is not None:
+            c = _held(own, entering[own], c)  # (B, T, D)
+        yield number, _held(stack.norm, entering[stack.norm], c)  # (B, T, D)
+
+
+def _by_head(layer: Attention) -> Tensor:
+    """The output projection, (H, D, K)."""
+    return layer.output.weight.unflatten(1, (layer.heads, layer.head_width)).transpose(0, 1)  # (H, D, K)
+
+
+def _held(norm: nn.Module, x: Tensor, c: Tensor) -> Tensor:
+    """What a part c of a norm's input x gives to its output, all (B, T, D): the scale is that of x; no bias."""
+    if isinstance(norm, nn.LayerNorm):
+        scale = (x.var(dim=-1, keepdim=True, unbiased=False) + norm.eps).sqrt()  # (B, T, 1)
+        return (c - c.mean(dim=-1, keepdim=True)) / scale * norm.weight  # (B, T, D)
+    if isinstance(norm, nn.RMSNorm):
+        assert norm.eps is not None
+        scale = (x.square().mean(dim=-1, keepdim=True) + norm.eps).sqrt()  # (B, T, 1)
+        return c / scale * norm.weight  # (B, T, D)
+    return c
+
+
+def _read(model: Model, x: Tensor, real: Tensor) -> Tensor:
+    """What a part x (B, T, D) of the stack's output gives to the logits, (B, T, V) or (B, C)."""
+    if not isinstance(model, Classifier):
+        own = model.head.weight  # (V, D), or None where the embedding's is used
+        return F.linear(x, model.embedding.tokens.weight if own is None else own)  # (B, T, V)
+    if model.config.pooling == "first":
+        pooled = x[torch.arange(len(x)), real.long().argmax(dim=1)]  # (B, D)
+    else:
+        pooled = (x * real[..., None]).sum(dim=1) / real.sum(dim=1, keepdim=True).clamp(min=1)  # (B, D)
+    return F.linear(pooled, model.head.weight)  # (B, C)

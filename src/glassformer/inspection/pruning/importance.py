@@ -1,0 +1,92 @@
+"""How much the loss depends on each head, from one backward pass. Michel, Levy and Neubig 2019, section 4.1.
+
+    I_h = E_x |∂L(x) / ∂ξ_h|        ξ_h: a factor on head h, at 1
+
+The absolute value is taken for each row x before the mean: the gradients of several rows have both signs, and their sum
+may be 0 for a head that every row depends on. So each row has gates of its own.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from glassformer.inspection.gates import gated
+from glassformer.inspection.pruning.measuring import Rows, row_losses, validation_rows, without_dropout
+from glassformer.inspection.sites import attentions
+from glassformer.model.pruned_attention import head_numbers
+from glassformer.model.transformer import Model
+from glassformer.runs.folder import Which, open_run
+from glassformer.runs.opening import load_text_model
+from glassformer.tasks import AnyTextModel
+from glassformer.training.setup import encoded_text, make_task
+
+
+def importance(model: Model, data: Rows) -> dict[str, float]:
+    """I_h of every head, by its name, in nats per target: Σ over rows of |∂ the row's loss / ∂ξ_h|, over all targets.
+
+    The losses are those of training without label smoothing and dropout. Nothing of the model changes, its gradients
+    included.
+    """
+    sites = attentions(model)
+    sums = {str(site): torch.zeros(layer.heads, dtype=torch.float64) for site, layer in sites.items()}  # (H) each
+    targets = 0
+    with without_dropout(model):
+        for _, rows in data.groups(model):
+            batch = data.batch(rows)
+            with torch.enable_grad(), gated(model) as gates:
+                losses = row_losses(model, batch)  # (B)
+                slopes = torch.autograd.grad(losses.sum(), list(gates.values()), materialize_grads=True)  # (B, H) each
+            for site, slope in zip(gates, slopes, strict=True):
+                sums[site] += slope.abs().cpu().double().sum(dim=0)  # (H)
+            targets += batch.n_targets
+    return _named(model, {site: total / max(1, targets) for site, total in sums.items()})
+
+
+def _named(model: Model, values: Mapping[str, Tensor]) -> dict[str, float]:
+    """Values (H) by attention as values by head."""
+    return {
+        f"{site}.{number}": float(values[str(site)][index])
+        for site, layer in attentions(model).items()
+        for index, number in enumerate(head_numbers(layer))
+    }
+
+
+def per_layer(scores: Mapping[str, float]) -> dict[str, float]:
+    """Scores divided by the l2 norm of those of their attention, as Michel et al. 2019 compare layers."""
+    squares: dict[str, float] = defaultdict(float)
+    for name, score in scores.items():
+        squares[name.rpartition(".")[0]] += score**2
+    return {name: score / (math.sqrt(squares[name.rpartition(".")[0]]) or 1.0) for name, score in scores.items()}
+
+
+def head_importance(
+    folder: Path,
+    model: AnyTextModel | None = None,
+    *,
+    which: Which = "best",
+    device: str = "auto",
+    tokens: int | None = None,
+    note: Callable[[str], None] = lambda text: None,
+) -> dict[str, float]:
+    """I_h of every head of a run, by its name, on the run's own validation part.
+
+    Args:
+        folder: of the run.
+        model: what `load_text_model` made of it; None: it is loaded.
+        which, device: of the model, where it is loaded.
+        tokens: of about so many tokens, evenly drawn; None: of all.
+        note: is told what a person should know.
+
+    Raises:
+        GlassError: there is no such run, or its text is gone.
+    """
+    run = open_run(folder)
+    found = model or load_text_model(folder, which, device)
+    task = make_task(found.config, encoded_text(run, found.config, note))
+    return importance(found.model, validation_rows(task, tokens, next(found.model.parameters()).device))

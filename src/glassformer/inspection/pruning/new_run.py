@@ -1,0 +1,162 @@
+"""What is left of a run after pruning, as a run folder like any other: it generates, resumes, verifies and exports."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch.optim import Optimizer
+
+from glassformer.base.config import Config
+from glassformer.base.files import clear_disk_errors, no_empty_folders, partial_path
+from glassformer.base.locks import is_held
+from glassformer.inspection.pruning.l0 import L0, learn_gates
+from glassformer.inspection.pruning.measuring import validation_rows
+from glassformer.inspection.pruning.removal import cut_optimizers, fold_gates, refuse_unprunable, without
+from glassformer.inspection.sites import heads
+from glassformer.model.device import choose_device
+from glassformer.model.transformer import Model
+from glassformer.runs.folder import Run, Which, create_run, open_run
+from glassformer.runs.opening import Parts, load_parts
+from glassformer.tasks.task import Task
+from glassformer.training.checkpoint import TrainState, load_checkpoint, save_checkpoint
+from glassformer.training.optimizers import make_optimizers
+from glassformer.training.setup import encoded_text, make_task, set_threads
+from glassformer.training.stepping import Stepper
+
+
+@dataclass(frozen=True)
+class Opened:
+    """A run, ready to be pruned.
+
+    Attributes:
+        run: its folder.
+        checkpoint: the folder of the checkpoint.
+        parts: its model and what belongs to it.
+        task: what it learns, with its text.
+        device: of the model.
+    """
+
+    run: Run
+    checkpoint: Path
+    parts: Parts
+    task: Task
+    device: torch.device
+
+    @property
+    def config(self) -> Config:
+        """All settings of the run."""
+        return self.parts.config
+
+    @property
+    def model(self) -> Model:
+        """With the weights of the checkpoint."""
+        return self.parts.model
+
+
+def open_for_pruning(folder: Path, which: Which, device: str, note: Callable[[str], None]) -> Opened:
+    """A run with its model and its text.
+
+    Raises:
+        GlassError: there is no such run, its text is gone, or its heads cannot be taken out.
+    """
+    run = open_run(folder)
+    config = run.config()
+    refuse_unprunable(config.model)
+    if is_held(folder):
+        note(f"{folder} is still training: this is its {which} checkpoint so far")
+    checkpoint, parts = run.checkpoint(which), load_parts(folder, which, device)
+    return Opened(run, checkpoint, parts, make_task(config, encoded_text(run, config, note)), choose_device(device))
+
+
+@dataclass(frozen=True)
+class Pruned:
+    """A smaller model, and what training needs to go on with it.
+
+    Attributes:
+        model: with fewer heads.
+        names: of the heads that it lacks and the run has.
+        optimizers: of the model; what they know of the weights that stay is kept.
+        state: where training is.
+    """
+
+    model: Model
+    names: tuple[str, ...]
+    optimizers: list[Optimizer]
+    state: TrainState
+
+
+def pruned(opened: Opened, names: Sequence[str]) -> Pruned:
+    """The model of a run without these heads; its weights are those of the checkpoint."""
+    optimizers = make_optimizers(opened.model, opened.config.train)
+    state = load_checkpoint(opened.checkpoint, opened.model, optimizers)
+    return _cut_out(opened.model, names, optimizers, state, opened.config)
+
+
+def pruned_by_gates(opened: Opened, how: L0, note: Callable[[str], None]) -> Pruned:
+    """Train on with gates, remove the heads whose gates are settled at 0, and put the other gates into the weights."""
+    config = opened.config
+    here = {"device": str(opened.device), "compile": False}  # compiled code does not see the gates, which are hooks
+    config = config.replace(train={**config.train.model_dump(), **here})
+    set_threads(config)
+    stepper = Stepper(opened.model, opened.task, config)
+    state = load_checkpoint(opened.checkpoint, stepper.model, stepper.optimizers)
+    gates, targets = learn_gates(stepper, state.step, how, note)
+    fold_gates(stepper.model, gates)
+    names = [
+        str(head)
+        for head, gate in zip(heads(stepper.model), torch.cat(list(gates.values())).tolist(), strict=True)
+        if gate == 0
+    ]
+    state = replace(state, step=state.step + how.steps, tokens=state.tokens + targets)
+    return _cut_out(stepper.model, names, stepper.optimizers, state, config)
+
+
+def _cut_out(
+    model: Model, names: Sequence[str], optimizers: list[Optimizer], state: TrainState, config: Config
+) -> Pruned:
+    smaller = without(model, names)
+    own = make_optimizers(smaller, config.train)
+    cut_optimizers(optimizers, own, model, smaller)
+    return Pruned(smaller, tuple(names), own, state)
+
+
+def write_pruned(out: Path, opened: Opened, found: Pruned, facts: Mapping[str, Any]) -> None:
+    """The new run folder, whole or not at all; `out` must be free.
+
+    Its training state is that of the checkpoint, but its best loss is its own, and its log begins anew.
+
+    Args:
+        out: the folder.
+        opened: the run that it comes from.
+        found: the smaller model.
+        facts: how it was made, for the manifest.
+    """
+    config = opened.config
+    config = config.replace(model={**config.model.model_dump(), "removed_heads": found.model.config.removed_heads})
+    loss = validation_rows(opened.task, config.train.evaluate_tokens, opened.device).loss(found.model).loss
+    state = replace(
+        found.state, best_step=found.state.step, best_loss=loss, waited=0, recent_losses=[],
+        plateau=replace(found.state.plateau, best=None, waited=0), evaluations=[(found.state.step, loss)],
+    )  # fmt: skip
+    before = opened.run.manifest()
+    kept: dict[str, Any] = {name: before[name] for name in ("data", "tokenizers") if name in before}
+    origin = {"from": str(opened.run.folder), "checkpoint": opened.checkpoint.name, "heads": list(found.names)}
+    partial = partial_path(out)
+    with no_empty_folders(out.parent), clear_disk_errors(out):
+        try:
+            run = create_run(partial, config, {**kept, "pruned": {**origin, **facts}})
+            for name in ("tokenizer.json", "source_tokenizer.json", "labels.json"):
+                if (opened.run.folder / name).exists():
+                    shutil.copyfile(opened.run.folder / name, run.folder / name)
+            save_checkpoint(run, found.model, found.optimizers, state, config)
+            if out.exists():
+                out.rmdir()  # it is empty
+            partial.rename(out)
+        except BaseException:
+            shutil.rmtree(partial, ignore_errors=True)
+            raise

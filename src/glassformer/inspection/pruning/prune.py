@@ -1,0 +1,272 @@
+"""`glass prune RUN`: look at the heads of a run, draw the curve, and make a run of what is left."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from glassformer.base.errors import GlassError
+from glassformer.base.wording import counted, span
+from glassformer.inspection.pruning.direct import direct_effects
+from glassformer.inspection.pruning.effects import SELF_REPAIR, Ablation, ablation_effects
+from glassformer.inspection.pruning.importance import importance
+from glassformer.inspection.pruning.l0 import L0
+from glassformer.inspection.pruning.measuring import Rows, training_rows, validation_rows
+from glassformer.inspection.pruning.new_run import (
+    Opened,
+    Pruned,
+    open_for_pruning,
+    pruned,
+    pruned_by_gates,
+    write_pruned,
+)
+from glassformer.inspection.pruning.order import Order, Point, area, attention_effects, choose_by, curve, prune_steps
+from glassformer.inspection.sites import heads
+from glassformer.runs.folder import Which, refuse_existing
+
+
+@dataclass(frozen=True)
+class Request:
+    """What to do with the heads of a run.
+
+    Attributes:
+        folder: of the run.
+        out: of the new run; None: none is made.
+        heads, fraction, max_loss: how many go: so many, so large a share, or as long as the loss stays within it.
+        order: which go first.
+        step: share of all heads that goes at a time.
+        per_layer: compare importance within attentions, as Michel et al. 2019 do.
+        curve: measure the whole curve, the reverse order, and so many random orders.
+        random_orders: how many.
+        effects: what leaving out each single head does, by this kind of ablation.
+        l0: learn gates instead of an order.
+        tokens: of the training part, which decide, and of the validation part, which measure.
+        seed: of random orders.
+        which, device: of the model.
+        note: is told what a person should know.
+    """
+
+    folder: Path
+    out: Path | None = None
+    heads: int | None = None
+    fraction: float | None = None
+    max_loss: float | None = None
+    order: Order = "importance"
+    step: float = 0.1
+    per_layer: bool = False
+    curve: bool = False
+    random_orders: int = 10
+    effects: Ablation | None = None
+    l0: L0 | None = None
+    tokens: int = 20_000
+    seed: int = 0
+    which: Which = "best"
+    device: str = "auto"
+    note: Callable[[str], None] = field(default=lambda text: None)
+
+
+@dataclass(frozen=True)
+class Effect:
+    """What one head does for the loss, in nats per target.
+
+    Attributes:
+        name: of the head.
+        importance: I_h of Michel et al. 2019.
+        ablation: the loss without it minus the loss.
+        direct: the same when only its own path to the logits is cut; None where there is no such path.
+    """
+
+    name: str
+    importance: float
+    ablation: float
+    direct: float | None
+
+
+@dataclass
+class Report:
+    """What was found and made.
+
+    Attributes:
+        run: that was looked at.
+        task: what it learnt.
+        rows: on how many tokens losses were measured.
+        loss: with all heads, on the validation part.
+        ablation: which kind the effects are of.
+        effects: of each head.
+        points: how heads were removed for the new run.
+        curves: losses by order: one list of points each, ten for `random`.
+        attentions: what removing all heads of one attention does to the loss.
+        new: folder of the new run.
+        removed: heads that it lacks.
+        new_loss: its own.
+        parameters: of the run, and of the new run.
+    """
+
+    run: Path
+    task: str
+    rows: int
+    loss: float
+    ablation: Ablation | None = None
+    effects: list[Effect] = field(default_factory=list)
+    points: list[Point] = field(default_factory=list)
+    curves: dict[str, list[list[Point]]] = field(default_factory=dict)
+    attentions: dict[str, float] = field(default_factory=dict)
+    new: Path | None = None
+    removed: tuple[str, ...] = ()
+    new_loss: float | None = None
+    parameters: tuple[int, int] | None = None
+
+    def areas(self) -> dict[str, float]:
+        """The mean loss along the curve of each order, and of several curves the mean of that."""
+        return {name: math.fsum(map(area, each)) / len(each) for name, each in self.curves.items()}
+
+    def facts(self) -> dict[str, Any]:
+        """For `--json`."""
+        return {
+            "run": str(self.run), "loss": self.loss, "tokens": self.rows, "ablation": self.ablation,
+            "effects": [asdict(each) for each in self.effects],
+            "note": SELF_REPAIR if self.effects else None,
+            "points": [asdict(point) for point in self.points],
+            "curves": {name: [[asdict(p) for p in points] for points in each] for name, each in self.curves.items()},
+            "areas": self.areas(), "attentions": self.attentions, "out": self.new and str(self.new),
+            "removed": list(self.removed), "new_loss": self.new_loss,
+            "parameters": self.parameters and dict(zip(("before", "after"), self.parameters, strict=True)),
+        }  # fmt: skip
+
+
+def prune_run(request: Request) -> Report:
+    """Do what is asked for; bad requests are refused before anything is measured, and nothing is half written.
+
+    Raises:
+        GlassError: the request does not go together, the run cannot be pruned, or the loss would not stay in bounds.
+    """
+    refuse_unclear(request)
+    if request.out is not None:
+        refuse_existing(request.out)
+    opened = open_for_pruning(request.folder, request.which, request.device, request.note)
+    total = len(heads(opened.model))
+    wanted = _wanted(request, total)
+    measured = validation_rows(opened.task, request.tokens, opened.device)
+    chosen = training_rows(opened.task, request.tokens, opened.device)
+    estimate = measured.loss(opened.model)
+    report = Report(opened.run.folder, opened.config.train.task, estimate.tokens, estimate.loss)
+    if request.effects is not None:
+        report.ablation, report.effects = request.effects, list(_effects(opened, measured, request.effects))
+    if request.curve:
+        _draw_curves(report, request, opened, chosen, measured)
+    if request.out is not None:
+        _make(report, request, opened, chosen, measured, wanted)
+    return report
+
+
+def refuse_unclear(request: Request) -> None:
+    """Raise a `GlassError` unless it is said what to do, once, with numbers that are possible."""
+    given = [request.heads, request.fraction, request.max_loss, request.l0]
+    ways = sum(value is not None for value in given)
+    if request.out is None and ways:
+        raise GlassError("it is said how much to prune, but there is no --out", "Name the new run: --out NEWRUN.")
+    if request.out is None and not request.curve and request.effects is None:
+        raise GlassError("nothing is asked for", "Give --out NEWRUN, --curve or --effects.")
+    if request.out is not None and ways != 1:
+        said = "nothing says how much" if not ways else f"{ways} things say how much"
+        raise GlassError(f"{said} to prune", "Give one of --heads, --fraction, --max-loss and --l0.")
+    by_importance = request.out is not None and request.l0 is None and request.order in ("importance", "reverse")
+    if request.per_layer and not request.curve and not by_importance:
+        raise GlassError("--per-layer was given, but importance decides nothing", "Leave it out.")
+    for name, value in (("--fraction", request.fraction), ("--step", request.step)):
+        if value is not None and not 0 < value <= 1:
+            raise GlassError(f"{name} = {value:g}", "Give a share above 0, and 1 at most.")
+    numbers = [
+        ("--tokens", request.tokens, 1),
+        ("--random-orders", request.random_orders, 1),
+        ("--seed", request.seed, 0),
+    ]
+    numbers += [("--steps", request.l0.steps, 1)] if request.l0 else []
+    for name, number, least in numbers:
+        if number < least:
+            raise GlassError(f"{name} = {number}", f"Give {least} or more.")
+    if request.max_loss is not None and not math.isfinite(request.max_loss):
+        raise GlassError(f"--max-loss = {request.max_loss:g}", "Give a loss in nats.")
+    if request.l0:
+        rates = {"--l0": request.l0.penalty, "--rate": request.l0.rate, "--gate-rate": request.l0.gate_rate}
+        for name, rate in rates.items():
+            if not 0 < rate < math.inf:
+                raise GlassError(f"{name} = {rate:g}", "Give a number above 0, such as 0.1.")
+
+
+def _wanted(request: Request, total: int) -> int:
+    """How many heads shall go at most."""
+    if total == 0:
+        raise GlassError(f"{request.folder} has no heads left", "There is nothing to prune.")
+    if request.heads is not None and not 1 <= request.heads <= total:
+        raise GlassError(f"--heads = {request.heads} of a model with {total}", f"Give {span(1, total)}.")
+    if request.fraction is not None:
+        return max(1, round(request.fraction * total))
+    return request.heads or total
+
+
+def _step(request: Request, total: int) -> int:
+    return max(1, round(request.step * total))
+
+
+def _effects(opened: Opened, measured: Rows, kind: Ablation) -> Iterator[Effect]:
+    model = opened.model
+    important, direct = importance(model, measured), direct_effects(model, measured)
+    for name, lost in ablation_effects(model, measured, kind).items():
+        yield Effect(name, important[name], lost, direct.get(name))
+
+
+def _draw_curves(report: Report, request: Request, opened: Opened, chosen: Rows, measured: Rows) -> None:
+    """The order asked for, its reverse, and random orders, all measured on the same rows."""
+    step = _step(request, len(heads(opened.model)))
+    orders: list[tuple[Order, int]] = [(request.order, request.seed)] if request.order != "random" else []
+    orders += [("reverse", 0)] if request.order != "reverse" else []
+    orders += [("random", request.seed + number) for number in range(request.random_orders)]
+    for number, (order, seed) in enumerate(orders):
+        request.note(f"curve {number + 1} of {len(orders)}: {order}")
+        choose = choose_by(order, chosen, request.per_layer, seed)
+        report.curves.setdefault(order, []).append(curve(opened.model, choose, measured, step))
+    report.attentions = attention_effects(opened.model, measured)
+
+
+def _make(report: Report, request: Request, opened: Opened, chosen: Rows, measured: Rows, wanted: int) -> None:
+    assert request.out is not None
+    before = _parameters(opened)
+    if request.l0 is not None:
+        found = pruned_by_gates(opened, request.l0, request.note)
+        facts: dict[str, Any] = {"by": "l0", **asdict(request.l0)}
+    else:
+        found = pruned(opened, _by_order(report, request, opened, chosen, measured, wanted))
+        facts = {"by": request.order, "step": request.step, "per_layer": request.per_layer, "tokens": request.tokens}
+    write_pruned(request.out, opened, found, facts)
+    report.new, report.removed, report.new_loss = request.out, found.names, measured.loss(found.model).loss
+    report.parameters = (before, _count(found))
+
+
+def _by_order(report: Report, request: Request, opened: Opened, chosen: Rows, measured: Rows, wanted: int) -> list[str]:
+    """The heads to remove; with a limit on the loss, those of the last step that kept it."""
+    choose = choose_by(request.order, chosen, request.per_layer, request.seed)
+    step, limit = _step(request, len(heads(opened.model))), request.max_loss
+    for point, _ in prune_steps(opened.model, choose, measured, step, wanted):
+        if limit is not None and point.loss > limit:
+            if len(report.points) < 2:
+                what = f"without {counted(point.removed, 'heads')}" if point.removed else "with all heads"
+                raise GlassError(
+                    f"the loss is {point.loss:.4f} {what}, and --max-loss = {limit:g}",
+                    "Give a higher limit, or a smaller --step.",
+                )
+            break
+        report.points.append(point)
+        request.note(f"{counted(point.removed, 'heads')} removed: loss {point.loss:.4f}")
+    return [name for point in report.points for name in point.names]
+
+
+def _parameters(opened: Opened) -> int:
+    return sum(parameter.numel() for parameter in opened.model.parameters())
+
+
+def _count(found: Pruned) -> int:
+    return sum(parameter.numel() for parameter in found.model.parameters())

@@ -1,0 +1,157 @@
+"""Snapshots of a run's attention heads, taken while it learns, or made anew from weights."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from glassformer.base.config import Config
+from glassformer.generation.context import reading
+from glassformer.inspection.heads.of_run import probes_for
+from glassformer.inspection.replay.history import History
+from glassformer.inspection.replay.looking import look, mapped_texts
+from glassformer.inspection.replay.schedule import snapshot_steps, thinned
+from glassformer.inspection.replay.snapshot import Numbers, Snapshot, snapshot_files, write_snapshot
+from glassformer.model.transformer import Model
+from glassformer.runs.folder import Run, step_of
+from glassformer.runs.opening import load_text_model
+from glassformer.tasks.losses import logits_of, token_losses, tokens_at_once
+from glassformer.tasks.task import Task
+from glassformer.text.examples import PreparedExamples
+from glassformer.text.prepare import Prepared
+from glassformer.training.setup import encoded_text, make_task
+from glassformer.training.trainer import Trainer
+from glassformer.training.validation import MOST_TOKENS, groups
+
+LOSSES = 2000
+"""About so many validation tokens have their losses kept."""
+
+
+class Camera:
+    """Takes snapshots of the models of one run, always of the same texts: the same weights give the same snapshot.
+
+    Args:
+        config: of the run.
+        task: what it learns.
+        data: from which text.
+        model: any of the run's; its weights do not matter.
+    """
+
+    def __init__(self, config: Config, task: Task, data: Prepared | PreparedExamples, model: Model) -> None:
+        self.task, writer = task, data.tokenizer
+        reader = data.source_tokenizer if isinstance(data, PreparedExamples) else writer
+        self.probes, self.known = probes_for(model, config, reader, writer, data)
+        self.texts = mapped_texts(model, self.probes, reader, writer)
+        self.rows = task.held_out(LOSSES)
+        repeated = [row for probe in self.probes if probe.name == "repeated" for row in probe.rows]
+        self.repeated = repeated if config.train.task == "lm" else []
+
+    def snapshot(self, model: Model, step: int) -> Snapshot:
+        """What the model does now. Nothing about it changes, and no random number of training is drawn."""
+        seen = look(model, self.probes, self.known, self.texts)
+        prompt, sample = self.task.sample(model)
+        return Snapshot(
+            step, seen.labels, seen.scores, seen.reached, seen.numbers, seen.maps,
+            self._losses(model, self.rows), self._losses(model, self.repeated), prompt, sample,
+        )  # fmt: skip
+
+    def _losses(self, model: Model, rows: Sequence[Any]) -> Numbers:
+        """(rows, T) nats at every place; NaN where nothing is predicted."""
+        device, parts = model.embedding.tokens.weight.device, []
+        with reading(model):
+            for group in groups(rows, min(MOST_TOKENS, tokens_at_once(model))):
+                batch = self.task.collate(group).to(device)
+                losses = token_losses(logits_of(model, batch), batch)  # (B, T)
+                parts.append(losses.masked_fill(~batch.loss_mask, np.nan).float().cpu().numpy())
+        longest = max((part.shape[1] for part in parts), default=0)
+        whole = np.full((len(rows) if parts else 0, longest), np.nan, dtype=np.float32)  # (rows, T)
+        done = 0
+        for part in parts:
+            whole[done : done + len(part), : part.shape[1]] = part
+            done += len(part)
+        return whole
+
+
+class Recorder:
+    """The `Observer` that keeps snapshots in the run folder, at the steps that `train.snapshots` asks for.
+
+    Each is a file of its own, written whole before the checkpoint of the same step: a run that was killed goes on
+    from a checkpoint and takes those after it again, the same ones.
+
+    Args:
+        trainer: of a run, at any step.
+    """
+
+    def __init__(self, trainer: Trainer) -> None:
+        self.folder, train = trainer.run.snapshots, trainer.config.train
+        self.steps = frozenset(snapshot_steps(train.snapshots, train.steps))
+        data = encoded_text(trainer.run, trainer.config, trainer.reporter.note)
+        self.camera = Camera(trainer.config, trainer.task, data, trainer.model)
+
+    def look(self, model: Model, step: int, last: bool) -> None:
+        """Take a snapshot if one is due; the last step has one in any case. Of too many, some in between go."""
+        if last or step in self.steps:
+            self.folder.mkdir(exist_ok=True)
+            write_snapshot(self.camera.snapshot(model, step), self.folder)
+            files = snapshot_files(self.folder)
+            for step in files.keys() - thinned(files):
+                files[step].unlink()
+
+    def forget_after(self, step: int) -> None:
+        """Delete later ones, and what a kill left half written."""
+        later = [path for at, path in snapshot_files(self.folder).items() if at > step]
+        for path in (*later, *self.folder.glob("*.partial")):
+            path.unlink()
+
+
+@dataclass(frozen=True)
+class Agreement:
+    """How far a snapshot and what the weights of its step do now are apart; all are largest differences.
+
+    Attributes:
+        step: of both.
+        maps: of attention weights, from 0 to 1: a snapshot keeps them in steps of 1/255.
+        scores: of the roles' scores.
+        losses: in nats.
+    """
+
+    step: int
+    maps: float
+    scores: float
+    losses: float
+
+
+def agreement(
+    run: Run, history: History, device: str = "auto", note: Callable[[str], None] = lambda text: None
+) -> Agreement | None:
+    """Take the last snapshot again, from the weights of the last checkpoint, and compare the two.
+
+    Args:
+        run: whose training text is at hand.
+        history: its snapshots.
+        device: where to compute, as in `train.device`.
+        note: is told how the text is read again, where that is needed.
+
+    Returns:
+        None where the last checkpoint's step has no snapshot, as of a run that is still training.
+
+    Raises:
+        GlassError: the run has no checkpoint, or its training text is gone.
+    """
+    step = step_of(run.checkpoint("last"))
+    kept = next((snapshot for snapshot in history.snapshots if snapshot.step == step), None)
+    if kept is None:
+        return None
+    loaded = load_text_model(run.folder, "last", device)
+    data = encoded_text(run, loaded.config, note)
+    again = Camera(loaded.config, make_task(loaded.config, data), data, loaded.model).snapshot(loaded.model, step)
+    maps = max(int(np.abs(again.maps[key].astype(int) - seen.astype(int)).max()) for key, seen in kept.maps.items())
+    return Agreement(step, maps / 255, _apart(again.scores, kept.scores), _apart(again.losses, kept.losses))
+
+
+def _apart(found: Numbers, kept: Numbers) -> float:
+    """The largest difference of numbers that both have."""
+    return float(np.nan_to_num(np.abs(found.astype(np.float64) - kept), nan=0.0).max(initial=0.0))

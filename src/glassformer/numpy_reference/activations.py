@@ -1,0 +1,67 @@
+"""Activations and their derivatives, each element by itself."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from glassformer.numpy_reference.arrays import Array
+
+TANH_SCALE, TANH_CUBE = math.sqrt(2 / math.pi), 0.044715
+
+
+def erf(x: Array) -> Array:
+    """The error function, element by element: NumPy has none, Python's is exact to the last digits."""
+    return np.array([math.erf(value) for value in x.ravel()]).reshape(x.shape)
+
+
+def sigmoid(x: Array) -> Array:
+    """1 / (1 + e^-x), as (1 + tanh(x / 2)) / 2, which never overflows."""
+    return 0.5 * (1 + np.tanh(0.5 * x))
+
+
+def activate(x: Array, name: str) -> Array:
+    """y = f(x); the gated kinds name the activation of their gate (Shazeer 2020).
+
+    * relu: max(x, 0). relu2: its square (So et al. 2021, section 4).
+    * gelu, geglu: x Φ(x), Φ the normal distribution function (Hendrycks and Gimpel 2016, section 2)
+    * gelu_tanh: x (1 + tanh(√(2/π) (x + 0.044715 x³))) / 2 (the same section)
+    * swiglu: x σ(x), called SiLU or Swish (Ramachandran et al. 2017)
+    """
+    match name:
+        case "relu":
+            return np.maximum(x, 0)
+        case "relu2":
+            return np.maximum(x, 0) ** 2
+        case "gelu" | "geglu":
+            return x * 0.5 * (1 + erf(x / math.sqrt(2)))
+        case "gelu_tanh":
+            return 0.5 * x * (1 + np.tanh(TANH_SCALE * (x + TANH_CUBE * x**3)))
+        case _:
+            return x * sigmoid(x)
+
+
+def activate_backward(dy: Array, x: Array, name: str) -> Array:
+    """dx = dy f'(x).
+
+    * relu: 1 where x > 0. relu2: 2 max(x, 0).
+    * gelu: Φ(x) + x φ(x), φ = Φ' the normal density
+    * gelu_tanh: with u the tanh's argument, (1 + tanh u) / 2 + x (1 - tanh² u) u' / 2
+    * swiglu: σ + x σ (1 - σ), from σ' = σ (1 - σ)
+    """
+    match name:
+        case "relu":
+            return dy * (x > 0)
+        case "relu2":
+            return dy * 2 * np.maximum(x, 0)
+        case "gelu" | "geglu":
+            density = np.exp(-0.5 * x * x) / math.sqrt(2 * math.pi)
+            return dy * (0.5 * (1 + erf(x / math.sqrt(2))) + x * density)
+        case "gelu_tanh":
+            bent = np.tanh(TANH_SCALE * (x + TANH_CUBE * x**3))
+            slope = TANH_SCALE * (1 + 3 * TANH_CUBE * x**2)
+            return dy * 0.5 * (1 + bent + x * (1 - bent**2) * slope)
+        case _:
+            opened = sigmoid(x)
+            return dy * opened * (1 + x * (1 - opened))

@@ -1,0 +1,127 @@
+"""Every weight that the settings ask for: its name, its shape, and what it starts from."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from glassformer.numpy_reference.arrays import Array
+from glassformer.numpy_reference.settings import GATED, Settings
+
+Shapes = dict[str, tuple[int, ...]]
+
+
+def shapes(
+    settings: Settings, vocab_size: int, source_vocab_size: int | None = None, classes: int | None = None
+) -> Shapes:
+    """Name -> shape of every weight, under the names of the PyTorch model's `state_dict`.
+
+    Args:
+        settings: of the model.
+        vocab_size: V.
+        source_vocab_size: of a source with an embedding of its own; None: V.
+        classes: of a classifier.
+    """
+    D, found = settings.width, _embedding(settings, "embedding", vocab_size)
+    if settings.family == "encoder-decoder":
+        if not settings.shared_embedding:
+            found |= _embedding(settings, "source_embedding", source_vocab_size or vocab_size)
+        found |= _stack(settings, "encoder", settings.encoder_layers or settings.layers, cross=False)
+        found |= _stack(settings, "decoder", settings.layers, cross=True)
+    else:
+        found |= _stack(settings, "stack", settings.layers, cross=False)
+    if settings.family == "encoder" and classes is not None:
+        return found | {"head.weight": (classes, D), "head.bias": (classes,)}
+    if not settings.tied:
+        found["head.weight"] = (vocab_size, D)
+    if settings.head_bias:
+        found["head.bias"] = (vocab_size,)
+    if settings.head_transform:
+        found |= _linear("head.transform", D, D, bias=True) | _norm(settings, "head.norm")
+    return found
+
+
+def _embedding(settings: Settings, name: str, vocab_size: int) -> Shapes:
+    found: Shapes = {f"{name}.tokens.weight": (vocab_size, settings.width)}
+    if settings.positions == "learned":
+        found[f"{name}.positions.table.weight"] = (settings.context, settings.width)
+    return found | (_norm(settings, f"{name}.norm") if settings.embedding_norm else {})
+
+
+def _stack(settings: Settings, name: str, layers: int, cross: bool) -> Shapes:
+    found: Shapes = {}
+    short = {"encoder": "enc", "decoder": "dec"}[name if name != "stack" else settings.family]
+    if settings.positions == "relative":
+        found[f"{name}.score_positions.table.weight"] = (settings.relative_buckets, settings.heads)
+    for index in range(layers):
+        at = f"{name}.blocks.{index}"
+        for part in ("attention", "cross") if cross else ("attention",):
+            site = f"{short}.{index}.{'self' if part == 'attention' else 'cross'}"
+            found |= _norm(settings, f"{at}.{part}_norm") | _attention(settings, f"{at}.{part}", site)
+        found |= _norm(settings, f"{at}.feedforward_norm") | _feedforward(settings, f"{at}.feedforward")
+    return found | (_norm(settings, f"{name}.norm") if settings.norm_order != "post" else {})
+
+
+def _norm(settings: Settings, name: str) -> Shapes:
+    if settings.norm == "none":
+        return {}
+    return {f"{name}.{each}": (settings.width,) for each in (["weight", "bias"] if settings.norm_bias else ["weight"])}
+
+
+def _linear(name: str, outputs: int, inputs: int, bias: bool) -> Shapes:
+    return {f"{name}.weight": (outputs, inputs)} | ({f"{name}.bias": (outputs,)} if bias else {})
+
+
+def _attention(settings: Settings, name: str, site: str) -> Shapes:
+    D, K, bias = settings.width, settings.K, settings.attention_bias
+    H, G = len(settings.kept_heads(site)), len(settings.kept_kv_heads(site))
+    found = _linear(f"{name}.query", H * K, D, bias)
+    found |= _linear(f"{name}.key", G * K, D, bias) | _linear(f"{name}.value", G * K, D, bias)
+    found |= _linear(f"{name}.output", D, H * K, bias)
+    if settings.qk_norm == "none" or not H:
+        return found
+    queries, keys = (K, K) if settings.qk_norm == "head" else (H * K, G * K)
+    return found | {f"{name}.query_norm.weight": (queries,), f"{name}.key_norm.weight": (keys,)}
+
+
+def _feedforward(settings: Settings, name: str) -> Shapes:
+    D, F, bias = settings.width, settings.F, settings.feedforward_bias
+    found = _linear(f"{name}.up", F, D, bias) | _linear(f"{name}.down", D, F, bias)
+    return found | (_linear(f"{name}.gate", F, D, bias) if settings.activation in GATED else {})
+
+
+def initial_weights(
+    settings: Settings, vocab_size: int, seed: int = 0, source_vocab_size: int | None = None
+) -> dict[str, Array]:
+    """First weights, for which the first loss is about ln V; drawn as the PyTorch model's, with other random numbers.
+
+    Matrices: normal, standard deviation 1 / √inputs; those that write into the residual stream are divided by the root
+    of their number (Radford et al. 2019, section 2.3), or zero with `zero_output`. The head: small. Biases 0, gains 1.
+    """
+    generator, found = np.random.default_rng(seed), {}
+    wanted = shapes(settings, vocab_size, source_vocab_size, settings.classes)
+    writers = sum(name.endswith(("output.weight", "down.weight")) for name in wanted)
+    for name, shape in wanted.items():
+        if len(shape) == 1:
+            found[name] = np.zeros(shape) if name.endswith("bias") else np.ones(shape)
+        else:
+            found[name] = generator.normal(scale=_deviation(name, shape, settings, vocab_size, writers), size=shape)
+    return found
+
+
+def _deviation(name: str, shape: tuple[int, ...], settings: Settings, vocab_size: int, writers: int) -> float:
+    """The standard deviation that a matrix starts with."""
+    small = 1 / math.sqrt(max(1, shape[1]))
+    if name == "head.weight":
+        return 0.1 * small
+    if name.endswith("score_positions.table.weight"):
+        return 0.02
+    if name.endswith(("output.weight", "down.weight")):
+        return 0.0 if settings.zero_output else small / math.sqrt(writers)
+    if name == "head.transform.weight" and settings.norm == "none":
+        return small / math.sqrt(writers)
+    tied = settings.tied and not (settings.family == "encoder" and settings.classes is not None)
+    if tied and name.startswith("embedding."):  # a head too: a token must not predict itself from the start
+        return min(0.02, math.log1p(0.004 * vocab_size * math.log(vocab_size)) / settings.width)
+    return small

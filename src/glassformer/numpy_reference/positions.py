@@ -1,0 +1,114 @@
+"""How a token knows its place: vectors that are added, angles that turn queries and keys, penalties on scores.
+
+Whatever does not depend on weights needs no backward pass; `rotate` and `relative_bias` have one.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from glassformer.numpy_reference.arrays import Array, Bools, Ints
+from glassformer.numpy_reference.linear import look_up_backward
+
+
+def token_places(real: Bools) -> Ints:
+    """Each real token's place in its own row, (B, T), from 0; padding has the place of the token before it, or 0."""
+    return np.maximum(np.cumsum(real, axis=1, dtype=np.int64) - 1, 0)  # (B, T)
+
+
+def sinusoids(places: Ints, width: int) -> Array:
+    """sin(p / 10000^(2i/D)) in channel 2i and cos of it in 2i + 1 (Vaswani et al. 2017, section 3.5).
+
+    places: (B, T) -> (B, T, D).
+    """
+    frequencies = 10_000.0 ** (-np.arange(0, width, 2) / width)  # (D/2)
+    angles = places[..., None] * frequencies  # (B, T, D/2)
+    return np.stack([np.sin(angles), np.cos(angles)], axis=-1).reshape(*places.shape, width)  # (B, T, D)
+
+
+class Rotation(NamedTuple):
+    """The angles of all places, as cosines and sines, (B, 1, T, K)."""
+
+    cos: Array
+    sin: Array
+
+
+def rotation(places: Ints, head_width: int, base: float) -> Rotation:
+    """The angle p base^(-2i/K) for the channels i and i + K/2 (Su et al. 2021, section 3.2.2).
+
+    places: (B, T) -> (B, 1, T, K) each.
+    """
+    frequencies = base ** (-np.arange(0, head_width, 2) / head_width)  # (K/2)
+    angles = places[:, None, :, None] * frequencies  # (B, 1, T, K/2)
+    angles = np.concatenate([angles, angles], axis=-1)  # (B, 1, T, K)
+    return Rotation(np.cos(angles), np.sin(angles))
+
+
+def rotate(x: Array, by: Rotation) -> Array:
+    """(a, b) -> (a cos θ - b sin θ, b cos θ + a sin θ) for each pair of channels; x: (B, heads, T, K)."""
+    a, b = np.split(x, 2, axis=-1)  # (B, heads, T, K/2) each
+    return x * by.cos + np.concatenate([-b, a], axis=-1) * by.sin  # (B, heads, T, K)
+
+
+def rotate_backward(dy: Array, by: Rotation) -> Array:
+    """The transpose of a turn by θ is the turn by -θ."""
+    return rotate(dy, Rotation(by.cos, -by.sin))
+
+
+def alibi_slopes(heads: int) -> list[float]:
+    """2^(-8i/n) for i = 1 … n; if n is no power of two, every other slope of the next (Press et al. 2022)."""
+    power = 2 ** math.floor(math.log2(heads))
+    slopes = [2 ** (-8 * (i + 1) / power) for i in range(power)]
+    between = [2 ** (-4 * (i + 1) / power) for i in range(0, 2 * power, 2)]
+    return slopes + between[: heads - power]
+
+
+def alibi_bias(back: Ints, heads: int) -> Array:
+    """-slope x distance on every score (Press et al. 2022, section 3).
+
+    back: (B, T, S) how far back each key is from each query, negative if ahead -> (B, H, T, S).
+    """
+    return -np.array(alibi_slopes(heads))[:, None, None] * np.abs(back)[:, None]  # (B, H, T, S)
+
+
+def relative_bias(back: Ints, table: Array, max_distance: int, causal: bool) -> tuple[Array, Ints]:
+    """A learned number for each head and bucket of distances (Raffel et al. 2020, section 2.1).
+
+    Args:
+        back: (B, T, S) how far back each key is.
+        table: (buckets, H).
+        max_distance: distances beyond it share the last bucket.
+        causal: only what lies back has buckets; otherwise each direction has half of them.
+
+    Returns:
+        The bias (B, H, T, S), and the buckets (B, T, S), which `relative_bias_backward` needs.
+    """
+    buckets = bucket_of(back, table.shape[0], max_distance, causal)  # (B, T, S)
+    return table[buckets].transpose(0, 3, 1, 2), buckets  # (B, H, T, S)
+
+
+def relative_bias_backward(dbias: Array, buckets: Ints, table: Array) -> Array:
+    """The gradient of the table, (buckets, H): each entry gets the sum over all pairs of places that used it."""
+    return look_up_backward(dbias.transpose(0, 2, 3, 1), buckets, table)
+
+
+def bucket_of(back: Ints, buckets: int, max_distance: int, causal: bool) -> Ints:
+    """Half of the buckets hold one distance each, the others grow as the logarithm (T5's relative_position_bucket).
+
+    The logarithm is taken in float32, as T5 has it: a distance on the edge of two buckets depends on its rounding.
+    """
+    offset = np.zeros_like(back)
+    if not causal:
+        buckets //= 2
+        offset = np.where(back < 0, buckets, 0)
+        back = np.abs(back)
+    back = np.maximum(back, 0)
+    exact = buckets // 2
+    ratio: npt.NDArray[np.float32] = np.maximum(back, 1).astype(np.float32) / np.float32(exact)
+    far = np.log(ratio) / np.float32(math.log(max_distance / exact)) * np.float32(buckets - exact)
+    far_bucket = np.minimum((np.float32(exact) + far).astype(np.int64), buckets - 1)
+    return offset + np.where(back < exact, back, far_bucket)

@@ -1,0 +1,362 @@
+"""The run folder: everything that one training run leaves, and all that is needed to use it elsewhere.
+
+::
+
+    config.toml  manifest.json  tokenizer.json  metrics.jsonl  samples.txt  loss.svg
+    source_tokenizer.json  where source and target have a vocabulary each
+    labels.json  names of a classifier's labels
+    lock  held by the process that trains; everything that training writes is written while it is held
+    checkpoints/step-000850/{model,optimizer}.safetensors, state.json, manifest.json
+    best  last      one line each: the name of a checkpoint; before the first evaluation both name the newest
+    creating        present only while `glass train` makes the folder
+    snapshots/step-000850.npz  what the attention heads did, where train.snapshots is above 0
+"""
+
+from __future__ import annotations
+
+import json
+import platform
+import re
+import shutil
+import sys
+from collections.abc import Callable, Collection, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from importlib import metadata
+from os import PathLike
+from pathlib import Path
+from typing import Any, Literal
+
+from glassformer import __version__
+from glassformer.base.config import Config
+from glassformer.base.errors import MALFORMED, GlassError, nearest
+from glassformer.base.files import (
+    OLD,
+    PARTIAL,
+    check_folder,
+    clear_disk_errors,
+    is_whole,
+    no_empty_folders,
+    old_path,
+    restore_folder,
+    write_text,
+)
+from glassformer.base.wording import quoted
+
+Which = Literal["best", "last"]
+CHECKPOINT = re.compile(r"step-[0-9]+")
+"""The name of a checkpoint folder."""
+Folder = str | PathLike[str]
+"""What people may name a folder by."""
+FORMAT = 1
+"""Version of the run folder, kept in `manifest.json`. It rises when an older program could not use a newer run."""
+CREATING = "creating"
+"""A file that is present while a run folder is made. A process that is killed meanwhile leaves it."""
+CREATING_TEXT = "glass train is making this run. If it was killed, the same command begins again.\n"
+MADE_FIRST = ("manifest.json", "tokenizer.json", "source_tokenizer.json", "labels.json")
+"""Files of a run that are written before `config.toml`, which makes the folder a run."""
+KEPT_BY_TRAINING = (*MADE_FIRST, "config.toml", "metrics.jsonl", "samples.txt", "loss.svg", "best", "last")
+"""Files of a run that only the process that holds its lock writes."""
+
+
+@dataclass(frozen=True)
+class Run:
+    """One run folder."""
+
+    folder: Path
+
+    @property
+    def tokenizer_file(self) -> Path:
+        """The tokenizer, so that the run needs nothing else to speak."""
+        return self.folder / "tokenizer.json"
+
+    @property
+    def source_tokenizer_file(self) -> Path:
+        """The tokenizer of the source, where it has a vocabulary of its own."""
+        return self.folder / "source_tokenizer.json"
+
+    def labels(self) -> tuple[str, ...]:
+        """The names of a classifier's labels, in the order of its scores; of other runs none.
+
+        Raises:
+            GlassError: the file is damaged.
+        """
+        path = self.folder / "labels.json"
+        try:
+            return tuple(map(str, json.loads(path.read_text(encoding="utf-8")))) if path.exists() else ()
+        except MALFORMED:
+            raise GlassError(f"{path} is damaged", "Copy it from where the run was made.") from None
+
+    def save_labels(self, names: Sequence[str]) -> None:
+        """Write what `labels` reads."""
+        write_text(self.folder / "labels.json", json.dumps(names, ensure_ascii=False) + "\n")
+
+    @property
+    def metrics_file(self) -> Path:
+        """One JSON object a line: step, tokens, train_seconds, loss, learning_rate, and validation_loss at times."""
+        return self.folder / "metrics.jsonl"
+
+    @property
+    def samples_file(self) -> Path:
+        """What the model wrote at each evaluation."""
+        return self.folder / "samples.txt"
+
+    @property
+    def altered(self) -> str | None:
+        """What an experiment took out of the model, which no setting says: "no causal mask"; of ordinary runs None."""
+        return self._facts().get("altered")
+
+    def _facts(self) -> dict[str, Any]:
+        """Return `manifest.json`; an empty table where it is missing or damaged."""
+        try:
+            return dict(json.loads((self.folder / "manifest.json").read_text(encoding="utf-8")))
+        except (OSError, *MALFORMED):
+            return {}
+
+    @property
+    def checkpoints(self) -> Path:
+        """The folder of checkpoints."""
+        return self.folder / "checkpoints"
+
+    def config(self) -> Config:
+        """Return the settings of the run.
+
+        Raises:
+            GlassError: a later version of this program made the run, or the file cannot be read.
+        """
+        found = self._facts().get("format", FORMAT)
+        if not isinstance(found, int) or found > FORMAT:
+            raise GlassError(
+                f"{self.folder} was made by a later version of glassformer: its format is {found}, and this version "
+                f"({__version__}) reads formats up to {FORMAT}",
+                "Install a newer glassformer.",
+            )
+        return Config.read(self.folder / "config.toml")
+
+    def manifest(self) -> dict[str, Any]:
+        """Return the run's origin: versions, command, and under `data` the source, its hash and the token folder.
+
+        `data.parts` has a hash of each part of the split; None in runs of older versions.
+
+        Raises:
+            GlassError: the file is missing or damaged.
+        """
+        path = self.folder / "manifest.json"
+        try:
+            facts = dict(json.loads(path.read_text(encoding="utf-8")))
+            data: dict[str, Any] = {name: str(facts["data"][name]) for name in ("source", "text_hash", "tokens")}
+            data["parts"] = facts["data"].get("parts")
+        except FileNotFoundError:
+            raise GlassError(f"{path} is missing", "Copy it from where the run was made.") from None
+        except MALFORMED:
+            raise GlassError(f"{path} is damaged", "Copy it from where the run was made.") from None
+        return {**facts, "data": data}
+
+    def checkpoint(self, which: Which = "best") -> Path:
+        """The checkpoint folder that `best` or `last` names, every byte checked.
+
+        Raises:
+            GlassError: there is none, or it is truncated or altered.
+        """
+        try:
+            name = (self.folder / which).read_text(encoding="utf-8").strip()
+        except FileNotFoundError:
+            raise GlassError(f"{self.folder} has no {which} checkpoint", f"Train it first: {self._resume()}") from None
+        except UnicodeDecodeError:
+            name = ""
+        if not CHECKPOINT.fullmatch(name):  # a path could lead out of the run folder
+            raise GlassError(
+                f"{self.folder / which} is damaged: it names no checkpoint", f"Write it anew: {self._resume()}"
+            )
+        folder = self.checkpoints / name
+        if not folder.exists() and old_path(folder).exists():  # its replacement did not end: these are its files
+            folder = old_path(folder)
+        try:
+            check_folder(folder)
+        except GlassError as error:
+            others = [path.name for path in self.whole_checkpoints() if path != folder]
+            remedy = f"{', '.join(others)} is whole; to go on from it: {self._resume()}" if others else error.remedy
+            raise GlassError(error.problem, remedy) from None
+        return folder
+
+    def _resume(self) -> str:
+        return f"glass train --resume --out {quoted(self.folder)}"
+
+    @property
+    def snapshots(self) -> Path:
+        """The folder of snapshots of attention, where the run keeps some."""
+        return self.folder / "snapshots"
+
+    def all_checkpoints(self) -> list[Path]:
+        """Return all checkpoints, complete or damaged, oldest first."""
+        return sorted(self.checkpoints.glob("step-*[0-9]"), key=step_of)
+
+    def whole_checkpoints(self) -> list[Path]:
+        """Return all complete checkpoints, oldest first."""
+        return [path for path in self.all_checkpoints() if is_whole(path)]
+
+    def point(self, which: Which, checkpoint: Path) -> None:
+        """Make `best` or `last` name a checkpoint; a file that says so already is left alone."""
+        path = self.folder / which
+        text = checkpoint.name + "\n"
+        if not path.is_file() or path.read_bytes() != text.encode("utf-8"):
+            write_text(path, text)
+
+    def remove_other_checkpoints(self, kept: Collection[str]) -> None:
+        """Delete all checkpoints except those named. The caller holds the run's lock."""
+        for path in self.checkpoints.glob("step-*"):
+            if path.name not in kept:
+                shutil.rmtree(path, ignore_errors=True)
+
+    def clean_up(self) -> None:
+        """Finish or remove files that a killed process left incomplete. The caller holds the run's lock."""
+        with clear_disk_errors(self.folder):
+            for old in self.checkpoints.glob(f"step-*{OLD}"):
+                restore_folder(old.with_name(old.name.removesuffix(OLD)))
+            for path in (*self.checkpoints.glob(f"step-*{OLD}"), *self.checkpoints.glob(f"step-*{PARTIAL}")):
+                shutil.rmtree(path, ignore_errors=True)
+            _remove_partials(self.folder, KEPT_BY_TRAINING)
+            (self.folder / CREATING).unlink(missing_ok=True)
+
+
+def step_of(checkpoint: Path) -> int:
+    """Return the step in the name of a checkpoint."""
+    return int(checkpoint.name.removeprefix("step-").removesuffix(OLD))
+
+
+def create_run(
+    folder: Path, config: Config, facts: dict[str, Any], add: Callable[[Run], None] = lambda run: None
+) -> Run:
+    """Make a run folder with its configuration and manifest.
+
+    `config.toml` is written last and makes the folder a run. Files that a killed process left before that are replaced.
+
+    Args:
+        folder: the folder; it must not hold a run or anything else yet.
+        config: all settings.
+        facts: further entries of the manifest (data, hashes).
+        add: writes further files of `MADE_FIRST`.
+    """
+    run = Run(folder)
+    refuse_existing(folder)
+    manifest = {
+        "format": FORMAT,
+        "glassformer": __version__,
+        "python": platform.python_version(),
+        "platform": platform.platform(),
+        "packages": packages(),
+        "command": sys.argv,
+        **facts,
+    }
+    with no_empty_folders(folder):
+        try:
+            with clear_disk_errors(folder):
+                folder.mkdir(parents=True, exist_ok=True)
+                _remove_unfinished(folder)
+            write_text(folder / CREATING, CREATING_TEXT)
+            with clear_disk_errors(folder):
+                run.checkpoints.mkdir()
+            write_text(folder / "manifest.json", json.dumps(manifest, indent=1, ensure_ascii=False) + "\n")
+            add(run)
+            write_text(folder / "config.toml", config.to_toml())
+            with clear_disk_errors(folder):
+                (folder / CREATING).unlink()
+        except BaseException:
+            (folder / "config.toml").unlink(missing_ok=True)
+            _remove_unfinished(folder)
+            raise
+    return run
+
+
+def packages() -> dict[str, str]:
+    """Return the versions of the packages that numbers depend on."""
+    return {name: metadata.version(name) for name in ("torch", "numpy", "tokenizers", "safetensors")}
+
+
+def _is_unfinished(folder: Path) -> bool:
+    """Return whether a process was killed while it made a run here."""
+    try:
+        return (folder / CREATING).read_text(encoding="utf-8") == CREATING_TEXT
+    except (OSError, ValueError):
+        return False
+
+
+def _remove_unfinished(folder: Path) -> None:
+    """Remove the files of a run whose creation was interrupted, and nothing else."""
+    for name in MADE_FIRST:
+        (folder / name).unlink(missing_ok=True)
+    with suppress(OSError):
+        (folder / "checkpoints").rmdir()
+    _remove_partials(folder, (*MADE_FIRST, "config.toml", CREATING))
+    (folder / CREATING).unlink(missing_ok=True)
+
+
+def _remove_partials(folder: Path, names: Collection[str]) -> None:
+    """Remove the partial files that killed processes left for these names."""
+    for name in names:
+        for path in folder.glob(f"{name}.*{PARTIAL[1:]}"):
+            path.unlink(missing_ok=True)
+
+
+def refuse_existing(folder: Path) -> None:
+    """Raise a `GlassError` unless `folder` is missing or empty, so that no file is ever overwritten.
+
+    A run whose creation was interrupted does not count: `create_run` replaces it.
+    """
+    if (folder / "config.toml").exists():
+        raise GlassError(
+            f"{folder} already holds a run",
+            f"Continue it with --resume --out {quoted(folder)}, or choose another --out.",
+        )
+    if folder.exists() and not folder.is_dir():
+        raise GlassError(f"{folder} is a file, not a folder", "Choose another --out.")
+    names = {path.name for path in folder.iterdir()} if folder.exists() else set()
+    names -= {"lock", *(name for name in names if name.startswith(f"{CREATING}.") and name.endswith(PARTIAL))}
+    if _is_unfinished(folder):
+        names -= {CREATING, "checkpoints", *MADE_FIRST, *(name for name in names if name.endswith(PARTIAL))}
+    if names:
+        raise GlassError(f"{folder} is not empty: it holds {min(names)}", "Choose another --out, or empty that folder.")
+
+
+def open_run(folder: Folder, altered: str | None = None) -> Run:
+    """The run in a folder.
+
+    Args:
+        folder: of the run.
+        altered: what an experiment took out of its model; only the experiment itself opens such a run.
+
+    Raises:
+        GlassError: there is none, and the nearest run beside it is named; or its settings do not say all of its model.
+    """
+    folder = Path(folder)
+    if (folder / "config.toml").is_file():
+        if (found := Run(folder).altered) != altered:
+            raise GlassError(
+                f"{folder} is part of an experiment: its model has {found or 'all its parts'}",
+                "It is no ordinary run, and only glass compare uses it.",
+            )
+        return Run(folder)
+    beside = runs_near(folder)
+    if folder.is_dir():
+        raise GlassError(f"{folder} is not a run: it has no config.toml", "Give a folder that glass train made.")
+    remedy = nearest(str(folder), beside) if beside else "Train one first: glass train DATA --out RUN"
+    raise GlassError(f"there is no run at {folder}", remedy)
+
+
+def runs_near(folder: Path) -> list[str]:
+    """The runs beside a folder, and those in `runs`, where they lie by default; as paths."""
+    parents = dict.fromkeys((folder.parent, Path("runs")))
+    return [str(run.folder) for parent in parents for run in list_runs(parent)]
+
+
+def list_runs(parent: Path) -> list[Run]:
+    """Return the runs in a folder, the most recently used last; a run that is still being made is left out."""
+    if not parent.is_dir():
+        return []
+    folders = [path for path in parent.iterdir() if not path.name.endswith(PARTIAL)]
+    configs = [path / "config.toml" for path in folders if (path / "config.toml").is_file()]
+    return [Run(path.parent) for path in sorted(configs, key=lambda path: _last_used(path.parent))]
+
+
+def _last_used(folder: Path) -> float:
+    return max(path.stat().st_mtime for path in (folder / "config.toml", folder / "last") if path.exists())

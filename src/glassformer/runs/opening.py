@@ -1,0 +1,91 @@
+"""Open a run: its settings, tokenizers, labels, the model with its weights, and the object that does its task."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from glassformer.base.config import PAIRS, Config
+from glassformer.base.errors import GlassError
+from glassformer.model.build import build_model
+from glassformer.model.device import choose_device
+from glassformer.model.precision import as_recorded, choose_precision
+from glassformer.model.transformer import Model
+from glassformer.model.weights import load_weights
+from glassformer.runs.folder import Folder, Which, open_run
+from glassformer.tasks import AnyTextModel, MaskFiller, TextClassifier, TextModel, Translator
+from glassformer.text.tokenizers import Tokenizer
+
+
+@dataclass(frozen=True)
+class Parts:
+    """A run, opened.
+
+    Attributes:
+        config: its settings.
+        model: with the checkpoint's weights, in evaluation mode.
+        tokenizer: of the text that is read, or of the one that is written where there are two.
+        source_tokenizer: of the source; the same one where the vocabulary is joint.
+        labels: of a classifier.
+    """
+
+    config: Config
+    model: Model
+    tokenizer: Tokenizer
+    source_tokenizer: Tokenizer
+    labels: tuple[str, ...]
+
+
+def load_parts(folder: Folder, which: Which = "best", device: str = "auto", precision: str = "fp32") -> Parts:
+    """Everything in a run folder that speaking needs; the folder alone is enough.
+
+    Args:
+        folder: of the run.
+        which: the best checkpoint on validation, or the last one.
+        device: as in `train.device`.
+        precision: "bf16" keeps the weights in bfloat16; "auto" does so where the device is fast at it.
+
+    Raises:
+        GlassError: there is no such run, or its files are not whole or not of one model.
+    """
+    run = open_run(folder)
+    place = choose_device(device)
+    config = as_recorded(run.config(), place)
+    labels = run.labels()
+    tokenizer = Tokenizer.load(run.tokenizer_file)
+    source = Tokenizer.load(run.source_tokenizer_file) if config.two_vocabularies else tokenizer
+    if config.train.task == "classify" and not labels:
+        raise GlassError(f"{folder} has no labels.json", "Copy it from where the run was made.")
+    own_source = None if config.model.shared_embedding else source.vocab_size
+    classes = len(labels) if config.train.task == "classify" else None
+    model = build_model(config.model, tokenizer.vocab_size, source_vocab_size=own_source, classes=classes)
+    load_weights(model, run.checkpoint(which) / "model.safetensors")
+    return Parts(config, model.to(place, choose_precision(precision, place)).eval(), tokenizer, source, labels)
+
+
+def load_text_model(
+    folder: Folder, which: Which = "best", device: str = "auto", precision: str = "fp32"
+) -> AnyTextModel:
+    """What a run folder holds, ready for its task.
+
+    Args:
+        folder: of the run; it alone is enough.
+        which: the best checkpoint on validation, or the last one.
+        device: as in `train.device`.
+        precision: "bf16" keeps the weights in bfloat16; "auto" does so where the device is fast at it.
+
+    Raises:
+        GlassError: there is no such run, or its files are not whole or not of one model.
+    """
+    return text_model_of(load_parts(folder, which, device, precision))
+
+
+def text_model_of(parts: Parts) -> AnyTextModel:
+    """What an opened run is, by its task."""
+    task = parts.config.train.task
+    if task in PAIRS:
+        return Translator(parts.model, parts.source_tokenizer, parts.tokenizer, parts.config)
+    if task == "classify":
+        return TextClassifier(parts.model, parts.tokenizer, parts.labels, parts.config)
+    if task == "masked":
+        return MaskFiller(parts.model, parts.tokenizer, parts.config)
+    return TextModel(parts.model, parts.tokenizer, parts.config)

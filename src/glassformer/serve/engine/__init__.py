@@ -1,6 +1,0 @@
-"""Continuous batching behind the API: for each run one queue, one running batch and one thread."""
-
-from glassformer.serve.engine.engine import Engine, Engines
-from glassformer.serve.engine.jobs import Job, Order, Piece, Scored
-
-__all__ = ["Engine", "Engines", "Job", "Order", "Piece", "Scored"]

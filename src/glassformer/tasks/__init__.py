@@ -1,0 +1,31 @@
+"""Tasks: what a record of each task is, its loss, its sample, and a class that takes text in and gives text out.
+
+`task` has the protocol that the training loop knows and the tasks that learn from plain text (`lm`, `masked`);
+`example_tasks` those that learn from examples with an answer (`classify`, `translate`, `summarize`); `losses` goes from
+logits and a batch to nats. The classes below join a model with its tokenizer: `TextModel` continues a text,
+`Translator` translates and summarizes, `TextClassifier` names labels, `MaskFiller` fills in masks.
+`glassformer.runs.opening.load_text_model` returns the one that a run was trained for.
+"""
+
+from __future__ import annotations
+
+from glassformer.tasks.classifying import Classified, TextClassifier
+from glassformer.tasks.continuing import TextModel
+from glassformer.tasks.filling import Candidate, MaskFiller
+from glassformer.tasks.translating import Translator
+from glassformer.tasks.unknown import unknown_symbols
+from glassformer.tasks.writing import Sample
+
+AnyTextModel = TextModel | Translator | TextClassifier | MaskFiller
+
+__all__ = [
+    "AnyTextModel",
+    "Candidate",
+    "Classified",
+    "MaskFiller",
+    "Sample",
+    "TextClassifier",
+    "TextModel",
+    "Translator",
+    "unknown_symbols",
+]

@@ -1,0 +1,73 @@
+"""`TextModel`: a decoder with its tokenizer, which continues a text."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+
+from glassformer.base.config import Config, SampleConfig
+from glassformer.generation import decoding
+from glassformer.generation.beam import Hypothesis, Watch, beam_search
+from glassformer.generation.decoding import Step, Stop
+from glassformer.model.transformer import Decoder, Model
+from glassformer.tasks.refusing import refuse_mismatch, wrong_task
+from glassformer.tasks.text_writer import TextWriter
+from glassformer.text.tokenizers import Tokenizer, frame_of
+
+if TYPE_CHECKING:
+    from glassformer.runs.folder import Folder, Which
+
+
+class TextModel(TextWriter):
+    """Text in, what comes after it out.
+
+    Args:
+        model: a decoder.
+        tokenizer: the one that the model was trained with.
+        config: of the run.
+
+    Raises:
+        GlassError: the model is of another family, or has another number of tokens than the tokenizer.
+    """
+
+    def __init__(self, model: Model, tokenizer: Tokenizer, config: Config) -> None:
+        if not isinstance(model, Decoder):
+            raise wrong_task(config.train.task, "lm", "Give a run of --task lm (model.family = decoder).")
+        refuse_mismatch(model, tokenizer)
+        super().__init__(tokenizer, config)
+        self.model = model
+
+    @classmethod
+    def load(cls, folder: Folder, which: Which = "best", device: str = "auto", precision: str = "fp32") -> TextModel:
+        """What a run folder holds, ready to write; for the arguments see `load_text_model`.
+
+        Raises:
+            GlassError: there is no such run, it learnt another task, or its files are not whole or not of one model.
+        """
+        from glassformer.runs.opening import load_parts  # runs stand above tasks: this method is a shortcut for people
+
+        parts = load_parts(folder, which, device, precision)
+        return cls(parts.model, parts.tokenizer, parts.config)
+
+    def prompt_ids(self, prompt: str) -> list[int]:
+        """The tokens the model is given: after the end token where rows in training began with it, or if empty."""
+        ids = frame_of(self.tokenizer, self.config).around(self.tokenizer.encode(prompt))
+        return ids or [self.tokenizer.start_id]
+
+    def _before(self, ids: Sequence[int]) -> Sequence[int]:
+        return ids
+
+    def _steps(
+        self, rows: Sequence[Sequence[int]], settings: SampleConfig, stop: Stop, seeds: Sequence[int] | None
+    ) -> Iterator[Step]:
+        return decoding.generate(self.model, rows, settings, self.tokenizer.end_id, stop, seeds)
+
+    def _search(
+        self, rows: Sequence[Sequence[int]], settings: SampleConfig, wanted: int | None, watch: Watch | None = None
+    ) -> list[list[Hypothesis]]:
+        return beam_search(self.model, rows, settings, self.tokenizer.end_id, wanted=wanted, watch=watch)
+
+    def candidates(self, prompt: str, n: int) -> list[tuple[int, str, float]]:
+        """The n likeliest next tokens: id, printable text, probability over the whole vocabulary (temperature 1)."""
+        best = decoding.candidates(self.model, self.prompt_ids(prompt), n)
+        return [(id, self.tokenizer.token_text(id), probability) for id, probability in best]

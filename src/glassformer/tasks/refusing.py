@@ -1,0 +1,30 @@
+"""Errors of a model, a tokenizer and a task that do not belong together."""
+
+from __future__ import annotations
+
+from glassformer.base.errors import GlassError
+from glassformer.model.transformer import Model
+from glassformer.text.tokenizers import Tokenizer
+
+
+def refuse_mismatch(model: Model, tokenizer: Tokenizer) -> None:
+    """Raise a `GlassError` if the model has another number of tokens than the tokenizer."""
+    if model.vocab_size != tokenizer.vocab_size:
+        raise GlassError(
+            f"the model has {model.vocab_size} tokens, the tokenizer {tokenizer.vocab_size}",
+            "Use the tokenizer that the model was trained with.",
+        )
+
+
+def wrong_task(task: str, wanted: str, remedy: str) -> GlassError:
+    """The error for a run that learnt another task."""
+    return GlassError(f"this run learnt to {VERBS[task]}, not to {VERBS[wanted]}", remedy)
+
+
+VERBS = {
+    "lm": "continue text",
+    "masked": "fill in hidden tokens",
+    "classify": "name labels",
+    "translate": "translate",
+    "summarize": "summarize",
+}

@@ -1,0 +1,148 @@
+"""What models that write text share: streaming, batches, beam search, stop texts."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Generator, Iterator, Sequence
+
+from glassformer.base.config import Config, SampleConfig
+from glassformer.base.errors import GlassError
+from glassformer.generation.beam import Hypothesis, Watch
+from glassformer.generation.decoding import Ended, Step, Stop
+from glassformer.generation.rows import batches_by_length
+from glassformer.tasks.writing import Sample, Writer, written
+from glassformer.text.tokenizers import Tokenizer
+
+ROWS = 128  # prompts that are worked on side by side: with more, a processor is no faster
+TOKENS = 65_536  # of all their beams, prompts included: what keeps a cache in memory
+
+
+class TextWriter(ABC):
+    """Writes a text for a prompt: what comes after it, or its translation.
+
+    Args:
+        tokenizer: of what is written.
+        config: of the run.
+    """
+
+    def __init__(self, tokenizer: Tokenizer, config: Config) -> None:
+        self.tokenizer, self.config = tokenizer, config
+
+    @abstractmethod
+    def prompt_ids(self, prompt: str) -> list[int]:
+        """The tokens that the model reads of a prompt."""
+
+    @abstractmethod
+    def _before(self, ids: Sequence[int]) -> Sequence[int]:
+        """The tokens that what is written follows, in the text itself."""
+
+    @abstractmethod
+    def _steps(
+        self, rows: Sequence[Sequence[int]], settings: SampleConfig, stop: Stop, seeds: Sequence[int] | None
+    ) -> Iterator[Step]:
+        """Draw a token for every row, again and again."""
+
+    @abstractmethod
+    def _search(
+        self, rows: Sequence[Sequence[int]], settings: SampleConfig, wanted: int | None, watch: Watch | None = None
+    ) -> list[list[Hypothesis]]:
+        """The likeliest texts of every row, so many of them."""
+
+    def stream(self, prompt: str, settings: SampleConfig) -> Generator[str, None, Sample]:
+        """The text as it is written, in pieces of whole characters; their sum is the text of `generate`.
+
+        What may be the beginning of a stop string is held back until that is decided. Beam search has only one piece.
+        The generator's return value (of `yield from`) is the `Sample`.
+
+        Raises:
+            GlassError: the prompt is not valid Unicode, or a stop string is empty.
+        """
+        ids = self.prompt_ids(prompt)
+        return self._stream(prompt, ids, Writer(self.tokenizer, self._before(ids), settings.stop), settings)
+
+    def _stream(
+        self, prompt: str, ids: list[int], writer: Writer, settings: SampleConfig
+    ) -> Generator[str, None, Sample]:
+        if settings.beams > 1:
+            sample = self.generate([prompt], settings)[0]
+            yield sample.text
+            return sample
+        text, count, ended = "", 0, None
+        for step in self._steps([ids], settings, lambda _, new: writer.add(new[-1]), None):
+            count, ended = count + 1, step.ended.get(0)
+            piece = writer.take(last=ended is not None)
+            text += piece
+            if piece:
+                yield piece
+        assert ended is not None  # settings.tokens is at least 1, and the last step ends the row
+        return Sample(prompt, text, count, ended)
+
+    def generate(
+        self, prompts: Sequence[str], settings: SampleConfig, seeds: Sequence[int] | None = None
+    ) -> list[Sample]:
+        """Write a text for every prompt; each is what the prompt would give alone.
+
+        Args:
+            prompts: any number; they are worked on in batches of like length.
+            settings: `beams` above 1: the likeliest text by beam search; otherwise drawn, greedily at temperature 0.
+            seeds: one for each prompt; None: `settings.seed` for all.
+
+        Raises:
+            GlassError: a prompt is not valid Unicode, a stop string is empty, or seeds are too few or too many.
+        """
+        if settings.beams > 1:
+            return [found[0] for found in self.best(prompts, settings, 1)]
+        if seeds is not None and len(seeds) != len(prompts):
+            raise GlassError(f"{len(seeds)} seeds were given for {len(prompts)} prompts", "Give one for each prompt.")
+        ids, samples = [self.prompt_ids(prompt) for prompt in prompts], dict[int, Sample]()
+        for group in self._batches(ids, settings):
+            own = None if seeds is None else [seeds[index] for index in group]
+            found = self._drawn([prompts[index] for index in group], [ids[index] for index in group], settings, own)
+            samples.update(zip(group, found, strict=True))
+        return [samples[index] for index in range(len(prompts))]
+
+    def _drawn(
+        self, prompts: list[str], rows: list[list[int]], settings: SampleConfig, seeds: list[int] | None
+    ) -> list[Sample]:
+        writers = [Writer(self.tokenizer, self._before(ids), settings.stop) for ids in rows]
+        counts, ended = [0] * len(rows), dict[int, Ended]()
+        for step in self._steps(rows, settings, lambda row, new: writers[row].add(new[-1]), seeds):
+            ended.update(step.ended)
+            for row in step.rows:
+                counts[row] += 1
+        return [
+            Sample(prompt, writer.take(last=True), counts[row], ended[row])
+            for row, (prompt, writer) in enumerate(zip(prompts, writers, strict=True))
+        ]
+
+    def best(
+        self,
+        prompts: Sequence[str | Sequence[int]],
+        settings: SampleConfig,
+        wanted: int | None = None,
+        watch: Watch | None = None,
+    ) -> list[list[Sample]]:
+        """The likeliest texts that beam search finds for each prompt, the best first: so many, or one for each beam.
+
+        A prompt may be the ids that the model reads; its samples then have no prompt in words. `watch` is told each
+        step of the search; what it raises ends it.
+        """
+        ids = [self.prompt_ids(prompt) if isinstance(prompt, str) else list(prompt) for prompt in prompts]
+        shown = [prompt if isinstance(prompt, str) else "" for prompt in prompts]
+        samples = dict[int, list[Sample]]()
+        for group in self._batches(ids, settings):
+            found = self._search([ids[index] for index in group], settings, wanted, watch)
+            for index, hypotheses in zip(group, found, strict=True):
+                before = self._before(ids[index])
+                samples[index] = [self._sample(shown[index], before, each, settings) for each in hypotheses]
+        return [samples[index] for index in range(len(prompts))]
+
+    def _batches(self, ids: Sequence[Sequence[int]], settings: SampleConfig) -> list[list[int]]:
+        """Prompts of like length, as many as memory allows."""
+        most = 2 * self.config.model.context  # a cache never holds more of a row
+        reach = [settings.beams * min(len(row) + settings.tokens, most) for row in ids]
+        return batches_by_length(reach, ROWS, TOKENS)
+
+    def _sample(self, prompt: str, before: Sequence[int], found: Hypothesis, settings: SampleConfig) -> Sample:
+        text, stopped = written(self.tokenizer, before, found.tokens, settings.stop)
+        return Sample(prompt, text, len(found.tokens), "stop" if stopped else found.ended, found.score)

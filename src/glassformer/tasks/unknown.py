@@ -1,0 +1,22 @@
+"""What of a text a tokenizer cannot write."""
+
+from __future__ import annotations
+
+import regex
+
+from glassformer.text.tokenizers import Tokenizer
+from glassformer.text.tokenizers.layout import WORDS
+
+
+def unknown_symbols(tokenizer: Tokenizer, text: str) -> list[str]:
+    """What the tokenizer cannot write, each once, in the order it appears.
+
+    Characters; graphemes or words where those are the tokenizer's symbols.
+    """
+    unknown = tokenizer.unknown_id
+    if unknown is None or unknown not in tokenizer.encode(text):
+        return []
+    patterns = {"graphemes": r"\X", "words": WORDS, "wordpiece": r"\w+|\W"}
+    symbols = regex.findall(patterns.get(tokenizer.kind, r"(?s)."), text)
+    parts = [symbol for symbol in symbols if unknown in tokenizer.encode(symbol)]
+    return list(dict.fromkeys(part.strip() or part for part in parts))

@@ -1,0 +1,109 @@
+"""From tokens that come one at a time to text: whole characters, up to the first stop string."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from glassformer.base.errors import GlassError
+from glassformer.generation.decoding import Ended
+from glassformer.text.tokenizers import Tokenizer
+
+
+@dataclass(frozen=True)
+class Sample:
+    """What was written for one prompt.
+
+    Attributes:
+        prompt: as it was given: a text to continue, or a source.
+        text: what the model wrote; stop strings and the end token are left out.
+        tokens: how many were written, the end token and those of a stop string included.
+        ended: why it ends: "stop" a stop string, "end" the end token, "length" all tokens asked for are there.
+        score: of beam search: the sum of log p of its tokens, divided by the length penalty; None of what was drawn.
+    """
+
+    prompt: str
+    text: str
+    tokens: int
+    ended: Ended
+    score: float | None = None
+
+
+def written(
+    tokenizer: Tokenizer, prompt: Sequence[int], tokens: Sequence[int], stop: Sequence[str]
+) -> tuple[str, bool]:
+    """The text of tokens that follow a prompt, up to the first stop string; and whether there was one."""
+    writer = Writer(tokenizer, prompt, stop)
+    for token in tokens:
+        if writer.add(token):
+            return writer.take(last=True), True
+    return writer.take(last=True), False
+
+
+class Writer:
+    """One row's text while it grows: whole characters only, up to the first stop string.
+
+    The last character is left out if its bytes are not all there when the row ends.
+    """
+
+    def __init__(self, tokenizer: Tokenizer, prompt: Sequence[int], stop: Sequence[str]) -> None:
+        self._decoder = tokenizer.stream_decoder()
+        for id in prompt:  # the text goes on after the prompt: its first word may begin with a space
+            self._decoder.feed(id)
+        self._stop = StopFilter(stop)
+        self._ready: list[str] = []
+
+    def add(self, id: int) -> bool:
+        """Take one token; True if a stop string is now complete."""
+        self._ready.append(self._stop.feed(self._decoder.feed(id)))
+        return self._stop.found
+
+    def take(self, last: bool) -> str:
+        """The text that is ready and was not taken yet; with `last`, also what was held back."""
+        text = "".join(self._ready) + (self._stop.finish() if last else "")
+        self._ready.clear()
+        return text
+
+
+class StopFilter:
+    """Lets text through up to the first stop string, holding back what may be the beginning of one.
+
+    The first is the one that is complete first, so it does not matter in which pieces the text comes. Of two that are
+    complete at the same character, the longer one counts.
+
+    Raises:
+        GlassError: a stop string is empty.
+    """
+
+    def __init__(self, stop: Sequence[str]) -> None:
+        if "" in stop:
+            raise GlassError("a stop text is empty, and would end every text before it begins", "Leave it out.")
+        self._stop = tuple(stop)
+        self._held = ""
+        self.found = False
+
+    def feed(self, text: str) -> str:
+        """What can be let through after this text; nothing once a stop string was found."""
+        if self.found:
+            return ""
+        self._held += text
+        places = [(at + len(stop), at) for stop in self._stop if (at := self._held.find(stop)) >= 0]
+        if places:
+            self.found = True
+            _, cut = min(places)
+            result, self._held = self._held[:cut], ""
+            return result
+        cut = len(self._held) - self._undecided()
+        result, self._held = self._held[:cut], self._held[cut:]
+        return result
+
+    def finish(self) -> str:
+        """What was held back and did not become a stop string."""
+        result, self._held = self._held, ""
+        return result
+
+    def _undecided(self) -> int:
+        """Characters at the end that begin a stop string."""
+        longest = min(len(self._held), max(map(len, self._stop), default=1) - 1)
+        ends = (self._held[len(self._held) - n :] for n in range(longest, 0, -1))
+        return next((len(end) for end in ends if any(stop.startswith(end) for stop in self._stop)), 0)

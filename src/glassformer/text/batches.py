@@ -1,0 +1,200 @@
+"""Rows of token ids for each step, and `Batch`, which owns the shift between inputs and targets and both masks."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, overload
+
+import numpy as np
+import numpy.typing as npt
+
+from glassformer.base.config import DataConfig
+from glassformer.base.errors import GlassError
+from glassformer.text.pieces import shuffled
+from glassformer.text.rows import Labelled, Masked, Pair, Row
+from glassformer.text.store import TokenStore
+
+if TYPE_CHECKING:
+    import torch
+
+
+@dataclass(frozen=True)
+class Batch:
+    """What one forward pass sees. In running text, row r of `targets` is row r of `inputs` one token later.
+
+    Attributes:
+        inputs: (B, T) int64 ids; padding stands after the real tokens, as id 0.
+        targets: (B, T) int64 ids to predict; (B, 1) one label for each row.
+        real: (B, T) bool, False on padding.
+        loss_mask: as `targets`, bool, True where the prediction counts.
+        n_targets: how many count.
+        source: (B, S) int64 ids that an encoder reads; None without one.
+        real_source: (B, S) bool.
+    """
+
+    inputs: torch.Tensor
+    targets: torch.Tensor
+    real: torch.Tensor
+    loss_mask: torch.Tensor
+    n_targets: int
+    source: torch.Tensor | None = None
+    real_source: torch.Tensor | None = None
+
+    @classmethod
+    def from_rows(cls, rows: Sequence[Row]) -> Batch:
+        """Rows of T+1 ids (T may differ; at least 2 ids each): each id but the first is predicted from those before it.
+
+        Raises:
+            ValueError: no rows, or a row too short to predict anything.
+        """
+        if not rows or min(map(len, rows)) < 2:
+            raise ValueError("a batch needs rows of at least 2 ids")
+        # A row's last token is predicted and never fed: both masks are those of the targets.
+        inputs, real = padded([row[:-1] for row in rows])  # (B, T)
+        targets, _ = padded([row[1:] for row in rows])  # (B, T)
+        return cls(inputs, targets, real, real.clone(), int(real.sum()))
+
+    @classmethod
+    def from_pairs(cls, rows: Sequence[Pair]) -> Batch:
+        """A source to read, and a target to write after it: teacher forcing, each token from the true ones before."""
+        batch = cls.from_rows([row.target for row in rows])
+        source, real_source = padded([row.source for row in rows])  # (B, S)
+        return replace(batch, source=source, real_source=real_source)
+
+    @classmethod
+    def from_labelled(cls, rows: Sequence[Labelled]) -> Batch:
+        """A text to read, and its label to name."""
+        import torch
+
+        inputs, real = padded([row.tokens for row in rows])  # (B, T)
+        targets = torch.tensor([[row.label] for row in rows])  # (B, 1)
+        return cls(inputs, targets, real, torch.ones_like(targets, dtype=torch.bool), len(rows))
+
+    @classmethod
+    def from_masked(cls, rows: Sequence[Masked]) -> Batch:
+        """A text with holes, and what stood there; nothing is shifted, for each token sees both sides."""
+        inputs, real = padded([row.inputs for row in rows])  # (B, T)
+        targets, _ = padded([row.targets for row in rows])  # (B, T)
+        chosen = padded([row.chosen for row in rows])[0].bool()  # (B, T)
+        return cls(inputs, targets, real, chosen, int(chosen.sum()))
+
+    def to(self, device: torch.device | str) -> Batch:
+        """The same batch on `device`; to a GPU it goes while this process goes on, from memory that is pinned."""
+        gpu = str(device).startswith("cuda")
+
+        def moved(tensor: torch.Tensor) -> torch.Tensor:
+            return (tensor.pin_memory() if gpu else tensor).to(device, non_blocking=gpu)
+
+        return Batch(
+            inputs=moved(self.inputs),
+            targets=moved(self.targets),
+            real=moved(self.real),
+            loss_mask=moved(self.loss_mask),
+            n_targets=self.n_targets,
+            source=None if self.source is None else moved(self.source),
+            real_source=None if self.real_source is None else moved(self.real_source),
+        )
+
+
+def padded(rows: Sequence[npt.NDArray[Any]]) -> tuple[torch.Tensor, torch.Tensor]:
+    """Rows of any lengths as one (B, T) of int64, zeros after each row's end, and (B, T) bool: what is real."""
+    import torch
+
+    ids = np.zeros((len(rows), max(map(len, rows))), dtype=np.int64)  # (B, T)
+    real = np.zeros(ids.shape, dtype=np.bool_)  # (B, T)
+    for number, row in enumerate(rows):
+        ids[number, : len(row)] = row
+        real[number, : len(row)] = True
+    return torch.from_numpy(ids), torch.from_numpy(real)
+
+
+def training_rows(
+    store: TokenStore,
+    data: DataConfig,
+    context: int,
+    batch: int,
+    seed: int,
+    step: int,
+    start_id: int,
+    rank: int = 0,
+    world: int = 1,
+) -> list[Row]:
+    """The rows that process `rank` of `world` trains on in `step`: a pure function of its arguments.
+
+    All processes together have the same `batch` rows whatever `world` is; `rank` takes rows rank, rank + world, ...
+    Stream: `context` + 1 tokens from a uniformly drawn place. Documents: every row of every document once an epoch,
+    in an order that is shuffled anew each epoch.
+
+    Raises:
+        GlassError: the store has fewer than `context` + 1 tokens (stream).
+    """
+    if data.windows == "documents":
+        pieces = store.pieces(context)
+        places = [divmod(step * batch + number, len(pieces)) for number in range(rank, batch, world)]
+        return [_document_row(store, context, start_id, shuffled(at, len(pieces), seed, epoch)) for epoch, at in places]
+    starts = len(store) - context
+    if starts < 1:
+        raise too_short("training", len(store), context + 1)
+    # The raw 64-bit words of Philox 4x64-10 (Salmon et al. 2011) are fixed by its definition, on every machine.
+    key = np.array([seed % (1 << 64), step], dtype=np.uint64)
+    drawn = np.random.Philox(key=key).random_raw(batch).tolist()
+    places_in_stream = [number * starts >> 64 for number in drawn[rank::world]]
+    return [store.tokens[start : start + context + 1] for start in places_in_stream]
+
+
+def validation_rows(
+    store: TokenStore, data: DataConfig, context: int, start_id: int, limit_tokens: int | None = None
+) -> ValidationRows:
+    """Rows that predict every token of the split exactly once (in a stream: but the first, which nothing precedes).
+
+    With `limit_tokens`, only as many rows as predict about that many tokens, spread evenly over the whole split.
+
+    Raises:
+        GlassError: fewer than two tokens.
+    """
+    if len(store) < 2:
+        raise too_short("validation", len(store), 2)
+    return ValidationRows(store, data.windows == "documents", context, start_id, limit_tokens)
+
+
+class ValidationRows(Sequence[Row]):
+    """Non-overlapping rows over a whole store, made when asked for."""
+
+    def __init__(self, store: TokenStore, documents: bool, context: int, start_id: int, limit: int | None) -> None:
+        self.store, self.documents, self.context, self.start_id = store, documents, context, start_id
+        self.total = len(store.pieces(context)) if documents else -(-(len(store) - 1) // context)
+        self.wanted = self.total if limit is None else max(1, min(self.total, self.total * limit // len(store)))
+
+    def __len__(self) -> int:
+        return self.wanted
+
+    @overload
+    def __getitem__(self, index: int) -> Row: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[Row]: ...
+    def __getitem__(self, index: int | slice) -> Row | list[Row]:
+        if isinstance(index, slice):
+            return [self[number] for number in range(*index.indices(len(self)))]
+        number = index + len(self) if index < 0 else index
+        if not 0 <= number < len(self):
+            raise IndexError(index)
+        row = number * self.total // self.wanted
+        if self.documents:
+            return _document_row(self.store, self.context, self.start_id, row)
+        return self.store.tokens[row * self.context : (row + 1) * self.context + 1]
+
+
+def _document_row(store: TokenStore, context: int, start_id: int, row: int) -> Row:
+    start, stop, first = store.pieces(context).span(row)
+    if not first:
+        return store.tokens[start - 1 : stop]
+    return np.concatenate([np.array([start_id], dtype=store.tokens.dtype), store.tokens[start:stop]])
+
+
+def too_short(side: str, tokens: int, needed: int) -> GlassError:
+    """The error for a side that has no room for a single row."""
+    return GlassError(
+        f"the {side} part has {tokens:,} tokens, and a single row needs {needed:,}",
+        "Give a longer text, or lower model.context.",
+    )

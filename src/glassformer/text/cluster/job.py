@@ -1,0 +1,188 @@
+"""A job: a text, how it shall be encoded, and how the work is cut into tasks that need nothing of each other.
+
+::
+
+    OUT.encoding/job.json            what the job depends on; another job begins anew
+    OUT.encoding/parts/00007.jsonl   read: documents, as many as make a part; 00007.npz: what is known of each
+    OUT.encoding/plans/00007         decide: which of them are kept, and where the split falls
+    OUT.encoding/tokens/00007.train  encode: token stores of each part
+    OUT.encoding/logs/STAGE          of datatrove; what it holds completed is not done again
+    OUT                              merge: appears whole
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import shutil
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from glassformer.base.config import DataConfig
+from glassformer.base.files import clear_disk_errors, write_text
+from glassformer.text.prepare import VERSION, Vocabulary
+from glassformer.text.reading import Source
+
+WORK = 2  # format of the work folder: work in an older format starts again
+PART = 64_000_000
+"""Bytes of text that make one part, unless the number of parts is asked for."""
+
+
+@dataclass(frozen=True)
+class Portion:
+    """What one task reads: the files `first_file` up to `end_file` (excluded), into `parts` parts from `first_part`."""
+
+    first_file: int
+    end_file: int
+    first_part: int
+    parts: int
+
+
+@dataclass(frozen=True)
+class Step:
+    """What each task of a stage does, in the form that datatrove's pipelines take: documents, rank, number of tasks."""
+
+    name: str
+    job: Job = field(repr=False)
+    work: Callable[[Job, int], None] = field(repr=False)
+
+    def __call__(self, documents: object = None, rank: int = 0, world_size: int = 1) -> None:
+        """Do task `rank`. Nothing is handed on: stages meet in files."""
+        self.work(self.job, rank)
+
+
+@dataclass(frozen=True)
+class Stage:
+    """One stage: so many tasks, each in any process and in any order, after all tasks of the stage before."""
+
+    name: str
+    tasks: int
+    step: Step
+
+
+@dataclass(frozen=True)
+class Job:
+    """All that any task needs to know. It can be sent to another process; its paths must mean the same there.
+
+    Attributes:
+        source: opened by `reading.open_source`, files with absolute paths.
+        vocabulary: where the tokenizer comes from.
+        out: the folder to be made.
+        portions: what each reading task reads.
+        part_bytes: bytes of text that make one part.
+    """
+
+    source: Source
+    data: DataConfig
+    vocabulary: Vocabulary
+    out: Path
+    portions: tuple[Portion, ...]
+    part_bytes: int
+
+    @property
+    def work(self) -> Path:
+        """The folder of everything that is not yet the result."""
+        return self.out.with_name(self.out.name + ".encoding")
+
+    @property
+    def parts(self) -> int:
+        """How many parts the text is cut into."""
+        return sum(portion.parts for portion in self.portions)
+
+    def part(self, number: int) -> Path:
+        """The documents of a part."""
+        return self.work / "parts" / f"{number:05d}.jsonl"
+
+    def facts(self, number: int) -> Path:
+        """What is known of each of its documents."""
+        return self.part(number).with_suffix(".npz")
+
+    def plan(self, number: int) -> Path:
+        """What was decided for a part."""
+        return self.work / "plans" / f"{number:05d}"
+
+    def tokens(self, number: int, side: str) -> Path:
+        """The store of one side of a part."""
+        return self.work / "tokens" / f"{number:05d}.{side}"
+
+    @property
+    def tokenizer_file(self) -> Path:
+        """The tokenizer, once it is decided."""
+        return self.work / "plans" / "tokenizer.json"
+
+    def logs(self, stage: Stage) -> Path:
+        """Where datatrove keeps what it knows of a stage."""
+        return self.work / "logs" / stage.name
+
+    def stages(self) -> tuple[Stage, ...]:
+        """All stages in order."""
+        from glassformer.text.cluster import steps
+
+        def stage(name: str, tasks: int, work: Callable[[Job, int], None]) -> Stage:
+            return Stage(name, tasks, Step(name, self, work))
+
+        return (
+            stage("read", len(self.portions), steps.read),
+            stage("decide", 1, steps.decide),
+            stage("encode", self.parts, steps.encode),
+            stage("merge", 1, steps.merge),
+        )
+
+    def digest(self) -> str:
+        """A hash of all that decides what the files in `work` hold."""
+        given = self.vocabulary.file
+        everything = {
+            "version": VERSION,
+            "work": WORK,
+            "source": self.source.digest,
+            "data": self.data.model_dump(exclude={"source"}),
+            "tables": self.source.readings,
+            "tokenizer": self.vocabulary.config.model_dump(),
+            "mask": self.vocabulary.mask,
+            "file": None if given is None else hashlib.sha256(given.read_bytes()).hexdigest(),
+            "portions": [vars(portion) for portion in self.portions],
+            "part_bytes": self.part_bytes,
+        }
+        return hashlib.sha256(json.dumps(everything, sort_keys=True).encode("utf-8")).hexdigest()
+
+    def begun(self) -> bool:
+        """Whether an interrupted call of this very job left the work folder."""
+        note = self.work / "job.json"
+        with clear_disk_errors(self.work):
+            return note.is_file() and note.read_text(encoding="utf-8") == self._note()
+
+    def begin(self) -> bool:
+        """Make the work folder, or find it as an interrupted call of this very job left it; returns whether it was."""
+        found = self.begun()
+        with clear_disk_errors(self.work):
+            if not found:
+                for name in ("parts", "plans", "tokens", "logs"):
+                    shutil.rmtree(self.work / name, ignore_errors=True)
+            for name in ("parts", "plans", "tokens"):
+                (self.work / name).mkdir(parents=True, exist_ok=True)
+            write_text(self.work / "job.json", self._note())
+        return found
+
+    def _note(self) -> str:
+        return json.dumps({"job": self.digest()}) + "\n"
+
+
+def plan_job(source: Source, data: DataConfig, vocabulary: Vocabulary, out: Path, parts: int | None = None) -> Job:
+    """Cut the work: small files are read together, a large one is cut into parts while it is read.
+
+    The cut depends on the sizes of the files and on `parts` alone (about so many are made), never on how many
+    processes there will be.
+    """
+    part_bytes = PART if parts is None else max(1, -(-source.size // parts))
+    portions: list[Portion] = []
+    first = size = number = 0
+    for index, file in enumerate(source.files):
+        size += file.scan.size
+        if size >= part_bytes or index == len(source.files) - 1:
+            count = max(1, -(-size // part_bytes))
+            portions.append(Portion(first, index + 1, number, count))
+            first, size, number = index + 1, 0, number + count
+    if source.corpus is not None:
+        portions.append(Portion(0, 0, 0, 1))
+    return Job(source, data, vocabulary, out.absolute(), tuple(portions), part_bytes)

@@ -1,0 +1,137 @@
+"""A job on this machine, by datatrove's local executor."""
+
+from __future__ import annotations
+
+import importlib.util
+import multiprocessing
+import os
+import shutil
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager, ExitStack, nullcontext
+from multiprocessing.connection import Connection, wait
+from multiprocessing.context import ForkServerContext, SpawnContext
+from pathlib import Path
+
+from glassformer.base.config import DataConfig
+from glassformer.base.errors import GlassError
+from glassformer.base.files import is_whole, no_empty_folders
+from glassformer.base.wording import counted
+from glassformer.text.cluster.job import Job, Stage, plan_job
+from glassformer.text.encoded import refuse_taken
+from glassformer.text.prepare import Prepared, Vocabulary, open_prepared
+from glassformer.text.reading import open_source
+
+
+def encode_with_datatrove(
+    data: DataConfig,
+    vocabulary: Vocabulary,
+    out: Path,
+    progress: Callable[[str], None],
+    workers: int,
+    parts: int | None = None,
+    alone: Callable[[Path], AbstractContextManager[None]] = lambda folder: nullcontext(),
+) -> Prepared:
+    """What `encoded.encode_here` does, by so many processes; the same files, byte for byte.
+
+    A call that was killed is gone on with by the next one with the same text, settings and `out`: tasks that were
+    completed are not done again.
+
+    Args:
+        progress: told which stage begins.
+        workers: processes.
+        parts: about so many parts the text is cut into; unset: by size.
+        alone: keeps other calls out of the work folder while its block lasts.
+
+    Raises:
+        GlassError: a package is missing, `out` holds something, or as `encode_here`.
+    """
+    require_datatrove()
+    with ExitStack() as stack:
+        stack.enter_context(no_empty_folders(out.parent))
+        source = stack.enter_context(open_source(data, out.parent))
+        job = plan_job(source, data, vocabulary, out, parts)
+        if not (job.begun() and is_whole(out)):  # killed after the last step, it has only to tidy up
+            refuse_taken(out)
+        job.work.mkdir(parents=True, exist_ok=True)
+        stack.enter_context(alone(job.work))
+        if job.begin():
+            progress(f"resuming {job.work}")
+        for stage in job.stages():
+            progress(f"{stage.name}: {counted(stage.tasks, 'tasks')}")
+            run_stage(job, stage, workers)
+    shutil.rmtree(job.work)
+    return open_prepared(out)
+
+
+def run_stage(job: Job, stage: Stage, workers: int) -> None:
+    """Run those tasks of a stage that are not completed yet, each in a process of its own, so many at once.
+
+    Raises:
+        GlassError: a task ended with it, or a process was killed. What is completed stays so.
+    """
+    with ThreadPoolExecutor(min(workers, stage.tasks)) as threads:
+        tasks = [threads.submit(_in_a_process, job, stage, rank) for rank in range(stage.tasks)]
+        try:
+            for task in tasks:
+                task.result()
+        finally:
+            threads.shutdown(cancel_futures=True)
+
+
+def _in_a_process(job: Job, stage: Stage, rank: int) -> None:
+    """Wait for one task. A pool would wait forever for one that was killed, and outlive us if we are."""
+    if (job.logs(stage) / "completions" / f"{rank:05d}").exists():
+        return
+    context = _context()
+    result, end = context.Pipe(duplex=False)
+    process = context.Process(target=_run_task, args=(stage, str(job.logs(stage)), rank, end))
+    process.start()
+    end.close()
+    killed = GlassError(
+        f"the process of task {rank} of {stage.tasks} of {stage.name!r} ended before its task did",
+        "Was there enough memory? Lower --workers, or raise --parts. The same command goes on.",
+    )
+    wait([result, process.sentinel])
+    try:
+        error = result.recv() if result.poll() else killed
+    except EOFError:
+        error = killed
+    process.join()
+    if error is not None:
+        raise error
+
+
+def _context() -> SpawnContext | ForkServerContext:
+    """New processes that hold nothing of this one: no lock, no thread. What all tasks import is imported once."""
+    if os.name == "nt":
+        return multiprocessing.get_context("spawn")
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(["datatrove.executor", "glassformer.text.cluster.steps"])
+    return context
+
+
+def _run_task(stage: Stage, logs: str, rank: int, end: Connection) -> None:
+    """In a process of its own: one task by datatrove's executor, and what went wrong."""
+    from datatrove.executor import LocalPipelineExecutor
+    from loguru import logger
+
+    logger.disable("datatrove")  # it tells every step on standard error; what a person must know is raised
+    try:
+        # What all its executors do with a task. `run` would leave a server process behind whenever we are killed.
+        LocalPipelineExecutor([stage.step], tasks=stage.tasks, logging_dir=logs)._run_for_rank(rank, local_rank=1)
+    except KeyboardInterrupt:
+        pass  # Ctrl-C reaches all processes, and the one that waits for this one answers it
+    except Exception as error:
+        end.send(error)
+    else:
+        end.send(None)
+
+
+def require_datatrove() -> None:
+    """Raise a `GlassError` if a package of the extra `cluster` is missing."""
+    for name in ("datatrove", "orjson"):
+        if importlib.util.find_spec(name) is None:
+            raise GlassError(
+                f"--engine datatrove needs the package {name}", 'pip install -c constraints.txt -e ".[cluster]"'
+            )

@@ -1,0 +1,87 @@
+"""Plans on disk: which documents are kept and where the split falls, as the stage `decide` hands them on.
+
+A plan is a NumPy archive of plain arrays, one of which holds JSON. Nothing in it is unpickled: the work folder may lie
+on a disk that others can write to, and reading a plan must not run code.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import zipfile
+from array import array
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import numpy as np
+
+from glassformer.base.errors import MALFORMED, GlassError
+from glassformer.base.files import write_bytes
+from glassformer.text.documents import Facts, Survey
+from glassformer.text.split import Split
+
+COUNTS = ("documents", "characters", "start_step", "last_length")
+ARRAYS = ("starts", "marks", "bucket_documents", "bucket_characters")
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Hold which documents of a part, or of the whole text, are kept, and on which side of the split.
+
+    Attributes:
+        start: characters of kept documents before the part; 0 for the whole text.
+        split: the split; its `limit` is the room left for validation where the part begins.
+        found: the survey; of a part only `large` and `repeated`, whose documents are numbered from 0.
+    """
+
+    start: int
+    split: Split
+    found: Survey
+
+
+def write_plan(path: Path, plan: Plan) -> None:
+    """Write a plan, whole or not at all."""
+    found = plan.found
+    facts = {
+        "start": plan.start,
+        "split": asdict(plan.split),
+        "counts": {name: getattr(found, name) for name in COUNTS},
+        "tally": found.tally.as_json(),
+        "large": [
+            [index, each.characters, each.words, each.mark, each.bands.hex()] for index, each in found.large.items()
+        ],
+    }
+    arrays = {name: np.frombuffer(getattr(found, name), np.uint64) for name in ARRAYS}
+    arrays["repeated"] = np.frombuffer(found.repeated, np.uint8)
+    arrays["facts"] = np.frombuffer(json.dumps(facts).encode("utf-8"), np.uint8)
+    packed = io.BytesIO()
+    np.savez(packed, allow_pickle=False, **arrays)
+    write_bytes(path, packed.getvalue())
+
+
+def read_plan(path: Path) -> Plan:
+    """Return the plan that `write_plan` wrote.
+
+    Raises:
+        GlassError: the file is damaged or is not a plan.
+    """
+    try:
+        with np.load(io.BytesIO(path.read_bytes()), allow_pickle=False) as stored:
+            arrays = {name: np.asarray(stored[name]) for name in (*ARRAYS, "repeated", "facts")}
+        facts = json.loads(arrays["facts"].tobytes().decode("utf-8"))
+        large = {
+            int(index): Facts(int(characters), int(words), int(mark), bytes.fromhex(bands))
+            for index, characters, words, mark, bands in facts["large"]
+        }
+        found = Survey(large=large, repeated=arrays["repeated"].tobytes())
+        found.tally.add(facts["tally"])
+        for name in COUNTS:
+            setattr(found, name, int(facts["counts"][name]))
+        for name in ARRAYS:
+            setattr(found, name, array("Q", arrays[name].tobytes()))
+        return Plan(int(facts["start"]), Split(**facts["split"]), found)
+    except (OSError, EOFError, zipfile.BadZipFile, *MALFORMED) as error:
+        raise GlassError(
+            f"the plan {path} cannot be read: {error}",
+            f"Delete {path.parents[1]} and encode the text again.",
+        ) from None

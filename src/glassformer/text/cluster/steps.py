@@ -1,0 +1,197 @@
+"""What the tasks of each stage do. Each takes a job and a number, reads files of the stage before, and writes its own.
+
+The functions are those of the path within one process (`prepare.make`): documents, facts, split, encoder. A part knows
+where it stands in the whole text, so that all parts one after the other are what that path writes, token for token.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
+from dataclasses import replace
+from pathlib import Path
+from typing import IO, cast
+
+import numpy as np
+import numpy.typing as npt
+
+from glassformer.base.files import write_folder, write_text
+from glassformer.text.cluster.job import Job
+from glassformer.text.cluster.plans import Plan, read_plan, write_plan
+from glassformer.text.documents import Facts, Piece, Survey, facts_of, kept, pieces, why_left_out
+from glassformer.text.duplicates import Repeats
+from glassformer.text.encode import Encoder
+from glassformer.text.prepare import SIDES, TrainingTexts, split_notes, survey_notes, token_notes, write_facts
+from glassformer.text.split import Side, SidedPiece, plan_split, sided
+from glassformer.text.store import PartWriter, StoreWriter
+from glassformer.text.tally import Tally
+from glassformer.text.tokenizers import Tokenizer
+
+FACTS = ("characters", "words", "mark", "whole")
+Columns = dict[str, npt.NDArray[np.uint64]]
+
+
+def read(job: Job, rank: int) -> None:
+    """Write the documents of the files, cleaned if `data.clean` is set, into parts, with the facts of each document."""
+    portion = job.portions[rank]
+    source = replace(job.source, files=job.source.files[portion.first_file : portion.end_file])
+    tally = Tally()
+    facts: list[list[Facts]] = [[] for _ in range(portion.parts)]
+    whole: list[list[bool]] = [[] for _ in range(portion.parts)]
+    with ExitStack() as stack:
+        numbers = range(portion.first_part, portion.first_part + portion.parts)
+        files = [stack.enter_context(job.part(number).open("wb")) for number in numbers]
+        places: list[int] = []  # the part of the document that is being read
+        written = _written(pieces(source, job.data, tally), files, places, job.part_bytes)
+        for known, _, in_one in facts_of(written, job.data):
+            facts[places[-1]].append(known)
+            whole[places[-1]].append(in_one)
+    for number, documents, ones in zip(numbers, facts, whole, strict=True):
+        columns: Columns = {name: np.array([getattr(each, name) for each in documents], "<u8") for name in FACTS[:3]}
+        bands = np.frombuffer(b"".join(each.bands for each in documents), "<u8")
+        columns |= {"whole": np.array(ones, "<u8"), "bands": bands}
+        np.savez(job.facts(number), allow_pickle=False, **columns)
+    write_text(_tally_file(job, rank), json.dumps(tally.as_json()))
+
+
+def _written(
+    documents: Iterator[Piece], files: Sequence[IO[bytes]], places: list[int], part_bytes: int
+) -> Iterator[Piece]:
+    """Pass the pieces on, written into the files one after the other; a document goes into one file."""
+    place = size = 0
+    for piece in documents:
+        if piece.first and size >= part_bytes and place + 1 < len(files):
+            place, size = place + 1, 0
+        places[:] = [place]
+        line = json.dumps([piece.text, piece.last], ensure_ascii=False) + "\n"
+        size += files[place].write(line.encode("utf-8", "surrogatepass"))
+        yield piece
+
+
+def decide(job: Job, rank: int = 0) -> None:
+    """Decide which documents are kept and held out, and train the tokenizer: this needs all documents."""
+    columns = [_facts(job, number) for number in range(job.parts)]
+    found, chosen = _survey(job, columns)
+    found.refuse_nothing(job.source.name)
+    split = plan_split(found, job.data)
+    start = 0
+    first = 0
+    room = split.limit
+    for number, (each, keep) in enumerate(zip(columns, chosen, strict=True)):
+        documents = len(keep)
+        large = {index - first: facts for index, facts in found.large.items() if first <= index < first + documents}
+        own = Survey(large=large, repeated=found.repeated[first : first + documents].ljust(documents, b"\0"))
+        write_plan(job.plan(number), Plan(start, replace(split, limit=room), own))
+        held = keep & ((each["mark"] >> np.uint64(48)).astype(np.int64) <= split.bucket)
+        start += int(each["characters"][keep].sum())
+        first += documents
+        room = max(0, room - int(each["characters"][held].sum()))
+    tokenizer = job.vocabulary.tokenizer(TrainingTexts(lambda: _all_sides(job)))
+    tokenizer.save(job.tokenizer_file)
+    write_plan(_whole_plan(job), Plan(0, split, found))
+
+
+def _survey(job: Job, columns: list[Columns]) -> tuple[Survey, list[npt.NDArray[np.bool_]]]:
+    """The account of all documents, and which of each part are kept."""
+    found = Survey()
+    for rank in range(len(job.portions)):
+        found.tally.add(json.loads(_tally_file(job, rank).read_text(encoding="utf-8")))
+    if job.data.duplicates != "keep":
+        repeats = Repeats()
+        for index, (facts, _) in enumerate(_documents(columns)):
+            if not why_left_out(facts, job.data):
+                repeats.add(index, facts.mark, facts.bands)
+        found.repeated = repeats.found()
+    keep = np.fromiter(
+        (found.add(index, facts, whole, job.data) for index, (facts, whole) in enumerate(_documents(columns))), bool
+    )
+    return found, np.split(keep, np.cumsum([len(each["mark"]) for each in columns])[:-1])
+
+
+def _documents(columns: list[Columns]) -> Iterator[tuple[Facts, bool]]:
+    """Each document's facts, and whether it came in one piece."""
+    for each in columns:
+        bands = each["bands"].tobytes()
+        width = len(bands) // max(1, len(each["mark"]))
+        rows = zip(*(each[name].tolist() for name in FACTS), strict=True)
+        for index, (characters, words, mark, whole) in enumerate(rows):
+            yield Facts(characters, words, mark, bands[width * index : width * (index + 1)]), bool(whole)
+
+
+def _all_sides(job: Job) -> Iterator[SidedPiece]:
+    for number in range(job.parts):
+        yield from _part_sides(job, number)
+
+
+def _part_sides(job: Job, number: int) -> Iterator[SidedPiece]:
+    """The kept text of a part, each piece with its side."""
+    plan = read_plan(job.plan(number))
+    random = plan.split.bucket >= 0
+    return sided(kept(_pieces(job.part(number)), job.data, plan.found, marks=random, start=plan.start), plan.split)
+
+
+def _pieces(path: Path) -> Iterator[Piece]:
+    """The documents of a part as they were read, numbered from 0."""
+    number, first = 0, True
+    with path.open("rb") as file:
+        for line in file:
+            text, last = json.loads(line.decode("utf-8", "surrogatepass"))
+            yield Piece(number, text, first, last)
+            number, first = number + last, last
+
+
+def encode(job: Job, rank: int) -> None:
+    """The tokens of one part."""
+    tokenizer = Tokenizer.load(job.tokenizer_file)
+    writers: dict[Side, PartWriter] = {side: PartWriter(job.tokens(rank, side), tokenizer) for side in SIDES}
+    encoder = Encoder(tokenizer, cast("dict[Side, StoreWriter]", writers))
+    try:
+        encoder.encode(_part_sides(job, rank))
+        for writer in writers.values():
+            writer.close()
+    finally:
+        for writer in writers.values():
+            writer.abandon()
+    write_text(_cuts_file(job, rank), str(encoder.forced_cuts))
+
+
+def merge(job: Job, rank: int = 0) -> None:
+    """All parts as one pair of stores, in the order of the text; the result appears when it is whole."""
+    tokenizer = Tokenizer.load(job.tokenizer_file)
+    plan = read_plan(_whole_plan(job))
+    cuts = sum(int(_cuts_file(job, number).read_text(encoding="utf-8")) for number in range(job.parts))
+
+    def fill(folder: Path) -> None:
+        tokenizer.save(folder / "tokenizer.json")
+        writers: dict[Side, StoreWriter] = {side: StoreWriter(folder / side, tokenizer) for side in SIDES}
+        for side, writer in writers.items():
+            try:
+                for number in range(job.parts):
+                    writer.append(job.tokens(number, side))
+                writer.close()
+            finally:
+                writer.abandon()
+        notes = [*job.source.notes, *survey_notes(plan.found)]
+        notes += split_notes(plan.found, plan.split, job.data, writers)
+        notes += token_notes(tokenizer, writers, cuts)
+        write_facts(folder, job.source, job.data, job.vocabulary, tokenizer, notes)
+
+    write_folder(job.out, fill)
+
+
+def _facts(job: Job, number: int) -> Columns:
+    with np.load(job.facts(number), allow_pickle=False) as stored:
+        return {name: stored[name] for name in (*FACTS, "bands")}
+
+
+def _tally_file(job: Job, rank: int) -> Path:
+    return job.work / "parts" / f"tally-{rank:05d}.json"
+
+
+def _cuts_file(job: Job, rank: int) -> Path:
+    return job.work / "tokens" / f"{rank:05d}.cuts"
+
+
+def _whole_plan(job: Job) -> Path:
+    return job.work / "plans" / "whole"

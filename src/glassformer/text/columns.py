@@ -1,0 +1,192 @@
+"""Which columns of a table hold the text, the source and its target, or the label and its text."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+
+from glassformer.base.errors import GlassError, nearest
+from glassformer.base.wording import span
+from glassformer.text.headers import LABEL_NAMES, SOURCE_NAMES, TARGET_NAMES, reads_like_text
+from glassformer.text.tables import Table
+
+LONGEST_LABEL = 40  # characters, where nobody says which column it is
+
+
+@dataclass(frozen=True)
+class Chosen:
+    """The columns to read, by index from 0, and the choice in words.
+
+    `indices`: of text, (text,); of pairs, (source, target); of labelled texts, (label, text, ...).
+    """
+
+    indices: tuple[int, ...]
+    note: str
+
+
+def choose_text(table: Table, wanted: str | None) -> Chosen:
+    """The column called `wanted` (or number `wanted`, from 1), or the only one that reads like text.
+
+    Raises:
+        GlassError: there is no such column, or several could be meant; it names those there are.
+    """
+    if wanted is None:
+        index = _only_text(table)
+        note = f"{table.name}: column {table.names[index]!r} is read, the only one with text"
+        return Chosen((index,), note + _said(table))
+    index = _find(table, wanted)
+    which = f"column {wanted!r}" if wanted == table.names[index] else f"column number {wanted}"
+    return Chosen((index,), f"{table.name}: {which} is read" + _said(table))
+
+
+def choose_pair(table: Table, source: str | None, target: str | None) -> Chosen:
+    """The columns of source and target: those that are named; else of two columns the first and the second.
+
+    Where there are more than two, those that read like text (in JSONL: that hold strings) must be two. Names that
+    say which is which (source and target, text and summary ...) go before the order.
+
+    Raises:
+        GlassError: there is no such column, both are the same, or others could be meant.
+    """
+    named = [_find(table, wanted) if wanted is not None else None for wanted in (source, target)]
+    first, second = named
+    if first is None or second is None:
+        rest = [index for index in _pair_candidates(table) if index not in named]
+        if len(rest) != named.count(None):
+            raise GlassError(
+                f"{table.name} has the columns {', '.join(table.names)}: which are source and target is not clear",
+                "Set data.column to the one to read and data.target_column to the one to write.",
+            )
+        if len(rest) == 2 and (_means(table, rest[0], TARGET_NAMES) and _means(table, rest[1], SOURCE_NAMES)):
+            rest.reverse()
+        first = rest.pop(0) if first is None else first
+        second = rest.pop(0) if second is None else second
+    if first == second:
+        raise GlassError(
+            f"data.column and data.target_column are the same column of {table.name}: {table.names[first]}",
+            f"Choose two of: {', '.join(table.names)}.",
+        )
+    note = f"{table.name}: source: column {table.names[first]}, target: column {table.names[second]}"
+    return Chosen((first, second), note + _said(table))
+
+
+def choose_labelled(table: Table, label: str | None, text: str | None) -> Chosen:
+    """The column of the label and those of the text: as named; else short values that repeat, and what reads like text.
+
+    `text` may name several columns, with commas between.
+
+    Raises:
+        GlassError: there is no such column, one has both parts, or others could be meant.
+    """
+    texts = _find_several(table, text) if text is not None else None
+    found = _find(table, label) if label is not None else _label(table, texts or [])
+    if texts is None:
+        others = [index for index in range(len(table.names)) if index != found]
+        texts = [index for index in others if _share_of_text(table, index) >= 0.5]
+        if not texts and len(others) == 1:
+            texts = others
+    if not texts:
+        raise GlassError(
+            f"{table.name} has the columns {', '.join(table.names)}: none but the label reads like text",
+            "Set data.column to the text to classify.",
+        )
+    if found in texts:
+        raise GlassError(
+            f"column {table.names[found]!r} of {table.name} is both the label and the text",
+            "Choose other columns in data.label_column and data.column.",
+        )
+    shown = ", ".join(table.names[index] for index in texts)
+    note = f"{table.name}: label: column {table.names[found]}, text: column{'s' * (len(texts) > 1)} {shown}"
+    return Chosen((found, *texts), note + _said(table))
+
+
+def label_text(value: object) -> str | None:
+    """A label as text: numbers, true and false as JSON writes them; None for null, lists and objects."""
+    if isinstance(value, bool | int | float):
+        return json.dumps(value)
+    return value if isinstance(value, str) else None
+
+
+def _said(table: Table) -> str:
+    return f" (row 1 holds the names {', '.join(table.names)})" if table.header else ""
+
+
+def _find(table: Table, wanted: str) -> int:
+    if wanted in table.names:
+        return table.names.index(wanted)
+    if table.format != "jsonl" and wanted.isdecimal() and 1 <= int(wanted) <= len(table.names):
+        return int(wanted) - 1
+    if table.header or table.format == "jsonl":
+        shown = ", ".join(table.names)
+        raise GlassError(f"{table.name} has no column {wanted!r}; it has {shown}", nearest(wanted, table.names))
+    first = ", ".join(f"{number + 1}: {cell[:20]!r}" for number, cell in enumerate(table.first))
+    raise GlassError(
+        f"{table.name} has no column {wanted!r}; its first row does not look like names ({first})",
+        f"Give column {span(1, len(table.names))}.",
+    )
+
+
+def _find_several(table: Table, wanted: str) -> list[int]:
+    if wanted in table.names:
+        return [table.names.index(wanted)]
+    found = [_find(table, part.strip()) for part in wanted.split(",")]
+    if len(set(found)) != len(found):
+        raise GlassError(f"data.column = {wanted!r} names a column twice", "Name each column once.")
+    return found
+
+
+def _means(table: Table, index: int, names: frozenset[str]) -> bool:
+    return table.names[index].lower() in names
+
+
+def _share_of_text(table: Table, index: int) -> float:
+    """The share of a column's values, of those that are not empty, that are several words or long."""
+    filled = [value for value in table.columns[index] if isinstance(value, str) and value.strip()]
+    return sum(map(reads_like_text, filled)) / len(filled) if filled else 0.0
+
+
+def _only_text(table: Table) -> int:
+    """The index of the one column whose values are mostly several words or long; a single column is always it."""
+    if len(table.names) == 1:
+        return 0
+    plausible = [index for index in range(len(table.names)) if _share_of_text(table, index) >= 0.5]
+    if len(plausible) == 1:
+        return plausible[0]
+    several = f"columns {', '.join(table.names[index] for index in plausible)} all hold text"
+    raise GlassError(
+        f"{table.name} has several columns ({', '.join(table.names)}) and "
+        f"{several if plausible else 'no column reads like text'}",
+        "Say which to read: set data.column to its name.",
+    )
+
+
+def _pair_candidates(table: Table) -> list[int]:
+    every = list(range(len(table.names)))
+    if table.format == "jsonl":
+        return [i for i in every if any(isinstance(v, str) for v in table.columns[i])]
+    return every if len(every) == 2 else [index for index in every if _share_of_text(table, index) >= 0.5]
+
+
+def _label(table: Table, texts: list[int]) -> int:
+    """The one with a usual name; else that with few distinct, short values, by its name where there are several."""
+    usual = [i for i in range(len(table.names)) if i not in texts and _means(table, i, LABEL_NAMES)]
+    if len(usual) == 1:
+        return usual[0]
+    distinct: dict[int, int] = {}
+    for index, values in enumerate(table.columns):
+        labels = [text for value in values if (text := (label_text(value) or "").strip())]
+        count = len(set(labels))
+        few = max(min(len(labels) // 2, 10), len(labels) // 4)
+        if index not in texts and count and count <= few and max(map(len, labels)) <= LONGEST_LABEL:
+            distinct[index] = count
+    several = [index for index, count in distinct.items() if count > 1] or list(distinct)
+    several = [index for index in several if _share_of_text(table, index) < 0.5] or several
+    by_name = [index for index in several if _means(table, index, LABEL_NAMES)]
+    for choice in (several, by_name):
+        if len(choice) == 1:
+            return choice[0]
+    some = f"columns {', '.join(table.names[i] for i in several)} could be the label" if several else ""
+    raise GlassError(
+        f"{table.name} has the columns {', '.join(table.names)}: {some or 'none has few short values that repeat'}",
+        "Set data.label_column to the one that holds the label.",
+    )

@@ -1,0 +1,78 @@
+"""A text that is encoded once, into a folder with a name, and learnt from as often as wanted."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from glassformer.base.config import DataConfig, TokenizerConfig
+from glassformer.base.errors import MALFORMED, GlassError
+from glassformer.base.files import clear_disk_errors, no_empty_folders, write_folder
+from glassformer.base.wording import quoted
+from glassformer.text.locating import is_encoded
+from glassformer.text.prepare import Prepared, Vocabulary, make, open_prepared
+from glassformer.text.reading import open_source
+
+
+def encode_here(data: DataConfig, vocabulary: Vocabulary, out: Path, progress: Callable[[str], None]) -> Prepared:
+    """Read, split, train the tokenizer, encode, in this process; the folder `out` appears when all of it is there.
+
+    Raises:
+        GlassError: `out` holds something; the source cannot be read or split; the disk is full.
+    """
+    refuse_taken(out)
+    with no_empty_folders(out.parent), open_source(data, out.parent) as source:
+        write_folder(out, lambda folder: make(source, data, vocabulary, folder, progress))
+    return open_prepared(out)
+
+
+def refuse_taken(out: Path) -> None:
+    """Raise a `GlassError` if there is something where the encoded text shall be."""
+    with clear_disk_errors(out):
+        if out.exists() and (not out.is_dir() or any(out.iterdir())):
+            raise GlassError(f"{out} exists already", "Choose another --out, or take it away first.")
+
+
+def settings_of_encoded(source: str) -> dict[str, dict[str, Any]]:
+    """The settings of `data` and `tokenizer` with which the text in this folder was encoded; of other sources none.
+
+    Raises:
+        GlassError: an older version wrote the folder, or it is damaged.
+    """
+    folder = Path(source).expanduser()
+    if source == "-" or not is_encoded(folder):
+        return {}
+    try:
+        facts = json.loads((folder / "prepared.json").read_text(encoding="utf-8"))["settings"]
+        return {name: dict(facts[name]) for name in ("data", "tokenizer")}
+    except (OSError, *MALFORMED):
+        raise GlassError(
+            f"{folder} does not say how its text was encoded", "Encode the text again: glass data encode DATA --out OUT"
+        ) from None
+
+
+def open_encoded(data: DataConfig, tokenizer: TokenizerConfig, mask: bool) -> Prepared:
+    """The encoded text that `data.source` names, for a run with these settings.
+
+    Raises:
+        GlassError: a setting says something else than what the text was encoded with; the task needs a mask token
+            that the tokenizer lacks; a file is damaged.
+    """
+    folder = Path(data.source).expanduser()
+    made = settings_of_encoded(data.source)
+    for section, given in (("data", data), ("tokenizer", tokenizer)):
+        for name, value in given.model_dump().items():
+            if name in made[section] and made[section][name] != value:
+                raise GlassError(
+                    f"{section}.{name} = {value}, but the text in {folder} was encoded with {made[section][name]}",
+                    "Leave that setting out, or encode the text again into another folder.",
+                )
+    found = open_prepared(folder)
+    if mask and found.tokenizer.mask_id is None:
+        raise GlassError(
+            f"the tokenizer of {folder} has no mask token, which train.task = masked needs",
+            f"Encode the text again: glass data encode DATA --task masked --out {quoted(folder)}",
+        )
+    return found

@@ -1,0 +1,178 @@
+"""From what a person names (a file, a folder, `-`, a generated corpus) to the files to read."""
+
+from __future__ import annotations
+
+import difflib
+import os
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import IO
+
+from glassformer.base.errors import GlassError
+from glassformer.base.files import clear_disk_errors
+from glassformer.base.wording import counted
+
+BLOCK = 1 << 20
+SHOWN_NAMES = 5
+
+
+@dataclass(frozen=True)
+class Located:
+    """What a source name stands for: a generated corpus, or files (with the names to show) in reading order."""
+
+    corpus: str | None = None
+    files: tuple[tuple[Path, str], ...] = ()
+    folder: bool = False
+    temporary: Path | None = None
+    """A copy of standard input or of a pipe, to be deleted when the work is done."""
+    notes: list[str] = field(default_factory=list)
+
+
+def is_encoded(folder: Path) -> bool:
+    """Whether a folder holds a text that was split and encoded (see `prepare.Prepared`)."""
+    return (folder / "prepared.json").is_file() and (folder / "train.ds").is_file()
+
+
+def locate(source: str, cache: Path) -> Located:
+    """Find what `source` names; what cannot be read twice (`-`, pipes) is first copied into the folder `cache`.
+
+    Raises:
+        GlassError: nothing there; the remedy names the nearest file or corpus.
+    """
+    from glassformer.corpora import corpus_names
+
+    path = Path(source).expanduser()
+    if source == "-":
+        return _standard_input(cache)
+    if source in corpus_names():
+        taken = f"{source} is taken as the generated corpus; write .{os.sep}{source} for what is in this folder"
+        return Located(corpus=source, notes=[taken] if path.exists() else [])
+    if not source or "\0" in source:
+        raise GlassError(f"the source {source!r} is not a path", _places(corpus_names()))
+    with clear_disk_errors(path):
+        if path.is_dir():
+            return _folder(path)
+        if path.is_file():
+            return Located(files=((path, path.name),))
+        if path.exists():  # a pipe or a device
+            with path.open("rb") as stream:
+                return _spooled(stream, cache, str(path))
+    raise GlassError(f"{source} does not exist", _suggestion(path, corpus_names()))
+
+
+@contextmanager
+def located(source: str, cache: Path) -> Iterator[Located]:
+    """`locate`, with the copy of standard input deleted at the end of the block."""
+    found = locate(source, cache)
+    try:
+        yield found
+    finally:
+        if found.temporary:
+            found.temporary.unlink(missing_ok=True)
+
+
+def _places(corpora: list[str]) -> str:
+    return f"Give a file, a folder, - for standard input, or a generated corpus ({', '.join(sorted(corpora))})."
+
+
+def _suggestion(path: Path, corpora: list[str]) -> str:
+    folder = path.parent
+    if not folder.is_dir():
+        return f"There is no folder {folder} either. {_places(corpora)}"
+    try:
+        beside = {name: str(folder / name) for name in sorted(entry.name for entry in folder.iterdir())}
+    except OSError:
+        beside = {}
+    names = beside if len(path.parts) > 1 else {**beside, **{name: name for name in corpora}}
+    close = difflib.get_close_matches(path.name, sorted(names), n=1, cutoff=0.6)
+    return f"Did you mean {names[close[0]]}?" if close else _places(corpora)
+
+
+def _folder(folder: Path) -> Located:
+    """Return all files below `folder`, sorted by name at each level, and note the entries that are left out.
+
+    Left out are hidden entries, links to folders (which may lead anywhere, or in a circle), broken links, pipes and
+    devices (reading them could block).
+    """
+    if is_encoded(folder):
+        raise GlassError(
+            f"{folder} holds the tokens of a text, not a text",
+            "glass train and glass plan take it, for --task lm and masked; elsewhere name the text itself.",
+        )
+    found: list[tuple[Path, str]] = []
+    odd: list[str] = []
+    hidden = 0
+
+    def refuse(error: OSError) -> None:
+        raise error
+
+    for place, folders, files in os.walk(folder, onerror=refuse):
+        hidden += sum(name.startswith(".") for name in (*folders, *files))
+        folders[:] = sorted(name for name in folders if not name.startswith(".") and name != "__pycache__")
+        for name in (*folders, *files):
+            path = Path(place) / name
+            shown = path.relative_to(folder).as_posix()
+            reason = "" if name.startswith(".") else _why_not_read(path)
+            if reason:
+                odd.append(f"{shown} ({reason})")
+            elif path.is_file() and not name.startswith("."):
+                found.append((path, shown))
+    left_out = f": left out {listed(sorted(odd))}" if odd else ""
+    if not found:
+        raise GlassError(
+            f"the folder {folder} holds no files to read{left_out}", "Put text files (.txt, .md, .csv ...) into it."
+        )
+    found.sort(key=lambda entry: entry[1].split("/"))
+    notes = [f"left out {counted(hidden, 'hidden entries', 'hidden entry')} of {folder}"] if hidden else []
+    if odd:
+        entries = counted(len(odd), "entries", "entry")
+        notes.append(f"left out {entries} of {folder} that cannot be read as files: {listed(sorted(odd))}")
+    return Located(files=tuple(found), folder=True, notes=notes)
+
+
+def _why_not_read(path: Path) -> str:
+    """Return why an entry of a folder is not read; empty for files, and for folders that are walked through."""
+    if path.is_symlink() and not path.exists():
+        return "a broken link"
+    if path.is_symlink() and path.is_dir():
+        return "a link to a folder"
+    if not path.is_file() and not path.is_dir():
+        return "a pipe or a device"
+    return ""
+
+
+def listed(names: list[str]) -> str:
+    """Return the first names, and how many more there are."""
+    more = f" and {len(names) - SHOWN_NAMES} more" if len(names) > SHOWN_NAMES else ""
+    return ", ".join(names[:SHOWN_NAMES]) + more
+
+
+def _standard_input(cache: Path) -> Located:
+    stream = sys.stdin
+    if stream is None or stream.closed:
+        raise GlassError("standard input is closed", "Pipe a text into the command, or name a file.")
+    if stream.isatty():
+        raise GlassError(
+            "standard input is the keyboard", "Pipe a text into the command (cat FILE | glass ... -), or name a file."
+        )
+    return _spooled(stream.buffer, cache, "standard input")
+
+
+def _spooled(stream: IO[bytes], cache: Path, name: str) -> Located:
+    """Copy a stream that can be read only once into a file in `cache`."""
+    with clear_disk_errors(cache):
+        cache.mkdir(parents=True, exist_ok=True)
+        handle, temporary = tempfile.mkstemp(prefix="incoming-", dir=cache)
+    path = Path(temporary)
+    try:
+        with clear_disk_errors(path), os.fdopen(handle, "wb") as copy:
+            while block := stream.read(BLOCK):
+                copy.write(block)
+    except BaseException:
+        path.unlink(missing_ok=True)
+        raise
+    return Located(files=((path, name),), temporary=path)

@@ -1,0 +1,296 @@
+"""Open a source: every file located, unpacked, its encoding known, its column found; read as often as needed."""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import zlib
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import astuple, dataclass, field, replace
+from itertools import islice
+from pathlib import Path
+from typing import Literal
+
+from glassformer.base.config import DataConfig
+from glassformer.base.errors import GlassError
+from glassformer.base.files import clear_disk_errors
+from glassformer.text import tables
+from glassformer.text.columns import Chosen, choose_text
+from glassformer.text.encodings import BinaryError, Encoding, Scan, UndecodableError, decode, scan
+from glassformer.text.locating import BLOCK, SHOWN_NAMES, Located, listed, located
+from glassformer.text.tally import Tally
+
+GZIP = b"\x1f\x8b"
+TABLE_SUFFIXES: dict[str, tables.Format] = {
+    ".csv": "csv",
+    ".tsv": "tsv",
+    ".tab": "tsv",
+    ".jsonl": "jsonl",
+    ".ndjson": "jsonl",
+}
+
+
+@dataclass(frozen=True)
+class SourceFile:
+    """One input file: where it is, how its bytes are to be read, and which column if it is a table."""
+
+    path: Path
+    name: str
+    format: Literal["text", "csv", "tsv", "jsonl"]
+    scan: Scan = field(default_factory=lambda: Scan(Encoding("utf-8"), 0, ""))
+    table: tables.Table | None = None
+    chosen: Chosen | None = None
+
+    def blocks(self) -> Iterator[bytes]:
+        """The bytes, unpacked where the file is gzip (told by its first bytes, whatever its name)."""
+        with clear_disk_errors(self.path), self.path.open("rb") as raw:
+            packed = raw.read(2) == GZIP
+            raw.seek(0)
+            if not packed and self.path.name.endswith(".gz"):
+                raise GlassError(f"{self.name} is not gzip, though its name says so", "Pack it again, or rename it.")
+            stream = gzip.GzipFile(fileobj=raw) if packed else raw
+            try:
+                while block := stream.read(BLOCK):
+                    yield block
+            except (EOFError, zlib.error, gzip.BadGzipFile) as error:
+                raise GlassError(
+                    f"{self.name} is a damaged gzip file: {error}", "Compress or download it again."
+                ) from None
+
+    def text(self) -> Iterator[str]:
+        """The decoded text in pieces of about a million characters.
+
+        Raises:
+            GlassError: at the end, where the file is no longer the one that was scanned.
+        """
+        digest = hashlib.sha256()
+
+        def hashed() -> Iterator[bytes]:
+            for block in self.blocks():
+                digest.update(block)
+                yield block
+
+        changed = GlassError(f"{self.name} changed while it was read", "Run the same command again.")
+        try:
+            yield from decode(hashed(), self.scan.encoding)
+        except UndecodableError:
+            raise changed from None
+        if digest.hexdigest() != self.scan.digest:
+            raise changed
+
+    def rows(self, tally: Tally) -> Iterator[tuple[int, list[object]]]:
+        """Yield the line of each row of a table, and its values in the chosen columns (see `tables.read_rows`)."""
+        assert self.table is not None
+        assert self.chosen is not None
+        return tables.read_rows(self.text(), self.table, self.chosen.indices, tally)
+
+    def texts(self, tally: Tally) -> Iterator[str]:
+        """Yield the text of each row of a table with one chosen column; rows without a text are counted."""
+        for line, (value,) in self.rows(tally):
+            if isinstance(value, str):
+                yield value
+            else:
+                tally.leave_out("rows without text in that column", f"line {line} of {self.name}")
+
+
+@dataclass(frozen=True)
+class Source:
+    """What is to be read: files, or a generated corpus; `digest` is a hash of all its content."""
+
+    name: str
+    files: tuple[SourceFile, ...]
+    corpus: str | None
+    digest: str
+    notes: tuple[str, ...]
+
+    @property
+    def size(self) -> int:
+        """Bytes of all files, unpacked (0 for a generated corpus)."""
+        return sum(file.scan.size for file in self.files)
+
+    @property
+    def readings(self) -> list[list[object]]:
+        """Return how each table is read; together with `digest`, the texts depend on nothing else."""
+        return readings_of(self.files)
+
+
+@contextmanager
+def open_source(data: DataConfig, cache: Path) -> Iterator[Source]:
+    """Locate, check and describe the source of `data`; every byte is read once here.
+
+    `cache` is the folder in which standard input is kept until the block ends.
+
+    Raises:
+        GlassError: missing, empty, binary, in an unknown encoding, a table whose column is not clear, or a setting for
+            pairs or labelled texts.
+    """
+    for name in ("target", "target_column", "label_column"):
+        if getattr(data, name) is not None:
+            raise GlassError(
+                f"data.{name} was given, and running text is to be read",
+                "Say what to learn: set train.task to translate, summarize or classify; or leave it out.",
+            )
+    with located(data.source, cache) as found:
+        if found.corpus:
+            yield _generated(data, found)
+        else:
+            source = scan_files(data.source, data.encoding, found, tables_wanted=data.column is not None)
+            refuse_plain_json(source.files, found)
+            _refuse_column_of_text(source.files, data)
+            ready = tuple(
+                file if file.format == "text" else with_table(file, data, lambda table: choose_text(table, data.column))
+                for file in source.files
+            )
+            tables.refuse_idle_settings(tables_of(ready), data, data.source)
+            yield replace(source, files=ready, notes=(*source.notes, *table_notes(ready)))
+
+
+def _generated(data: DataConfig, found: Located) -> Source:
+    from glassformer.corpora import find_text_corpus
+
+    name = found.corpus
+    assert name is not None
+    if data.column is not None:
+        raise GlassError(f"the generated corpus {name} has no columns", "Leave data.column unset.")
+    tables.refuse_idle_settings((), data, name)
+    # The first documents stand for the generator itself: a change in it changes them.
+    documents = islice(find_text_corpus(name).documents(data.size, data.seed), 50)
+    digest = hashlib.sha256("\0".join([name, str(data.size), str(data.seed), *documents]).encode("utf-8"))
+    notes = [*found.notes, f"{name}: generated corpus, {data.size:,} documents, seed {data.seed}"]
+    return Source(name, (), name, digest.hexdigest(), tuple(notes))
+
+
+def scan_files(what: str, encoding: str, found: Located, tables_wanted: bool) -> Source:
+    """The files that were found as a source: their encodings known, every byte read once, no column chosen yet.
+
+    Args:
+        what: what the person called them.
+        encoding: `data.encoding`.
+        tables_wanted: of a folder, its tables are read; standard input is one.
+
+    Raises:
+        GlassError: empty, binary, in an unknown encoding, or nothing of the kind that is wanted.
+    """
+    files = [SourceFile(path, name, format_of(name)) for path, name in found.files]
+    if found.temporary and tables_wanted:
+        files = [_sniffed(file, encoding) for file in files]
+    left_out: list[str] = []
+    if found.folder:
+        files = _one_kind(files, tables_wanted, left_out)
+    scanned: list[SourceFile] = []
+    for file in files:
+        try:
+            scanned.append(replace(file, scan=scan(file.blocks, encoding, file.name)))
+        except BinaryError as error:
+            if not found.folder:
+                raise
+            left_out.append(f"{file.name} ({_reason(error)})")
+    if not sum(file.scan.size - file.scan.encoding.skip for file in scanned):
+        shown = f"; left out: {listed(left_out)}" if left_out else ""
+        named = found.files[0][1] if found.temporary else what
+        raise GlassError(f"{named} holds no text (0 bytes){shown}", "Give a source with some text in it.")
+    digest = hashlib.sha256("".join(f"{file.format} {file.scan.digest}\n" for file in scanned).encode("utf-8"))
+    notes = [*found.notes, _description(scanned)]
+    remarks = [file.scan.remark for file in scanned if file.scan.remark]
+    notes += remarks[:SHOWN_NAMES]
+    if len(remarks) > SHOWN_NAMES:
+        notes.append(f"the same holds for {len(remarks) - SHOWN_NAMES} more files")
+    if left_out:
+        notes.append(f"left out {len(left_out)} of {len(found.files)} files: {listed(left_out)}")
+    return Source(what, tuple(scanned), None, digest.hexdigest(), tuple(notes))
+
+
+def format_of(name: str) -> Literal["text", "csv", "tsv", "jsonl"]:
+    """What a file of this name is; anything that is no table is plain text."""
+    return TABLE_SUFFIXES.get(Path(name.lower().removesuffix(".gz")).suffix, "text")
+
+
+def _sniffed(file: SourceFile, encoding: str) -> SourceFile:
+    """Standard input has no name to go by: with a column asked for, its first line tells which table it is."""
+    head = next(replace(file, scan=scan(file.blocks, encoding, file.name)).text(), "").lstrip()
+    first = head.partition("\n")[0]
+    return replace(file, format="jsonl" if first.startswith("{") else "tsv" if "\t" in first else "csv")
+
+
+def _one_kind(files: list[SourceFile], column_named: bool, left_out: list[str]) -> list[SourceFile]:
+    """A folder is read as tables when a column is named or it holds nothing else, as plain text otherwise."""
+    tables_wanted = column_named or all(file.format != "text" for file in files)
+    wanted = [file for file in files if (file.format != "text") == tables_wanted]
+    if not wanted:
+        raise GlassError(
+            f"data.column is set, but none of the {len(files)} files is a table", "Leave it unset to read plain text."
+        )
+    why = "not a table" if tables_wanted else "a table; set data.column to read tables"
+    left_out += [f"{file.name} ({why})" for file in files if file not in wanted]
+    return wanted
+
+
+def with_table(file: SourceFile, data: DataConfig, choose: Callable[[tables.Table], Chosen]) -> SourceFile:
+    """Return a CSV, TSV or JSONL file with its table opened and the columns that `choose` selects."""
+    assert file.format != "text"
+    table = tables.open_table(file.text, file.format, file.name, data)
+    return replace(file, table=table, chosen=choose(table))
+
+
+def tables_of(files: Iterable[SourceFile]) -> list[tables.Table]:
+    """Return the tables among files that are opened."""
+    return [file.table for file in files if file.table is not None]
+
+
+def table_notes(files: Sequence[SourceFile]) -> list[str]:
+    """Return notes on the first tables: how each is read, and its columns."""
+    notes: list[str] = []
+    for file in files[:SHOWN_NAMES]:
+        notes += file.table.notes if file.table else ()
+        notes += [file.chosen.note] if file.chosen else []
+    return notes
+
+
+def readings_of(files: Iterable[SourceFile]) -> list[list[object]]:
+    """Return, for each table, everything that decides how it is read, as JSON values."""
+    found: list[list[object]] = []
+    for file in files:
+        if file.table is not None and file.chosen is not None:
+            table = file.table
+            written = [] if table.dialect is None else list(astuple(table.dialect))
+            found.append([written, table.header, len(table.names), table.extra_fields, file.chosen.indices])
+    return found
+
+
+def refuse_plain_json(files: Sequence[SourceFile], found: Located) -> None:
+    """Raise a `GlassError` for a file that holds JSON and would be read as plain text with its braces.
+
+    In a folder, such a file may be part of a program and is read unchanged.
+    """
+    for file in () if found.folder else files:
+        if file.format == "text" and file.name.lower().removesuffix(".gz").endswith(".json"):
+            head = next(file.text(), "").lstrip()
+            if head.startswith(("[", "{")):
+                raise GlassError(
+                    f"{file.name} holds JSON: as plain text, its braces and keys would be learnt too",
+                    "Write one object in each line of a .jsonl file (jq -c '.[]' a.json > a.jsonl). To train on "
+                    "the JSON itself, copy it to a .txt file.",
+                )
+
+
+def _refuse_column_of_text(files: Sequence[SourceFile], data: DataConfig) -> None:
+    for file in files:
+        if file.format == "text" and data.column is not None:
+            raise GlassError(
+                f"data.column is {data.column!r}, but {file.name} is plain text",
+                "Leave it unset, or give a file that ends in .csv, .tsv or .jsonl (.gz too).",
+            )
+
+
+def _reason(error: GlassError) -> str:
+    return error.problem.partition(" is ")[2].replace("a binary file, not text", "binary")
+
+
+def _description(files: list[SourceFile]) -> str:
+    size = sum(file.scan.size for file in files)
+    kinds = Counter(file.scan.encoding.label for file in files if file.scan.size)
+    encodings = ", ".join(label if len(kinds) == 1 else f"{label} ({count})" for label, count in sorted(kinds.items()))
+    what = files[0].name if len(files) == 1 else f"{len(files)} files"
+    return f"{what}: {size:,} bytes, {encodings}"

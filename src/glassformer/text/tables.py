@@ -1,0 +1,311 @@
+"""Open a table (CSV, TSV, JSONL) and read its rows, in the same way for every task.
+
+`open_table` finds out how the file is written and the names of its columns; `columns` chooses among them; `read_rows`
+yields the chosen values of each row, and counts the rows that it leaves out or changes.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from typing import Literal
+
+from glassformer.base.config import DataConfig
+from glassformer.base.errors import GlassError
+from glassformer.base.wording import span
+from glassformer.text.delimited import Dialect, find_dialect, records, refuse_old_line_ends, text_lines
+from glassformer.text.headers import judge_row_1, usual_names
+from glassformer.text.tally import Tally
+
+Format = Literal["csv", "tsv", "jsonl"]
+SAMPLE_ROWS = 2000  # to find the columns: files are often sorted by label
+SAMPLE_CHARACTERS = 400  # of one cell: enough to tell a text from a name
+SHOWN_CHARACTERS = 40  # of a cell, in a message
+ONLY_TABLES = ("header", "delimiter", "quoting", "extra_fields")
+"""Settings of `data` for CSV and TSV tables alone."""
+BEYOND = {
+    "cut": "rows with more fields than row 1 (the extra fields are not read)",
+    "join": "rows with more fields than row 1 (the extra fields are joined to the last column)",
+}
+EMPTY = "rows with extra fields that are empty, which are dropped"
+BREAKS = "rows with line breaks in quotes"
+JSON = json.JSONDecoder(parse_constant=lambda constant: None)
+"""Decode NaN and Infinity, which are not JSON but which Python writes for a missing number, as null."""
+
+
+@dataclass(frozen=True)
+class Table:
+    """Hold how a table is read, and its first rows.
+
+    Attributes:
+        dialect: how it is written; None: JSONL.
+        header: row 1 holds the names of the columns.
+        names: the columns: those names, or the keys of JSON objects, or numbers from 1.
+        first: the cells of row 1 (CSV, TSV).
+        columns: the values of each column in the first rows, long ones cut; None where a row has none.
+        extra_fields: how fields beyond the columns are treated: `data.extra_fields`, with "auto" resolved.
+        notes: notes for the user.
+    """
+
+    name: str
+    format: Format
+    dialect: Dialect | None
+    header: bool
+    names: tuple[str, ...]
+    first: tuple[str, ...]
+    columns: tuple[tuple[object, ...], ...]
+    extra_fields: Literal["refuse", "cut", "join"]
+    notes: tuple[str, ...]
+
+
+def open_table(text: Callable[[], Iterable[str]], format: Format, name: str, data: DataConfig) -> Table:
+    """Open a table by its first rows.
+
+    Args:
+        text: opens the decoded text again.
+        format: the format, by the file's name.
+        name: the file's name, for messages.
+        data: settings; if row 1 has a column that they name, it is a header.
+
+    Raises:
+        GlassError: there are no rows, or they are not rows of a table; the line is named.
+    """
+    wanted = wanted_columns(data)
+    if format == "jsonl":
+        return _open_json_lines(text, name, wanted)
+    dialect, notes = find_dialect(text, format, name, data)
+    found = [
+        (first, [cell[:SAMPLE_CHARACTERS] for cell in cells])
+        for first, _, cells in islice(records(text_lines(text(), name), dialect, name), SAMPLE_ROWS)
+    ]
+    if not found:
+        raise GlassError(f"{name} has no rows", "Give a table with at least one row of text.")
+    rows = [cells for _, cells in found]
+    cells = [cell.strip() for cell in rows[0]]
+    header = _has_header(rows, cells, name, data, wanted, notes)
+    if not header and (data.delimiter, data.extra_fields) == ("auto", "auto"):
+        _refuse_sentences(rows, dialect.delimiter, name)
+    names = _names(cells, name, notes) if header else [str(number + 1) for number in range(_usual_width(rows))]
+    extra: Literal["refuse", "cut", "join"]
+    if data.extra_fields == "auto":
+        extra = "cut" if dialect.delimiter == "\t" else "refuse"
+        _refuse_wide_rows(rows, len(names), name)
+    else:
+        extra = data.extra_fields
+    columns = tuple(
+        tuple(row[index] if index < len(row) else None for row in rows[header:]) for index in range(len(names))
+    )
+    return Table(name, format, dialect, header, tuple(names), tuple(cells), columns, extra, tuple(notes))
+
+
+def wanted_columns(data: DataConfig) -> list[str]:
+    """Return the columns that the settings name; `data.column` may be one name, or several separated by commas."""
+    texts = [part.strip() for part in data.column.split(",")] if data.column is not None else []
+    return [name for name in (data.column, *texts, data.target_column, data.label_column) if name is not None]
+
+
+def refuse_idle_settings(tables: Iterable[Table], data: DataConfig, name: str) -> None:
+    """Raise a `GlassError` if a setting for CSV and TSV tables is given, but the source `name` has no such table."""
+    if any(table.dialect is not None for table in tables):
+        return
+    for setting in ONLY_TABLES:
+        value = getattr(data, setting)
+        if value != "auto":
+            raise GlassError(
+                f"data.{setting} = {value} was given, but {name} has no CSV or TSV table",
+                "Leave it out, or give a file that ends in .csv or .tsv (.gz too).",
+            )
+
+
+def read_rows(
+    chunks: Iterable[str], table: Table, indices: Sequence[int], tally: Tally
+) -> Iterator[tuple[int, list[object]]]:
+    """Yield the line of each row, and its values in these columns: text in CSV and TSV, anything in JSONL.
+
+    Rows of CSV and TSV that lack one of the columns are left out and counted; a JSON object has None there.
+
+    Raises:
+        GlassError: a row cannot be read or has extra fields that are refused; its line is named.
+    """
+    lines = text_lines(chunks, table.name)
+    if table.dialect is None:
+        return _json_values(lines, table, indices)
+    return _delimited_values(records(lines, table.dialect, table.name), table, indices, tally)
+
+
+def _delimited_values(
+    rows: Iterator[tuple[int, int, list[str]]], table: Table, indices: Sequence[int], tally: Tally
+) -> Iterator[tuple[int, list[object]]]:
+    width = len(table.names)
+    needed = max(indices) + 1
+    if table.header:
+        next(rows, None)
+    for first, last, cells in rows:
+        if last > first:
+            tally.remark(BREAKS, f"lines {span(first, last)} of {table.name}", last - first)
+        if len(cells) > width:
+            cells = _fitted(cells, table, first, tally)
+        if len(cells) < needed:
+            tally.leave_out("rows with too few fields", f"line {first} of {table.name}")
+        else:
+            yield first, [cells[index] for index in indices]
+
+
+def _fitted(cells: list[str], table: Table, line: int, tally: Tally) -> list[str]:
+    """Return the cells to read of a row that has more fields than the table has columns."""
+    assert table.dialect is not None
+    width = len(table.names)
+    if table.extra_fields != "join" and not any(map(str.strip, cells[width:])):
+        tally.remark(EMPTY, f"line {line} of {table.name}")
+        return cells
+    if table.extra_fields == "refuse":
+        raise GlassError(
+            f"line {line} of {table.name} has {len(cells)} fields, but the table has {width}: "
+            f"the first extra field is {cells[width][:SHOWN_CHARACTERS]!r}",
+            "Put text that contains the delimiter in quotes, or set data.extra_fields: join (append the extra fields "
+            "to the last column) or cut (drop them).",
+        )
+    tally.remark(BEYOND[table.extra_fields], f"line {line} of {table.name}")
+    if table.extra_fields == "join":
+        return [*cells[: width - 1], table.dialect.delimiter.join(cells[width - 1 :])]
+    return cells
+
+
+# Row 1
+
+
+def _has_header(
+    rows: Sequence[Sequence[str]],
+    cells: Sequence[str],
+    name: str,
+    data: DataConfig,
+    wanted: Sequence[str],
+    notes: list[str],
+) -> bool:
+    """Return whether row 1 holds names: by `data.header`, by a column that the settings name, or by its values."""
+    if data.header == "no":
+        return False
+    named = data.header == "yes" or any(one in cells and not one.isdecimal() for one in wanted)  # 2 may be a value
+    if len(rows) == 1 and (named or usual_names([cell for cell in cells if cell])):
+        raise GlassError(
+            f"{name} has no rows below the names {', '.join(cells)}",
+            "Give rows of text, or set data.header = no if these are not names.",
+        )
+    if named:
+        return True
+    verdict = judge_row_1(rows)
+    if verdict == "doubtful":
+        notes.append(f"{name}: row 1 ({', '.join(cells)}) is read as data; data.header = yes reads it as column names")
+    return verdict == "names"
+
+
+def _names(cells: Sequence[str], name: str, notes: list[str]) -> list[str]:
+    """Return the names of the columns, all different; a column without a name is called by its number."""
+    names: list[str] = []
+    for number, cell in enumerate(cells, start=1):
+        own = cell or str(number)
+        again = 2
+        while own in names:
+            own = f"{cell}.{again}"
+            again += 1
+        if cell and own != cell:
+            which = {2: "second", 3: "third"}.get(again - 1, f"{again - 1}th")
+            notes.append(f"{name}: row 1 names two columns {cell}; the {which} is called {own}")
+        names.append(own)
+    return names
+
+
+def _usual_width(rows: Sequence[Sequence[str]]) -> int:
+    """Return the most frequent number of fields; if several are equally frequent, the one that comes first."""
+    return Counter(map(len, rows)).most_common(1)[0][0]
+
+
+def _refuse_wide_rows(rows: Sequence[Sequence[str]], width: int, name: str) -> None:
+    """Raise a `GlassError` if most rows have more fields than row 1: row 1 does not name their columns."""
+    wide = sum(len(row) > width and any(map(str.strip, row[width:])) for row in rows[1:])
+    if 2 * wide > len(rows):
+        raise GlassError(
+            f"{wide:,} of the first {len(rows) - 1:,} rows of {name} have more fields than row 1, which has {width}",
+            "Give row 1 a name for each column (is the first column without one?), or set data.extra_fields to join "
+            "or cut.",
+        )
+
+
+def _refuse_sentences(rows: Sequence[Sequence[str]], delimiter: str, name: str) -> None:
+    """Raise a `GlassError` if the delimiters seem to be commas in sentences, which would be split there."""
+    later = [cell for row in rows for cell in row[1:] if cell]
+    widths = Counter(map(len, rows))
+    if delimiter != "\t" and len(widths) > 1 and later and all(cell.startswith(" ") for cell in later):
+        raise GlassError(
+            f"the rows of {name} have {min(widths)} to {max(widths)} fields, and a space after each {delimiter!r}, "
+            "as sentences do",
+            "Put each text in quotes, or rename the file to .txt; to read it as columns, set data.delimiter.",
+        )
+
+
+# JSON
+
+
+def _open_json_lines(text: Callable[[], Iterable[str]], name: str, wanted: Sequence[str]) -> Table:
+    first = next(text_lines(text(), name), "")
+    refuse_old_line_ends([first], name)
+    rows = _json_rows(text_lines(text(), name), name)
+    objects = [{key: _cut(value) for key, value in row.items()} for _, row in islice(rows, SAMPLE_ROWS)]
+    keys = list(dict.fromkeys(key for row in objects for key in row))
+    if not keys:
+        raise GlassError(f"{name} has no rows", "Give a file with at least one JSON object.")
+    for _, row in rows if set(wanted) - set(keys) else ():  # a key may first appear far below
+        keys += [key for key in row if key not in keys]
+        if not set(wanted) - set(keys):
+            break
+    values = tuple(tuple(row.get(key) for row in objects) for key in keys)
+    return Table(name, "jsonl", None, False, tuple(keys), (), values, "cut", ())
+
+
+def _cut(value: object) -> object:
+    if isinstance(value, list | dict):
+        return None
+    return value[:SAMPLE_CHARACTERS] if isinstance(value, str) else value
+
+
+def _json_values(lines: Iterable[str], table: Table, indices: Sequence[int]) -> Iterator[tuple[int, list[object]]]:
+    keys = [table.names[index] for index in indices]
+    for number, row in _json_rows(lines, table.name):
+        values = [row.get(key) for key in keys]
+        for value in values:
+            if isinstance(value, str) and not value.isascii():
+                _refuse_lone_surrogates(value, number, table.name)
+        yield number, values
+
+
+def _json_rows(lines: Iterable[str], name: str) -> Iterator[tuple[int, dict[str, object]]]:
+    for number, line in enumerate(lines, start=1):
+        if not line.strip():
+            continue
+        try:
+            value = JSON.decode(line)
+        except (ValueError, RecursionError) as error:
+            why = f"{error.msg} at character {error.pos + 1}" if isinstance(error, json.JSONDecodeError) else str(error)
+            raise GlassError(
+                f"line {number} of {name} is not JSON: {why}",
+                "JSONL has one JSON object in each line: correct that line.",
+            ) from None
+        if not isinstance(value, dict):
+            raise GlassError(
+                f"line {number} of {name} holds a {type(value).__name__}, not an object",
+                'Write each line as {"text": "..."}.',
+            )
+        yield number, value
+
+
+def _refuse_lone_surrogates(value: str, number: int, name: str) -> None:
+    try:
+        value.encode("utf-8")
+    except UnicodeEncodeError as error:
+        raise GlassError(
+            f"line {number} of {name} holds half a character (\\u{ord(value[error.start]):04x}) in its text",
+            "Write the character whole: characters beyond U+FFFF need both \\u escapes.",
+        ) from None

@@ -1,0 +1,7 @@
+"""Text to tokens and back: seven schemes behind one `Tokenizer`, each stored in one `tokenizer.json`."""
+
+from glassformer.text.tokenizers.frames import Frame, frame_of
+from glassformer.text.tokenizers.tokenizer import StreamDecoder, Tokenizer
+from glassformer.text.tokenizers.training import train_tokenizer
+
+__all__ = ["Frame", "StreamDecoder", "Tokenizer", "frame_of", "train_tokenizer"]

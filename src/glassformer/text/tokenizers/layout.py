@@ -1,0 +1,172 @@
+"""The `tokenizer.json` of each scheme: Hugging Face's format, with our own facts under `model.glassformer`.
+
+Every file loads in Hugging Face `tokenizers` and gives the same ids there, with one exception: graphemes are cut by
+the `regex` package (whose `\\X` keeps the conjuncts of Indian scripts whole, Unicode Annex 29 rule GB9c), which that
+library cannot do.
+
+========== ============================ ====================================================================
+scheme     model                        cut into words by
+========== ============================ ====================================================================
+characters WordLevel                    every character
+graphemes  WordLevel                    `regex`'s ``\\X``, in Python
+bytes      BPE without merges           nothing; ids 0 to 255 are the bytes themselves
+words      WordLevel                    `WORDS`: a word or a sign with the space before it, or a whitespace character
+bpe        BPE over bytes               `WORD_PIECES`, the expression of Qwen3.5, which llama.cpp knows as `qwen35`
+wordpiece  WordPiece                    BERT's rule: at whitespace, and around every punctuation mark
+unigram    Unigram with byte fallback   before each space; newlines, tabs and `<` stand alone
+========== ============================ ====================================================================
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from typing import Any
+
+from glassformer.base.config import TokenizerConfig
+
+FORMAT = 1
+FACTS = "glassformer"
+END = "<|end|>"
+MASK = "<|mask|>"
+UNKNOWN = "<|unknown|>"
+REPLACEMENT = "\ufffd"  # what stands for an unknown symbol in decoded text
+LONGEST_WORD = 64  # characters: a longer run would only burden the trainers
+
+# Marks (\p{M}) belong to words: without them, Bangla words break at every vowel sign. Published with Qwen3.5.
+WORD_PIECES = (
+    r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?[\p{L}\p{M}]+|\p{N}"
+    r"| ?[^\s\p{L}\p{M}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
+)
+# U+200C and U+200D join letters inside words of Indian scripts and of Persian; don't and l’eau are one word each.
+WORDS = (
+    rf" ?[\p{{L}}\p{{M}}\p{{N}}\u200c\u200d]{{1,{LONGEST_WORD}}}(?:['’][\p{{L}}\p{{M}}]{{1,{LONGEST_WORD}}})?"
+    r"| ?[^\s\p{L}\p{M}\p{N}\u200c\u200d]|[\s\S]"
+)
+# Newlines and tabs never reach the unigram trainer, and no ordinary token can spell a byte token such as <0x0A>.
+ALONE_IN_UNIGRAM = r"[\r\n\t<]"
+CONTROL = "[\u0000-\u0008\u000b\u000c\u000e-\u001f\u007f]"
+
+Json = dict[str, Any]
+
+
+def split(pattern: str, behaviour: str = "Isolated") -> Json:
+    """A pre-tokeniser that cuts around, or before, each match."""
+    return {"type": "Split", "pattern": {"Regex": pattern}, "behavior": behaviour, "invert": False}
+
+
+def pre_tokenizer(kind: str) -> Json | None:
+    """What cuts text into the words that the model then turns into tokens."""
+    byte_level = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True, "use_regex": False}
+    table: dict[str, Json | None] = {
+        "characters": split(r"[\s\S]"),
+        "graphemes": None,
+        "bytes": byte_level,
+        "words": split(WORDS),
+        "bpe": {"type": "Sequence", "pretokenizers": [split(WORD_PIECES), byte_level]},
+        "wordpiece": {"type": "BertPreTokenizer"},
+        "unigram": {"type": "Sequence", "pretokenizers": [split(ALONE_IN_UNIGRAM), split(" ", "MergedWithNext")]},
+    }
+    return table[kind]
+
+
+def normalizer(kind: str, normalization: str, lowercase: bool) -> Json | None:
+    """What happens to the text first. WordPiece's also drops control characters and sets ideographs apart.
+
+    BERT's own cleaning is off: it deletes the vowel signs of Bangla (as accents) and the joiner U+200D.
+    """
+    steps: list[Json] = []
+    if normalization != "none":
+        steps.append({"type": normalization.upper()})
+    if lowercase:
+        steps.append({"type": "Lowercase"})
+    if kind == "wordpiece":
+        steps.append({"type": "Replace", "pattern": {"Regex": CONTROL}, "content": ""})
+        bert = {"clean_text": False, "handle_chinese_chars": True, "strip_accents": False, "lowercase": False}
+        steps.append({"type": "BertNormalizer", **bert})
+    return {"type": "Sequence", "normalizers": steps} if steps else None
+
+
+def decoder(kind: str) -> Json:
+    """How Hugging Face joins tokens into text again."""
+    if kind in ("bytes", "bpe"):
+        return {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True, "use_regex": False}
+    if kind == "unigram":
+        return {"type": "Sequence", "decoders": [{"type": "ByteFallback"}, {"type": "Fuse"}]}
+    if kind == "wordpiece":
+        return {"type": "WordPiece", "prefix": "##", "cleanup": False}
+    return {"type": "Fuse"}
+
+
+def word_level(symbols: list[str]) -> Json:
+    """A model that looks each word up; the unknown token comes last."""
+    vocab = {symbol: id for id, symbol in enumerate([*symbols, UNKNOWN])}
+    return {"type": "WordLevel", "vocab": vocab, "unk_token": UNKNOWN}
+
+
+def document(config: TokenizerConfig, model: Json, tokens: int, mask: bool = False) -> Json:
+    """The whole file. The end token takes the id after the model's `tokens`, the mask token the one after that."""
+    added = [_special(tokens, END)]
+    if mask:
+        added.append(_special(tokens + 1, MASK))
+    facts: Json = {
+        "format": FORMAT,
+        "kind": config.kind,
+        "normalization": config.normalization,
+        "lowercase": config.lowercase,
+    }
+    whole = {
+        "version": "1.0",
+        "truncation": None,
+        "padding": None,
+        "added_tokens": added,
+        "normalizer": normalizer(config.kind, config.normalization, config.lowercase),
+        "pre_tokenizer": pre_tokenizer(config.kind),
+        "post_processor": None,
+        "decoder": decoder(config.kind),
+        "model": {**model, FACTS: facts},
+    }
+    facts["sha256"] = checksum(whole)
+    return whole
+
+
+def _special(id: int, content: str) -> Json:
+    plain = {"single_word": False, "lstrip": False, "rstrip": False, "normalized": False}
+    return {"id": id, "content": content, **plain, "special": True}
+
+
+def checksum(whole: Json) -> str:
+    """SHA-256 of everything in the file but the checksum itself."""
+    facts = {key: value for key, value in whole["model"][FACTS].items() if key != "sha256"}
+    bare = {**whole, "model": {**whole["model"], FACTS: facts}}
+    return hashlib.sha256(json.dumps(bare, sort_keys=True).encode("ascii")).hexdigest()
+
+
+def byte_letters() -> list[str]:
+    """The printable character that stands for each byte in byte-level vocabularies (GPT-2's table).
+
+    Printable Latin-1 bytes stand for themselves; the others take the characters from U+0100 on, in order.
+    """
+    itself = {*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)}
+    others = [byte for byte in range(256) if byte not in itself]
+    return [chr(byte if byte in itself else 0x100 + others.index(byte)) for byte in range(256)]
+
+
+def tokens(model: Json) -> list[str]:
+    """The model's tokens in id order: a unigram vocabulary is a list of pairs, the others map tokens to ids."""
+    vocab = model["vocab"]
+    return [token for token, _ in vocab] if isinstance(vocab, list) else sorted(vocab, key=vocab.__getitem__)
+
+
+def token_bytes(kind: str, tokens: list[str]) -> list[bytes]:
+    """The bytes that each token of the model stands for, in id order (see `Tokenizer.token_bytes`)."""
+    if kind in ("bytes", "bpe"):
+        byte = {letter: bytes([value]) for value, letter in enumerate(byte_letters())}
+        return [b"".join(byte[letter] for letter in token) for token in tokens]
+    if kind == "unigram":
+        fallback = {f"<0x{value:02X}>": bytes([value]) for value in range(256)}
+        return [fallback.get(token, token.encode("utf-8")) for token in tokens]
+    shown = [REPLACEMENT if token == UNKNOWN else token for token in tokens]
+    if kind == "wordpiece":
+        shown = [token[2:] if len(token) > 2 and token.startswith("##") else f" {token}" for token in shown]
+    return [token.encode("utf-8") for token in shown]

@@ -1,0 +1,119 @@
+"""Which ids of a vocabulary have a part of their own, and what each id stands for; of our tokenizers, and of others'.
+
+Ours have their special tokens last: unknown, end, mask. Those that come from elsewhere have them anywhere; then the
+file says under `roles` which is which, and what stands around a text.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from glassformer.text.tokenizers import layout
+from glassformer.text.tokenizers.frames import Frame
+
+METASPACE = "\u2581"  # stands for a space in vocabularies made by sentencepiece
+
+
+@dataclass(frozen=True)
+class Roles:
+    """See `Tokenizer` for the ids.
+
+    Attributes:
+        size: number of ids.
+        start: stands before a text's first token.
+        bytes: what each id stands for; nothing for special ones.
+        drops_space: the first token's space is no part of the text.
+        special: all ids that stand for no text: special tokens, the unknown one, rows without a token.
+        padding: fills rows, and no text has it; None: there is no such token.
+        frame: around a text that is read; None: as the task and the settings say.
+        target_start: what a text begins with that an encoder-decoder writes.
+    """
+
+    size: int
+    start: int
+    end: int
+    mask: int | None
+    unknown: int | None
+    bytes: list[bytes]
+    drops_space: bool
+    special: frozenset[int]
+    padding: int | None
+    frame: Frame | None
+    target_start: tuple[int, ...]
+
+
+def roles_of(document: dict[str, Any]) -> Roles:
+    """The roles in a `tokenizer.json` of ours, or in one that `imported_document` made."""
+    facts, model = document["model"][layout.FACTS], document["model"]
+    if "roles" in facts:
+        return _imported(document, facts["kind"], facts["roles"])
+    tokens, added = layout.tokens(model), document["added_tokens"]
+    end = len(tokens)
+    unknown = end - 1 if tokens[-1] == layout.UNKNOWN else None
+    size = end + len(added)
+    return Roles(
+        size=size,
+        start=end,
+        end=end,
+        mask=end + 1 if len(added) > 1 else None,
+        unknown=unknown,
+        bytes=[*layout.token_bytes(facts["kind"], tokens), *[b""] * len(added)],
+        drops_space=facts["kind"] == "wordpiece",
+        special=frozenset(range(end if unknown is None else unknown, size)),
+        padding=None,
+        frame=None,
+        target_start=(end,),
+    )
+
+
+def imported_document(
+    document: dict[str, Any], kind: str, size: int, roles: dict[str, Any], drops_space: bool
+) -> dict[str, Any]:
+    """Another program's `tokenizer.json` as a file of ours: the same ids, and which of them have a part of their own.
+
+    Args:
+        document: the file's contents.
+        kind: "bpe", "wordpiece" or "unigram".
+        size: rows of the model's embedding; those beyond the file's tokens stand for nothing.
+        roles: the ids of "start", "end", "mask", "unknown" and "padding"; lists of ids "before" and "after" a text
+            that is read, and of the "target_start".
+        drops_space: see `Roles`.
+    """
+    facts: dict[str, Any] = {"format": layout.FORMAT, "kind": kind, "normalization": "none", "lowercase": False}
+    facts["roles"] = {**roles, "size": size, "drops_space": drops_space}
+    bare = {**document, "truncation": None, "padding": None, "post_processor": None}
+    whole = {**bare, "model": {**document["model"], layout.FACTS: facts}}
+    facts["sha256"] = layout.checksum(whole)
+    return whole
+
+
+def _imported(document: dict[str, Any], kind: str, roles: dict[str, Any]) -> Roles:
+    vocab, size = document["model"]["vocab"], roles["size"]
+    pairs = enumerate(token for token, _ in vocab) if isinstance(vocab, list) else ((vocab[t], t) for t in vocab)
+    tokens, special = dict(pairs), {roles["start"], roles["end"], roles["mask"], roles["unknown"]}
+    parts: list[bytes] = [b""] * size
+    plain = {added["id"]: added["content"] for added in document["added_tokens"]}
+    special |= {added["id"] for added in document["added_tokens"] if added["special"]}
+    ids = [id for id in tokens if id not in plain]
+    for id, data in zip(ids, layout.token_bytes(kind, [tokens[id] for id in ids]), strict=True):
+        parts[id] = data.replace(METASPACE.encode(), b" ") if kind == "unigram" else data
+    parts = [plain[id].encode() if id in plain else data for id, data in enumerate(parts)]
+    parts = [b"" if id in special else data for id, data in enumerate(parts)]
+    if roles["unknown"] is not None:
+        parts[roles["unknown"]] = layout.REPLACEMENT.encode()
+    no_token = set(range(size)) - tokens.keys() - plain.keys()
+    before, after = roles.get("before"), roles.get("after")
+    return Roles(
+        size=size,
+        start=roles["start"],
+        end=roles["end"],
+        mask=roles["mask"],
+        unknown=roles["unknown"],
+        bytes=parts,
+        drops_space=roles["drops_space"],
+        special=frozenset(special | no_token) - {None},
+        padding=roles.get("padding"),
+        frame=None if before is None or after is None else Frame(tuple(before), tuple(after)),
+        target_start=tuple(roles.get("target_start") or (roles["end"],)),
+    )

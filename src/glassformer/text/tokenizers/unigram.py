@@ -1,0 +1,110 @@
+"""Unigram vocabularies (Kudo 2018), trained by sentencepiece and run by Hugging Face `tokenizers`.
+
+The library's own unigram trainer gives other vocabularies from run to run; sentencepiece with one thread does not.
+What a vocabulary lacks is written in bytes (`<0x00>` to `<0xFF>`), so every text can be encoded and comes back exactly.
+"""
+
+from __future__ import annotations
+
+import io
+import itertools
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import regex
+
+from glassformer.base.config import TokenizerConfig
+from glassformer.base.errors import GlassError
+from glassformer.text.tokenizers import layout
+from glassformer.text.tokenizers.pieces import pieces
+
+COVERAGE = 0.9995  # where letters would fill the vocabulary: the share of the text that single letters must cover
+LINE = 1000  # characters: sentencepiece leaves out sentences of more than a few thousand bytes
+BOUNDARY = regex.compile(layout.ALONE_IN_UNIGRAM)
+SPACE = "\u2581"  # sentencepiece's own sign for a space
+
+
+def train_unigram(config: TokenizerConfig, sample: Iterable[str]) -> layout.Json:
+    """The model part of the file, trained on the sample.
+
+    Raises:
+        GlassError: sentencepiece is not installed, or `vocab_size` cannot hold the bytes and the letters.
+    """
+    try:
+        import sentencepiece
+    except ImportError:
+        raise GlassError(
+            "training a unigram tokenizer needs the package sentencepiece", 'pip install -c constraints.txt -e ".[tok]"'
+        ) from None
+    lines = list(_lines(sample))
+    if not lines:
+        raise GlassError("there is no text to train a tokenizer on", "Give a source that holds some text.")
+    counts = Counter(itertools.chain.from_iterable(lines))
+    coverage = 1.0 if 4 * len(counts) <= config.vocab_size else COVERAGE
+    letters = _letters(counts, coverage)
+    if config.vocab_size < 258 + letters:
+        raise GlassError(
+            f"tokenizer.vocab_size = {config.vocab_size} is too small for unigram: 256 bytes and {letters} letters "
+            "come first",
+            f"Set tokenizer.vocab_size to {258 + letters} or more.",
+        )
+    return _model(_train(sentencepiece, lines, config.vocab_size, coverage))
+
+
+def _lines(sample: Iterable[str]) -> Iterator[str]:
+    """What sentencepiece sees: no character on which a token must start or end, none that it reserves."""
+    for block in sample:
+        for line in BOUNDARY.split(block):
+            for piece in pieces(line.replace("\0", "").replace(SPACE, ""), LINE):
+                yield from (piece[start : start + LINE] for start in range(0, len(piece), LINE))
+
+
+def _letters(counts: Counter[str], coverage: float) -> int:
+    """How many characters cover that share of the text, most frequent first; the others are written in bytes."""
+    total, covered = sum(counts.values()), 0
+    for needed, (_, count) in enumerate(counts.most_common(), start=1):
+        covered += count
+        if covered >= coverage * total:
+            return needed
+    return len(counts)
+
+
+def _train(sentencepiece: Any, lines: list[str], vocab_size: int, coverage: float) -> Any:
+    """A trained sentencepiece processor. Its unknown token's place is the end token's in our file."""
+    written = io.BytesIO()
+    try:
+        sentencepiece.SentencePieceTrainer.train(
+            sentence_iterator=iter(lines),
+            model_writer=written,
+            model_type="unigram",
+            vocab_size=vocab_size,
+            hard_vocab_limit=False,  # a short text may not have that many pieces
+            character_coverage=coverage,
+            byte_fallback=True,
+            normalization_rule_name="identity",
+            add_dummy_prefix=False,
+            remove_extra_whitespaces=False,
+            bos_id=-1,
+            eos_id=-1,
+            num_threads=1,
+            minloglevel=2,
+        )
+    except RuntimeError as error:
+        raise GlassError(
+            f"sentencepiece could not train on this text: {error}", "Give more text, or change tokenizer.vocab_size."
+        ) from None
+    return sentencepiece.SentencePieceProcessor(model_proto=written.getvalue())
+
+
+def _model(trained: Any) -> layout.Json:
+    """The trained pieces with spaces in place of sentencepiece's sign, after the 256 bytes.
+
+    Bytes score as the rarest piece does. The library asks for an unknown token: with all bytes there it is never
+    used, so the first byte's place is named.
+    """
+    ids = [id for id in range(trained.vocab_size()) if not (trained.is_byte(id) or trained.is_unknown(id))]
+    pieces_and_scores = [[trained.id_to_piece(id).replace(SPACE, " "), trained.get_score(id)] for id in ids]
+    rarest = min(score for _, score in pieces_and_scores)
+    vocab = [[f"<0x{byte:02X}>", rarest] for byte in range(256)] + pieces_and_scores
+    return {"type": "Unigram", "unk_id": 0, "vocab": vocab, "byte_fallback": True}

@@ -1,7 +1,0 @@
-"""Text to tokens and back: seven schemes behind one `Tokenizer`, each stored in one `tokenizer.json`."""
-
-from glassformer.tokenizers.frames import Frame, frame_of
-from glassformer.tokenizers.tokenizer import StreamDecoder, Tokenizer
-from glassformer.tokenizers.training import train_tokenizer
-
-__all__ = ["Frame", "StreamDecoder", "Tokenizer", "frame_of", "train_tokenizer"]
