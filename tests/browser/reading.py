@@ -95,13 +95,25 @@ def quiet(page: Page) -> None:
     )
 
 
+GO_TO = """(place) => new Promise((done) => {
+    const drawn = () => requestAnimationFrame(() => requestAnimationFrame(() => done(null)));
+    const before = location.href;
+    addEventListener("hashchange", drawn, { once: true });
+    location.hash = place;
+    if (location.href === before) {
+        removeEventListener("hashchange", drawn);
+        drawn();
+    }
+})"""
+"""Change the address and wait until the page has read it, in an event of its own, and has drawn what follows from it."""
+
+
 def turn(
     page: Page, view: str, run: str, text: str = "", target: str = "", *, until: Callable[[Page], None] = settled,
     **state: Any,
 ) -> None:  # fmt: skip
     """Go to another view, run or text without loading the page again: much cheaper than a new page."""
-    page.evaluate("(place) => { location.hash = place; }", place_of(view, run, text, target, **state))
-    page.wait_for_timeout(50)  # the address is read in an event of its own
+    page.evaluate(GO_TO, place_of(view, run, text, target, **state))
     until(page)
 
 

@@ -49,3 +49,15 @@ function cell(value: string | number | null): string {
 function minus(text: string): string {
   return text.replace("-", "−").replace("e−", "e-").replace("e+", "e");
 }
+
+const FROM_RIGHT = /[\p{Script=Arabic}\p{Script=Hebrew}\p{Script=Syriac}\p{Script=Thaana}\p{Script=Nko}\p{Script=Adlam}]/u;
+
+/**
+ * The direction of a text, by its first letter (rules P2 and P3 of the Unicode bidirectional algorithm).
+ *
+ * For fields that a script fills: with `dir="auto"` Chromium may keep the direction of the text before.
+ */
+export function direction(text: string): "ltr" | "rtl" {
+  const letter = /\p{L}/u.exec(text)?.[0] ?? "";
+  return FROM_RIGHT.test(letter) ? "rtl" : "ltr";
+}
