@@ -1,8 +1,8 @@
 """Two checkouts of this project side by side: a training step, and writing by the model's own modules.
 
-One process for each checkout keeps its model; they work in turn, so that a machine that slows down slows both. A ratio is
-of two turns side by side, time before over time after: above 1, the second checkout is faster. Printed are the median of
-the ratios and its 95 % interval (by order statistics of the pairs).
+One process for each checkout keeps its model; they work in turn, so that a machine that slows down slows both. A
+ratio is of two turns side by side, time before over time after: above 1, the second checkout is faster. Printed are
+the median of the ratios and its 95 % interval (by order statistics of the pairs).
 
     git worktree add ../before COMMIT
     python benchmarks/versions.py ../before . --pairs 24 --threads 2
