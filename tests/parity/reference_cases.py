@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import random
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from glassformer.base.config import ModelConfig
+from glassformer.base.config import Activation, ModelConfig
 from glassformer.model.build import build_model
 from glassformer.model.transformer import EncoderDecoder, Model
 from glassformer.numpy_reference import Inputs, Settings
@@ -22,7 +22,7 @@ FAMILIES = ("decoder", "encoder", "classifier", "encoder-decoder")
 NORMS = [(norm, order) for norm in ("layernorm", "rmsnorm") for order in ("pre", "post", "output")] + [("none", "pre")]
 SOME: dict[str, Any] = {"removed_heads": "some"}
 """Stands for `some_heads` of the family."""
-ACTIVATIONS = ("relu", "gelu", "gelu_tanh", "relu2", "swiglu", "geglu")
+ACTIVATIONS: tuple[str, ...] = get_args(Activation)
 OTHERS: list[dict[str, Any]] = [
     {"kv_heads": 1}, {"kv_heads": 2}, {"kv_heads": 3, "qk_norm": "head", "positions": "rotary"},
     {"window": 1}, {"window": 3}, {"window": 4, "positions": "rotary"}, {"window": 4, "positions": "relative"},
