@@ -105,7 +105,7 @@ GO_TO = """(place) => new Promise((done) => {
         drawn();
     }
 })"""
-"""Change the address and wait until the page has read it, in an event of its own, and has drawn what follows from it."""
+"""Change the address, and wait until the page has read it, in an event of its own, and drawn what follows from it."""
 
 
 def turn(
