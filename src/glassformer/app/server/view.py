@@ -167,7 +167,7 @@ def finite(value: Any) -> Any:
 def script(opened: Opened, *lines: str, imports: Sequence[str] = ()) -> str:
     """A view's script: its imports, what all of them share, which loads the run into `model`, and its lines."""
     own = sorted(
-        [line for line in imports if "glassformer" in line] + ["from glassformer.tasks import load_text_model"]
+        [line for line in imports if "glassformer" in line] + ["from glassformer.runs.opening import load_text_model"]
     )
     others = [line for line in imports if "glassformer" not in line]
     first = [*others, "", *own] if others else own
