@@ -96,7 +96,8 @@ class PairTask:
             Pair(other.source, row.target)
             for row, other in zip(watched, watched[len(watched) // 2 :] + watched[: len(watched) // 2], strict=True)
         ]
-        own, others = loss(watched), loss(exchanged)
+        own = loss(watched)
+        others = loss(exchanged)
         if len(watched) > 1 and others - own < IGNORED * own:
             yield (
                 f"the decoder ignores its source so far: with other sources the loss is {others:.4f}, "
@@ -130,7 +131,8 @@ class ClassTask:
 
     @cached_property
     def _order(self) -> AnyLength | LikeLength:
-        lengths, around = self.data.train.source_lengths, self.data.train.around
+        lengths = self.data.train.source_lengths
+        around = self.data.train.around
         used = kept(self.data.train, self.config)
         return _order(self.config, len(self._train), lambda: (lengths + around)[used][:, None])
 
@@ -169,13 +171,17 @@ class ClassTask:
 def pair_rows(store: ExampleStore, config: Config) -> Sequence[Pair]:
     """The pairs of a store as rows: all, cut to fit the context, or those that fit it, as the settings say."""
     assert store.targets is not None
-    context, end = config.model.context, store.targets.end_id
-    start, frame = store.target_start or (end,), store.frame or Frame(after=(store.sources.end_id,))
-    used, room = np.flatnonzero(kept(store, config)), context - len(start) + 1
+    context = config.model.context
+    end = store.targets.end_id
+    start = store.target_start or (end,)
+    frame = store.frame or Frame(after=(store.sources.end_id,))
+    used = np.flatnonzero(kept(store, config))
+    room = context - len(start) + 1
 
     def make(number: int) -> Pair:
         index = int(used[number])
-        source, target = frame.around(store.source(index).tolist(), context), store.target(index)
+        source = frame.around(store.source(index).tolist(), context)
+        target = store.target(index)
         ends = [end] if len(target) < room else []  # a target that is cut has no end
         return Pair(_ids(source), _ids(start, target[:room], ends))
 
@@ -191,7 +197,8 @@ def pair_lengths(store: ExampleStore, config: Config) -> npt.NDArray[np.int64]:
 def labelled_rows(store: ExampleStore, config: Config) -> Sequence[Labelled]:
     """The texts of a store as rows, each after an end token, which stands for the whole text, or framed otherwise."""
     assert store.labels is not None
-    labels, used = store.labels, np.flatnonzero(kept(store, config))
+    labels = store.labels
+    used = np.flatnonzero(kept(store, config))
     frame = store.frame or Frame(before=(store.sources.end_id,))
 
     def make(number: int) -> Labelled:

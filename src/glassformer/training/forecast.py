@@ -19,9 +19,15 @@ from glassformer.training.plan import Plan
 BELOW = 0.5
 """k: how far below the 5-gram the floor is, as a share of what the 5-gram gains on token frequencies."""
 WEIGHTS = {
-    "one": -0.7381, "steps": -0.1531, "tokens": -0.0558, "parameters": -0.1058, "text": 0.0343,
-    "vocabulary": 0.0484, "ngram": 0.0361, "muon": -0.2047,
-}  # fmt: skip
+    "one": -0.7381,
+    "steps": -0.1531,
+    "tokens": -0.0558,
+    "parameters": -0.1058,
+    "text": 0.0343,
+    "vocabulary": 0.0484,
+    "ngram": 0.0361,
+    "muon": -0.2047,
+}
 """Of each feature in ln s."""
 HALF_WIDTH = 0.199
 """Of the interval of ln s."""
@@ -72,7 +78,8 @@ class Known:
 
     def features(self) -> dict[str, float]:
         """What ln s is a weighted sum of."""
-        steps, parameters = math.log(self.steps / 1000), math.log(self.parameters / 1e6)
+        steps = math.log(self.steps / 1000)
+        parameters = math.log(self.parameters / 1e6)
         return {
             "one": 1.0,
             "steps": steps,
@@ -135,10 +142,17 @@ def known(plan: Plan, rungs: Sequence[Rung]) -> Known | None:
     if plan.config.train.task != "lm" or plan.config.data.source in CORPORA:
         return None
     losses = {rung.name: rung.loss for rung in rungs}
-    unigram, ngram = losses.get("unigram"), losses.get("5-gram")
+    unigram = losses.get("unigram")
+    ngram = losses.get("5-gram")
     if plan.steps is None or unigram is None or ngram is None or ngram >= unigram:
         return None
     return Known(
-        unigram, ngram, plan.parameters, plan.steps, plan.steps * plan.tokens_per_step, plan.training_tokens,
-        plan.vocab_size, plan.config.train.optimizer == "muon",
-    )  # fmt: skip
+        unigram=unigram,
+        ngram=ngram,
+        parameters=plan.parameters,
+        steps=plan.steps,
+        tokens=plan.steps * plan.tokens_per_step,
+        text_tokens=plan.training_tokens,
+        vocabulary=plan.vocab_size,
+        muon=plan.config.train.optimizer == "muon",
+    )

@@ -81,7 +81,8 @@ def compared(run: Run, outcome: Outcome, peak: int | None) -> str | None:
     path = run.folder / FILE
     try:
         facts = json.loads(path.read_text(encoding="utf-8"))
-        plan, band = facts["plan"], facts["loss"]
+        plan = facts["plan"]
+        band = facts["loss"]
         foreseen = [plan["steps"], plan["train_seconds"], plan["peak_memory_bytes"]]
     except FileNotFoundError:
         return None
@@ -89,10 +90,13 @@ def compared(run: Run, outcome: Outcome, peak: int | None) -> str | None:
         return f"{path} is damaged: the forecast cannot be compared"
     found = [outcome.last_step, outcome.train_seconds, peak]
     facts["outcome"] = {
-        "steps": outcome.last_step, "train_seconds": outcome.train_seconds, "peak_memory_bytes": peak,
-        "validation_loss": outcome.validation.loss, "validation_share": outcome.validation_share,
+        "steps": outcome.last_step,
+        "train_seconds": outcome.train_seconds,
+        "peak_memory_bytes": peak,
+        "validation_loss": outcome.validation.loss,
+        "validation_share": outcome.validation_share,
         "stopped_because": outcome.reason,
-    }  # fmt: skip
+    }
     write_text(path, json.dumps(facts, indent=1, ensure_ascii=False) + "\n")
     words = [_pair(*pair) for pair in zip(_WORDS, foreseen, found, strict=True) if None not in pair]
     if band:

@@ -177,7 +177,8 @@ def plan_run(
 
 def _steps(config: Config, probe: Probe | None, seconds_before: float) -> int | None:
     """The steps that all limits known beforehand allow; one at least."""
-    steps, minutes = config.train.steps, config.train.minutes
+    steps = config.train.steps
+    minutes = config.train.minutes
     if minutes is None:
         return steps
     if probe is None:

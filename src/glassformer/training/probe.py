@@ -121,7 +121,8 @@ def measure(config: Config, tokens: Path, seconds: float) -> Probe:
     """
     set_threads(config)
     device = choose_device(config.train.device)
-    data, free = open_text(config, tokens), free_memory(device)
+    data = open_text(config, tokens)
+    free = free_memory(device)
     least = least_training_memory(config, data)
     if free is not None and least > free:
         raise GlassError(
@@ -134,7 +135,8 @@ def measure(config: Config, tokens: Path, seconds: float) -> Probe:
         if (threads := choice_of(config, lambda text: None)) is not None:
             threads.try_all(lambda step: _step(stepper, step), THREADS_SHARE * seconds, time.perf_counter)
         times = _step_times(stepper, seconds)
-        task, limit = stepper.task, config.train.evaluate_tokens
+        task = stepper.task
+        limit = config.train.evaluate_tokens
         evaluation = _evaluation_seconds(stepper, task.held_out(limit), seconds / 8)
         sample = _sample_seconds(make_task(config.replace(sample=short.model_dump()), data), stepper.model)
         checkpoint = _checkpoint_seconds(stepper, data.folder.parent)
@@ -143,15 +145,25 @@ def measure(config: Config, tokens: Path, seconds: float) -> Probe:
     if config.train.task in ("lm", *PAIRS):
         sample *= config.sample.tokens / short.tokens
     return Probe(
-        str(device), torch.get_num_threads(), str(stepper.dtype).removeprefix("torch."), len(times),
-        sum(times) / len(times), evaluation, last, sample, checkpoint, peak_memory(device), free,
-    )  # fmt: skip
+        device=str(device),
+        threads=torch.get_num_threads(),
+        dtype=str(stepper.dtype).removeprefix("torch."),
+        steps=len(times),
+        seconds_per_step=sum(times) / len(times),
+        evaluation_seconds=evaluation,
+        last_evaluation_seconds=last,
+        sample_seconds=sample,
+        checkpoint_seconds=checkpoint,
+        peak_bytes=peak_memory(device),
+        free_bytes=free,
+    )
 
 
 def _step_times(stepper: Stepper, seconds: float) -> list[float]:
     """Seconds of each step after those to warm up: two steps at least, for the second is the first with all memory."""
     times: list[float] = []
-    warm, began = 0, time.perf_counter()
+    warm = 0
+    began = time.perf_counter()
     while not times or time.perf_counter() - began < seconds:
         started = time.perf_counter()
         _step(stepper, warm + len(times))
@@ -209,7 +221,8 @@ def largest_steps(stepper: Stepper, seconds: float) -> list[int]:
 
     Padding counts. Where rows have many lengths, memory follows the largest step, which few steps are like.
     """
-    largest, ends = [(0, 0), (0, 0), (0, 0)], time.perf_counter() + seconds
+    largest = [(0, 0), (0, 0), (0, 0)]
+    ends = time.perf_counter() + seconds
     for step in range(min(LOOKED_AT, stepper.config.train.steps or LOOKED_AT)):
         for batch in stepper.batches(stepper.task.rows(step)):
             read = 0 if batch.source is None else batch.source.numel()

@@ -85,7 +85,8 @@ class PlainLines:
         share = 0.0 if status.share is None else status.share
         fresh = status.validation_loss != self._shown_validation
         if fresh or share - self._shown_share >= 0.1:
-            self._shown_share, self._shown_validation = share, status.validation_loss
+            self._shown_share = share
+            self._shown_validation = status.validation_loss
             self.note(str(status))
 
     def note(self, text: str) -> None:

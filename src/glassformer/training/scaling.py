@@ -24,8 +24,10 @@ from glassformer.model.count import count_model
 from glassformer.model.shapes_only import shapes_only
 from glassformer.model.transformer import Block
 
-FLOAT, HALF = 4, 2
-"""Bytes of float32 and of bfloat16."""
+FLOAT = 4
+"""Bytes of a number in float32."""
+HALF = 2
+"""Bytes of a number in bfloat16."""
 ROOM = 0.9
 """Share of a GPU's memory that is planned with: the rest is for the allocator's gaps and the libraries."""
 MOST_ROWS = 64

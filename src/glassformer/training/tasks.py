@@ -91,11 +91,10 @@ class LanguageTask:
 
     def rows(self, step: int) -> list[Row]:
         """T+1 ids each."""
-        config = self.config
-        return training_rows(
-            self.train, config.data, config.model.context, config.train.batch, config.train.seed, step,
-            self.tokenizer.start_id,
-        )  # fmt: skip
+        train = self.config.train
+        context = self.config.model.context
+        start = self.tokenizer.start_id
+        return training_rows(self.train, self.config.data, context, train.batch, train.seed, step, start)
 
     def held_out(self, limit: int | None) -> Sequence[Row]:
         """Non-overlapping windows, or documents."""
@@ -147,7 +146,8 @@ class MaskedTask:
     def rows(self, step: int) -> list[Masked]:
         """Up to T ids each."""
         config = self.config
-        batch, seed = config.train.batch, config.train.seed
+        batch = config.train.batch
+        seed = config.train.seed
         found = training_rows(
             self.train, config.data, config.model.context - 1, batch, seed, step, self.tokenizer.start_id
         )

@@ -85,7 +85,8 @@ def joined(train: TrainConfig) -> Iterator[Processes]:
 
 def _own_device(name: str) -> torch.device:
     """That of this process: of several GPUs the one with its number."""
-    device, local = choose_device(name), int(os.environ.get("LOCAL_RANK", "0"))
+    device = choose_device(name)
+    local = int(os.environ.get("LOCAL_RANK", "0"))
     if device.type == "mps":
         raise GlassError("several processes cannot train on mps", "Give --device cpu, or start one process.")
     if device.type == "cuda":
