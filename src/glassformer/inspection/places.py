@@ -19,9 +19,16 @@ from glassformer.model.positions import LearnedPositions, RelativePositions, Sin
 from glassformer.model.transformer import Embedding, Model, Stack
 
 __all__ = [
-    "bias_by_distance", "by_distance", "distances_of", "embedding_of", "evenly", "kind_of", "place_vectors",
-    "shuffle_test", "turn_by_distance",
-]  # fmt: skip
+    "bias_by_distance",
+    "by_distance",
+    "distances_of",
+    "embedding_of",
+    "evenly",
+    "kind_of",
+    "place_vectors",
+    "shuffle_test",
+    "turn_by_distance",
+]
 MOST_LOGITS = 1 << 23
 """Of one forward pass."""
 
@@ -194,10 +201,13 @@ def shuffle_test(case: Case, column: int, fixed: Sequence[int] = (), times: int 
     size = max(1, MOST_LOGITS // (case.row.shape[1] * case.model.vocab_size))
     other = torch.cat([_log_p(case, part, column) for part in rows.split(size)])  # (n, V)
     return Shuffled(
-        moved, float(as_it_is[output.answer]), other[:, output.answer],
-        (as_it_is.exp() * (as_it_is - other)).sum(dim=-1), other.argmax(dim=-1) == as_it_is.argmax(),
-        places[orders],
-    )  # fmt: skip
+        moved=moved,
+        before=float(as_it_is[output.answer]),
+        after=other[:, output.answer],
+        divergence=(as_it_is.exp() * (as_it_is - other)).sum(dim=-1),
+        same=other.argmax(dim=-1) == as_it_is.argmax(),
+        orders=places[orders],
+    )
 
 
 def _log_p(case: Case, tokens: Tensor, column: int) -> Tensor:

@@ -66,7 +66,8 @@ def agreement(model: Model, trace: Trace, blanking: Blanking) -> Agreement:
         blanking: its effects.
     """
     reads = [output.reads for output in blanking.outputs]
-    causal, rolled = model.config.family != "encoder", rollout(trace)
+    causal = model.config.family != "encoder"
+    rolled = rollout(trace)
     rows: list[Agreed] = []
     between: dict[str, float | None] = {}
     sides = [("own", blanking.own, rolled.own)]

@@ -148,7 +148,10 @@ def _grid(model: Model, name: str, question: Question, part: str, scale: Scale) 
     keep = [f"{site}.mixed" if part == "heads" else site for site in sites]
     recorded = record(model, question.clean, question.target, keep=keep)
     row = question.clean if name == "enc" or question.target is None else question.target
-    columns, values, nothing, everything = [], [], [], []
+    columns = []
+    values = []
+    nothing = []
+    everything = []
     for site, kept in zip(sites, keep, strict=True):
         heads = sites[site]
         width = row.shape[1] if heads is None else len(heads)
@@ -164,9 +167,16 @@ def _grid(model: Model, name: str, question: Question, part: str, scale: Scale) 
         nothing.append(none)
         everything.append(whole)
     return PatchGrid(
-        name, part, tuple(sites), tuple(columns), tuple(values), tuple(nothing), tuple(everything),
-        scale.clean, scale.corrupt,
-    )  # fmt: skip
+        stack=name,
+        part=part,
+        sites=tuple(sites),
+        columns=tuple(columns),
+        values=tuple(values),
+        nothing=tuple(nothing),
+        everything=tuple(everything),
+        clean=scale.clean,
+        corrupt=scale.corrupt,
+    )
 
 
 def _sites(model: Model, name: str, part: str) -> dict[str, list[int] | None]:

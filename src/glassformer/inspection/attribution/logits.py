@@ -95,7 +95,8 @@ def split_outputs(model: Model, trace: Trace, outputs: Sequence[Output], against
     """
     refuse_inexact(model)
     rows, owner, w, bias = _read(model, outputs, against)
-    found, columns = [], []
+    found = []
+    columns = []
     for share in split_logits(model, trace, rows, w, bias):
         found.append(
             Part(share.kind, float(share.values.sum()), share.layer, share.head)
@@ -173,7 +174,8 @@ def split_neurons(model: Model, trace: Trace, output: Output, layer: int, agains
     refuse_inexact(model)
     block = stack_of(model).blocks[check_number("layer", layer, len(trace.stack.blocks))]
     assert isinstance(block, Block)
-    made, down = trace.stack.blocks[layer].feedforward, block.feedforward.down
+    made = trace.stack.blocks[layer].feedforward
+    down = block.feedforward.down
     rows, _, w, _ = _read(model, [output], against)
     u = final_directions(model, trace, rows, w)  # (R, D)
     u, _ = output_norm(block.norm_order, block.feedforward_norm, made.output, rows, u)  # (R, D)
@@ -198,5 +200,8 @@ def _group(part: Part) -> str:
         return "embedding"
     if part.layer is None:
         return "biases"
-    what = "cross" if "cross" in part.kind else "feed-forward" if "feed" in part.kind else "attention"
-    return f"{part.layer} {what}"
+    if "cross" in part.kind:
+        return f"{part.layer} cross"
+    if "feed" in part.kind:
+        return f"{part.layer} feed-forward"
+    return f"{part.layer} attention"

@@ -43,8 +43,12 @@ class Matrix:
     def statistics(self) -> dict[str, float]:
         """Mean, standard deviation (of the population), least and greatest of the finite values."""
         finite = self.values[np.isfinite(self.values)].astype(np.float64)
-        return {"mean": float(finite.mean()), "sd": float(finite.std()),
-                "min": float(finite.min()), "max": float(finite.max())}  # fmt: skip
+        return {
+            "mean": float(finite.mean()),
+            "sd": float(finite.std()),
+            "min": float(finite.min()),
+            "max": float(finite.max()),
+        }
 
     def format(self) -> str:
         """How its numbers are written: four decimals, or powers of ten where those would not show them."""

@@ -88,7 +88,8 @@ def copying_by_weights(model: Model, block: Block) -> list[float]:
     """
     layer = block.attention
     assert isinstance(layer, Attention)
-    read, written = _reading(model), model.embedding.tokens.weight.detach().cpu().double()  # (V, D) each
+    read = _reading(model)  # (V, D)
+    written = model.embedding.tokens.weight.detach().cpu().double()  # (V, D)
     norm = block.attention_norm
     inner = (_centred(written, norm) * _gain(norm)).T @ read  # (D, D)
     value = layer.value.weight.detach().cpu().double().unflatten(0, (layer.kv_heads, layer.head_width))  # (G, K, D)

@@ -17,8 +17,12 @@ from glassformer.inspection.heads.relations import RELATIONS, SENTENCES, gold, t
 from glassformer.model.transformer import Decoder, EncoderDecoder, Model
 from glassformer.tokenizers import Tokenizer
 
-SEGMENT, COPIES, EXAMPLES = 25, 4, 10
-"""Random tokens, how often they are repeated, and sequences: Olsson et al. 2022."""
+SEGMENT = 25
+"""Random tokens of a segment: Olsson et al. 2022, like the next two."""
+COPIES = 4
+"""Repetitions of a segment in one sequence."""
+EXAMPLES = 10
+"""Sequences of random tokens."""
 SEED = 0
 TEXTS = 16
 """Rows of text."""

@@ -53,10 +53,16 @@ class HeadReport:
         """For `--json`."""
         site = self.head.site
         return {
-            "name": str(self.head), "stack": site.stack, "part": site.part, "layer": site.layer,
-            "head": self.head.head, "is": self.names, "roles": {r: asdict(s) for r, s in self.roles.items()},
-            "numbers": self.numbers, "importance": self.importance,
-        }  # fmt: skip
+            "name": str(self.head),
+            "stack": site.stack,
+            "part": site.part,
+            "layer": site.layer,
+            "head": self.head.head,
+            "is": self.names,
+            "roles": {r: asdict(s) for r, s in self.roles.items()},
+            "numbers": self.numbers,
+            "importance": self.importance,
+        }
 
 
 @dataclass(frozen=True, eq=False)

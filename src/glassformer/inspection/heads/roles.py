@@ -71,7 +71,8 @@ ROLES: Mapping[str, Role] = {
     "induction": Role(0.4, after_same_before, probe="repeated"),
 }
 """Roles that are a share of weight; thresholds as in the literature named above and in ARENA's detectors (0.4)."""
-DELIMITER, RARE = 0.5, 0.5
+DELIMITER = 0.5
+RARE = 0.5
 
 
 def role(looks: Looks, name: str) -> Tally:
@@ -122,7 +123,8 @@ def offset_votes(looks: Looks, span: int) -> tuple[Floats, Floats, Floats]:
     N, H = looks.weights.shape[:2]
     votes = looks.votes() * looks.rows[:, None, :, None]  # (N, H, T, S)
     share = looks.allowed * (looks.rows / np.maximum(looks.visible, 1))[..., None]  # (N, T, S)
-    found, chance = np.zeros((N, H, 2 * span + 1)), np.zeros((N, 2 * span + 1))
+    found = np.zeros((N, H, 2 * span + 1))
+    chance = np.zeros((N, 2 * span + 1))
     T, S = looks.offsets.shape
     for offset in range(max(-span, 1 - T), min(span, S - 1) + 1):
         found[..., offset + span] = np.trace(votes, offset, axis1=2, axis2=3)  # (N, H)

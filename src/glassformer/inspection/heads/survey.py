@@ -151,10 +151,12 @@ def _judged(layer: _Layer) -> tuple[dict[str, list[Scored]], dict[str, str]]:
         if not whole.rows.sum():
             without[role] = NO_PLACE.get(role, f"no row of {layer.probe[role]} can show it")
             continue
-        threshold, details = THRESHOLDS.get(role, 0.0), None
+        threshold = THRESHOLDS.get(role, 0.0)
+        details = None
         if role in layer.hits:
             best = _best_offset(layer.hits[role])
-            threshold, details = best + relations.ABOVE_BASELINE, [{"baseline": best}] * whole.score.shape[1]
+            threshold = best + relations.ABOVE_BASELINE
+            details = [{"baseline": best}] * whole.score.shape[1]
         lowest = -1.0 if role == "copying" else 0.0
         found[role] = judge(whole, threshold, layer.probe[role], lowest=lowest, details=details)
     if layer.votes:
@@ -182,7 +184,8 @@ def _ask_for_copying(scored: dict[str, list[Scored]]) -> None:
 
 def _best_offset(hits: Sequence[tuple[Floats, float]]) -> float:
     """The share of gold partners that the best fixed offset hits."""
-    total, rows = sum(hit for hit, _ in hits), sum(count for _, count in hits)
+    total = sum(hit for hit, _ in hits)
+    rows = sum(count for _, count in hits)
     return float(np.max(total) / max(rows, 1.0))
 
 

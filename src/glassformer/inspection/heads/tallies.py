@@ -109,7 +109,8 @@ def judge(
     """
     N, H = tally.score.shape
     total = tally.rows.sum()
-    scores, chances = tally.score.sum(axis=0) / total, tally.chance.sum(axis=0) / total  # (H,) each
+    scores = tally.score.sum(axis=0) / total  # (H,)
+    chances = tally.chance.sum(axis=0) / total  # (H,)
     drawn = _counts(N, seed)  # (repeats, N)
     with np.errstate(invalid="ignore"):
         spread = (drawn @ tally.score) / (drawn @ tally.rows)[:, None]  # (repeats, H)
@@ -117,7 +118,8 @@ def judge(
     limits = np.broadcast_to(np.asarray(threshold, dtype=np.float64), (H,))
     found = []
     for head in range(H):
-        score, chance = float(scores[head]), float(chances[head])
+        score = float(scores[head])
+        chance = float(chances[head])
         lift = (score - lowest) / (chance - lowest) if chance > lowest else None
         interval = (float(low[head]), float(high[head])) if np.count_nonzero(tally.rows) > 1 else None
         above = interval is not None and interval[0] > chance

@@ -40,7 +40,12 @@ def _ids(row: Any) -> tuple[Ids, Ids]:
         source: Ids = row.source[:LONGEST].astype(np.int64)
         target: Ids = row.target[:-1][:LONGEST].astype(np.int64)
         return source, target
-    ids = row.targets if isinstance(row, Masked) else row.tokens if isinstance(row, Labelled) else row[:-1]
+    if isinstance(row, Masked):
+        ids = row.targets
+    elif isinstance(row, Labelled):
+        ids = row.tokens
+    else:
+        ids = row[:-1]
     read: Ids = ids[:LONGEST].astype(np.int64)
     return read, read
 

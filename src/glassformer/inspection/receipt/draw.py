@@ -109,7 +109,8 @@ def model_stage(logits: Tensor) -> Stage:
 
 def _stages(logits: Tensor, settings: SampleConfig, previous: Sequence[int]) -> tuple[Stage, ...]:
     """One filter more each time; the last is what is drawn from."""
-    now, stages = settings.replace(**FILTERS), [model_stage(logits)]
+    now = settings.replace(**FILTERS)
+    stages = [model_stage(logits)]
     for name, neutral in FILTERS.items():
         value = getattr(settings, name)
         if now.temperature == 0:  # one token has everything: nothing is left to filter

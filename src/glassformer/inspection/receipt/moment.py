@@ -100,7 +100,8 @@ def of_label(model: TextClassifier, text: str) -> Moment:
 def _drawn(model: Writes, prompt: list[int], settings: SampleConfig, step: int) -> tuple[list[int], Tensor]:
     """The first `step` tokens that are drawn, and the logits of the last of them, (V)."""
     writer = Writer(model.tokenizer, () if isinstance(model, Translator) else prompt, settings.stop)
-    settings, end = settings.replace(tokens=step), model.tokenizer.end_id
+    settings = settings.replace(tokens=step)
+    end = model.tokenizer.end_id
 
     def stop(_: int, new: list[int]) -> bool:
         return writer.add(new[-1])

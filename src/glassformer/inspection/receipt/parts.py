@@ -122,7 +122,8 @@ def split_logit(
     """
     refuse_inexact(model)
     w, bias = head_rows(model, [token] * len(places), against)  # (P, D), (P)
-    w, bias = w / len(places), None if bias is None else bias / len(places)
+    w = w / len(places)
+    bias = None if bias is None else bias / len(places)
     return [share.part() for share in split_logits(model, trace, list(places), w, bias)]
 
 

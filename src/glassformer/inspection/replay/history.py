@@ -131,11 +131,13 @@ class History:
         """For `--json`: births, and all curves; of one role or of all, of one head or of all."""
         roles = [each for each in self.labels.roles if role in (None, each)]
         return {
-            "steps": self.steps, "losses": self.losses, "births": [asdict(birth) for birth in self.births(role, only)],
+            "steps": self.steps,
+            "losses": self.losses,
+            "births": [asdict(birth) for birth in self.births(role, only)],
             "repeated_losses": [_halves(snapshot) for snapshot in self.snapshots],
             "scores": {head: dict(self._curves(head, roles)) for head in self.labels.heads if only in (None, head)},
             "samples": [snapshot.sample for snapshot in self.snapshots],
-        }  # fmt: skip
+        }
 
     def _curves(self, head: str, roles: list[str]) -> Iterator[tuple[str, list[float]]]:
         for role in roles:

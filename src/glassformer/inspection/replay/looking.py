@@ -17,8 +17,10 @@ from glassformer.inspection.sites import Site, attentions
 from glassformer.model.transformer import EncoderDecoder, Model
 from glassformer.tokenizers import Tokenizer
 
-TEXT, REPEATED = 32, 48
-"""Most tokens of a text in a map, and of the random tokens, whose second copy has to begin in it."""
+TEXT = 32
+"""Most tokens of a text in a map."""
+REPEATED = 48
+"""Most random tokens in a map, where the second copy has to begin."""
 SIZES = ((4, 48), (2, 48), (1, 48), (1, 40), (1, 32), (1, 24), (1, 16), (1, 8))
 """Texts, and most tokens of a map: the first that fits is taken."""
 MOST_BYTES = 400_000
@@ -62,7 +64,8 @@ def look(model: Model, probes: Sequence[Probe], known: Known, texts: Sequence[Ma
     numbers = np.full((len(found), len(kinds)), np.nan, dtype=np.float32)  # (heads, M)
     for row, each in enumerate(found):
         for role, scored in each.roles.items():
-            scores[row, roles.index(role)], reached[row, roles.index(role)] = scored.score, _reaches(scored)
+            scores[row, roles.index(role)] = scored.score
+            reached[row, roles.index(role)] = _reaches(scored)
         for kind, value in each.numbers.items():
             numbers[row, kinds.index(kind)] = value
     return Look(labels, scores, reached, numbers, _maps(model, texts))

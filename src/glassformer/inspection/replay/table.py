@@ -14,7 +14,8 @@ BAR = 20
 
 def birth_lines(history: History, role: str | None = None, head: str | None = None) -> Iterator[str]:
     """A line for each birth, beside the loss."""
-    steps, losses = history.steps, history.losses
+    steps = history.steps
+    losses = history.losses
     births = history.births(role, head)
     if births:
         heads = max(len("head"), *(len(birth.head) for birth in births))
