@@ -250,7 +250,8 @@ def _candidates(logits: Tensor, beams: Sequence[_Beam], n: int) -> list[list[Chi
     sums = torch.tensor([total for beam in beams for total in beam.sums], dtype=torch.float64)  # (rows)
     totals = (sums[:, None] + shares.to("cpu").to(torch.float64)).reshape(len(beams), -1)  # (beams, rows of each k)
     totals, order = totals.sort(dim=-1, descending=True, stable=True)
-    totals, order = totals[:, :n], order[:, :n]  # (beams, n)
+    totals = totals[:, :n]  # (beams, n)
+    order = order[:, :n]  # (beams, n)
     tokens = ids.to("cpu").reshape(len(beams), -1).gather(1, order)  # (beams, n)
     parents = order // ids.shape[1]  # (beams, n)
     return [
@@ -264,10 +265,12 @@ def likeliest(logits: Tensor, n: int) -> Tensor:
     if n >= logits.shape[-1]:
         return logits.sort(dim=-1, descending=True, stable=True).indices  # (B, V)
     values, ids = logits.topk(n + 1, dim=-1)  # (B, n + 1); equals come in any order
-    ids, last = ids[:, :n], values[:, n - 1 : n]  # (B, n), (B, 1)
+    ids = ids[:, :n]  # (B, n)
+    last = values[:, n - 1 : n]  # (B, 1)
     level = values[:, n] == values[:, n - 1]  # (B): of several equals, only the first have a place
     if bool(level.any()):
-        x, t = logits[level], last[level]  # (some of B, V), (some of B, 1)
+        x = logits[level]  # (some of B, V)
+        t = last[level]  # (some of B, 1)
         early = torch.arange(logits.shape[-1], 0, -1, device=ids.device, dtype=torch.int32)  # (V)
         ids[level] = ((x >= t) * early + (x > t) * len(early)).topk(n, dim=-1).indices
     ids = ids.sort(dim=-1).values  # (B, n)

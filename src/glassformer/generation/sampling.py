@@ -64,7 +64,8 @@ def penalized(scores: Tensor, previous: Sequence[int], penalty: float) -> Tensor
 def among_top_k(scores: Tensor, k: int) -> Tensor:
     """True at the k highest scores (Fan et al. 2018): (B, V) -> (B, V) bool, exactly k in each row."""
     last = scores.topk(k, dim=-1).values[:, -1:]  # (B, 1)
-    above, equal = scores > last, scores == last  # (B, V)
+    above = scores > last  # (B, V)
+    equal = scores == last  # (B, V)
     room = k - above.sum(dim=-1, keepdim=True)  # (B, 1)
     return above | (equal & (equal.cumsum(dim=-1) <= room))
 

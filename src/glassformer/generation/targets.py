@@ -33,7 +33,9 @@ class PlainTargetReader:
     """Reads sources and targets anew for every token: slow, and what `CachedTargetReader` must agree with."""
 
     def __init__(self, model: EncoderDecoder, sources: Sequence[Sequence[int]]) -> None:
-        self.model, self.sources, self.per_source = model, list(sources), 1
+        self.model = model
+        self.sources = list(sources)
+        self.per_source = 1
 
     def read(self, rows: Sequence[Sequence[int]]) -> Tensor:
         """The next token's logits, (rows, V)."""
@@ -61,7 +63,8 @@ class CachedTargetReader:
     """
 
     def __init__(self, model: EncoderDecoder, sources: Sequence[Sequence[int]], longest: int) -> None:
-        self.model, self.longest = model, longest
+        self.model = model
+        self.longest = longest
         self.sources: Sequence[Sequence[int]] = sources
         self.cache: Cache | None = None
         self.fast: FastDecoder | None = None
@@ -75,7 +78,8 @@ class CachedTargetReader:
             weight = self.model.embedding.tokens.weight
             source, self.attention_mask = padded(self.sources, weight.device)  # (sources, S) each
             self.memory = self.model.encode(source, self.attention_mask)  # (sources, S, D)
-            new, longest = list(rows), self.longest + len(rows[0]) - 1
+            new = list(rows)
+            longest = self.longest + len(rows[0]) - 1
             self.fast = fast_decoder(self.model, self.longest)
             dtype = weight.dtype if self.fast is None else self.fast.cache_type
             self.cache = Cache(self.model.config, len(rows), longest, weight.device, dtype)

@@ -52,7 +52,10 @@ class TextClassifier:
         if not isinstance(model, Classifier):
             raise wrong_task(config.train.task, "classify", "Give a run of --task classify.")
         refuse_mismatch(model, tokenizer)
-        self.model, self.tokenizer, self.labels, self.config = model, tokenizer, tuple(labels), config
+        self.model = model
+        self.tokenizer = tokenizer
+        self.labels = tuple(labels)
+        self.config = config
         self.frame = frame_of(tokenizer, config)
 
     def ids(self, text: str) -> list[int]:

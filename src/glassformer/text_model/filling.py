@@ -46,7 +46,10 @@ class MaskFiller:
         if not isinstance(model, Encoder) or tokenizer.mask_id is None:
             raise wrong_task(config.train.task, "masked", "Give a run of --task masked.")
         refuse_mismatch(model, tokenizer)
-        self.model, self.tokenizer, self.mask_id, self.config = model, tokenizer, tokenizer.mask_id, config
+        self.model = model
+        self.tokenizer = tokenizer
+        self.mask_id = tokenizer.mask_id
+        self.config = config
         self.frame = frame_of(tokenizer, config)
 
     def parts(self, text: str) -> list[str]:

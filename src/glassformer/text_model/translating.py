@@ -35,7 +35,8 @@ class Translator(TextWriter):
             raise wrong_task(config.train.task, PAIRS[0], "Give a run of --task translate or --task summarize.")
         refuse_mismatch(model, tokenizer)
         super().__init__(tokenizer, config)
-        self.model, self.source_tokenizer = model, source_tokenizer
+        self.model = model
+        self.source_tokenizer = source_tokenizer
         self.frame = frame_of(source_tokenizer, config)
 
     def prompt_ids(self, prompt: str) -> list[int]:

@@ -91,15 +91,18 @@ class StopFilter:
         if places:
             self.found = True
             _, cut = min(places)
-            result, self._held = self._held[:cut], ""
+            result = self._held[:cut]
+            self._held = ""
             return result
         cut = len(self._held) - self._undecided()
-        result, self._held = self._held[:cut], self._held[cut:]
+        result = self._held[:cut]
+        self._held = self._held[cut:]
         return result
 
     def finish(self) -> str:
         """What was held back and did not become a stop string."""
-        result, self._held = self._held, ""
+        result = self._held
+        self._held = ""
         return result
 
     def _undecided(self) -> int:
