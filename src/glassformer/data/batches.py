@@ -162,7 +162,10 @@ class ValidationRows(Sequence[Row]):
     """Non-overlapping rows over a whole store, made when asked for."""
 
     def __init__(self, store: TokenStore, documents: bool, context: int, start_id: int, limit: int | None) -> None:
-        self.store, self.documents, self.context, self.start_id = store, documents, context, start_id
+        self.store = store
+        self.documents = documents
+        self.context = context
+        self.start_id = start_id
         self.total = len(store.pieces(context)) if documents else -(-(len(store) - 1) // context)
         self.wanted = self.total if limit is None else max(1, min(self.total, self.total * limit // len(store)))
 

@@ -181,7 +181,8 @@ def _whole(chunks: Iterable[str]) -> Iterator[tuple[str, bool]]:
 
 def _separated(chunks: Iterable[str], separator: re.Pattern[str]) -> Iterator[tuple[str, bool]]:
     """Cut at `separator`; a part longer than HELD is passed on in several pieces."""
-    carry, begun = "", False
+    carry = ""
+    begun = False
     for chunk in chunks:
         carry += chunk
         solid = len(carry.rstrip(" \t\r\n"))  # white space at the end may be the beginning of a separator
@@ -194,7 +195,8 @@ def _separated(chunks: Iterable[str], separator: re.Pattern[str]) -> Iterator[tu
             begun = False
         if len(rest) > HELD:
             yield (rest if begun else rest.lstrip("\r\n")), False
-            carry, begun = carry[len(rest) :], True
+            carry = carry[len(rest) :]
+            begun = True
     *whole, rest = separator.split(carry)
     for text in (*whole, rest.rstrip("\r\n")):
         yield from _part(text, begun)
@@ -249,11 +251,15 @@ def facts_of(
     """
     counting = data.min_words > 0 or data.max_words is not None
     near = data.duplicates == "near" if bands is None else bands
-    facts, hasher, in_word = Facts(), _hasher(data.seed), False
+    facts = Facts()
+    hasher = _hasher(data.seed)
+    in_word = False
     sketch = Sketch() if near else None
     for number, text, first, last in all_pieces:
         if first:
-            facts, hasher, in_word = Facts(), _hasher(data.seed), False
+            facts = Facts()
+            hasher = _hasher(data.seed)
+            in_word = False
             sketch = Sketch() if near else None
         facts.characters += len(text)
         hasher.update(text.encode("utf-8"))
@@ -293,7 +299,8 @@ def kept(
     """Of these pieces those that are kept. `start`: characters of kept documents before them."""
     length = 0
     counting = data.min_words > 0 or data.max_words is not None
-    keeping, mark = True, 0
+    keeping = True
+    mark = 0
     for index, text, first, last in all_pieces:
         if first:
             start += length
@@ -301,7 +308,8 @@ def kept(
             if facts is None:
                 words = len(text.split()) if counting else int(bool(text) and not text.isspace())
                 facts = Facts(len(text), words, mark_of(text, data.seed) if marks else 0)
-            keeping, mark = not why_left_out(facts, data) and not found.repeats(index), facts.mark
+            keeping = not why_left_out(facts, data) and not found.repeats(index)
+            mark = facts.mark
             length = facts.characters if keeping else 0
         if keeping:
             yield KeptPiece(text, start, first, last, mark)

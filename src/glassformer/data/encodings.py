@@ -74,7 +74,9 @@ class UndecodableError(Exception):
 
     def __init__(self, offset: int, byte: int, nul: bool = False) -> None:
         super().__init__(offset, byte)
-        self.offset, self.byte, self.nul = offset, byte, nul
+        self.offset = offset
+        self.byte = byte
+        self.nul = nul
 
 
 def scan(blocks: Blocks, setting: str, name: str) -> Scan:
@@ -111,10 +113,12 @@ def decode(blocks: Iterator[bytes], encoding: Encoding) -> Iterator[str]:
         UndecodableError: with the offset of the first byte that is not allowed.
     """
     decoder = codecs.getincrementaldecoder(encoding.codec)("strict")
-    skip, offset = encoding.skip, encoding.skip  # offset: of the first byte not yet decoded
+    skip = encoding.skip
+    offset = encoding.skip  # of the first byte not yet decoded
     for block, final in _with_end(blocks):
         if skip:
-            block, skip = block[skip:], 0
+            block = block[skip:]
+            skip = 0
         pending = len(decoder.getstate()[0])
         try:
             text = decoder.decode(block, final)
@@ -135,7 +139,8 @@ def _with_end(blocks: Iterator[bytes]) -> Iterator[tuple[bytes, bool]]:
 
 
 def _checked(blocks: Blocks, encoding: Encoding) -> Scan:
-    digest, size = hashlib.sha256(), 0
+    digest = hashlib.sha256()
+    size = 0
 
     def hashed() -> Iterator[bytes]:
         nonlocal size
@@ -175,7 +180,8 @@ def _first_guess(head: bytes, setting: str, name: str) -> Encoding:
 def _utf16_by_nuls(head: bytes) -> Encoding | None:
     """UTF-16 without a mark shows NUL bytes (in spaces, line ends, Latin letters) at odd or at even offsets only."""
     sample = head[: 1 << 16]
-    even, odd = sample[::2].count(0), sample[1::2].count(0)
+    even = sample[::2].count(0)
+    odd = sample[1::2].count(0)
     if not even + odd or min(even, odd) > 0.02 * (even + odd):
         return None
     codec = "utf-16-le" if odd > even else "utf-16-be"

@@ -93,7 +93,8 @@ def unseen_notes(unseen: Mapping[str, int], labels: Sequence[str]) -> list[str]:
 
 def overlap_notes(found: ExampleSurvey, own: ExampleSurvey | None, held: Side, pairs: bool) -> list[str]:
     """Which examples repeat, which sources have several answers, and what stands on both sides of the split."""
-    sources, both = found.marks("sources"), found.marks("pairs")
+    sources = found.marks("sources")
+    both = found.marks("pairs")
     kind, text, answers = ("pairs", "sources", "targets") if pairs else ("examples", "texts", "labels")
     notes = []
     distinct, first = np.unique(both, return_index=True)
@@ -125,7 +126,8 @@ def overlap_note(store: ExampleStore, train: ExampleStore) -> str | None:
     """
     marks = np.fromiter(_marks(store), dtype=np.uint64)
     distinct, counts = np.unique(marks, return_counts=True)
-    learnt, known = np.zeros(len(distinct), dtype=np.bool_), _marks(train)
+    learnt = np.zeros(len(distinct), dtype=np.bool_)
+    known = _marks(train)
     while some := array("Q", islice(known, AT_ONCE)):
         learnt |= np.isin(distinct, np.frombuffer(some, dtype=np.uint64))
     if not learnt.any():

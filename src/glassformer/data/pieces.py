@@ -23,7 +23,8 @@ class DocumentPieces:
     """
 
     def __init__(self, document_ends: npt.NDArray[np.uint64], context: int) -> None:
-        self.document_ends, self.context = document_ends, context
+        self.document_ends = document_ends
+        self.context = context
         totals = [0]
         for first in range(0, len(document_ends), BLOCK):
             totals.append(totals[-1] + int(self._rows_of(first).sum()))
@@ -64,10 +65,13 @@ def shuffled(position: int, size: int, seed: int, epoch: int) -> int:
     mask = (1 << half) - 1
     key = hashlib.blake2b(f"{seed} {epoch}".encode(), digest_size=16).digest()
     while True:
-        left, right = position >> half, position & mask
+        left = position >> half
+        right = position & mask
         for turn in range(ROUNDS):
             mixed = hashlib.blake2b(bytes([turn]) + right.to_bytes(8, "little"), digest_size=8, key=key).digest()
-            left, right = right, left ^ (int.from_bytes(mixed, "little") & mask)
+            new = left ^ (int.from_bytes(mixed, "little") & mask)
+            left = right
+            right = new
         position = left << half | right
         if position < size:
             return position

@@ -257,7 +257,8 @@ def token_notes(tokenizer: Tokenizer, writers: dict[Side, StoreWriter], forced_c
     """In words: the tokenizer, and what it made of the two parts."""
     notes = [tokenizer.description()]
     for side, writer in writers.items():
-        tokens, characters = writer.tokens - writer.documents, max(writer.characters, 1)
+        tokens = writer.tokens - writer.documents
+        characters = max(writer.characters, 1)
         unknown = f", {writer.unknown / max(tokens, 1):.3%} unknown" if tokenizer.unknown_id is not None else ""
         notes.append(f"{side}: {writer.tokens:,} tokens, {tokens / characters:.3f} per character{unknown}")
     if forced_cuts:

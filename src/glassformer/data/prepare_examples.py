@@ -157,7 +157,8 @@ class Plan:
 
 
 def _planned(source: ExampleSource, own: ExampleSource | None) -> Plan:
-    data, labelled = source.data, source.task not in PAIRS
+    data = source.data
+    labelled = source.task not in PAIRS
     found = survey_examples(source, data, labelled)
     if labelled:
         refuse_useless_labels(found, source.name)
@@ -210,7 +211,8 @@ def _make(
     progress(f"training the tokenizer ({config.kind})")
     tokenizers = _tokenizers(plan, config, folder)
     writers = _written(plan, tokenizers, folder, Meter("encoding", plan.characters, progress))
-    train, validation = writers["train"], writers["validation"]
+    train = writers["train"]
+    validation = writers["validation"]
     named = _named_notes(source, own, len(train), len(validation))
     notes = {
         "source": named["source"],
@@ -273,7 +275,8 @@ def _open(folder: Path, reused: bool) -> PreparedExamples:
     with clear_disk_errors(folder):
         try:
             facts = json.loads(path.read_text(encoding="utf-8"))
-            version, digests = facts["version"], list(facts["tokenizers"])
+            version = facts["version"]
+            digests = list(facts["tokenizers"])
             told = (tuple(facts["labels"]), folder, facts["text_hash"], reused)
             notes = list(chain.from_iterable(facts["notes"].values()))
             unknown_share = float(facts["unknown_share"])
@@ -288,7 +291,8 @@ def _open(folder: Path, reused: bool) -> PreparedExamples:
                 raise damaged(folder, f"{name} is missing or was altered, or another version wrote it")
         target = Tokenizer.load(folder / "tokenizer.json")
         source = target if names[0] == names[1] else Tokenizer.load(folder / names[0])
-        train, validation = ExampleStore.open(folder / "train"), ExampleStore.open(folder / "validation")
+        train = ExampleStore.open(folder / "train")
+        validation = ExampleStore.open(folder / "validation")
         for side in (train, validation):
             if [side.sources.tokenizer_digest, (side.targets or side.sources).tokenizer_digest] != digests:
                 raise damaged(folder, "its stores were written with other tokenizers")

@@ -211,7 +211,9 @@ def _sniffed(file: SourceFile, encoding: str) -> SourceFile:
     """Standard input has no name to go by: with a column asked for, its first line tells which table it is."""
     head = next(replace(file, scan=scan(file.blocks, encoding, file.name)).text(), "").lstrip()
     first = head.partition("\n")[0]
-    return replace(file, format="jsonl" if first.startswith("{") else "tsv" if "\t" in first else "csv")
+    if first.startswith("{"):
+        return replace(file, format="jsonl")
+    return replace(file, format="tsv" if "\t" in first else "csv")
 
 
 def _one_kind(files: list[SourceFile], column_named: bool, left_out: list[str]) -> list[SourceFile]:

@@ -208,7 +208,8 @@ def ablation_loss(
     whole: LossEstimate | None = None,
 ) -> AblationLoss:
     """The loss on rows, with everything on and with parts off; see `validation_loss`. `whole`: if it is known."""
-    model, most = found.model, MOST_TOKENS
+    model = found.model
+    most = MOST_TOKENS
     if found.ablation.instead == "frozen":
         longest = max(map(len, rows), default=1)
         heads = sum(layer.heads for layer in attentions(model).values())
@@ -230,8 +231,11 @@ def written_without(found: Switched, model: TextModel | Translator, text: str, t
         GlassError: patterns shall be frozen; or as `generate`.
     """
     settings = model.config.sample.replace(beams=1, temperature=0.0, repetition_penalty=1.0, tokens=tokens)
-    ids, tokenizer = model.prompt_ids(text), model.tokenizer
-    end, new, cached = tokenizer.end_id, list[int](), not any(_last(name) == "mask" for name in found.ablation.off)
+    ids = model.prompt_ids(text)
+    tokenizer = model.tokenizer
+    end = tokenizer.end_id
+    new: list[int] = []
+    cached = not any(_last(name) == "mask" for name in found.ablation.off)
     with found.acting():
         if isinstance(model, Translator):
             start = tokenizer.target_start

@@ -144,7 +144,8 @@ def classification_scores(truth: ArrayLike, probabilities: ArrayLike, names: Seq
     Raises:
         GlassError: the shapes do not fit, there are no examples, or the rows are no probabilities.
     """
-    answers, chances = np.atleast_1d(truth), np.asarray(probabilities, dtype=np.float64)
+    answers = np.atleast_1d(truth)
+    chances = np.asarray(probabilities, dtype=np.float64)
     _check(answers, chances, names)
     answers = answers.astype(np.int64)
     predicted = chances.argmax(axis=1)
@@ -189,12 +190,14 @@ def macro_f1_of(truth: ArrayLike, predicted: ArrayLike, labels: int) -> Statisti
         truth, predicted: (N,) numbers of labels.
         labels: C.
     """
-    answers, guesses = np.asarray(truth, dtype=np.int64), np.asarray(predicted, dtype=np.int64)
+    answers = np.asarray(truth, dtype=np.int64)
+    guesses = np.asarray(predicted, dtype=np.int64)
     hits = answers == guesses
 
     def of(examples: Indices) -> float:
         # Three counts of each label are enough: thousands of matrices of labels by labels would not fit in memory.
-        known, hit = answers[examples], hits[examples]
+        known = answers[examples]
+        hit = hits[examples]
         right = np.bincount(known[hit], minlength=labels)
         both = np.bincount(known, minlength=labels) + np.bincount(guesses[examples], minlength=labels)
         occurs = both > 0
@@ -206,8 +209,10 @@ def macro_f1_of(truth: ArrayLike, predicted: ArrayLike, labels: int) -> Statisti
 def _by_class(confusion: Integers) -> tuple[Floats, Floats, Floats]:
     """Precision, recall and F1 of each label, 0 where undefined."""
     right = np.diag(confusion).astype(np.float64)
-    said, are = confusion.sum(axis=0), confusion.sum(axis=1)
-    precision, recall = right / np.maximum(said, 1), right / np.maximum(are, 1)
+    said = confusion.sum(axis=0)
+    are = confusion.sum(axis=1)
+    precision = right / np.maximum(said, 1)
+    recall = right / np.maximum(are, 1)
     return precision, recall, 2 * right / np.maximum(said + are, 1)
 
 

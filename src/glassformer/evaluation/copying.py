@@ -96,7 +96,8 @@ def blocks_of(pieces: Iterable[str], length: int) -> Iterator[str]:
         text = "".join(waiting)
         whole = size - size % length
         yield from (text[at : at + length] for at in range(0, whole, length))
-        waiting, size = [text[whole:]], size - whole
+        waiting = [text[whole:]]
+        size -= whole
     if size:
         yield "".join(waiting)
 
@@ -147,7 +148,8 @@ class _Windows:
         """
         sums = self.powers.prefixes(block)
         most = min(len(self.sample), len(block))
-        low, step = longer_than, 1
+        low = longer_than
+        step = 1
         found: int | None = None
         while low < most:  # grow in doubling steps while there are hits
             tried = min(low + step, most)
@@ -155,14 +157,17 @@ class _Windows:
             if at is None:
                 most = tried - 1
                 break
-            found, low, step = at, tried, 2 * step
+            found = at
+            low = tried
+            step = 2 * step
         while found is not None and low < most:
             tried = (low + most + 1) // 2
             at = self._first(block, sums, tried)
             if at is None:
                 most = tried - 1
             else:
-                found, low = at, tried
+                found = at
+                low = tried
         return None if found is None else (found, low)
 
     def _first(self, block: str, sums: Hashes, length: int) -> int | None:

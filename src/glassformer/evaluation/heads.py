@@ -77,7 +77,8 @@ def probes_for(
         text: instead of the run's own.
     """
     counts = _counts(data, tokenizer.vocab_size)
-    source, target = vocabulary(reader, counts), vocabulary(tokenizer, counts)
+    source = vocabulary(reader, counts)
+    target = vocabulary(tokenizer, counts)
     if text is None and data is not None:
         text = held_out_probe(make_task(config, data).held_out(None))
     probes = [text or random_text(model, source, target), *random_probes(model, source, target)]

@@ -42,7 +42,8 @@ def ladder(config: Config, data: Prepared | PreparedExamples) -> list[Rung]:
     corpus = config.data.source if config.data.source in CORPORA else None
     if isinstance(data, PreparedExamples):
         return _of_labels(data, corpus) if data.labels else _of_targets(data)
-    train, held = data.train, data.validation
+    train = data.train
+    held = data.validation
     if config.train.task == "lm":
         found = baselines(train, held, data.tokenizer, corpus, config.data.windows, COUNTED)
         return [Rung(each.name, each.loss, None, each.note) for each in found]
@@ -66,7 +67,8 @@ def _of_labels(data: PreparedExamples, corpus: str | None) -> list[Rung]:
     assert data.train.labels is not None
     assert data.validation.labels is not None
     size = len(data.labels)
-    known, held = counts_of(data.train.labels, size), counts_of(data.validation.labels, size)
+    known = counts_of(data.train.labels, size)
+    held = counts_of(data.validation.labels, size)
     most = int(known.argmax())
     right = float(held[most] / max(1, held.sum()))
     rungs = [

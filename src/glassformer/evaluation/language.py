@@ -79,9 +79,12 @@ class LanguageReport:
                 lines.append(f"{name:<14}{loss:>11.4f}{shown:>11}   {note}".rstrip())
         if self.overlap is not None:
             copied = " ".join(self.overlap.text.split())
-            lines += ["", f"copy meter: of a sample of {len(self.sample)} characters, the longest stretch found in the "
-                      f"training text has {self.overlap.length}: line {self.overlap.line}, "
-                      f"character {self.overlap.position}: {copied!r}"]  # fmt: skip
+            lines.append("")
+            lines.append(
+                f"copy meter: of a sample of {len(self.sample)} characters, the longest stretch found in the "
+                f"training text has {self.overlap.length}: line {self.overlap.line}, "
+                f"character {self.overlap.position}: {copied!r}"
+            )
         return "\n".join(lines)
 
 
@@ -116,7 +119,8 @@ def language_report(
     if config.data.windows == "stream":
         sliding = sliding_loss(model.model, store.tokens, config.model.context, device, dtype).loss
     sample = model.generate([settings.prompt], settings)[0]
-    ladder, overlap = [], None
+    ladder = []
+    overlap = None
     if train is not None:
         ladder = baselines(train, store, model.tokenizer, corpus, config.data.windows)
         overlap = longest_overlap(sample.text, train.iter_text(model.tokenizer))

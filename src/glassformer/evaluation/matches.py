@@ -46,7 +46,8 @@ def matches(sample: str, training_text: Iterable[str], least: int) -> list[Match
     size = max(BLOCK, 4 * len(sample))
     kept = len(sample) + EXCERPT  # of the text before a block, for matches that cross its edge
     windows = _Windows(sample, least, Powers(kept + size))
-    block, start = "", 0
+    block = ""
+    start = 0
     for piece in blocks_of(training_text, size):
         forget = max(0, len(block) - kept)
         start += forget
@@ -69,7 +70,8 @@ class _Windows:
     """The windows of one length of a sample, to be found in blocks of text."""
 
     def __init__(self, sample: str, length: int, powers: Powers) -> None:
-        self.length, self.powers = length, powers
+        self.length = length
+        self.powers = powers
         self.known = np.unique(powers.window_hashes(powers.prefixes(sample), length))
 
     def stretches(self, block: str) -> Iterator[tuple[int, int]]:
@@ -97,7 +99,8 @@ class _Automaton:
     def __init__(self, text: str) -> None:
         self.text = text
         self.next: list[dict[str, int]] = [{}]
-        self.link, self.length = [-1], [0]
+        self.link = [-1]
+        self.length = [0]
         self.prefixes = [0]  # the state of text[:n]
         for letter in text:
             self.prefixes.append(self._add(letter))
@@ -142,7 +145,8 @@ class _Automaton:
                 state = self.link[state]
                 length = self.length[state]
             if letter in self.next[state]:
-                state, length = self.next[state][letter], length + 1
+                state = self.next[state][letter]
+                length += 1
             if length >= least and length > self.best[state]:
                 self.best[state] = length
                 self.met[state] = start + place + 1, around, place + 1 - first
@@ -153,7 +157,8 @@ class _Automaton:
         for state in by_length:
             above = self.link[state]  # the strings of that state end every string of this one
             if self.best[state] and above > 0 and self.best[above] < self.length[above]:
-                self.best[above], self.met[above] = self.length[above], self.met[state]
+                self.best[above] = self.length[above]
+                self.met[above] = self.met[state]
         nearest: list[int | None] = [None] * len(self.next)  # of each state: itself, or the next above it, that was met
         for state in reversed(by_length):  # one step for each: a text that repeats itself has very long chains
             nearest[state] = state if self.best[state] else nearest[self.link[state]]
@@ -167,6 +172,7 @@ class _Automaton:
             met = self.met[place]
             assert met is not None
             stop, around, at = met
-            before, after = around[: at - length][-EXCERPT:], around[at : at + EXCERPT]
+            before = around[: at - length][-EXCERPT:]
+            after = around[at : at + EXCERPT]
             found.append(Match(end - length, length, stop - length, before, after))
         return sorted(found, key=lambda match: match.start)

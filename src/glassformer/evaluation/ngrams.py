@@ -60,7 +60,9 @@ class KneserNey:
             ending[longer_ranks] = ranks[1:]
             self._orders.append(_smoothed(keys, np.bincount(ending, minlength=len(keys)), contexts, vocab_size))
             contexts = len(keys)
-            keys, ranks, counts = longer_keys, longer_ranks, longer_counts
+            keys = longer_keys
+            ranks = longer_ranks
+            counts = longer_counts
         self._orders.append(_smoothed(keys, counts, contexts, vocab_size))
 
     def probabilities(self, tokens: NDArray[np.integer]) -> Floats:

@@ -114,7 +114,8 @@ def surprisals(model: AnyTextModel, text: str, target: str | None = None, forwar
         nats = _left_to_right(model, Batch.from_pairs([pair]), forward)[-len(tokens) :]
         how = TARGET
     elif isinstance(model, TextModel):
-        tokens, how = model.prompt_ids(text), LEFT
+        tokens = model.prompt_ids(text)
+        how = LEFT
         _refuse_long(len(tokens), model)
         known = _left_to_right(model, Batch.from_rows([np.array(tokens)]), forward) if len(tokens) > 1 else []
         nats = [None, *known]
@@ -129,9 +130,14 @@ def surprisals(model: AnyTextModel, text: str, target: str | None = None, forwar
         nats = _hidden_in_turn(model, tokens, forward) if isinstance(model, MaskFiller) else [None] * len(tokens)
         how = PSEUDO if isinstance(model, MaskFiller) else NO_PROBABILITY
     return Surprisals(
-        tuple(tokens), tuple(map(tokenizer.token_text, tokens)), tuple(id not in tokenizer.special for id in tokens),
-        tuple(nats), tuple(token_ends(tokenizer, tokens)), tokenizer.decode(tokens), how,
-    )  # fmt: skip
+        tokens=tuple(tokens),
+        labels=tuple(map(tokenizer.token_text, tokens)),
+        writes=tuple(id not in tokenizer.special for id in tokens),
+        nats=tuple(nats),
+        ends=tuple(token_ends(tokenizer, tokens)),
+        text=tokenizer.decode(tokens),
+        how=how,
+    )
 
 
 def _framed(model: TextClassifier | MaskFiller, text: str) -> list[int]:
@@ -158,9 +164,11 @@ def _left_to_right(model: AnyTextModel, batch: Batch, forward: Forward | None) -
 
 def _hidden_in_turn(model: MaskFiller, tokens: Sequence[int], forward: Forward | None) -> list[float | None]:
     """The nats of each token that stands for text, hidden alone."""
-    row, device = np.array(tokens), model.model.embedding.tokens.weight.device
+    row = np.array(tokens)
+    device = model.model.embedding.tokens.weight.device
     places = [place for place, token in enumerate(tokens) if token not in model.tokenizer.special]
-    rows, nats = [], list[float]()
+    rows = []
+    nats: list[float] = []
     for place in places:
         chosen = np.arange(len(row)) == place
         rows.append(Masked(np.where(chosen, model.mask_id, row), row, chosen))
@@ -277,7 +285,8 @@ def next_logits(model: TextModel | Translator, text: str, target: str | None = N
     Raises:
         GlassError: a target was given where there is none, or it is longer than the context.
     """
-    ids, tokenizer = model.prompt_ids(text), model.tokenizer
+    ids = model.prompt_ids(text)
+    tokenizer = model.tokenizer
     if isinstance(model, Translator):
         written = tokenizer.encode(target or "")
         row = [*tokenizer.target_start, *written]

@@ -112,7 +112,8 @@ def pair_measures(hypotheses: Sequence[str], references: Sequence[str]) -> list[
 
 
 def _by_sacrebleu(hypotheses: Sequence[str], references: Sequence[str]) -> list[Measure]:
-    n, scores = len(references), translation_scores(hypotheses, references)
+    n = len(references)
+    scores = translation_scores(hypotheses, references)
     lower = translation_scores(hypotheses, references, lowercase=True)
     sums, lower_sums = (sentence_statistics(hypotheses, references, lowercase=low) for low in (False, True))
     return [
@@ -144,7 +145,8 @@ def pair_report(
         other: a second run to compare with.
         notes: what a person was told.
     """
-    sources, references = [source for source, _ in examples], [reference for _, reference in examples]
+    sources = [source for source, _ in examples]
+    references = [reference for _, reference in examples]
     written = _texts(model, sources)
     measures = pair_measures(written, references)
     against = None

@@ -153,7 +153,8 @@ def paired_permutation(
     Raises:
         GlassError: there are no examples, or not the same number of both; `repeats` or `level` makes no sense.
     """
-    ours, theirs = _numbers(first), _numbers(second)
+    ours = _numbers(first)
+    theirs = _numbers(second)
     if len(ours) != len(theirs):
         raise GlassError(
             f"a paired test needs the same examples in both runs, but there are {len(ours):,} and {len(theirs):,}",
@@ -162,7 +163,8 @@ def paired_permutation(
     _check(len(ours), repeats, level)
     differences = ours - theirs
     total = differences.sum()
-    extreme, generator = 0, _generator(seed)
+    extreme = 0
+    generator = _generator(seed)
     for count in _blocks(repeats, len(ours)):
         swapped = generator.integers(2, size=(count, len(ours)), dtype=np.int8) == 1
         # Those that swap change the sign of their difference.
@@ -193,7 +195,8 @@ def wilson(right: float, n: int, level: float = LEVEL) -> tuple[float, float]:
         return 0.0, 1.0
     _check(n, 1, level)
     z = NormalDist().inv_cdf((1 + level) / 2)
-    share, weight = right / n, z * z / n
+    share = right / n
+    weight = z * z / n
     centre = (share + weight / 2) / (1 + weight)
     half = math.sqrt(weight * (share * (1 - share) + weight / 4)) / (1 + weight)
     # Rounding must not put the share itself outside.

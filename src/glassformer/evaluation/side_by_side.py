@@ -51,7 +51,8 @@ def stretches(one: Surprisals, other: Surprisals) -> list[Stretch]:
         )
     sums = [_by_end(each) for each in (one, other)]
     ends = sorted(set(sums[0]) & set(sums[1]))
-    found, start = [], 0
+    found = []
+    start = 0
     for end in ends:
         nats = [_between(each, start, end) for each in sums]
         found.append(Stretch(one.text[start:end], start, end, nats[0], nats[1]))

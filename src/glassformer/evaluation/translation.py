@@ -73,7 +73,8 @@ class SentenceStatistics:
     def bleu(self, sentences: Indices) -> float:
         """BLEU of these sentences, as often as each is named."""
         counts = self.bleu_counts[sentences].sum(axis=0).tolist()
-        matched, all_of_them = counts[2 : 2 + ORDERS], counts[2 + ORDERS :]
+        matched = counts[2 : 2 + ORDERS]
+        all_of_them = counts[2 + ORDERS :]
         return float(_metrics().BLEU.compute_bleu(matched, all_of_them, *counts[:2], smooth_method="exp").score)
 
     def chrf(self, sentences: Indices) -> float:
@@ -101,7 +102,8 @@ def suitable_tokenization(references: Sequence[str]) -> str:
     Text without letters gets `13a`.
     """
     text = "\n".join(references)
-    kana, han = _letters(text, ("Hiragana", "Katakana")), _letters(text, ("Han", "Bopomofo"))
+    kana = _letters(text, ("Hiragana", "Katakana"))
+    han = _letters(text, ("Han", "Bopomofo"))
     unspaced = _letters(text, UNSPACED) - kana - han
     ascii_punctuated = _letters(text, ASCII_PUNCTUATED)
     others = len(regex.findall(r"\p{L}", text)) - kana - han - unspaced - ascii_punctuated

@@ -182,7 +182,9 @@ def plan_job(source: Source, data: DataConfig, vocabulary: Vocabulary, out: Path
         if size >= part_bytes or index == len(source.files) - 1:
             count = max(1, -(-size // part_bytes))
             portions.append(Portion(first, index + 1, number, count))
-            first, size, number = index + 1, 0, number + count
+            first = index + 1
+            size = 0
+            number += count
     if source.corpus is not None:
         portions.append(Portion(0, 0, 0, 1))
     return Job(source, data, vocabulary, out.absolute(), tuple(portions), part_bytes)

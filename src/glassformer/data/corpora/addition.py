@@ -81,7 +81,8 @@ def _smallest(length: int) -> int:
 def _carry_share(first: int, second: int) -> float:
     """How often the sum of numbers of these lengths is one digit longer than the longer one."""
     short, long = sorted((first, second))
-    low, limit = _smallest(long), 10**long
+    low = _smallest(long)
+    limit = 10**long
     # For each shorter number a, the longer numbers from limit - a up carry over.
     carries = sum(min(limit - low, a) for a in range(_smallest(short), _smallest(short) + count(short)))
     return carries / (count(short) * count(long))

@@ -41,13 +41,16 @@ def endings(left: int, depth: int) -> int:
 
 def draw_word(numbers: random.Random, pairs: int) -> str:
     """So many pairs of brackets, all arrangements and kinds equally likely."""
-    text, waiting = "", ""
+    text = ""
+    waiting = ""
     for left in range(2 * pairs, 0, -1):
         if below(numbers, endings(left, len(waiting))) < endings(left - 1, len(waiting) + 1):
             kind = KINDS[below(numbers, len(KINDS))]
-            text, waiting = text + kind[0], waiting + kind[1]
+            text += kind[0]
+            waiting += kind[1]
         else:
-            text, waiting = text + waiting[-1], waiting[:-1]
+            text += waiting[-1]
+            waiting = waiting[:-1]
     return text
 
 
@@ -102,7 +105,8 @@ class Brackets:
             right = KINDS[below(numbers, len(KINDS))]
             text = draw_word(numbers, before) + right[0] + draw_word(numbers, inside)
             others = [kind[1] for kind in KINDS if kind != right]
-            other, opened = others[below(numbers, len(others))], last_opened(text)
+            other = others[below(numbers, len(others))]
+            opened = last_opened(text)
             misled = opened != right[1]
             yield MinimalPair(
                 good=text + right[1],

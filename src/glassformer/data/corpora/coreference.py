@@ -199,7 +199,8 @@ def _cost(animal: str, thing: str, role: str) -> float:
 @cache
 def _pattern() -> re.Pattern[str]:
     """Every text with words of the right sorts in every place."""
-    animal, thing = "|".join(ANIMALS), "|".join(THINGS)
+    animal = "|".join(ANIMALS)
+    thing = "|".join(THINGS)
     verb = "|".join(sorted({verb for verbs, _ in THINGS.values() for verb in verbs}))
     told = (
         rf"the ({animal}) (?:did|could) not (?P<active>{verb}) the ({thing})"

@@ -128,7 +128,9 @@ class _Reader:
     """One reading of one sentence: what every category may be at every place, looked up once."""
 
     def __init__(self, grammar: SynchronousGrammar, words: Sequence[str], language: str) -> None:
-        self._grammar, self._words, self._language = grammar, words, language
+        self._grammar = grammar
+        self._words = words
+        self._language = language
         self._beginnings = grammar.beginnings[language]
         self._known: dict[tuple[str, int], Found] = {}
 

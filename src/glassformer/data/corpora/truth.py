@@ -37,7 +37,8 @@ def true_nats(documents: Documents, tokenizer: Decoder, corpus: str) -> tuple[fl
     Where the tokenizer does not give the documents back, their expected value. None where the corpus does not know.
     """
     source = find_text_corpus(corpus)
-    start, nats = 0, 0.0
+    start = 0
+    nats = 0.0
     ends = np.asarray(documents.document_ends).tolist()
     for end in ends:
         chance = source.log_probability(tokenizer.decode(documents.tokens[start:end].tolist()))

@@ -24,7 +24,8 @@ class Known:
     """
 
     def __init__(self, tokens: npt.NDArray[np.integer], vocab_size: int, text_ids: npt.NDArray[np.int64]) -> None:
-        self.vocab_size, self.text_ids = vocab_size, text_ids
+        self.vocab_size = vocab_size
+        self.text_ids = text_ids
         self.counts = counts_of(tokens, vocab_size)  # (V,)
         self._tokens = tokens[:MOST]
         codes = self._tokens[:-1].astype(np.int64) * vocab_size + self._tokens[1:]  # (N - 1,)

@@ -99,7 +99,8 @@ def _shares(coarse: PairResults, fine: PairResults) -> dict[str, Share]:
 def _as_written(tokenizer: Tokenizer, pair: MinimalPair) -> MinimalPair:
     """The pair as the run's tokens spell it, so that each token has its place in the text."""
     start = len(as_written(tokenizer, pair.good[: pair.scored_from])) if pair.scored_from else 0
-    good, bad = as_written(tokenizer, pair.good), as_written(tokenizer, pair.bad)
+    good = as_written(tokenizer, pair.good)
+    bad = as_written(tokenizer, pair.bad)
     return replace(pair, good=good, bad=bad, scored_from=start)
 
 

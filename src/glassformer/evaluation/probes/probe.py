@@ -170,7 +170,8 @@ def _probe(
     else:
         pairs = corpus_pairs(name, request.size, request.seed)
         result = probe_pairs(name, f"{counted(len(pairs), 'minimal pairs')}: {ABOUT[name]}", pairs, model, known)
-    source, corpus = model.config.data.source, TAUGHT_BY[name]
+    source = model.config.data.source
+    corpus = TAUGHT_BY[name]
     if source == corpus:
         return result
     untaught = f"this run learnt from {Path(source).name}, not from the corpus {corpus}: expect chance or a rule"

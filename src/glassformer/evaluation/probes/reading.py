@@ -81,7 +81,8 @@ def read_after(model: Readable, rows: Sequence[npt.NDArray[np.integer]]) -> list
         spread: Sequence[Any] = rows
         collate: Callable[[Sequence[Any]], Batch] = Batch.from_rows
     else:
-        spread, collate = _Holes(model, rows), Batch.from_masked
+        spread = _Holes(model, rows)
+        collate = Batch.from_masked
     return _read(model.model, spread, collate, [len(row) - 1 for row in rows])
 
 
@@ -100,7 +101,8 @@ def _read(
 ) -> list[Read]:
     """What the model makes of everything that counts, cut into parts of these lengths."""
     device = model.embedding.tokens.weight.device
-    nats, best = [], []
+    nats = []
+    best = []
     with reading(model):
         for group in groups(spread, min(MOST_TOKENS, tokens_at_once(model))):
             batch = collate(group).to(device)
@@ -122,7 +124,8 @@ class _Holes(Sequence[Masked]):
     """For each token of each row but its first, the row with a hole there; made when asked for."""
 
     def __init__(self, model: MaskFiller, rows: Sequence[npt.NDArray[np.integer]]) -> None:
-        self._mask, self._first = model.mask_id, len(model.frame.before)
+        self._mask = model.mask_id
+        self._first = len(model.frame.before)
         self._rows = [np.array(model.frame.around(row[1:].tolist())) for row in rows]
         self._places = [(number, place) for number, row in enumerate(rows) for place in range(len(row) - 1)]
 
@@ -189,7 +192,8 @@ def token_ends(tokenizer: Tokenizer, row: Sequence[int]) -> list[int]:
     if tokenizer.drops_space:  # the first token that has text loses its space
         first = next((place for place, part in enumerate(data) if part), 0)
         data[first] = data[first].removeprefix(b" ")
-    ends, characters = [], 0
+    ends = []
+    characters = 0
     for part in data:
         characters += sum(byte & 0xC0 != 0x80 for byte in part)  # bytes that begin a character
         ends.append(characters)

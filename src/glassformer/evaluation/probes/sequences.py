@@ -22,8 +22,10 @@ from glassformer.evaluation.probes.reading import Read, Readable, longest, read_
 from glassformer.evaluation.probes.result import Group, ProbeResult, by_number
 from glassformer.wording import counted
 
-COPIES, LONGEST = 4, 25
-"""25 tokens four times: Olsson et al. 2022, "In-context learning and induction heads"."""
+COPIES = 4
+"""Repetitions of a segment: Olsson et al. 2022, "In-context learning and induction heads"."""
+LONGEST = 25
+"""Tokens of a segment at most, as there."""
 MANY = 100
 """Tokens that a text must have for the rarest and the most frequent quarter to be left out."""
 RECALLED = (2, 8)
@@ -189,7 +191,8 @@ def recall_rows(model: Readable, known: Known | None, size: int, seed: int) -> t
             return rows, len(ALPHABET), "documents of recall"
     symbols = middle_tokens(model, known)
     numbers = np.random.Generator(np.random.Philox(seed))
-    keys, values = symbols[::2], symbols[1::2]
+    keys = symbols[::2]
+    values = symbols[1::2]
     if len(keys) < RECALLED[1] or not len(values):
         raise GlassError(
             f"this run knows {counted(len(symbols), 'tokens')}: too few for {RECALLED[1]} keys and their values",

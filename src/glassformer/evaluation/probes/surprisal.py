@@ -17,8 +17,10 @@ import numpy.typing as npt
 from glassformer.evaluation.probes.reading import Readable, read_after
 from glassformer.tokenizers import Tokenizer
 
-LISTED, SHOWN = 10_000, 60
-"""Tokens of a text of one's own that are listed one by one: for programs at most, and for people."""
+LISTED = 10_000
+"""Tokens of a given text that are listed one by one for programs, at most."""
+SHOWN = 60
+"""Tokens of a given text that are listed one by one for people, at most."""
 TENS = (0, 1, 10, 100, 1_000, 10_000, 100_000)
 
 
@@ -209,8 +211,12 @@ def _between(
     for low, high in zip(edges, (*edges[1:], end), strict=True):
         chosen = (values >= low) & (values < (np.inf if high is None else high))
         if chosen.any():
-            last = "" if high is None else f" to {high - 1:,}" if high - 1 > low else ""
-            parts.append(_part(f"{low:,}{last}{' or more' if high is None else ''}", nats, chosen))
+            name = f"{low:,}"
+            if high is None:
+                name += " or more"
+            elif high - 1 > low:
+                name += f" to {high - 1:,}"
+            parts.append(_part(name, nats, chosen))
     return parts
 
 

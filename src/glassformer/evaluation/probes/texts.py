@@ -107,7 +107,8 @@ def surprisal_of_target(model: Translator, source: str, target: str, counts: Cou
     Raises:
         GlassError: the source or the target is longer than the model reads.
     """
-    context, start = model.config.model.context, model.tokenizer.target_start
+    context = model.config.model.context
+    start = model.tokenizer.target_start
     written = model.tokenizer.encode(target)
     lengths = {"source": context + model.unread_tokens(source), "target": len(start) + len(written)}
     for side, length in lengths.items():
@@ -122,7 +123,8 @@ def _of_store(
     model: Readable, store: TokenStore, counts: Counts | None, about: str, listed: int = 0
 ) -> SurprisalResult:
     masked = isinstance(model, MaskFiller)
-    start, limit = model.tokenizer.start_id, MOST_HOLES if masked else None
+    start = model.tokenizer.start_id
+    limit = MOST_HOLES if masked else None
     rows = list(validation_rows(store, model.config.data, longest(model), start, limit))
     remarks = []
     if masked and sum(len(row) - 1 for row in rows) < len(store) - 1:

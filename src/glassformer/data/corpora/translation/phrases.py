@@ -83,7 +83,8 @@ def add_noun_phrases(rules: Rules) -> None:
     for kind, number in product(KINDS, NUMBERS):
         for case in CASES:
             _add_phrases(rules, kind, number, case)
-        who, plain = animacy(kind), f"plain {kind} {number} gen"
+        who = animacy(kind)
+        plain = f"plain {kind} {number} gen"
         rules.choose(f"plain spot {who}", plain)
         rules.choose(f"spot {who}", plain, 3)
         rules.add(f"spot {who}", [plain, "far place"], "0 1", "0 1", "1 0")
@@ -178,7 +179,8 @@ def add_predicates(rules: Rules) -> None:
 
 
 def _add_predicate(rules: Rules, kind: str, number: str, tense: str, truth: str) -> None:
-    category, plural = f"vp {kind} {number} {tense} {truth}", number == "pl"
+    category = f"vp {kind} {number} {tense} {truth}"
+    plural = number == "pl"
     person = kind in PERSONS
     rules.choose(category, f"act {kind} {number} {tense} {truth}", 2 if person else 1)
     english = {"present": ("is", "are"), "past": ("was", "were"), "future": ("will", "will")}[tense][plural]
