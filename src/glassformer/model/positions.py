@@ -1,4 +1,4 @@
-"""How a token knows its position: six ways, each a small type that acts at one of three points.
+"""Positions: six ways to tell a token where it stands, each a small type that acts at one of three points.
 
 * added to the embedding: `LearnedPositions`, `SinusoidalPositions`
 * turning queries and keys: `RotaryPositions`

@@ -140,7 +140,7 @@ class PostNormBlock(Block):
 
 
 class OutputNormBlock(Block):
-    """What a part gives is normalised: x + norm(part(x)). Team OLMo 2025, section 3 (OLMo 2)."""
+    """Normalise the output of each part: x + norm(part(x)). Team OLMo 2025, section 3 (OLMo 2)."""
 
     norm_order = "output"
 

@@ -1,4 +1,4 @@
-"""Which part of the minutes of a run goes where: to evaluations while training, to training, to what follows it.
+"""Divide the minutes of a run among evaluations while training, training itself, and the work after it.
 
 Pure arithmetic on measured seconds; `Pace` measures them.
 """

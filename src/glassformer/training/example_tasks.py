@@ -63,7 +63,7 @@ class PairTask:
 
     @property
     def steps_per_epoch(self) -> float:
-        """Of pairs that are used."""
+        """Return the steps of an epoch over the pairs that are used."""
         return self._order.steps_per_epoch
 
     def rows(self, step: int) -> list[Pair]:
@@ -138,7 +138,7 @@ class ClassTask:
 
     @property
     def steps_per_epoch(self) -> float:
-        """Of texts that are used."""
+        """Return the steps of an epoch over the texts that are used."""
         return self._order.steps_per_epoch
 
     def rows(self, step: int) -> list[Labelled]:
@@ -210,7 +210,7 @@ def labelled_rows(store: ExampleStore, config: Config) -> Sequence[Labelled]:
 
 
 def length_notes(store: ExampleStore, config: Config, side: str) -> Iterator[str]:
-    """What becomes of texts that are longer than the context, with how many they are.
+    """Say how many texts are longer than the context, and whether they are cut or left out.
 
     Raises:
         GlassError: there are such texts, and the settings refuse them; or none is left.
@@ -228,14 +228,14 @@ def length_notes(store: ExampleStore, config: Config, side: str) -> Iterator[str
 
 
 def kept(store: ExampleStore, config: Config) -> npt.NDArray[np.bool_]:
-    """(examples,) which ones become rows: all, or those that fit the context whole, as the settings say."""
+    """Return how many examples do not fit a context whole, together with the tokens that frame them."""
     if config.data.too_long == "leave_out":
         return np.max(_lengths(store), axis=0) <= config.model.context - store.around
     return np.ones(len(store), dtype=np.bool_)
 
 
 def too_long(store: ExampleStore, context: int) -> int:
-    """How many examples do not fit a context whole, with what stands around them."""
+    """Return how many examples do not fit a context whole, together with the tokens that frame them."""
     return int((np.max(_lengths(store), axis=0) > context - store.around).sum())
 
 
@@ -268,7 +268,7 @@ def _order(config: Config, examples: int, lengths: Callable[[], npt.NDArray[np.i
 
 
 def _evenly(rows: Sequence[Any], limit: int | None, lengths: npt.NDArray[np.int64]) -> Sequence[Any]:
-    """All rows, or evenly drawn ones of about `limit` tokens."""
+    """Return all rows, or evenly drawn ones of about `limit` tokens."""
     tokens = int(lengths.sum())
     wanted = len(rows) if limit is None else max(1, min(len(rows), len(rows) * limit // max(1, tokens)))
     chosen = sorted((number * len(rows) // wanted for number in range(wanted)), key=lambda index: int(lengths[index]))

@@ -1,4 +1,4 @@
-"""What validation loss a language model will end with, as an interval, before it is trained.
+"""Forecast the validation loss that a language model ends with, as an interval, before it is trained.
 
 The loss lies between that of token frequencies, U, and a floor below that of the text's 5-gram, G: F = G - k (U - G),
 or 0 if that is negative. How much of the way is left, s = (loss - F) / (U - F), was measured in short runs of many
@@ -38,7 +38,7 @@ BEYOND = 10.0
 
 
 class Rung(Protocol):
-    """What is needed of a simple predictor."""
+    """A simple predictor, as far as the forecast needs it."""
 
     @property
     def name(self) -> str:
@@ -51,7 +51,7 @@ class Rung(Protocol):
 
 @dataclass(frozen=True)
 class Known:
-    """What is known of a run before it begins.
+    """Known facts of a run before it begins.
 
     Attributes:
         unigram, ngram: nats per token that token frequencies and the 5-gram of the text lose on its validation part.
@@ -73,11 +73,11 @@ class Known:
     muon: bool
 
     def facts(self) -> dict[str, float]:
-        """For a file."""
+        """Return the facts as JSON."""
         return asdict(self)
 
     def features(self) -> dict[str, float]:
-        """What ln s is a weighted sum of."""
+        """Return the features whose weighted sum is ln s."""
         steps = math.log(self.steps / 1000)
         parameters = math.log(self.parameters / 1e6)
         return {
@@ -138,7 +138,7 @@ def loss_band(plan: Plan, rungs: Sequence[Rung]) -> Band | None:
 
 
 def known(plan: Plan, rungs: Sequence[Rung]) -> Known | None:
-    """What the formula needs to know of a run; None where that is not known."""
+    """Return the facts that the formula needs of a run; None where one of them is not known."""
     if plan.config.train.task != "lm" or plan.config.data.source in CORPORA:
         return None
     losses = {rung.name: rung.loss for rung in rungs}

@@ -1,4 +1,4 @@
-"""How long a step takes on this machine, and how much memory: a few real ones are taken, and nothing of them is kept.
+"""Measure the time and memory of a step on this machine: take a few real steps, and keep nothing of them.
 
 The probe is a process of its own: its memory is that of training and of nothing else, and where memory runs out, it is
 the probe that ends. `python -m glassformer.training.probe` reads what to do from standard input, as `probe` writes it.
@@ -60,7 +60,7 @@ class ProbeError(GlassError):
 
 @dataclass(frozen=True)
 class Probe:
-    """What was measured.
+    """Results of a probe.
 
     Attributes:
         device: cpu, cuda …, as torch names it.
@@ -180,7 +180,7 @@ def _step(stepper: Stepper, step: int) -> None:
 
 
 def _evaluation_seconds(stepper: Stepper, rows: Sequence[Any], seconds: float) -> float:
-    """Of all rows, from as many of them, evenly drawn, as take so many seconds.
+    """Estimate the seconds for all rows from as many evenly drawn rows as take `seconds`.
 
     Two full forward passes at least: the second one does not always fit the gaps that the first one leaves.
     """
@@ -241,7 +241,7 @@ def _checkpoint_seconds(stepper: Stepper, beside: Path) -> float:
 
 
 def _broken(code: int, said: str) -> ProbeError:
-    """What is known of a probe that ended without an answer."""
+    """Describe a probe that ended without an answer."""
     if code in (-9, 137):
         problem = "the system ended the probe, as it does when memory runs out"
         return ProbeError(problem, "Lower train.batch, train.micro_batch, model.context or the model's size.")

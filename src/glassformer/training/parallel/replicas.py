@@ -38,7 +38,7 @@ class Replicas:
         self._replica: DistributedDataParallel | None = None
 
     def place(self, model: Model, device: torch.device, dtype: torch.dtype) -> Model:
-        """All of it on this process's device."""
+        """Put the whole model on this process's device."""
         return model.to(device)
 
     def forward_of(self, model: Model) -> Forward:
@@ -60,7 +60,7 @@ class Replicas:
         return [(part, True) if len(part) else (rows[:1], False) for part in parts]
 
     def turns(self, groups: Iterable[list[Any]]) -> Iterator[tuple[int, list[Any], bool]]:
-        """In rounds: one group for each process; in the last round, where groups are few, some do one of another."""
+        """Yield one group per process and round; in a last round with too few, some repeat another's group."""
         before = 0
         round_: list[tuple[int, list[Any]]] = []
         for group in groups:
