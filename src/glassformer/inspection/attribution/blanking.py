@@ -21,7 +21,7 @@ MOST_LOGITS = 1 << 23
 
 @dataclass(frozen=True, eq=False)
 class Blanking:
-    """What P answers lose without each token, in nats: ln p(answer) of the text, less that with the token replaced.
+    """The loss of P answers without each token, in nats: ln p(answer) of the text, less that without the token.
 
     Attributes:
         outputs: (P).

@@ -1,4 +1,4 @@
-"""What is attributed: the tokens that a model reads of a text, and which of its outputs are explained."""
+"""The case to attribute: the tokens that a model reads of a text, and the outputs to explain."""
 
 from __future__ import annotations
 

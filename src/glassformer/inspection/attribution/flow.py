@@ -33,7 +33,7 @@ ROUNDING = 1e-15
 
 @dataclass(frozen=True, eq=False)
 class Flow:
-    """From one output to all tokens.
+    """The flow from one output to all tokens.
 
     Attributes:
         reads: the place of the row that it reads, or all whose mean it reads.

@@ -52,7 +52,7 @@ class Question:
 
 @dataclass(frozen=True, eq=False)
 class PatchGrid:
-    """What comes back, layer by layer, of one stack.
+    """Recovered logit differences of one stack, layer by layer.
 
     Attributes:
         stack: "enc" or "dec".
@@ -130,7 +130,7 @@ def check_shapes(question: Question) -> None:
 
 @dataclass(frozen=True)
 class Scale:
-    """From differences of logits to 0 (corrupt) and 1 (clean)."""
+    """Map differences of logits to 0 (corrupt) and 1 (clean)."""
 
     clean: float
     corrupt: float
@@ -180,7 +180,7 @@ def _grid(model: Model, name: str, question: Question, part: str, scale: Scale) 
 
 
 def _sites(model: Model, name: str, part: str) -> dict[str, list[int] | None]:
-    """What is patched of a stack, in its order; of heads, which."""
+    """Return the sites of a stack to patch, in its order; of heads, which."""
     if part == "resid":
         return {f"{name}.{layer}.resid": None for layer in range(len(stacks(model)[name].blocks) + 1)}
     if part == "feedforward":

@@ -1,4 +1,4 @@
-"""Which tokens matter to one answer, measured three ways: raw attention, rollout, blank-out; and how far they agree.
+"""Tokens that matter to one answer, by raw attention, rollout and blank-out, and how far the three agree.
 
 Attention and rollout are weights that the model used; blank-out is what the answer loses when the token is gone. Where
 the three rank the tokens differently, the weights do not tell what the answer depends on (Jain & Wallace 2019).

@@ -82,7 +82,7 @@ class LogitSplit:
 
 
 def split_outputs(model: Model, trace: Trace, outputs: Sequence[Output], against: int | None = None) -> LogitSplit:
-    """What each part gives to each answer.
+    """Split the logit of each answer into the contributions of all parts.
 
     Args:
         model: any of the families, not post-norm, and without a transform in its head.
@@ -110,7 +110,7 @@ def split_outputs(model: Model, trace: Trace, outputs: Sequence[Output], against
 
 
 def split_output(model: Model, trace: Trace, output: Output, against: int | None = None) -> list[Part]:
-    """What each part gives to one answer, heads and embeddings split by the tokens that they read.
+    """Split the logit of one answer, heads and embeddings also by the tokens that they read.
 
     Args and errors: as of `split_outputs`.
     """
@@ -120,7 +120,7 @@ def split_output(model: Model, trace: Trace, output: Output, against: int | None
 
 
 def split_residual(model: Model, trace: Trace, place: int) -> list[Part]:
-    """How much of the stream x before the final norm each part makes: part · x / ‖x‖². The shares add up to 1.
+    """Return each part's share of the stream x before the final norm: part · x / ‖x‖². The shares add up to 1.
 
     Args:
         model, trace: as for `split_outputs`.
@@ -150,7 +150,7 @@ class Neurons:
 
     @property
     def total(self) -> float:
-        """What the layer gives, as `split_output` has it."""
+        """Return the contribution of the layer, as `split_output` has it."""
         return float(self.values.sum()) + self.bias
 
     def facts(self) -> dict[str, Any]:

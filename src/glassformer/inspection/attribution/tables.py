@@ -1,4 +1,4 @@
-"""Attributions as lines for the terminal."""
+"""Format attributions as lines for the terminal."""
 
 from __future__ import annotations
 
@@ -138,7 +138,7 @@ def agreement_lines(found: Agreement) -> Iterator[str]:
 
 
 def grid_lines(found: PatchGrid, clean: Sequence[str], corrupt: Sequence[str]) -> Iterator[str]:
-    """Of places a line for each, a column for each layer; of heads a line for each layer."""
+    """Yield a line for each position and a column for each layer; of heads, a line for each layer."""
     if found.part == "heads":
         yield f"{'head':<12}" + "".join(f"{head:>8}" for head in range(max(max(own) for own in found.columns) + 1))
         for site, own, values in zip(found.sites, found.columns, found.values, strict=True):
@@ -163,12 +163,12 @@ def grid_lines(found: PatchGrid, clean: Sequence[str], corrupt: Sequence[str]) -
 
 
 def _some(count: int) -> list[int]:
-    """All numbers below `count`, or some that are evenly drawn, the first and the last among them."""
+    """Return all numbers below `count`, or some evenly spaced ones, the first and the last among them."""
     return sorted({round(n * (count - 1) / (min(count, SHOWN) - 1)) for n in range(min(count, SHOWN))})
 
 
 def _read(output: Output, labels: Sequence[str]) -> str:
-    """What an output is read from."""
+    """Name the tokens that an output is read from."""
     return "all places" if len(output.reads) > 1 else _placed(labels, output.place)
 
 

@@ -1,4 +1,4 @@
-"""What a walk shows and does not compute from matrices it shows: rows of tables, waves, turns and biases of places."""
+"""Values of a walk that are not computed from matrices it shows: rows of tables, waves, turns, position biases."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ def turned(around: Around, name: str) -> Looked:
 
 
 def biased(around: Around) -> Looked:
-    """What distances add to scores; -inf where a key is hidden."""
+    """Return the biases that distances add to scores; -inf where a key is hidden."""
     positions = around.stack.score_positions
     head = around.head
     assert head is not None
@@ -152,5 +152,5 @@ def pooled(around: Around, how: str) -> Looked:
 
 
 def nothing(around: Around) -> Looked:
-    """What an attention without heads writes."""
+    """Return the output of an attention without heads."""
     return Looked(np.zeros((len(around.ids), around.subject.model.config.width)), lambda row, column: ((), "no head"))

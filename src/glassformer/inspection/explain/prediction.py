@@ -44,7 +44,7 @@ def _rows(subject: Subject, found: Trace) -> Tensor:
 
 
 def _transform(subject: Subject, found: Trace) -> Section:
-    """What stands before the output layer: linear, activation, norm."""
+    """Show the transform before the output layer: linear, activation, norm."""
     model = subject.model
     rows = tuple(_places(subject).values())
     places = list(subject.places)

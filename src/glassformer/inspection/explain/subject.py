@@ -1,4 +1,4 @@
-"""What is explained: a model, and the ids that it reads of a text, for a run of any task."""
+"""The subject to explain: a model, and the ids that it reads of a text, for a run of any task."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class Subject:
 
 
 def subject_of(model: AnyTextModel, text: str, target: str | None = None, name: str = "this run") -> Subject:
-    """What a run's model reads of a text.
+    """Return the subject of a text, or a text and a target, that a run's model reads.
 
     Args:
         model: of any task.
@@ -81,7 +81,7 @@ def subject_of(model: AnyTextModel, text: str, target: str | None = None, name: 
 
 
 def whole_subject_of(model: AnyTextModel, text: str, target: str | None = None, name: str = "this run") -> Subject:
-    """The same of a text, and a target, that the model reads whole: the view of a part would be taken for all of it.
+    """Return the subject of a text that the model reads whole: the view of a part would be taken for all of it.
 
     Raises:
         GlassError: as `subject_of`, or the text or the target is longer than the context.
@@ -195,7 +195,7 @@ def _translated(model: Translator, text: str, target: str | None, title: str) ->
 
 
 def _cut(count: int, which: str, total: int, limit: int, what: str = "text") -> str:
-    """What is said where the model does not see all."""
+    """Say that the model does not see all of a text."""
     return (
         f"The {what} has {total:,} tokens, the model reads at most {limit:,} of them (model.context): "
         f"the {which} {count:,} are not seen."

@@ -66,7 +66,7 @@ def _section(
 
 
 def _briefly(section: Section, width: int) -> Iterator[str]:
-    """Of a head where it looks, of the residual stream its size; of the rest nothing."""
+    """Say in brief where a head looks, or how large the residual stream is; nothing of the rest."""
     if section.key == "head":
         yield fit(f"   {section.title}: {section.notes[0]}", width)
     elif section.key == "residual":
@@ -99,7 +99,7 @@ def _parts(word: str, limit: int) -> list[str]:
 
 
 def _matrix(matrix: Matrix, width: int) -> Iterator[str]:
-    """All of a small matrix; corners and statistics of a large one; statistics alone of large parameters."""
+    """Yield all of a small matrix; corners and statistics of a large one; statistics alone of large parameters."""
     form = matrix.format()
     rows, columns = matrix.shape
     name = f"{matrix.name} = {matrix.formula}" if matrix.formula else matrix.name
@@ -150,7 +150,7 @@ def _cells_of_letter(letter: str) -> int:
 
 
 def fit(text: str, size: int) -> str:
-    """At most so many columns, "…" in place of the rest."""
+    """Cut a text to so many columns, with "…" in place of the rest."""
     if cells(text) <= size:
         return text
     while cells(text) >= size:

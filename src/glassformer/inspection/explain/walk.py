@@ -83,7 +83,7 @@ def make_walk(
 
 
 class Chosen:
-    """What of the layers is shown, and how their bias is named."""
+    """The layers and heads to show, and the name of their bias."""
 
     def __init__(self, layers: Collection[int] | None, heads: Collection[int] | None, bias: str) -> None:
         self.layers = layers

@@ -49,7 +49,7 @@ class _Side:
 def passes(
     model: Model, probe: Probe, special: frozenset[int], source_special: frozenset[int] = frozenset()
 ) -> Iterator[Passed]:
-    """All layers on all sequences of a probe.
+    """Yield all layers on all sequences of a probe.
 
     Args:
         model: any of the families; nothing about it changes.

@@ -54,13 +54,13 @@ class Probe:
 
     @property
     def distinct(self) -> bool:
-        """Whether no token of a sequence repeats, as the copying score asks for."""
+        """Return whether no token of a sequence repeats, as the copying score asks for."""
         return self.name == "distinct"
 
 
 @dataclass(frozen=True, eq=False)
 class Vocabulary:
-    """What random tokens are drawn from, and how a sequence begins or ends.
+    """The ids that random tokens are drawn from, and the ids that begin or end a sequence.
 
     Attributes:
         pool: ids to draw from.

@@ -92,7 +92,7 @@ def delimiter(looks: Looks, marks: Collection[int]) -> Tally:
 
 
 def rare_word(looks: Looks, counts: Ids) -> Tally:
-    """How often the largest weight is on the rarest token of the sequence.
+    """Count how often the largest weight is on the rarest token of the sequence.
 
     Args:
         looks: of self-attention.
@@ -109,13 +109,13 @@ def rare_word(looks: Looks, counts: Ids) -> Tally:
 
 
 def voted(looks: Looks, pattern: Bools, rows: Bools | None = None) -> Tally:
-    """How often the largest weight is on a pattern (N, T, S); special keys cannot have it (Voita et al. 2019)."""
+    """Count how often the largest weight is on a pattern (N, T, S); special keys cannot have it (Voita et al. 2019)."""
     candidates = looks.allowed & ~looks.special_keys[:, None, :]  # (N, T, S)
     return counted(looks, looks.votes(candidates), pattern, rows, candidates)
 
 
 def offset_votes(looks: Looks, span: int) -> tuple[Floats, Floats, Floats]:
-    """How often the largest weight is at each offset -span … span: what `positional` chooses from.
+    """Count how often the largest weight is at each offset -span … span, for `positional` to choose from.
 
     Returns:
         Votes (N, H, 2 span + 1), the chance of each (N, 2 span + 1), rows (N,).

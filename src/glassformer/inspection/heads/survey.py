@@ -37,7 +37,7 @@ NO_PLACE = {
 
 @dataclass(frozen=True, eq=False)
 class Known:
-    """What is known of the tokens beyond their ids.
+    """Facts about the tokens beyond their ids.
 
     Attributes:
         special: ids that stand for no text; of an encoder-decoder the target's.
@@ -56,7 +56,7 @@ class Known:
 
 @dataclass
 class _Layer:
-    """What was tallied of one attention layer, batch by batch.
+    """Tallies of one attention layer, added up batch by batch.
 
     Attributes:
         tallies: role -> the tally of each batch; `probe` says on which texts.
@@ -108,7 +108,7 @@ def survey(model: Model, probes: Sequence[Probe], known: Known) -> Report:
 
 
 def _tally(layer: _Layer, passed: Passed, probe: Probe, known: Known, span: int) -> None:
-    """What this probe can tell of this layer."""
+    """Add up the tallies that this probe allows for this layer."""
     here = passed.looks
     if passed.raised is not None:
         layer.add("copying", copying.copying(here, passed.raised), probe.name)

@@ -1,4 +1,4 @@
-"""From sums over sequences to a score, its chance level, its interval, and whether a head earned the role's name."""
+"""Turn sums over sequences into a score, its chance level, its interval, and whether a head earned the role's name."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Tally:
 
 @dataclass(frozen=True)
 class Scored:
-    """How much one head has one role.
+    """The score of one head in one role.
 
     Attributes:
         score: mean over rows.
@@ -63,12 +63,12 @@ class Scored:
     detail: dict[str, float]
 
     def if_also(self, condition: bool) -> Scored:
-        """The same, earned only if a condition is met as well."""
+        """Return the same scores, earned only if a condition is met as well."""
         return replace(self, earned=self.earned and condition)
 
 
 def mass(looks: Looks, pattern: Bools, rows: Bools | None = None) -> Tally:
-    """How much weight lies on a pattern: mean over rows of Σ_j A[i, j] P[i, j].
+    """Tally the weight on a pattern: mean over rows of Σ_j A[i, j] P[i, j].
 
     Args:
         looks: of any layer.

@@ -28,7 +28,7 @@ DECIMALS = 6  # of printed weights
 
 
 def look(subject: Subject, shown: Head | Site | None = None) -> AttentionMaps:
-    """Attention as it is drawn: pooled to what a picture has room for.
+    """Record attention for drawing, pooled to what a picture has room for.
 
     Args:
         subject: a model, and what it reads.

@@ -41,7 +41,7 @@ def draw_lens(
     title: str = "logit lens: the likeliest next token after each layer",
     families: Families = (BASE,),
 ) -> Figure:
-    """What each layer would predict at each place: its likeliest token, and how likely it is.
+    """Draw the prediction of each layer at each position: its likeliest token and that token's probability.
 
     Args:
         probabilities: (layers, T) of the likeliest tokens.

@@ -41,7 +41,7 @@ LARGEST_LETTERS = 15.0
 
 @dataclass(frozen=True)
 class Labels:
-    """What stands along the maps.
+    """Labels along the maps.
 
     Attributes:
         rows, columns: one for each place, before pooling.
@@ -147,7 +147,7 @@ def draw_rollout(
 def _plan(
     grid: Grid, cells: Sequence[Floats], block: int, labels: Labels | None, size: int, families: Families
 ) -> _Plan:
-    """How large cells are, what is written above them, and where the first map is."""
+    """Choose the size of cells, the words above them, and the place of the first map."""
     rows = max(each.shape[0] for each in cells)
     columns = max(each.shape[1] for each in cells)
     cell = min(LARGEST_CELL, -(-size // max(rows, columns)))
@@ -173,7 +173,7 @@ def _plan(
 
 
 def _legible(cell: int, block: int) -> bool:
-    """Whether each cell is one token, and has room for its label."""
+    """Return whether each cell is one token, and has room for its label."""
     return block == 1 and cell >= LEGIBLE
 
 
@@ -183,7 +183,7 @@ def _letters(cell: int) -> float:
 
 
 def _label(sheet: Sheet, axes: Axes, labels: Labels | None, block: int, plan: _Plan, sides: tuple[bool, bool]) -> None:
-    """Tokens where they are legible, else a ruler of places; on the left and below, where these `sides` are outer."""
+    """Label tokens where they are legible, else draw a ruler; on the left and below, where these `sides` are outer."""
     if labels is None:
         return
     for axis, words, outer in (("y", labels.rows, sides[0]), ("x", labels.columns, sides[1])):

@@ -119,7 +119,7 @@ def _drawn(model: Writes, prompt: list[int], settings: SampleConfig, step: int) 
 
 
 def _found(model: Writes, prompt: list[int], settings: SampleConfig, step: int) -> tuple[list[int], Tensor]:
-    """The same of the text that beam search finds."""
+    """Return the same for the text that beam search finds."""
     end = model.tokenizer.end_id
     if isinstance(model, Translator):
         start = model.tokenizer.target_start

@@ -60,7 +60,7 @@ class Receipt:
         return [(part, abs(part.value) / sizes if sizes else 0.0) for part in order]
 
     def by_source(self, cross: bool = False) -> list[float]:
-        """What came from each token of the row, or of the encoder's memory: of all heads and embeddings together."""
+        """Sum what heads and embeddings bring from each token of the row, or of the encoder's memory."""
         rows = [part.sources for part in self.parts if part.sources is not None and (part.kind == CROSS) == cross]
         return [sum(column) for column in zip(*rows, strict=True)]
 

@@ -16,7 +16,7 @@ SHOWN = 5  # tokens whose probabilities are followed through the filters
 
 
 def table(receipt: Receipt, top: int = 12) -> str:
-    """All of it as text.
+    """Format the receipt as text.
 
     Args:
         receipt: what is told.
@@ -71,7 +71,7 @@ def _mostly(receipt: Receipt, part: Part) -> str:
 
 
 def _sources(receipt: Receipt) -> list[str]:
-    """Where it came from: the tokens, by what came through heads and from their own embeddings."""
+    """List the tokens by their contributions, through heads and from their own embeddings."""
     lines = _by_size("came from these tokens, through all heads and embeddings", receipt.by_source(), receipt.read)
     if receipt.source is not None:
         through = "came from these tokens of the source, through all cross heads"

@@ -1,4 +1,4 @@
-"""From a model to the arrays of a snapshot: the scores of `glass heads`, and attention maps of a few texts."""
+"""Turn a model into the arrays of a snapshot: the scores of `glass heads`, and attention maps of a few texts."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Mapped:
 
 @dataclass(frozen=True, eq=False)
 class Look:
-    """Of one model: labels, scores (heads, R), reached (heads, R), numbers (heads, M), and maps by text and site."""
+    """The arrays of one model: labels, scores (heads, R), reached (heads, R), numbers (heads, M), and maps."""
 
     labels: Labels
     scores: Numbers
@@ -72,7 +72,7 @@ def look(model: Model, probes: Sequence[Probe], known: Known, texts: Sequence[Ma
 
 
 def _reaches(scored: Scored) -> bool:
-    """Whether the score alone, measured on texts, is high enough. An induction head need not copy here."""
+    """Return whether the score alone, measured on texts, is high enough. An induction head need not copy here."""
     high = scored.score >= scored.threshold and (scored.lift is None or scored.lift >= LIFT)
     return high and scored.interval is not None and scored.interval[0] > (scored.chance or 0.0)
 
@@ -90,7 +90,7 @@ def _maps(model: Model, texts: Sequence[Mapped]) -> dict[tuple[int, str], Map]:
 
 
 def mapped_texts(model: Model, probes: Sequence[Probe], reader: Tokenizer, writer: Tokenizer) -> list[Mapped]:
-    """Some rows of the text probe, and one of repeated random tokens, as long as all maps together are small enough.
+    """Return rows of the text probe, and one of repeated random tokens, while all maps together are small enough.
 
     Args:
         model: decides how large maps are.

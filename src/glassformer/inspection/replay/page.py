@@ -53,12 +53,12 @@ def text_for(history: History, role: str) -> int:
 
 
 def name_of(text: Shown, number: int) -> str:
-    """What a text of the maps is called."""
+    """Return the name of a text of the maps."""
     return "random tokens that repeat" if text.probe == "repeated" else f"text {number + 1}"
 
 
 def _head(history: History, head: str, role: str | None) -> dict[str, Any]:
-    """All of one head: curves, births, and its maps, one snapshot after the other."""
+    """Return all of one head: curves, births, and its maps, one snapshot after the other."""
     stack, layer, part = head.split(".")[:3]
     curves = {name: history.curve(head, name) for name in history.labels.roles}
     maps = []

@@ -48,7 +48,7 @@ class Shown:
 
 @dataclass(frozen=True)
 class Labels:
-    """What the places of a snapshot's arrays mean; the same in all snapshots of a run.
+    """The meaning of the axes of a snapshot's arrays; the same in all snapshots of a run.
 
     Attributes:
         heads: their names, in the order in which they run.
@@ -102,12 +102,12 @@ class Snapshot:
 
 
 def snapshot_file(folder: Path, step: int) -> Path:
-    """Where the snapshot of a step lies in a folder of snapshots."""
+    """Return the path of a step's snapshot in a folder of snapshots."""
     return folder / f"step-{step:06d}.npz"
 
 
 def snapshot_files(folder: Path) -> dict[int, Path]:
-    """All snapshots of a folder by their steps, in order."""
+    """Return all snapshots of a folder by their steps, in order."""
     found = {path.stem.removeprefix("step-"): path for path in folder.glob("step-*.npz")}
     return {int(step): found[step] for step in sorted(filter(str.isdecimal, found), key=int)}
 

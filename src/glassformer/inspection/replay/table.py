@@ -37,7 +37,7 @@ def birth_lines(history: History, role: str | None = None, head: str | None = No
 
 
 def curve_lines(history: History, head: str, role: str) -> Iterator[str]:
-    """How the score of one head in one role grew, beside the loss; a line for each snapshot."""
+    """Format the score of one head in one role beside the loss; a line for each snapshot."""
     yield f"{_plain(role)}, {head}"
     yield f"{'step':>8}  {'loss':>6}  {'score':>5}"
     scores = history.curve(head, role)
