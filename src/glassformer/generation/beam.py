@@ -158,13 +158,13 @@ def beam_translate(
 
 
 def penalty(tokens: int, alpha: float) -> float:
-    """What the log-probability of so many tokens is divided by: Wu et al. 2016, equation 14."""
+    """Return the divisor of the log-probability of so many tokens: Wu et al. 2016, equation 14."""
     return float(((5 + tokens) / 6) ** alpha)
 
 
 @dataclass(frozen=True)
 class _Rule:
-    """What is searched for."""
+    """The goal and the limits of a search."""
 
     beams: int
     length_penalty: float
@@ -174,12 +174,12 @@ class _Rule:
 
     @classmethod
     def of(cls, settings: SampleConfig, most: int, end_id: int | None, wanted: int | None) -> _Rule:
-        """Of these settings."""
+        """Return the rule of these settings."""
         wanted = settings.beams if wanted is None else min(wanted, settings.beams)
         return cls(settings.beams, settings.length_penalty, most, end_id, wanted)
 
     def penalty(self, tokens: int) -> float:
-        """What the log-probability of so many tokens is divided by: Wu et al. 2016, equation 14."""
+        """Return the divisor of the log-probability of so many tokens: Wu et al. 2016, equation 14."""
         return penalty(tokens, self.length_penalty)
 
 
@@ -194,7 +194,7 @@ class _Beam:
     pool: list[Hypothesis] = field(default_factory=list)  # best first
 
     def finish(self, row: list[int], log_probability: float, ended: Ended, rule: _Rule) -> None:
-        """Into the pool, if there is room or a worse one."""
+        """Put a finished row into the pool, if there is room or a worse one."""
         tokens = tuple(row[self.start :])
         score = log_probability / rule.penalty(len(tokens))
         place = bisect_right(self.pool, -score, key=lambda each: -each.score)  # after equals
@@ -295,7 +295,7 @@ def _grow(beam: _Beam, found: list[Child], rule: _Rule, watch: Watch | None) -> 
 
 
 def _in_place(children: list[Child], rows: int) -> list[Child]:
-    """The same children, each parent's first one in its parent's row: then it need not be copied."""
+    """Return the same children, each parent's first one in its parent's row: then it need not be copied."""
     if len(children) < rows:
         return children
     placed: dict[int, Child] = {}

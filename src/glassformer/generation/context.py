@@ -1,4 +1,4 @@
-"""What the model sees of a row of tokens, and two ways to read it: with a cache, and anew each time.
+"""The window of a row of tokens that the model sees, and two ways to read it: with a cache, and anew each time.
 
 **Past the context limit.** With C the model's context, a row of n tokens is seen from token `window_start(n, C)` on,
 and places are counted from there. The start is 0 while n <= C; then it moves in hops of half a context, so that between
@@ -22,7 +22,7 @@ from glassformer.model.transformer import Decoder
 
 
 def hop_length(context: int) -> int:
-    """Tokens that the window moves by: half a context, and at least 1."""
+    """Return the tokens that the window moves by: half a context, and at least 1."""
     return max(1, context // 2)
 
 

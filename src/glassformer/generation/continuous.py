@@ -61,13 +61,13 @@ class _Member:
         return self.source or self.row.tokens[self.start :]
 
     def hops(self) -> bool:
-        """Whether the row has grown out of its window, which is then moved."""
+        """Move the window if the row has grown out of it, and return whether it has."""
         before = self.start
         self.start = 0 if self.source else window_start(len(self.row.tokens), self.context)
         return self.start != before
 
     def columns(self) -> int:
-        """Tokens that its slot must hold, at most."""
+        """Return the tokens that its slot must hold, at most."""
         return min(self.context, len(self.row.tokens) - self.start + self.left)
 
 
@@ -184,7 +184,7 @@ class Batch:
         return Step(tuple(member.row.index for member in rows), tuple(tokens), whole, ended)
 
     def _free_slots(self) -> None:
-        """Those who have left or ended go; those who hop are read again, before all who wait."""
+        """Free the slots of rows that have left or ended; rows that hop are read again, before all that wait."""
         for slot in reversed(range(len(self.writing))):
             member = self.writing[slot]
             gone = member.row.index not in self.members

@@ -83,7 +83,7 @@ KERNEL_ACTIVATIONS = {"relu": ("relu", ""), "gelu": ("gelu", "none"), "gelu_tanh
 
 
 def fast_decoder(model: Decoder | EncoderDecoder, steps: int) -> FastDecoder | None:
-    """What takes the model's place for about `steps` steps; None where it has to run itself."""
+    """Return a decoder to take the model's place for about `steps` steps; None where the model has to run itself."""
     stack = model.stack if isinstance(model, Decoder) else model.decoder
     parts = [part for whole in (model.embedding, stack, model.head) for part in whole.modules()]
     if any(type(part) not in KNOWN for part in parts):
@@ -96,7 +96,7 @@ def fast_decoder(model: Decoder | EncoderDecoder, steps: int) -> FastDecoder | N
 
 
 def layout_pays(weight: Tensor, steps: int) -> bool:
-    """Whether oneDNN can have its own layout of weights like this one, and repays it."""
+    """Return whether oneDNN can have its own layout of weights like this one, and repays it."""
     if weight.device.type != "cpu" or steps < LAYOUT_STEPS or not torch.backends.mkldnn.is_available():
         return False
     if not all(hasattr(torch.ops.mkldnn, name) for name in KERNELS):
@@ -133,7 +133,7 @@ class FastDecoder:
         self.cache_type = wide if self.device == "cpu" else matrix.dtype
 
     def applies(self) -> bool:
-        """Whether nobody listens to the model, and no autocast asks for another precision."""
+        """Return whether nobody listens to the model, and no autocast asks for another precision."""
         return not any(self.hooks) and not torch.is_autocast_enabled(self.device)
 
     def __call__(self, tokens: Tensor, cache: Cache, real_memory: Tensor | None = None) -> Tensor:
@@ -155,7 +155,7 @@ class FastDecoder:
         return self.head(x, self.embedding) if self.logits is None else self.logits(x)  # (B, V)
 
     def _embedded(self, tokens: Tensor, positions: Tensor) -> Tensor:
-        """What `Embedding` gives for ids (B,) at places (B or 1, 1): (B, D)."""
+        """Return the output of `Embedding` for ids (B,) at places (B or 1, 1): (B, D)."""
         x = torch.embedding(self.embedding.tokens.weight, tokens)  # (B, D)
         if self.embedding.scale != 1:
             x = x * self.embedding.scale  # (B, D)
@@ -164,7 +164,7 @@ class FastDecoder:
         return self.embedding_norm(x)  # (B, D)
 
     def _mask(self, positions: Tensor, key_positions: Tensor, real: Tensor | None) -> Tensor | None:
-        """What is added to the scores (B or 1, 1 or H, 1, S); None: nothing. No key is in the future."""
+        """Return the mask to add to the scores (B or 1, 1 or H, 1, S); None: nothing. No key is in the future."""
         allowed = None if real is None else real[:, None, None, :]  # (B, 1, 1, S)
         window = self.stack.window
         if window is not None and key_positions.shape[1] > window:
@@ -179,7 +179,7 @@ class FastDecoder:
 
 @dataclass(frozen=True, slots=True)
 class _View:
-    """What is the same for every layer; the masks are added to scores."""
+    """Masks and positions that are the same for every layer; the masks are added to scores."""
 
     mask: Tensor | None  # (B or 1, 1 or H, 1, S)
     rotation: Rotation | None
@@ -342,7 +342,7 @@ class _Product:
 
 
 class _LaidOutProduct(_Product):
-    """The same by oneDNN's kernels, with the weights in their layout."""
+    """Multiply by oneDNN's kernels, with the weights in their layout."""
 
     def __init__(self, weight: Tensor, bias: Tensor | None) -> None:
         self.weight = torch.ops.mkldnn._reorder_linear_weight(weight, None)
@@ -363,7 +363,7 @@ class _LaidOutProduct(_Product):
 
 
 def _product(weight: Tensor, bias: Tensor | None, layout: bool) -> _Product:
-    """Of a matrix (outputs, inputs) and a bias (outputs); oneDNN has no layout of nothing."""
+    """Build the product of a matrix (outputs, inputs) and a bias (outputs); oneDNN has no layout of nothing."""
     bias = None if bias is None else bias.detach()
     return (_LaidOutProduct if layout and weight.numel() else _Product)(weight.detach(), bias)
 

@@ -83,7 +83,7 @@ def batches_by_length(lengths: Sequence[int], rows: int, tokens: int | None = No
 
 
 class _Moves:
-    """From which row to which: worked out once, applied to every tensor of a cache."""
+    """Moves from row to row: worked out once, applied to every tensor of a cache."""
 
     def __init__(self, rows: Sequence[int], old: int, device: torch.device) -> None:
         self.count = len(rows)

@@ -1,4 +1,4 @@
-"""From the logits of one position to one token: pure functions, all on the CPU in float64.
+"""Turn the logits of one position into one token: pure functions, all on the CPU in float64.
 
 The order is fixed: repetition penalty, temperature, top-k, top-p, draw. Where two tokens are equally likely, the lower
 id comes first, so no result depends on how a sort happens to place equals.
@@ -89,7 +89,7 @@ def race_times(size: int, random: torch.Generator) -> Tensor:
 
 
 def races(size: int, random: torch.Generator, ahead: int | None = None) -> Iterator[Tensor]:
-    """What `race_times` gives, call after call, without end; the numbers of `ahead` of them are drawn at once.
+    """Yield the results of `race_times`, call after call, without end; `ahead` of them are drawn at once.
 
     `ahead` None: about as many as `DRAWN` numbers are. What else is drawn from `random` meanwhile would differ.
     """

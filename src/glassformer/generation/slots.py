@@ -139,7 +139,7 @@ class SlotLayer(LayerCache):
             room[to] = room[origin]
 
     def show(self, slots: int, memory: int) -> None:
-        """What is in use: so many slots, and so many columns of the memory."""
+        """Show the part in use: so many slots, and so many columns of the memory."""
         self.keys, self.values = (each[:slots] for each in self.room)
         if memory:
             k, v = (each[:slots, :, :memory] for each in self.memory_room)  # (B, G, S, K) each

@@ -25,7 +25,7 @@ from glassformer.model.transformer import EncoderDecoder
 
 
 def most_tokens(model: EncoderDecoder, settings: SampleConfig, begun: int = 1) -> int:
-    """How many tokens are written at most, after `begun` ones: `settings.tokens`, and what the context has room for."""
+    """Return how many tokens to write at most after `begun` ones: `settings.tokens`, or the room in the context."""
     return min(settings.tokens, model.config.context - begun + 1)
 
 
@@ -108,7 +108,7 @@ class CachedTargetReader:
 
 @contextmanager
 def memory_for_each_row(cache: Cache, per_source: int) -> Iterator[None]:
-    """Inside, the cache holds the memory's keys and values once for each row; afterwards once for each source again.
+    """Expand the cache's memory keys and values to one for each row; restore one for each source on exit.
 
     The model attends with one row of keys for each row of queries, while rows of a beam share those of their source.
     """
@@ -127,7 +127,7 @@ def memory_for_each_row(cache: Cache, per_source: int) -> Iterator[None]:
 
 
 def for_each_row(of_sources: Tensor, per_source: int) -> Tensor:
-    """What each source has (sources, ...), once for each of its rows: (sources x per_source, ...)."""
+    """Repeat each source's tensor (sources, ...) for each of its rows: (sources x per_source, ...)."""
     return of_sources.repeat_interleave(per_source, dim=0) if per_source > 1 else of_sources
 
 

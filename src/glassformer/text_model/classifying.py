@@ -59,14 +59,14 @@ class TextClassifier:
         self.frame = frame_of(tokenizer, config)
 
     def ids(self, text: str) -> list[int]:
-        """What the model reads: the text, cut to the context, after an end token, which stands for the whole.
+        """Return the ids to read: an end token, which stands for the whole, and the text, cut to the context.
 
         Of an imported run it is framed as its own model was used.
         """
         return self.frame.around(self.tokenizer.encode(text), self.config.model.context)
 
     def unread_tokens(self, text: str) -> int:
-        """How many tokens of the text are beyond what the model reads."""
+        """Return how many tokens of the text are beyond the part that the model reads."""
         return max(0, len(self.tokenizer.encode(text)) - (self.config.model.context - len(self.frame)))
 
     def probabilities(self, texts: Sequence[str]) -> npt.NDArray[np.float64]:

@@ -1,4 +1,4 @@
-"""What a run folder holds, put together: settings, tokenizers, labels, and the model with its weights."""
+"""Open a run folder: settings, tokenizers, labels, and the model with its weights."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What models that write text share: streaming, batches, beam search, stop texts."""
+"""The shared part of models that write text: streaming, batches, beam search, stop texts."""
 
 from __future__ import annotations
 
