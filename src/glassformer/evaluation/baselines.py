@@ -32,7 +32,7 @@ GZIP_TAIL_TOKENS = 32 * 1024  # at least a byte each, nearly always
 
 
 class Text(Protocol):
-    """What is needed of a token store."""
+    """A token store, as far as baselines need it."""
 
     @property
     def tokens(self) -> NDArray[np.integer[Any]]:
@@ -48,11 +48,11 @@ class Text(Protocol):
 
     @property
     def unknown(self) -> int:
-        """How many of the tokens are the unknown token."""
+        """Return how many of the tokens are the unknown token."""
 
 
 class Decoder(Protocol):
-    """What is needed of a tokenizer."""
+    """A tokenizer, as far as baselines need it."""
 
     @property
     def vocab_size(self) -> int:

@@ -1,4 +1,4 @@
-"""How good a classifier is, and whether its probabilities can be believed.
+"""Scores of a classifier, and whether its probabilities can be believed.
 
 Everything comes from the true labels and the predicted probabilities of the same examples; the prediction is the most
 probable label (the first of equally probable ones). Accuracy is a mean over examples, so `resampling.wilson` gives its
@@ -68,7 +68,7 @@ class ReliabilityBin:
 
 @dataclass(frozen=True, eq=False)
 class ClassificationScores:
-    """How good a classifier is, on N examples with C labels.
+    """Scores of a classifier on N examples with C labels.
 
     Attributes:
         accuracy: share of right predictions.
@@ -99,11 +99,11 @@ class ClassificationScores:
 
     @property
     def right(self) -> int:
-        """How many predictions are right."""
+        """Return how many predictions are right."""
         return int(np.trace(self.confusion))
 
     def facts(self) -> dict[str, Any]:
-        """For `--json`; of more than 50 labels, `confusion` lists the pairs that occur, by name."""
+        """Return the scores as JSON; of more than 50 labels, `confusion` lists the pairs that occur, by name."""
         return {
             "accuracy": self.accuracy,
             "macro_f1": self.macro_f1,

@@ -85,7 +85,7 @@ def longest_overlap(sample: str, training_text: Iterable[str]) -> Overlap | None
 
 
 def blocks_of(pieces: Iterable[str], length: int) -> Iterator[str]:
-    """The same text in blocks of `length` characters; the last one is shorter."""
+    """Yield the same text in blocks of `length` characters; the last one is shorter."""
     waiting: list[str] = []
     size = 0
     for piece in pieces:
@@ -141,7 +141,7 @@ class _Windows:
         self.sums = powers.prefixes(sample)
 
     def longest_in(self, block: str, longer_than: int) -> tuple[int, int] | None:
-        """Where the longest overlap longer than `longer_than` first begins in `block`, and its length.
+        """Find the longest overlap longer than `longer_than`: where it first begins in `block`, and its length.
 
         If a window of some length occurs, its shorter parts occur too, so the length can be found by halving; a first
         look at `longer_than` + 1 settles most blocks.
@@ -171,7 +171,7 @@ class _Windows:
         return None if found is None else (found, low)
 
     def _first(self, block: str, sums: Hashes, length: int) -> int | None:
-        """Where a window of this length first occurs in `block`."""
+        """Return the first position of a window of this length in `block`."""
         wanted = self.powers.window_hashes(self.sums, length)
         order = np.argsort(wanted, kind="stable")
         wanted = wanted[order]
@@ -188,7 +188,7 @@ class _Windows:
         return None
 
     def _same(self, block: str, place: int, order: NDArray[np.intp], wanted: Hashes, slot: int, length: int) -> bool:
-        """Whether any window of the sample with the hash at `slot` really is the text at `place`."""
+        """Return whether any window of the sample with the hash at `slot` really is the text at `place`."""
         text = block[place : place + length]
         value = wanted[slot]
         while slot < len(wanted) and wanted[slot] == value:

@@ -40,7 +40,7 @@ Report = LanguageReport | MaskedReport | PairReport | LabelReport | AblationRepo
 
 @dataclass(frozen=True)
 class Request:
-    """What to measure, and how.
+    """A request to measure a run.
 
     Attributes:
         folder: of the run.
@@ -228,7 +228,7 @@ def _seen(folder: Path, whole: WholeText, train: TokenStore | None) -> Seen:
 
 
 def _of_examples(request: Request, model: AnyTextModel, folder: Path) -> Report:
-    """Of runs that learn from examples."""
+    """Measure a run that learns from examples."""
     assert isinstance(model, Translator | TextClassifier)
     said: list[str] = []
     tell = request.note

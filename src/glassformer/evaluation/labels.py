@@ -1,4 +1,4 @@
-"""What `glass evaluate` says of a classifier: how often it is right, on which labels, and how sure it should be."""
+"""The report of `glass evaluate` on a classifier: how often it is right, on which labels, and how sure it should be."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class LabelReport:
     notes: list[str]
 
     def facts(self) -> dict[str, Any]:
-        """For `--json`."""
+        """Return the report as JSON."""
         names = ("name", "accuracy", "macro_f1", "note")
         return {
             **self.estimate.facts(None, self.unknown_share),
@@ -65,7 +65,7 @@ class LabelReport:
         }
 
     def table(self) -> str:
-        """For people."""
+        """Format the report as text."""
         scores = self.scores
         lines = [
             f"on {self.text}: {counted(scores.examples, 'texts')}, {scores.right:,} labelled right",

@@ -1,4 +1,4 @@
-"""What a model has to beat, known before it is trained: the simplest predictors of a task on its validation part."""
+"""Baselines that a model has to beat, known before it is trained: the simplest predictors of its validation part."""
 
 from __future__ import annotations
 
@@ -107,7 +107,7 @@ def _loss(known: NDArray[np.int64], held: NDArray[np.int64], size: int) -> float
 
 
 def counts_of(numbers: NDArray[np.integer[Any]], size: int) -> NDArray[np.int64]:
-    """How often each of 0 ... size - 1 stands there; memory does not grow with them."""
+    """Count each of 0 ... size - 1; memory does not grow with the number of tokens."""
     counts = np.zeros(size, dtype=np.int64)
     for start in range(0, len(numbers), CHUNK):
         counts += np.bincount(numbers[start : start + CHUNK], minlength=size)

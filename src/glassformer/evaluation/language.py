@@ -1,4 +1,4 @@
-"""What `glass evaluate` says of a language model: its loss, how sure that is, and what it is worth on this text."""
+"""The report of `glass evaluate` on a language model: its loss, how sure that is, and its worth on this text."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class LanguageReport:
         return self.estimate.loss
 
     def facts(self) -> dict[str, Any]:
-        """For `--json`."""
+        """Return the report as JSON."""
         return {
             **self.estimate.facts(self.bits_per_byte, self.unknown_share),
             "sliding_loss": self.sliding,
@@ -60,7 +60,7 @@ class LanguageReport:
         }
 
     def table(self) -> str:
-        """For people."""
+        """Format the report as text."""
         lines = [
             f"on {self.text}: {counted(self.estimate.tokens, 'tokens')}",
             f"loss {self.loss:.4f} {self.estimate.margin} nats per token (95 %), "

@@ -1,4 +1,4 @@
-"""What `glass evaluate` says of an encoder that fills in hidden tokens."""
+"""The report of `glass evaluate` on an encoder that fills in hidden tokens."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class MaskedReport:
     reading: Reading
 
     def facts(self) -> dict[str, Any]:
-        """For `--json`."""
+        """Return the report as JSON."""
         names = ("name", "loss", "accuracy", "note")
         return {
             **self.estimate.facts(None, self.unknown_share),
@@ -52,7 +52,7 @@ class MaskedReport:
         }
 
     def table(self) -> str:
-        """For people."""
+        """Format the report as text."""
         lines = [
             f"on {self.text}: {counted(self.estimate.tokens, 'hidden tokens')}",
             f"loss {self.estimate.loss:.4f} {self.estimate.margin} nats per hidden token (95 %), "

@@ -1,4 +1,4 @@
-"""Where a text stands word for word in the training text: all matches that cannot be longer, not one alone.
+"""Find all matches of a text in the training text that cannot be longer, word for word.
 
 The sample becomes a suffix automaton (Blumer et al. 1985), which finds, for every place of another text, the longest
 match that ends there, in one pass. Python walks it only where windows of the least length occur in the sample, which
@@ -33,7 +33,7 @@ class Match:
 
 
 def matches(sample: str, training_text: Iterable[str], least: int) -> list[Match]:
-    """All matches of at least so many characters, by where they start in the sample.
+    """List all matches of at least so many characters, by where they start in the sample.
 
     Args:
         sample: text that a model made.
@@ -58,7 +58,7 @@ def matches(sample: str, training_text: Iterable[str], least: int) -> list[Match
 
 
 def cover(length: int, found: Iterable[Match]) -> list[int]:
-    """For each of so many characters of the sample, the length of the longest match that it is part of; 0: of none."""
+    """Return for each character of the sample the length of the longest match that it is part of; 0: of none."""
     longest = [0] * length
     for match in found:
         for place in range(match.start, match.start + match.length):
@@ -75,7 +75,7 @@ class _Windows:
         self.known = np.unique(powers.window_hashes(powers.prefixes(sample), length))
 
     def stretches(self, block: str) -> Iterator[tuple[int, int]]:
-        """From where to where the windows of a block all stand in the sample, one beginning at each character."""
+        """Yield the bounds of stretches of a block whose windows, one at each character, all stand in the sample."""
         if len(block) < self.length:
             return
         hashes = self.powers.window_hashes(self.powers.prefixes(block), self.length)
@@ -94,7 +94,7 @@ class _Windows:
 
 
 class _Automaton:
-    """All substrings of a text; a state is those that end at the same places of it, the longest `length` long."""
+    """A suffix automaton of a text; a state is the substrings with the same ends, the longest `length` long."""
 
     def __init__(self, text: str) -> None:
         self.text = text
@@ -152,7 +152,7 @@ class _Automaton:
                 self.met[state] = start + place + 1, around, place + 1 - first
 
     def matches(self, least: int) -> list[Match]:
-        """What was met."""
+        """List the matches that were met."""
         by_length = sorted(range(1, len(self.next)), key=lambda each: -self.length[each])
         for state in by_length:
             above = self.link[state]  # the strings of that state end every string of this one

@@ -33,7 +33,7 @@ Group = TypeVar("Group", bound=Hashable)
 
 @dataclass(frozen=True)
 class Share:
-    """How many of some pairs, or groups of twins, are right.
+    """The share of some pairs, or groups of twins, that are right.
 
     Attributes:
         right: ties count a half.
@@ -45,7 +45,7 @@ class Share:
 
     @property
     def share(self) -> float:
-        """From 0 to 1."""
+        """Return the share, from 0 to 1."""
         return self.right / self.count
 
     @property
@@ -54,13 +54,13 @@ class Share:
         return wilson(self.right, self.count)
 
     def facts(self) -> dict[str, Any]:
-        """For `--json`."""
+        """Return the share as JSON."""
         return {"share": self.share, "ci95": list(self.interval), "right": self.right, "count": self.count}
 
 
 @dataclass(frozen=True)
 class PairResults:
-    """What a model makes of minimal pairs.
+    """Results of a model on minimal pairs.
 
     Attributes:
         overall: of all pairs.
@@ -81,7 +81,7 @@ class PairResults:
 
 
 def score_pairs(pairs: Sequence[MinimalPair], model: TokenLogProbabilities) -> PairResults:
-    """What a model makes of minimal pairs.
+    """Score a model on minimal pairs.
 
     Raises:
         GlassError: there are no pairs, or the model's scores do not fit its texts.

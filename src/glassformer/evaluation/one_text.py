@@ -38,7 +38,7 @@ NO_PROBABILITY = "a classifier gives the tokens of a text no probability"
 
 @dataclass(frozen=True)
 class Surprisals:
-    """What each token costs.
+    """The surprisal of each token of a text.
 
     Attributes:
         tokens: n ids: of the text, or of the target with the end token that ends it.
@@ -67,7 +67,7 @@ class Surprisals:
 
 @dataclass(frozen=True)
 class Outlook:
-    """What a run says at one place of a text.
+    """The prediction of a run at one place of a text.
 
     Attributes:
         what: which answer this is, in words.
@@ -87,7 +87,7 @@ class Outlook:
 
 
 def surprisals(model: AnyTextModel, text: str, target: str | None = None, forward: Forward | None = None) -> Surprisals:
-    """What each token of a text costs a run; of one that writes for a source, each token of the target.
+    """Return the surprisal of each token of a text; of a run that writes for a source, of each token of the target.
 
     A run that fills holes has each token hidden in turn, with all others in sight; its holes have no token to cost.
 
@@ -141,7 +141,7 @@ def surprisals(model: AnyTextModel, text: str, target: str | None = None, forwar
 
 
 def _framed(model: TextClassifier | MaskFiller, text: str) -> list[int]:
-    """What an encoder reads; of a text without holes, too."""
+    """Return the tokens that an encoder reads; of a text without holes, too."""
     if isinstance(model, MaskFiller) and model.MASK in text:
         return model.ids(text)
     return list(model.frame.around(model.tokenizer.encode(text)))
@@ -183,7 +183,7 @@ def _hidden_in_turn(model: MaskFiller, tokens: Sequence[int], forward: Forward |
 
 
 def outlook(model: AnyTextModel, subject: Subject, forward: Forward | None = None, first: bool = False) -> Outlook:
-    """What a run says next: after a text, after a target, in the first hole, or of a text.
+    """Return the prediction of a run: after a text, after a target, in the first hole, or of a text.
 
     Args:
         model: the run.
@@ -209,7 +209,7 @@ def outlook(model: AnyTextModel, subject: Subject, forward: Forward | None = Non
 
 
 def _place(model: AnyTextModel, subject: Subject, first: bool) -> int:
-    """Of a filler its first hole, of others the last place; or the one before all that is written."""
+    """Return the place to predict: a filler's first hole, else the last place; or the first that is written."""
     if first:
         assert isinstance(model, Translator)
         return len(model.tokenizer.target_start) - 1
@@ -225,7 +225,7 @@ def _what(model: AnyTextModel, first: bool) -> str:
 
 
 def guess(model: AnyTextModel, text: str, place: int) -> Outlook:
-    """What a run would put in the place of one token of a text: from what stands before it, or from both sides.
+    """Predict one token of a text from the tokens before it, or from both sides.
 
     Args:
         model: a run that continues text, or fills holes.
@@ -259,7 +259,7 @@ def guess(model: AnyTextModel, text: str, place: int) -> Outlook:
 
 @dataclass(frozen=True)
 class After:
-    """What a run draws the next token from.
+    """Logits that a run samples the next token from.
 
     Attributes:
         logits: (V) on the CPU.

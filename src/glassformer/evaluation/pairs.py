@@ -1,4 +1,4 @@
-"""What `glass evaluate` says of a run that translates or summarizes: its loss, and how good its texts are."""
+"""The report of `glass evaluate` on a run that translates or summarizes: its loss, and the quality of its texts."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class PairReport:
     notes: list[str]
 
     def facts(self) -> dict[str, Any]:
-        """For `--json`."""
+        """Return the report as JSON."""
         return {
             **self.estimate.facts(self.bits_per_byte, self.unknown_share),
             "unknown_source_share": self.unknown_source_share,
@@ -66,7 +66,7 @@ class PairReport:
         }
 
     def table(self) -> str:
-        """For people."""
+        """Format the report as text."""
         lines = [
             f"on {self.text}: {counted(self.estimate.windows, 'pairs')}, {self.estimate.tokens:,} target tokens",
             f"loss {self.estimate.loss:.4f} {self.estimate.margin} nats per token (95 %), "

@@ -51,7 +51,7 @@ class Camera:
         self.repeated = repeated if config.train.task == "lm" else []
 
     def snapshot(self, model: Model, step: int) -> Snapshot:
-        """What the model does now. Nothing about it changes, and no random number of training is drawn."""
+        """Take a snapshot of the model. Nothing about it changes, and no random number of training is drawn."""
         seen = look(model, self.probes, self.known, self.texts)
         prompt, sample = self.task.sample(model)
         return Snapshot(
@@ -120,7 +120,7 @@ class Recorder:
 
 @dataclass(frozen=True)
 class Agreement:
-    """How far a snapshot and what the weights of its step do now are apart; all are largest differences.
+    """Largest differences between a snapshot and the weights of its step now.
 
     Attributes:
         step: of both.

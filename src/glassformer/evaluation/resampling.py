@@ -1,4 +1,4 @@
-"""How sure a figure is: intervals by resampling the examples, and paired tests between two runs on the same examples.
+"""Confidence in a figure: intervals by resampling the examples, and paired tests of two runs on the same examples.
 
 A figure of a whole test set (BLEU, macro-F1) is a function of the examples that it was computed from. So everything
 here works with a *statistic*: a function that is given the numbers of the examples to use, (n,), repetitions included,
@@ -176,7 +176,7 @@ def paired_permutation(
 
 
 def wilson(right: float, n: int, level: float = LEVEL) -> tuple[float, float]:
-    """Interval of a share (Wilson 1927): good for few examples too, and where none or all are right.
+    """Return the interval of a share (Wilson 1927): good for few examples too, and where none or all are right.
 
     Args:
         right: how many of the `n`; ties may count a half.
@@ -230,7 +230,7 @@ def _resamples(n: int, repeats: int, seed: int) -> Iterator[Indices]:
 
 
 def _blocks(repeats: int, n: int) -> Iterator[int]:
-    """How many repeats to do together, so that memory does not grow with their number."""
+    """Yield how many repeats to do together, so that memory does not grow with their number."""
     most = max(1, AT_ONCE // n)
     for start in range(0, repeats, most):
         yield min(most, repeats - start)
@@ -242,10 +242,10 @@ def _percentiles(values: Floats, level: float) -> tuple[float, float]:
 
 
 def _at_least(values: Floats, limit: float) -> NDArray[np.bool_]:
-    """Whether each reaches the limit; sums of the same numbers in another order differ by rounding."""
+    """Return whether each reaches the limit; sums of the same numbers in another order differ by rounding."""
     return values >= limit * (1 - 1e-9) - 1e-12
 
 
 def _share_at_least(extreme: int, repeats: int) -> float:
-    """With the measured one counted among the random ones, a test at level 5 % is wrong at most 5 % of the time."""
+    """Count the measured one among the random ones: so a test at level 5 % is wrong at most 5 % of the time."""
     return (extreme + 1) / (repeats + 1)

@@ -35,7 +35,7 @@ WORDS = regex.compile(
 
 @dataclass(frozen=True)
 class Overlap:
-    """How much two texts share, from 0 to 1.
+    """The overlap of two texts, from 0 to 1.
 
     Attributes:
         precision: share of the hypothesis that is in the reference.

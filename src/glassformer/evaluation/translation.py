@@ -32,7 +32,7 @@ ASCII_PUNCTUATED = ("Latin", "Cyrillic", "Greek", "Georgian", "Hebrew")
 
 @dataclass(frozen=True)
 class TranslationScores:
-    """How good translations are.
+    """Scores of translations.
 
     Attributes:
         bleu: 0 to 100 (Papineni et al. 2002; Post 2018); 0 where no translation has four words.
@@ -55,7 +55,7 @@ class TranslationScores:
 
 @dataclass(frozen=True, eq=False)
 class SentenceStatistics:
-    """What each of N sentences adds to corpus scores; its methods are statistics for `resampling`.
+    """Statistics of each of N sentences for corpus scores; its methods are statistics for `resampling`.
 
     Attributes:
         bleu_counts: (N, 10): words of translation and reference; 1- to 4-grams that are right; all 1- to 4-grams.
@@ -88,7 +88,7 @@ class SentenceStatistics:
 
 
 def suitable_tokenization(references: Sequence[str]) -> str:
-    """Which of sacrebleu's tokenisers suits the script that most letters of the references belong to.
+    """Return the sacrebleu tokeniser that suits the script of most letters of the references.
 
     - Latin, Cyrillic, Greek, Georgian, Hebrew: `13a`, sacrebleu's default, with which most scores are published. It
       knows the punctuation of ASCII only.
@@ -152,7 +152,7 @@ def translation_scores(
 def sentence_statistics(
     hypotheses: Sequence[str], references: Sequence[str], tokenize: str | None = None, lowercase: bool = False
 ) -> SentenceStatistics:
-    """What each sentence adds to the scores; the same arguments as for `translation_scores`.
+    """Return each sentence's statistics for the scores; the same arguments as for `translation_scores`.
 
     Raises:
         GlassError: as for `translation_scores`.
@@ -176,7 +176,7 @@ def sentence_statistics(
 
 
 def can_score() -> bool:
-    """Whether sacrebleu is installed."""
+    """Return whether sacrebleu is installed."""
     return find_spec("sacrebleu") is not None
 
 
@@ -191,7 +191,7 @@ def _metrics() -> ModuleType:
 
 
 def _checked(hypotheses: Sequence[str], references: Sequence[str], tokenize: str | None) -> str:
-    """How BLEU gets its words, after a look at the arguments."""
+    """Check the arguments, and return how BLEU gets its words."""
     if len(hypotheses) != len(references):
         raise GlassError(
             f"there are {len(hypotheses):,} translations, but {len(references):,} references",

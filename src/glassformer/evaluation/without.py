@@ -78,7 +78,7 @@ class AblationReport:
     loss: AblationLoss
 
     def facts(self) -> dict[str, Any]:
-        """For `--json`: `loss` and what belongs to it are with parts off."""
+        """Return the report as JSON: `loss` and what belongs to it are with parts off."""
         return {
             "text": self.text,
             **self.loss.off.facts(None, self.unknown_share),
@@ -89,7 +89,7 @@ class AblationReport:
         }
 
     def table(self) -> str:
-        """For people."""
+        """Format the report as text."""
         loss = self.loss
         off = ", ".join(self.ablation.off) or "anything off"
         lines = [

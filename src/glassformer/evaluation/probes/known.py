@@ -1,4 +1,4 @@
-"""What a run learnt from, as far as rules of thumb need it: how often tokens, and neighbours of two, stand there."""
+"""Counts of tokens and of pairs of neighbours in a run's training text, for rules of thumb."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class Known:
         return int(self._followers[token])
 
     def has(self, first: int, second: int) -> bool:
-        """Whether training had these neighbours."""
+        """Return whether training had these neighbours."""
         code = first * self.vocab_size + second
         place = int(np.searchsorted(self._pairs, code))
         return place < len(self._pairs) and int(self._pairs[place]) == code

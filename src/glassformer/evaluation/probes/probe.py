@@ -39,7 +39,7 @@ ROWS = 64
 
 @dataclass(frozen=True)
 class Request:
-    """What to probe, and how.
+    """A request to probe a run.
 
     Attributes:
         folder: of the run.
@@ -72,7 +72,7 @@ class Request:
 
 @dataclass(frozen=True)
 class ProbeReport:
-    """All that was found.
+    """Results of all probes of a run.
 
     Attributes:
         run: its folder.
@@ -85,7 +85,7 @@ class ProbeReport:
     notes: Sequence[str]
 
     def facts(self) -> dict[str, Any]:
-        """For `--json`."""
+        """Return the results as JSON."""
         return {
             "run": self.run,
             "notes": list(self.notes),
@@ -93,7 +93,7 @@ class ProbeReport:
         }
 
     def table(self) -> str:
-        """For people."""
+        """Format the results as text."""
         return "\n\n".join(filter(None, ["\n".join(self.notes), *(result.table() for result in self.results)]))
 
 
@@ -179,7 +179,7 @@ def _probe(
 
 
 def _surprisal(request: Request, model: Readable, own: Prepared | None, known: Known | None) -> SurprisalResult:
-    """Of another text, or of the run's own validation part."""
+    """Measure the surprisal of another text, or of the run's own validation part."""
     counts = None if known is None else known.counts
     if request.text is not None:
         return surprisal_of_file(model, request.text, counts, request.reading, request.note)

@@ -51,7 +51,7 @@ class Question:
 def shares(
     rows: Sequence[Sequence[int]], read: Sequence[Read], questions: Sequence[Question], chance: float, everything: str
 ) -> list[Group]:
-    """How many questions are answered right, all and by group.
+    """Count the questions that are answered right, all and by group.
 
     Args:
         rows: the tokens.
@@ -71,7 +71,7 @@ def shares(
 
 
 def middle_tokens(model: Readable, known: Known | None) -> npt.NDArray[np.int64]:
-    """Tokens that are neither rare nor frequent in the run's text; all that occur, where these are few."""
+    """Return the tokens that are neither rare nor frequent in the run's text; all that occur, where these are few."""
     tokens = model.tokenizer.text_ids
     if known is None:
         return tokens

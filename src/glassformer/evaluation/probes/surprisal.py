@@ -41,7 +41,7 @@ class Part:
     share: float
 
     def facts(self) -> dict[str, Any]:
-        """For `--json`."""
+        """Return the part as JSON."""
         return {"group": self.name, "tokens": self.tokens, "nats": self.nats, "share_of_nats": self.share}
 
 
@@ -92,7 +92,7 @@ class SurprisalResult:
     name: str = "surprisal"
 
     def facts(self) -> dict[str, Any]:
-        """For `--json`."""
+        """Return everything as JSON."""
         return {
             "about": self.about,
             "mean": self.mean,
@@ -105,7 +105,7 @@ class SurprisalResult:
         }
 
     def table(self) -> str:
-        """For people."""
+        """Format everything as text."""
         lines = [f"{self.name}: {self.about}", *self.notes, f"mean: {self.mean:.4f} nats over {self.tokens:,} tokens"]
         if len(self.each) == self.tokens <= SHOWN:
             lines += [f"{listed.nats:>9.4f}  {listed.token}" for listed in self.each]
@@ -150,7 +150,7 @@ def grouped(
     notes: Sequence[str] = (),
     listed: int = 0,
 ) -> SurprisalResult:
-    """What the surprisal of each token says of the whole.
+    """Summarize the surprisal of each token by groups of tokens.
 
     Args:
         nats: of each row, (T,) each.
