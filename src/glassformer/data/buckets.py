@@ -1,4 +1,4 @@
-"""Which examples make a step: any of them, or those of like length, so that little is padding.
+"""Choose the examples of a step: any of them, or those of like length, so that little is padding.
 
 Both are pure functions of (seed, step): nothing has to be saved for a run to go on as if it had never stopped.
 """
@@ -73,7 +73,7 @@ class LikeLength:
 
 
 def _cuts(lengths: npt.NDArray[np.integer[Any]], tokens: int) -> list[int]:
-    """Where batches begin and end, for lengths (N, parts) in order."""
+    """Return the bounds of batches, for lengths (N, parts) in order."""
     cuts = [0]
     widest = np.zeros(lengths.shape[1], dtype=np.int64)
     for number, parts in enumerate(lengths):

@@ -28,7 +28,7 @@ Record = tuple[int, int, list[str]]
 
 @dataclass(frozen=True)
 class Dialect:
-    """How a CSV or TSV file is written.
+    """The dialect of a CSV or TSV file.
 
     Attributes:
         delimiter: the character between cells.

@@ -1,4 +1,4 @@
-"""From a source to its documents, in bounded memory: a document too long to hold comes in several pieces."""
+"""Cut a source into its documents, in bounded memory: a document too long to hold comes in several pieces."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class KeptPiece(NamedTuple):
 
 @dataclass
 class Facts:
-    """What must be known of a whole document: its size in characters and words, and a hash of its text.
+    """Facts of a whole document: its size in characters and words, and a hash of its text.
 
     `bands`: where near duplicates are looked for, the hashes that a document like it shares (see `Sketch`).
     """
@@ -60,7 +60,7 @@ class Facts:
 
 @dataclass
 class Survey:
-    """What one pass over all documents tells; everything here counts kept documents unless said otherwise."""
+    """Results of one pass over all documents; everything here counts kept documents unless said otherwise."""
 
     documents: int = 0
     characters: int = 0
@@ -81,7 +81,7 @@ class Survey:
 
     @property
     def left_out(self) -> Counter[str]:
-        """How many documents and rows were left out, by reason."""
+        """Return how many documents and rows were left out, by reason."""
         return self.tally.left_out
 
     def add(self, index: int, facts: Facts, whole: bool, data: DataConfig) -> bool:
@@ -118,7 +118,7 @@ class Survey:
         return self.characters - self.last_length
 
     def repeats(self, index: int) -> bool:
-        """Whether document `index`, kept for its size, is left out because it repeats an earlier one."""
+        """Return whether document `index`, kept for its size, is left out because it repeats an earlier one."""
         return bool(self.repeated and self.repeated[index])
 
     def refuse_nothing(self, name: str) -> None:
@@ -242,7 +242,7 @@ def survey(source: Source, data: DataConfig) -> Survey:
 def facts_of(
     all_pieces: Iterable[Piece], data: DataConfig, bands: bool | None = None
 ) -> Iterator[tuple[Facts, int, bool]]:
-    """For each document: its facts, its index, and whether it came in one piece.
+    """Yield the facts of each document, its index, and whether it came in one piece.
 
     Args:
         all_pieces: of the documents.
@@ -296,7 +296,7 @@ def kept_pieces(source: Source, data: DataConfig, found: Survey, marks: bool) ->
 def kept(
     all_pieces: Iterable[Piece], data: DataConfig, found: Survey, marks: bool, start: int = 0
 ) -> Iterator[KeptPiece]:
-    """Of these pieces those that are kept. `start`: characters of kept documents before them."""
+    """Yield the pieces that are kept. `start`: characters of kept documents before them."""
     length = 0
     counting = data.min_words > 0 or data.max_words is not None
     keeping = True

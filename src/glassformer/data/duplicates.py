@@ -38,7 +38,7 @@ def _orders() -> tuple[Hashes, Hashes]:
 
 
 class Sketch:
-    """What is kept of one document to compare it with others; the document may come in parts."""
+    """A sketch of one document for comparing it with others; the document may come in parts."""
 
     def __init__(self) -> None:
         self._words: list[str] = []
@@ -74,7 +74,7 @@ class Sketch:
         self._empty = False
 
     def bands(self, mark: int) -> bytes:
-        """At the document's end: BANDS hashes of 8 bytes. Without a word they follow from its `mark` alone."""
+        """Return, at the document's end, BANDS hashes of 8 bytes. Without a word they follow from its `mark` alone."""
         if self._open:
             self._words.append(self._open)
             self._take_runs()

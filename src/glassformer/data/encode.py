@@ -54,7 +54,7 @@ class Encoder:
         self._flush()
 
     def _cut(self, buffer: str, complete: bool) -> int:
-        """Where to cut the beginning off `buffer`; 0: nowhere yet, or (where it is `complete`) not needed."""
+        """Return where to cut the beginning off `buffer`; 0: nowhere yet, or (where it is `complete`) not needed."""
         near = PIECE
         while near <= len(buffer) - AHEAD:
             if cut := self.tokenizer.safe_cut(buffer, near):

@@ -1,4 +1,4 @@
-"""From bytes to text, never mangled in silence: detect the encoding, or refuse with the offset of the first bad byte.
+"""Decode bytes, never mangled in silence: detect the encoding, or refuse with the offset of the first bad byte.
 
 Detection reads the whole input once, in blocks. UTF-8 is tried first; Windows-1252 is taken only for text that reads
 like a western language in it, because nearly every byte string is valid Windows-1252. Encodings that look like ASCII
@@ -41,14 +41,14 @@ MAGIC = {
 
 @dataclass(frozen=True)
 class Encoding:
-    """How to decode: a Python codec name, and how many bytes of byte order mark to skip."""
+    """An encoding: a Python codec name, and how many bytes of byte order mark to skip."""
 
     codec: str
     skip: int = 0
 
     @property
     def label(self) -> str:
-        """For people: `UTF-8`, `UTF-16 LE with a byte order mark`."""
+        """Return its name for people: `UTF-8`, `UTF-16 LE with a byte order mark`."""
         return LABELS[self.codec] + (" with a byte order mark" if self.skip else "")
 
 
@@ -329,7 +329,7 @@ NEVER_TURKISH = re.compile(rb"[\xc1\xc6\xcd\xe1\xe6\xed]")  # a and i with acute
 
 
 def _is_western(blocks: Blocks, offset: int) -> bool:
-    """Whether bytes that are not UTF-8 (from `offset` on) read like a western language in Windows-1252."""
+    """Return whether bytes that are not UTF-8 (from `offset` on) read like a western language in Windows-1252."""
     start = high = letters = high_letters = odd = turkish = not_turkish = sequences = in_sequences = 0
     for block in blocks():
         # Well-formed UTF-8 before the first bad byte: a damaged UTF-8 file, not Windows-1252.

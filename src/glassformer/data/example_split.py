@@ -1,4 +1,4 @@
-"""Which examples are held out, decided before anything is trained.
+"""Choose the examples that are held out, before anything is trained.
 
 `end` (and `tail`, its older name) holds out the last ones. `random` draws by a hash of the source text, so that equal
 sources are on one side, whatever their targets; labelled texts are drawn in the same share from each label.
@@ -26,7 +26,7 @@ Side = npt.NDArray[np.bool_]
 
 @dataclass
 class ExampleSurvey:
-    """What one pass over all examples tells. Takes some 24 bytes of memory an example, and a random split 70 more.
+    """Results of one pass over all examples. Takes some 24 bytes of memory an example, and a random split 70 more.
 
     Attributes:
         sources, pairs: a hash of each source, and of each source with its answer.

@@ -75,12 +75,12 @@ class ExampleStore:
         return self.sources.documents
 
     def read_with(self, source_tokenizer: Tokenizer, tokenizer: Tokenizer) -> ExampleStore:
-        """The same examples, framed as these tokenizers say."""
+        """Return the same examples, framed as these tokenizers say."""
         return replace(self, frame=source_tokenizer.frame, target_start=tokenizer.target_start)
 
     @property
     def around(self) -> int:
-        """Tokens that stand around a source, or before a target: the larger number."""
+        """Return the tokens that stand around a source, or before a target: the larger number."""
         return max(1 if self.frame is None else len(self.frame), len(self.target_start) if self.targets else 0)
 
     def source(self, index: int) -> Ids:
@@ -130,7 +130,7 @@ class ExampleStore:
 
 @dataclass(frozen=True)
 class PreparedExamples:
-    """What training needs of examples.
+    """Prepared examples for training.
 
     Attributes:
         tokenizer: of the targets (pairs) or of the texts; trained on the training part only.
@@ -190,7 +190,7 @@ class ExampleWriter:
 
     @property
     def unknown_share(self) -> float:
-        """Of the tokens written, end tokens not counted, those that are the unknown token."""
+        """Return the share of unknown tokens among the tokens written, end tokens not counted."""
         stores = [store for store in (self.sources, self.targets) if store is not None]
         tokens = sum(store.tokens - store.documents for store in stores)
         return sum(store.unknown for store in stores) / max(1, tokens)

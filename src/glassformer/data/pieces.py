@@ -34,7 +34,7 @@ class DocumentPieces:
         return int(self._totals[-1])
 
     def _bounds(self, first: int) -> npt.NDArray[np.int64]:
-        """Where the documents first ... first + BLOCK - 1 begin, and where the last of them ends."""
+        """Return where the documents first ... first + BLOCK - 1 begin, and where the last of them ends."""
         ends = np.asarray(self.document_ends[max(first - 1, 0) : first + BLOCK], dtype=np.int64)
         return ends if first else np.concatenate([np.zeros(1, np.int64), ends])
 
@@ -56,7 +56,7 @@ class DocumentPieces:
 
 
 def shuffled(position: int, size: int, seed: int, epoch: int) -> int:
-    """Where `position` of 0 ... size - 1 goes in the shuffle named by (seed, epoch): a bijection, computed alone.
+    """Return the place of `position` of 0 ... size - 1 in the shuffle of (seed, epoch): a bijection, computed alone.
 
     A Feistel network over the next even number of bits, walked until it falls inside (Black and Rogaway 2002, "Ciphers
     with arbitrary finite domains"), so that no list of `size` numbers has to be kept.

@@ -1,4 +1,4 @@
-"""From pairs or labelled texts to tokenizers and two example stores, made once and kept until anything changes."""
+"""Turn pairs or labelled texts into tokenizers and two example stores, made once and cached until anything changes."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def prepare_sources(
     cache: Path,
     progress: Callable[[str], None] = _silent,
 ) -> PreparedExamples:
-    """As `prepare_examples`, for sources that are already open; `own` is the validation source, if there is one."""
+    """Prepare sources that are already open; `own` is the validation source, if there is one."""
     folder = folder_of(cache, _everything(source.task, source, own, tokenizer))
     if found := reusable(folder, open_prepared_examples):
         return _named_again(found, source, own)
@@ -146,12 +146,12 @@ class Plan:
             yield from (("validation", example) for example in self.own.examples(Tally()) if self.known(example))
 
     def known(self, example: Example) -> bool:
-        """Whether its label stands in the training part."""
+        """Return whether its label stands in the training part."""
         return self.labels is None or example[1] in self.labels
 
     @property
     def characters(self) -> int:
-        """Of all texts."""
+        """Return the characters of all texts."""
         surveys = [self.found, self.own_found] if self.own_found else [self.found]
         return sum(int(np.sum(found.characters)) + found.answer_characters for found in surveys)
 
@@ -243,7 +243,7 @@ def _named_notes(source: ExampleSource, own: ExampleSource | None, train: int, v
 
 
 def _named_again(found: PreparedExamples, source: ExampleSource, own: ExampleSource | None) -> PreparedExamples:
-    """What was made of equal data, with the names that its files have now."""
+    """Return the examples made of equal data, with the names that its files have now."""
     groups = json.loads((found.folder / "prepared.json").read_text(encoding="utf-8"))["notes"]
     groups |= _named_notes(source, own, len(found.train), len(found.validation))  # in their old places
     return replace(found, notes=list(chain.from_iterable(groups.values())))

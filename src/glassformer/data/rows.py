@@ -1,4 +1,4 @@
-"""What single rows of a batch are, task by task; `len` says how many tokens are predicted or read, for grouping."""
+"""Rows of a batch, task by task; `len` says how many tokens are predicted or read, for grouping."""
 
 from __future__ import annotations
 

@@ -41,7 +41,7 @@ class SidedPiece(NamedTuple):
 
 @dataclass(frozen=True)
 class Split:
-    """Where validation begins. Characters and buckets are those of the `Survey`.
+    """The start of validation. Characters and buckets are those of the `Survey`.
 
     Attributes:
         held_from: end, tail: documents that start at this character or after it are held out.

@@ -86,7 +86,7 @@ class TokenStore:
 
     @property
     def documents(self) -> int:
-        """How many documents."""
+        """Return the number of documents."""
         return len(self.document_ends)
 
     @property
@@ -267,7 +267,7 @@ def _header_path(prefix: Path) -> Path:
 
 
 def _continues_character(token: bytes) -> bool:
-    """Whether a token's first byte stands inside a UTF-8 character."""
+    """Return whether a token's first byte stands inside a UTF-8 character."""
     return bool(token) and 0x80 <= token[0] < 0xC0
 
 

@@ -1,4 +1,4 @@
-"""What the tasks of each stage do. Each takes a job and a number, reads files of the stage before, and writes its own.
+"""Tasks of each stage. Each takes a job and a number, reads files of the stage before, and writes its own.
 
 The functions are those of the path within one process (`prepare.make`): documents, facts, split, encoder. A part knows
 where it stands in the whole text, so that all parts one after the other are what that path writes, token for token.

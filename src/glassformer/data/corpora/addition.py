@@ -70,7 +70,7 @@ class Addition:
 
 
 def count(length: int) -> int:
-    """How many numbers have this many digits: 10, then 90, 900, ..."""
+    """Return how many numbers have this many digits: 10, then 90, 900, ..."""
     return 10 if length == 1 else 9 * 10 ** (length - 1)
 
 
@@ -79,7 +79,7 @@ def _smallest(length: int) -> int:
 
 
 def _carry_share(first: int, second: int) -> float:
-    """How often the sum of numbers of these lengths is one digit longer than the longer one."""
+    """Return how often the sum of numbers of these lengths is one digit longer than the longer one."""
     short, long = sorted((first, second))
     low = _smallest(long)
     limit = 10**long

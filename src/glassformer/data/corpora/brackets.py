@@ -27,7 +27,7 @@ PAIRS_FROM = 1 << 32
 
 
 def endings(left: int, depth: int) -> int:
-    """How many ways there are to end with `left` more brackets while `depth` are open, kinds aside.
+    """Count the ways to end with `left` more brackets while `depth` are open, kinds aside.
 
     The ballot numbers (Feller 1968, section III.1); from depth 0 they are Catalan's.
 
@@ -40,7 +40,7 @@ def endings(left: int, depth: int) -> int:
 
 
 def draw_word(numbers: random.Random, pairs: int) -> str:
-    """So many pairs of brackets, all arrangements and kinds equally likely."""
+    """Draw a word of so many pairs of brackets, all arrangements and kinds equally likely."""
     text = ""
     waiting = ""
     for left in range(2 * pairs, 0, -1):
@@ -55,7 +55,7 @@ def draw_word(numbers: random.Random, pairs: int) -> str:
 
 
 def closes(text: str) -> bool:
-    """Whether every bracket is closed by one of its kind."""
+    """Return whether every bracket is closed by one of its kind."""
     waiting = ""
     for bracket in text:
         if bracket in OPENING:
@@ -68,7 +68,7 @@ def closes(text: str) -> bool:
 
 
 def last_opened(text: str) -> str:
-    """What would close the bracket that was opened last, be it closed already or not; "" if none was opened."""
+    """Return the closing bracket for the one opened last, be it closed already or not; "" if none was opened."""
     return next((OPENING[bracket] for bracket in reversed(text) if bracket in OPENING), "")
 
 
@@ -118,7 +118,7 @@ class Brackets:
             )
 
     def entropy(self) -> float:
-        """That of the number of pairs, of their arrangement, and of their kinds."""
+        """Sum the entropies of the number of pairs, of their arrangement, and of their kinds."""
         return math.fsum(self._cost(pairs) for pairs in range(1, self.most + 1)) / self.most
 
     def log_probability(self, document: str) -> float:

@@ -181,7 +181,7 @@ class Grammar:
         return [reading.log_probability for reading in self._readings(text)]
 
     def drawn(self, text: str) -> list[Mapping[str, Word]]:
-        """What was drawn for each slot, for every way to draw `text`."""
+        """Return the pieces drawn for each slot, for every way to draw `text`."""
         return [reading.known for reading in self._readings(text)]
 
     def _readings(self, text: str) -> list[_Reading]:

@@ -13,7 +13,7 @@ from glassformer.data.corpora import find_text_corpus
 
 
 class Documents(Protocol):
-    """What is needed of a token store."""
+    """A token store, as far as true entropies need it."""
 
     @property
     def tokens(self) -> NDArray[np.integer[Any]]:
@@ -25,7 +25,7 @@ class Documents(Protocol):
 
 
 class Decoder(Protocol):
-    """What is needed of a tokenizer."""
+    """A tokenizer, as far as true entropies need it."""
 
     def decode(self, ids: Sequence[int]) -> str:
         """Text of tokens; special ones are left out."""

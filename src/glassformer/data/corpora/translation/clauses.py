@@ -33,7 +33,7 @@ SHARE = {kind: 2.0 if kind in PERSONS else 1.0 for kind in KINDS}
 
 
 def pronouns(kind: str, number: str) -> tuple[str, str, str]:
-    """As a subject."""
+    """Return the pronouns for the subject of a clause, in each language."""
     plural = number == "pl"
     english = "they" if plural else {"man": "he", "woman": "she"}.get(kind, "it")
     french = ("il", "elle", "ils", "elles")[agreement(kind, number)]
@@ -47,7 +47,7 @@ def _bangla_pronoun(kind: str, plural: bool) -> str:
 
 
 def bangla_object_pronoun(kind: str, number: str) -> str:
-    """As what is acted on."""
+    """Return the Bangla pronoun for the object of a clause."""
     if kind in THINGS:
         return pronouns(kind, number)[2]
     return "তাদেরকে" if number == "pl" else "তাকে"
@@ -125,7 +125,7 @@ def _add_sentences(rules: Rules) -> None:
 
 
 def _add_sentences_about(rules: Rules, kind: str, number: str, tense: str, weight: float) -> None:
-    """Those whose second clause, if any, speaks of the subject of the first."""
+    """Add sentences whose second clause, if any, speaks of the subject of the first."""
     ending = f"{kind} {number} {tense}"
     rules.choose("sentence", f"main {ending}", 3 * weight)
     main = f"main {ending}"

@@ -33,7 +33,7 @@ CLASSIFIERS = {"man": ("টি", "জন"), "woman": ("টি", "জন"), "thin
 
 
 def animacy(kind: str) -> str:
-    """What adjectives and verbs ask of a noun: "person" or "thing"."""
+    """Return the animacy that adjectives and verbs ask of a noun: "person" or "thing"."""
     return "person" if kind in PERSONS else "thing"
 
 
@@ -62,7 +62,7 @@ def _add_noun(rules: Rules, noun: Noun, form: str, place: int, bangla: str) -> N
 
 
 def add_adjectives(rules: Rules) -> None:
-    """Before or after the French noun; and after "to be", where the next word does not change the spelling."""
+    """Add adjectives before or after the French noun; after "to be", where the next word keeps the spelling."""
     for adjective in ADJECTIVES:
         for of in adjective.of.split():
             for form, french in enumerate(adjective.french):
