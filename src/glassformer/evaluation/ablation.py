@@ -39,7 +39,7 @@ INSTEADS: Mapping[Instead, str] = {
 WHOLE = ("mask", "positions")
 """Parts that are taken away, whatever shall stand in the place of others."""
 PATTERN_BYTES = 64 * 10**6
-"""Of the attention weights that are kept of one forward pass, to be frozen."""
+"""Most bytes of the attention weights that are kept of one forward pass, to be frozen."""
 Collate = Callable[[Sequence[Any]], Batch]
 
 

@@ -24,7 +24,7 @@ from glassformer.wording import counted
 
 LINEAR = "TF-IDF + logistic regression"
 LINEAR_LABELS = 200
-"""Of more, fitting the logistic regression takes longer than anybody waits for a baseline."""
+"""Most labels of the linear baseline: with more, its fit takes longer than anybody waits for a baseline."""
 
 
 @dataclass(frozen=True)

@@ -22,7 +22,7 @@ from glassformer.evaluation.resampling import Indices
 from glassformer.evaluation.rouge import UNSPACED
 
 TOKENIZATIONS = ("13a", "intl", "zh", "char", "none")
-"""Those of sacrebleu's tokenisers of words for BLEU that need no further package and no download."""
+"""Word tokenisers of sacrebleu for BLEU that need no further package and no download."""
 
 WORD_ORDER = 2  # chrF++: characters up to 6-grams, and words up to 2-grams (Popović 2017)
 ORDERS = 4  # of BLEU

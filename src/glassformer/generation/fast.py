@@ -188,7 +188,7 @@ class _View:
 
 Norm = Callable[[Tensor], Tensor]
 Part = Callable[[Tensor, Tensor | None, LayerCache, _View], Tensor]
-"""What (B, D) adds to a stream (B, D): the sum, or the former alone where no stream is given."""
+"""A function that returns its output (B, D) plus the stream (B, D), or the output alone where no stream is given."""
 
 
 def _pre(x: Tensor, part: Part, norm: Norm, cache: LayerCache, view: _View) -> Tensor:

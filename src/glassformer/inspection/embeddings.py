@@ -70,7 +70,7 @@ def neighbours(vectors: Tensor, row: int, count: int) -> list[tuple[int, float]]
 
 
 TABLES = ("tokens", "source tokens", "positions", "source positions")
-"""What a model may have a table of."""
+"""Tables of vectors that a model may have."""
 
 
 def tables(model: Model) -> dict[str, Tensor]:

@@ -30,7 +30,7 @@ __all__ = [
     "turn_by_distance",
 ]
 MOST_LOGITS = 1 << 23
-"""Of one forward pass."""
+"""Most logits of one forward pass."""
 
 
 def embedding_of(model: Model, stack: str) -> tuple[Stack, Embedding]:

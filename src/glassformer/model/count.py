@@ -25,7 +25,7 @@ PARTS = {
     "norm": "norms",
     "head": "output head",
 }
-"""What in a parameter's name tells its component, in the order in which it is looked for."""
+"""The part of a parameter's name that tells its component, in the order of the search."""
 
 
 @dataclass(frozen=True)

@@ -23,7 +23,7 @@ class Sharded(Protocol):
 
 
 KINDS = ("the weight", "the output", "the gradient", "the loss")
-"""What can be bad, the earliest cause first."""
+"""Kinds of bad tensors, the earliest cause first."""
 
 
 def first_bad_tensor(model: Model, batches: Iterable[Batch]) -> str:

@@ -28,9 +28,9 @@ WEIGHTS = {
     "ngram": 0.0361,
     "muon": -0.2047,
 }
-"""Of each feature in ln s."""
+"""Weight of each feature in ln s."""
 HALF_WIDTH = 0.199
-"""Of the interval of ln s."""
+"""Half the width of the interval of ln s."""
 LARGEST = 2.94e12
 """Arithmetic, 6 x parameters x tokens, of the largest run that the fit saw."""
 BEYOND = 10.0

@@ -43,8 +43,9 @@ half of the tokens meet), feed-forward 8."""
 FIRST_SPEED = {"cpu": 5e10, "mps": 1e12, "cuda": 5e13}
 """Operations a second, before anything was measured: decides only what is measured first."""
 CONTEXT_STEP = 16
+"""A context for rows that are texts of their own is a multiple of this."""
 LONGEST_CONTEXT = 1024
-"""Of rows of their own, a context is a multiple of the first; of all rows, the second at most."""
+"""Longest context of any rows."""
 VOCABULARY = (1024, 32768)
 """Tokens of a chosen vocabulary, at least and at most."""
 SIZED = (

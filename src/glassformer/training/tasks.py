@@ -17,7 +17,7 @@ from glassformer.model.transformer import Model
 from glassformer.tokenizers import Tokenizer
 
 VALIDATION_SEED = (1 << 64) - 1
-"""Of the holes in validation rows: the same at every evaluation, whatever the seed of training."""
+"""Seed of the holes in validation rows: the same at every evaluation, whatever the seed of training."""
 
 
 class Task(Protocol):

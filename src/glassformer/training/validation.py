@@ -19,7 +19,7 @@ from glassformer.training.objectives import logits_of, token_losses, tokens_at_o
 from glassformer.training.parallel.processes import OneProcess, Processes
 
 MOST_TOKENS = 8192
-"""Of one forward pass that measures."""
+"""Most tokens of one forward pass that measures."""
 
 
 @dataclass(frozen=True)

@@ -21,7 +21,7 @@ from glassformer.data.corpora.corpus import TEXT_TASKS, MinimalPair, below, gene
 KINDS = ("()", "[]", "{}", "<>")
 OPENING = {kind[0]: kind[1] for kind in KINDS}
 DISTANCES = ((0, 0), (1, 3), (4, 6), (7, 10), (11, 18))
-"""Of minimal pairs, as pairs of brackets in between: from, to."""
+"""Distances in minimal pairs, as pairs of brackets in between: from, to."""
 PAIRS_FROM = 1 << 32
 """Minimal pairs take their random numbers from here on, documents from 0 on."""
 

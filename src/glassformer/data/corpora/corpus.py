@@ -21,7 +21,7 @@ LEARNS_PAIRS: Mapping[str, str] = {
 """Settings with which small vocabularies of pairs are learnt in minutes. Places are learned ones: cross-attention must
 know where in the source it looks, which rotary and relative places do not tell it."""
 TEXT_TASKS = ("lm", "masked")
-"""What a corpus of documents serves: to be continued, and to have gaps filled in."""
+"""Tasks of a corpus of documents: to be continued, and to have gaps filled in."""
 
 
 @runtime_checkable

@@ -16,7 +16,7 @@ from torch import Tensor
 from glassformer.inspection.attribution.case import Case, Output
 
 MOST_LOGITS = 1 << 23
-"""Of one forward pass."""
+"""Most logits of one forward pass."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -25,7 +25,7 @@ MEASURES = ("attention", "rollout", "blank-out")
 PAIRS = tuple(combinations(MEASURES, 2))
 """Which measures are compared."""
 SCORE = 64
-"""What one score costs beside its products, in multiplications: it is masked, raised, summed, divided."""
+"""Cost of one score beside its products, in multiplications: it is masked, raised, summed, divided."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -140,7 +140,7 @@ def sized(around: Around, which: str, eps: str) -> Looked:
 
 
 def pooled(around: Around, how: str) -> Looked:
-    """The one vector that a classifier reads."""
+    """Return the one vector that a classifier reads."""
     rows = around["above"]  # (T, D)
     if how == "first row":
         return Looked(rows[:1], lambda row, column: ((), f"row 0 above, channel {column}"))

@@ -20,7 +20,7 @@ TICKS: dict[Scale, dict[float, str]] = {
     "sqrt": {0.0: "0", 0.01: "0.01", 0.1: "0.1", 0.25: "0.25", 0.5: "0.5", 1.0: "1"},
     "log": {1e-4: "≤ 0.0001", 1e-3: "0.001", 1e-2: "0.01", 1e-1: "0.1", 1.0: "1"},
 }
-"""What a colour bar is labelled with: value -> words."""
+"""Labels of a colour bar: value -> words."""
 FLOOR = 1e-4
 """Smallest weight that the logarithmic scale tells apart."""
 MASKED = (226, 226, 226, 255)

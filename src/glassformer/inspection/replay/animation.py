@@ -26,7 +26,7 @@ FRAME = 200
 LAST = 2000
 """Milliseconds of the last snapshot."""
 DARK = np.array([0, 80, 140])
-"""Of a weight of 1; 0 is white."""
+"""Colour of a weight of 1; 0 is white."""
 BLUE = (0, 114, 178)
 GREY = (150, 150, 150)
 INK = (34, 34, 34)

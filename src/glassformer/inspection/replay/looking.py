@@ -24,7 +24,7 @@ REPEATED = 48
 SIZES = ((4, 48), (2, 48), (1, 48), (1, 40), (1, 32), (1, 24), (1, 16), (1, 8))
 """Texts, and most tokens of a map: the first that fits is taken."""
 MOST_BYTES = 400_000
-"""Of the maps of one snapshot, before they are compressed: 64 snapshots stay below 30 MB."""
+"""Most bytes of the maps of one snapshot, before they are compressed: 64 snapshots stay below 30 MB."""
 
 
 @dataclass(frozen=True, eq=False)

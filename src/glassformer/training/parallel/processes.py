@@ -22,7 +22,7 @@ from glassformer.training.checkpoint import TrainState, save_checkpoint
 
 Value = TypeVar("Value")
 Forward = Callable[..., Tensor]
-"""What is called for a forward pass that will have a backward pass."""
+"""The function for a forward pass that will have a backward pass."""
 
 
 class Processes(Protocol):
