@@ -1,1 +1,1 @@
-"""Token ids in, token ids out: sample the next token, and grow rows of tokens. Text is not known here."""
+"""Token ids in, token ids out: how the next token is drawn, and how rows of tokens grow. Text is not known here."""

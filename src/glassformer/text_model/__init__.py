@@ -36,7 +36,7 @@ __all__ = [
 def load_text_model(
     folder: Folder, which: Which = "best", device: str = "auto", precision: str = "fp32"
 ) -> AnyTextModel:
-    """Load the model of a run folder, ready for its task.
+    """What a run folder holds, ready for its task.
 
     Args:
         folder: of the run; it alone is enough.
@@ -51,7 +51,7 @@ def load_text_model(
 
 
 def text_model_of(parts: Parts) -> AnyTextModel:
-    """Return the text model of an opened run, by its task."""
+    """What an opened run is, by its task."""
     task = parts.config.train.task
     if task in PAIRS:
         return Translator(parts.model, parts.source_tokenizer, parts.tokenizer, parts.config)

@@ -1,4 +1,4 @@
-"""Open a run folder: settings, tokenizers, labels, and the model with its weights."""
+"""What a run folder holds, put together: settings, tokenizers, labels, and the model with its weights."""
 
 from __future__ import annotations
 
