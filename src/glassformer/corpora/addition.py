@@ -70,7 +70,7 @@ class Addition:
 
 
 def count(length: int) -> int:
-    """How many numbers have this many digits: 10, then 90, 900, ..."""
+    """Return how many numbers have this many digits: 10, then 90, 900, ..."""
     return 10 if length == 1 else 9 * 10 ** (length - 1)
 
 
@@ -79,9 +79,10 @@ def _smallest(length: int) -> int:
 
 
 def _carry_share(first: int, second: int) -> float:
-    """How often the sum of numbers of these lengths is one digit longer than the longer one."""
+    """Return how often the sum of numbers of these lengths is one digit longer than the longer one."""
     short, long = sorted((first, second))
-    low, limit = _smallest(long), 10**long
+    low = _smallest(long)
+    limit = 10**long
     # For each shorter number a, the longer numbers from limit - a up carry over.
     carries = sum(min(limit - low, a) for a in range(_smallest(short), _smallest(short) + count(short)))
     return carries / (count(short) * count(long))

@@ -21,13 +21,13 @@ from glassformer.corpora.corpus import TEXT_TASKS, MinimalPair, below, generator
 KINDS = ("()", "[]", "{}", "<>")
 OPENING = {kind[0]: kind[1] for kind in KINDS}
 DISTANCES = ((0, 0), (1, 3), (4, 6), (7, 10), (11, 18))
-"""Of minimal pairs, as pairs of brackets in between: from, to."""
+"""Distances in minimal pairs, as pairs of brackets in between: from, to."""
 PAIRS_FROM = 1 << 32
 """Minimal pairs take their random numbers from here on, documents from 0 on."""
 
 
 def endings(left: int, depth: int) -> int:
-    """How many ways there are to end with `left` more brackets while `depth` are open, kinds aside.
+    """Count the ways to end with `left` more brackets while `depth` are open, kinds aside.
 
     The ballot numbers (Feller 1968, section III.1); from depth 0 they are Catalan's.
 
@@ -40,19 +40,22 @@ def endings(left: int, depth: int) -> int:
 
 
 def draw_word(numbers: random.Random, pairs: int) -> str:
-    """So many pairs of brackets, all arrangements and kinds equally likely."""
-    text, waiting = "", ""
+    """Draw a word of so many pairs of brackets, all arrangements and kinds equally likely."""
+    text = ""
+    waiting = ""
     for left in range(2 * pairs, 0, -1):
         if below(numbers, endings(left, len(waiting))) < endings(left - 1, len(waiting) + 1):
             kind = KINDS[below(numbers, len(KINDS))]
-            text, waiting = text + kind[0], waiting + kind[1]
+            text += kind[0]
+            waiting += kind[1]
         else:
-            text, waiting = text + waiting[-1], waiting[:-1]
+            text += waiting[-1]
+            waiting = waiting[:-1]
     return text
 
 
 def closes(text: str) -> bool:
-    """Whether every bracket is closed by one of its kind."""
+    """Return whether every bracket is closed by one of its kind."""
     waiting = ""
     for bracket in text:
         if bracket in OPENING:
@@ -65,7 +68,7 @@ def closes(text: str) -> bool:
 
 
 def last_opened(text: str) -> str:
-    """What would close the bracket that was opened last, be it closed already or not; "" if none was opened."""
+    """Return the closing bracket for the one opened last, be it closed already or not; "" if none was opened."""
     return next((OPENING[bracket] for bracket in reversed(text) if bracket in OPENING), "")
 
 
@@ -102,7 +105,8 @@ class Brackets:
             right = KINDS[below(numbers, len(KINDS))]
             text = draw_word(numbers, before) + right[0] + draw_word(numbers, inside)
             others = [kind[1] for kind in KINDS if kind != right]
-            other, opened = others[below(numbers, len(others))], last_opened(text)
+            other = others[below(numbers, len(others))]
+            opened = last_opened(text)
             misled = opened != right[1]
             yield MinimalPair(
                 good=text + right[1],
@@ -114,7 +118,7 @@ class Brackets:
             )
 
     def entropy(self) -> float:
-        """That of the number of pairs, of their arrangement, and of their kinds."""
+        """Sum the entropies of the number of pairs, of their arrangement, and of their kinds."""
         return math.fsum(self._cost(pairs) for pairs in range(1, self.most + 1)) / self.most
 
     def log_probability(self, document: str) -> float:

@@ -53,13 +53,13 @@ PAIRS_FROM = 1 << 32
 
 
 def held_out(animal: str, thing: str, adjective: str) -> bool:
-    """Whether no document has this combination: one in four, by a hash."""
+    """Return whether no document has this combination: one in four, by a hash."""
     return zlib.crc32(f"{animal}/{thing}/{adjective}".encode()) % 4 == 0
 
 
 @cache
 def adjectives(animal: str, thing: str, role: str, held: bool) -> tuple[str, ...]:
-    """What may be said of the animal or of the thing: in a minimal pair (`held`), or in a document."""
+    """Return the adjectives of the animal or of the thing: in a minimal pair (`held`), or in a document."""
     suitable = ANIMAL_ADJECTIVES if role == "animal" else THINGS[thing][1]
     return tuple(word for word in suitable if held_out(animal, thing, word) == held)
 
@@ -76,7 +76,7 @@ def meetings(held: bool) -> tuple[tuple[str, str], ...]:
 
 @dataclass(frozen=True)
 class Scene:
-    """What a text tells, up to the reason."""
+    """The scene of a text, up to the reason."""
 
     animal: str
     thing: str
@@ -199,7 +199,8 @@ def _cost(animal: str, thing: str, role: str) -> float:
 @cache
 def _pattern() -> re.Pattern[str]:
     """Every text with words of the right sorts in every place."""
-    animal, thing = "|".join(ANIMALS), "|".join(THINGS)
+    animal = "|".join(ANIMALS)
+    thing = "|".join(THINGS)
     verb = "|".join(sorted({verb for verbs, _ in THINGS.values() for verb in verbs}))
     told = (
         rf"the ({animal}) (?:did|could) not (?P<active>{verb}) the ({thing})"

@@ -1,4 +1,4 @@
-"""What generated corpora offer: documents with exact probabilities, pairs, labelled texts, minimal pairs."""
+"""Interfaces of generated corpora: documents with exact probabilities, pairs, labelled texts, minimal pairs."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ LEARNS_PAIRS: Mapping[str, str] = {
 """Settings with which small vocabularies of pairs are learnt in minutes. Places are learned ones: cross-attention must
 know where in the source it looks, which rotary and relative places do not tell it."""
 TEXT_TASKS = ("lm", "masked")
-"""What a corpus of documents serves: to be continued, and to have gaps filled in."""
+"""Tasks of a corpus of documents: to be continued, and to have gaps filled in."""
 
 
 @runtime_checkable
 class Generated(Protocol):
-    """What every generated corpus offers, whatever it is for.
+    """The interface of every generated corpus.
 
     Item `i` (document, pair, labelled text) is a pure function of `(seed, i)`: asking for more never changes the
     first ones. None has a line break or a tab inside.
@@ -34,7 +34,7 @@ class Generated(Protocol):
 
     @property
     def name(self) -> str:
-        """What `glass train NAME` calls it."""
+        """Return the name for `glass train NAME`."""
 
     @property
     def summary(self) -> str:
@@ -42,7 +42,7 @@ class Generated(Protocol):
 
     @property
     def tasks(self) -> tuple[str, ...]:
-        """Of "lm", "masked", "classify", "translate", "summarize"; the first is what is trained unless asked."""
+        """Return some of "lm", "masked", "classify", "translate", "summarize"; the first is trained unless asked."""
 
     def recommended(self, task: str) -> Mapping[str, str]:
         """Settings that suit it for this task, as `Config.with_changes` takes them."""
@@ -77,7 +77,7 @@ class PairCorpus(Generated, Protocol):
         """The first `size` pairs (source, target) for this seed."""
 
     def answer(self, source: str) -> str | None:
-        """The one right target; None where this corpus has no such source."""
+        """Return the one right target; None where this corpus has no such source."""
 
 
 @runtime_checkable

@@ -181,7 +181,7 @@ class Grammar:
         return [reading.log_probability for reading in self._readings(text)]
 
     def drawn(self, text: str) -> list[Mapping[str, Word]]:
-        """What was drawn for each slot, for every way to draw `text`."""
+        """Return the pieces drawn for each slot, for every way to draw `text`."""
         return [reading.known for reading in self._readings(text)]
 
     def _readings(self, text: str) -> list[_Reading]:
@@ -198,7 +198,8 @@ class Grammar:
 
     def _read(self, pieces: tuple[Piece, ...], text: str, before: _Reading, chance: float) -> Iterator[_Reading]:
         """Every way to go on reading `text` with these pieces, which are chosen at the log probability `chance`."""
-        position, known = before.position, before.known
+        position = before.position
+        known = before.known
         for place, piece in enumerate(pieces):
             if isinstance(piece, Mention) and piece.slot not in known:
                 for word, probability in self.slots[piece.slot].probabilities(known):

@@ -38,7 +38,7 @@ class UniformSymbols:
         return self.length * math.log(len(SYMBOLS))
 
     def log_probability(self, document: str) -> float:
-        """The same for every possible document."""
+        """Return ln P, the same for every possible document."""
         possible = len(document) == self.length and set(document) <= set(SYMBOLS)
         return -self.entropy() if possible else -math.inf
 
@@ -74,7 +74,7 @@ class Repeats:
             yield letters(numbers, SYMBOLS, length) * self.copies
 
     def entropy(self) -> float:
-        """That of the segment's length and symbols; the other copies add nothing."""
+        """Sum the entropies of the segment's length and symbols; the other copies add nothing."""
         return math.log(self._lengths) + (self.shortest + self.longest) / 2 * math.log(len(SYMBOLS))
 
     def log_probability(self, document: str) -> float:

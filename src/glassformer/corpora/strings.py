@@ -53,18 +53,18 @@ class StringTask:
             yield f"{given}={self.change(given)}"
 
     def pairs(self, size: int, seed: int) -> Iterator[tuple[str, str]]:
-        """What stands before "=", and what stands after it."""
+        """Return the text before "=", and the text after it."""
         for index in range(size):
             numbers = generator(seed, index)
             given = letters(numbers, self.alphabet, 1 + below(numbers, self.longest_source))
             yield given, self.change(given)
 
     def answer(self, source: str) -> str | None:
-        """What stands after "="; also for longer sources than `pairs` makes, to test a model beyond its training."""
+        """Return the text after "="; longer sources than those of `pairs` test a model beyond its training."""
         return self.change(source) if source and set(source) <= set(self.alphabet) else None
 
     def entropy(self) -> float:
-        """That of the length, and of the input's characters."""
+        """Sum the entropies of the length, and of the input's characters."""
         return math.log(self.longest) + (self.longest + 1) / 2 * math.log(len(self.alphabet))
 
     def log_probability(self, document: str) -> float:

@@ -139,8 +139,11 @@ def summary_grammars() -> Mapping[str, Grammar]:
 
 
 def _grammar(first: str) -> Grammar:
-    names, traits = words(NAMES.split(), pronouns), words(TRAITS.split(), with_article)
-    colours, things, ends = words(COLOURS.split(), with_article), words(THINGS.split()), words(ENDS)
+    names = words(NAMES.split(), pronouns)
+    traits = words(TRAITS.split(), with_article)
+    colours = words(COLOURS.split(), with_article)
+    things = words(THINGS.split())
+    ends = words(ENDS)
     slots = [
         free("hero", names),
         other_than("friend", "hero", names),

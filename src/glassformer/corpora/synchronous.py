@@ -101,7 +101,7 @@ class SynchronousGrammar:
 
     @cached_property
     def beginnings(self) -> dict[str, dict[str, frozenset[str]]]:
-        """For each language and category: every word that it can begin with."""
+        """Return for each language and category every word that it can begin with."""
         return {language: self._beginnings(language) for language in self.rules[self.start][0].sides}
 
     def _beginnings(self, language: str) -> dict[str, frozenset[str]]:
@@ -128,12 +128,14 @@ class _Reader:
     """One reading of one sentence: what every category may be at every place, looked up once."""
 
     def __init__(self, grammar: SynchronousGrammar, words: Sequence[str], language: str) -> None:
-        self._grammar, self._words, self._language = grammar, words, language
+        self._grammar = grammar
+        self._words = words
+        self._language = language
         self._beginnings = grammar.beginnings[language]
         self._known: dict[tuple[str, int], Found] = {}
 
     def found(self, category: str, start: int) -> Found:
-        """Where a category that begins at `start` may end, and as what."""
+        """Return where a category that begins at `start` may end, and as what."""
         if start == len(self._words) or self._words[start] not in self._beginnings[category]:
             return []
         key = (category, start)

@@ -134,7 +134,7 @@ class Topics:
 
 @cache
 def _rows(words: int, largest: int) -> int:
-    """How many rows of `words` topics have none more than `largest` times."""
+    """Count the rows of `words` topics with none more than `largest` times."""
     ways = [1] + [0] * words
     for _ in LABELS:
         ways = [
@@ -145,7 +145,7 @@ def _rows(words: int, largest: int) -> int:
 
 
 def _gap_counts(fewest: int, most: int) -> dict[int, float]:
-    """How likely each number of gaps in a text is."""
+    """Return the probability of each number of gaps in a text."""
     chances: defaultdict[int, float] = defaultdict(float)
     row = {0: 1.0}
     for sentences in range(1, most + 1):
@@ -162,7 +162,7 @@ def _gap_counts(fewest: int, most: int) -> dict[int, float]:
 
 @cache
 def _patterns() -> tuple[re.Pattern[str], ...]:
-    """What each frame may look like when it is filled."""
+    """Return for each frame a pattern of its filled forms."""
     known = {kind: "|".join(lists[kind] for lists in (NEUTRAL, *WORDS.values())) for kind in NEUTRAL}
     return tuple(
         re.compile(GAP.sub(lambda gap: f"({known[gap[0]].replace(' ', '|')})", frame.replace(".", r"\.")))

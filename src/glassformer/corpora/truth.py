@@ -13,7 +13,7 @@ from glassformer.corpora import find_text_corpus
 
 
 class Documents(Protocol):
-    """What is needed of a token store."""
+    """A token store, as far as true entropies need it."""
 
     @property
     def tokens(self) -> NDArray[np.integer[Any]]:
@@ -25,7 +25,7 @@ class Documents(Protocol):
 
 
 class Decoder(Protocol):
-    """What is needed of a tokenizer."""
+    """A tokenizer, as far as true entropies need it."""
 
     def decode(self, ids: Sequence[int]) -> str:
         """Text of tokens; special ones are left out."""
@@ -37,7 +37,8 @@ def true_nats(documents: Documents, tokenizer: Decoder, corpus: str) -> tuple[fl
     Where the tokenizer does not give the documents back, their expected value. None where the corpus does not know.
     """
     source = find_text_corpus(corpus)
-    start, nats = 0, 0.0
+    start = 0
+    nats = 0.0
     ends = np.asarray(documents.document_ends).tolist()
     for end in ends:
         chance = source.log_probability(tokenizer.decode(documents.tokens[start:end].tolist()))

@@ -32,7 +32,7 @@ GZIP_TAIL_TOKENS = 32 * 1024  # at least a byte each, nearly always
 
 
 class Text(Protocol):
-    """What is needed of a token store."""
+    """A token store, as far as baselines need it."""
 
     @property
     def tokens(self) -> NDArray[np.integer[Any]]:
@@ -48,11 +48,11 @@ class Text(Protocol):
 
     @property
     def unknown(self) -> int:
-        """How many of the tokens are the unknown token."""
+        """Return how many of the tokens are the unknown token."""
 
 
 class Decoder(Protocol):
-    """What is needed of a tokenizer."""
+    """A tokenizer, as far as baselines need it."""
 
     @property
     def vocab_size(self) -> int:
@@ -143,7 +143,9 @@ def _unigram_nats(train: Text, validation: Text, vocab_size: int, first: int) ->
 
 
 def _ngram_nats(counted: NDArray[np.integer[Any]], validation: Text, vocab_size: int, end_id: int, first: int) -> float:
-    model, tokens, nats = KneserNey(counted, vocab_size), validation.tokens, 0.0
+    model = KneserNey(counted, vocab_size)
+    tokens = validation.tokens
+    nats = 0.0
     for at in range(first, len(tokens), CHUNK):
         before = np.asarray(tokens[max(0, at - BEFORE) : at], dtype=np.int64)
         if at == 0:  # as in a row of its own, the first document begins after an end token
@@ -156,7 +158,8 @@ def _ngram_nats(counted: NDArray[np.integer[Any]], validation: Text, vocab_size:
 def _gzip_nats(train: Text, validation: Text, tokenizer: Decoder) -> float:
     """By the difference of two compressed sizes: what comes before alone, and with the validation text."""
     known = tokenizer.decode(train.tokens[-GZIP_TAIL_TOKENS:].tolist()).encode("utf-8", "surrogatepass")
-    before, with_text = zlib.compressobj(9, wbits=31), zlib.compressobj(9, wbits=31)
+    before = zlib.compressobj(9, wbits=31)
+    with_text = zlib.compressobj(9, wbits=31)
     size = -len(before.compress(known[-DEFLATE_WINDOW:])) - len(before.flush())
     size += len(with_text.compress(known[-DEFLATE_WINDOW:]))
     start = 0

@@ -1,4 +1,4 @@
-"""How good a classifier is, and whether its probabilities can be believed.
+"""Scores of a classifier, and whether its probabilities can be believed.
 
 Everything comes from the true labels and the predicted probabilities of the same examples; the prediction is the most
 probable label (the first of equally probable ones). Accuracy is a mean over examples, so `resampling.wilson` gives its
@@ -68,7 +68,7 @@ class ReliabilityBin:
 
 @dataclass(frozen=True, eq=False)
 class ClassificationScores:
-    """How good a classifier is, on N examples with C labels.
+    """Scores of a classifier on N examples with C labels.
 
     Attributes:
         accuracy: share of right predictions.
@@ -99,11 +99,11 @@ class ClassificationScores:
 
     @property
     def right(self) -> int:
-        """How many predictions are right."""
+        """Return how many predictions are right."""
         return int(np.trace(self.confusion))
 
     def facts(self) -> dict[str, Any]:
-        """For `--json`; of more than 50 labels, `confusion` lists the pairs that occur, by name."""
+        """Return the scores as JSON; of more than 50 labels, `confusion` lists the pairs that occur, by name."""
         return {
             "accuracy": self.accuracy,
             "macro_f1": self.macro_f1,
@@ -144,7 +144,8 @@ def classification_scores(truth: ArrayLike, probabilities: ArrayLike, names: Seq
     Raises:
         GlassError: the shapes do not fit, there are no examples, or the rows are no probabilities.
     """
-    answers, chances = np.atleast_1d(truth), np.asarray(probabilities, dtype=np.float64)
+    answers = np.atleast_1d(truth)
+    chances = np.asarray(probabilities, dtype=np.float64)
     _check(answers, chances, names)
     answers = answers.astype(np.int64)
     predicted = chances.argmax(axis=1)
@@ -189,12 +190,14 @@ def macro_f1_of(truth: ArrayLike, predicted: ArrayLike, labels: int) -> Statisti
         truth, predicted: (N,) numbers of labels.
         labels: C.
     """
-    answers, guesses = np.asarray(truth, dtype=np.int64), np.asarray(predicted, dtype=np.int64)
+    answers = np.asarray(truth, dtype=np.int64)
+    guesses = np.asarray(predicted, dtype=np.int64)
     hits = answers == guesses
 
     def of(examples: Indices) -> float:
         # Three counts of each label are enough: thousands of matrices of labels by labels would not fit in memory.
-        known, hit = answers[examples], hits[examples]
+        known = answers[examples]
+        hit = hits[examples]
         right = np.bincount(known[hit], minlength=labels)
         both = np.bincount(known, minlength=labels) + np.bincount(guesses[examples], minlength=labels)
         occurs = both > 0
@@ -206,8 +209,10 @@ def macro_f1_of(truth: ArrayLike, predicted: ArrayLike, labels: int) -> Statisti
 def _by_class(confusion: Integers) -> tuple[Floats, Floats, Floats]:
     """Precision, recall and F1 of each label, 0 where undefined."""
     right = np.diag(confusion).astype(np.float64)
-    said, are = confusion.sum(axis=0), confusion.sum(axis=1)
-    precision, recall = right / np.maximum(said, 1), right / np.maximum(are, 1)
+    said = confusion.sum(axis=0)
+    are = confusion.sum(axis=1)
+    precision = right / np.maximum(said, 1)
+    recall = right / np.maximum(are, 1)
     return precision, recall, 2 * right / np.maximum(said + are, 1)
 
 

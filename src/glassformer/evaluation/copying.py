@@ -85,7 +85,7 @@ def longest_overlap(sample: str, training_text: Iterable[str]) -> Overlap | None
 
 
 def blocks_of(pieces: Iterable[str], length: int) -> Iterator[str]:
-    """The same text in blocks of `length` characters; the last one is shorter."""
+    """Yield the same text in blocks of `length` characters; the last one is shorter."""
     waiting: list[str] = []
     size = 0
     for piece in pieces:
@@ -96,7 +96,8 @@ def blocks_of(pieces: Iterable[str], length: int) -> Iterator[str]:
         text = "".join(waiting)
         whole = size - size % length
         yield from (text[at : at + length] for at in range(0, whole, length))
-        waiting, size = [text[whole:]], size - whole
+        waiting = [text[whole:]]
+        size -= whole
     if size:
         yield "".join(waiting)
 
@@ -140,14 +141,15 @@ class _Windows:
         self.sums = powers.prefixes(sample)
 
     def longest_in(self, block: str, longer_than: int) -> tuple[int, int] | None:
-        """Where the longest overlap longer than `longer_than` first begins in `block`, and its length.
+        """Find the longest overlap longer than `longer_than`: where it first begins in `block`, and its length.
 
         If a window of some length occurs, its shorter parts occur too, so the length can be found by halving; a first
         look at `longer_than` + 1 settles most blocks.
         """
         sums = self.powers.prefixes(block)
         most = min(len(self.sample), len(block))
-        low, step = longer_than, 1
+        low = longer_than
+        step = 1
         found: int | None = None
         while low < most:  # grow in doubling steps while there are hits
             tried = min(low + step, most)
@@ -155,18 +157,21 @@ class _Windows:
             if at is None:
                 most = tried - 1
                 break
-            found, low, step = at, tried, 2 * step
+            found = at
+            low = tried
+            step = 2 * step
         while found is not None and low < most:
             tried = (low + most + 1) // 2
             at = self._first(block, sums, tried)
             if at is None:
                 most = tried - 1
             else:
-                found, low = at, tried
+                found = at
+                low = tried
         return None if found is None else (found, low)
 
     def _first(self, block: str, sums: Hashes, length: int) -> int | None:
-        """Where a window of this length first occurs in `block`."""
+        """Return the first position of a window of this length in `block`."""
         wanted = self.powers.window_hashes(self.sums, length)
         order = np.argsort(wanted, kind="stable")
         wanted = wanted[order]
@@ -183,7 +188,7 @@ class _Windows:
         return None
 
     def _same(self, block: str, place: int, order: NDArray[np.intp], wanted: Hashes, slot: int, length: int) -> bool:
-        """Whether any window of the sample with the hash at `slot` really is the text at `place`."""
+        """Return whether any window of the sample with the hash at `slot` really is the text at `place`."""
         text = block[place : place + length]
         value = wanted[slot]
         while slot < len(wanted) and wanted[slot] == value:

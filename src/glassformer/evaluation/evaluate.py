@@ -41,7 +41,7 @@ Report = LanguageReport | MaskedReport | PairReport | LabelReport | AblationRepo
 
 @dataclass(frozen=True)
 class Request:
-    """What to measure, and how.
+    """A request to measure a run.
 
     Attributes:
         folder: of the run.
@@ -160,9 +160,11 @@ def _names_own_text(request: Request, config: Config) -> bool:
 def _check_ablation(request: Request) -> None:
     """Parts are switched off on the run's own validation part, where nothing is written or compared."""
     given = {
-        "another text": request.source, "--against": request.against, "--seed": request.seed,
+        "another text": request.source,
+        "--against": request.against,
+        "--seed": request.seed,
         "a setting": request.changes or None,
-    }  # fmt: skip
+    }
     idle = next((name for name, value in given.items() if value is not None), None)
     if request.ablate and idle:
         raise GlassError(
@@ -227,7 +229,7 @@ def _seen(folder: Path, whole: WholeText, train: TokenStore | None) -> Seen:
 
 
 def _of_examples(request: Request, model: AnyTextModel, folder: Path) -> Report:
-    """Of runs that learn from examples."""
+    """Measure a run that learns from examples."""
     assert isinstance(model, Translator | TextClassifier)
     said: list[str] = []
     tell = request.note
@@ -245,10 +247,12 @@ def _of_examples(request: Request, model: AnyTextModel, folder: Path) -> Report:
     train = own.train if isinstance(own, PreparedExamples) else None
     if request.source is not None and train is not None and (overlap := overlap_note(store, train)):
         note(overlap)
-    estimate, used = _loss(request, model, store, config), kept(store, config)
+    estimate = _loss(request, model, store, config)
+    used = kept(store, config)
     if isinstance(model, TextClassifier):
         assert other is None or isinstance(other, TextClassifier)
-        examples, corpus = list(drawn_texts(store, None, used)), _corpus(request, config)
+        examples = list(drawn_texts(store, None, used))
+        corpus = _corpus(request, config)
         unknown = store.sources.unknown_share
         return label_report(model, text, examples, estimate, unknown, train, corpus, other, said)
     assert other is None or isinstance(other, Translator)
@@ -293,14 +297,16 @@ def _other(request: Request, model: Translator | TextClassifier) -> AnyTextModel
     """The run to compare with, changed as the first one is."""
     if request.against is None:
         return None
-    other, task = load_text_model(request.against, request.which, request.device), model.config.train.task
+    other = load_text_model(request.against, request.which, request.device)
+    task = model.config.train.task
     if other.config.train.task != task:
         raise GlassError(
             f"{request.against} learnt train.task = {other.config.train.task}, {request.folder} {task}",
             "Compare runs of one task.",
         )
     other.config = other.config.with_changes(_writing(request))
-    ours, theirs = model.config.sample.model_dump(), other.config.sample.model_dump()
+    ours = model.config.sample.model_dump()
+    theirs = other.config.sample.model_dump()
     differing = [key for key in ours if ours[key] != theirs[key] and key != "prompt"]
     if task in PAIRS and differing:
         told = ", ".join(f"sample.{key} = {ours[key]} and {theirs[key]}" for key in differing)
@@ -324,7 +330,8 @@ def _reading(config: Config, request: Request) -> Config:
 
     What its file looks like is its own affair.
     """
-    own, task = config.data, config.train.task
+    own = config.data
+    task = config.train.task
     fresh = DataConfig(
         source=request.source or "", windows=own.windows, document=own.document, seed=own.seed + 1, size=1000
     )

@@ -1,4 +1,4 @@
-"""What `glass evaluate` says of a classifier: how often it is right, on which labels, and how sure it should be."""
+"""The report of `glass evaluate` on a classifier: how often it is right, on which labels, and how sure it should be."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from glassformer.training.validation import LossEstimate
 
 LINEAR = "TF-IDF + logistic regression"
 LINEAR_LABELS = 200
-"""Of more, fitting the logistic regression takes longer than anybody waits for a baseline."""
+"""Most labels of the linear baseline: with more, its fit takes longer than anybody waits for a baseline."""
 
 
 @dataclass(frozen=True)
@@ -52,7 +52,7 @@ class LabelReport:
     notes: list[str]
 
     def facts(self) -> dict[str, Any]:
-        """For `--json`."""
+        """Return the report as JSON."""
         names = ("name", "accuracy", "macro_f1", "note")
         return {
             **self.estimate.facts(None, self.unknown_share),
@@ -65,7 +65,7 @@ class LabelReport:
         }
 
     def table(self) -> str:
-        """For people."""
+        """Format the report as text."""
         scores = self.scores
         lines = [
             f"on {self.text}: {counted(scores.examples, 'texts')}, {scores.right:,} labelled right",
@@ -112,7 +112,8 @@ def label_report(
     Raises:
         GlassError: the other run has other labels.
     """
-    texts, truth = [example for example, _ in examples], [label for _, label in examples]
+    texts = [example for example, _ in examples]
+    truth = [label for _, label in examples]
     if other is not None:
         _same_labels(model.labels, other.labels)
     scores, measures = _measured(model, texts, truth)
@@ -129,8 +130,7 @@ def label_report(
 
 def _same_labels(ours: Sequence[str], theirs: Sequence[str]) -> None:
     """Two runs are compared on the same texts: what only one can say would be its gain or its loss by definition."""
-    only = [(which, sorted(set(one) - set(two))) for which, one, two in
-            (("this run", ours, theirs), ("the other", theirs, ours))]  # fmt: skip
+    only = [("this run", sorted(set(ours) - set(theirs))), ("the other", sorted(set(theirs) - set(ours)))]
     differing = "; ".join(
         f"only {which} has {listed([shown(name) for name in names])}" for which, names in only if names
     )
@@ -142,8 +142,10 @@ def _measured(
     model: TextClassifier, texts: Sequence[str], truth: Sequence[str]
 ) -> tuple[ClassificationScores, list[Measure]]:
     places = {name: place for place, name in enumerate(model.labels)}
-    numbers, chances = np.array([places[label] for label in truth]), model.probabilities(texts)
-    predicted, n = chances.argmax(axis=1), len(texts)
+    numbers = np.array([places[label] for label in truth])
+    chances = model.probabilities(texts)
+    predicted = chances.argmax(axis=1)
+    n = len(texts)
     return classification_scores(numbers, chances, model.labels), [
         share("accuracy", "accuracy", predicted == numbers),
         whole_set("macro_f1", "macro-F1", macro_f1_of(numbers, predicted, len(model.labels)), n),

@@ -1,4 +1,4 @@
-"""What a model has to beat, known before it is trained: the simplest predictors of a task on its validation part."""
+"""Baselines that a model has to beat, known before it is trained: the simplest predictors of its validation part."""
 
 from __future__ import annotations
 
@@ -42,7 +42,8 @@ def ladder(config: Config, data: Prepared | PreparedExamples) -> list[Rung]:
     corpus = config.data.source if config.data.source in CORPORA else None
     if isinstance(data, PreparedExamples):
         return _of_labels(data, corpus) if data.labels else _of_targets(data)
-    train, held = data.train, data.validation
+    train = data.train
+    held = data.validation
     if config.train.task == "lm":
         found = baselines(train, held, data.tokenizer, corpus, config.data.windows, COUNTED)
         return [Rung(each.name, each.loss, None, each.note) for each in found]
@@ -66,7 +67,8 @@ def _of_labels(data: PreparedExamples, corpus: str | None) -> list[Rung]:
     assert data.train.labels is not None
     assert data.validation.labels is not None
     size = len(data.labels)
-    known, held = counts_of(data.train.labels, size), counts_of(data.validation.labels, size)
+    known = counts_of(data.train.labels, size)
+    held = counts_of(data.validation.labels, size)
     most = int(known.argmax())
     right = float(held[most] / max(1, held.sum()))
     rungs = [
@@ -105,7 +107,7 @@ def _loss(known: NDArray[np.int64], held: NDArray[np.int64], size: int) -> float
 
 
 def counts_of(numbers: NDArray[np.integer[Any]], size: int) -> NDArray[np.int64]:
-    """How often each of 0 ... size - 1 stands there; memory does not grow with them."""
+    """Count each of 0 ... size - 1; memory does not grow with the number of tokens."""
     counts = np.zeros(size, dtype=np.int64)
     for start in range(0, len(numbers), CHUNK):
         counts += np.bincount(numbers[start : start + CHUNK], minlength=size)

@@ -1,4 +1,4 @@
-"""What `glass evaluate` says of a language model: its loss, how sure that is, and what it is worth on this text."""
+"""The report of `glass evaluate` on a language model: its loss, how sure that is, and its worth on this text."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class LanguageReport:
         return self.estimate.loss
 
     def facts(self) -> dict[str, Any]:
-        """For `--json`."""
+        """Return the report as JSON."""
         return {
             **self.estimate.facts(self.bits_per_byte, self.unknown_share),
             "sliding_loss": self.sliding,
@@ -60,7 +60,7 @@ class LanguageReport:
         }
 
     def table(self) -> str:
-        """For people."""
+        """Format the report as text."""
         lines = [
             f"on {self.text}: {counted(self.estimate.tokens, 'tokens')}",
             f"loss {self.loss:.4f} {self.estimate.margin} nats per token (95 %), "
@@ -79,9 +79,12 @@ class LanguageReport:
                 lines.append(f"{name:<14}{loss:>11.4f}{shown:>11}   {note}".rstrip())
         if self.overlap is not None:
             copied = " ".join(self.overlap.text.split())
-            lines += ["", f"copy meter: of a sample of {len(self.sample)} characters, the longest stretch found in the "
-                      f"training text has {self.overlap.length}: line {self.overlap.line}, "
-                      f"character {self.overlap.position}: {copied!r}"]  # fmt: skip
+            lines.append("")
+            lines.append(
+                f"copy meter: of a sample of {len(self.sample)} characters, the longest stretch found in the "
+                f"training text has {self.overlap.length}: line {self.overlap.line}, "
+                f"character {self.overlap.position}: {copied!r}"
+            )
         return "\n".join(lines)
 
 
@@ -116,7 +119,8 @@ def language_report(
     if config.data.windows == "stream":
         sliding = sliding_loss(model.model, store.tokens, config.model.context, device, dtype).loss
     sample = model.generate([settings.prompt], settings)[0]
-    ladder, overlap = [], None
+    ladder = []
+    overlap = None
     if train is not None:
         ladder = baselines(train, store, model.tokenizer, corpus, config.data.windows)
         overlap = longest_overlap(sample.text, train.iter_text(model.tokenizer))

@@ -1,4 +1,4 @@
-"""What `glass evaluate` says of an encoder that fills in hidden tokens."""
+"""The report of `glass evaluate` on an encoder that fills in hidden tokens."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class MaskedReport:
     reading: Reading
 
     def facts(self) -> dict[str, Any]:
-        """For `--json`."""
+        """Return the report as JSON."""
         names = ("name", "loss", "accuracy", "note")
         return {
             **self.estimate.facts(None, self.unknown_share),
@@ -52,7 +52,7 @@ class MaskedReport:
         }
 
     def table(self) -> str:
-        """For people."""
+        """Format the report as text."""
         lines = [
             f"on {self.text}: {counted(self.estimate.tokens, 'hidden tokens')}",
             f"loss {self.estimate.loss:.4f} {self.estimate.margin} nats per hidden token (95 %), "
@@ -91,7 +91,9 @@ def masked_report(
             batch = task.collate(group).to(device)
             best = model(batch.inputs, batch.real).topk(min(5, task.choices), dim=-1).indices  # (B, T, 5)
             right = (best == batch.targets[..., None]) & batch.loss_mask[..., None]  # (B, T, 5)
-            first, five, hidden = right[..., 0].sum(1), right.any(-1).sum(1), batch.loss_mask.sum(1)
+            first = right[..., 0].sum(1)
+            five = right.any(-1).sum(1)
+            hidden = batch.loss_mask.sum(1)
             hits += list(zip(first.tolist(), five.tolist(), hidden.tolist(), strict=True))
             truth.append(batch.targets[batch.loss_mask].cpu().numpy())
     counts = np.array(hits, dtype=np.float64)  # (rows, 3)
@@ -116,8 +118,10 @@ def _share(counts: np.ndarray, column: int, chosen: Indices) -> float:
 
 def _baselines(task: MaskedTask, truth: np.ndarray) -> list[tuple[str, float, float, str]]:
     """The predictors that `glass plan` names too, on the tokens that were hidden, and how often they are right."""
-    V, words = task.choices, task.tokenizer.text_ids  # special tokens are never hidden
-    known, hidden = counts_of(task.train.tokens, V)[words], counts_of(truth, V)[words]
+    V = task.choices
+    words = task.tokenizer.text_ids  # special tokens are never hidden
+    known = counts_of(task.train.tokens, V)[words]
+    hidden = counts_of(truth, V)[words]
     uniform, unigram = by_frequency(known, hidden, V)
     right = float(hidden[known.argmax()] / max(1, hidden.sum()))
     return [

@@ -1,4 +1,4 @@
-"""Where a text stands word for word in the training text: all matches that cannot be longer, not one alone.
+"""Find all matches of a text in the training text that cannot be longer, word for word.
 
 The sample becomes a suffix automaton (Blumer et al. 1985), which finds, for every place of another text, the longest
 match that ends there, in one pass. Python walks it only where windows of the least length occur in the sample, which
@@ -33,7 +33,7 @@ class Match:
 
 
 def matches(sample: str, training_text: Iterable[str], least: int) -> list[Match]:
-    """All matches of at least so many characters, by where they start in the sample.
+    """List all matches of at least so many characters, by where they start in the sample.
 
     Args:
         sample: text that a model made.
@@ -46,7 +46,8 @@ def matches(sample: str, training_text: Iterable[str], least: int) -> list[Match
     size = max(BLOCK, 4 * len(sample))
     kept = len(sample) + EXCERPT  # of the text before a block, for matches that cross its edge
     windows = _Windows(sample, least, Powers(kept + size))
-    block, start = "", 0
+    block = ""
+    start = 0
     for piece in blocks_of(training_text, size):
         forget = max(0, len(block) - kept)
         start += forget
@@ -57,7 +58,7 @@ def matches(sample: str, training_text: Iterable[str], least: int) -> list[Match
 
 
 def cover(length: int, found: Iterable[Match]) -> list[int]:
-    """For each of so many characters of the sample, the length of the longest match that it is part of; 0: of none."""
+    """Return for each character of the sample the length of the longest match that it is part of; 0: of none."""
     longest = [0] * length
     for match in found:
         for place in range(match.start, match.start + match.length):
@@ -69,11 +70,12 @@ class _Windows:
     """The windows of one length of a sample, to be found in blocks of text."""
 
     def __init__(self, sample: str, length: int, powers: Powers) -> None:
-        self.length, self.powers = length, powers
+        self.length = length
+        self.powers = powers
         self.known = np.unique(powers.window_hashes(powers.prefixes(sample), length))
 
     def stretches(self, block: str) -> Iterator[tuple[int, int]]:
-        """From where to where the windows of a block all stand in the sample, one beginning at each character."""
+        """Yield the bounds of stretches of a block whose windows, one at each character, all stand in the sample."""
         if len(block) < self.length:
             return
         hashes = self.powers.window_hashes(self.powers.prefixes(block), self.length)
@@ -92,12 +94,13 @@ class _Windows:
 
 
 class _Automaton:
-    """All substrings of a text; a state is those that end at the same places of it, the longest `length` long."""
+    """A suffix automaton of a text; a state is the substrings with the same ends, the longest `length` long."""
 
     def __init__(self, text: str) -> None:
         self.text = text
         self.next: list[dict[str, int]] = [{}]
-        self.link, self.length = [-1], [0]
+        self.link = [-1]
+        self.length = [0]
         self.prefixes = [0]  # the state of text[:n]
         for letter in text:
             self.prefixes.append(self._add(letter))
@@ -142,18 +145,20 @@ class _Automaton:
                 state = self.link[state]
                 length = self.length[state]
             if letter in self.next[state]:
-                state, length = self.next[state][letter], length + 1
+                state = self.next[state][letter]
+                length += 1
             if length >= least and length > self.best[state]:
                 self.best[state] = length
                 self.met[state] = start + place + 1, around, place + 1 - first
 
     def matches(self, least: int) -> list[Match]:
-        """What was met."""
+        """List the matches that were met."""
         by_length = sorted(range(1, len(self.next)), key=lambda each: -self.length[each])
         for state in by_length:
             above = self.link[state]  # the strings of that state end every string of this one
             if self.best[state] and above > 0 and self.best[above] < self.length[above]:
-                self.best[above], self.met[above] = self.length[above], self.met[state]
+                self.best[above] = self.length[above]
+                self.met[above] = self.met[state]
         nearest: list[int | None] = [None] * len(self.next)  # of each state: itself, or the next above it, that was met
         for state in reversed(by_length):  # one step for each: a text that repeats itself has very long chains
             nearest[state] = state if self.best[state] else nearest[self.link[state]]
@@ -167,6 +172,7 @@ class _Automaton:
             met = self.met[place]
             assert met is not None
             stop, around, at = met
-            before, after = around[: at - length][-EXCERPT:], around[at : at + EXCERPT]
+            before = around[: at - length][-EXCERPT:]
+            after = around[at : at + EXCERPT]
             found.append(Match(end - length, length, stop - length, before, after))
         return sorted(found, key=lambda match: match.start)

@@ -48,7 +48,7 @@ class Measure:
     note: str = ""
 
     def line(self) -> str:
-        """For people."""
+        """Format the measure as one line."""
         interval = "one example: no interval"
         if self.interval is not None:
             interval = f"{self.interval[0]:>9.4f} to {self.interval[1]:.4f}"
@@ -76,7 +76,7 @@ def mean(key: str, name: str, values: ArrayLike, note: str = "") -> Measure:
 
 
 def facts_of(measures: Sequence[Measure]) -> dict[str, Any]:
-    """For `--json`: value and interval of each, and the signature of those that have one."""
+    """Return measures as JSON: value and interval of each, and the signature of those that have one."""
     facts: dict[str, Any] = {}
     for measure in measures:
         facts[measure.key] = measure.value

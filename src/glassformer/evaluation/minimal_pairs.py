@@ -33,7 +33,7 @@ Group = TypeVar("Group", bound=Hashable)
 
 @dataclass(frozen=True)
 class Share:
-    """How many of some pairs, or groups of twins, are right.
+    """The share of some pairs, or groups of twins, that are right.
 
     Attributes:
         right: ties count a half.
@@ -45,7 +45,7 @@ class Share:
 
     @property
     def share(self) -> float:
-        """From 0 to 1."""
+        """Return the share, from 0 to 1."""
         return self.right / self.count
 
     @property
@@ -54,13 +54,13 @@ class Share:
         return wilson(self.right, self.count)
 
     def facts(self) -> dict[str, Any]:
-        """For `--json`."""
+        """Return the share as JSON."""
         return {"share": self.share, "ci95": list(self.interval), "right": self.right, "count": self.count}
 
 
 @dataclass(frozen=True)
 class PairResults:
-    """What a model makes of minimal pairs.
+    """Results of a model on minimal pairs.
 
     Attributes:
         overall: of all pairs.
@@ -81,7 +81,7 @@ class PairResults:
 
 
 def score_pairs(pairs: Sequence[MinimalPair], model: TokenLogProbabilities) -> PairResults:
-    """What a model makes of minimal pairs.
+    """Score a model on minimal pairs.
 
     Raises:
         GlassError: there are no pairs, or the model's scores do not fit its texts.
@@ -101,9 +101,11 @@ def log_ratios(pairs: Sequence[MinimalPair], model: TokenLogProbabilities) -> li
         _check(text, tokens)
     ratios = []
     for pair in pairs:
-        good, bad = scores[pair.good], scores[pair.bad]
+        good = scores[pair.good]
+        bad = scores[pair.bad]
         start = _start(pair, good, bad)
-        for_good, for_bad = _from(good, start), _from(bad, start)
+        for_good = _from(good, start)
+        for_bad = _from(bad, start)
         # Two impossible texts are a tie; their difference would be no number.
         ratios.append(0.0 if for_good == for_bad else for_good - for_bad)
     return ratios
@@ -124,7 +126,7 @@ def results_of(pairs: Sequence[MinimalPair], ratios: Sequence[float]) -> PairRes
         )
     if any(math.isnan(ratio) for ratio in ratios):
         raise GlassError("a log-ratio is not a number", "Look for a loss that is not finite in the model's training.")
-    right = [1.0 if ratio > 0 else 0.5 if ratio == 0 else 0.0 for ratio in ratios]
+    right = [_score(ratio) for ratio in ratios]
     groups: dict[int, list[float]] = defaultdict(list)
     for pair, score in zip(pairs, right, strict=True):
         groups[pair.twin].append(score)
@@ -138,6 +140,12 @@ def results_of(pairs: Sequence[MinimalPair], ratios: Sequence[float]) -> PairRes
         twins_chance=sum(0.5 ** len(scores) for scores in twins) / len(twins) if twins else 0.25,
         mean_log_ratio=sum(ratios) / len(ratios),
     )
+
+
+def _score(ratio: float) -> float:
+    if ratio > 0:
+        return 1.0
+    return 0.5 if ratio == 0 else 0.0
 
 
 def _shares(groups: Sequence[Group], right: Sequence[float]) -> dict[Group, Share]:

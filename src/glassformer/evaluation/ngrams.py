@@ -60,7 +60,9 @@ class KneserNey:
             ending[longer_ranks] = ranks[1:]
             self._orders.append(_smoothed(keys, np.bincount(ending, minlength=len(keys)), contexts, vocab_size))
             contexts = len(keys)
-            keys, ranks, counts = longer_keys, longer_ranks, longer_counts
+            keys = longer_keys
+            ranks = longer_ranks
+            counts = longer_counts
         self._orders.append(_smoothed(keys, counts, contexts, vocab_size))
 
     def probabilities(self, tokens: NDArray[np.integer]) -> Floats:
@@ -120,7 +122,7 @@ def _smoothed(keys: Integers, counts: Integers, contexts: int, vocab_size: int) 
 
 
 def _discounts(counts: Integers) -> Floats:
-    """What is taken from a count of 0, 1, 2 and 3 or more: Chen and Goodman 1999 on modified Kneser-Ney.
+    """Return the discounts of counts of 0, 1, 2 and 3 or more: Chen and Goodman 1999 on modified Kneser-Ney.
 
     Their estimates need n-grams of every count from 1 to 4. Where the text has none, or they leave (0, count), a half
     is used: any discount in that range gives a distribution.

@@ -38,7 +38,7 @@ NO_PROBABILITY = "a classifier gives the tokens of a text no probability"
 
 @dataclass(frozen=True)
 class Surprisals:
-    """What each token costs.
+    """The surprisal of each token of a text.
 
     Attributes:
         tokens: n ids: of the text, or of the target with the end token that ends it.
@@ -67,7 +67,7 @@ class Surprisals:
 
 @dataclass(frozen=True)
 class Outlook:
-    """What a run says at one place of a text.
+    """The prediction of a run at one place of a text.
 
     Attributes:
         what: which answer this is, in words.
@@ -87,7 +87,7 @@ class Outlook:
 
 
 def surprisals(model: AnyTextModel, text: str, target: str | None = None, forward: Forward | None = None) -> Surprisals:
-    """What each token of a text costs a run; of one that writes for a source, each token of the target.
+    """Return the surprisal of each token of a text; of a run that writes for a source, of each token of the target.
 
     A run that fills holes has each token hidden in turn, with all others in sight; its holes have no token to cost.
 
@@ -114,7 +114,8 @@ def surprisals(model: AnyTextModel, text: str, target: str | None = None, forwar
         nats = _left_to_right(model, Batch.from_pairs([pair]), forward)[-len(tokens) :]
         how = TARGET
     elif isinstance(model, TextModel):
-        tokens, how = model.prompt_ids(text), LEFT
+        tokens = model.prompt_ids(text)
+        how = LEFT
         _refuse_long(len(tokens), model)
         known = _left_to_right(model, Batch.from_rows([np.array(tokens)]), forward) if len(tokens) > 1 else []
         nats = [None, *known]
@@ -129,13 +130,18 @@ def surprisals(model: AnyTextModel, text: str, target: str | None = None, forwar
         nats = _hidden_in_turn(model, tokens, forward) if isinstance(model, MaskFiller) else [None] * len(tokens)
         how = PSEUDO if isinstance(model, MaskFiller) else NO_PROBABILITY
     return Surprisals(
-        tuple(tokens), tuple(map(tokenizer.token_text, tokens)), tuple(id not in tokenizer.special for id in tokens),
-        tuple(nats), tuple(token_ends(tokenizer, tokens)), tokenizer.decode(tokens), how,
-    )  # fmt: skip
+        tokens=tuple(tokens),
+        labels=tuple(map(tokenizer.token_text, tokens)),
+        writes=tuple(id not in tokenizer.special for id in tokens),
+        nats=tuple(nats),
+        ends=tuple(token_ends(tokenizer, tokens)),
+        text=tokenizer.decode(tokens),
+        how=how,
+    )
 
 
 def _framed(model: TextClassifier | MaskFiller, text: str) -> list[int]:
-    """What an encoder reads; of a text without holes, too."""
+    """Return the tokens that an encoder reads; of a text without holes, too."""
     if isinstance(model, MaskFiller) and model.MASK in text:
         return model.ids(text)
     return list(model.frame.around(model.tokenizer.encode(text)))
@@ -158,9 +164,11 @@ def _left_to_right(model: AnyTextModel, batch: Batch, forward: Forward | None) -
 
 def _hidden_in_turn(model: MaskFiller, tokens: Sequence[int], forward: Forward | None) -> list[float | None]:
     """The nats of each token that stands for text, hidden alone."""
-    row, device = np.array(tokens), model.model.embedding.tokens.weight.device
+    row = np.array(tokens)
+    device = model.model.embedding.tokens.weight.device
     places = [place for place, token in enumerate(tokens) if token not in model.tokenizer.special]
-    rows, nats = [], list[float]()
+    rows = []
+    nats: list[float] = []
     for place in places:
         chosen = np.arange(len(row)) == place
         rows.append(Masked(np.where(chosen, model.mask_id, row), row, chosen))
@@ -175,7 +183,7 @@ def _hidden_in_turn(model: MaskFiller, tokens: Sequence[int], forward: Forward |
 
 
 def outlook(model: AnyTextModel, subject: Subject, forward: Forward | None = None, first: bool = False) -> Outlook:
-    """What a run says next: after a text, after a target, in the first hole, or of a text.
+    """Return the prediction of a run: after a text, after a target, in the first hole, or of a text.
 
     Args:
         model: the run.
@@ -201,7 +209,7 @@ def outlook(model: AnyTextModel, subject: Subject, forward: Forward | None = Non
 
 
 def _place(model: AnyTextModel, subject: Subject, first: bool) -> int:
-    """Of a filler its first hole, of others the last place; or the one before all that is written."""
+    """Return the place to predict: a filler's first hole, else the last place; or the first that is written."""
     if first:
         assert isinstance(model, Translator)
         return len(model.tokenizer.target_start) - 1
@@ -217,7 +225,7 @@ def _what(model: AnyTextModel, first: bool) -> str:
 
 
 def guess(model: AnyTextModel, text: str, place: int) -> Outlook:
-    """What a run would put in the place of one token of a text: from what stands before it, or from both sides.
+    """Predict one token of a text from the tokens before it, or from both sides.
 
     Args:
         model: a run that continues text, or fills holes.
@@ -251,7 +259,7 @@ def guess(model: AnyTextModel, text: str, place: int) -> Outlook:
 
 @dataclass(frozen=True)
 class After:
-    """What a run draws the next token from.
+    """Logits that a run samples the next token from.
 
     Attributes:
         logits: (V) on the CPU.
@@ -277,7 +285,8 @@ def next_logits(model: TextModel | Translator, text: str, target: str | None = N
     Raises:
         GlassError: a target was given where there is none, or it is longer than the context.
     """
-    ids, tokenizer = model.prompt_ids(text), model.tokenizer
+    ids = model.prompt_ids(text)
+    tokenizer = model.tokenizer
     if isinstance(model, Translator):
         written = tokenizer.encode(target or "")
         row = [*tokenizer.target_start, *written]

@@ -1,4 +1,4 @@
-"""What `glass evaluate` says of a run that translates or summarizes: its loss, and how good its texts are."""
+"""The report of `glass evaluate` on a run that translates or summarizes: its loss, and the quality of its texts."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class PairReport:
     notes: list[str]
 
     def facts(self) -> dict[str, Any]:
-        """For `--json`."""
+        """Return the report as JSON."""
         return {
             **self.estimate.facts(self.bits_per_byte, self.unknown_share),
             "unknown_source_share": self.unknown_source_share,
@@ -66,7 +66,7 @@ class PairReport:
         }
 
     def table(self) -> str:
-        """For people."""
+        """Format the report as text."""
         lines = [
             f"on {self.text}: {counted(self.estimate.windows, 'pairs')}, {self.estimate.tokens:,} target tokens",
             f"loss {self.estimate.loss:.4f} {self.estimate.margin} nats per token (95 %), "
@@ -112,7 +112,8 @@ def pair_measures(hypotheses: Sequence[str], references: Sequence[str]) -> list[
 
 
 def _by_sacrebleu(hypotheses: Sequence[str], references: Sequence[str]) -> list[Measure]:
-    n, scores = len(references), translation_scores(hypotheses, references)
+    n = len(references)
+    scores = translation_scores(hypotheses, references)
     lower = translation_scores(hypotheses, references, lowercase=True)
     sums, lower_sums = (sentence_statistics(hypotheses, references, lowercase=low) for low in (False, True))
     return [
@@ -144,7 +145,8 @@ def pair_report(
         other: a second run to compare with.
         notes: what a person was told.
     """
-    sources, references = [source for source, _ in examples], [reference for _, reference in examples]
+    sources = [source for source, _ in examples]
+    references = [reference for _, reference in examples]
     written = _texts(model, sources)
     measures = pair_measures(written, references)
     against = None

@@ -1,4 +1,4 @@
-"""How sure a figure is: intervals by resampling the examples, and paired tests between two runs on the same examples.
+"""Confidence in a figure: intervals by resampling the examples, and paired tests of two runs on the same examples.
 
 A figure of a whole test set (BLEU, macro-F1) is a function of the examples that it was computed from. So everything
 here works with a *statistic*: a function that is given the numbers of the examples to use, (n,), repetitions included,
@@ -153,7 +153,8 @@ def paired_permutation(
     Raises:
         GlassError: there are no examples, or not the same number of both; `repeats` or `level` makes no sense.
     """
-    ours, theirs = _numbers(first), _numbers(second)
+    ours = _numbers(first)
+    theirs = _numbers(second)
     if len(ours) != len(theirs):
         raise GlassError(
             f"a paired test needs the same examples in both runs, but there are {len(ours):,} and {len(theirs):,}",
@@ -162,7 +163,8 @@ def paired_permutation(
     _check(len(ours), repeats, level)
     differences = ours - theirs
     total = differences.sum()
-    extreme, generator = 0, _generator(seed)
+    extreme = 0
+    generator = _generator(seed)
     for count in _blocks(repeats, len(ours)):
         swapped = generator.integers(2, size=(count, len(ours)), dtype=np.int8) == 1
         # Those that swap change the sign of their difference.
@@ -174,7 +176,7 @@ def paired_permutation(
 
 
 def wilson(right: float, n: int, level: float = LEVEL) -> tuple[float, float]:
-    """Interval of a share (Wilson 1927): good for few examples too, and where none or all are right.
+    """Return the interval of a share (Wilson 1927): good for few examples too, and where none or all are right.
 
     Args:
         right: how many of the `n`; ties may count a half.
@@ -193,7 +195,8 @@ def wilson(right: float, n: int, level: float = LEVEL) -> tuple[float, float]:
         return 0.0, 1.0
     _check(n, 1, level)
     z = NormalDist().inv_cdf((1 + level) / 2)
-    share, weight = right / n, z * z / n
+    share = right / n
+    weight = z * z / n
     centre = (share + weight / 2) / (1 + weight)
     half = math.sqrt(weight * (share * (1 - share) + weight / 4)) / (1 + weight)
     # Rounding must not put the share itself outside.
@@ -227,7 +230,7 @@ def _resamples(n: int, repeats: int, seed: int) -> Iterator[Indices]:
 
 
 def _blocks(repeats: int, n: int) -> Iterator[int]:
-    """How many repeats to do together, so that memory does not grow with their number."""
+    """Yield how many repeats to do together, so that memory does not grow with their number."""
     most = max(1, AT_ONCE // n)
     for start in range(0, repeats, most):
         yield min(most, repeats - start)
@@ -239,10 +242,10 @@ def _percentiles(values: Floats, level: float) -> tuple[float, float]:
 
 
 def _at_least(values: Floats, limit: float) -> NDArray[np.bool_]:
-    """Whether each reaches the limit; sums of the same numbers in another order differ by rounding."""
+    """Return whether each reaches the limit; sums of the same numbers in another order differ by rounding."""
     return values >= limit * (1 - 1e-9) - 1e-12
 
 
 def _share_at_least(extreme: int, repeats: int) -> float:
-    """With the measured one counted among the random ones, a test at level 5 % is wrong at most 5 % of the time."""
+    """Count the measured one among the random ones: so a test at level 5 % is wrong at most 5 % of the time."""
     return (extreme + 1) / (repeats + 1)

@@ -35,7 +35,7 @@ WORDS = regex.compile(
 
 @dataclass(frozen=True)
 class Overlap:
-    """How much two texts share, from 0 to 1.
+    """The overlap of two texts, from 0 to 1.
 
     Attributes:
         precision: share of the hypothesis that is in the reference.
@@ -70,7 +70,8 @@ def words(text: str) -> list[str]:
 
 def rouge(hypothesis: str, reference: str) -> RougeScores:
     """Scores of one text. Where either has no words (or no two, for pairs), the score is 0."""
-    said, wanted = words(hypothesis), words(reference)
+    said = words(hypothesis)
+    wanted = words(reference)
     common = common_subsequence(said, wanted)
     return RougeScores(_by_runs(said, wanted, 1), _by_runs(said, wanted, 2), _overlap(common, len(said), len(wanted)))
 
@@ -128,7 +129,8 @@ def common_subsequence(first: Sequence[str], second: Sequence[str]) -> int:
 
 def _by_runs(said: list[str], wanted: list[str], n: int) -> Overlap:
     """By runs of n words; one that is repeated counts as often as it stands in both."""
-    in_said, in_wanted = _runs(said, n), _runs(wanted, n)
+    in_said = _runs(said, n)
+    in_wanted = _runs(wanted, n)
     return _overlap((in_said & in_wanted).total(), in_said.total(), in_wanted.total())
 
 
@@ -139,7 +141,8 @@ def _runs(sequence: list[str], n: int) -> Counter[tuple[str, ...]]:
 def _overlap(common: int, said: int, wanted: int) -> Overlap:
     if not common:
         return Overlap(0.0, 0.0, 0.0)
-    precision, recall = common / said, common / wanted
+    precision = common / said
+    recall = common / wanted
     return Overlap(precision, recall, 2 * precision * recall / (precision + recall))
 
 

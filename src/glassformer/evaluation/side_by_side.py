@@ -51,7 +51,8 @@ def stretches(one: Surprisals, other: Surprisals) -> list[Stretch]:
         )
     sums = [_by_end(each) for each in (one, other)]
     ends = sorted(set(sums[0]) & set(sums[1]))
-    found, start = [], 0
+    found = []
+    start = 0
     for end in ends:
         nats = [_between(each, start, end) for each in sums]
         found.append(Stretch(one.text[start:end], start, end, nats[0], nats[1]))
@@ -60,7 +61,7 @@ def stretches(one: Surprisals, other: Surprisals) -> list[Stretch]:
 
 
 def _by_end(costs: Surprisals) -> dict[int, list[float | None]]:
-    """For each character at which a token ends: the nats of the tokens that end there."""
+    """Return for each character at which a token ends the nats of the tokens that end there."""
     found: dict[int, list[float | None]] = {}
     for end, nats, writes in zip(costs.ends, costs.nats, costs.writes, strict=True):
         if writes:

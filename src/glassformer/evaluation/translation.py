@@ -22,7 +22,7 @@ from glassformer.evaluation.resampling import Indices
 from glassformer.evaluation.rouge import UNSPACED
 
 TOKENIZATIONS = ("13a", "intl", "zh", "char", "none")
-"""Those of sacrebleu's tokenisers of words for BLEU that need no further package and no download."""
+"""Word tokenisers of sacrebleu for BLEU that need no further package and no download."""
 
 WORD_ORDER = 2  # chrF++: characters up to 6-grams, and words up to 2-grams (Popović 2017)
 ORDERS = 4  # of BLEU
@@ -32,7 +32,7 @@ ASCII_PUNCTUATED = ("Latin", "Cyrillic", "Greek", "Georgian", "Hebrew")
 
 @dataclass(frozen=True)
 class TranslationScores:
-    """How good translations are.
+    """Scores of translations.
 
     Attributes:
         bleu: 0 to 100 (Papineni et al. 2002; Post 2018); 0 where no translation has four words.
@@ -55,7 +55,7 @@ class TranslationScores:
 
 @dataclass(frozen=True, eq=False)
 class SentenceStatistics:
-    """What each of N sentences adds to corpus scores; its methods are statistics for `resampling`.
+    """Statistics of each of N sentences for corpus scores; its methods are statistics for `resampling`.
 
     Attributes:
         bleu_counts: (N, 10): words of translation and reference; 1- to 4-grams that are right; all 1- to 4-grams.
@@ -73,7 +73,8 @@ class SentenceStatistics:
     def bleu(self, sentences: Indices) -> float:
         """BLEU of these sentences, as often as each is named."""
         counts = self.bleu_counts[sentences].sum(axis=0).tolist()
-        matched, all_of_them = counts[2 : 2 + ORDERS], counts[2 + ORDERS :]
+        matched = counts[2 : 2 + ORDERS]
+        all_of_them = counts[2 + ORDERS :]
         return float(_metrics().BLEU.compute_bleu(matched, all_of_them, *counts[:2], smooth_method="exp").score)
 
     def chrf(self, sentences: Indices) -> float:
@@ -87,7 +88,7 @@ class SentenceStatistics:
 
 
 def suitable_tokenization(references: Sequence[str]) -> str:
-    """Which of sacrebleu's tokenisers suits the script that most letters of the references belong to.
+    """Return the sacrebleu tokeniser that suits the script of most letters of the references.
 
     - Latin, Cyrillic, Greek, Georgian, Hebrew: `13a`, sacrebleu's default, with which most scores are published. It
       knows the punctuation of ASCII only.
@@ -101,7 +102,8 @@ def suitable_tokenization(references: Sequence[str]) -> str:
     Text without letters gets `13a`.
     """
     text = "\n".join(references)
-    kana, han = _letters(text, ("Hiragana", "Katakana")), _letters(text, ("Han", "Bopomofo"))
+    kana = _letters(text, ("Hiragana", "Katakana"))
+    han = _letters(text, ("Han", "Bopomofo"))
     unspaced = _letters(text, UNSPACED) - kana - han
     ascii_punctuated = _letters(text, ASCII_PUNCTUATED)
     others = len(regex.findall(r"\p{L}", text)) - kana - han - unspaced - ascii_punctuated
@@ -150,7 +152,7 @@ def translation_scores(
 def sentence_statistics(
     hypotheses: Sequence[str], references: Sequence[str], tokenize: str | None = None, lowercase: bool = False
 ) -> SentenceStatistics:
-    """What each sentence adds to the scores; the same arguments as for `translation_scores`.
+    """Return each sentence's statistics for the scores; the same arguments as for `translation_scores`.
 
     Raises:
         GlassError: as for `translation_scores`.
@@ -174,7 +176,7 @@ def sentence_statistics(
 
 
 def can_score() -> bool:
-    """Whether sacrebleu is installed."""
+    """Return whether sacrebleu is installed."""
     return find_spec("sacrebleu") is not None
 
 
@@ -189,7 +191,7 @@ def _metrics() -> ModuleType:
 
 
 def _checked(hypotheses: Sequence[str], references: Sequence[str], tokenize: str | None) -> str:
-    """How BLEU gets its words, after a look at the arguments."""
+    """Check the arguments, and return how BLEU gets its words."""
     if len(hypotheses) != len(references):
         raise GlassError(
             f"there are {len(hypotheses):,} translations, but {len(references):,} references",

@@ -78,7 +78,7 @@ class AblationReport:
     loss: AblationLoss
 
     def facts(self) -> dict[str, Any]:
-        """For `--json`: `loss` and what belongs to it are with parts off."""
+        """Return the report as JSON: `loss` and what belongs to it are with parts off."""
         return {
             "text": self.text,
             **self.loss.off.facts(None, self.unknown_share),
@@ -89,14 +89,16 @@ class AblationReport:
         }
 
     def table(self) -> str:
-        """For people."""
-        loss, off = self.loss, ", ".join(self.ablation.off) or "anything off"
-        return "\n".join([
+        """Format the report as text."""
+        loss = self.loss
+        off = ", ".join(self.ablation.off) or "anything off"
+        lines = [
             f"on {self.text}: {counted(loss.whole.tokens, self.unit + 's')}",
             f"loss {loss.whole.loss:.4f} {loss.whole.margin} nats per {self.unit} (95 %) with everything on",
             f"loss {loss.off.loss:.4f} {loss.off.margin} nats per {self.unit} without {off}",
             f"change {loss.change:+.4f}; {INSTEADS[self.ablation.instead]}",
-        ])  # fmt: skip
+        ]
+        return "\n".join(lines)
 
 
 def measure_without(

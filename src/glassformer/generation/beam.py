@@ -158,13 +158,13 @@ def beam_translate(
 
 
 def penalty(tokens: int, alpha: float) -> float:
-    """What the log-probability of so many tokens is divided by: Wu et al. 2016, equation 14."""
+    """Return the divisor of the log-probability of so many tokens: Wu et al. 2016, equation 14."""
     return float(((5 + tokens) / 6) ** alpha)
 
 
 @dataclass(frozen=True)
 class _Rule:
-    """What is searched for."""
+    """The goal and the limits of a search."""
 
     beams: int
     length_penalty: float
@@ -174,12 +174,12 @@ class _Rule:
 
     @classmethod
     def of(cls, settings: SampleConfig, most: int, end_id: int | None, wanted: int | None) -> _Rule:
-        """Of these settings."""
+        """Return the rule of these settings."""
         wanted = settings.beams if wanted is None else min(wanted, settings.beams)
         return cls(settings.beams, settings.length_penalty, most, end_id, wanted)
 
     def penalty(self, tokens: int) -> float:
-        """What the log-probability of so many tokens is divided by: Wu et al. 2016, equation 14."""
+        """Return the divisor of the log-probability of so many tokens: Wu et al. 2016, equation 14."""
         return penalty(tokens, self.length_penalty)
 
 
@@ -194,7 +194,7 @@ class _Beam:
     pool: list[Hypothesis] = field(default_factory=list)  # best first
 
     def finish(self, row: list[int], log_probability: float, ended: Ended, rule: _Rule) -> None:
-        """Into the pool, if there is room or a worse one."""
+        """Put a finished row into the pool, if there is room or a worse one."""
         tokens = tuple(row[self.start :])
         score = log_probability / rule.penalty(len(tokens))
         place = bisect_right(self.pool, -score, key=lambda each: -each.score)  # after equals
@@ -250,7 +250,8 @@ def _candidates(logits: Tensor, beams: Sequence[_Beam], n: int) -> list[list[Chi
     sums = torch.tensor([total for beam in beams for total in beam.sums], dtype=torch.float64)  # (rows)
     totals = (sums[:, None] + shares.to("cpu").to(torch.float64)).reshape(len(beams), -1)  # (beams, rows of each k)
     totals, order = totals.sort(dim=-1, descending=True, stable=True)
-    totals, order = totals[:, :n], order[:, :n]  # (beams, n)
+    totals = totals[:, :n]  # (beams, n)
+    order = order[:, :n]  # (beams, n)
     tokens = ids.to("cpu").reshape(len(beams), -1).gather(1, order)  # (beams, n)
     parents = order // ids.shape[1]  # (beams, n)
     return [
@@ -264,10 +265,12 @@ def likeliest(logits: Tensor, n: int) -> Tensor:
     if n >= logits.shape[-1]:
         return logits.sort(dim=-1, descending=True, stable=True).indices  # (B, V)
     values, ids = logits.topk(n + 1, dim=-1)  # (B, n + 1); equals come in any order
-    ids, last = ids[:, :n], values[:, n - 1 : n]  # (B, n), (B, 1)
+    ids = ids[:, :n]  # (B, n)
+    last = values[:, n - 1 : n]  # (B, 1)
     level = values[:, n] == values[:, n - 1]  # (B): of several equals, only the first have a place
     if bool(level.any()):
-        x, t = logits[level], last[level]  # (some of B, V), (some of B, 1)
+        x = logits[level]  # (some of B, V)
+        t = last[level]  # (some of B, 1)
         early = torch.arange(logits.shape[-1], 0, -1, device=ids.device, dtype=torch.int32)  # (V)
         ids[level] = ((x >= t) * early + (x > t) * len(early)).topk(n, dim=-1).indices
     ids = ids.sort(dim=-1).values  # (B, n)
@@ -292,7 +295,7 @@ def _grow(beam: _Beam, found: list[Child], rule: _Rule, watch: Watch | None) -> 
 
 
 def _in_place(children: list[Child], rows: int) -> list[Child]:
-    """The same children, each parent's first one in its parent's row: then it need not be copied."""
+    """Return the same children, each parent's first one in its parent's row: then it need not be copied."""
     if len(children) < rows:
         return children
     placed: dict[int, Child] = {}

@@ -1,4 +1,4 @@
-"""What the model sees of a row of tokens, and two ways to read it: with a cache, and anew each time.
+"""The window of a row of tokens that the model sees, and two ways to read it: with a cache, and anew each time.
 
 **Past the context limit.** With C the model's context, a row of n tokens is seen from token `window_start(n, C)` on,
 and places are counted from there. The start is 0 while n <= C; then it moves in hops of half a context, so that between
@@ -22,7 +22,7 @@ from glassformer.model.transformer import Decoder
 
 
 def hop_length(context: int) -> int:
-    """Tokens that the window moves by: half a context, and at least 1."""
+    """Return the tokens that the window moves by: half a context, and at least 1."""
     return max(1, context // 2)
 
 
@@ -73,7 +73,8 @@ class CachedReader:
     """
 
     def __init__(self, model: Decoder, longest: int) -> None:
-        self.model, self.longest = model, longest
+        self.model = model
+        self.longest = longest
         self.cache: Cache | None = None
         self.fast: FastDecoder | None = None
         self.starts: list[int] = []
@@ -104,7 +105,8 @@ class CachedReader:
 
     def _new_cache(self, seen: list[Sequence[int]], longest_now: int) -> Cache:
         """Room for the windows and for what is still to come; half a context more where rows hop at different times."""
-        context, widths = self.model.config.context, [len(window) for window in seen]
+        context = self.model.config.context
+        widths = [len(window) for window in seen]
         most = context if min(widths) == max(widths) else context + hop_length(context)
         capacity = min(most, max(widths) + max(1, self.longest - longest_now))
         self.fast = self.fast or fast_decoder(self.model, self.longest - longest_now)
@@ -114,8 +116,10 @@ class CachedReader:
 
     def _read_again(self, cache: Cache, slots: list[int], seen: list[Sequence[int]]) -> None:
         """Replace what the cache holds of these rows. Just after a hop all windows have one length: no padding."""
-        width, end = len(seen[0]), cache.length
-        device, dtype = cache.attention_mask.device, cache.layers[0].keys.dtype
+        width = len(seen[0])
+        end = cache.length
+        device = cache.attention_mask.device
+        dtype = cache.layers[0].keys.dtype
         own = Cache(self.model.config, len(slots), width, device, dtype)
         self.model.stack(torch.tensor(seen, device=device), self.model.embedding, cache=own)
         columns = slice(end - width, end)
@@ -152,7 +156,8 @@ def reading(model: nn.Module, parts: Sequence[nn.Module] | None = None) -> Itera
 
 def _read_windows(model: Decoder, seen: list[Sequence[int]], cache: Cache | None) -> Tensor:
     """Logits after each window, (B, V). Shorter windows are padded on the left, so all end in the last column."""
-    device, width = model.embedding.tokens.weight.device, max(len(window) for window in seen)
+    device = model.embedding.tokens.weight.device
+    width = max(len(window) for window in seen)
     padding = [width - len(window) for window in seen]
     tokens = torch.tensor([[0] * missing + list(w) for missing, w in zip(padding, seen, strict=True)], device=device)
     if not any(padding):

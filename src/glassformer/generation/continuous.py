@@ -61,12 +61,13 @@ class _Member:
         return self.source or self.row.tokens[self.start :]
 
     def hops(self) -> bool:
-        """Whether the row has grown out of its window, which is then moved."""
-        before, self.start = self.start, 0 if self.source else window_start(len(self.row.tokens), self.context)
+        """Move the window if the row has grown out of it, and return whether it has."""
+        before = self.start
+        self.start = 0 if self.source else window_start(len(self.row.tokens), self.context)
         return self.start != before
 
     def columns(self) -> int:
-        """Tokens that its slot must hold, at most."""
+        """Return the tokens that its slot must hold, at most."""
         return min(self.context, len(self.row.tokens) - self.start + self.left)
 
 
@@ -100,11 +101,14 @@ class Batch:
     def __init__(
         self, model: Decoder | EncoderDecoder, end_id: int | None, start: Sequence[int] = (), reads: int = READS
     ) -> None:
-        self.model, self.end_id, self.reads = model, end_id, reads
+        self.model = model
+        self.end_id = end_id
+        self.reads = reads
         self.start = list(start) or ([] if end_id is None else [end_id])
         if isinstance(model, EncoderDecoder) and not self.start:
             raise GlassError("no token begins the targets", "Give the end token, or what targets begin with.")
-        self.parts, self.fast = list(model.modules()), fast_decoder(model, LAYOUT_STEPS)
+        self.parts = list(model.modules())
+        self.fast = fast_decoder(model, LAYOUT_STEPS)
         self.weight = model.embedding.tokens.weight
         self.dtype = self.weight.dtype if self.fast is None else self.fast.cache_type
         self.waiting: deque[_Member] = deque()
@@ -124,13 +128,17 @@ class Batch:
         Raises:
             GlassError: the model cannot read it: as `generate` and `translate` say.
         """
-        model, index, source = self.model, self.count, list[int]()
+        model = self.model
+        index = self.count
+        source: list[int] = []
         if isinstance(model, Decoder):
             check_prompts(model, [prompt])
-            row, most = row_of_prompt(model, index, prompt, settings, settings.seed), settings.tokens
+            row = row_of_prompt(model, index, prompt, settings, settings.seed)
+            most = settings.tokens
         else:
             check_sources(model, [prompt])
-            row, source = row_of_source(model, index, self.start, settings, settings.seed), list(prompt)
+            row = row_of_source(model, index, self.start, settings, settings.seed)
+            source = list(prompt)
             most = most_tokens(model, settings, len(self.start))
         member = _Member(row, source, most, model.config.context)
         member.hops()
@@ -143,7 +151,9 @@ class Batch:
         """Forget a row that has not ended: its slot is free from the next step on. Of others nothing is to forget."""
         self.members.pop(index, None)
         if not self.members:  # what is left is nobody's: its memory, too
-            self.writing, self.being_read, self.slots = [], None, None
+            self.writing = []
+            self.being_read = None
+            self.slots = None
             self.waiting.clear()
 
     def step(self) -> Step:
@@ -154,9 +164,11 @@ class Batch:
         """
         with reading(self.model, self.parts):
             self._free_slots()
-            rows, found = [*self.writing], [self._read_on()] if self.writing else []
+            rows = [*self.writing]
+            found = [self._read_on()] if self.writing else []
             new, of_new = self._read_new()
-            rows, found = [*rows, *new], [*found, *of_new]
+            rows = [*rows, *new]
+            found = [*found, *of_new]
         if not rows:
             return Step((), (), self.weight.new_empty(0, self.model.vocab_size), {})
         whole = torch.cat(found)  # (rows, V)
@@ -172,7 +184,7 @@ class Batch:
         return Step(tuple(member.row.index for member in rows), tuple(tokens), whole, ended)
 
     def _free_slots(self) -> None:
-        """Those who have left or ended go; those who hop are read again, before all who wait."""
+        """Free the slots of rows that have left or ended; rows that hop are read again, before all that wait."""
         for slot in reversed(range(len(self.writing))):
             member = self.writing[slot]
             gone = member.row.index not in self.members
@@ -200,7 +212,8 @@ class Batch:
 
     def _read_new(self) -> tuple[list[_Member], list[Tensor]]:
         """Read on in what is new: the rows that were read to their end, and the logits (rows, V) that follow them."""
-        members, found = list[_Member](), list[Tensor]()
+        members: list[_Member] = []
+        found: list[Tensor] = []
         for now in self._next_readings() if self.being_read is None else [self.being_read]:
             logits = self._read_targets(now) if isinstance(self.model, EncoderDecoder) else self._read_prompts(now)
             kept = [place for place, member in enumerate(now.members) if member.row.index in self.members]
@@ -215,16 +228,19 @@ class Batch:
         members = [now.members[place] for place in kept]
         if self.slots is None:
             self.slots = SlotCache(self.model.config, self.weight.device, self.dtype)
-        lengths, seen = [len(member.seen()) for member in members], list[int]()
+        lengths = [len(member.seen()) for member in members]
+        seen: list[int] = []
         if isinstance(self.model, EncoderDecoder):
-            lengths, seen = [len(self.start)] * len(kept), lengths
+            seen = lengths
+            lengths = [len(self.start)] * len(kept)
         self.slots.add(now.cache, kept, lengths, max(member.columns() for member in members), seen)
         self.writing += members
         return members
 
     def _next_readings(self) -> list[_Reading]:
         """The rows that have waited longest, as many as one step can read; those of like length stand together."""
-        members, room = list[_Member](), self.reads
+        members: list[_Member] = []
+        room = self.reads
         while self.waiting and (not members or len(self.waiting[0].seen()) <= room):
             room -= len(self.waiting[0].seen())
             members.append(self.waiting.popleft())
@@ -243,7 +259,8 @@ class Batch:
         piece = self.reads if rows == 1 else width  # several rows are short enough to be read at once
         chunk = now.tokens[:, now.done : now.done + piece]  # (B, T)
         x = self.model.stack(chunk, self.model.embedding, cache=now.cache)  # (B, T, D)
-        before, now.done = now.done, now.done + chunk.shape[1]
+        before = now.done
+        now.done = now.done + chunk.shape[1]
         if now.done < width:
             return None
         last = torch.tensor([len(member.seen()) - 1 - before for member in now.members], device=x.device)  # (B)

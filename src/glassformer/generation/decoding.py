@@ -61,7 +61,7 @@ class Row:
     counted_from: int = 0
 
     def generated(self) -> list[int]:
-        """What came after the prompt."""
+        """Return the tokens after the prompt."""
         return self.tokens[self.prompt_length :]
 
 

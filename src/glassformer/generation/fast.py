@@ -83,7 +83,7 @@ KERNEL_ACTIVATIONS = {"relu": ("relu", ""), "gelu": ("gelu", "none"), "gelu_tanh
 
 
 def fast_decoder(model: Decoder | EncoderDecoder, steps: int) -> FastDecoder | None:
-    """What takes the model's place for about `steps` steps; None where it has to run itself."""
+    """Return a decoder to take the model's place for about `steps` steps; None where the model has to run itself."""
     stack = model.stack if isinstance(model, Decoder) else model.decoder
     parts = [part for whole in (model.embedding, stack, model.head) for part in whole.modules()]
     if any(type(part) not in KNOWN for part in parts):
@@ -96,7 +96,7 @@ def fast_decoder(model: Decoder | EncoderDecoder, steps: int) -> FastDecoder | N
 
 
 def layout_pays(weight: Tensor, steps: int) -> bool:
-    """Whether oneDNN can have its own layout of weights like this one, and repays it."""
+    """Return whether oneDNN can have its own layout of weights like this one, and repays it."""
     if weight.device.type != "cpu" or steps < LAYOUT_STEPS or not torch.backends.mkldnn.is_available():
         return False
     if not all(hasattr(torch.ops.mkldnn, name) for name in KERNELS):
@@ -117,17 +117,23 @@ class FastDecoder:
     """
 
     def __init__(self, embedding: Embedding, stack: Stack, head: Head, layout: bool) -> None:
-        self.embedding, self.embedding_norm, self.stack, self.head = embedding, _norm(embedding.norm), stack, head
+        self.embedding = embedding
+        self.embedding_norm = _norm(embedding.norm)
+        self.stack = stack
+        self.head = head
         blocks = [block for block in stack.blocks if isinstance(block, Block)]
-        self.blocks, self.add = [_parts(block, layout) for block in blocks], ORDERS[blocks[0].norm_order]
-        self.norm, matrix = _norm(stack.norm), embedding.tokens.weight if head.weight is None else head.weight  # (V, D)
+        self.blocks = [_parts(block, layout) for block in blocks]
+        self.add = ORDERS[blocks[0].norm_order]
+        self.norm = _norm(stack.norm)
+        matrix = embedding.tokens.weight if head.weight is None else head.weight  # (V, D)
         self.logits = _product(matrix, head.bias, layout) if head.transform is None else None
         self.hooks: list[dict[int, Callable[..., object]]] = []
-        self.device, wide = matrix.device.type, torch.promote_types(matrix.dtype, torch.float32)
+        self.device = matrix.device.type
+        wide = torch.promote_types(matrix.dtype, torch.float32)
         self.cache_type = wide if self.device == "cpu" else matrix.dtype
 
     def applies(self) -> bool:
-        """Whether nobody listens to the model, and no autocast asks for another precision."""
+        """Return whether nobody listens to the model, and no autocast asks for another precision."""
         return not any(self.hooks) and not torch.is_autocast_enabled(self.device)
 
     def __call__(self, tokens: Tensor, cache: Cache, real_memory: Tensor | None = None) -> Tensor:
@@ -149,7 +155,7 @@ class FastDecoder:
         return self.head(x, self.embedding) if self.logits is None else self.logits(x)  # (B, V)
 
     def _embedded(self, tokens: Tensor, positions: Tensor) -> Tensor:
-        """What `Embedding` gives for ids (B,) at places (B or 1, 1): (B, D)."""
+        """Return the output of `Embedding` for ids (B,) at places (B or 1, 1): (B, D)."""
         x = torch.embedding(self.embedding.tokens.weight, tokens)  # (B, D)
         if self.embedding.scale != 1:
             x = x * self.embedding.scale  # (B, D)
@@ -158,8 +164,9 @@ class FastDecoder:
         return self.embedding_norm(x)  # (B, D)
 
     def _mask(self, positions: Tensor, key_positions: Tensor, real: Tensor | None) -> Tensor | None:
-        """What is added to the scores (B or 1, 1 or H, 1, S); None: nothing. No key is in the future."""
-        allowed, window = None if real is None else real[:, None, None, :], self.stack.window  # (B, 1, 1, S)
+        """Return the mask to add to the scores (B or 1, 1 or H, 1, S); None: nothing. No key is in the future."""
+        allowed = None if real is None else real[:, None, None, :]  # (B, 1, 1, S)
+        window = self.stack.window
         if window is not None and key_positions.shape[1] > window:
             near = (positions - key_positions < window)[:, None, None, :]  # (B or 1, 1, 1, S)
             allowed = near if allowed is None else allowed & near  # (B or 1, 1, 1, S)
@@ -172,7 +179,7 @@ class FastDecoder:
 
 @dataclass(frozen=True, slots=True)
 class _View:
-    """What is the same for every layer; the masks are added to scores."""
+    """Masks and positions that are the same for every layer; the masks are added to scores."""
 
     mask: Tensor | None  # (B or 1, 1 or H, 1, S)
     rotation: Rotation | None
@@ -181,7 +188,7 @@ class _View:
 
 Norm = Callable[[Tensor], Tensor]
 Part = Callable[[Tensor, Tensor | None, LayerCache, _View], Tensor]
-"""What (B, D) adds to a stream (B, D): the sum, or the former alone where no stream is given."""
+"""A function that returns its output (B, D) plus the stream (B, D), or the output alone where no stream is given."""
 
 
 def _pre(x: Tensor, part: Part, norm: Norm, cache: LayerCache, view: _View) -> Tensor:
@@ -210,7 +217,10 @@ def _parts(block: Block, layout: bool) -> list[tuple[Part, Norm]]:
 def _norm(norm: nn.Module) -> Norm:
     """The function of a norm: without what calling a module costs."""
     if isinstance(norm, nn.LayerNorm):
-        shape, weight, bias, eps = norm.normalized_shape, norm.weight, norm.bias, norm.eps
+        shape = norm.normalized_shape
+        weight = norm.weight
+        bias = norm.bias
+        eps = norm.eps
         return lambda x: torch.layer_norm(x, shape, weight, bias, eps)
     return (lambda x: x) if isinstance(norm, nn.Identity) else norm
 
@@ -219,15 +229,18 @@ class _SelfAttention:
     """`Attention` to the tokens of the same row."""
 
     def __init__(self, layer: Attention, layout: bool) -> None:
-        self.layer, self.heads = layer, [layer.heads, layer.kv_heads, layer.kv_heads]
+        self.layer = layer
+        self.heads = [layer.heads, layer.kv_heads, layer.kv_heads]
         self.inputs = _side_by_side([layer.query, layer.key, layer.value], layout)
         self.output = _side_by_side([layer.output], layout)
 
     def __call__(self, x: Tensor, stream: Tensor | None, cache: LayerCache, view: _View) -> Tensor:
-        layer, mask = self.layer, view.mask
+        layer = self.layer
+        mask = view.mask
         heads = self.inputs(x).view(x.shape[0], sum(self.heads), 1, layer.head_width)  # (B, H + 2 G, 1, K)
         q, k, v = heads.split_with_sizes(self.heads, 1)  # (B, H or G, 1, K) each
-        q, k = _normed(q, layer.query_norm), _normed(k, layer.key_norm)  # (B, H, 1, K), (B, G, 1, K)
+        q = _normed(q, layer.query_norm)  # (B, H, 1, K)
+        k = _normed(k, layer.key_norm)  # (B, G, 1, K)
         if view.rotation is not None:
             both = rotate(torch.cat([q, k], dim=1), view.rotation)  # (B, H + G, 1, K)
             q, k = both.split_with_sizes(self.heads[:2], 1)  # (B, H, 1, K), (B, G, 1, K)
@@ -249,7 +262,9 @@ class _CrossAttention:
         assert cache.memory is not None  # the first read put it there
         k, v = cache.memory  # (sources, G, S, K) each
         if k.dtype != cache.keys.dtype:
-            k, v = cache.memory = k.to(cache.keys.dtype), v.to(cache.keys.dtype)  # (sources, G, S, K) each
+            k = k.to(cache.keys.dtype)  # (sources, G, S, K)
+            v = v.to(cache.keys.dtype)  # (sources, G, S, K)
+            cache.memory = (k, v)
         q = self.query(x).view(x.shape[0], self.layer.heads, 1, self.layer.head_width)  # (B, H, 1, K)
         q = _normed(q, self.layer.query_norm)  # (B, H, 1, K)
         return self.output(_mixed(self.layer, q, k, v, view.memory_mask), stream)  # (B, D)
@@ -257,9 +272,10 @@ class _CrossAttention:
 
 def _normed(x: Tensor, norm: nn.RMSNorm | None) -> Tensor:
     """Queries or keys (B, heads, 1, K), normalised where there is a norm: each head, or all as one vector."""
-    return (
-        x if norm is None else norm(x.reshape(x.shape[0], -1, norm.weight.shape[0])).view(x.shape)
-    )  # (B, heads, 1, K)
+    if norm is None:
+        return x
+    rows = x.reshape(x.shape[0], -1, norm.weight.shape[0])
+    return norm(rows).view(x.shape)  # (B, heads, 1, K)
 
 
 def _mixed(layer: Attention, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None) -> Tensor:
@@ -270,10 +286,15 @@ def _mixed(layer: Attention, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | Non
     if isinstance(layer, PrunedAttention) and not layer.uniform_groups:
         k = k[:, layer.kv_index]  # (sources, H, S, K)
         v = v[:, layer.kv_index]  # (sources, H, S, K)
-    B, H, K, dtype, (sources, G) = q.shape[0], layer.heads, layer.head_width, q.dtype, k.shape[:2]
+    B = q.shape[0]
+    H = layer.heads
+    K = layer.head_width
+    dtype = q.dtype
+    sources, G = k.shape[:2]
     if not H:
         return q.new_empty(B, 0)
-    group, n = H // G, B // sources
+    group = H // G
+    n = B // sources
     if n > 1:
         q = q.reshape(sources, n, G, group, K).permute(0, 2, 3, 1, 4)  # (sources, G, H/G, n, K)
     q = q.reshape(sources, G, group * n, K).to(k.dtype)  # (sources, G, H/G n, K)
@@ -289,7 +310,8 @@ class _FastFeedForward:
     """`FeedForward`, with the gate's product and the other one made at once."""
 
     def __init__(self, layer: FeedForward, layout: bool) -> None:
-        self.activation, self.gated = layer.activation, layer.gate is not None
+        self.activation = layer.activation
+        self.gated = layer.gate is not None
         self.up = _side_by_side([layer.up] if layer.gate is None else [layer.gate, layer.up], layout)
         self.down = _side_by_side([layer.down], layout)
 
@@ -304,7 +326,9 @@ class _Product:
     """x Wᵀ + b, by PyTorch's own kernels."""
 
     def __init__(self, weight: Tensor, bias: Tensor | None) -> None:
-        self.weight, self.turned, self.bias = weight, weight.T, bias  # (outputs, inputs), (inputs, outputs), (outputs)
+        self.weight = weight  # (outputs, inputs)
+        self.turned = weight.T  # (inputs, outputs)
+        self.bias = bias  # (outputs)
 
     def __call__(self, x: Tensor, stream: Tensor | None = None) -> Tensor:
         """(B, inputs) -> (B, outputs), with `stream` (B, outputs) added if given."""
@@ -318,10 +342,11 @@ class _Product:
 
 
 class _LaidOutProduct(_Product):
-    """The same by oneDNN's kernels, with the weights in their layout."""
+    """Multiply by oneDNN's kernels, with the weights in their layout."""
 
     def __init__(self, weight: Tensor, bias: Tensor | None) -> None:
-        self.weight, self.bias = torch.ops.mkldnn._reorder_linear_weight(weight, None), bias
+        self.weight = torch.ops.mkldnn._reorder_linear_weight(weight, None)
+        self.bias = bias
         self.plain = torch.ops.mkldnn._linear_pointwise.default
         self.adding = torch.ops.mkldnn._linear_pointwise.binary
 
@@ -338,7 +363,7 @@ class _LaidOutProduct(_Product):
 
 
 def _product(weight: Tensor, bias: Tensor | None, layout: bool) -> _Product:
-    """Of a matrix (outputs, inputs) and a bias (outputs); oneDNN has no layout of nothing."""
+    """Build the product of a matrix (outputs, inputs) and a bias (outputs); oneDNN has no layout of nothing."""
     bias = None if bias is None else bias.detach()
     return (_LaidOutProduct if layout and weight.numel() else _Product)(weight.detach(), bias)
 

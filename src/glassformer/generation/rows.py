@@ -21,12 +21,14 @@ def select(cache: Cache, rows: Sequence[int]) -> None:
         cache: changed in place.
         rows: at least one; where the cache holds a memory, the rows of one source stand side by side.
     """
-    old, length = cache.attention_mask.shape[0], cache.length
+    old = cache.attention_mask.shape[0]
+    length = cache.length
     moves = _Moves(rows, old, cache.attention_mask.device)
     cache.attention_mask = moves.apply(cache.attention_mask, cache.capacity, 1)
     cache.positions = moves.apply(cache.positions, cache.capacity, 1)
     for layer in cache.layers:
-        layer.keys, layer.values = moves.apply(layer.keys, length, 2), moves.apply(layer.values, length, 2)
+        layer.keys = moves.apply(layer.keys, length, 2)
+        layer.values = moves.apply(layer.values, length, 2)
     if cache.layers[0].memory is None:
         return
     held = cache.layers[0].memory[0].shape[0]
@@ -81,10 +83,11 @@ def batches_by_length(lengths: Sequence[int], rows: int, tokens: int | None = No
 
 
 class _Moves:
-    """From which row to which: worked out once, applied to every tensor of a cache."""
+    """Moves from row to row: worked out once, applied to every tensor of a cache."""
 
     def __init__(self, rows: Sequence[int], old: int, device: torch.device) -> None:
-        self.count, self.old = len(rows), old
+        self.count = len(rows)
+        self.old = old
         moved = [(to, origin) for to, origin in enumerate(rows) if to != origin or self.count > old]
         self.to, self.origin = torch.tensor(moved, dtype=torch.long, device=device).reshape(-1, 2).unbind(dim=1)
 

@@ -1,4 +1,4 @@
-"""From the logits of one position to one token: pure functions, all on the CPU in float64.
+"""Turn the logits of one position into one token: pure functions, all on the CPU in float64.
 
 The order is fixed: repetition penalty, temperature, top-k, top-p, draw. Where two tokens are equally likely, the lower
 id comes first, so no result depends on how a sort happens to place equals.
@@ -64,7 +64,8 @@ def penalized(scores: Tensor, previous: Sequence[int], penalty: float) -> Tensor
 def among_top_k(scores: Tensor, k: int) -> Tensor:
     """True at the k highest scores (Fan et al. 2018): (B, V) -> (B, V) bool, exactly k in each row."""
     last = scores.topk(k, dim=-1).values[:, -1:]  # (B, 1)
-    above, equal = scores > last, scores == last  # (B, V)
+    above = scores > last  # (B, V)
+    equal = scores == last  # (B, V)
     room = k - above.sum(dim=-1, keepdim=True)  # (B, 1)
     return above | (equal & (equal.cumsum(dim=-1) <= room))
 
@@ -88,7 +89,7 @@ def race_times(size: int, random: torch.Generator) -> Tensor:
 
 
 def races(size: int, random: torch.Generator, ahead: int | None = None) -> Iterator[Tensor]:
-    """What `race_times` gives, call after call, without end; the numbers of `ahead` of them are drawn at once.
+    """Yield the results of `race_times`, call after call, without end; `ahead` of them are drawn at once.
 
     `ahead` None: about as many as `DRAWN` numbers are. What else is drawn from `random` meanwhile would differ.
     """

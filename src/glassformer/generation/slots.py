@@ -45,7 +45,8 @@ class SlotCache(Cache):
         self.length = max(self.lengths)
         ends = (torch.arange(len(self.lengths), device=self.device), before[:, 0])  # (B) each: slots and columns
         for layer in self.slots:
-            layer.ends, layer.length = ends, self.length
+            layer.ends = ends
+            layer.length = self.length
         columns = torch.arange(self.length, device=self.device)[None]  # (1, S)
         if min(self.lengths) == self.length:
             return before[:1], columns, None  # (1, 1), (1, S)
@@ -138,7 +139,7 @@ class SlotLayer(LayerCache):
             room[to] = room[origin]
 
     def show(self, slots: int, memory: int) -> None:
-        """What is in use: so many slots, and so many columns of the memory."""
+        """Show the part in use: so many slots, and so many columns of the memory."""
         self.keys, self.values = (each[:slots] for each in self.room)
         if memory:
             k, v = (each[:slots, :, :memory] for each in self.memory_room)  # (B, G, S, K) each

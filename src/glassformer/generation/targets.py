@@ -25,7 +25,7 @@ from glassformer.model.transformer import EncoderDecoder
 
 
 def most_tokens(model: EncoderDecoder, settings: SampleConfig, begun: int = 1) -> int:
-    """How many tokens are written at most, after `begun` ones: `settings.tokens`, and what the context has room for."""
+    """Return how many tokens to write at most after `begun` ones: `settings.tokens`, or the room in the context."""
     return min(settings.tokens, model.config.context - begun + 1)
 
 
@@ -33,7 +33,9 @@ class PlainTargetReader:
     """Reads sources and targets anew for every token: slow, and what `CachedTargetReader` must agree with."""
 
     def __init__(self, model: EncoderDecoder, sources: Sequence[Sequence[int]]) -> None:
-        self.model, self.sources, self.per_source = model, list(sources), 1
+        self.model = model
+        self.sources = list(sources)
+        self.per_source = 1
 
     def read(self, rows: Sequence[Sequence[int]]) -> Tensor:
         """The next token's logits, (rows, V)."""
@@ -61,7 +63,8 @@ class CachedTargetReader:
     """
 
     def __init__(self, model: EncoderDecoder, sources: Sequence[Sequence[int]], longest: int) -> None:
-        self.model, self.longest = model, longest
+        self.model = model
+        self.longest = longest
         self.sources: Sequence[Sequence[int]] = sources
         self.cache: Cache | None = None
         self.fast: FastDecoder | None = None
@@ -75,7 +78,8 @@ class CachedTargetReader:
             weight = self.model.embedding.tokens.weight
             source, self.attention_mask = padded(self.sources, weight.device)  # (sources, S) each
             self.memory = self.model.encode(source, self.attention_mask)  # (sources, S, D)
-            new, longest = list(rows), self.longest + len(rows[0]) - 1
+            new = list(rows)
+            longest = self.longest + len(rows[0]) - 1
             self.fast = fast_decoder(self.model, self.longest)
             dtype = weight.dtype if self.fast is None else self.fast.cache_type
             self.cache = Cache(self.model.config, len(rows), longest, weight.device, dtype)
@@ -104,7 +108,7 @@ class CachedTargetReader:
 
 @contextmanager
 def memory_for_each_row(cache: Cache, per_source: int) -> Iterator[None]:
-    """Inside, the cache holds the memory's keys and values once for each row; afterwards once for each source again.
+    """Expand the cache's memory keys and values to one for each row; restore one for each source on exit.
 
     The model attends with one row of keys for each row of queries, while rows of a beam share those of their source.
     """
@@ -123,7 +127,7 @@ def memory_for_each_row(cache: Cache, per_source: int) -> Iterator[None]:
 
 
 def for_each_row(of_sources: Tensor, per_source: int) -> Tensor:
-    """What each source has (sources, ...), once for each of its rows: (sources x per_source, ...)."""
+    """Repeat each source's tensor (sources, ...) for each of its rows: (sources x per_source, ...)."""
     return of_sources.repeat_interleave(per_source, dim=0) if per_source > 1 else of_sources
 
 

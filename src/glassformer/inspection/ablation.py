@@ -39,13 +39,13 @@ INSTEADS: Mapping[Instead, str] = {
 WHOLE = ("mask", "positions")
 """Parts that are taken away, whatever shall stand in the place of others."""
 PATTERN_BYTES = 64 * 10**6
-"""Of the attention weights that are kept of one forward pass, to be frozen."""
+"""Most bytes of the attention weights that are kept of one forward pass, to be frozen."""
 Collate = Callable[[Sequence[Any]], Batch]
 
 
 @dataclass(frozen=True)
 class Ablation:
-    """What is switched off.
+    """An ablation of a model: the parts to switch off, and their replacement.
 
     Attributes:
         off: names of parts, such as `dec.1.self.2`.
@@ -57,7 +57,7 @@ class Ablation:
 
     @property
     def parts(self) -> tuple[str, ...]:
-        """What is switched off and has something in its place."""
+        """Return the parts that are switched off and have a replacement."""
         return tuple(name for name in self.off if _last(name) not in WHOLE)
 
 
@@ -74,12 +74,12 @@ class AblationLoss:
 
     @property
     def change(self) -> float:
-        """What switching off does: above 0 where it harms."""
+        """Return the change of the loss by switching off: above 0 where it harms."""
         return self.off.loss - self.whole.loss
 
 
 def switches(model: Model) -> list[str]:
-    """All that can be switched off in a model, in the order in which it runs."""
+    """List everything that can be switched off in a model, in the order in which it runs."""
     masked = {f"{name}.mask" for name, stack in stacks(model).items() if stack.causal}
     return [name for name in patchable(model) if name in masked or _is_part(name)]
 
@@ -136,7 +136,7 @@ class Switched:
 
     @contextmanager
     def acting(self) -> Iterator[None]:
-        """Inside, the model itself has these parts off.
+        """Switch these parts off in the model itself, until the context ends.
 
         Raises:
             GlassError: patterns shall be frozen: of tokens that are not there yet, there are none.
@@ -208,7 +208,8 @@ def ablation_loss(
     whole: LossEstimate | None = None,
 ) -> AblationLoss:
     """The loss on rows, with everything on and with parts off; see `validation_loss`. `whole`: if it is known."""
-    model, most = found.model, MOST_TOKENS
+    model = found.model
+    most = MOST_TOKENS
     if found.ablation.instead == "frozen":
         longest = max(map(len, rows), default=1)
         heads = sum(layer.heads for layer in attentions(model).values())
@@ -221,7 +222,7 @@ def ablation_loss(
 
 
 def written_without(found: Switched, model: TextModel | Translator, text: str, tokens: int) -> str:
-    """What a run writes greedily, so many tokens at most, with parts off.
+    """Return the text that a run writes greedily, so many tokens at most, with parts off.
 
     Without a mask everything is read anew for each token: a cache holds what earlier tokens were before there were
     later ones, and then that is not what they are.
@@ -230,8 +231,11 @@ def written_without(found: Switched, model: TextModel | Translator, text: str, t
         GlassError: patterns shall be frozen; or as `generate`.
     """
     settings = model.config.sample.replace(beams=1, temperature=0.0, repetition_penalty=1.0, tokens=tokens)
-    ids, tokenizer = model.prompt_ids(text), model.tokenizer
-    end, new, cached = tokenizer.end_id, list[int](), not any(_last(name) == "mask" for name in found.ablation.off)
+    ids = model.prompt_ids(text)
+    tokenizer = model.tokenizer
+    end = tokenizer.end_id
+    new: list[int] = []
+    cached = not any(_last(name) == "mask" for name in found.ablation.off)
     with found.acting():
         if isinstance(model, Translator):
             start = tokenizer.target_start

@@ -43,7 +43,8 @@ def components(vectors: Tensor, count: int | None = None) -> Components:
     x = x - mean
     sizes, axes = torch.linalg.eigh(x.T @ x)  # (D), (D, D) columns, the smallest first
     most = min(*x.shape) if count is None else min(count, *x.shape)
-    sizes, axes = sizes.flip(0).clamp(min=0), axes.flip(1).T  # (D), (D, D) rows, the largest first
+    sizes = sizes.flip(0).clamp(min=0)  # (D), the largest first
+    axes = axes.flip(1).T  # (D, D) rows, in the same order
     largest = axes.gather(1, axes.abs().argmax(dim=1, keepdim=True))  # (D, 1)
     total = sizes.sum().clamp(min=torch.finfo(torch.float64).tiny)
     return Components(mean, (axes * largest.sign())[:most], (sizes / total)[:most])
@@ -69,7 +70,7 @@ def neighbours(vectors: Tensor, row: int, count: int) -> list[tuple[int, float]]
 
 
 TABLES = ("tokens", "source tokens", "positions", "source positions")
-"""What a model may have a table of."""
+"""Tables of vectors that a model may have."""
 
 
 def tables(model: Model) -> dict[str, Tensor]:

@@ -1,4 +1,4 @@
-"""What a model knows of places: vectors that are added, biases and turns by distance, and whether order matters to it.
+"""Positions in a model: vectors that are added, biases and turns by distance, and whether order matters.
 
 The shuffle test asks the model itself: its tokens change places, and what it then answers is compared. It is about
 causes, so it holds for all kinds of positions, and for none.
@@ -19,11 +19,18 @@ from glassformer.model.positions import LearnedPositions, RelativePositions, Sin
 from glassformer.model.transformer import Embedding, Model, Stack
 
 __all__ = [
-    "bias_by_distance", "by_distance", "distances_of", "embedding_of", "evenly", "kind_of", "place_vectors",
-    "shuffle_test", "turn_by_distance",
-]  # fmt: skip
+    "bias_by_distance",
+    "by_distance",
+    "distances_of",
+    "embedding_of",
+    "evenly",
+    "kind_of",
+    "place_vectors",
+    "shuffle_test",
+    "turn_by_distance",
+]
 MOST_LOGITS = 1 << 23
-"""Of one forward pass."""
+"""Most logits of one forward pass."""
 
 
 def embedding_of(model: Model, stack: str) -> tuple[Stack, Embedding]:
@@ -40,7 +47,7 @@ def embedding_of(model: Model, stack: str) -> tuple[Stack, Embedding]:
 
 
 def kind_of(stack: Stack, embedding: Embedding) -> str:
-    """How a stack knows places, as `model.positions` has it."""
+    """Return the kind of positions of a stack, as `model.positions` has it."""
     if isinstance(embedding.positions, LearnedPositions):
         return "learned"
     if isinstance(embedding.positions, SinusoidalPositions):
@@ -62,7 +69,7 @@ def place_vectors(embedding: Embedding, places: int) -> Tensor | None:
 
 
 def by_distance(vectors: Tensor) -> tuple[Tensor, Tensor]:
-    """How alike places are that stand apart by 0, 1, … : the mean dot product and the mean cosine, (T) each.
+    """Return the mean dot product and the mean cosine of positions at distance 0, 1, …, (T) each.
 
     Args:
         vectors: (T, D).
@@ -84,7 +91,7 @@ def distances_of(stack: Stack, most: int) -> Tensor:
 
 
 def evenly(count: int, most: int) -> list[int]:
-    """All numbers below `count`, or `most` of them, evenly drawn, the first and the last among them.
+    """Return all numbers below `count`, or `most` evenly spaced ones, the first and the last among them.
 
     >>> evenly(3, 5), evenly(9, 3)
     ([0, 1, 2], [0, 4, 8])
@@ -95,7 +102,7 @@ def evenly(count: int, most: int) -> list[int]:
 
 
 def bias_by_distance(stack: Stack, distances: Tensor) -> Tensor | None:
-    """What each head adds to its scores at a distance looked back (negative: ahead): (H, n); None where nothing is.
+    """Return what each head adds to scores at a distance looked back (negative: ahead): (H, n); None without biases.
 
     Args:
         stack: with ALiBi or relative positions.
@@ -113,7 +120,7 @@ def bias_by_distance(stack: Stack, distances: Tensor) -> Tensor | None:
 
 @dataclass(frozen=True, eq=False)
 class Turning:
-    """What rotary positions do to a score at each distance, if query and key are alike in all channels.
+    """The effect of rotary positions on a score at each distance, if query and key are alike in all channels.
 
     Attributes:
         frequencies: (K/2) radians for each place, of each pair of channels.
@@ -164,7 +171,7 @@ class Shuffled:
 
 
 def shuffle_test(case: Case, column: int, fixed: Sequence[int] = (), times: int = 16, seed: int = 0) -> Shuffled:
-    """What an answer becomes when the tokens before it, or of the source, stand in another order.
+    """Measure an answer while the tokens before it, or those of the source, stand in other orders.
 
     Of a decoder all tokens before the last one that the answer sees are moved: the last one stays, so the model
     still continues the same token. Of an encoder-decoder the source's are, of an encoder all of the text's.
@@ -194,10 +201,13 @@ def shuffle_test(case: Case, column: int, fixed: Sequence[int] = (), times: int 
     size = max(1, MOST_LOGITS // (case.row.shape[1] * case.model.vocab_size))
     other = torch.cat([_log_p(case, part, column) for part in rows.split(size)])  # (n, V)
     return Shuffled(
-        moved, float(as_it_is[output.answer]), other[:, output.answer],
-        (as_it_is.exp() * (as_it_is - other)).sum(dim=-1), other.argmax(dim=-1) == as_it_is.argmax(),
-        places[orders],
-    )  # fmt: skip
+        moved=moved,
+        before=float(as_it_is[output.answer]),
+        after=other[:, output.answer],
+        divergence=(as_it_is.exp() * (as_it_is - other)).sum(dim=-1),
+        same=other.argmax(dim=-1) == as_it_is.argmax(),
+        orders=places[orders],
+    )
 
 
 def _log_p(case: Case, tokens: Tensor, column: int) -> Tensor:

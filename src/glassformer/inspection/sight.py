@@ -1,4 +1,4 @@
-"""Who may look at whom: the masks of a model's attentions on one input, as the model itself applies them."""
+"""Visibility: the masks of a model's attentions on one input, as the model itself applies them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from glassformer.inspection.sites import attentions
 
 
 def sights(subject: Subject, first: int | None = None) -> dict[str, Tensor]:
-    """For each kind of attention, `enc.self`, `dec.self` and `dec.cross`: (T, S) bool, True where a query may look.
+    """Return the mask (T, S) bool of `enc.self`, `dec.self` and `dec.cross`; True where a query may look.
 
     It is read from the scores of the first layer that has heads: all layers of a stack share one mask.
 

@@ -1,4 +1,4 @@
-"""From settings to a model, with first weights for which the first loss is ln V, whatever the settings."""
+"""Build a model from settings, with first weights for which the first loss is ln V, whatever the settings."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def build_model(
 
 
 def _agreed(name: str, wanted: int | None, found: int | None, words: str) -> int | None:
-    """The one size that settings and data agree on."""
+    """Return the size that settings and data agree on; refuse a contradiction."""
     if wanted is not None and found is not None and wanted != found:
         raise GlassError(
             f"model.{name} is {wanted}, but {words.format(found)}", f"Set model.{name} = {found}, or leave it unset."

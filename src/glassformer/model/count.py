@@ -25,7 +25,7 @@ PARTS = {
     "norm": "norms",
     "head": "output head",
 }
-"""What in a parameter's name tells its component, in the order in which it is looked for."""
+"""The part of a parameter's name that tells its component, in the order of the search."""
 
 
 @dataclass(frozen=True)
@@ -46,7 +46,7 @@ class Component:
 
     @property
     def bytes(self) -> int:
-        """In float32."""
+        """Return the bytes in float32."""
         return 4 * self.parameters
 
 
@@ -56,7 +56,7 @@ def count_model(
     source_vocab_size: int | None = None,
     classes: int | None = None,
 ) -> list[Component]:
-    """All components of the model that these settings build, counted on the model itself.
+    """Count all components of the model that these settings build, on the model itself.
 
     The arithmetic is that of matrix products, which is nearly all: 2 per weight and token, and in attention
     2 x (key width + value width) per head and token looked at, for a token with the whole context before it.
@@ -100,7 +100,7 @@ def _flops(model: Model, config: ModelConfig) -> dict[str, int]:
 
 
 def embedding_rows(vocab_size: int, widths: tuple[int, ...] = (128, 256, 512, 1024)) -> list[tuple[int, int, float]]:
-    """What the embedding alone would hold at several widths: (width, parameters, MiB in float32).
+    """Return the size of the embedding alone at several widths: (width, parameters, MiB in float32).
 
     >>> embedding_rows(32_100)[0]
     (128, 4108800, 15.673828125)

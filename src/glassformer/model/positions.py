@@ -1,4 +1,4 @@
-"""How a token knows its position: six ways, each a small type that acts at one of three points.
+"""Positions: six ways to tell a token where it stands, each a small type that acts at one of three points.
 
 * added to the embedding: `LearnedPositions`, `SinusoidalPositions`
 * turning queries and keys: `RotaryPositions`
@@ -69,7 +69,8 @@ class RotaryPositions(nn.Module):
 
     def __init__(self, head_width: int, base: float) -> None:
         super().__init__()
-        self.head_width, self.base = head_width, base
+        self.head_width = head_width
+        self.base = base
 
     def forward(self, positions: Tensor) -> Rotation:
         """Positions (B or 1, T) -> their rotation."""
@@ -82,7 +83,8 @@ class RotaryPositions(nn.Module):
 
 def rotate(x: Tensor, rotation: Rotation) -> Tensor:
     """Turn queries or keys, (B, heads, T, K)."""
-    cos, sin = rotation.cos.to(x.dtype), rotation.sin.to(x.dtype)  # (B or 1, 1, T, K)
+    cos = rotation.cos.to(x.dtype)  # (B or 1, 1, T, K)
+    sin = rotation.sin.to(x.dtype)  # (B or 1, 1, T, K)
     first, second = x.chunk(2, dim=-1)  # (B, heads, T, K/2) each
     return x * cos + torch.cat([-second, first], dim=-1) * sin  # (B, heads, T, K)
 
@@ -119,7 +121,9 @@ class RelativePositions(nn.Module):
     def __init__(self, heads: int, buckets: int, max_distance: int, causal: bool) -> None:
         super().__init__()
         self.table = nn.Embedding(buckets, heads)
-        self.buckets, self.max_distance, self.causal = buckets, max_distance, causal
+        self.buckets = buckets
+        self.max_distance = max_distance
+        self.causal = causal
 
     def forward(self, query_positions: Tensor, key_positions: Tensor) -> Tensor:
         """Positions (B, T) and (B, S) -> score bias (B, H, T, S)."""
@@ -128,12 +132,14 @@ class RelativePositions(nn.Module):
 
     def bucket(self, back: Tensor) -> Tensor:
         """Distances looked back (negative: ahead) -> buckets: exact when near, logarithmic when far."""
-        buckets, offset = self.buckets, torch.zeros_like(back)
+        buckets = self.buckets
+        offset = torch.zeros_like(back)
         if not self.causal:  # half of the buckets for each direction
             buckets //= 2
             offset = (back < 0).long() * buckets
             back = back.abs()
-        back, exact = back.clamp(min=0), buckets // 2
+        back = back.clamp(min=0)
+        exact = buckets // 2
         far = torch.log(back.clamp(min=1).float() / exact) / math.log(self.max_distance / exact)
         far_bucket = (exact + far * (buckets - exact)).long().clamp(max=buckets - 1)  # (B, T, S)
         return offset + torch.where(back < exact, back, far_bucket)

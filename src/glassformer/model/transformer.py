@@ -134,7 +134,7 @@ class PostNormBlock(Block):
 
 
 class OutputNormBlock(Block):
-    """What a part gives is normalised: x + norm(part(x)). Team OLMo 2025, section 3 (OLMo 2)."""
+    """Normalise the output of each part: x + norm(part(x)). Team OLMo 2025, section 3 (OLMo 2)."""
 
     norm_order = "output"
 
@@ -231,10 +231,12 @@ class Stack(nn.Module):
             positions, key_positions, key_mask = cache.extend(T, attention_mask)  # (B or 1, T), (B or 1, S), (B, S)
         elif attention_mask is not None:
             positions = token_positions(attention_mask)  # (B, T)
-            key_positions, key_mask = positions, attention_mask  # (B, T) each: S = T
+            key_positions = positions  # (B, T): S = T
+            key_mask = attention_mask  # (B, T)
         else:
             positions = torch.arange(T, device=tokens.device)[None]  # (1, T)
-            key_positions, key_mask = positions, None  # (1, T): S = T
+            key_positions = positions  # (1, T): S = T
+            key_mask = None
 
         mask = self_attention_mask(positions, key_positions, key_mask, self.causal, self.window)  # (B, 1, T, S)
         if self.score_positions is not None:

@@ -48,7 +48,8 @@ def load_weights(model: nn.Module, path: Path) -> None:
     Raises:
         GlassError: the file holds the weights of another model; the first difference is named.
     """
-    found, wanted = load_tensors(path), model.state_dict()
+    found = load_tensors(path)
+    wanted = model.state_dict()
     for name, value in wanted.items():
         if name not in found:
             raise GlassError(

@@ -98,12 +98,12 @@ class Run:
 
     @property
     def samples_file(self) -> Path:
-        """What the model wrote at each evaluation."""
+        """Return the file of samples, which the model wrote at each evaluation."""
         return self.folder / "samples.txt"
 
     @property
     def altered(self) -> str | None:
-        """What an experiment took out of the model, which no setting says: "no causal mask"; of ordinary runs None."""
+        """Return an experiment's change to the model that no setting has, such as "no causal mask", or None."""
         return self._facts().get("altered")
 
     def _facts(self) -> dict[str, Any]:

@@ -52,18 +52,21 @@ class TextClassifier:
         if not isinstance(model, Classifier):
             raise wrong_task(config.train.task, "classify", "Give a run of --task classify.")
         refuse_mismatch(model, tokenizer)
-        self.model, self.tokenizer, self.labels, self.config = model, tokenizer, tuple(labels), config
+        self.model = model
+        self.tokenizer = tokenizer
+        self.labels = tuple(labels)
+        self.config = config
         self.frame = frame_of(tokenizer, config)
 
     def ids(self, text: str) -> list[int]:
-        """What the model reads: the text, cut to the context, after an end token, which stands for the whole.
+        """Return the ids to read: an end token, which stands for the whole, and the text, cut to the context.
 
         Of an imported run it is framed as its own model was used.
         """
         return self.frame.around(self.tokenizer.encode(text), self.config.model.context)
 
     def unread_tokens(self, text: str) -> int:
-        """How many tokens of the text are beyond what the model reads."""
+        """Return how many tokens of the text are beyond the part that the model reads."""
         return max(0, len(self.tokenizer.encode(text)) - (self.config.model.context - len(self.frame)))
 
     def probabilities(self, texts: Sequence[str]) -> npt.NDArray[np.float64]:

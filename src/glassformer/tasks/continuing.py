@@ -39,7 +39,7 @@ class TextModel(TextWriter):
 
     @classmethod
     def load(cls, folder: Folder, which: Which = "best", device: str = "auto", precision: str = "fp32") -> TextModel:
-        """What a run folder holds, ready to write; for the arguments see `load_text_model`.
+        """Load the model of a run folder, ready to write; for the arguments see `load_text_model`.
 
         Raises:
             GlassError: there is no such run, it learnt another task, or its files are not whole or not of one model.

@@ -63,7 +63,7 @@ class PairTask:
 
     @property
     def steps_per_epoch(self) -> float:
-        """Of pairs that are used."""
+        """Return the steps of an epoch over the pairs that are used."""
         return self._order.steps_per_epoch
 
     def rows(self, step: int) -> list[Pair]:
@@ -96,7 +96,8 @@ class PairTask:
             Pair(other.source, row.target)
             for row, other in zip(watched, watched[len(watched) // 2 :] + watched[: len(watched) // 2], strict=True)
         ]
-        own, others = loss(watched), loss(exchanged)
+        own = loss(watched)
+        others = loss(exchanged)
         if len(watched) > 1 and others - own < IGNORED * own:
             yield (
                 f"the decoder ignores its source so far: with other sources the loss is {others:.4f}, "
@@ -130,13 +131,14 @@ class ClassTask:
 
     @cached_property
     def _order(self) -> AnyLength | LikeLength:
-        lengths, around = self.data.train.source_lengths, self.data.train.around
+        lengths = self.data.train.source_lengths
+        around = self.data.train.around
         used = kept(self.data.train, self.config)
         return _order(self.config, len(self._train), lambda: (lengths + around)[used][:, None])
 
     @property
     def steps_per_epoch(self) -> float:
-        """Of texts that are used."""
+        """Return the steps of an epoch over the texts that are used."""
         return self._order.steps_per_epoch
 
     def rows(self, step: int) -> list[Labelled]:
@@ -169,13 +171,17 @@ class ClassTask:
 def pair_rows(store: ExampleStore, config: Config) -> Sequence[Pair]:
     """The pairs of a store as rows: all, cut to fit the context, or those that fit it, as the settings say."""
     assert store.targets is not None
-    context, end = config.model.context, store.targets.end_id
-    start, frame = store.target_start or (end,), store.frame or Frame(after=(store.sources.end_id,))
-    used, room = np.flatnonzero(kept(store, config)), context - len(start) + 1
+    context = config.model.context
+    end = store.targets.end_id
+    start = store.target_start or (end,)
+    frame = store.frame or Frame(after=(store.sources.end_id,))
+    used = np.flatnonzero(kept(store, config))
+    room = context - len(start) + 1
 
     def make(number: int) -> Pair:
         index = int(used[number])
-        source, target = frame.around(store.source(index).tolist(), context), store.target(index)
+        source = frame.around(store.source(index).tolist(), context)
+        target = store.target(index)
         ends = [end] if len(target) < room else []  # a target that is cut has no end
         return Pair(_ids(source), _ids(start, target[:room], ends))
 
@@ -191,7 +197,8 @@ def pair_lengths(store: ExampleStore, config: Config) -> npt.NDArray[np.int64]:
 def labelled_rows(store: ExampleStore, config: Config) -> Sequence[Labelled]:
     """The texts of a store as rows, each after an end token, which stands for the whole text, or framed otherwise."""
     assert store.labels is not None
-    labels, used = store.labels, np.flatnonzero(kept(store, config))
+    labels = store.labels
+    used = np.flatnonzero(kept(store, config))
     frame = store.frame or Frame(before=(store.sources.end_id,))
 
     def make(number: int) -> Labelled:
@@ -203,7 +210,7 @@ def labelled_rows(store: ExampleStore, config: Config) -> Sequence[Labelled]:
 
 
 def length_notes(store: ExampleStore, config: Config, side: str) -> Iterator[str]:
-    """What becomes of texts that are longer than the context, with how many they are.
+    """Say how many texts are longer than the context, and whether they are cut or left out.
 
     Raises:
         GlassError: there are such texts, and the settings refuse them; or none is left.
@@ -221,14 +228,14 @@ def length_notes(store: ExampleStore, config: Config, side: str) -> Iterator[str
 
 
 def kept(store: ExampleStore, config: Config) -> npt.NDArray[np.bool_]:
-    """(examples,) which ones become rows: all, or those that fit the context whole, as the settings say."""
+    """Return how many examples do not fit a context whole, together with the tokens that frame them."""
     if config.data.too_long == "leave_out":
         return np.max(_lengths(store), axis=0) <= config.model.context - store.around
     return np.ones(len(store), dtype=np.bool_)
 
 
 def too_long(store: ExampleStore, context: int) -> int:
-    """How many examples do not fit a context whole, with what stands around them."""
+    """Return how many examples do not fit a context whole, together with the tokens that frame them."""
     return int((np.max(_lengths(store), axis=0) > context - store.around).sum())
 
 
@@ -261,7 +268,7 @@ def _order(config: Config, examples: int, lengths: Callable[[], npt.NDArray[np.i
 
 
 def _evenly(rows: Sequence[Any], limit: int | None, lengths: npt.NDArray[np.int64]) -> Sequence[Any]:
-    """All rows, or evenly drawn ones of about `limit` tokens."""
+    """Return all rows, or evenly drawn ones of about `limit` tokens."""
     tokens = int(lengths.sum())
     wanted = len(rows) if limit is None else max(1, min(len(rows), len(rows) * limit // max(1, tokens)))
     chosen = sorted((number * len(rows) // wanted for number in range(wanted)), key=lambda index: int(lengths[index]))

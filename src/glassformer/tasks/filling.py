@@ -21,7 +21,7 @@ SPACE_BELONGS_TO_WORD = ("words", "bpe", "unigram")
 
 @dataclass(frozen=True)
 class Candidate:
-    """What may stand in a hole: a token, its text, and its probability among all tokens that stand for text."""
+    """A candidate for a hole: a token, its text, and its probability among all tokens that stand for text."""
 
     token: int
     text: str
@@ -46,11 +46,14 @@ class MaskFiller:
         if not isinstance(model, Encoder) or tokenizer.mask_id is None:
             raise wrong_task(config.train.task, "masked", "Give a run of --task masked.")
         refuse_mismatch(model, tokenizer)
-        self.model, self.tokenizer, self.mask_id, self.config = model, tokenizer, tokenizer.mask_id, config
+        self.model = model
+        self.tokenizer = tokenizer
+        self.mask_id = tokenizer.mask_id
+        self.config = config
         self.frame = frame_of(tokenizer, config)
 
     def parts(self, text: str) -> list[str]:
-        """What stands around the holes; a space that would belong to the missing token is left out.
+        """Return the texts around the holes; a space that would belong to the missing token is left out.
 
         Raises:
             GlassError: there is no hole.
@@ -107,7 +110,7 @@ class MaskFiller:
         return written + last
 
     def _rankings(self, ids: list[int], n: int) -> list[tuple[int, list[tuple[int, float]]]]:
-        """For each hole its place, and the n likeliest tokens; special tokens are no candidates."""
+        """Return the place of each hole, and its n likeliest tokens; special tokens are no candidates."""
         device = self.model.embedding.tokens.weight.device
         with reading(self.model):
             logits = self.model(torch.tensor([ids], device=device))[0]  # (T, V)

@@ -16,7 +16,7 @@ LOGITS_AT_ONCE = 1 << 22
 
 
 def logits_of(model: Model, batch: Batch, forward: Callable[..., Tensor] | None = None) -> Tensor:
-    """What the model says of a batch: (B, T, V), or (B, C) of a classifier.
+    """Return the logits of a batch: (B, T, V), or (B, C) of a classifier.
 
     Padding stands last in a row, where no real token of a causal model looks: only encoders need to know of it.
     `forward` is called in the model's place where something is wrapped around it.
@@ -48,6 +48,6 @@ def summed_loss(logits: Tensor, batch: Batch, smoothing: float = 0.0) -> Tensor:
 
 
 def tokens_at_once(model: Model) -> int:
-    """How many tokens one forward pass on a CPU may have, so that memory stays in bounds."""
+    """Return how many tokens one forward pass on a CPU may have, so that memory stays in bounds."""
     per_token = 4 * model.config.F if isinstance(model, Classifier) else model.vocab_size
     return max(1, LOGITS_AT_ONCE // per_token)

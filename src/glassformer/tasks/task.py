@@ -1,4 +1,4 @@
-"""What is learnt: each task says which rows make a step, how they become a batch, and what to watch.
+"""Training tasks: each says which rows make a step, how they become a batch, and what to watch.
 
 The trainer, the validation loss and the report know tasks only by the `Task` protocol.
 """
@@ -17,7 +17,7 @@ from glassformer.text.store import TokenStore
 from glassformer.text.tokenizers import Tokenizer
 
 VALIDATION_SEED = (1 << 64) - 1
-"""Of the holes in validation rows: the same at every evaluation, whatever the seed of training."""
+"""Seed of the holes in validation rows: the same at every evaluation, whatever the seed of training."""
 
 
 class Task(Protocol):
@@ -25,11 +25,11 @@ class Task(Protocol):
 
     @property
     def unit(self) -> str:
-        """What a loss is the mean over: "token" or "example"."""
+        """Return the unit that a loss is the mean over: "token" or "example"."""
 
     @property
     def choices(self) -> int:
-        """How many outcomes a prediction chooses from: the vocabulary, or the labels."""
+        """Return how many outcomes a prediction chooses from: the vocabulary, or the labels."""
 
     @property
     def validation_bytes(self) -> int | None:
@@ -53,10 +53,10 @@ class Task(Protocol):
         """Rows of this task as one batch."""
 
     def sample(self, model: Model) -> tuple[str, str]:
-        """What the model is given at each evaluation, and what it makes of it."""
+        """Return the prompt of an evaluation's sample, and the text that the model makes of it."""
 
     def concerns(self, model: Model, loss: Callable[[Sequence[Any]], float]) -> Iterator[str]:
-        """What a person should know after an evaluation; `loss` measures rows with this very model."""
+        """Yield concerns that a person should know after an evaluation; `loss` measures rows with this very model."""
 
 
 @dataclass(frozen=True)
@@ -86,16 +86,15 @@ class LanguageTask:
 
     @property
     def steps_per_epoch(self) -> float:
-        """Of windows that cover the text once, or of all documents."""
+        """Return the steps of an epoch: over windows that cover the text once, or over all documents."""
         return _steps_per_epoch(self.train, self.config, self.config.model.context)
 
     def rows(self, step: int) -> list[Row]:
         """T+1 ids each."""
-        config = self.config
-        return training_rows(
-            self.train, config.data, config.model.context, config.train.batch, config.train.seed, step,
-            self.tokenizer.start_id,
-        )  # fmt: skip
+        train = self.config.train
+        context = self.config.model.context
+        start = self.tokenizer.start_id
+        return training_rows(self.train, self.config.data, context, train.batch, train.seed, step, start)
 
     def held_out(self, limit: int | None) -> Sequence[Row]:
         """Non-overlapping windows, or documents."""
@@ -114,7 +113,7 @@ class LanguageTask:
         return settings.prompt, "".join(TextModel(model, self.tokenizer, self.config).stream(settings.prompt, settings))
 
     def concerns(self, model: Model, loss: Callable[[Sequence[Any]], float]) -> Iterator[str]:
-        """None."""
+        """Yield none."""
         return iter(())
 
 
@@ -141,20 +140,21 @@ class MaskedTask:
 
     @property
     def steps_per_epoch(self) -> float:
-        """Of windows that cover the text once, or of all documents."""
+        """Return the steps of an epoch: over windows that cover the text once, or over all documents."""
         return _steps_per_epoch(self.train, self.config, self.config.model.context - 1)
 
     def rows(self, step: int) -> list[Masked]:
-        """Up to T ids each."""
+        """Return rows of up to T ids each."""
         config = self.config
-        batch, seed = config.train.batch, config.train.seed
+        batch = config.train.batch
+        seed = config.train.seed
         found = training_rows(
             self.train, config.data, config.model.context - 1, batch, seed, step, self.tokenizer.start_id
         )
         return [self._with_holes(row, (seed, step * batch + number)) for number, row in enumerate(found)]
 
     def held_out(self, limit: int | None) -> Sequence[Masked]:
-        """The same windows with the same holes each time."""
+        """Return the same windows with the same holes each time."""
         config = self.config
         rows = validation_rows(self.validation, config.data, config.model.context - 1, self.tokenizer.start_id, limit)
         return Mapped(rows, lambda number: self._with_holes(rows[number], (VALIDATION_SEED, number)))
@@ -185,12 +185,12 @@ class MaskedTask:
         return " ".join(hole if place % 5 == 3 else word for place, word in enumerate(words))
 
     def concerns(self, model: Model, loss: Callable[[Sequence[Any]], float]) -> Iterator[str]:
-        """None."""
+        """Yield none."""
         return iter(())
 
 
 def _steps_per_epoch(train: TokenStore, config: Config, context: int) -> float:
-    """With documents cut into rows of `context` + 1 ids at most."""
+    """Return the steps of an epoch, with documents cut into rows of `context` + 1 ids at most."""
     documents = config.data.windows == "documents"
     rows = len(train.pieces(context)) if documents else len(train) / config.model.context
     return rows / config.train.batch

@@ -1,4 +1,4 @@
-"""What models that write text share: streaming, batches, beam search, stop texts."""
+"""The shared part of models that write text: streaming, batches, beam search, stop texts."""
 
 from __future__ import annotations
 
@@ -26,7 +26,8 @@ class TextWriter(ABC):
     """
 
     def __init__(self, tokenizer: Tokenizer, config: Config) -> None:
-        self.tokenizer, self.config = tokenizer, config
+        self.tokenizer = tokenizer
+        self.config = config
 
     @abstractmethod
     def prompt_ids(self, prompt: str) -> list[int]:
@@ -67,9 +68,12 @@ class TextWriter(ABC):
             sample = self.generate([prompt], settings)[0]
             yield sample.text
             return sample
-        text, count, ended = "", 0, None
+        text = ""
+        count = 0
+        ended = None
         for step in self._steps([ids], settings, lambda _, new: writer.add(new[-1]), None):
-            count, ended = count + 1, step.ended.get(0)
+            count += 1
+            ended = step.ended.get(0)
             piece = writer.take(last=ended is not None)
             text += piece
             if piece:
@@ -94,7 +98,8 @@ class TextWriter(ABC):
             return [found[0] for found in self.best(prompts, settings, 1)]
         if seeds is not None and len(seeds) != len(prompts):
             raise GlassError(f"{len(seeds)} seeds were given for {len(prompts)} prompts", "Give one for each prompt.")
-        ids, samples = [self.prompt_ids(prompt) for prompt in prompts], dict[int, Sample]()
+        ids = [self.prompt_ids(prompt) for prompt in prompts]
+        samples: dict[int, Sample] = {}
         for group in self._batches(ids, settings):
             own = None if seeds is None else [seeds[index] for index in group]
             found = self._drawn([prompts[index] for index in group], [ids[index] for index in group], settings, own)
@@ -105,7 +110,8 @@ class TextWriter(ABC):
         self, prompts: list[str], rows: list[list[int]], settings: SampleConfig, seeds: list[int] | None
     ) -> list[Sample]:
         writers = [Writer(self.tokenizer, self._before(ids), settings.stop) for ids in rows]
-        counts, ended = [0] * len(rows), dict[int, Ended]()
+        counts = [0] * len(rows)
+        ended: dict[int, Ended] = {}
         for step in self._steps(rows, settings, lambda row, new: writers[row].add(new[-1]), seeds):
             ended.update(step.ended)
             for row in step.rows:
@@ -129,7 +135,7 @@ class TextWriter(ABC):
         """
         ids = [self.prompt_ids(prompt) if isinstance(prompt, str) else list(prompt) for prompt in prompts]
         shown = [prompt if isinstance(prompt, str) else "" for prompt in prompts]
-        samples = dict[int, list[Sample]]()
+        samples: dict[int, list[Sample]] = {}
         for group in self._batches(ids, settings):
             found = self._search([ids[index] for index in group], settings, wanted, watch)
             for index, hypotheses in zip(group, found, strict=True):

@@ -35,15 +35,16 @@ class Translator(TextWriter):
             raise wrong_task(config.train.task, PAIRS[0], "Give a run of --task translate or --task summarize.")
         refuse_mismatch(model, tokenizer)
         super().__init__(tokenizer, config)
-        self.model, self.source_tokenizer = model, source_tokenizer
+        self.model = model
+        self.source_tokenizer = source_tokenizer
         self.frame = frame_of(source_tokenizer, config)
 
     def prompt_ids(self, prompt: str) -> list[int]:
-        """What the encoder reads: the source, cut to the context, and an end token, or what frames it otherwise."""
+        """Return the ids that the encoder reads: the source, cut to the context, and an end token, or another frame."""
         return self.frame.around(self.source_tokenizer.encode(prompt), self.config.model.context)
 
     def unread_tokens(self, text: str) -> int:
-        """How many tokens of the text are beyond what the encoder reads."""
+        """Return how many tokens of the text are beyond the part that the encoder reads."""
         return max(0, len(self.source_tokenizer.encode(text)) - (self.config.model.context - len(self.frame)))
 
     def _before(self, ids: Sequence[int]) -> Sequence[int]:

@@ -1,4 +1,4 @@
-"""What of a text a tokenizer cannot write."""
+"""Parts of a text that a tokenizer cannot write."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from glassformer.text.tokenizers.layout import WORDS
 
 
 def unknown_symbols(tokenizer: Tokenizer, text: str) -> list[str]:
-    """What the tokenizer cannot write, each once, in the order it appears.
+    """Return the symbols that the tokenizer cannot write, each once, in the order they appear.
 
     Characters; graphemes or words where those are the tokenizer's symbols.
     """

@@ -1,4 +1,4 @@
-"""From tokens that come one at a time to text: whole characters, up to the first stop string."""
+"""Turn tokens that come one at a time into text: whole characters, up to the first stop string."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from glassformer.text.tokenizers import Tokenizer
 
 @dataclass(frozen=True)
 class Sample:
-    """What was written for one prompt.
+    """The text written for one prompt.
 
     Attributes:
         prompt: as it was given: a text to continue, or a source.
@@ -83,7 +83,7 @@ class StopFilter:
         self.found = False
 
     def feed(self, text: str) -> str:
-        """What can be let through after this text; nothing once a stop string was found."""
+        """Return the text that can be let through after this text; nothing once a stop string was found."""
         if self.found:
             return ""
         self._held += text
@@ -91,15 +91,18 @@ class StopFilter:
         if places:
             self.found = True
             _, cut = min(places)
-            result, self._held = self._held[:cut], ""
+            result = self._held[:cut]
+            self._held = ""
             return result
         cut = len(self._held) - self._undecided()
-        result, self._held = self._held[:cut], self._held[cut:]
+        result = self._held[:cut]
+        self._held = self._held[cut:]
         return result
 
     def finish(self) -> str:
-        """What was held back and did not become a stop string."""
-        result, self._held = self._held, ""
+        """Return the text that was held back and did not become a stop string."""
+        result = self._held
+        self._held = ""
         return result
 
     def _undecided(self) -> int:

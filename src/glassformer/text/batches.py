@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Batch:
-    """What one forward pass sees. In running text, row r of `targets` is row r of `inputs` one token later.
+    """Inputs of one forward pass. In running text, row r of `targets` is row r of `inputs` one token later.
 
     Attributes:
         inputs: (B, T) int64 ids; padding stands after the real tokens, as id 0.
@@ -80,7 +80,7 @@ class Batch:
         return cls(inputs, targets, real, chosen, int(chosen.sum()))
 
     def to(self, device: torch.device | str) -> Batch:
-        """The same batch on `device`; to a GPU it goes while this process goes on, from memory that is pinned."""
+        """Copy the batch to `device`; to a GPU asynchronously, from pinned memory."""
         gpu = str(device).startswith("cuda")
 
         def moved(tensor: torch.Tensor) -> torch.Tensor:
@@ -162,7 +162,10 @@ class ValidationRows(Sequence[Row]):
     """Non-overlapping rows over a whole store, made when asked for."""
 
     def __init__(self, store: TokenStore, documents: bool, context: int, start_id: int, limit: int | None) -> None:
-        self.store, self.documents, self.context, self.start_id = store, documents, context, start_id
+        self.store = store
+        self.documents = documents
+        self.context = context
+        self.start_id = start_id
         self.total = len(store.pieces(context)) if documents else -(-(len(store) - 1) // context)
         self.wanted = self.total if limit is None else max(1, min(self.total, self.total * limit // len(store)))
 

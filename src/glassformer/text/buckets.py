@@ -1,4 +1,4 @@
-"""Which examples make a step: any of them, or those of like length, so that little is padding.
+"""Choose the examples of a step: any of them, or those of like length, so that little is padding.
 
 Both are pure functions of (seed, step): nothing has to be saved for a run to go on as if it had never stopped.
 """
@@ -19,7 +19,9 @@ class AnyLength:
     """`batch` examples a step, every example once an epoch, in an order that is shuffled anew each epoch."""
 
     def __init__(self, examples: int, batch: int, seed: int) -> None:
-        self.examples, self.batch, self.seed = examples, batch, seed
+        self.examples = examples
+        self.batch = batch
+        self.seed = seed
 
     @property
     def steps_per_epoch(self) -> float:
@@ -45,7 +47,8 @@ class LikeLength:
     """
 
     def __init__(self, lengths: npt.NDArray[np.integer[Any]], tokens: int, seed: int) -> None:
-        self.lengths, self.seed = lengths, seed
+        self.lengths = lengths
+        self.seed = seed
         self._cuts = _cuts(lengths[self._sorted(0)], tokens)
         self._order: tuple[int, npt.NDArray[np.int64]] | None = None
 
@@ -70,8 +73,9 @@ class LikeLength:
 
 
 def _cuts(lengths: npt.NDArray[np.integer[Any]], tokens: int) -> list[int]:
-    """Where batches begin and end, for lengths (N, parts) in order."""
-    cuts, widest = [0], np.zeros(lengths.shape[1], dtype=np.int64)
+    """Return the bounds of batches, for lengths (N, parts) in order."""
+    cuts = [0]
+    widest = np.zeros(lengths.shape[1], dtype=np.int64)
     for number, parts in enumerate(lengths):
         widest = np.maximum(widest, parts)
         if number > cuts[-1] and (number + 1 - cuts[-1]) * int(widest.sum()) > tokens:

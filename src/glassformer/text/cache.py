@@ -22,13 +22,13 @@ Made = TypeVar("Made")
 
 
 def folder_of(cache: Path, everything: Mapping[str, object]) -> Path:
-    """Where the result lies that depends on `everything` and on nothing else."""
+    """Return the folder of the result, which depends on `everything` and on nothing else."""
     key = hashlib.sha256(json.dumps(everything, sort_keys=True).encode("utf-8")).hexdigest()
     return cache / key[:32]
 
 
 def reusable(folder: Path, checked: Callable[[Path], Made]) -> Made | None:
-    """What lies in the folder, opened by `checked`; None where it is absent or damaged."""
+    """Return the content of the folder, opened by `checked`; None where it is absent or damaged."""
     if not folder.exists():
         return None
     try:

@@ -21,12 +21,14 @@ def cleaned(parts: Iterable[tuple[str, bool]]) -> Iterator[tuple[str, bool]]:
     around the document, and all but one of several blank lines. Joiners (U+200C, U+200D) are letters' business and
     stay. How the document is cut into parts changes nothing in what comes out, joined.
     """
-    held, begun = "", False
+    held = ""
+    begun = False
     for text, last in parts:
         raw = held + UNSEEN.sub("", text)
         raw = raw if begun else raw.lstrip()
         solid = len(raw.rstrip())  # white space at the end may go on in the next part
-        body, held = tidied(raw[:solid]), raw[solid:]
+        body = tidied(raw[:solid])
+        held = raw[solid:]
         if len(held) > HELD:
             held = tidied(held)
         if body or last:

@@ -1,4 +1,4 @@
-"""Which columns of a table hold the text, the source and its target, or the label and its text."""
+"""Find the columns of a table that hold the text, the source and its target, or the label and its text."""
 
 from __future__ import annotations
 
@@ -168,7 +168,7 @@ def _pair_candidates(table: Table) -> list[int]:
 
 
 def _label(table: Table, texts: list[int]) -> int:
-    """The one with a usual name; else that with few distinct, short values, by its name where there are several."""
+    """Return the column with a usual name; else one with few distinct, short values, by its name among several."""
     usual = [i for i in range(len(table.names)) if i not in texts and _means(table, i, LABEL_NAMES)]
     if len(usual) == 1:
         return usual[0]

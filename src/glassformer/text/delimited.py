@@ -28,7 +28,7 @@ Record = tuple[int, int, list[str]]
 
 @dataclass(frozen=True)
 class Dialect:
-    """How a CSV or TSV file is written.
+    """The dialect of a CSV or TSV file.
 
     Attributes:
         delimiter: the character between cells.
@@ -354,7 +354,12 @@ def _delimiter(
 def _likeliest(lines: Sequence[str], format: Literal["csv", "tsv"]) -> str:
     """Return the usual delimiter, unless only another one splits all lines into the same number of cells."""
     first = lines[0] if lines else ""
-    usual = "\t" if format == "tsv" else (";" if first.count(";") > first.count(",") else ",")
+    if format == "tsv":
+        usual = "\t"
+    elif first.count(";") > first.count(","):
+        usual = ";"
+    else:
+        usual = ","
     if format == "tsv" and any("\t" in line for line in lines):
         return usual
     signs = [usual, *(sign for sign in DELIMITERS.values() if sign != usual)]

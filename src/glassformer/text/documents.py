@@ -1,4 +1,4 @@
-"""From a source to its documents, in bounded memory: a document too long to hold comes in several pieces."""
+"""Cut a source into its documents, in bounded memory: a document too long to hold comes in several pieces."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class KeptPiece(NamedTuple):
 
 @dataclass
 class Facts:
-    """What must be known of a whole document: its size in characters and words, and a hash of its text.
+    """Facts of a whole document: its size in characters and words, and a hash of its text.
 
     `bands`: where near duplicates are looked for, the hashes that a document like it shares (see `Sketch`).
     """
@@ -60,7 +60,7 @@ class Facts:
 
 @dataclass
 class Survey:
-    """What one pass over all documents tells; everything here counts kept documents unless said otherwise."""
+    """Results of one pass over all documents; everything here counts kept documents unless said otherwise."""
 
     documents: int = 0
     characters: int = 0
@@ -81,7 +81,7 @@ class Survey:
 
     @property
     def left_out(self) -> Counter[str]:
-        """How many documents and rows were left out, by reason."""
+        """Return how many documents and rows were left out, by reason."""
         return self.tally.left_out
 
     def add(self, index: int, facts: Facts, whole: bool, data: DataConfig) -> bool:
@@ -118,7 +118,7 @@ class Survey:
         return self.characters - self.last_length
 
     def repeats(self, index: int) -> bool:
-        """Whether document `index`, kept for its size, is left out because it repeats an earlier one."""
+        """Return whether document `index`, kept for its size, is left out because it repeats an earlier one."""
         return bool(self.repeated and self.repeated[index])
 
     def refuse_nothing(self, name: str) -> None:
@@ -181,7 +181,8 @@ def _whole(chunks: Iterable[str]) -> Iterator[tuple[str, bool]]:
 
 def _separated(chunks: Iterable[str], separator: re.Pattern[str]) -> Iterator[tuple[str, bool]]:
     """Cut at `separator`; a part longer than HELD is passed on in several pieces."""
-    carry, begun = "", False
+    carry = ""
+    begun = False
     for chunk in chunks:
         carry += chunk
         solid = len(carry.rstrip(" \t\r\n"))  # white space at the end may be the beginning of a separator
@@ -194,7 +195,8 @@ def _separated(chunks: Iterable[str], separator: re.Pattern[str]) -> Iterator[tu
             begun = False
         if len(rest) > HELD:
             yield (rest if begun else rest.lstrip("\r\n")), False
-            carry, begun = carry[len(rest) :], True
+            carry = carry[len(rest) :]
+            begun = True
     *whole, rest = separator.split(carry)
     for text in (*whole, rest.rstrip("\r\n")):
         yield from _part(text, begun)
@@ -240,7 +242,7 @@ def survey(source: Source, data: DataConfig) -> Survey:
 def facts_of(
     all_pieces: Iterable[Piece], data: DataConfig, bands: bool | None = None
 ) -> Iterator[tuple[Facts, int, bool]]:
-    """For each document: its facts, its index, and whether it came in one piece.
+    """Yield the facts of each document, its index, and whether it came in one piece.
 
     Args:
         all_pieces: of the documents.
@@ -249,11 +251,15 @@ def facts_of(
     """
     counting = data.min_words > 0 or data.max_words is not None
     near = data.duplicates == "near" if bands is None else bands
-    facts, hasher, in_word = Facts(), _hasher(data.seed), False
+    facts = Facts()
+    hasher = _hasher(data.seed)
+    in_word = False
     sketch = Sketch() if near else None
     for number, text, first, last in all_pieces:
         if first:
-            facts, hasher, in_word = Facts(), _hasher(data.seed), False
+            facts = Facts()
+            hasher = _hasher(data.seed)
+            in_word = False
             sketch = Sketch() if near else None
         facts.characters += len(text)
         hasher.update(text.encode("utf-8"))
@@ -290,10 +296,11 @@ def kept_pieces(source: Source, data: DataConfig, found: Survey, marks: bool) ->
 def kept(
     all_pieces: Iterable[Piece], data: DataConfig, found: Survey, marks: bool, start: int = 0
 ) -> Iterator[KeptPiece]:
-    """Of these pieces those that are kept. `start`: characters of kept documents before them."""
+    """Yield the pieces that are kept. `start`: characters of kept documents before them."""
     length = 0
     counting = data.min_words > 0 or data.max_words is not None
-    keeping, mark = True, 0
+    keeping = True
+    mark = 0
     for index, text, first, last in all_pieces:
         if first:
             start += length
@@ -301,7 +308,8 @@ def kept(
             if facts is None:
                 words = len(text.split()) if counting else int(bool(text) and not text.isspace())
                 facts = Facts(len(text), words, mark_of(text, data.seed) if marks else 0)
-            keeping, mark = not why_left_out(facts, data) and not found.repeats(index), facts.mark
+            keeping = not why_left_out(facts, data) and not found.repeats(index)
+            mark = facts.mark
             length = facts.characters if keeping else 0
         if keeping:
             yield KeptPiece(text, start, first, last, mark)

@@ -18,7 +18,9 @@ import numpy as np
 import numpy.typing as npt
 import regex
 
-BANDS, ROWS, RUN = 14, 8, 5
+BANDS = 14
+ROWS = 8
+RUN = 5
 CHUNK = 4096  # runs hashed at once
 LONGEST = 2_000_000  # characters of a word that are waited for
 NO_SPACES = r"\p{Han}\p{Hiragana}\p{Katakana}\p{Thai}\p{Lao}\p{Khmer}\p{Myanmar}\p{Tibetan}"
@@ -36,7 +38,7 @@ def _orders() -> tuple[Hashes, Hashes]:
 
 
 class Sketch:
-    """What is kept of one document to compare it with others; the document may come in parts."""
+    """A sketch of one document for comparing it with others; the document may come in parts."""
 
     def __init__(self) -> None:
         self._words: list[str] = []
@@ -72,7 +74,7 @@ class Sketch:
         self._empty = False
 
     def bands(self, mark: int) -> bytes:
-        """At the document's end: BANDS hashes of 8 bytes. Without a word they follow from its `mark` alone."""
+        """Return, at the document's end, BANDS hashes of 8 bytes. Without a word they follow from its `mark` alone."""
         if self._open:
             self._words.append(self._open)
             self._take_runs()
@@ -88,7 +90,9 @@ class Repeats:
     """Collects what is known of all documents, 8 bytes each and 112 more for near duplicates; says which repeat."""
 
     def __init__(self) -> None:
-        self._indices, self._marks, self._bands = array("Q"), array("Q"), bytearray()
+        self._indices = array("Q")
+        self._marks = array("Q")
+        self._bands = bytearray()
 
     def add(self, index: int, mark: int, bands: bytes) -> None:
         """Document `index`, larger than all before; `bands` empty where only exact duplicates count."""
@@ -98,7 +102,8 @@ class Repeats:
 
     def found(self) -> bytes:
         """A byte for each document: 1 where an earlier one is the same, or nearly so (also by way of others)."""
-        indices, marks = np.frombuffer(self._indices, np.uint64), np.frombuffer(self._marks, np.uint64)
+        indices = np.frombuffer(self._indices, np.uint64)
+        marks = np.frombuffer(self._marks, np.uint64)
         if not len(marks):
             return b""
         first = np.arange(len(marks))
@@ -115,7 +120,8 @@ def _join(first: npt.NDArray[np.int64], keys: Hashes) -> None:
     order = np.argsort(keys, kind="stable")
     same = np.flatnonzero(keys[order][1:] == keys[order][:-1])
     for left, right in zip(order[same].tolist(), order[same + 1].tolist(), strict=True):
-        a, b = _root(first, left), _root(first, right)
+        a = _root(first, left)
+        b = _root(first, right)
         first[max(a, b)] = min(a, b)
 
 

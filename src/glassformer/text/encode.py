@@ -54,7 +54,7 @@ class Encoder:
         self._flush()
 
     def _cut(self, buffer: str, complete: bool) -> int:
-        """Where to cut the beginning off `buffer`; 0: nowhere yet, or (where it is `complete`) not needed."""
+        """Return where to cut the beginning off `buffer`; 0: nowhere yet, or (where it is `complete`) not needed."""
         near = PIECE
         while near <= len(buffer) - AHEAD:
             if cut := self.tokenizer.safe_cut(buffer, near):
@@ -77,7 +77,9 @@ class Encoder:
             return
         self.writers[self._side].add(self._texts, self.tokenizer.encode_many(self._texts), self._lasts)
         self._done += self._collected
-        self._texts, self._lasts, self._collected = [], [], 0
+        self._texts = []
+        self._lasts = []
+        self._collected = 0
         self.progress(self._done)
 
 
@@ -85,7 +87,10 @@ class Meter:
     """Says how far a long job is, every few seconds: share done, and millions of characters each second."""
 
     def __init__(self, what: str, total: int, say: Callable[[str], None], every: float = 2.0) -> None:
-        self.what, self.total, self.say, self.every = what, total, say, every
+        self.what = what
+        self.total = total
+        self.say = say
+        self.every = every
         self.begun = self.said = time.monotonic()
 
     def __call__(self, done: int) -> None:

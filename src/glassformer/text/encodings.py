@@ -1,4 +1,4 @@
-"""From bytes to text, never mangled in silence: detect the encoding, or refuse with the offset of the first bad byte.
+"""Decode bytes, never mangled in silence: detect the encoding, or refuse with the offset of the first bad byte.
 
 Detection reads the whole input once, in blocks. UTF-8 is tried first; Windows-1252 is taken only for text that reads
 like a western language in it, because nearly every byte string is valid Windows-1252. Encodings that look like ASCII
@@ -41,14 +41,14 @@ MAGIC = {
 
 @dataclass(frozen=True)
 class Encoding:
-    """How to decode: a Python codec name, and how many bytes of byte order mark to skip."""
+    """An encoding: a Python codec name, and how many bytes of byte order mark to skip."""
 
     codec: str
     skip: int = 0
 
     @property
     def label(self) -> str:
-        """For people: `UTF-8`, `UTF-16 LE with a byte order mark`."""
+        """Return its name for people: `UTF-8`, `UTF-16 LE with a byte order mark`."""
         return LABELS[self.codec] + (" with a byte order mark" if self.skip else "")
 
 
@@ -74,7 +74,9 @@ class UndecodableError(Exception):
 
     def __init__(self, offset: int, byte: int, nul: bool = False) -> None:
         super().__init__(offset, byte)
-        self.offset, self.byte, self.nul = offset, byte, nul
+        self.offset = offset
+        self.byte = byte
+        self.nul = nul
 
 
 def scan(blocks: Blocks, setting: str, name: str) -> Scan:
@@ -111,10 +113,12 @@ def decode(blocks: Iterator[bytes], encoding: Encoding) -> Iterator[str]:
         UndecodableError: with the offset of the first byte that is not allowed.
     """
     decoder = codecs.getincrementaldecoder(encoding.codec)("strict")
-    skip, offset = encoding.skip, encoding.skip  # offset: of the first byte not yet decoded
+    skip = encoding.skip
+    offset = encoding.skip  # of the first byte not yet decoded
     for block, final in _with_end(blocks):
         if skip:
-            block, skip = block[skip:], 0
+            block = block[skip:]
+            skip = 0
         pending = len(decoder.getstate()[0])
         try:
             text = decoder.decode(block, final)
@@ -135,7 +139,8 @@ def _with_end(blocks: Iterator[bytes]) -> Iterator[tuple[bytes, bool]]:
 
 
 def _checked(blocks: Blocks, encoding: Encoding) -> Scan:
-    digest, size = hashlib.sha256(), 0
+    digest = hashlib.sha256()
+    size = 0
 
     def hashed() -> Iterator[bytes]:
         nonlocal size
@@ -175,7 +180,8 @@ def _first_guess(head: bytes, setting: str, name: str) -> Encoding:
 def _utf16_by_nuls(head: bytes) -> Encoding | None:
     """UTF-16 without a mark shows NUL bytes (in spaces, line ends, Latin letters) at odd or at even offsets only."""
     sample = head[: 1 << 16]
-    even, odd = sample[::2].count(0), sample[1::2].count(0)
+    even = sample[::2].count(0)
+    odd = sample[1::2].count(0)
     if not even + odd or min(even, odd) > 0.02 * (even + odd):
         return None
     codec = "utf-16-le" if odd > even else "utf-16-be"
@@ -323,7 +329,7 @@ NEVER_TURKISH = re.compile(rb"[\xc1\xc6\xcd\xe1\xe6\xed]")  # a and i with acute
 
 
 def _is_western(blocks: Blocks, offset: int) -> bool:
-    """Whether bytes that are not UTF-8 (from `offset` on) read like a western language in Windows-1252."""
+    """Return whether bytes that are not UTF-8 (from `offset` on) read like a western language in Windows-1252."""
     start = high = letters = high_letters = odd = turkish = not_turkish = sequences = in_sequences = 0
     for block in blocks():
         # Well-formed UTF-8 before the first bad byte: a damaged UTF-8 file, not Windows-1252.

@@ -1,4 +1,4 @@
-"""What a person should know of their examples, in words and numbers."""
+"""Notes for a person on their examples, in words and numbers."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ NUMBER = re.compile(r"[+-]?\d+(\.\d*)?")
 
 
 def source_notes(source: ExampleSource, found: ExampleSurvey, labels: Mapping[str, int] | None) -> list[str]:
-    """How many examples the source has, and what was left out; how it was read is in its own notes."""
+    """Say how many examples the source has, and what was left out; how it was read is in its own notes."""
     kind = "pairs" if source.task in PAIRS else "labelled texts"
     characters = f"{int(np.sum(found.characters)):,} characters of {'source' if labels is None else 'text'}"
     if labels is None:
@@ -45,7 +45,7 @@ def listed(names: list[str]) -> str:
 
 
 def split_note(source: ExampleSource, own: ExampleSource | None, train: int, validation: int) -> str:
-    """How the validation part was chosen, and how large it is."""
+    """Say how the validation part was chosen, and how large it is."""
     kind = "pairs" if source.task in PAIRS else "texts"
     if own is not None:
         learnt = f"all of {source.name} is learnt from ({counted(train, kind)})"
@@ -59,7 +59,7 @@ def split_note(source: ExampleSource, own: ExampleSource | None, train: int, val
 
 
 def label_notes(found: ExampleSurvey, own: ExampleSurvey | None, labels: Mapping[str, int] | None) -> list[str]:
-    """What is odd about the labels."""
+    """Say what is odd about the labels."""
     if labels is None:
         return []
     notes = []
@@ -80,7 +80,7 @@ def label_notes(found: ExampleSurvey, own: ExampleSurvey | None, labels: Mapping
 
 
 def unseen_notes(unseen: Mapping[str, int], labels: Sequence[str]) -> list[str]:
-    """Which labels were never learnt, with how many examples each, and the known one that is nearest."""
+    """Name labels that were never learnt, with how many examples each, and the known one that is nearest."""
     if not unseen:
         return []
     most = sorted(unseen, key=lambda name: (-unseen[name], name))
@@ -92,8 +92,9 @@ def unseen_notes(unseen: Mapping[str, int], labels: Sequence[str]) -> list[str]:
 
 
 def overlap_notes(found: ExampleSurvey, own: ExampleSurvey | None, held: Side, pairs: bool) -> list[str]:
-    """Which examples repeat, which sources have several answers, and what stands on both sides of the split."""
-    sources, both = found.marks("sources"), found.marks("pairs")
+    """Count examples that repeat, sources with several answers, and texts on both sides of the split."""
+    sources = found.marks("sources")
+    both = found.marks("pairs")
     kind, text, answers = ("pairs", "sources", "targets") if pairs else ("examples", "texts", "labels")
     notes = []
     distinct, first = np.unique(both, return_index=True)
@@ -116,7 +117,7 @@ def overlap_notes(found: ExampleSurvey, own: ExampleSurvey | None, held: Side, p
 
 
 def overlap_note(store: ExampleStore, train: ExampleStore) -> str | None:
-    """How many examples of `store` stand in `train` too, source and target (or label) both equal; None: not one.
+    """Count the examples of `store` that stand in `train` too, source and target (or label) both equal; None: no one.
 
     Memory: some 20 bytes for each example of `store`, whatever the length of the texts and the size of `train`.
 
@@ -125,7 +126,8 @@ def overlap_note(store: ExampleStore, train: ExampleStore) -> str | None:
     """
     marks = np.fromiter(_marks(store), dtype=np.uint64)
     distinct, counts = np.unique(marks, return_counts=True)
-    learnt, known = np.zeros(len(distinct), dtype=np.bool_), _marks(train)
+    learnt = np.zeros(len(distinct), dtype=np.bool_)
+    known = _marks(train)
     while some := array("Q", islice(known, AT_ONCE)):
         learnt |= np.isin(distinct, np.frombuffer(some, dtype=np.uint64))
     if not learnt.any():

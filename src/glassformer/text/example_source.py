@@ -38,7 +38,7 @@ _REMEDIES = {
 
 @dataclass(frozen=True)
 class ExampleSource:
-    """Where examples come from; read as often as needed.
+    """A source of examples; read as often as needed.
 
     Attributes:
         files: two parallel ones, or tables, or texts in folders named by their label; none for a generated corpus.

@@ -1,4 +1,4 @@
-"""Which examples are held out, decided before anything is trained.
+"""Choose the examples that are held out, before anything is trained.
 
 `end` (and `tail`, its older name) holds out the last ones. `random` draws by a hash of the source text, so that equal
 sources are on one side, whatever their targets; labelled texts are drawn in the same share from each label.
@@ -26,7 +26,7 @@ Side = npt.NDArray[np.bool_]
 
 @dataclass
 class ExampleSurvey:
-    """What one pass over all examples tells. Takes some 24 bytes of memory an example, and a random split 70 more.
+    """Results of one pass over all examples. Takes some 24 bytes of memory an example, and a random split 70 more.
 
     Attributes:
         sources, pairs: a hash of each source, and of each source with its answer.
@@ -127,12 +127,16 @@ def _random(found: ExampleSurvey, data: DataConfig) -> Side:
     np.add.at(characters, group, np.frombuffer(found.characters, dtype=np.uint32))
     label = _label_of_groups(found, group, len(marks))
     held = np.zeros(len(marks), dtype=np.bool_)
-    total, before, asked = int(characters.sum()), 0, 0
+    total = int(characters.sum())
+    before = 0
+    asked = 0
     for number in range(int(label.max()) + 1):
         members = np.flatnonzero(label == number)  # in the order of their hashes
         before += int(counts[members].sum())
         # Rounded so that all labels together have the share that is asked for.
-        wanted, asked = round(data.validation_fraction * before) - asked, round(data.validation_fraction * before)
+        asked_so_far = round(data.validation_fraction * before)
+        wanted = asked_so_far - asked
+        asked = asked_so_far
         room = max(1, data.validation_limit * int(characters[members].sum()) // max(1, total))
         held[members[_lowest(counts[members], characters[members], wanted, room)]] = True
     _keep_every_label(found, group, held)
@@ -164,7 +168,8 @@ def _lowest(counts: Numbers, characters: Numbers, wanted: int, room: int) -> Num
         int(np.searchsorted(np.cumsum(characters), room, side="right")),
         len(counts) - 1,
     )
-    missing, left = wanted - int(counts[:whole].sum()), room - int(characters[:whole].sum())
+    missing = wanted - int(counts[:whole].sum())
+    left = room - int(characters[:whole].sum())
     single = whole + np.flatnonzero(counts[whole:-1] == 1)[: max(0, missing)]
     more = int(np.searchsorted(np.cumsum(characters[single]), left, side="right"))
     return np.concatenate([np.arange(whole), single[:more]])

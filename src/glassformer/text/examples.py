@@ -53,18 +53,21 @@ class ExampleStore:
         Raises:
             DamagedStoreError: a file is missing or not as it was written.
         """
-        sources, labels_file = TokenStore.open(part(prefix, "sources")), part(prefix, "labels.npy")
-        targets, labels = None, None
+        sources = TokenStore.open(part(prefix, "sources"))
+        labels_file = part(prefix, "labels.npy")
+        targets = None
+        labels = None
         if labels_file.exists():
             try:
                 labels = np.load(labels_file, mmap_mode="r", allow_pickle=False)
             except (ValueError, EOFError):
                 raise damaged(prefix, f"{labels_file.name} is not usable") from None
+            answers = len(labels)
         else:
             targets = TokenStore.open(part(prefix, "targets"))
-        answers = labels if labels is not None else targets.document_ends if targets is not None else ()
+            answers = len(targets.document_ends)
         texts_file = part(prefix, "texts.jsonl")
-        if len(answers) != sources.documents or not texts_file.is_file():
+        if answers != sources.documents or not texts_file.is_file():
             raise damaged(prefix, "its parts do not belong together")
         return cls(sources, targets, labels, texts_file)
 
@@ -72,12 +75,12 @@ class ExampleStore:
         return self.sources.documents
 
     def read_with(self, source_tokenizer: Tokenizer, tokenizer: Tokenizer) -> ExampleStore:
-        """The same examples, framed as these tokenizers say."""
+        """Return the same examples, framed as these tokenizers say."""
         return replace(self, frame=source_tokenizer.frame, target_start=tokenizer.target_start)
 
     @property
     def around(self) -> int:
-        """Tokens that stand around a source, or before a target: the larger number."""
+        """Return the tokens that stand around a source, or before a target: the larger number."""
         return max(1 if self.frame is None else len(self.frame), len(self.target_start) if self.targets else 0)
 
     def source(self, index: int) -> Ids:
@@ -127,7 +130,7 @@ class ExampleStore:
 
 @dataclass(frozen=True)
 class PreparedExamples:
-    """What training needs of examples.
+    """Prepared examples for training.
 
     Attributes:
         tokenizer: of the targets (pairs) or of the texts; trained on the training part only.
@@ -164,7 +167,9 @@ class ExampleWriter:
     """
 
     def __init__(self, prefix: Path, tokenizers: tuple[Tokenizer, Tokenizer], labels: Mapping[str, int] | None) -> None:
-        self.prefix, self.tokenizers, self.labels = prefix, tokenizers, labels
+        self.prefix = prefix
+        self.tokenizers = tokenizers
+        self.labels = labels
         self.sums: dict[str, tuple[int, str]] = {}
         self._open = ExitStack()
         self.sources = self._store("sources", tokenizers[0])
@@ -185,7 +190,7 @@ class ExampleWriter:
 
     @property
     def unknown_share(self) -> float:
-        """Of the tokens written, end tokens not counted, those that are the unknown token."""
+        """Return the share of unknown tokens among the tokens written, end tokens not counted."""
         stores = [store for store in (self.sources, self.targets) if store is not None]
         tokens = sum(store.tokens - store.documents for store in stores)
         return sum(store.unknown for store in stores) / max(1, tokens)
@@ -210,7 +215,8 @@ class ExampleWriter:
         lines = "".join(json.dumps(pair, ensure_ascii=False) + "\n" for pair in self._batch).encode("utf-8")
         self._texts.write(lines)
         self._texts_sum.update(lines)
-        self._batch, self._collected = [], 0
+        self._batch = []
+        self._collected = 0
 
     def abandon(self) -> None:
         """Close the files without making a side of them."""
@@ -219,7 +225,8 @@ class ExampleWriter:
     def close(self) -> None:
         """Flush everything to the disk; `sums` then has the size and sha256 of the files that are no stores."""
         self._flush()
-        texts, labels = part(self.prefix, "texts.jsonl"), part(self.prefix, "labels.npy")
+        texts = part(self.prefix, "texts.jsonl")
+        labels = part(self.prefix, "labels.npy")
         self._texts.close()
         sync(texts)
         self.sums = {texts.name: (texts.stat().st_size, self._texts_sum.hexdigest())}

@@ -1,4 +1,4 @@
-"""From what a person names (a file, a folder, `-`, a generated corpus) to the files to read."""
+"""Find the files to read from the name that a person gives (a file, a folder, `-`, a generated corpus)."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ SHOWN_NAMES = 5
 
 @dataclass(frozen=True)
 class Located:
-    """What a source name stands for: a generated corpus, or files (with the names to show) in reading order."""
+    """A located source: a generated corpus, or files (with the names to show) in reading order."""
 
     corpus: str | None = None
     files: tuple[tuple[Path, str], ...] = ()
@@ -33,7 +33,7 @@ class Located:
 
 
 def is_encoded(folder: Path) -> bool:
-    """Whether a folder holds a text that was split and encoded (see `prepare.Prepared`)."""
+    """Return whether a folder holds a text that was split and encoded (see `prepare.Prepared`)."""
     return (folder / "prepared.json").is_file() and (folder / "train.ds").is_file()
 
 

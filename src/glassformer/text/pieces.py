@@ -23,7 +23,8 @@ class DocumentPieces:
     """
 
     def __init__(self, document_ends: npt.NDArray[np.uint64], context: int) -> None:
-        self.document_ends, self.context = document_ends, context
+        self.document_ends = document_ends
+        self.context = context
         totals = [0]
         for first in range(0, len(document_ends), BLOCK):
             totals.append(totals[-1] + int(self._rows_of(first).sum()))
@@ -33,7 +34,7 @@ class DocumentPieces:
         return int(self._totals[-1])
 
     def _bounds(self, first: int) -> npt.NDArray[np.int64]:
-        """Where the documents first ... first + BLOCK - 1 begin, and where the last of them ends."""
+        """Return where the documents first ... first + BLOCK - 1 begin, and where the last of them ends."""
         ends = np.asarray(self.document_ends[max(first - 1, 0) : first + BLOCK], dtype=np.int64)
         return ends if first else np.concatenate([np.zeros(1, np.int64), ends])
 
@@ -55,7 +56,7 @@ class DocumentPieces:
 
 
 def shuffled(position: int, size: int, seed: int, epoch: int) -> int:
-    """Where `position` of 0 ... size - 1 goes in the shuffle named by (seed, epoch): a bijection, computed alone.
+    """Return the place of `position` of 0 ... size - 1 in the shuffle of (seed, epoch): a bijection, computed alone.
 
     A Feistel network over the next even number of bits, walked until it falls inside (Black and Rogaway 2002, "Ciphers
     with arbitrary finite domains"), so that no list of `size` numbers has to be kept.
@@ -64,10 +65,13 @@ def shuffled(position: int, size: int, seed: int, epoch: int) -> int:
     mask = (1 << half) - 1
     key = hashlib.blake2b(f"{seed} {epoch}".encode(), digest_size=16).digest()
     while True:
-        left, right = position >> half, position & mask
+        left = position >> half
+        right = position & mask
         for turn in range(ROUNDS):
             mixed = hashlib.blake2b(bytes([turn]) + right.to_bytes(8, "little"), digest_size=8, key=key).digest()
-            left, right = right, left ^ (int.from_bytes(mixed, "little") & mask)
+            new = left ^ (int.from_bytes(mixed, "little") & mask)
+            left = right
+            right = new
         position = left << half | right
         if position < size:
             return position

@@ -1,4 +1,4 @@
-"""From a source to a tokenizer and two token stores, made once and kept in a cache until text or settings change."""
+"""Turn a source into a tokenizer and two token stores, made once and cached until text or settings change."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ SIDES: tuple[Side, Side] = ("train", "validation")
 
 @dataclass(frozen=True)
 class Prepared:
-    """What training needs of a text.
+    """A prepared text for training.
 
     Attributes:
         tokenizer: trained on the training part only.
@@ -69,7 +69,7 @@ def _silent(message: str) -> None:
 
 @dataclass(frozen=True)
 class Vocabulary:
-    """Where the tokenizer comes from: `file`, or training by `config`, with a mask token for the task "masked"."""
+    """The origin of the tokenizer: `file`, or training by `config`, with a mask token for the task "masked"."""
 
     config: TokenizerConfig
     mask: bool = False
@@ -114,7 +114,7 @@ def prepare_source(
     progress: Callable[[str], None] = _silent,
     mask: bool = False,
 ) -> Prepared:
-    """As `prepare`, for a source that is already open."""
+    """Prepare a source that is already open, as `prepare` does."""
     folder = folder_of(cache, _everything(source, data, tokenizer, mask))
     if found := reusable(folder, _checked):
         return found
@@ -146,7 +146,7 @@ def _everything(source: Source, data: DataConfig, tokenizer: TokenizerConfig, ma
 
 
 def _checked(folder: Path) -> Prepared:
-    """What lies in the folder, its bytes compared with their sums unless they are very many."""
+    """Open the content of the folder, and compare its bytes with their sums unless they are very many."""
     found = _open(folder, reused=True)
     for store in (found.train, found.validation):
         check_store(store)
@@ -254,10 +254,11 @@ def split_notes(found: Survey, split: Split, data: DataConfig, writers: dict[Sid
 
 
 def token_notes(tokenizer: Tokenizer, writers: dict[Side, StoreWriter], forced_cuts: int) -> list[str]:
-    """In words: the tokenizer, and what it made of the two parts."""
+    """Describe in words the tokenizer, and what it made of the two parts."""
     notes = [tokenizer.description()]
     for side, writer in writers.items():
-        tokens, characters = writer.tokens - writer.documents, max(writer.characters, 1)
+        tokens = writer.tokens - writer.documents
+        characters = max(writer.characters, 1)
         unknown = f", {writer.unknown / max(tokens, 1):.3%} unknown" if tokenizer.unknown_id is not None else ""
         notes.append(f"{side}: {writer.tokens:,} tokens, {tokens / characters:.3f} per character{unknown}")
     if forced_cuts:

@@ -1,4 +1,4 @@
-"""From pairs or labelled texts to tokenizers and two example stores, made once and kept until anything changes."""
+"""Turn pairs or labelled texts into tokenizers and two example stores, made once and cached until anything changes."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def prepare_sources(
     cache: Path,
     progress: Callable[[str], None] = _silent,
 ) -> PreparedExamples:
-    """As `prepare_examples`, for sources that are already open; `own` is the validation source, if there is one."""
+    """Prepare sources that are already open; `own` is the validation source, if there is one."""
     folder = folder_of(cache, _everything(source.task, source, own, tokenizer))
     if found := reusable(folder, open_prepared_examples):
         return _named_again(found, source, own)
@@ -146,18 +146,19 @@ class Plan:
             yield from (("validation", example) for example in self.own.examples(Tally()) if self.known(example))
 
     def known(self, example: Example) -> bool:
-        """Whether its label stands in the training part."""
+        """Return whether its label stands in the training part."""
         return self.labels is None or example[1] in self.labels
 
     @property
     def characters(self) -> int:
-        """Of all texts."""
+        """Return the characters of all texts."""
         surveys = [self.found, self.own_found] if self.own_found else [self.found]
         return sum(int(np.sum(found.characters)) + found.answer_characters for found in surveys)
 
 
 def _planned(source: ExampleSource, own: ExampleSource | None) -> Plan:
-    data, labelled = source.data, source.task not in PAIRS
+    data = source.data
+    labelled = source.task not in PAIRS
     found = survey_examples(source, data, labelled)
     if labelled:
         refuse_useless_labels(found, source.name)
@@ -210,7 +211,8 @@ def _make(
     progress(f"training the tokenizer ({config.kind})")
     tokenizers = _tokenizers(plan, config, folder)
     writers = _written(plan, tokenizers, folder, Meter("encoding", plan.characters, progress))
-    train, validation = writers["train"], writers["validation"]
+    train = writers["train"]
+    validation = writers["validation"]
     named = _named_notes(source, own, len(train), len(validation))
     notes = {
         "source": named["source"],
@@ -241,7 +243,7 @@ def _named_notes(source: ExampleSource, own: ExampleSource | None, train: int, v
 
 
 def _named_again(found: PreparedExamples, source: ExampleSource, own: ExampleSource | None) -> PreparedExamples:
-    """What was made of equal data, with the names that its files have now."""
+    """Return the examples made of equal data, with the names that its files have now."""
     groups = json.loads((found.folder / "prepared.json").read_text(encoding="utf-8"))["notes"]
     groups |= _named_notes(source, own, len(found.train), len(found.validation))  # in their old places
     return replace(found, notes=list(chain.from_iterable(groups.values())))
@@ -273,7 +275,8 @@ def _open(folder: Path, reused: bool) -> PreparedExamples:
     with clear_disk_errors(folder):
         try:
             facts = json.loads(path.read_text(encoding="utf-8"))
-            version, digests = facts["version"], list(facts["tokenizers"])
+            version = facts["version"]
+            digests = list(facts["tokenizers"])
             told = (tuple(facts["labels"]), folder, facts["text_hash"], reused)
             notes = list(chain.from_iterable(facts["notes"].values()))
             unknown_share = float(facts["unknown_share"])
@@ -288,7 +291,8 @@ def _open(folder: Path, reused: bool) -> PreparedExamples:
                 raise damaged(folder, f"{name} is missing or was altered, or another version wrote it")
         target = Tokenizer.load(folder / "tokenizer.json")
         source = target if names[0] == names[1] else Tokenizer.load(folder / names[0])
-        train, validation = ExampleStore.open(folder / "train"), ExampleStore.open(folder / "validation")
+        train = ExampleStore.open(folder / "train")
+        validation = ExampleStore.open(folder / "validation")
         for side in (train, validation):
             if [side.sources.tokenizer_digest, (side.targets or side.sources).tokenizer_digest] != digests:
                 raise damaged(folder, "its stores were written with other tokenizers")

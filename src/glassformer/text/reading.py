@@ -97,7 +97,7 @@ class SourceFile:
 
 @dataclass(frozen=True)
 class Source:
-    """What is to be read: files, or a generated corpus; `digest` is a hash of all its content."""
+    """A source to read: files, or a generated corpus; `digest` is a hash of all its content."""
 
     name: str
     files: tuple[SourceFile, ...]
@@ -203,7 +203,7 @@ def scan_files(what: str, encoding: str, found: Located, tables_wanted: bool) ->
 
 
 def format_of(name: str) -> Literal["text", "csv", "tsv", "jsonl"]:
-    """What a file of this name is; anything that is no table is plain text."""
+    """Return the format of a file of this name; anything that is no table is plain text."""
     return TABLE_SUFFIXES.get(Path(name.lower().removesuffix(".gz")).suffix, "text")
 
 
@@ -211,7 +211,9 @@ def _sniffed(file: SourceFile, encoding: str) -> SourceFile:
     """Standard input has no name to go by: with a column asked for, its first line tells which table it is."""
     head = next(replace(file, scan=scan(file.blocks, encoding, file.name)).text(), "").lstrip()
     first = head.partition("\n")[0]
-    return replace(file, format="jsonl" if first.startswith("{") else "tsv" if "\t" in first else "csv")
+    if first.startswith("{"):
+        return replace(file, format="jsonl")
+    return replace(file, format="tsv" if "\t" in first else "csv")
 
 
 def _one_kind(files: list[SourceFile], column_named: bool, left_out: list[str]) -> list[SourceFile]:

@@ -1,4 +1,4 @@
-"""What single rows of a batch are, task by task; `len` says how many tokens are predicted or read, for grouping."""
+"""Rows of a batch, task by task; `len` says how many tokens are predicted or read, for grouping."""
 
 from __future__ import annotations
 
@@ -10,8 +10,10 @@ import numpy.typing as npt
 
 Row = npt.NDArray[np.integer[Any]]
 """Running text: T+1 ids, of which all but the first are predicted."""
-HIDDEN, REPLACED = 0.8, 0.1
-"""Shares of the tokens to predict that are hidden, and replaced by another; the rest is shown (Devlin et al. 2019)."""
+HIDDEN = 0.8
+"""Share of the tokens to predict that the mask token hides (Devlin et al. 2019)."""
+REPLACED = 0.1
+"""Share of the tokens to predict that another token replaces; the rest is shown."""
 
 
 @dataclass(frozen=True)

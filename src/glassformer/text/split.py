@@ -41,7 +41,7 @@ class SidedPiece(NamedTuple):
 
 @dataclass(frozen=True)
 class Split:
-    """Where validation begins. Characters and buckets are those of the `Survey`.
+    """The start of validation. Characters and buckets are those of the `Survey`.
 
     Attributes:
         held_from: end, tail: documents that start at this character or after it are held out.
@@ -152,10 +152,12 @@ def _by_bucket(pieces: Iterable[KeptPiece], split: Split) -> Iterator[SidedPiece
 
 
 def _by_position(pieces: Iterable[KeptPiece], split: Split) -> Iterator[SidedPiece]:
-    position, crossed = 0, False  # position: of the piece's first character
+    position = 0  # of the piece's first character
+    crossed = False
     for text, start, first, last, _ in pieces:
         if first:
-            position, crossed = start, start >= split.held_from
+            position = start
+            crossed = start >= split.held_from
         if split.inside and not crossed and position + len(text) > split.held_from:
             near = split.held_from - position
             cut = cluster_cut(text, near) if split.clusters else clean_cut(text, near)

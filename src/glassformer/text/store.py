@@ -86,7 +86,7 @@ class TokenStore:
 
     @property
     def documents(self) -> int:
-        """How many documents."""
+        """Return the number of documents."""
         return len(self.document_ends)
 
     @property
@@ -123,7 +123,8 @@ class TokenStore:
         Between two documents stands one line end, unless the first ends with one. A document of more than
         `chunk_tokens` tokens comes in several strings, cut between characters.
         """
-        start, ended = 0, True
+        start = 0
+        ended = True
         for stop in self.document_ends:
             if not ended:
                 yield "\n"
@@ -157,10 +158,12 @@ class StoreWriter:
     """Writes one store from beginning to end; memory does not grow with it. `close` makes it complete."""
 
     def __init__(self, prefix: Path, tokenizer: Tokenizer) -> None:
-        self.prefix, self.tokenizer = prefix, tokenizer
+        self.prefix = prefix
+        self.tokenizer = tokenizer
         self.dtype = np.dtype("<u2" if tokenizer.vocab_size <= 65_535 else "<u4")
         self.tokens = self.documents = self.characters = self.bytes = self.unknown = 0
-        self._text, self._sums = hashlib.sha256(), {".ds": hashlib.sha256(), ".index": hashlib.sha256()}
+        self._text = hashlib.sha256()
+        self._sums = {".ds": hashlib.sha256(), ".index": hashlib.sha256()}
         self._document = hashlib.sha256()
         self._files: dict[str, IO[bytes]] = {
             ".ds": _ids_path(prefix).open("wb"),
@@ -264,7 +267,7 @@ def _header_path(prefix: Path) -> Path:
 
 
 def _continues_character(token: bytes) -> bool:
-    """Whether a token's first byte stands inside a UTF-8 character."""
+    """Return whether a token's first byte stands inside a UTF-8 character."""
     return bool(token) and 0x80 <= token[0] < 0xC0
 
 

@@ -72,7 +72,8 @@ def encode_examples(
         GlassError: the source cannot be read, or holds no example that can be used.
     """
     known = {name: index for index, name in enumerate(labels)} if task not in PAIRS else None
-    tally, unseen = Tally(), Counter[str]()
+    tally = Tally()
+    unseen = Counter[str]()
     with open_examples(task, data, folder) as source:
         writer = ExampleWriter(folder / "examples", tokenizers, known)
         try:

@@ -37,7 +37,7 @@ HELD_OUT = 1000
 VOCABULARY = "tokenizer.vocab_size"
 VALIDATION = "data.validation_fraction"
 MEASURED = ("model.layers", "model.width", "model.context", "train.batch", "train.batch_tokens")
-"""What a speed belongs to: the other settings follow from these and from it."""
+"""Settings that a speed belongs to: the other settings follow from these and from it."""
 
 
 @dataclass(frozen=True)

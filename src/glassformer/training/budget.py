@@ -1,4 +1,4 @@
-"""Which part of the minutes of a run goes where: to evaluations while training, to training, to what follows it.
+"""Divide the minutes of a run among evaluations while training, training itself, and the work after it.
 
 Pure arithmetic on measured seconds; `Pace` measures them.
 """
@@ -14,10 +14,11 @@ ONE_EVALUATION = 1 / 20
 FINAL = 1 / 10
 """Share of the minutes that the final evaluation may take: of all rows of the validation part, or those that fit."""
 LEAST_ROWS = 2
-"""Of an evaluation: one row has no interval."""
+"""Fewest rows of an evaluation: one row has no interval."""
 REST_SECONDS = 0.5
+"""Seconds kept for reports and the end of the process."""
 REST_SHARE = 0.01
-"""Kept for reports and the end of the process: seconds, and a share of the minutes."""
+"""Share of the minutes kept for the same."""
 WORTH = 2.0
 """The least minutes that make sense are so many times what all but training takes."""
 

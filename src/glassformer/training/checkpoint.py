@@ -32,7 +32,7 @@ OPTIMIZER_STATE: dict[str, dict[str, bool]] = {
 
 @dataclass
 class TrainState:
-    """Where a run is. Everything in it is saved in `state.json`.
+    """The state of a run beside its tensors. Everything in it is saved in `state.json`.
 
     Attributes:
         step: optimizer steps done.

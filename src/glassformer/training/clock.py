@@ -21,7 +21,7 @@ Seconds = Callable[[], float]
 
 @dataclass
 class Times:
-    """What a run limited by minutes keeps of its clock in each checkpoint. A run without minutes leaves it as it is.
+    """Times that a run limited by minutes keeps in each checkpoint. A run without minutes leaves them as they are.
 
     Attributes:
         other: wall seconds beside training; a run has lasted `train_seconds + other`.

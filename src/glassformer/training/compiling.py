@@ -15,7 +15,7 @@ COMPILERS = ("c++", "g++", "clang++", "cl")
 
 
 def compiled(forward: Forward) -> Forward:
-    """The same function, compiled at its first call, which takes half a minute or more.
+    """Return the same function, compiled at its first call, which takes half a minute or more.
 
     Dropout draws other random numbers than without, from the same seeds. A resumed run computes what it would have
     computed where all batches have one shape; where they have many, kernels depend on which came first.

@@ -1,4 +1,4 @@
-"""When a loss is not a number: which tensor went wrong first."""
+"""Find the tensor that went wrong first when a loss is not a number."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ class Sharded(Protocol):
     """A tensor of which every process has a part."""
 
     def to_local(self) -> Tensor:
-        """That part."""
+        """Return the part that this process has."""
 
 
 KINDS = ("the weight", "the output", "the gradient", "the loss")
-"""What can be bad, the earliest cause first."""
+"""Kinds of bad tensors, the earliest cause first."""
 
 
 def first_bad_tensor(model: Model, batches: Iterable[Batch]) -> str:
@@ -71,6 +71,6 @@ def _noting(name: str, bad: list[str]) -> Callable[[nn.Module, object, object], 
 
 
 def _finite(tensor: Tensor) -> bool:
-    """Of a sharded tensor, the part that is here."""
+    """Return whether all numbers are finite; of a sharded tensor, in the part that is here."""
     here = tensor.to_local() if isinstance(tensor, Sharded) else tensor
     return bool(torch.isfinite(here).all())

@@ -1,4 +1,4 @@
-"""What validation loss a language model will end with, as an interval, before it is trained.
+"""Forecast the validation loss that a language model ends with, as an interval, before it is trained.
 
 The loss lies between that of token frequencies, U, and a floor below that of the text's 5-gram, G: F = G - k (U - G),
 or 0 if that is negative. How much of the way is left, s = (loss - F) / (U - F), was measured in short runs of many
@@ -19,12 +19,18 @@ from glassformer.training.plan import Plan
 BELOW = 0.5
 """k: how far below the 5-gram the floor is, as a share of what the 5-gram gains on token frequencies."""
 WEIGHTS = {
-    "one": -0.7381, "steps": -0.1531, "tokens": -0.0558, "parameters": -0.1058, "text": 0.0343,
-    "vocabulary": 0.0484, "ngram": 0.0361, "muon": -0.2047,
-}  # fmt: skip
-"""Of each feature in ln s."""
+    "one": -0.7381,
+    "steps": -0.1531,
+    "tokens": -0.0558,
+    "parameters": -0.1058,
+    "text": 0.0343,
+    "vocabulary": 0.0484,
+    "ngram": 0.0361,
+    "muon": -0.2047,
+}
+"""Weight of each feature in ln s."""
 HALF_WIDTH = 0.199
-"""Of the interval of ln s."""
+"""Half the width of the interval of ln s."""
 LARGEST = 2.94e12
 """Arithmetic, 6 x parameters x tokens, of the largest run that the fit saw."""
 BEYOND = 10.0
@@ -32,7 +38,7 @@ BEYOND = 10.0
 
 
 class Rung(Protocol):
-    """What is needed of a simple predictor."""
+    """A simple predictor, as far as the forecast needs it."""
 
     @property
     def name(self) -> str:
@@ -45,7 +51,7 @@ class Rung(Protocol):
 
 @dataclass(frozen=True)
 class Known:
-    """What is known of a run before it begins.
+    """Known facts of a run before it begins.
 
     Attributes:
         unigram, ngram: nats per token that token frequencies and the 5-gram of the text lose on its validation part.
@@ -67,12 +73,13 @@ class Known:
     muon: bool
 
     def facts(self) -> dict[str, float]:
-        """For a file."""
+        """Return the facts as JSON."""
         return asdict(self)
 
     def features(self) -> dict[str, float]:
-        """What ln s is a weighted sum of."""
-        steps, parameters = math.log(self.steps / 1000), math.log(self.parameters / 1e6)
+        """Return the features whose weighted sum is ln s."""
+        steps = math.log(self.steps / 1000)
+        parameters = math.log(self.parameters / 1e6)
         return {
             "one": 1.0,
             "steps": steps,
@@ -131,14 +138,21 @@ def loss_band(plan: Plan, rungs: Sequence[Rung]) -> Band | None:
 
 
 def known(plan: Plan, rungs: Sequence[Rung]) -> Known | None:
-    """What the formula needs to know of a run; None where that is not known."""
+    """Return the facts that the formula needs of a run; None where one of them is not known."""
     if plan.config.train.task != "lm" or plan.config.data.source in CORPORA:
         return None
     losses = {rung.name: rung.loss for rung in rungs}
-    unigram, ngram = losses.get("unigram"), losses.get("5-gram")
+    unigram = losses.get("unigram")
+    ngram = losses.get("5-gram")
     if plan.steps is None or unigram is None or ngram is None or ngram >= unigram:
         return None
     return Known(
-        unigram, ngram, plan.parameters, plan.steps, plan.steps * plan.tokens_per_step, plan.training_tokens,
-        plan.vocab_size, plan.config.train.optimizer == "muon",
-    )  # fmt: skip
+        unigram=unigram,
+        ngram=ngram,
+        parameters=plan.parameters,
+        steps=plan.steps,
+        tokens=plan.steps * plan.tokens_per_step,
+        text_tokens=plan.training_tokens,
+        vocabulary=plan.vocab_size,
+        muon=plan.config.train.optimizer == "muon",
+    )

@@ -1,4 +1,4 @@
-"""What was foreseen of a run, in its folder as `plan.json`, and beside it what it came to."""
+"""The forecast of a run, in its folder as `plan.json`, and beside it the outcome."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ FILE = "plan.json"
 
 @dataclass(frozen=True)
 class Foresight:
-    """What is known of a run before its first step.
+    """Facts and forecasts of a run before its first step.
 
     Attributes:
         data: the prepared text.
@@ -41,7 +41,7 @@ class Foresight:
     why: Sequence[str]
 
     def facts(self) -> dict[str, Any]:
-        """For a file."""
+        """Return the facts as JSON."""
         return {
             "plan": self.plan.facts(),
             "loss": self.band and self.band.facts(),
@@ -50,7 +50,7 @@ class Foresight:
         }
 
     def lines(self) -> Iterator[str]:
-        """For a person."""
+        """Return the lines to print."""
         yield from self.why
         if self.chosen:
             yield "chosen: " + ", ".join(f"{name} = {as_said(value)}" for name, value in self.chosen.items())
@@ -66,7 +66,7 @@ class Foresight:
             yield f"foreseen: {', '.join(words)}"
 
     def write(self, run: Run) -> None:
-        """As `plan.json`."""
+        """Write the forecast as `plan.json`."""
         write_text(run.folder / FILE, json.dumps(self.facts(), indent=1, ensure_ascii=False) + "\n")
 
 
@@ -81,7 +81,8 @@ def compared(run: Run, outcome: Outcome, peak: int | None) -> str | None:
     path = run.folder / FILE
     try:
         facts = json.loads(path.read_text(encoding="utf-8"))
-        plan, band = facts["plan"], facts["loss"]
+        plan = facts["plan"]
+        band = facts["loss"]
         foreseen = [plan["steps"], plan["train_seconds"], plan["peak_memory_bytes"]]
     except FileNotFoundError:
         return None
@@ -89,10 +90,13 @@ def compared(run: Run, outcome: Outcome, peak: int | None) -> str | None:
         return f"{path} is damaged: the forecast cannot be compared"
     found = [outcome.last_step, outcome.train_seconds, peak]
     facts["outcome"] = {
-        "steps": outcome.last_step, "train_seconds": outcome.train_seconds, "peak_memory_bytes": peak,
-        "validation_loss": outcome.validation.loss, "validation_share": outcome.validation_share,
+        "steps": outcome.last_step,
+        "train_seconds": outcome.train_seconds,
+        "peak_memory_bytes": peak,
+        "validation_loss": outcome.validation.loss,
+        "validation_share": outcome.validation_share,
         "stopped_because": outcome.reason,
-    }  # fmt: skip
+    }
     write_text(path, json.dumps(facts, indent=1, ensure_ascii=False) + "\n")
     words = [_pair(*pair) for pair in zip(_WORDS, foreseen, found, strict=True) if None not in pair]
     if band:

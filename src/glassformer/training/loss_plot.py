@@ -7,7 +7,12 @@ from collections.abc import Sequence
 from html import escape
 
 Curve = Sequence[tuple[int, float]]
-WIDTH, HEIGHT, LEFT, RIGHT, TOP, BOTTOM = 720, 400, 64, 120, 40, 48
+WIDTH = 720
+HEIGHT = 400
+LEFT = 64
+RIGHT = 120
+TOP = 40
+BOTTOM = 48
 
 
 def loss_svg(training: Curve, validation: Curve, title: str, floor: float | None = None) -> str:
@@ -19,11 +24,16 @@ def loss_svg(training: Curve, validation: Curve, title: str, floor: float | None
         floor: the text's true entropy, drawn as a line where it is known.
     """
     points = [pair for pair in (*training, *validation) if math.isfinite(pair[1])]
-    steps, losses = [step for step, _ in points] or [0], [loss for _, loss in points] or [0.0]
+    steps = [step for step, _ in points] or [0]
+    losses = [loss for _, loss in points] or [0.0]
     if floor is not None:
         losses.append(floor)
-    low, high, last = min(losses), max(losses), max(1, *steps)
-    low, high = low - 0.05 * (high - low) - 1e-9, high + 0.05 * (high - low) + 1e-9
+    low = min(losses)
+    high = max(losses)
+    last = max(1, *steps)
+    margin = 0.05 * (high - low)
+    low = low - margin - 1e-9
+    high = high + margin + 1e-9
 
     def x(step: float) -> float:
         return LEFT + (WIDTH - LEFT - RIGHT) * step / last
@@ -69,13 +79,15 @@ circle, text.validation {{ fill: #1f5fa8 }} text.training {{ fill: #5a86b5 }} te
 
 def _labels(items: list[tuple[str, float, float]]) -> list[str]:
     """Names and last values at the right end of the curves, pushed apart so that none hides another."""
-    items, gap = sorted(items, key=lambda item: item[2]), 30
+    items = sorted(items, key=lambda item: item[2])
+    gap = 30
     heights = [height for _, _, height in items]
     for i in range(1, len(heights)):
         heights[i] = max(heights[i], heights[i - 1] + gap)
     limit: float = HEIGHT - BOTTOM - 13  # the value under the last name still stands above the axis
     for i in reversed(range(len(heights))):
-        heights[i], limit = min(heights[i], limit), min(heights[i], limit) - gap
+        heights[i] = min(heights[i], limit)
+        limit = heights[i] - gap
     parts = []
     for (name, value, _), height in zip(items, heights, strict=True):
         kind = "floor" if name == "true entropy" else name

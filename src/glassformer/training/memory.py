@@ -37,7 +37,7 @@ M_MMAP_THRESHOLD = -3
 
 
 def checkpoint_bytes(config: Config, data: Prepared | PreparedExamples) -> int:
-    """Of the weights and the optimizer state of one checkpoint; nothing is allocated."""
+    """Return the bytes of weights and optimizer state of one checkpoint; nothing is allocated."""
     return sum(_weights_and_state(config, data))
 
 
@@ -63,12 +63,12 @@ def _state_bytes(optimizer: Optimizer) -> int:
 
 
 def has_many_lengths(config: Config) -> bool:
-    """Whether rows are texts or documents of their own, and not windows of one length."""
+    """Return whether rows are texts or documents of their own, and not windows of one length."""
     return config.train.task in EXAMPLES or config.data.windows == "documents"
 
 
 def steady_heap(config: Config) -> None:
-    """Where rows have many lengths, let this process give memory back, so that its peak does not grow with its steps.
+    """Let this process give memory back where rows have many lengths, so that its peak does not grow with its steps.
 
     glibc gives a large block pages of its own, which go back to the system with it. But each time one is let go, it
     takes that size, up to 32 MiB, as the new limit of what is large (mallopt(3), M_MMAP_THRESHOLD). From then on
@@ -88,7 +88,7 @@ def steady_heap(config: Config) -> None:
 
 
 def keep_few_shapes(config: Config) -> None:
-    """Where rows have many lengths, limit the shapes for which oneDNN keeps a prepared multiplication.
+    """Limit the shapes for which oneDNN keeps a prepared multiplication, where rows have many lengths.
 
     oneDNN keeps 1,024 of them, some 100 kB each, unless ONEDNN_PRIMITIVE_CACHE_CAPACITY says otherwise. Where shapes
     rarely repeat, that only takes memory; `SHAPES_KEPT` is enough for the layers of one step. oneDNN reads the
@@ -128,7 +128,7 @@ def peak_memory(device: torch.device) -> int | None:
 
 
 def memory_kind(device: str) -> str:
-    """What `peak_memory` is, in words."""
+    """Describe in words the memory that `peak_memory` measures."""
     if device.startswith("cuda"):
         return "allocated on the GPU"
     return "resident, files included" if sys.platform == "darwin" else "resident, files not counted"

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 
 COEFFICIENTS = (3.4445, -4.7750, 2.0315)
-"""Of the odd polynomial a x + b x³ + c x⁵ that drives singular values towards 1, from "Muon" by Jordan et al. 2024."""
+"""Coefficients of a x + b x³ + c x⁵, which drives singular values towards 1: Jordan et al. 2024, "Muon"."""
 ITERATIONS = 5
 SMALLEST_NORM = 1e-7
 

@@ -63,7 +63,7 @@ def set_rate(optimizers: list[Optimizer], factor: float) -> None:
 
 
 def _light(kind: type[Kind]) -> type[Kind]:
-    """The same optimizer without the wrappers that import torch's compiler at the first call, which takes a second.
+    """Return the same optimizer without the wrappers that import torch's compiler at the first call (a second).
 
     They keep the compiler out of these methods; nothing here is compiled. What has no such wrapper stays as it is.
     """

@@ -1,4 +1,4 @@
-"""What a training step does when memory runs out: it is computed again with micro-batches of half the rows."""
+"""Compute a training step again with micro-batches of half the rows when memory runs out."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How a run limited by minutes keeps to them: it measures what things take, and the training loop asks it what to do.
+"""Keep a run to its minutes: measure how long things take, and tell the training loop what to do next.
 
 `Pace` is the clock and the budget of such a run; `Untimed` answers the same questions for a run without minutes.
 """
@@ -151,7 +151,7 @@ class Pace:
 
     @property
     def is_final_part_known(self) -> bool:
-        """Whether the rows of the final evaluation are chosen; not if an older version or a signal ended the leg."""
+        """Return whether the final evaluation's rows are chosen; not if an older version or a signal ended the leg."""
         return self.state.times.final_rows is not None
 
     def final_part(self, rows: Sequence[Any]) -> Sequence[Any]:

@@ -1,4 +1,4 @@
-"""What a run will be, before it is one: size, steps, epochs, time, memory, disk, and what is odd about it."""
+"""Plan a run before it begins: size, steps, epochs, time, memory, disk, and everything odd about it."""
 
 from __future__ import annotations
 
@@ -65,22 +65,22 @@ class Plan:
 
     @property
     def parameters(self) -> int:
-        """Of all components."""
+        """Return the parameters of all components."""
         return sum(part.parameters for part in self.components)
 
     @property
     def epochs(self) -> float | None:
-        """How often the run reads the training part."""
+        """Return how often the run reads the training part."""
         return None if self.steps is None else self.steps / self.steps_per_epoch
 
     @property
     def train_seconds(self) -> float | None:
-        """Of all steps, without evaluations, samples and checkpoints."""
+        """Return the seconds of all steps, without evaluations, samples and checkpoints."""
         return self.steps * self.probe.seconds_per_step if self.probe and self.steps is not None else None
 
     @property
     def whole_seconds(self) -> float | None:
-        """With evaluations, their samples, and a checkpoint at the beginning, at each of them and where one is due."""
+        """Return the seconds with evaluations, samples, and checkpoints: at the start, with each, and when due."""
         if self.probe is None or self.steps is None:
             return None
         return _whole_seconds(self.config, self.probe, self.steps)
@@ -112,7 +112,7 @@ class Plan:
         }
 
     def warnings(self) -> Iterator[str]:
-        """What a person should think about before the run, with what to do."""
+        """Return warnings to read before the run, each with a remedy."""
         if self.epochs is not None and self.epochs > MANY_EPOCHS:
             yield (
                 f"the text is read {self.epochs:,.0f} times, and will be learnt by heart: "
@@ -177,7 +177,8 @@ def plan_run(
 
 def _steps(config: Config, probe: Probe | None, seconds_before: float) -> int | None:
     """The steps that all limits known beforehand allow; one at least."""
-    steps, minutes = config.train.steps, config.train.minutes
+    steps = config.train.steps
+    minutes = config.train.minutes
     if minutes is None:
         return steps
     if probe is None:

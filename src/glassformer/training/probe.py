@@ -1,4 +1,4 @@
-"""How long a step takes on this machine, and how much memory: a few real ones are taken, and nothing of them is kept.
+"""Measure the time and memory of a step on this machine: take a few real steps, and keep nothing of them.
 
 The probe is a process of its own: its memory is that of training and of nothing else, and where memory runs out, it is
 the probe that ends. `python -m glassformer.training.probe` reads what to do from standard input, as `probe` writes it.
@@ -54,7 +54,7 @@ class ProbeError(GlassError):
 
 @dataclass(frozen=True)
 class Probe:
-    """What was measured.
+    """Results of a probe.
 
     Attributes:
         device: cpu, cuda …, as torch names it.
@@ -115,7 +115,8 @@ def measure(config: Config, tokens: Path, seconds: float) -> Probe:
     """
     set_threads(config)
     device = choose_device(config.train.device)
-    data, free = open_text(config, tokens), free_memory(device)
+    data = open_text(config, tokens)
+    free = free_memory(device)
     least = least_training_memory(config, data)
     if free is not None and least > free:
         raise GlassError(
@@ -128,7 +129,8 @@ def measure(config: Config, tokens: Path, seconds: float) -> Probe:
         if (threads := choice_of(config, lambda text: None)) is not None:
             threads.try_all(lambda step: _step(stepper, step), THREADS_SHARE * seconds, time.perf_counter)
         times = _step_times(stepper, seconds)
-        task, limit = stepper.task, config.train.evaluate_tokens
+        task = stepper.task
+        limit = config.train.evaluate_tokens
         evaluation = _evaluation_seconds(stepper, task.held_out(limit), seconds / 8)
         sample = _sample_seconds(make_task(config.replace(sample=short.model_dump()), data), stepper.model)
         checkpoint = _checkpoint_seconds(stepper, data.folder.parent)
@@ -137,15 +139,25 @@ def measure(config: Config, tokens: Path, seconds: float) -> Probe:
     if config.train.task in ("lm", *PAIRS):
         sample *= config.sample.tokens / short.tokens
     return Probe(
-        str(device), torch.get_num_threads(), str(stepper.dtype).removeprefix("torch."), len(times),
-        sum(times) / len(times), evaluation, last, sample, checkpoint, peak_memory(device), free,
-    )  # fmt: skip
+        device=str(device),
+        threads=torch.get_num_threads(),
+        dtype=str(stepper.dtype).removeprefix("torch."),
+        steps=len(times),
+        seconds_per_step=sum(times) / len(times),
+        evaluation_seconds=evaluation,
+        last_evaluation_seconds=last,
+        sample_seconds=sample,
+        checkpoint_seconds=checkpoint,
+        peak_bytes=peak_memory(device),
+        free_bytes=free,
+    )
 
 
 def _step_times(stepper: Stepper, seconds: float) -> list[float]:
     """Seconds of each step after those to warm up: two steps at least, for the second is the first with all memory."""
     times: list[float] = []
-    warm, began = 0, time.perf_counter()
+    warm = 0
+    began = time.perf_counter()
     while not times or time.perf_counter() - began < seconds:
         started = time.perf_counter()
         _step(stepper, warm + len(times))
@@ -162,7 +174,7 @@ def _step(stepper: Stepper, step: int) -> None:
 
 
 def _evaluation_seconds(stepper: Stepper, rows: Sequence[Any], seconds: float) -> float:
-    """Of all rows, from as many of them, evenly drawn, as take so many seconds.
+    """Estimate the seconds for all rows from as many evenly drawn rows as take `seconds`.
 
     Two full forward passes at least: the second one does not always fit the gaps that the first one leaves.
     """
@@ -203,7 +215,8 @@ def largest_steps(stepper: Stepper, seconds: float) -> list[int]:
 
     Padding counts. Where rows have many lengths, memory follows the largest step, which few steps are like.
     """
-    largest, ends = [(0, 0), (0, 0), (0, 0)], time.perf_counter() + seconds
+    largest = [(0, 0), (0, 0), (0, 0)]
+    ends = time.perf_counter() + seconds
     for step in range(min(LOOKED_AT, stepper.config.train.steps or LOOKED_AT)):
         for batch in stepper.batches(stepper.task.rows(step)):
             read = 0 if batch.source is None else batch.source.numel()
@@ -222,7 +235,7 @@ def _checkpoint_seconds(stepper: Stepper, beside: Path) -> float:
 
 
 def _broken(code: int, said: str) -> ProbeError:
-    """What is known of a probe that ended without an answer."""
+    """Describe a probe that ended without an answer."""
     if code in (-9, 137):
         problem = "the system ended the probe, as it does when memory runs out"
         return ProbeError(problem, "Lower train.batch, train.micro_batch, model.context or the model's size.")

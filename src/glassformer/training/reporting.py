@@ -1,4 +1,4 @@
-"""What a person sees while a model trains: a live bar on a terminal, plain lines elsewhere, nothing in a library."""
+"""Report progress to a person: a live bar on a terminal, plain lines elsewhere, nothing in a library."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class Status:
         )
 
     def short(self) -> str:
-        """What fits beside a bar on a terminal of 80 columns; on a narrower one the end is cut off."""
+        """Return the part that fits beside a bar on a terminal of 80 columns; on a narrower one the end is cut off."""
         seen = "" if self.validation_loss is None else f"  validation {self.validation_loss:.3f}"
         left = "" if self.seconds_left is None else f"{duration(self.seconds_left)} left  "
         return f"{left}step {self.step}  loss {self.loss:.3f}{seen}  {self.tokens_per_second:,.0f} tokens/s"
@@ -85,11 +85,12 @@ class PlainLines:
         share = 0.0 if status.share is None else status.share
         fresh = status.validation_loss != self._shown_validation
         if fresh or share - self._shown_share >= 0.1:
-            self._shown_share, self._shown_validation = share, status.validation_loss
+            self._shown_share = share
+            self._shown_validation = status.validation_loss
             self.note(str(status))
 
     def note(self, text: str) -> None:
-        """One line on standard error."""
+        """Write one line on standard error."""
         print(text, file=sys.stderr, flush=True)
 
     def close(self) -> None:

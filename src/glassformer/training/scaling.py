@@ -1,4 +1,4 @@
-"""What a model needs on many GPUs, on paper: memory of each, traffic, tokens a second. Nothing is measured here.
+"""Needs of a model on many GPUs, on paper: memory of each, traffic, tokens a second. Nothing is measured here.
 
 The way of training is FSDP2 with every block a unit (as `--shard` does it): each process keeps its rows of every
 weight, gradient and moment in float32; a unit's weights are gathered in bfloat16 before it runs, and its gradients are
@@ -24,8 +24,10 @@ from glassformer.model.count import count_model
 from glassformer.model.shapes_only import shapes_only
 from glassformer.model.transformer import Block
 
-FLOAT, HALF = 4, 2
-"""Bytes of float32 and of bfloat16."""
+FLOAT = 4
+"""Bytes of a number in float32."""
+HALF = 2
+"""Bytes of a number in bfloat16."""
 ROOM = 0.9
 """Share of a GPU's memory that is planned with: the rest is for the allocator's gaps and the libraries."""
 MOST_ROWS = 64
@@ -87,7 +89,7 @@ class ModelSize:
 
     @property
     def parameters(self) -> int:
-        """All of them."""
+        """Return the number of all parameters."""
         return sum(self.blocks) + self.rest
 
 
@@ -173,7 +175,7 @@ def size_of(config: ModelConfig, vocab_size: int | None = None, classes: int | N
 
 
 def sharded(shapes: Sequence[tuple[int, ...]], processes: int, rank: int = 0) -> Sharded:
-    """What process `rank` keeps of a model under AdamW: to the byte.
+    """Return the share of a model under AdamW that process `rank` keeps, to the byte.
 
     FSDP2 divides each parameter by its rows: of R rows, each of n processes has ceil(R / n), the last ones fewer or
     none. Weight, gradient and two moments are float32: 16 bytes a parameter (ZeRO, section 3.1, has the same sum with
@@ -199,7 +201,7 @@ def kept_of_block(config: ModelConfig) -> int:
 
 
 def activation_bytes(size: ModelSize, tokens: int, recomputed: bool) -> int:
-    """Of one forward and backward pass over so many tokens.
+    """Return the bytes of activations of one forward and backward pass over so many tokens.
 
     All blocks' `kept`; or, recomputed, the input of each block and all of one (Korthikanti et al., section 4.2). And
     at the end the logits: in bfloat16, and in float32 their logarithms of probabilities and gradients, 10 V a token.
@@ -209,7 +211,7 @@ def activation_bytes(size: ModelSize, tokens: int, recomputed: bool) -> int:
 
 
 def flops_per_token(size: ModelSize, recomputed: bool) -> int:
-    """Of training: forward once, backward twice that (Kaplan et al.: 6 a parameter), and once more if recomputed.
+    """Return FLOPs of training: one forward, two backward (Kaplan et al.: 6 a parameter), one more if recomputed.
 
     Attention is counted as if every token saw the whole context, as PaLM's appendix B does.
     """
@@ -238,7 +240,7 @@ def ring_speed(gpu: Gpu, gpus: int) -> float:
 
 
 def estimate(size: ModelSize, gpu: Gpu, gpus: int, reach: float, rows: int | None = None) -> Estimate:
-    """One training step.
+    """Estimate one training step.
 
     Args:
         size: of the model.

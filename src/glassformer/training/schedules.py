@@ -28,7 +28,8 @@ def rate_factor(config: TrainConfig, step: int, progress: float, plateau: float 
 
 
 def _decay(config: TrainConfig, progress: float, plateau: float) -> float:
-    left, last = 1 - min(1.0, progress), config.final_rate
+    left = 1 - min(1.0, progress)
+    last = config.final_rate
     match config.schedule:
         case "linear":
             return last + (1 - last) * left

@@ -1,4 +1,4 @@
-"""From settings to a trainer that is ready to go, for a new run or an interrupted one."""
+"""Build a trainer that is ready to go from settings, for a new run or an interrupted one."""
 
 from __future__ import annotations
 
@@ -170,7 +170,7 @@ def _begin_leg(trainer: Trainer) -> None:
 def _read_once(
     processes: Processes, config: Config, read: Callable[[], Prepared | PreparedExamples]
 ) -> Prepared | PreparedExamples:
-    """What the first process reads; the others open what it has made, on the disk that they share."""
+    """Let the first process read; the others open the files that it made, on the disk that they share."""
     here: list[Prepared | PreparedExamples] = []
 
     def first() -> Path:
@@ -211,7 +211,7 @@ def prepare_for(config: Config, cache: Path, note: Callable[[str], None]) -> Pre
 
 
 def make_task(config: Config, data: Prepared | PreparedExamples) -> Task:
-    """What is learnt from a prepared text."""
+    """Return the task that learns from a prepared text."""
     if isinstance(data, PreparedExamples):
         return PairTask(config, data) if config.train.task in PAIRS else ClassTask(config, data)
     kind = MaskedTask if config.train.task == "masked" else LanguageTask
@@ -461,7 +461,7 @@ def fresh_model(config: Config, data: Prepared | PreparedExamples, alteration: A
 
 
 def sizes(config: Config, data: Prepared | PreparedExamples) -> tuple[int, int | None, int | None]:
-    """What the model takes from the text: its tokens, those of sources with an embedding of their own, its classes."""
+    """Return the sizes that the model takes from the text: tokens, tokens of sources embedded apart, classes."""
     if not isinstance(data, PreparedExamples):
         return data.tokenizer.vocab_size, None, None
     source = None if config.model.shared_embedding else data.source_tokenizer.vocab_size
@@ -469,7 +469,7 @@ def sizes(config: Config, data: Prepared | PreparedExamples) -> tuple[int, int |
 
 
 def _save_vocabulary(run: Run, config: Config, data: Prepared | PreparedExamples) -> None:
-    """What the run needs to read and write without its text: tokenizers and the names of labels."""
+    """Save the files that the run needs to read and write without its text: tokenizers and the names of labels."""
     data.tokenizer.save(run.tokenizer_file)
     if isinstance(data, PreparedExamples):
         if config.two_vocabularies:

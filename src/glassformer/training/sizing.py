@@ -1,4 +1,4 @@
-"""Which model, in which steps, suits a text, a time and a machine.
+"""Choose the model and the steps that suit a text, a time and a machine.
 
 A pure function, and all that it rests on: whoever knows better changes the numbers at the head of this file.
 
@@ -43,8 +43,9 @@ half of the tokens meet), feed-forward 8."""
 FIRST_SPEED = {"cpu": 5e10, "mps": 1e12, "cuda": 5e13}
 """Operations a second, before anything was measured: decides only what is measured first."""
 CONTEXT_STEP = 16
+"""A context for rows that are texts of their own is a multiple of this."""
 LONGEST_CONTEXT = 1024
-"""Of rows of their own, a context is a multiple of the first; of all rows, the second at most."""
+"""Longest context of any rows."""
 VOCABULARY = (1024, 32768)
 """Tokens of a chosen vocabulary, at least and at most."""
 SIZED = (
@@ -67,7 +68,7 @@ SIZED = (
 
 @dataclass(frozen=True)
 class Rules:
-    """What suits a task.
+    """Limits and defaults that suit a task.
 
     Attributes:
         tokens_per_weight: that a run shall read at least, repetitions counted.
@@ -118,7 +119,7 @@ See `benchmarks/results/tried.md`; elsewhere they are a guess."""
 
 @dataclass(frozen=True)
 class Case:
-    """What sizes depend on.
+    """Facts that sizes depend on.
 
     Attributes:
         family: of the model.
@@ -144,7 +145,7 @@ class Case:
 
     @property
     def rules(self) -> Rules:
-        """Those of its task."""
+        """Return the rules of the task."""
         return RULES[self.task]
 
 
@@ -157,7 +158,7 @@ class Shape:
     context: int
 
     def weights(self, family: str) -> int:
-        """In matrices, embeddings and output head left out."""
+        """Return the weights in matrices, without embeddings and output head."""
         return MATRICES[family] * self.layers * self.width**2
 
     def arithmetic(self, case: Case) -> float:
@@ -171,7 +172,7 @@ class Shape:
 
 @dataclass(frozen=True)
 class Sizes:
-    """What was chosen.
+    """The sizes that were chosen.
 
     Attributes:
         shape: of the model.
@@ -263,7 +264,7 @@ def _around(shape: Shape, case: Case, said: Mapping[str, Any]) -> Shape:
 
 
 def _tokens_per_step(tokens: float, case: Case) -> float:
-    """So many that the steps are enough, in bounds."""
+    """Return how many tokens a step has, so that the steps are enough, in bounds."""
     least, most = TOKENS_PER_STEP
     return min(most, max(least, tokens / case.rules.steps))
 
@@ -274,7 +275,7 @@ def _power_of_two(number: float) -> int:
 
 
 def _heads(width: int, said: Mapping[str, Any]) -> int:
-    """As many as come nearest to the usual width of a head, and leave each an even one."""
+    """Return the number of heads nearest to the usual head width, of those that leave each head an even width."""
     if "model.heads" in said:
         return int(said["model.heads"])
     wanted = next((head for limit, head in HEAD_WIDTH.items() if width <= limit), WIDE_HEAD)

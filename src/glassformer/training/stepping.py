@@ -1,4 +1,4 @@
-"""What a training step needs: the model on its device, the optimizers, and the micro-batches of its rows."""
+"""Parts of a training step: the model on its device, the optimizers, and the micro-batches of its rows."""
 
 from __future__ import annotations
 
@@ -41,12 +41,12 @@ class Gradients:
 
     @property
     def finite(self) -> bool:
-        """Whether loss and gradients are finite, so that the optimizers may step."""
+        """Return whether loss and gradients are finite, so that the optimizers may step."""
         return math.isfinite(self.loss) and bool(torch.isfinite(self.norm))
 
 
 class Stepper:
-    """What `compute_gradients` and an update need. It keeps no state but weights, optimizer state and `oom_retries`.
+    """Compute gradients and update weights. It keeps no state but weights, optimizer state and `oom_retries`.
 
     Attributes:
         forward: called for a forward pass with gradients: the model, wrapped for several processes or compiled.

@@ -1,4 +1,4 @@
-"""How long training steps take."""
+"""Measure how long training steps take."""
 
 from __future__ import annotations
 

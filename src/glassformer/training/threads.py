@@ -1,4 +1,4 @@
-"""How many threads training uses: one thread and all are tried, and the faster number is taken.
+"""Choose how many threads training uses: try one thread and all, and take the faster number.
 
 More threads are slower where another program keeps a core busy, or where a model is small. The bits of sums depend on
 their number, so only runs limited by minutes choose, which follow the clock anyway.

@@ -39,7 +39,7 @@ SHORT_SAMPLE = 16
 
 @dataclass(frozen=True)
 class Outcome:
-    """How a run ended.
+    """The result of a run.
 
     Attributes:
         step: the step that was kept: the best on validation, or the last one if none was evaluated.
@@ -304,7 +304,7 @@ class Trainer:
 
     @property
     def ended(self) -> bool:
-        """Whether a limit of the settings is reached."""
+        """Return whether a limit of the settings is reached."""
         return self.reason is not None
 
     def check_limits(self) -> None:
@@ -341,7 +341,7 @@ class Trainer:
 
     @property
     def _is_evaluated(self) -> bool:
-        """Whether the weights of this very step were measured."""
+        """Return whether the weights of this very step were measured."""
         return bool(self.state.evaluations) and self.state.evaluations[-1][0] == self.state.step
 
     def evaluate(self) -> None:

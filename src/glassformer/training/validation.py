@@ -19,7 +19,7 @@ from glassformer.text.batches import Batch
 from glassformer.training.parallel.processes import OneProcess, Processes
 
 MOST_TOKENS = 8192
-"""Of one forward pass that measures."""
+"""Most tokens of one forward pass that measures."""
 
 
 @dataclass(frozen=True)
@@ -142,7 +142,9 @@ class _Overlapping(Sequence[np.ndarray]):
     """Rows of `context` + 1 ids, each beginning `stride` after the one before."""
 
     def __init__(self, tokens: np.ndarray, context: int, stride: int) -> None:
-        self.tokens, self.context, self.stride = tokens, context, stride
+        self.tokens = tokens
+        self.context = context
+        self.stride = stride
 
     def __len__(self) -> int:
         return 1 + max(0, -(-(len(self.tokens) - 1 - self.context) // self.stride))
@@ -160,7 +162,8 @@ def groups(rows: Sequence[Any], most_tokens: int) -> Iterator[list[Any]]:
     for row in rows:
         if group and max(width, len(row)) * (len(group) + 1) > most_tokens:
             yield group
-            group, width = [], 0
+            group = []
+            width = 0
         group.append(row)
         width = max(width, len(row))
     if group:

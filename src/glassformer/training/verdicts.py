@@ -1,4 +1,4 @@
-"""What the curve says, in words."""
+"""Say in words what the loss curve shows."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ NOISE = 0.003
 
 
 def verdict(evaluations: Sequence[tuple[int, float]], vocab_size: int) -> str:
-    """One sentence on a run, from its (step, validation loss) pairs in order.
+    """Return one sentence on a run, from its (step, validation loss) pairs in order.
 
     >>> verdict([(800, 1.60), (850, 1.55), (900, 1.58), (950, 1.66)], 65)
     'overfitting since step 900: kept step 850'

@@ -68,7 +68,8 @@ class Agreement:
         for index in range(size):
             twin, cell = divmod(index, len(CELLS))
             numbers = generator(seed, PAIRS_FROM + twin)
-            length, fronted = nouns[twin % len(nouns)], twin // len(nouns) % 4
+            length = nouns[twin % len(nouns)]
+            fronted = twin // len(nouns) % 4
             item = draw_item(numbers, length, fronted % 2 == 1, held)
             subject, other = tuple(CELLS[cell])
             wrong = "P" if subject == "S" else "S"

@@ -1,4 +1,4 @@
-"""How likely a document of `agreement` is, exactly, and how long documents are on average.
+"""Exact probabilities of documents of `agreement`, and their mean length.
 
 All draws are uniform, so the probability depends on a few numbers only: who the subject is, how the chain follows it,
 how long it is, and whether a noun stands in front.
@@ -83,7 +83,7 @@ def _mean(chances: Mapping[str, float], measure: Callable[[str], float]) -> floa
 
 
 def _marginal(kind: Kind, place: int) -> dict[str, float]:
-    """How likely each noun is at this place of the chain (the one in front comes last)."""
+    """Return the probability of each noun at this place of the chain (the one in front comes last)."""
     subject, frame, _, _ = kind
     pool = partners(subject, held=False)
     if frame != "that":
@@ -156,7 +156,7 @@ def read(document: str, most: int) -> Kind | None:
 def _together(
     subject: str, frame: str, chain: list[str], links: list[str], front: tuple[str, str] | None, most: int
 ) -> bool:
-    """Whether documents have these nouns and prepositions together."""
+    """Return whether documents have these nouns and prepositions together."""
     nouns = chain + ([front[0]] if front else [])
     heads = [subject, *chain]
     linked = all(link in prepositions(heads[place]) for place, link in enumerate(links) if link)

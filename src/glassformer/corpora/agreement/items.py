@@ -37,7 +37,7 @@ NUMBERS = "SP"
 
 
 def held_out(subject: str, noun: str) -> bool:
-    """Whether no document has this noun in a sentence about this subject: one combination in three, by a hash."""
+    """Return whether no document has this noun in a sentence on this subject: one combination in three, by a hash."""
     return zlib.crc32(f"{subject}/{noun}".encode()) % 3 == 0
 
 
@@ -53,7 +53,7 @@ def longest_chain(held: bool) -> int:
 
 
 def animacy(noun: str) -> str:
-    """Which frames and predicates suit it."""
+    """Return the kind of frames and predicates that suit the noun."""
     return "thing" if noun in THINGS else "person"
 
 
@@ -63,7 +63,7 @@ def form(noun: str, number: str) -> str:
 
 
 def prepositions(noun: str) -> tuple[str, ...]:
-    """What may follow it."""
+    """Return the prepositions that may follow the noun."""
     return (*PREPOSITIONS, THINGS.get(noun, "with"))
 
 

@@ -33,15 +33,21 @@ SHARE = {kind: 2.0 if kind in PERSONS else 1.0 for kind in KINDS}
 
 
 def pronouns(kind: str, number: str) -> tuple[str, str, str]:
-    """As a subject."""
-    plural, thing = number == "pl", kind in THINGS
+    """Return the pronouns for the subject of a clause, in each language."""
+    plural = number == "pl"
     english = "they" if plural else {"man": "he", "woman": "she"}.get(kind, "it")
     french = ("il", "elle", "ils", "elles")[agreement(kind, number)]
-    return english, french, (("সেগুলো" if plural else "সেটি") if thing else ("তারা" if plural else "সে"))
+    return english, french, _bangla_pronoun(kind, plural)
+
+
+def _bangla_pronoun(kind: str, plural: bool) -> str:
+    if kind in THINGS:
+        return "সেগুলো" if plural else "সেটি"
+    return "তারা" if plural else "সে"
 
 
 def bangla_object_pronoun(kind: str, number: str) -> str:
-    """As what is acted on."""
+    """Return the Bangla pronoun for the object of a clause."""
     if kind in THINGS:
         return pronouns(kind, number)[2]
     return "তাদেরকে" if number == "pl" else "তাকে"
@@ -80,7 +86,8 @@ def _add_clauses(rules: Rules) -> None:
     """`simple`: subject and predicate; `said`: the same with a pronoun; `main`: perhaps with a relative clause."""
     for (kind, number), tense in product(WHO, TENSES):
         ending = f"{kind} {number} {tense}"
-        subject, predicate = f"np {kind} {number} nom", f"vp {ending}"
+        subject = f"np {kind} {number} nom"
+        predicate = f"vp {ending}"
         english, french, bangla = pronouns(kind, number)
         rules.add(f"simple {ending}", [subject, predicate], "0 1", "0 1", "0 1")
         rules.add(f"said {ending}", [predicate], f"{english} 0", f"{french} 0", f"{bangla} 0")
@@ -118,10 +125,12 @@ def _add_sentences(rules: Rules) -> None:
 
 
 def _add_sentences_about(rules: Rules, kind: str, number: str, tense: str, weight: float) -> None:
-    """Those whose second clause, if any, speaks of the subject of the first."""
+    """Add sentences whose second clause, if any, speaks of the subject of the first."""
     ending = f"{kind} {number} {tense}"
     rules.choose("sentence", f"main {ending}", 3 * weight)
-    main, simple, said = f"main {ending}", f"simple {ending}", f"said {ending}"
+    main = f"main {ending}"
+    simple = f"simple {ending}"
+    said = f"said {ending}"
     rules.add("sentence", [main, said], "0 because 1", "0 parce que|qu' 1", "0 , কারণ 1", weight=2 * weight)
     rules.add("sentence", [simple, said], "0 , but 1", "0 , mais 1", "0 , কিন্তু 1", weight=1.5 * weight)
     if tense != "future":

@@ -10,8 +10,10 @@ from glassformer.corpora.synchronous import Derivation
 from glassformer.corpora.translation.clauses import translation_grammar
 from glassformer.corpora.translation.spelling import split, write
 
-FEWEST, MOST = 5, 25
-"""Words of a sentence: English ones have at least the first, those of any language at most the second."""
+FEWEST = 5
+"""Words that an English sentence has at least."""
+MOST = 25
+"""Words that a sentence of any language has at most."""
 
 
 @dataclass(frozen=True)

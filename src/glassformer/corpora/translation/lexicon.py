@@ -231,7 +231,7 @@ FALL = Verb(
     ("পড়ে যায়", "পড়ে গেল", "পড়ে যাবে", "পড়ে যায়নি"),
     etre=True,
 )
-"""What both persons and things may do."""
+"""The verb for both persons and things."""
 
 # What it may be said of, English, French, Bangla; the Bangla word follows the place's genitive, and both come first.
 PREPOSITIONS = (

@@ -24,7 +24,7 @@ CLASSIFIERS = {"man": ("টি", "জন"), "woman": ("টি", "জন"), "thin
 
 
 def animacy(kind: str) -> str:
-    """What adjectives and verbs ask of a noun: "person" or "thing"."""
+    """Return the animacy that adjectives and verbs ask of a noun: "person" or "thing"."""
     return "person" if kind in PERSONS else "thing"
 
 
@@ -53,7 +53,7 @@ def _add_noun(rules: Rules, noun: Noun, form: str, place: int, bangla: str) -> N
 
 
 def add_adjectives(rules: Rules) -> None:
-    """Before or after the French noun; and after "to be", where the next word does not change the spelling."""
+    """Add adjectives before or after the French noun; after "to be", where the next word keeps the spelling."""
     for adjective in ADJECTIVES:
         for of in adjective.of.split():
             for form, french in enumerate(adjective.french):
@@ -74,7 +74,8 @@ def add_noun_phrases(rules: Rules) -> None:
     for kind, number in product(KINDS, NUMBERS):
         for case in CASES:
             _add_phrases(rules, kind, number, case)
-        who, plain = animacy(kind), f"plain {kind} {number} gen"
+        who = animacy(kind)
+        plain = f"plain {kind} {number} gen"
         rules.choose(f"plain spot {who}", plain)
         rules.choose(f"spot {who}", plain, 3)
         rules.add(f"spot {who}", [plain, "far place"], "0 1", "0 1", "1 0")
@@ -169,7 +170,8 @@ def add_predicates(rules: Rules) -> None:
 
 
 def _add_predicate(rules: Rules, kind: str, number: str, tense: str, truth: str) -> None:
-    category, plural = f"vp {kind} {number} {tense} {truth}", number == "pl"
+    category = f"vp {kind} {number} {tense} {truth}"
+    plural = number == "pl"
     person = kind in PERSONS
     rules.choose(category, f"act {kind} {number} {tense} {truth}", 2 if person else 1)
     english = {"present": ("is", "are"), "past": ("was", "were"), "future": ("will", "will")}[tense][plural]

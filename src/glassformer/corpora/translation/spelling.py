@@ -1,4 +1,4 @@
-"""From words to text as people write it, and back: elision, contraction, capitals and punctuation."""
+"""Turn words into text as people write it, and back: elision, contraction, capitals and punctuation."""
 
 from __future__ import annotations
 

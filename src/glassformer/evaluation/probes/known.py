@@ -1,4 +1,4 @@
-"""What a run learnt from, as far as rules of thumb need it: how often tokens, and neighbours of two, stand there."""
+"""Counts of tokens and of pairs of neighbours in a run's training text, for rules of thumb."""
 
 from __future__ import annotations
 
@@ -24,7 +24,8 @@ class Known:
     """
 
     def __init__(self, tokens: npt.NDArray[np.integer], vocab_size: int, text_ids: npt.NDArray[np.int64]) -> None:
-        self.vocab_size, self.text_ids = vocab_size, text_ids
+        self.vocab_size = vocab_size
+        self.text_ids = text_ids
         self.counts = counts_of(tokens, vocab_size)  # (V,)
         self._tokens = tokens[:MOST]
         codes = self._tokens[:-1].astype(np.int64) * vocab_size + self._tokens[1:]  # (N - 1,)
@@ -46,7 +47,7 @@ class Known:
         return int(self._followers[token])
 
     def has(self, first: int, second: int) -> bool:
-        """Whether training had these neighbours."""
+        """Return whether training had these neighbours."""
         code = first * self.vocab_size + second
         place = int(np.searchsorted(self._pairs, code))
         return place < len(self._pairs) and int(self._pairs[place]) == code

@@ -33,7 +33,7 @@ def corpus_pairs(name: str, size: int, seed: int) -> list[MinimalPair]:
 def probe_pairs(
     name: str, about: str, pairs: Sequence[MinimalPair], model: Readable, known: Known | None
 ) -> ProbeResult:
-    """What a run makes of minimal pairs.
+    """Probe a run with minimal pairs.
 
     Args:
         name: of the probe; that of a corpus has rules of its own.
@@ -65,7 +65,7 @@ def probe_pairs(
 def pair_groups(
     pairs: Sequence[MinimalPair], ratios: Sequence[float], rules: Mapping[str, Sequence[float]]
 ) -> list[Group]:
-    """All pairs, each cell, each cell by attractors where there are any, and twins; the rules on the same pairs."""
+    """List all pairs, each cell, each cell by attractors if there are any, and twins; the rules on the same."""
     finer = [replace(pair, cell=_finer(pair)) for pair in pairs]
     named = {rule: (results_of(pairs, given), results_of(finer, given)) for rule, given in rules.items()}
     ours = (results_of(pairs, ratios), results_of(finer, ratios))
@@ -99,7 +99,8 @@ def _shares(coarse: PairResults, fine: PairResults) -> dict[str, Share]:
 def _as_written(tokenizer: Tokenizer, pair: MinimalPair) -> MinimalPair:
     """The pair as the run's tokens spell it, so that each token has its place in the text."""
     start = len(as_written(tokenizer, pair.good[: pair.scored_from])) if pair.scored_from else 0
-    good, bad = as_written(tokenizer, pair.good), as_written(tokenizer, pair.bad)
+    good = as_written(tokenizer, pair.good)
+    bad = as_written(tokenizer, pair.bad)
     return replace(pair, good=good, bad=bad, scored_from=start)
 
 

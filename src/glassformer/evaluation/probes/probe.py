@@ -40,7 +40,7 @@ ROWS = 64
 
 @dataclass(frozen=True)
 class Request:
-    """What to probe, and how.
+    """A request to probe a run.
 
     Attributes:
         folder: of the run.
@@ -73,7 +73,7 @@ class Request:
 
 @dataclass(frozen=True)
 class ProbeReport:
-    """All that was found.
+    """Results of all probes of a run.
 
     Attributes:
         run: its folder.
@@ -86,7 +86,7 @@ class ProbeReport:
     notes: Sequence[str]
 
     def facts(self) -> dict[str, Any]:
-        """For `--json`."""
+        """Return the results as JSON."""
         return {
             "run": self.run,
             "notes": list(self.notes),
@@ -94,7 +94,7 @@ class ProbeReport:
         }
 
     def table(self) -> str:
-        """For people."""
+        """Format the results as text."""
         return "\n\n".join(filter(None, ["\n".join(self.notes), *(result.table() for result in self.results)]))
 
 
@@ -171,7 +171,8 @@ def _probe(
     else:
         pairs = corpus_pairs(name, request.size, request.seed)
         result = probe_pairs(name, f"{counted(len(pairs), 'minimal pairs')}: {ABOUT[name]}", pairs, model, known)
-    source, corpus = model.config.data.source, TAUGHT_BY[name]
+    source = model.config.data.source
+    corpus = TAUGHT_BY[name]
     if source == corpus:
         return result
     untaught = f"this run learnt from {Path(source).name}, not from the corpus {corpus}: expect chance or a rule"
@@ -179,7 +180,7 @@ def _probe(
 
 
 def _surprisal(request: Request, model: Readable, own: Prepared | None, known: Known | None) -> SurprisalResult:
-    """Of another text, or of the run's own validation part."""
+    """Measure the surprisal of another text, or of the run's own validation part."""
     counts = None if known is None else known.counts
     if request.text is not None:
         return surprisal_of_file(model, request.text, counts, request.reading, request.note)

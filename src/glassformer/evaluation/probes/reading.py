@@ -1,4 +1,4 @@
-"""How a run finds tokens: ln P of each token of a row, and the token it finds likeliest there.
+"""Read rows with a run: ln P of each token of a row, and the token it finds likeliest there.
 
 A decoder reads from left to right. An encoder that fills holes has each token hidden in turn, with all others in
 sight: a pseudo-log-likelihood (Salazar et al. 2020, "Masked language model scoring"), which is no probability of the
@@ -32,7 +32,7 @@ Readable = TextModel | MaskFiller
 
 @dataclass(frozen=True)
 class Read:
-    """What a run makes of a row of n tokens.
+    """Log-probabilities and likeliest tokens of a row of n tokens.
 
     Attributes:
         nats: (n,) -ln P of each token.
@@ -81,7 +81,8 @@ def read_after(model: Readable, rows: Sequence[npt.NDArray[np.integer]]) -> list
         spread: Sequence[Any] = rows
         collate: Callable[[Sequence[Any]], Batch] = Batch.from_rows
     else:
-        spread, collate = _Holes(model, rows), Batch.from_masked
+        spread = _Holes(model, rows)
+        collate = Batch.from_masked
     return _read(model.model, spread, collate, [len(row) - 1 for row in rows])
 
 
@@ -98,9 +99,10 @@ def read_pairs(model: Translator, rows: Sequence[Pair]) -> list[Read]:
 def _read(
     model: Model, spread: Sequence[Any], collate: Callable[[Sequence[Any]], Batch], lengths: Sequence[int]
 ) -> list[Read]:
-    """What the model makes of everything that counts, cut into parts of these lengths."""
+    """Read every token that counts, cut into parts of these lengths."""
     device = model.embedding.tokens.weight.device
-    nats, best = [], []
+    nats = []
+    best = []
     with reading(model):
         for group in groups(spread, min(MOST_TOKENS, tokens_at_once(model))):
             batch = collate(group).to(device)
@@ -119,10 +121,11 @@ def longest(model: Readable) -> int:
 
 
 class _Holes(Sequence[Masked]):
-    """For each token of each row but its first, the row with a hole there; made when asked for."""
+    """Copies of each row with a hole at one token, for each token but the first; made when asked for."""
 
     def __init__(self, model: MaskFiller, rows: Sequence[npt.NDArray[np.integer]]) -> None:
-        self._mask, self._first = model.mask_id, len(model.frame.before)
+        self._mask = model.mask_id
+        self._first = len(model.frame.before)
         self._rows = [np.array(model.frame.around(row[1:].tolist())) for row in rows]
         self._places = [(number, place) for number, row in enumerate(rows) for place in range(len(row) - 1)]
 
@@ -184,12 +187,13 @@ def checked_row(model: Readable, text: str) -> list[int]:
 
 
 def token_ends(tokenizer: Tokenizer, row: Sequence[int]) -> list[int]:
-    """For each token, one past the last character of the decoded text that it touches."""
+    """Return for each token one past the last character of the decoded text that it touches."""
     data = [tokenizer.token_bytes(id) for id in row]
     if tokenizer.drops_space:  # the first token that has text loses its space
         first = next((place for place, part in enumerate(data) if part), 0)
         data[first] = data[first].removeprefix(b" ")
-    ends, characters = [], 0
+    ends = []
+    characters = 0
     for part in data:
         characters += sum(byte & 0xC0 != 0x80 for byte in part)  # bytes that begin a character
         ends.append(characters)

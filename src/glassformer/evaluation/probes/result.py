@@ -1,4 +1,4 @@
-"""What a probe found: shares of right answers, by group, beside chance and rules of thumb."""
+"""Results of a probe: shares of right answers, by group, beside chance and rules of thumb."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Group:
     rules: Mapping[str, float]
 
     def facts(self) -> dict[str, Any]:
-        """For `--json`."""
+        """Return the group as JSON."""
         return {"group": self.name, **self.share.facts(), "chance": self.chance, "rules": dict(self.rules)}
 
 
@@ -50,7 +50,7 @@ class ProbeResult:
     notes: Sequence[str] = ()
 
     def facts(self) -> dict[str, Any]:
-        """For `--json`."""
+        """Return the result as JSON."""
         return {
             "about": self.about,
             "groups": [group.facts() for group in self.groups],
@@ -59,7 +59,7 @@ class ProbeResult:
         }
 
     def table(self) -> str:
-        """For people: shares in percent."""
+        """Format the result as text: shares in percent."""
         rules = list(self.groups[0].rules)
         width = max(len(group.name) for group in self.groups)
         head = f"{'':{width}}{'right':>8}  {'95 %':<16}{'chance':>7}"

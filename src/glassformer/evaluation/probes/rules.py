@@ -32,14 +32,19 @@ def _agrees(number: Callable[[str], str]) -> Rule:
 
     def rule(pair: MinimalPair) -> float:
         said = number(numbers_of_nouns(pair.good))
-        return 0.0 if not said else 1.0 if said == pair.cell[0] else -1.0
+        if not said:
+            return 0.0
+        return 1.0 if said == pair.cell[0] else -1.0
 
     return rule
 
 
 def _most(numbers: str) -> str:
-    singular, plural = numbers.count("S"), numbers.count("P")
-    return "" if singular == plural else "S" if singular > plural else "P"
+    singular = numbers.count("S")
+    plural = numbers.count("P")
+    if singular == plural:
+        return ""
+    return "S" if singular > plural else "P"
 
 
 def _noun(place: int) -> Rule:

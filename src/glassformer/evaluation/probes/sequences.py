@@ -22,8 +22,10 @@ from glassformer.evaluation.probes.known import Known
 from glassformer.evaluation.probes.reading import Read, Readable, longest, read_rows
 from glassformer.evaluation.probes.result import Group, ProbeResult, by_number
 
-COPIES, LONGEST = 4, 25
-"""25 tokens four times: Olsson et al. 2022, "In-context learning and induction heads"."""
+COPIES = 4
+"""Repetitions of a segment: Olsson et al. 2022, "In-context learning and induction heads"."""
+LONGEST = 25
+"""Tokens of a segment at most, as there."""
 MANY = 100
 """Tokens that a text must have for the rarest and the most frequent quarter to be left out."""
 RECALLED = (2, 8)
@@ -49,7 +51,7 @@ class Question:
 def shares(
     rows: Sequence[Sequence[int]], read: Sequence[Read], questions: Sequence[Question], chance: float, everything: str
 ) -> list[Group]:
-    """How many questions are answered right, all and by group.
+    """Count the questions that are answered right, all and by group.
 
     Args:
         rows: the tokens.
@@ -69,7 +71,7 @@ def shares(
 
 
 def middle_tokens(model: Readable, known: Known | None) -> npt.NDArray[np.int64]:
-    """Tokens that are neither rare nor frequent in the run's text; all that occur, where these are few."""
+    """Return the tokens that are neither rare nor frequent in the run's text; all that occur, where these are few."""
     tokens = model.tokenizer.text_ids
     if known is None:
         return tokens
@@ -189,7 +191,8 @@ def recall_rows(model: Readable, known: Known | None, size: int, seed: int) -> t
             return rows, len(ALPHABET), "documents of recall"
     symbols = middle_tokens(model, known)
     numbers = np.random.Generator(np.random.Philox(seed))
-    keys, values = symbols[::2], symbols[1::2]
+    keys = symbols[::2]
+    values = symbols[1::2]
     if len(keys) < RECALLED[1] or not len(values):
         raise GlassError(
             f"this run knows {counted(len(symbols), 'tokens')}: too few for {RECALLED[1]} keys and their values",

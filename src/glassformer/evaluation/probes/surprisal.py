@@ -17,8 +17,10 @@ import numpy.typing as npt
 from glassformer.evaluation.probes.reading import Readable, read_after
 from glassformer.text.tokenizers import Tokenizer
 
-LISTED, SHOWN = 10_000, 60
-"""Tokens of a text of one's own that are listed one by one: for programs at most, and for people."""
+LISTED = 10_000
+"""Tokens of a given text that are listed one by one for programs, at most."""
+SHOWN = 60
+"""Tokens of a given text that are listed one by one for people, at most."""
 TENS = (0, 1, 10, 100, 1_000, 10_000, 100_000)
 
 
@@ -39,7 +41,7 @@ class Part:
     share: float
 
     def facts(self) -> dict[str, Any]:
-        """For `--json`."""
+        """Return the part as JSON."""
         return {"group": self.name, "tokens": self.tokens, "nats": self.nats, "share_of_nats": self.share}
 
 
@@ -90,7 +92,7 @@ class SurprisalResult:
     name: str = "surprisal"
 
     def facts(self) -> dict[str, Any]:
-        """For `--json`."""
+        """Return everything as JSON."""
         return {
             "about": self.about,
             "mean": self.mean,
@@ -103,7 +105,7 @@ class SurprisalResult:
         }
 
     def table(self) -> str:
-        """For people."""
+        """Format everything as text."""
         lines = [f"{self.name}: {self.about}", *self.notes, f"mean: {self.mean:.4f} nats over {self.tokens:,} tokens"]
         if len(self.each) == self.tokens <= SHOWN:
             lines += [f"{listed.nats:>9.4f}  {listed.token}" for listed in self.each]
@@ -148,7 +150,7 @@ def grouped(
     notes: Sequence[str] = (),
     listed: int = 0,
 ) -> SurprisalResult:
-    """What the surprisal of each token says of the whole.
+    """Summarize the surprisal of each token by groups of tokens.
 
     Args:
         nats: of each row, (T,) each.
@@ -209,8 +211,12 @@ def _between(
     for low, high in zip(edges, (*edges[1:], end), strict=True):
         chosen = (values >= low) & (values < (np.inf if high is None else high))
         if chosen.any():
-            last = "" if high is None else f" to {high - 1:,}" if high - 1 > low else ""
-            parts.append(_part(f"{low:,}{last}{' or more' if high is None else ''}", nats, chosen))
+            name = f"{low:,}"
+            if high is None:
+                name += " or more"
+            elif high - 1 > low:
+                name += f" to {high - 1:,}"
+            parts.append(_part(name, nats, chosen))
     return parts
 
 

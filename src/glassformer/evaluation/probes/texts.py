@@ -42,7 +42,7 @@ def surprisal_of_file(
     note: Callable[[str], None] = lambda text: None,
     most: int | None = None,
 ) -> SurprisalResult:
-    """Of a file.
+    """Measure the surprisal of a file.
 
     Args:
         model: the run.
@@ -74,7 +74,7 @@ def surprisal_of_file(
 
 
 def surprisal_of_text(model: Readable, text: str, counts: Counts | None, most: int | None = None) -> SurprisalResult:
-    """Of a text, as if it stood in a file: see `surprisal_of_file`."""
+    """Measure the surprisal of a text, as if it stood in a file: see `surprisal_of_file`."""
     with tempfile.TemporaryDirectory(prefix="glass-probe-", ignore_cleanup_errors=True) as temporary:
         path = Path(temporary) / "text.txt"
         path.write_text(text, encoding="utf-8", errors="replace")
@@ -84,7 +84,7 @@ def surprisal_of_text(model: Readable, text: str, counts: Counts | None, most: i
 def surprisal_of_split(
     model: Readable | Translator, own: Prepared | PreparedExamples, counts: Counts | None
 ) -> SurprisalResult:
-    """Of the validation part of a run's own text; of a run that translates or summarizes, of its targets.
+    """Measure the validation part of a run's own text; of a run that translates or summarizes, its targets.
 
     Raises:
         GlassError: it has fewer than two tokens.
@@ -102,12 +102,13 @@ def surprisal_of_split(
 
 
 def surprisal_of_target(model: Translator, source: str, target: str, counts: Counts | None) -> SurprisalResult:
-    """Of a target, its end token included, after a source: each token after the true ones before it.
+    """Measure a target and its end token after a source: each token after the true ones before it.
 
     Raises:
         GlassError: the source or the target is longer than the model reads.
     """
-    context, start = model.config.model.context, model.tokenizer.target_start
+    context = model.config.model.context
+    start = model.tokenizer.target_start
     written = model.tokenizer.encode(target)
     lengths = {"source": context + model.unread_tokens(source), "target": len(start) + len(written)}
     for side, length in lengths.items():
@@ -122,7 +123,8 @@ def _of_store(
     model: Readable, store: TokenStore, counts: Counts | None, about: str, listed: int = 0
 ) -> SurprisalResult:
     masked = isinstance(model, MaskFiller)
-    start, limit = model.tokenizer.start_id, MOST_HOLES if masked else None
+    start = model.tokenizer.start_id
+    limit = MOST_HOLES if masked else None
     rows = list(validation_rows(store, model.config.data, longest(model), start, limit))
     remarks = []
     if masked and sum(len(row) - 1 for row in rows) < len(store) - 1:

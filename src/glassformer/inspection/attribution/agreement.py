@@ -24,7 +24,7 @@ LEAST = 4
 
 @dataclass(frozen=True)
 class Agreed:
-    """How one measure ranks tokens in comparison to blank-out.
+    """The ranking of tokens by one measure, compared with the ranking by blank-out.
 
     Attributes:
         layer: from 0.
@@ -66,7 +66,8 @@ def agreement(model: Model, trace: Trace, blanking: Blanking) -> Agreement:
         blanking: its effects.
     """
     reads = [output.reads for output in blanking.outputs]
-    causal, rolled = model.config.family != "encoder", rollout(trace)
+    causal = model.config.family != "encoder"
+    rolled = rollout(trace)
     rows: list[Agreed] = []
     between: dict[str, float | None] = {}
     sides = [("own", blanking.own, rolled.own)]
@@ -86,7 +87,7 @@ def agreement(model: Model, trace: Trace, blanking: Blanking) -> Agreement:
 
 
 def _correlations(a: Tensor, b: Tensor, counts: list[int]) -> list[float]:
-    """Of each output, over the first tokens that it sees; (P, S) both."""
+    """Return the rank correlation of each output, over the first tokens that it sees; (P, S) both."""
     rows = zip(a.numpy(), b.numpy(), counts, strict=True)
     found = [spearman(x[:count], y[:count]) for x, y, count in rows if count >= LEAST]
     return [each for each in found if each is not None]

@@ -16,12 +16,12 @@ from torch import Tensor
 from glassformer.inspection.attribution.case import Case, Output
 
 MOST_LOGITS = 1 << 23
-"""Of one forward pass."""
+"""Most logits of one forward pass."""
 
 
 @dataclass(frozen=True, eq=False)
 class Blanking:
-    """What P answers lose without each token, in nats: ln p(answer) of the text, less that with the token replaced.
+    """The loss of P answers without each token, in nats: ln p(answer) of the text, less that without the token.
 
     Attributes:
         outputs: (P).

@@ -1,4 +1,4 @@
-"""What is attributed: the tokens that a model reads of a text, and which of its outputs are explained."""
+"""The case to attribute: the tokens that a model reads of a text, and the outputs to explain."""
 
 from __future__ import annotations
 
@@ -60,7 +60,8 @@ class Case:
 
     def logits(self, tokens: Tensor | None = None, target: Tensor | None = None) -> Tensor:
         """(B, P, V), on the CPU: of the outputs, for these tokens (B, T) or for other ones of the same shape."""
-        tokens, target = self.tokens if tokens is None else tokens, self.target if target is None else target
+        tokens = self.tokens if tokens is None else tokens
+        target = self.target if target is None else target
         logits = run_model(self.model, tokens, target)  # (B, T, V) or (B, C)
         if logits.dim() == 2:
             return logits[:, None]  # (B, 1, C)
@@ -89,7 +90,8 @@ def case_of(subject: Subject, answer: int | None = None, end: int | None = None,
         end: of an encoder-decoder: the token that ends its target, if all of the target was given.
         everywhere: of a filler: all places, not the holes alone.
     """
-    model, tokens = subject.model, torch.tensor([subject.ids])  # (1, T)
+    model = subject.model
+    tokens = torch.tensor([subject.ids])  # (1, T)
     target = None if subject.target_ids is None else torch.tensor([subject.target_ids])  # (1, T)
     row = list(subject.ids if subject.target_ids is None else subject.target_ids)
     logits = run_model(model, tokens, target)[0].index_fill(

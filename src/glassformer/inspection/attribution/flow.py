@@ -33,7 +33,7 @@ ROUNDING = 1e-15
 
 @dataclass(frozen=True, eq=False)
 class Flow:
-    """From one output to all tokens.
+    """The flow from one output to all tokens.
 
     Attributes:
         reads: the place of the row that it reads, or all whose mean it reads.
@@ -64,7 +64,8 @@ def flow(trace: Trace, reads: Sequence[int], layers: int | None = None) -> Flow:
     Raises:
         GlassError: the text is too long for it, or there is no such place or so many layers.
     """
-    T, S = trace.stack.ids.shape[1], 0 if trace.source is None else trace.source.ids.shape[1]
+    T = trace.stack.ids.shape[1]
+    S = 0 if trace.source is None else trace.source.ids.shape[1]
     if T + S > MOST_TOKENS:
         raise GlassError(
             f"attention flow was asked for {T + S} tokens; its time grows as their fourth power",
@@ -76,12 +77,15 @@ def flow(trace: Trace, reads: Sequence[int], layers: int | None = None) -> Flow:
     layers = count if layers is None else layers
     if not 1 <= layers <= count:
         raise GlassError(f"the flow through {layers} layers was asked for", f"Give {span(1, count)}.")
-    network, memory, size = Network(), range(S), S + T
+    network = Network()
+    memory = range(S)
+    size = S + T
     tokens = range(S, S + T)
     for layer in [] if trace.source is None else mixes(trace.source):
         for mix in layer:
             network.add(mix.own, range(size, size + S), memory)
-            memory, size = range(size, size + S), size + S
+            memory = range(size, size + S)
+            size += S
     level = tokens
     for layer in mixes(trace.stack)[:layers]:
         for mix in layer:
@@ -89,7 +93,8 @@ def flow(trace: Trace, reads: Sequence[int], layers: int | None = None) -> Flow:
             network.add(mix.own, above, level)
             if mix.memory is not None:
                 network.add(mix.memory, above, memory)
-            level, size = above, size + T
+            level = above
+            size += T
     network.add(
         torch.full((1, len(reads)), 1 / len(reads), dtype=torch.float64),
         range(size, size + 1),
@@ -152,7 +157,8 @@ class Network:
 
 def _depths(room: dict[int, dict[int, float]], start: int) -> dict[int, int]:
     """The least number of pipes with room from the start to each node that can be reached."""
-    depth, waiting = {start: 0}, deque([start])
+    depth = {start: 0}
+    waiting = deque([start])
     while waiting:
         node = waiting.popleft()
         for other, left in room[node].items():

@@ -52,7 +52,7 @@ class Question:
 
 @dataclass(frozen=True, eq=False)
 class PatchGrid:
-    """What comes back, layer by layer, of one stack.
+    """Recovered logit differences of one stack, layer by layer.
 
     Attributes:
         stack: "enc" or "dec".
@@ -130,7 +130,7 @@ def check_shapes(question: Question) -> None:
 
 @dataclass(frozen=True)
 class Scale:
-    """From differences of logits to 0 (corrupt) and 1 (clean)."""
+    """Map differences of logits to 0 (corrupt) and 1 (clean)."""
 
     clean: float
     corrupt: float
@@ -148,7 +148,10 @@ def _grid(model: Model, name: str, question: Question, part: str, scale: Scale) 
     keep = [f"{site}.mixed" if part == "heads" else site for site in sites]
     recorded = record(model, question.clean, question.target, keep=keep)
     row = question.clean if name == "enc" or question.target is None else question.target
-    columns, values, nothing, everything = [], [], [], []
+    columns = []
+    values = []
+    nothing = []
+    everything = []
     for site, kept in zip(sites, keep, strict=True):
         heads = sites[site]
         width = row.shape[1] if heads is None else len(heads)
@@ -164,13 +167,20 @@ def _grid(model: Model, name: str, question: Question, part: str, scale: Scale) 
         nothing.append(none)
         everything.append(whole)
     return PatchGrid(
-        name, part, tuple(sites), tuple(columns), tuple(values), tuple(nothing), tuple(everything),
-        scale.clean, scale.corrupt,
-    )  # fmt: skip
+        stack=name,
+        part=part,
+        sites=tuple(sites),
+        columns=tuple(columns),
+        values=tuple(values),
+        nothing=tuple(nothing),
+        everything=tuple(everything),
+        clean=scale.clean,
+        corrupt=scale.corrupt,
+    )
 
 
 def _sites(model: Model, name: str, part: str) -> dict[str, list[int] | None]:
-    """What is patched of a stack, in its order; of heads, which."""
+    """Return the sites of a stack to patch, in its order; of heads, which."""
     if part == "resid":
         return {f"{name}.{layer}.resid": None for layer in range(len(stacks(model)[name].blocks) + 1)}
     if part == "feedforward":

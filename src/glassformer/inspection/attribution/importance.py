@@ -1,4 +1,4 @@
-"""Which tokens matter to one answer, measured three ways: raw attention, rollout, blank-out; and how far they agree.
+"""Tokens that matter to one answer, by raw attention, rollout and blank-out, and how far the three agree.
 
 Attention and rollout are weights that the model used; blank-out is what the answer loses when the token is gone. Where
 the three rank the tokens differently, the weights do not tell what the answer depends on (Jain & Wallace 2019).
@@ -25,7 +25,7 @@ MEASURES = ("attention", "rollout", "blank-out")
 PAIRS = tuple(combinations(MEASURES, 2))
 """Which measures are compared."""
 SCORE = 64
-"""What one score costs beside its products, in multiplications: it is masked, raised, summed, divided."""
+"""Cost of one score beside its products, in multiplications: it is masked, raised, summed, divided."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -76,7 +76,8 @@ def importance(model: Model, trace: Trace, blanking: Blanking, layer: int, colum
     """
     output = blanking.outputs[check_number("output", column, len(blanking.outputs))]
     block = trace.stack.blocks[check_number("layer", layer, len(trace.stack.blocks))]
-    rolled, reads = rollout(trace), [output.reads]
+    rolled = rollout(trace)
+    reads = [output.reads]
     length = output.reads[-1] + 1 if model.config.family != "encoder" else blanking.own.shape[1]
     found = [_measured("own", block.attention, rolled.own[layer], blanking.own[column], reads, length)]
     if blanking.source is not None and rolled.source is not None and block.cross is not None:
@@ -115,7 +116,8 @@ def pass_work(model: Model, tokens: int, target: int | None = None) -> float:
         tokens: of the text, or of the source.
         target: tokens of the target of an encoder-decoder.
     """
-    config, T = model.config, tokens if target is None else target
+    config = model.config
+    T = tokens if target is None else target
     scores = config.layers * T * T
     if target is not None:
         scores += config.layers * T * tokens + (config.encoder_layers or config.layers) * tokens * tokens

@@ -122,7 +122,7 @@ def lens(model: Model, tokens: Tensor, outputs: Sequence[Output], target: Tensor
 
 
 def read_stream(model: Model, x: Tensor, tokens: Tensor, target: Tensor | None = None) -> Tensor:
-    """What the final norm and the head make of a residual stream: x (1, T, D) -> (1, T, V), or (1, C), on the CPU.
+    """Apply the final norm and the head to a residual stream: x (1, T, D) -> (1, T, V), or (1, C), on the CPU.
 
     Args:
         model: as for `lens`.

@@ -82,7 +82,7 @@ class LogitSplit:
 
 
 def split_outputs(model: Model, trace: Trace, outputs: Sequence[Output], against: int | None = None) -> LogitSplit:
-    """What each part gives to each answer.
+    """Split the logit of each answer into the contributions of all parts.
 
     Args:
         model: any of the families, not post-norm, and without a transform in its head.
@@ -95,7 +95,8 @@ def split_outputs(model: Model, trace: Trace, outputs: Sequence[Output], against
     """
     refuse_inexact(model)
     rows, owner, w, bias = _read(model, outputs, against)
-    found, columns = [], []
+    found = []
+    columns = []
     for share in split_logits(model, trace, rows, w, bias):
         found.append(
             Part(share.kind, float(share.values.sum()), share.layer, share.head)
@@ -109,7 +110,7 @@ def split_outputs(model: Model, trace: Trace, outputs: Sequence[Output], against
 
 
 def split_output(model: Model, trace: Trace, output: Output, against: int | None = None) -> list[Part]:
-    """What each part gives to one answer, heads and embeddings split by the tokens that they read.
+    """Split the logit of one answer, heads and embeddings also by the tokens that they read.
 
     Args and errors: as of `split_outputs`.
     """
@@ -119,7 +120,7 @@ def split_output(model: Model, trace: Trace, output: Output, against: int | None
 
 
 def split_residual(model: Model, trace: Trace, place: int) -> list[Part]:
-    """How much of the stream x before the final norm each part makes: part · x / ‖x‖². The shares add up to 1.
+    """Return each part's share of the stream x before the final norm: part · x / ‖x‖². The shares add up to 1.
 
     Args:
         model, trace: as for `split_outputs`.
@@ -149,7 +150,7 @@ class Neurons:
 
     @property
     def total(self) -> float:
-        """What the layer gives, as `split_output` has it."""
+        """Return the contribution of the layer, as `split_output` has it."""
         return float(self.values.sum()) + self.bias
 
     def facts(self) -> dict[str, Any]:
@@ -173,7 +174,8 @@ def split_neurons(model: Model, trace: Trace, output: Output, layer: int, agains
     refuse_inexact(model)
     block = stack_of(model).blocks[check_number("layer", layer, len(trace.stack.blocks))]
     assert isinstance(block, Block)
-    made, down = trace.stack.blocks[layer].feedforward, block.feedforward.down
+    made = trace.stack.blocks[layer].feedforward
+    down = block.feedforward.down
     rows, _, w, _ = _read(model, [output], against)
     u = final_directions(model, trace, rows, w)  # (R, D)
     u, _ = output_norm(block.norm_order, block.feedforward_norm, made.output, rows, u)  # (R, D)
@@ -198,5 +200,8 @@ def _group(part: Part) -> str:
         return "embedding"
     if part.layer is None:
         return "biases"
-    what = "cross" if "cross" in part.kind else "feed-forward" if "feed" in part.kind else "attention"
-    return f"{part.layer} {what}"
+    if "cross" in part.kind:
+        return f"{part.layer} cross"
+    if "feed" in part.kind:
+        return f"{part.layer} feed-forward"
+    return f"{part.layer} attention"

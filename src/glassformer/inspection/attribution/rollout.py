@@ -69,7 +69,8 @@ def rollout(trace: Trace, uniform: bool = False) -> Rollout:
     T = trace.stack.ids.shape[1]
     own = torch.eye(T, dtype=torch.float64)  # (T, T)
     source = None if memory is None else torch.zeros(T, len(memory), dtype=torch.float64)  # (T, S)
-    owns, sources = [], []
+    owns = []
+    sources = []
     for layer in mixes(trace.stack, uniform):
         for mix in layer:
             own = mix.own @ own  # (T, T)

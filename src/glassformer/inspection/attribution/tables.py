@@ -1,4 +1,4 @@
-"""Attributions as lines for the terminal."""
+"""Format attributions as lines for the terminal."""
 
 from __future__ import annotations
 
@@ -58,7 +58,8 @@ def lens_place(found: Lens, column: int, name: Name) -> Iterator[str]:
         tops = zip(found.top[layer, column].tolist(), found.probabilities[layer, column].tolist(), strict=True)
         likeliest = "  ".join(f"{_cut(name(id))} {share:.1%}" for id, share in tops)
         after = "embedding" if layer == 0 else f"layer {layer - 1}"
-        rank, loss = int(found.ranks[layer, column]), float(found.losses[layer, column])
+        rank = int(found.ranks[layer, column])
+        loss = float(found.losses[layer, column])
         yield f"{after:<10}  {rank:>6,}  {loss:>7.4f}  {likeliest}"
 
 
@@ -72,7 +73,8 @@ def split_grid(found: LogitSplit, labels: Sequence[str], name: Name) -> Iterator
     yield f"{'':<{front}}{heads}  {'sum':>9}  {'logit':>9}"
     for column, title in enumerate(fronts):
         cells = "".join(f"  {float(v[column]):>+{w}.4f}" for v, w in zip(groups.values(), widths, strict=True))
-        total, logit = float(found.values[:, column].sum()), float(found.logits[column])
+        total = float(found.values[:, column].sum())
+        logit = float(found.logits[column])
         yield f"{title:<{front}}{cells}  {total:>+9.4f}  {logit:>+9.4f}"
     yield f"largest distance of a sum from its logit: {found.error:.1e}"
 
@@ -80,7 +82,8 @@ def split_grid(found: LogitSplit, labels: Sequence[str], name: Name) -> Iterator
 def split_place(parts: Sequence[Part], row: Sequence[str], source: Sequence[str], top: int) -> Iterator[str]:
     """The largest parts of one logit, each with the token that most of it came through."""
     order = sorted(parts, key=lambda part: -abs(part.value))
-    width, largest = max(len(part.name) for part in order[:top]), abs(order[0].value) or 1.0
+    width = max(len(part.name) for part in order[:top])
+    largest = abs(order[0].value) or 1.0
     for part in order[:top]:
         through = ""
         if part.sources is not None and part.head is not None:
@@ -108,7 +111,8 @@ def neuron_lines(found: Neurons, top: int) -> Iterator[str]:
 def token_lines(columns: dict[str, Tensor], labels: Sequence[str], form: str = "9.4f") -> Iterator[str]:
     """A line for each token, a column for each measure; a bar for the first."""
     first = next(iter(columns.values()))
-    front, largest = max(len(_placed(labels, n)) for n in range(len(labels))), float(first.abs().max()) or 1.0
+    front = max(len(_placed(labels, n)) for n in range(len(labels)))
+    largest = float(first.abs().max()) or 1.0
     widths = [max(9, len(title)) for title in columns]
     yield f"{'':<{front}}" + "".join(f"  {title:>{width}}" for title, width in zip(columns, widths, strict=True))
     for place in range(len(labels)):
@@ -134,7 +138,7 @@ def agreement_lines(found: Agreement) -> Iterator[str]:
 
 
 def grid_lines(found: PatchGrid, clean: Sequence[str], corrupt: Sequence[str]) -> Iterator[str]:
-    """Of places a line for each, a column for each layer; of heads a line for each layer."""
+    """Yield a line for each position and a column for each layer; of heads, a line for each layer."""
     if found.part == "heads":
         yield f"{'head':<12}" + "".join(f"{head:>8}" for head in range(max(max(own) for own in found.columns) + 1))
         for site, own, values in zip(found.sites, found.columns, found.values, strict=True):
@@ -146,7 +150,8 @@ def grid_lines(found: PatchGrid, clean: Sequence[str], corrupt: Sequence[str]) -
         _placed(clean, n) if a == b else f"{_placed(clean, n)} for {_cut(b)}"
         for n, (a, b) in enumerate(zip(clean, corrupt, strict=True))
     ]
-    front, widths = max([*map(len, words), len("all of them")]), [max(8, len(site) + 2) for site in found.sites]
+    front = max([*map(len, words), len("all of them")])
+    widths = [max(8, len(site) + 2) for site in found.sites]
     yield f"{'':<{front}}" + "".join(f"{site:>{width}}" for site, width in zip(found.sites, widths, strict=True))
     for place, word in enumerate(words):
         cells = (_signed(values[place], f">{width}.3f") for values, width in zip(found.values, widths, strict=True))
@@ -158,12 +163,12 @@ def grid_lines(found: PatchGrid, clean: Sequence[str], corrupt: Sequence[str]) -
 
 
 def _some(count: int) -> list[int]:
-    """All numbers below `count`, or some that are evenly drawn, the first and the last among them."""
+    """Return all numbers below `count`, or some evenly spaced ones, the first and the last among them."""
     return sorted({round(n * (count - 1) / (min(count, SHOWN) - 1)) for n in range(min(count, SHOWN))})
 
 
 def _read(output: Output, labels: Sequence[str]) -> str:
-    """What an output is read from."""
+    """Name the tokens that an output is read from."""
     return "all places" if len(output.reads) > 1 else _placed(labels, output.place)
 
 

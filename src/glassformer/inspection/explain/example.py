@@ -46,19 +46,28 @@ def example() -> Subject:
     model = build_model(config, len(WORDS)).eval().requires_grad_(False)
     assert isinstance(model, Decoder)
     state = {
-        "embedding.tokens.weight": EMBEDDING, "embedding.positions.table.weight": POSITIONS, "head.weight": HEAD,
-        "stack.blocks.0.attention.query.weight": _turned(QUERY), "stack.blocks.0.attention.key.weight": _turned(KEY),
+        "embedding.tokens.weight": EMBEDDING,
+        "embedding.positions.table.weight": POSITIONS,
+        "head.weight": HEAD,
+        "stack.blocks.0.attention.query.weight": _turned(QUERY),
+        "stack.blocks.0.attention.key.weight": _turned(KEY),
         "stack.blocks.0.attention.value.weight": _turned(VALUE),
         "stack.blocks.0.attention.output.weight": _turned(OUTPUT),
-        "stack.blocks.0.feedforward.up.weight": _turned(UP), "stack.blocks.0.feedforward.down.weight": _turned(DOWN),
-    }  # fmt: skip
+        "stack.blocks.0.feedforward.up.weight": _turned(UP),
+        "stack.blocks.0.feedforward.down.weight": _turned(DOWN),
+    }
     model.load_state_dict({name: torch.as_tensor(rows, dtype=torch.float32) for name, rows in state.items()})
     labels = tuple(WORDS[id] for id in IDS)
     return Subject(
-        "Three tokens, one head: an example made by hand", model, " ".join(labels), IDS, labels, (2,),
-        WORDS.__getitem__,
+        title="Three tokens, one head: an example made by hand",
+        model=model,
+        text=" ".join(labels),
+        ids=IDS,
+        labels=labels,
+        places=(2,),
+        name=WORDS.__getitem__,
         notes=NOTES,
-    )  # fmt: skip
+    )
 
 
 def _turned(rows: Rows) -> Tensor:

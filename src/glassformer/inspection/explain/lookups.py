@@ -1,4 +1,4 @@
-"""What a walk shows and does not compute from matrices it shows: rows of tables, waves, turns and biases of places."""
+"""Values of a walk that are not computed from matrices it shows: rows of tables, waves, turns, position biases."""
 
 from __future__ import annotations
 
@@ -41,7 +41,9 @@ class Looked:
 
 def embedded(around: Around, times: str | None) -> Looked:
     """Rows of the embedding matrix."""
-    table, scale, ids = around.embedding.tokens.weight, around.embedding.scale, around.ids
+    table = around.embedding.tokens.weight
+    scale = around.embedding.scale
+    ids = around.ids
     rows = numbers(table[list(ids)])  # (T, D)
 
     def how(row: int, column: int) -> tuple[Lines, str]:
@@ -53,7 +55,8 @@ def embedded(around: Around, times: str | None) -> Looked:
 
 def placed(around: Around) -> Looked:
     """Vectors of places: of a table, or waves."""
-    T, positions = len(around.ids), around.embedding.positions
+    T = len(around.ids)
+    positions = around.embedding.positions
     assert positions is not None
     if not isinstance(positions, SinusoidalPositions):
         rows = numbers(positions.table.weight[:T])  # (T, D)
@@ -72,11 +75,15 @@ def placed(around: Around) -> Looked:
 
 def turned(around: Around, name: str) -> Looked:
     """Queries or keys turned by their places: pairs of channels i and i + K/2."""
-    before, rotary = around[name], around.stack.rotary
+    before = around[name]
+    rotary = around.stack.rotary
     assert rotary is not None
     half = before.shape[1] // 2
     angles = np.arange(len(before))[:, None] * rotary.base ** (-2 * np.arange(half) / before.shape[1])  # (T, K/2)
-    cos, sin, first, second = np.cos(angles), np.sin(angles), before[:, :half], before[:, half:]  # (T, K/2) each
+    cos = np.cos(angles)  # (T, K/2)
+    sin = np.sin(angles)  # (T, K/2)
+    first = before[:, :half]  # (T, K/2)
+    second = before[:, half:]  # (T, K/2)
 
     def how(row: int, column: int) -> tuple[Lines, str]:
         pair = column % half
@@ -91,8 +98,9 @@ def turned(around: Around, name: str) -> Looked:
 
 
 def biased(around: Around) -> Looked:
-    """What distances add to scores; -inf where a key is hidden."""
-    positions, head = around.stack.score_positions, around.head
+    """Return the biases that distances add to scores; -inf where a key is hidden."""
+    positions = around.stack.score_positions
+    head = around.head
     assert head is not None
     places = np.arange(len(around.ids))
     back = places[:, None] - places  # (T, T)
@@ -132,7 +140,7 @@ def sized(around: Around, which: str, eps: str) -> Looked:
 
 
 def pooled(around: Around, how: str) -> Looked:
-    """The one vector that a classifier reads."""
+    """Return the one vector that a classifier reads."""
     rows = around["above"]  # (T, D)
     if how == "first row":
         return Looked(rows[:1], lambda row, column: ((), f"row 0 above, channel {column}"))
@@ -144,5 +152,5 @@ def pooled(around: Around, how: str) -> Looked:
 
 
 def nothing(around: Around) -> Looked:
-    """What an attention without heads writes."""
+    """Return the output of an attention without heads."""
     return Looked(np.zeros((len(around.ids), around.subject.model.config.width)), lambda row, column: ((), "no head"))

@@ -14,7 +14,8 @@ def norm_section(
 ) -> Section:
     """A norm with its gain, and what it did to the size of the last token's vector."""
     centred = isinstance(norm, nn.LayerNorm)
-    weight, bias = getattr(norm, "weight", None), getattr(norm, "bias", None)
+    weight = getattr(norm, "weight", None)
+    bias = getattr(norm, "bias", None)
     matrices: list[Matrix] = []
     eps = getattr(norm, "eps", None) or 0.0
     formula = f"({x} - mean) / √(variance + {eps:g})" if centred else f"{x} / √(mean square + {eps:g})"

@@ -18,9 +18,12 @@ MARK = '<meta name="generator" content="glass explain">'
 WHOLE = 16  # rows and columns of a matrix that is shown whole; larger ones are shortened to CORNER
 CORNER = 9
 LABELS: dict[Level, str] = {
-    "school": "a school child", "student": "a student", "practitioner": "a practitioner", "engineer": "an engineer",
+    "school": "a school child",
+    "student": "a student",
+    "practitioner": "a practitioner",
+    "engineer": "an engineer",
     "researcher": "a researcher",
-}  # fmt: skip
+}
 
 
 def write_page(walk: Walk, level: Level, path: Path) -> None:
@@ -75,7 +78,8 @@ def _section(section: Section, told: set[str], texts: dict[str, dict[Level, str]
     notes = section.notes
     line = f"<h{rank}>{escape(section.title)}</h{rank}>"
     if section.key == "head":
-        line, notes = f'{line} <span class="soft">{escape(notes[0])}</span>', notes[1:]
+        line = f'{line} <span class="soft">{escape(notes[0])}</span>'
+        notes = notes[1:]
     words = f'<p class="note"><a href="#about-{section.key}">What is this?</a></p>'
     if first:
         spans = "".join(f'<span class="{each}">{escape(text)}</span>' for each, text in texts[section.key].items())
@@ -99,7 +103,8 @@ def _matrix(matrix: Matrix) -> str:
         return f"<figure>{caption}</figure>"
     down = edges(rows, WHOLE if rows <= WHOLE else CORNER)
     across = edges(columns, WHOLE if columns <= WHOLE else CORNER)
-    form, focus = matrix.format(), ' tabindex="0"' if len(across) > CORNER else ""  # wide ones scroll, by keys too
+    form = matrix.format()
+    focus = ' tabindex="0"' if len(across) > CORNER else ""  # wide ones scroll, by keys too
     head = "".join("<th>…</th>" if at is None else f"<th>{escape(matrix.column_name(at))}</th>" for at in across)
     body = "".join(
         f"<tr><th>{'…' if row is None else escape(matrix.row_name(row))}</th>"

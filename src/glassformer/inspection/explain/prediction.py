@@ -19,13 +19,13 @@ SEVERAL = 3  # places with a full ranking each; of more, only the last has one
 
 def prediction(subject: Subject, found: Trace, top: int) -> list[Section]:
     """Pooling of a classifier, logits, and the softmax with its likeliest outputs."""
-    sections, model = [], subject.model
+    sections = []
+    model = subject.model
     if isinstance(model, Classifier):
         assert found.pooled is not None
         how = "the mean of all rows" if model.config.pooling == "mean" else "the first row"
-        sections.append(Section("pooling", "One vector for the text", (
-            Matrix("p", f"{how} above", numbers(found.pooled[0]), ("text",)),
-        )))  # fmt: skip
+        pooled = Matrix("p", f"{how} above", numbers(found.pooled[0]), ("text",))
+        sections.append(Section("pooling", "One vector for the text", (pooled,)))
     if found.transformed is not None:
         sections.append(_transform(subject, found))
     sections.append(_logits(subject, found))
@@ -44,8 +44,10 @@ def _rows(subject: Subject, found: Trace) -> Tensor:
 
 
 def _transform(subject: Subject, found: Trace) -> Section:
-    """What stands before the output layer: linear, activation, norm."""
-    model, rows, places = subject.model, tuple(_places(subject).values()), list(subject.places)
+    """Show the transform before the output layer: linear, activation, norm."""
+    model = subject.model
+    rows = tuple(_places(subject).values())
+    places = list(subject.places)
     assert not isinstance(model, Classifier)
     assert model.head.transform is not None
     assert found.transformed is not None
@@ -61,20 +63,28 @@ def _transform(subject: Subject, found: Trace) -> Section:
     )
     children: tuple[Section, ...] = ()
     if name == "R":
-        before, after = opened[:, places], found.transformed[:, places]  # (B, places, D)
+        before = opened[:, places]  # (B, places, D)
+        after = found.transformed[:, places]  # (B, places, D)
         children = (norm_section("norm", "Norm", model.head.norm, "R", "Y", before, after, rows),)
     return Section("transform", "Transform before the output layer", matrices, children=children)
 
 
 def _logits(subject: Subject, found: Trace) -> Section:
-    model, rows = subject.model, tuple(_places(subject).values())
+    model = subject.model
+    rows = tuple(_places(subject).values())
     logits = _rows(subject, found)  # (places, V)
     tied = not isinstance(model, Classifier) and model.head.weight is None
-    own, bias = model.embedding.tokens.weight if tied else model.head.weight, model.head.bias
+    own = model.embedding.tokens.weight if tied else model.head.weight
+    bias = model.head.bias
     assert own is not None
     names = tuple(subject.name(index) for index in range(logits.shape[-1]))
     letter = "Eᵀ" if tied else "W_L"
-    read = "p" if isinstance(model, Classifier) else "last vectors" if found.transformed is None else "Y"
+    if isinstance(model, Classifier):
+        read = "p"
+    elif found.transformed is None:
+        read = "last vectors"
+    else:
+        read = "Y"
     formula = f"{read} {letter}"
     matrices = [Matrix(letter, "", parameters(own.T), (), names, "parameters")]
     if bias is not None:
@@ -86,18 +96,17 @@ def _logits(subject: Subject, found: Trace) -> Section:
 
 
 def _probabilities(subject: Subject, found: Trace, top: int) -> Section:
-    places, logits = _places(subject), _rows(subject, found)  # (places, V)
+    places = _places(subject)
+    logits = _rows(subject, found)  # (places, V)
     if subject.special:
         logits = logits.index_fill(1, torch.tensor(subject.special, device=logits.device), -math.inf)  # (places, V)
     of = list(zip(places.items(), logits, strict=True))
     full = of if len(of) <= SEVERAL else of[-1:]
     tables = [_ranking(subject, place, token, row, top) for (place, token), row in full]
     if len(of) > SEVERAL:
-        tables.insert(0, Table(
-            "the likeliest after each token",
-            ("place", "after", "likeliest", "probability", "second", "probability"),
-            tuple(_best_two(subject, place, token, row) for (place, token), row in of),
-        ))  # fmt: skip
+        header = ("place", "after", "likeliest", "probability", "second", "probability")
+        lines = tuple(_best_two(subject, place, token, row) for (place, token), row in of)
+        tables.insert(0, Table("the likeliest after each token", header, lines))
     size = logits.shape[-1] - len(subject.special)
     what = "classes" if isinstance(subject.model, Classifier) else "tokens"
     left_out = "; special tokens are no candidates" if subject.special else ""

@@ -1,4 +1,4 @@
-"""What a walk is made of: sections with matrices, tables and notes. Terminal, page and JSON print nothing else."""
+"""Parts of a walk: sections with matrices, tables and notes. Terminal, page and JSON print nothing else."""
 
 from __future__ import annotations
 
@@ -43,21 +43,25 @@ class Matrix:
     def statistics(self) -> dict[str, float]:
         """Mean, standard deviation (of the population), least and greatest of the finite values."""
         finite = self.values[np.isfinite(self.values)].astype(np.float64)
-        return {"mean": float(finite.mean()), "sd": float(finite.std()),
-                "min": float(finite.min()), "max": float(finite.max())}  # fmt: skip
+        return {
+            "mean": float(finite.mean()),
+            "sd": float(finite.std()),
+            "min": float(finite.min()),
+            "max": float(finite.max()),
+        }
 
     def format(self) -> str:
-        """How its numbers are written: four decimals, or powers of ten where those would not show them."""
+        """Return the number format: four decimals, or powers of ten where those would not show the numbers."""
         finite = np.abs(self.values[np.isfinite(self.values)])
         largest = float(finite.max(initial=0.0))
         return ".4f" if largest == 0 or 0.01 <= largest < 10_000 else ".2e"
 
     def row_name(self, index: int) -> str:
-        """What stands beside a row."""
+        """Return the label of a row."""
         return self.rows[index] if self.rows else str(index)
 
     def column_name(self, index: int) -> str:
-        """What stands above a column."""
+        """Return the label of a column."""
         return self.columns[index] if self.columns else str(index)
 
 
@@ -119,7 +123,7 @@ class Walk:
     predictions: tuple[Table, ...]
 
     def everything(self) -> Iterator[Section]:
-        """All sections, in order."""
+        """Yield all sections, in order."""
         for section in self.sections:
             yield from section.everything()
 
@@ -141,7 +145,7 @@ def parameters(x: Tensor) -> Numbers:
 
 
 def edges(size: int, room: int) -> list[int | None]:
-    """Which of `size` to show where there is room for so many: all, or the first and the last two around a None.
+    """Return the indices of `size` to show where so many fit: all, or the first and the last two around a None.
 
     >>> edges(3, 5), edges(9, 6)
     ([0, 1, 2], [0, 1, 2, None, 7, 8])

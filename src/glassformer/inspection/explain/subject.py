@@ -1,4 +1,4 @@
-"""What is explained: a model, and the ids that it reads of a text, for a run of any task."""
+"""The subject to explain: a model, and the ids that it reads of a text, for a run of any task."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class Subject:
 
 
 def subject_of(model: AnyTextModel, text: str, target: str | None = None, name: str = "this run") -> Subject:
-    """What a run's model reads of a text.
+    """Return the subject of a text, or a text and a target, that a run's model reads.
 
     Args:
         model: of any task.
@@ -81,7 +81,7 @@ def subject_of(model: AnyTextModel, text: str, target: str | None = None, name: 
 
 
 def whole_subject_of(model: AnyTextModel, text: str, target: str | None = None, name: str = "this run") -> Subject:
-    """The same of a text, and a target, that the model reads whole: the view of a part would be taken for all of it.
+    """Return the subject of a text that the model reads whole: the view of a part would be taken for all of it.
 
     Raises:
         GlassError: as `subject_of`, or the text or the target is longer than the context.
@@ -103,7 +103,8 @@ def whole_subject_of(model: AnyTextModel, text: str, target: str | None = None, 
 
 def _continued(model: TextModel, text: str, title: str) -> Subject:
     """The newest part of the text, as `glass generate` has it."""
-    ids, context = model.prompt_ids(text), model.config.model.context
+    ids = model.prompt_ids(text)
+    context = model.config.model.context
     start = window_start(len(ids), context)
     notes = (_cut(start, "first", len(ids), context),) if start else ()
     return _of_tokens(model, text, ids[start:], (len(ids) - start - 1,), title, (), notes)
@@ -128,21 +129,44 @@ def _of_tokens(
         return shown(model.tokenizer.token_text(id))
 
     labels = tuple(map(name, ids))
-    return Subject(title, model.model, text, tuple(ids), labels, places, name, special=special, notes=notes)
+    return Subject(
+        title=title,
+        model=model.model,
+        text=text,
+        ids=tuple(ids),
+        labels=labels,
+        places=places,
+        name=name,
+        special=special,
+        notes=notes,
+    )
 
 
 def _classified(model: TextClassifier, text: str, title: str) -> Subject:
-    ids, unread = model.ids(text), model.unread_tokens(text)
+    ids = model.ids(text)
+    unread = model.unread_tokens(text)
     labels = tuple(shown(model.tokenizer.token_text(id)) for id in ids)
     notes = (_cut(unread, "last", len(ids) + unread, model.config.model.context),) if unread else ()
-    return Subject(title, model.model, text, tuple(ids), labels, (), lambda id: model.labels[id], notes=notes)
+    return Subject(
+        title=title,
+        model=model.model,
+        text=text,
+        ids=tuple(ids),
+        labels=labels,
+        places=(),
+        name=lambda id: model.labels[id],
+        notes=notes,
+    )
 
 
 def _translated(model: Translator, text: str, target: str | None, title: str) -> Subject:
     """The target is what the model is given, the token before it, too; the end token after it is left to predict."""
-    end, start = model.tokenizer.end_id, model.tokenizer.target_start
-    context, room = model.config.model.context, model.config.model.context - len(start)
-    ids, unread = model.prompt_ids(text), model.unread_tokens(text)
+    end = model.tokenizer.end_id
+    start = model.tokenizer.target_start
+    context = model.config.model.context
+    room = model.config.model.context - len(start)
+    ids = model.prompt_ids(text)
+    unread = model.unread_tokens(text)
     notes = [_cut(unread, "last", len(ids) + unread, context)] if unread else []
     if target is None:
         settings = model.config.sample.replace(beams=1, temperature=0.0, repetition_penalty=1.0)
@@ -156,16 +180,22 @@ def _translated(model: Translator, text: str, target: str | None, title: str) ->
         written = written[:room]
     target_ids = (*start, *written)
     return Subject(
-        title, model.model, text, tuple(ids),
-        tuple(shown(model.source_tokenizer.token_text(id)) for id in ids),
-        tuple(range(len(target_ids))), lambda id: shown(model.tokenizer.token_text(id)),
-        target=model.tokenizer.decode(written) if target is None else target, target_ids=target_ids,
-        target_labels=tuple(shown(model.tokenizer.token_text(id)) for id in target_ids), notes=tuple(notes),
-    )  # fmt: skip
+        title=title,
+        model=model.model,
+        text=text,
+        ids=tuple(ids),
+        labels=tuple(shown(model.source_tokenizer.token_text(id)) for id in ids),
+        places=tuple(range(len(target_ids))),
+        name=lambda id: shown(model.tokenizer.token_text(id)),
+        target=model.tokenizer.decode(written) if target is None else target,
+        target_ids=target_ids,
+        target_labels=tuple(shown(model.tokenizer.token_text(id)) for id in target_ids),
+        notes=tuple(notes),
+    )
 
 
 def _cut(count: int, which: str, total: int, limit: int, what: str = "text") -> str:
-    """What is said where the model does not see all."""
+    """Say that the model does not see all of a text."""
     return (
         f"The {what} has {total:,} tokens, the model reads at most {limit:,} of them (model.context): "
         f"the {which} {count:,} are not seen."

@@ -30,7 +30,8 @@ def text_lines(walk: Walk, level: Level, width: int, whole: Whole) -> Iterator[s
     if walk.target is not None:
         yield from _wrapped(f"target: {walk.target}", width, "")
     yield from _wrapped(", ".join(f"{name} {value}" for name, value in walk.facts.items()), width, "")
-    texts, told = wordings(), set[str]()
+    texts = wordings()
+    told: set[str] = set()
     for section in walk.sections:
         yield from _section(section, 0, whole, width, lambda key: () if key in told else _tell(key, told, texts, level))
 
@@ -65,7 +66,7 @@ def _section(
 
 
 def _briefly(section: Section, width: int) -> Iterator[str]:
-    """Of a head where it looks, of the residual stream its size; of the rest nothing."""
+    """Say in brief where a head looks, or how large the residual stream is; nothing of the rest."""
     if section.key == "head":
         yield fit(f"   {section.title}: {section.notes[0]}", width)
     elif section.key == "residual":
@@ -75,7 +76,8 @@ def _briefly(section: Section, width: int) -> Iterator[str]:
 
 def _wrapped(text: str, width: int, indent: str) -> list[str]:
     """Lines of at most 100 columns, and of `width`; `textwrap` would count wide characters as one."""
-    limit, lines = min(width, 100) - len(indent), [""]
+    limit = min(width, 100) - len(indent)
+    lines = [""]
     for word in text.split():
         for part in _parts(word, limit):
             longer = f"{lines[-1]} {part}" if lines[-1] else part
@@ -97,14 +99,16 @@ def _parts(word: str, limit: int) -> list[str]:
 
 
 def _matrix(matrix: Matrix, width: int) -> Iterator[str]:
-    """All of a small matrix; corners and statistics of a large one; statistics alone of large parameters."""
-    form, (rows, columns) = matrix.format(), matrix.shape
+    """Yield all of a small matrix; corners and statistics of a large one; statistics alone of large parameters."""
+    form = matrix.format()
+    rows, columns = matrix.shape
     name = f"{matrix.name} = {matrix.formula}" if matrix.formula else matrix.name
     heads = [fit(matrix.column_name(column), 8) for column in range(columns)]
     finite = [format(value, form) for value in matrix.statistics().values()]
     cell = max(*map(len, finite), 4, max(map(cells, heads)) if matrix.columns else 0) + 2
     side = max(cells(fit(matrix.row_name(row), LABEL)) for row in range(rows))
-    down, across = edges(rows, ROWS), edges(columns, (width - 4 - side) // cell)
+    down = edges(rows, ROWS)
+    across = edges(columns, (width - 4 - side) // cell)
     cut = None in down or None in across
     yield ""
     if cut and matrix.role == "parameters":
@@ -136,18 +140,17 @@ def cells(text: str) -> int:
     """Columns that a text takes in a terminal: 0 for marks that sit on a letter, 2 for wide characters."""
     if text.isascii():
         return len(text)
-    return sum(
-        0
-        if unicodedata.category(letter) in ("Mn", "Me", "Cf")
-        else 2
-        if unicodedata.east_asian_width(letter) in "WF"
-        else 1
-        for letter in text
-    )
+    return sum(map(_cells_of_letter, text))
+
+
+def _cells_of_letter(letter: str) -> int:
+    if unicodedata.category(letter) in ("Mn", "Me", "Cf"):
+        return 0
+    return 2 if unicodedata.east_asian_width(letter) in "WF" else 1
 
 
 def fit(text: str, size: int) -> str:
-    """At most so many columns, "…" in place of the rest."""
+    """Cut a text to so many columns, with "…" in place of the rest."""
     if cells(text) <= size:
         return text
     while cells(text) >= size:

@@ -42,7 +42,8 @@ def make_walk(
     Raises:
         GlassError: there is no such layer or head, or the model cannot be traced.
     """
-    model, config = subject.model, subject.model.config
+    model = subject.model
+    config = subject.model.config
     stacks = [part for part in model.modules() if isinstance(part, Stack)]
     _check(layers, max(len(stack.blocks) for stack in stacks), "layer")
     _check(heads, config.heads, "head")
@@ -56,7 +57,8 @@ def make_walk(
         embedding = model.source_embedding or model.embedding
         inside = _stack(found.source, model.encoder, embedding, subject.labels, len(subject.labels) - 1, own)
         sections.append(Section("encoder", "Encoder: the source is read", children=tuple(inside)))
-        labels, place = subject.target_labels, len(subject.target_labels) - 1
+        labels = subject.target_labels
+        place = len(subject.target_labels) - 1
         inside = _stack(found.stack, model.decoder, model.embedding, labels, place, own, subject.labels)
         sections.append(Section("decoder", "Decoder: the target is written", children=tuple(inside)))
     else:
@@ -64,22 +66,29 @@ def make_walk(
         sections += _stack(found.stack, model.stack, model.embedding, subject.labels, place, own)
     ends = prediction(subject, found, top)
     facts = {
-        "family": config.family if subject.places else "encoder, classifier", "layers": str(config.layers),
-        "heads": str(config.heads), "width": str(config.width), "head width": str(config.K),
-        "feed-forward width": str(config.F), "vocabulary": f"{model.vocab_size:,}", "positions": config.positions,
+        "family": config.family if subject.places else "encoder, classifier",
+        "layers": str(config.layers),
+        "heads": str(config.heads),
+        "width": str(config.width),
+        "head width": str(config.K),
+        "feed-forward width": str(config.F),
+        "vocabulary": f"{model.vocab_size:,}",
+        "positions": config.positions,
         "norm": f"{config.norm}, {config.norm_order}" if config.norm != "none" else "none",
         "activation": config.activation,
         "parameters": f"{sum(p.numel() for p in model.parameters()):,}",
-    }  # fmt: skip
+    }
     tables = tuple(table for section in ends for table in section.tables)
     return Walk(subject.title, subject.text, subject.target, facts, (*sections, *ends), tables)
 
 
 class Chosen:
-    """What of the layers is shown, and how their bias is named."""
+    """The layers and heads to show, and the name of their bias."""
 
     def __init__(self, layers: Collection[int] | None, heads: Collection[int] | None, bias: str) -> None:
-        self.layers, self.heads, self.bias = layers, heads, bias
+        self.layers = layers
+        self.heads = heads
+        self.bias = bias
 
 
 def _check(chosen: Collection[int] | None, count: int, what: str) -> None:
@@ -120,9 +129,14 @@ def _tokens(subject: Subject) -> Section:
 
 
 def _stack(
-    found: StackTrace, stack: Stack, embedding: Embedding, labels: Labels, place: int, chosen: Chosen,
+    found: StackTrace,
+    stack: Stack,
+    embedding: Embedding,
+    labels: Labels,
+    place: int,
+    chosen: Chosen,
     source: Labels | None = None,
-) -> list[Section]:  # fmt: skip
+) -> list[Section]:
     """Embedding, layers and final norm of an encoder or a decoder; `place` is the query that notes speak of."""
     sections = _embedding(found, embedding, labels, stack)
     for number, (block, module) in enumerate(zip(found.blocks, stack.blocks, strict=True)):
@@ -140,8 +154,10 @@ def _stack(
 def _embedding(found: StackTrace, embedding: Embedding, labels: Labels, stack: Stack) -> list[Section]:
     times = f"rows of the embedding matrix, times {embedding.scale:.4f}"
     rows = "rows of the embedding matrix" if embedding.scale == 1 else times
-    added, plain = found.position_vectors, isinstance(embedding.norm, nn.Identity)
-    total, between = "X" if plain else "R", found.token_vectors if added is None else found.token_vectors + added
+    added = found.position_vectors
+    plain = isinstance(embedding.norm, nn.Identity)
+    total = "X" if plain else "R"
+    between = found.token_vectors if added is None else found.token_vectors + added
     vectors = Matrix(total if added is None else "E", rows, numbers(found.token_vectors[0]), labels)
     kind = "none"
     if added is not None:
@@ -167,16 +183,19 @@ def _embedding(found: StackTrace, embedding: Embedding, labels: Labels, stack: S
 
 def _layer(block: BlockTrace, module: Block, view: View, source: Labels | None) -> Section:
     """The parts of a block in the order in which it runs them; X is the residual stream, X1, X2, X3 what it becomes."""
-    steps, names = [], iter(("X1", "X2", "X3"))
+    steps = []
+    names = iter(("X1", "X2", "X3"))
     parts: list[tuple[str, nn.Module, Tensor, Tensor]] = [
         ("attention", module.attention_norm, block.attention_norm, block.after_attention)
     ]
     if module.cross_norm is not None and block.cross_norm is not None and block.after_cross is not None:
         parts.append(("cross", module.cross_norm, block.cross_norm, block.after_cross))
     parts.append(("feedforward", module.feedforward_norm, block.feedforward_norm, block.after))
-    x, before = "X", block.before
+    x = "X"
+    before = block.before
     for kind, norm, normed, after in parts:
-        new, plain = next(names), isinstance(norm, nn.Identity)
+        new = next(names)
+        plain = isinstance(norm, nn.Identity)
         read = x
         if block.order == "pre" and not plain:
             read = f"N{new[1:]}"
@@ -192,7 +211,8 @@ def _layer(block: BlockTrace, module: Block, view: View, source: Labels | None) 
             between = before + wrote  # (B, T, D) what the norm is given
             steps.append(_residual(f"{x} + {letter}", "R", between, view.queries))
             steps.append(norm_section("norm", "Norm", norm, "R", new, between, normed, view.queries))
-        x, before = new, after
+        x = new
+        before = after
     placed = tuple(_at(step, view.layer) for step in steps)
     return Section("layer", f"Layer {view.layer}", children=placed, layer=view.layer)
 

@@ -17,22 +17,30 @@ def as_numbers(walk: Walk, level: Level) -> dict[str, Any]:
     """A walk as JSON has it; hidden scores, -inf, are null."""
     texts = wordings()
     return {
-        "title": walk.title, "text": walk.text, "target": walk.target, "level": level, "model": walk.facts,
+        "title": walk.title,
+        "text": walk.text,
+        "target": walk.target,
+        "level": level,
+        "model": walk.facts,
         "sections": [_section(section, texts, level) for section in walk.sections],
-    }  # fmt: skip
+    }
 
 
 def _section(section: Section, texts: dict[str, dict[Level, str]], level: Level) -> dict[str, Any]:
     return {
-        "step": section.key, "title": section.title, "layer": section.layer, "head": section.head,
-        "words": texts[section.key][level], "notes": list(section.notes),
+        "step": section.key,
+        "title": section.title,
+        "layer": section.layer,
+        "head": section.head,
+        "words": texts[section.key][level],
+        "notes": list(section.notes),
         "matrices": [_matrix(matrix) for matrix in section.matrices],
         "tables": [
             {"name": table.name, "header": list(table.header), "rows": [list(row) for row in table.rows]}
             for table in section.tables
         ],
         "sections": [_section(child, texts, level) for child in section.children],
-    }  # fmt: skip
+    }
 
 
 def _matrix(matrix: Matrix) -> dict[str, Any]:
@@ -42,7 +50,13 @@ def _matrix(matrix: Matrix) -> dict[str, Any]:
     across = [column for column in edges(columns, room[1]) if column is not None]
     part = matrix.values[down][:, across]
     return {
-        "name": matrix.name, "formula": matrix.formula, "role": matrix.role, "shape": [rows, columns],
-        **matrix.statistics(), "whole": len(down) == rows and len(across) == columns, "rows": down, "columns": across,
+        "name": matrix.name,
+        "formula": matrix.formula,
+        "role": matrix.role,
+        "shape": [rows, columns],
+        **matrix.statistics(),
+        "whole": len(down) == rows and len(across) == columns,
+        "rows": down,
+        "columns": across,
         "values": [[value if math.isfinite(value) else None for value in row] for row in part.tolist()],
-    }  # fmt: skip
+    }

@@ -1,4 +1,4 @@
-"""How a cell was computed: a printed formula, read and done again with the numbers that stand beside it."""
+"""Recompute a cell: read its printed formula, and apply it to the numbers that stand beside it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from glassformer.inspection.explain.sections import Numbers
 
 
 class Meaning(Protocol):
-    """What a formula says."""
+    """The meaning of a formula."""
 
     def whole(self) -> Numbers:
         """The matrix, or one that broadcasts to it."""
@@ -42,7 +42,7 @@ RULES: tuple[tuple[str, Callable[..., Any]], ...] = (
 
 
 def read_formula(formula: str, around: Around) -> Meaning:
-    """What a formula of a walk means where it stands."""
+    """Return the meaning of a formula of a walk at its place."""
     for pattern, make in RULES:
         if found := re.fullmatch(pattern, formula):
             made: Meaning = make(around, *found.groups())

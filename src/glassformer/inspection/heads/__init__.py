@@ -1,4 +1,4 @@
-"""What heads do: roles of every attention head, each with its score, its chance level and an interval.
+"""Roles of every attention head, each with its score, its chance level and an interval.
 
 `looks`, `roles`, `cross`, `copying`, `numbers` and `tallies` work on arrays of attention weights alone; `probes` makes
 the texts, `passes` sends them through a model, `survey` does it all.

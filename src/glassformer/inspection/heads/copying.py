@@ -1,4 +1,4 @@
-"""What a head writes: does it raise the logits of the tokens that it looks at? The other side of where it looks.
+"""Copying: does a head raise the logits of the tokens that it attends to? What it writes, not where it looks.
 
 Both measures read the direct path from the head to the logits, which is linear where the final norm's scale is held:
 only in pre-norm models, and only for stacks whose vectors become logits.
@@ -80,7 +80,7 @@ def raised_logits(model: Model, made: AttentionTrace, keys: Tensor) -> Floats:
 
 
 def copying_by_weights(model: Model, block: Block) -> list[float]:
-    """For each head of self-attention Σ λ / Σ |λ| over the eigenvalues λ of W_U W_O W_V W_E (Elhage et al. 2021).
+    """Return Σ λ / Σ |λ| of each self-attention head, λ the eigenvalues of W_U W_O W_V W_E (Elhage et al. 2021).
 
     1: every token raises its own logit most, -1: lowers it. The matrix is (V, V) of rank K, so its eigenvalues other
     than 0 are those of the K by K product in another order. Gains of the norms before the head and before the logits
@@ -88,7 +88,8 @@ def copying_by_weights(model: Model, block: Block) -> list[float]:
     """
     layer = block.attention
     assert isinstance(layer, Attention)
-    read, written = _reading(model), model.embedding.tokens.weight.detach().cpu().double()  # (V, D) each
+    read = _reading(model)  # (V, D)
+    written = model.embedding.tokens.weight.detach().cpu().double()  # (V, D)
     norm = block.attention_norm
     inner = (_centred(written, norm) * _gain(norm)).T @ read  # (D, D)
     value = layer.value.weight.detach().cpu().double().unflatten(0, (layer.kv_heads, layer.head_width))  # (G, K, D)

@@ -22,7 +22,8 @@ def alignment(looks: Looks) -> Tally:
     """
     candidates = looks.allowed & ~looks.special_keys[:, None, :]  # (N, T, S)
     places = looks.votes(candidates) @ np.arange(looks.keys.shape[1], dtype=np.float64)  # (N, H, T)
-    score, rows = np.zeros(places.shape[:2]), np.zeros(len(places))
+    score = np.zeros(places.shape[:2])
+    rows = np.zeros(len(places))
     for number, (row, here) in enumerate(zip(places, looks.rows & candidates.any(axis=-1), strict=True)):
         if here.sum() < 3:
             continue

@@ -1,4 +1,4 @@
-"""What one attention layer did on some sequences, as arrays: all that head roles are computed from. No model inside."""
+"""Attention of one layer on some sequences, as arrays: head roles are computed from them alone, without a model."""
 
 from __future__ import annotations
 

@@ -45,7 +45,8 @@ def divergence(looks: Looks) -> tuple[Floats, float]:
     Returns:
         The sum over pairs of sequences and places (H,), and how many there are.
     """
-    total, count = np.zeros(looks.weights.shape[1]), 0.0
+    total = np.zeros(looks.weights.shape[1])
+    count = 0.0
     each = entropy(looks.weights)  # (N, H, T)
     for one, other in combinations(range(len(looks.weights)), 2):
         rows = looks.rows[one] & looks.rows[other] & _alike(looks.allowed[one], looks.allowed[other])  # (T,)

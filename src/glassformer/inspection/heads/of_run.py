@@ -68,7 +68,7 @@ def probes_for(
     data: Prepared | PreparedExamples | None,
     text: Probe | None = None,
 ) -> tuple[list[Probe], Known]:
-    """What `survey` looks at the heads of a run on: always the same, whatever the weights.
+    """Return the probes on which `survey` looks at the heads of a run: always the same, whatever the weights.
 
     Args:
         model, config: of the run.
@@ -77,7 +77,8 @@ def probes_for(
         text: instead of the run's own.
     """
     counts = _counts(data, tokenizer.vocab_size)
-    source, target = vocabulary(reader, counts), vocabulary(tokenizer, counts)
+    source = vocabulary(reader, counts)
+    target = vocabulary(tokenizer, counts)
     if text is None and data is not None:
         text = held_out_probe(make_task(config, data).held_out(None))
     probes = [text or random_text(model, source, target), *random_probes(model, source, target)]
@@ -97,7 +98,7 @@ def _given(model: AnyTextModel, given: Given) -> Probe:
 
 
 def _own_text(folder: Folder, model: AnyTextModel, note: Callable[[str], None]) -> Prepared | PreparedExamples | None:
-    """What the run learnt from, if it is at hand."""
+    """Return the text that the run learnt from, if it is at hand."""
     try:
         return encoded_text(open_run(folder), model.config, note)
     except GlassError as error:
@@ -106,7 +107,7 @@ def _own_text(folder: Folder, model: AnyTextModel, note: Callable[[str], None]) 
 
 
 def _counts(data: Prepared | PreparedExamples | None, size: int) -> npt.NDArray[np.int64] | None:
-    """How often each token stands in the training text, (V,); None where it is not at hand, or is two texts."""
+    """Count each token of the training text, (V,); None where it is not at hand, or is two texts."""
     if data is None or (isinstance(data, PreparedExamples) and not data.labels):
         return None
     store = data.train.sources if isinstance(data, PreparedExamples) else data.train

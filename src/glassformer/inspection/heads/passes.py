@@ -49,7 +49,7 @@ class _Side:
 def passes(
     model: Model, probe: Probe, special: frozenset[int], source_special: frozenset[int] = frozenset()
 ) -> Iterator[Passed]:
-    """All layers on all sequences of a probe.
+    """Yield all layers on all sequences of a probe.
 
     Args:
         model: any of the families; nothing about it changes.
@@ -100,9 +100,14 @@ def _layers(
                 continue
             keys = memory if part == "cross" else None
             here = looks(
-                made.weights, side.ids, None if keys is None else keys.ids, allowed=made.allowed, real=side.real,
-                real_keys=None if keys is None else keys.real, special=(keys or side).special,
-            )  # fmt: skip
+                made.weights,
+                side.ids,
+                None if keys is None else keys.ids,
+                allowed=made.allowed,
+                real=side.real,
+                real_keys=None if keys is None else keys.real,
+                special=(keys or side).special,
+            )
             raised = None
             if probe.distinct and no_direct_path(model, name, part) is None:
                 raised = raised_logits(model, made, torch.from_numpy(here.keys))  # (N, H, T, S)

@@ -17,8 +17,12 @@ from glassformer.model.transformer import Decoder, EncoderDecoder, Model
 from glassformer.text.batches import padded
 from glassformer.text.tokenizers import Tokenizer
 
-SEGMENT, COPIES, EXAMPLES = 25, 4, 10
-"""Random tokens, how often they are repeated, and sequences: Olsson et al. 2022."""
+SEGMENT = 25
+"""Random tokens of a segment: Olsson et al. 2022, like the next two."""
+COPIES = 4
+"""Repetitions of a segment in one sequence."""
+EXAMPLES = 10
+"""Sequences of random tokens."""
 SEED = 0
 TEXTS = 16
 """Rows of text."""
@@ -50,13 +54,13 @@ class Probe:
 
     @property
     def distinct(self) -> bool:
-        """Whether no token of a sequence repeats, as the copying score asks for."""
+        """Return whether no token of a sequence repeats, as the copying score asks for."""
         return self.name == "distinct"
 
 
 @dataclass(frozen=True, eq=False)
 class Vocabulary:
-    """What random tokens are drawn from, and how a sequence begins or ends.
+    """The ids that random tokens are drawn from, and the ids that begin or end a sequence.
 
     Attributes:
         pool: ids to draw from.

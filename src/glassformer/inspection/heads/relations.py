@@ -142,7 +142,7 @@ def _meet(one: Span, other: Span) -> bool:
 
 
 def offset_hits(looks: Looks, pattern: Bools, span: int) -> tuple[Floats, float]:
-    """How often each fixed offset -span … span would hit the gold partner, summed, and on how many rows."""
+    """Count how often each fixed offset -span … span would hit the gold partner, summed, and on how many rows."""
     candidates = pattern & looks.allowed & ~looks.special_keys[:, None, :]  # (N, T, S)
     rows = looks.rows & candidates.any(axis=-1)  # (N, T)
     kept = candidates & rows[..., None]  # (N, T, S)

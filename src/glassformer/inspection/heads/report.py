@@ -1,4 +1,4 @@
-"""What was found: for each head its roles and numbers, on which texts, and what was left out and why."""
+"""The report on heads: roles and numbers of each, the texts they were measured on, and reasons for what is missing."""
 
 from __future__ import annotations
 
@@ -50,18 +50,24 @@ class HeadReport:
         return sorted(earned, key=lambda role: -earned[role].score)
 
     def facts(self) -> dict[str, Any]:
-        """For `--json`."""
+        """Return everything as JSON."""
         site = self.head.site
         return {
-            "name": str(self.head), "stack": site.stack, "part": site.part, "layer": site.layer,
-            "head": self.head.head, "is": self.names, "roles": {r: asdict(s) for r, s in self.roles.items()},
-            "numbers": self.numbers, "importance": self.importance,
-        }  # fmt: skip
+            "name": str(self.head),
+            "stack": site.stack,
+            "part": site.part,
+            "layer": site.layer,
+            "head": self.head.head,
+            "is": self.names,
+            "roles": {r: asdict(s) for r, s in self.roles.items()},
+            "numbers": self.numbers,
+            "importance": self.importance,
+        }
 
 
 @dataclass(frozen=True, eq=False)
 class Report:
-    """All heads of a model.
+    """The report on all heads of a model.
 
     Attributes:
         heads: in the order in which they run.
@@ -90,12 +96,12 @@ class Report:
         return sum(weight > SINK for weight in weights) / len(weights) if weights else None
 
     def with_importance(self, importance: Mapping[str, float]) -> Report:
-        """The same with how much the loss depends on each head, by the head's name."""
+        """Return the same report with how much the loss depends on each head, by the head's name."""
         heads = [replace(found, importance=importance.get(str(found.head))) for found in self.heads]
         return replace(self, heads=heads)
 
     def facts(self) -> dict[str, Any]:
-        """For `--json`."""
+        """Return everything as JSON."""
         return {
             "heads": [found.facts() for found in self.heads],
             "sink_share": self.sinks,

@@ -71,7 +71,8 @@ ROLES: Mapping[str, Role] = {
     "induction": Role(0.4, after_same_before, probe="repeated"),
 }
 """Roles that are a share of weight; thresholds as in the literature named above and in ARENA's detectors (0.4)."""
-DELIMITER, RARE = 0.5, 0.5
+DELIMITER = 0.5
+RARE = 0.5
 
 
 def role(looks: Looks, name: str) -> Tally:
@@ -91,7 +92,7 @@ def delimiter(looks: Looks, marks: Collection[int]) -> Tally:
 
 
 def rare_word(looks: Looks, counts: Ids) -> Tally:
-    """How often the largest weight is on the rarest token of the sequence.
+    """Count how often the largest weight is on the rarest token of the sequence.
 
     Args:
         looks: of self-attention.
@@ -108,13 +109,13 @@ def rare_word(looks: Looks, counts: Ids) -> Tally:
 
 
 def voted(looks: Looks, pattern: Bools, rows: Bools | None = None) -> Tally:
-    """How often the largest weight is on a pattern (N, T, S); special keys cannot have it (Voita et al. 2019)."""
+    """Count how often the largest weight is on a pattern (N, T, S); special keys cannot have it (Voita et al. 2019)."""
     candidates = looks.allowed & ~looks.special_keys[:, None, :]  # (N, T, S)
     return counted(looks, looks.votes(candidates), pattern, rows, candidates)
 
 
 def offset_votes(looks: Looks, span: int) -> tuple[Floats, Floats, Floats]:
-    """How often the largest weight is at each offset -span … span: what `positional` chooses from.
+    """Count how often the largest weight is at each offset -span … span, for `positional` to choose from.
 
     Returns:
         Votes (N, H, 2 span + 1), the chance of each (N, 2 span + 1), rows (N,).
@@ -122,7 +123,8 @@ def offset_votes(looks: Looks, span: int) -> tuple[Floats, Floats, Floats]:
     N, H = looks.weights.shape[:2]
     votes = looks.votes() * looks.rows[:, None, :, None]  # (N, H, T, S)
     share = looks.allowed * (looks.rows / np.maximum(looks.visible, 1))[..., None]  # (N, T, S)
-    found, chance = np.zeros((N, H, 2 * span + 1)), np.zeros((N, 2 * span + 1))
+    found = np.zeros((N, H, 2 * span + 1))
+    chance = np.zeros((N, 2 * span + 1))
     T, S = looks.offsets.shape
     for offset in range(max(-span, 1 - T), min(span, S - 1) + 1):
         found[..., offset + span] = np.trace(votes, offset, axis1=2, axis2=3)  # (N, H)

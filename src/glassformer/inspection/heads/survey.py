@@ -37,7 +37,7 @@ NO_PLACE = {
 
 @dataclass(frozen=True, eq=False)
 class Known:
-    """What is known of the tokens beyond their ids.
+    """Facts about the tokens beyond their ids.
 
     Attributes:
         special: ids that stand for no text; of an encoder-decoder the target's.
@@ -56,7 +56,7 @@ class Known:
 
 @dataclass
 class _Layer:
-    """What was tallied of one attention layer, batch by batch.
+    """Tallies of one attention layer, added up batch by batch.
 
     Attributes:
         tallies: role -> the tally of each batch; `probe` says on which texts.
@@ -108,7 +108,7 @@ def survey(model: Model, probes: Sequence[Probe], known: Known) -> Report:
 
 
 def _tally(layer: _Layer, passed: Passed, probe: Probe, known: Known, span: int) -> None:
-    """What this probe can tell of this layer."""
+    """Add up the tallies that this probe allows for this layer."""
     here = passed.looks
     if passed.raised is not None:
         layer.add("copying", copying.copying(here, passed.raised), probe.name)
@@ -151,10 +151,12 @@ def _judged(layer: _Layer) -> tuple[dict[str, list[Scored]], dict[str, str]]:
         if not whole.rows.sum():
             without[role] = NO_PLACE.get(role, f"no row of {layer.probe[role]} can show it")
             continue
-        threshold, details = THRESHOLDS.get(role, 0.0), None
+        threshold = THRESHOLDS.get(role, 0.0)
+        details = None
         if role in layer.hits:
             best = _best_offset(layer.hits[role])
-            threshold, details = best + relations.ABOVE_BASELINE, [{"baseline": best}] * whole.score.shape[1]
+            threshold = best + relations.ABOVE_BASELINE
+            details = [{"baseline": best}] * whole.score.shape[1]
         lowest = -1.0 if role == "copying" else 0.0
         found[role] = judge(whole, threshold, layer.probe[role], lowest=lowest, details=details)
     if layer.votes:
@@ -182,7 +184,8 @@ def _ask_for_copying(scored: dict[str, list[Scored]]) -> None:
 
 def _best_offset(hits: Sequence[tuple[Floats, float]]) -> float:
     """The share of gold partners that the best fixed offset hits."""
-    total, rows = sum(hit for hit, _ in hits), sum(count for _, count in hits)
+    total = sum(hit for hit, _ in hits)
+    rows = sum(count for _, count in hits)
     return float(np.max(total) / max(rows, 1.0))
 
 

@@ -1,4 +1,4 @@
-"""From sums over sequences to a score, its chance level, its interval, and whether a head earned the role's name."""
+"""Turn sums over sequences into a score, its chance level, its interval, and whether a head earned the role's name."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Tally:
 
 @dataclass(frozen=True)
 class Scored:
-    """How much one head has one role.
+    """The score of one head in one role.
 
     Attributes:
         score: mean over rows.
@@ -63,12 +63,12 @@ class Scored:
     detail: dict[str, float]
 
     def if_also(self, condition: bool) -> Scored:
-        """The same, earned only if a condition is met as well."""
+        """Return the same scores, earned only if a condition is met as well."""
         return replace(self, earned=self.earned and condition)
 
 
 def mass(looks: Looks, pattern: Bools, rows: Bools | None = None) -> Tally:
-    """How much weight lies on a pattern: mean over rows of Σ_j A[i, j] P[i, j].
+    """Tally the weight on a pattern: mean over rows of Σ_j A[i, j] P[i, j].
 
     Args:
         looks: of any layer.
@@ -109,7 +109,8 @@ def judge(
     """
     N, H = tally.score.shape
     total = tally.rows.sum()
-    scores, chances = tally.score.sum(axis=0) / total, tally.chance.sum(axis=0) / total  # (H,) each
+    scores = tally.score.sum(axis=0) / total  # (H,)
+    chances = tally.chance.sum(axis=0) / total  # (H,)
     drawn = _counts(N, seed)  # (repeats, N)
     with np.errstate(invalid="ignore"):
         spread = (drawn @ tally.score) / (drawn @ tally.rows)[:, None]  # (repeats, H)
@@ -117,7 +118,8 @@ def judge(
     limits = np.broadcast_to(np.asarray(threshold, dtype=np.float64), (H,))
     found = []
     for head in range(H):
-        score, chance = float(scores[head]), float(chances[head])
+        score = float(scores[head])
+        chance = float(chances[head])
         lift = (score - lowest) / (chance - lowest) if chance > lowest else None
         interval = (float(low[head]), float(high[head])) if np.count_nonzero(tally.rows) > 1 else None
         above = interval is not None and interval[0] > chance

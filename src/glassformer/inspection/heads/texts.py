@@ -23,7 +23,7 @@ SHORTEST = 3
 
 
 def held_out_probe(rows: Sequence[Any]) -> Probe | None:
-    """Some rows of a run's validation part, evenly drawn; None where all are too short.
+    """Return a probe of evenly drawn rows of a run's validation part; None where all are too short.
 
     Args:
         rows: as its task holds them out: running text, texts without their holes, labelled texts, or pairs.
@@ -35,12 +35,17 @@ def held_out_probe(rows: Sequence[Any]) -> Probe | None:
 
 
 def _ids(row: Any) -> tuple[Ids, Ids]:
-    """What is read of a row, and of a pair what its decoder reads; of others the same twice."""
+    """Return the ids that are read of a row, and those that its decoder reads; of tasks without one, the same twice."""
     if isinstance(row, Pair):
         source: Ids = row.source[:LONGEST].astype(np.int64)
         target: Ids = row.target[:-1][:LONGEST].astype(np.int64)
         return source, target
-    ids = row.targets if isinstance(row, Masked) else row.tokens if isinstance(row, Labelled) else row[:-1]
+    if isinstance(row, Masked):
+        ids = row.targets
+    elif isinstance(row, Labelled):
+        ids = row.tokens
+    else:
+        ids = row[:-1]
     read: Ids = ids[:LONGEST].astype(np.int64)
     return read, read
 

@@ -18,15 +18,17 @@ if TYPE_CHECKING:
 
     from glassformer.inspection.explain import Subject
 
-THUMBNAIL, MIDDLE = 64, 256
-"""Pixels of the longer side of a map among all heads, and among those of one layer; none has more cells there."""
+THUMBNAIL = 64
+"""Pixels of the longer side of a map among all heads; it has no more cells than that."""
+MIDDLE = 256
+"""Pixels of the longer side of a map among the heads of one layer; it has no more cells than that."""
 ACROSS = 4
 """Maps in a row where the heads of one layer are shown."""
 DECIMALS = 6  # of printed weights
 
 
 def look(subject: Subject, shown: Head | Site | None = None) -> AttentionMaps:
-    """Attention as it is drawn: pooled to what a picture has room for.
+    """Record attention for drawing, pooled to what a picture has room for.
 
     Args:
         subject: a model, and what it reads.
@@ -58,7 +60,8 @@ def draw_attention(found: AttentionMaps, scale: Scale = "linear", fonts: Fonts |
     if len(sites) > 1:
         title = f"all {counted(len(found.maps), 'heads')}: attention weights"
         return draw_maps(title, _overview(found, sites), block=found.block, scale=scale, size=THUMBNAIL)
-    maps, several = list(found.maps.items()), len(found.maps) > 1
+    maps = list(found.maps.items())
+    several = len(found.maps) > 1
     title = f"{sites[0] if several else maps[0][0]}: attention weights"
     grid: Grid = [
         ("", [(f"head {head.head}" if several else "", cells) for head, cells in maps[start : start + ACROSS]])
@@ -66,9 +69,7 @@ def draw_attention(found: AttentionMaps, scale: Scale = "linear", fonts: Fonts |
     ]
     labels = labels_of(found, sites[0], fonts)
     size = MIDDLE if several else LARGE
-    return draw_maps(
-        title, grid, block=found.block, labels=labels, scale=scale, size=size, families=fonts.families
-    )  # fmt: skip
+    return draw_maps(title, grid, block=found.block, labels=labels, scale=scale, size=size, families=fonts.families)
 
 
 def labels_of(found: AttentionMaps, site: Site, fonts: Fonts) -> Labels:
@@ -84,13 +85,16 @@ def facts(found: AttentionMaps) -> dict[str, Any]:
     subject = found.subject
     target = None if subject.target_ids is None else _tokens(subject.target_labels or (), subject.target_ids)
     return {
-        "text": subject.text, "tokens": _tokens(subject.labels, subject.ids), "target": subject.target,
-        "target_tokens": target, "block": found.block,
+        "text": subject.text,
+        "tokens": _tokens(subject.labels, subject.ids),
+        "target": subject.target,
+        "target_tokens": target,
+        "block": found.block,
         "heads": [
             {"name": str(head), "weights": [[_number(weight) for weight in row] for row in cells.tolist()]}
             for head, cells in found.maps.items()
         ],
-    }  # fmt: skip
+    }
 
 
 def _tokens(texts: tuple[str, ...], ids: tuple[int, ...]) -> list[dict[str, Any]]:
@@ -105,7 +109,4 @@ def _overview(found: AttentionMaps, sites: list[Site]) -> Grid:
     """A row for each layer, all of one part together; a head that was removed leaves its place empty."""
     order = sorted(sites, key=lambda site: (site.stack == "dec", site.part == "cross", site.layer))
     width = 1 + max(head.head for head in found.maps)
-    return [
-        (str(site), [(str(head), found.maps.get(Head(site, head))) for head in range(width)])
-        for site in order
-    ]  # fmt: skip
+    return [(str(site), [(str(head), found.maps.get(Head(site, head))) for head in range(width)]) for site in order]

@@ -1,4 +1,4 @@
-"""From weights to coloured cells: pooling by blocks, scales, colours. Nothing here knows of figures.
+"""Turn weights into coloured cells: pooling by blocks, scales, colours. Nothing here knows of figures.
 
 NaN stands for what is masked, which is not the same as a weight of 0.
 """
@@ -20,7 +20,7 @@ TICKS: dict[Scale, dict[float, str]] = {
     "sqrt": {0.0: "0", 0.01: "0.01", 0.1: "0.1", 0.25: "0.25", 0.5: "0.5", 1.0: "1"},
     "log": {1e-4: "≤ 0.0001", 1e-3: "0.001", 1e-2: "0.01", 1e-1: "0.1", 1.0: "1"},
 }
-"""What a colour bar is labelled with: value -> words."""
+"""Labels of a colour bar: value -> words."""
 FLOOR = 1e-4
 """Smallest weight that the logarithmic scale tells apart."""
 MASKED = (226, 226, 226, 255)
@@ -59,7 +59,7 @@ def pooled(weights: Floats, block: int) -> Floats:
 
 
 def positions(weights: Floats, scale: Scale) -> Floats:
-    """Where on the colour bar weights from 0 to 1 are, from 0 to 1."""
+    """Return the positions on the colour bar, from 0 to 1, of weights from 0 to 1."""
     clipped = np.clip(weights, 0.0, 1.0)
     match scale:
         case "linear":
@@ -88,5 +88,5 @@ def painted(weights: Floats, scale: Scale) -> Pixels:
 
 
 def is_dark(weight: float, scale: Scale) -> bool:
-    """Whether the colour of a weight needs white letters."""
+    """Return whether the colour of a weight needs white letters."""
     return bool(positions(np.array(weight), scale) < 0.6)

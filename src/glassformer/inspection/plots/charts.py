@@ -41,7 +41,7 @@ def draw_lens(
     title: str = "logit lens: the likeliest next token after each layer",
     families: Families = (BASE,),
 ) -> Figure:
-    """What each layer would predict at each place: its likeliest token, and how likely it is.
+    """Draw the prediction of each layer at each position: its likeliest token and that token's probability.
 
     Args:
         probabilities: (layers, T) of the likeliest tokens.
@@ -78,18 +78,24 @@ def draw_roles(
         _refuse_shape(name, values.shape, scores.shape)
     _refuse_shape("names", (len(heads), len(roles)), scores.shape)
     words = [
-        ["" if np.isnan(score) else f"{score:.2f}" + ("" if np.isnan(chance) else f" / {chance:.2f}")
-         for score, chance in zip(*row, strict=True)]
+        [_score_and_chance(score, chance) for score, chance in zip(*row, strict=True)]
         for row in zip(scores, chances, strict=True)
-    ]  # fmt: skip
+    ]
     figure = _table(title, np.clip(scores, 0.0, 1.0), words, heads, roles, "score", (BASE,))
     axes = figure.axes[0]
     for row, column in np.argwhere(earned):
-        axes.plot(
-            np.array([0.03, 0.97, 0.97, 0.03, 0.03]) + column, np.array([0.08, 0.08, 0.92, 0.92, 0.08]) + row,
-            color=COLOURS[1], linewidth=2,
-        )  # fmt: skip
+        x = np.array([0.03, 0.97, 0.97, 0.03, 0.03]) + column
+        y = np.array([0.08, 0.08, 0.92, 0.92, 0.08]) + row
+        axes.plot(x, y, color=COLOURS[1], linewidth=2)
     return figure
+
+
+def _score_and_chance(score: float, chance: float) -> str:
+    if np.isnan(score):
+        return ""
+    if np.isnan(chance):
+        return f"{score:.2f}"
+    return f"{score:.2f} / {chance:.2f}"
 
 
 def _table(
@@ -106,7 +112,8 @@ def _table(
     cell = max(36, *widths) + 10
     left = MARGIN + max(text_width(name, LABEL, families) for name in rows) + 8
     below, upright = room_below(columns, cell, LABEL, families)
-    top, right = MARGIN + TITLE + 30, left + len(columns) * cell + 2 * MARGIN
+    top = MARGIN + TITLE + 30
+    right = left + len(columns) * cell + 2 * MARGIN
     bar = max(SHORTEST_BAR, min(LONGEST_BAR, len(rows) * ROW))
     width = max(right + bar_width("linear", what), text_width(title, TITLE, [BASE], "bold") + 3 * MARGIN) + MARGIN
     sheet = Sheet(width, top + max(len(rows) * ROW + below, bar + 50) + MARGIN, families)
@@ -137,7 +144,8 @@ def draw_curve(curves: Mapping[str, Sequence[Points]], x: str, y: str, title: st
     figure = Figure(figsize=(6.4, 4.0), dpi=100, layout="constrained")
     axes = figure.add_subplot()
     for number, (name, several) in enumerate(curves.items()):
-        colour, places = COLOURS[number % len(COLOURS)], [place for place, _ in several[0]]
+        colour = COLOURS[number % len(COLOURS)]
+        places = [place for place, _ in several[0]]
         values = np.array([[value for _, value in points] for points in several])  # (curves, points)
         if len(several) > 1:
             axes.fill_between(places, values.min(axis=0), values.max(axis=0), color=colour, alpha=0.15, linewidth=0)

@@ -25,7 +25,7 @@ JOINERS = "\u200c\u200d"
 
 @dataclass(frozen=True)
 class Fonts:
-    """What is needed for some texts.
+    """Fonts for some texts.
 
     Attributes:
         families: for matplotlib; a character is taken from the first one that has it.
@@ -44,11 +44,11 @@ class Fonts:
         return text if len(letters) <= LONGEST else "".join(letters[: LONGEST - 1]) + "…"
 
     def labels(self, texts: Iterable[str], ids: Iterable[int]) -> list[str]:
-        """Of many tokens."""
+        """Return the labels of many tokens."""
         return [self.label(text, id) for text, id in zip(texts, ids, strict=True)]
 
     def message(self) -> str | None:
-        """What a person should be told, in one line; None where nothing is missing."""
+        """Return a message for a person, in one line; None where nothing is missing."""
         if not self.missing:
             return None
         some = " ".join(sorted(self.missing)[:20])
@@ -79,7 +79,7 @@ def find_fonts(texts: Iterable[str]) -> Fonts:
 
 
 def _covered(path: str, characters: Iterable[str]) -> set[str]:
-    """Those characters that a font has as outlines."""
+    """Return the characters that a font has as outlines."""
     from matplotlib.ft2font import FT2Font
 
     try:
@@ -90,7 +90,7 @@ def _covered(path: str, characters: Iterable[str]) -> set[str]:
 
 
 def _visible(text: str) -> str:
-    """Without marks that are invisible and shape nothing: direction marks, variation selectors."""
+    """Remove invisible marks that shape nothing: direction marks, variation selectors."""
     return "".join(
         letter
         for letter in text

@@ -41,7 +41,7 @@ LARGEST_LETTERS = 15.0
 
 @dataclass(frozen=True)
 class Labels:
-    """What stands along the maps.
+    """Labels along the maps.
 
     Attributes:
         rows, columns: one for each place, before pooling.
@@ -147,15 +147,20 @@ def draw_rollout(
 def _plan(
     grid: Grid, cells: Sequence[Floats], block: int, labels: Labels | None, size: int, families: Families
 ) -> _Plan:
-    """How large cells are, what is written above them, and where the first map is."""
-    rows, columns = max(each.shape[0] for each in cells), max(each.shape[1] for each in cells)
+    """Choose the size of cells, the words above them, and the place of the first map."""
+    rows = max(each.shape[0] for each in cells)
+    columns = max(each.shape[1] for each in cells)
     cell = min(LARGEST_CELL, -(-size // max(rows, columns)))
     left = MARGIN + max(text_width(name, NOTE, families) for name, _ in grid) + 8
-    below, upright, notes = 0, False, []
+    below = 0
+    upright = False
+    notes = []
     if labels is not None:
-        words, letters = (labels.rows, labels.columns), _letters(cell)
+        words = (labels.rows, labels.columns)
+        letters = _letters(cell)
         if not _legible(cell, block):
-            words, letters = (("0,000",), ("0",)), LABEL
+            words = (("0,000",), ("0",))
+            letters = LABEL
         left += max(text_width(word, letters, families) for word in words[0])
         below, upright = room_below(words[1], cell, letters, families) if _legible(cell, block) else (2 * LABEL, False)
         number = "" if _legible(cell, block) else ", by their numbers from 0"
@@ -168,7 +173,7 @@ def _plan(
 
 
 def _legible(cell: int, block: int) -> bool:
-    """Whether each cell is one token, and has room for its label."""
+    """Return whether each cell is one token, and has room for its label."""
     return block == 1 and cell >= LEGIBLE
 
 
@@ -178,7 +183,7 @@ def _letters(cell: int) -> float:
 
 
 def _label(sheet: Sheet, axes: Axes, labels: Labels | None, block: int, plan: _Plan, sides: tuple[bool, bool]) -> None:
-    """Tokens where they are legible, else a ruler of places; on the left and below, where these `sides` are outer."""
+    """Label tokens where they are legible, else draw a ruler; on the left and below, where these `sides` are outer."""
     if labels is None:
         return
     for axis, words, outer in (("y", labels.rows, sides[0]), ("x", labels.columns, sides[1])):
@@ -186,7 +191,8 @@ def _label(sheet: Sheet, axes: Axes, labels: Labels | None, block: int, plan: _P
             places = [place + 0.5 for place in range(len(words))]
             sheet.ticks(axes, axis, places, words, _letters(plan.cell), plan.upright and axis == "x")
         elif outer:
-            marks, middle = ruler(len(words), plan.cell / block), 0.5 if block == 1 else 0.0
+            marks = ruler(len(words), plan.cell / block)
+            middle = 0.5 if block == 1 else 0.0
             axes.tick_params(axis="both", length=4)
             sheet.ticks(axes, axis, [mark / block + middle for mark in marks], [f"{mark}" for mark in marks], LABEL)
 

@@ -40,7 +40,7 @@ class AttentionMaps:
         return target, source if site.part == "cross" else target
 
     def texts(self) -> list[str]:
-        """All that may become a label."""
+        """Return all texts that may become a label."""
         return [*self.subject.labels, *(self.subject.target_labels or ())]
 
 

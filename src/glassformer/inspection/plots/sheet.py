@@ -15,8 +15,13 @@ if TYPE_CHECKING:
 
 DPI = 100
 MARGIN = 12
-TITLE, NOTE, LABEL = 15, 12, 12  # heights of letters, in pixels
-BAR, SHORTEST_BAR, LONGEST_BAR = 16, 130, 240
+# TITLE, NOTE and LABEL are heights of letters in pixels.
+TITLE = 15
+NOTE = 12
+LABEL = 12
+BAR = 16
+SHORTEST_BAR = 130
+LONGEST_BAR = 240
 INK = "#333333"
 Families = Sequence[str]
 
@@ -32,12 +37,15 @@ class Sheet:
     def __init__(self, width: int, height: int, families: Families) -> None:
         from matplotlib.figure import Figure
 
-        self.width, self.height, self.families = width, height, list(families)
+        self.width = width
+        self.height = height
+        self.families = list(families)
         self.figure = Figure(figsize=(width / DPI, height / DPI), dpi=DPI, facecolor="white")
 
     def axes(self, x: int, y: int, width: int, height: int) -> Axes:
         """Empty axes without a frame."""
-        left, bottom = x / self.width, 1 - (y + height) / self.height
+        left = x / self.width
+        bottom = 1 - (y + height) / self.height
         axes = self.figure.add_axes((left, bottom, width / self.width, height / self.height))
         axes.set(xticks=[], yticks=[])
         axes.spines[:].set_visible(False)
@@ -54,10 +62,8 @@ class Sheet:
 
     def text(self, x: float, y: float, words: str, size: float, **style: str | list[str]) -> None:
         """A line of our own words; y is its middle. `family` names other fonts, for words of a text."""
-        self.figure.text(
-            x / self.width, 1 - y / self.height, words, parse_math=False,
-            **{"size": points(size), "family": BASE, "color": INK, "va": "center", **style},  # type: ignore[arg-type]
-        )  # fmt: skip
+        look = {"size": points(size), "family": BASE, "color": INK, "va": "center", **style}
+        self.figure.text(x / self.width, 1 - y / self.height, words, parse_math=False, **look)  # type: ignore[arg-type]
 
     def ticks(
         self, axes: Axes, axis: str, places: Sequence[float], labels: Sequence[str], size: float, upright: bool = False
@@ -65,9 +71,14 @@ class Sheet:
         """Labels along one axis, taken as they are."""
         which = axes.xaxis if axis == "x" else axes.yaxis
         which.set_ticks(
-            list(places), list(labels), parse_math=False, fontsize=points(size), family=self.families, color=INK,
+            list(places),
+            list(labels),
+            parse_math=False,
+            fontsize=points(size),
+            family=self.families,
+            color=INK,
             rotation=90 if upright else 0,
-        )  # fmt: skip
+        )
 
     def colour_bar(self, x: int, y: int, height: int, scale: Scale, what: str, grey: str) -> None:
         """The colours with their values, and what grey stands for; empty where there is none."""

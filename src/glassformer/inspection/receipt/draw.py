@@ -1,4 +1,4 @@
-"""How the next token was chosen: its probability after each filter, and the race that drew it.
+"""The choice of the next token: its probability after each filter, and the race that drew it.
 
 Every figure is what `generation.sampling` gives for the same logits, asked with one more filter at a time.
 """
@@ -35,7 +35,7 @@ class Stage:
 
     @property
     def left(self) -> int:
-        """How many tokens can still be drawn."""
+        """Return how many tokens can still be drawn."""
         return int((self.shares > 0).sum())
 
 
@@ -81,7 +81,7 @@ class Draw:
 
 
 def explain_draw(logits: Tensor, settings: SampleConfig, previous: Sequence[int], step: int) -> Draw:
-    """What `generation.decoding` does with these logits.
+    """Explain what `generation.decoding` does with these logits.
 
     Args:
         logits: (V) of one position, before the settings act.
@@ -109,7 +109,8 @@ def model_stage(logits: Tensor) -> Stage:
 
 def _stages(logits: Tensor, settings: SampleConfig, previous: Sequence[int]) -> tuple[Stage, ...]:
     """One filter more each time; the last is what is drawn from."""
-    now, stages = settings.replace(**FILTERS), [model_stage(logits)]
+    now = settings.replace(**FILTERS)
+    stages = [model_stage(logits)]
     for name, neutral in FILTERS.items():
         value = getattr(settings, name)
         if now.temperature == 0:  # one token has everything: nothing is left to filter

@@ -100,7 +100,8 @@ def of_label(model: TextClassifier, text: str) -> Moment:
 def _drawn(model: Writes, prompt: list[int], settings: SampleConfig, step: int) -> tuple[list[int], Tensor]:
     """The first `step` tokens that are drawn, and the logits of the last of them, (V)."""
     writer = Writer(model.tokenizer, () if isinstance(model, Translator) else prompt, settings.stop)
-    settings, end = settings.replace(tokens=step), model.tokenizer.end_id
+    settings = settings.replace(tokens=step)
+    end = model.tokenizer.end_id
 
     def stop(_: int, new: list[int]) -> bool:
         return writer.add(new[-1])
@@ -118,7 +119,7 @@ def _drawn(model: Writes, prompt: list[int], settings: SampleConfig, step: int) 
 
 
 def _found(model: Writes, prompt: list[int], settings: SampleConfig, step: int) -> tuple[list[int], Tensor]:
-    """The same of the text that beam search finds."""
+    """Return the same for the text that beam search finds."""
     end = model.tokenizer.end_id
     if isinstance(model, Translator):
         start = model.tokenizer.target_start

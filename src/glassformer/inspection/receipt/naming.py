@@ -1,4 +1,4 @@
-"""From what a person calls a token to its id."""
+"""Find the id of a token by the name that a person gives it."""
 
 from __future__ import annotations
 

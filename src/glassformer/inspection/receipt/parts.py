@@ -58,7 +58,7 @@ Kind = Literal[
 
 @dataclass(frozen=True)
 class Part:
-    """What one part of the model gave to the logit.
+    """The contribution of one part of the model to the logit.
 
     Attributes:
         kind: what it is; "attention bias" is the one of an attention layer's output projection, "head bias" the one of
@@ -78,14 +78,14 @@ class Part:
 
     @property
     def name(self) -> str:
-        """For people."""
+        """Return the part's name for people."""
         where = [] if self.layer is None else [f"layer {self.layer}"]
         return " ".join([*where, self.kind, *([] if self.head is None else [str(self.head)])])
 
 
 @dataclass(frozen=True, eq=False)
 class Share:
-    """What one part of the model gives along a direction, at each of P places. The letters of `Part` apply.
+    """The contribution of one part of the model along a direction, at each of P places, in the letters of `Part`.
 
     Attributes:
         kind, layer, head: as of a `Part`.
@@ -108,7 +108,7 @@ class Share:
 def split_logit(
     model: Model, trace: Trace, places: Sequence[int], token: int, against: int | None = None
 ) -> list[Part]:
-    """All parts of one logit of the first row, in the order of the model; their sum is the logit.
+    """Split one logit of the first row into all parts, in the order of the model; their sum is the logit.
 
     Args:
         model: any of the families, not post-norm, and without a transform in its head.
@@ -122,12 +122,13 @@ def split_logit(
     """
     refuse_inexact(model)
     w, bias = head_rows(model, [token] * len(places), against)  # (P, D), (P)
-    w, bias = w / len(places), None if bias is None else bias / len(places)
+    w = w / len(places)
+    bias = None if bias is None else bias / len(places)
     return [share.part() for share in split_logits(model, trace, list(places), w, bias)]
 
 
 def split_logits(model: Model, trace: Trace, rows: list[int], w: Tensor, bias: Tensor | None) -> Iterator[Share]:
-    """All parts of the logits at P places of the first row, in the order of the model; they add up at each place.
+    """Split the logits at P places of the first row into all parts, in the order of the model; they add up at each.
 
     Args:
         model: one that `refuse_inexact` does not refuse.
@@ -144,7 +145,7 @@ def split_logits(model: Model, trace: Trace, rows: list[int], w: Tensor, bias: T
 
 
 def split_stream(model: Model, trace: Trace, rows: list[int], u: Tensor) -> Iterator[Share]:
-    """All parts of the residual stream x before the final norm, along u: at each place they add up to u · x.
+    """Split the residual stream x before the final norm along u: at each place the parts add up to u · x.
 
     Args:
         model, trace, rows: as for `split_logits`.
@@ -178,7 +179,7 @@ def output_norm(
 
 
 def final_directions(model: Model, trace: Trace, rows: list[int], w: Tensor) -> Tensor:
-    """What the stream before the final norm is multiplied by, to give w · the last vectors: (P, D) -> (P, D)."""
+    """Return the factors of the stream before the final norm that give w · the last vectors: (P, D) -> (P, D)."""
     return _directions(stack_of(model).norm, double(trace.stack.blocks[-1].after[0, rows]), w)
 
 
@@ -227,7 +228,7 @@ def head_rows(model: Model, tokens: Sequence[int], against: int | None = None) -
 
 
 def _directions(norm: nn.Module, x: Tensor, w: Tensor) -> Tensor:
-    """What a part of each norm's input is multiplied by, to give w · the norm's output, its scale held.
+    """Return the factors of a part of each norm's input that give w · the norm's output, its scale held.
 
     Inputs x (P, D), and w (D), or (P, D) where each place has its own -> (P, D).
     """
@@ -243,7 +244,7 @@ def _directions(norm: nn.Module, x: Tensor, w: Tensor) -> Tensor:
 
 
 def _embedded(norm: nn.Module, stack: StackTrace, rows: list[int], u: Tensor) -> Iterator[Share]:
-    """What the embeddings of the places themselves give; those of other places arrive through heads.
+    """Return the parts of the places' own embeddings; those of other places arrive through heads.
 
     Where a norm follows the embeddings, its scale is held, too: u then goes through it as w does through the final one.
     """

@@ -60,13 +60,14 @@ class Receipt:
         return [(part, abs(part.value) / sizes if sizes else 0.0) for part in order]
 
     def by_source(self, cross: bool = False) -> list[float]:
-        """What came from each token of the row, or of the encoder's memory: of all heads and embeddings together."""
+        """Sum what heads and embeddings bring from each token of the row, or of the encoder's memory."""
         rows = [part.sources for part in self.parts if part.sources is not None and (part.kind == CROSS) == cross]
         return [sum(column) for column in zip(*rows, strict=True)]
 
     def facts(self) -> dict[str, Any]:
         """Everything, for JSON."""
-        ids, memory = self.moment.read, self.moment.source
+        ids = self.moment.read
+        memory = self.moment.source
         return {
             "text": self.text,
             "task": self.config.train.task,
@@ -77,15 +78,22 @@ class Receipt:
             "difference": self.total - self.logit,
             "places": list(self.moment.places),
             "parts": [
-                {"name": part.name, "kind": part.kind, "layer": part.layer, "head": part.head, "value": part.value,
-                 "share": share, "sources": part.sources}
+                {
+                    "name": part.name,
+                    "kind": part.kind,
+                    "layer": part.layer,
+                    "head": part.head,
+                    "value": part.value,
+                    "share": share,
+                    "sources": part.sources,
+                }
                 for part, share in self.ranked()
             ],
             "unread": self.moment.unread,
             "read": _tokens(ids, self.read, self.by_source()),
             "source": None if memory is None else _tokens(memory, self.source or (), self.by_source(cross=True)),
             "draw": self._draw_facts(self.moment.draw),
-        }  # fmt: skip
+        }
 
     def _draw_facts(self, draw: Draw) -> dict[str, Any]:
         shown = dict.fromkeys([draw.token, self.token, *([] if self.against is None else [self.against])])
@@ -95,13 +103,18 @@ class Receipt:
             "step": draw.step,
             "seed": draw.seed if draw.how == "drawn" else None,
             "stages": [
-                {"filter": stage.filter, "setting": stage.setting, "left": stage.left,
-                 "probabilities": [{"id": id, "text": self.names(id), "probability": float(stage.shares[id])}
-                                   for id in shown]}
+                {
+                    "filter": stage.filter,
+                    "setting": stage.setting,
+                    "left": stage.left,
+                    "probabilities": [
+                        {"id": id, "text": self.names(id), "probability": float(stage.shares[id])} for id in shown
+                    ],
+                }
                 for stage in draw.stages
             ],
             "race": [{**vars(runner), "text": self.names(runner.token)} for runner in draw.runners[:RUNNERS]],
-        }  # fmt: skip
+        }
 
 
 def write_receipt(

@@ -39,13 +39,15 @@ def snippet(receipt: Receipt, folder: Path, which: Which = "best") -> str:
         folder: of that run.
         which: the checkpoint that the receipt is of.
     """
-    moment, label = receipt.moment, receipt.config.train.task == "classify"
+    moment = receipt.moment
+    label = receipt.config.train.task == "classify"
     arrays = [_array("tokens", moment.read, receipt.read)]
     names = ["tokens=tokens"]
     if moment.source is not None and receipt.source is not None:
         arrays.append(_array("source", moment.source, receipt.source))
         names.append("source=source")
-    value, explained = f"found[{receipt.token}]", in_quotes(receipt.names(receipt.token))
+    value = f"found[{receipt.token}]"
+    explained = in_quotes(receipt.names(receipt.token))
     if receipt.against is not None:
         value += f" - found[{receipt.against}]"
         explained += f" against {in_quotes(receipt.names(receipt.against))}"

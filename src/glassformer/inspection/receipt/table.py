@@ -16,7 +16,7 @@ SHOWN = 5  # tokens whose probabilities are followed through the filters
 
 
 def table(receipt: Receipt, top: int = 12) -> str:
-    """All of it as text.
+    """Format the receipt as text.
 
     Args:
         receipt: what is told.
@@ -26,7 +26,8 @@ def table(receipt: Receipt, top: int = 12) -> str:
 
 
 def _head(receipt: Receipt) -> list[str]:
-    moment, chosen = receipt.moment, receipt.moment.draw.token
+    moment = receipt.moment
+    chosen = receipt.moment.draw.token
     what = "label" if receipt.config.train.task == "classify" else "token"
     lines = [f"{what} {_named(receipt, receipt.token)}: logit {receipt.logit:.6f}"]
     if receipt.against is not None:
@@ -42,7 +43,8 @@ def _head(receipt: Receipt) -> list[str]:
 
 def _parts(receipt: Receipt, top: int) -> list[str]:
     ranked = receipt.ranked()
-    shown, others = ranked[:top], ranked[top:]
+    shown = ranked[:top]
+    others = ranked[top:]
     width = max(len(part.name) for part, _ in shown)
     largest = abs(shown[0][0].value) or 1.0
     lines = [f"{'part':<{width}}  {'gives':>10}   share"]
@@ -51,7 +53,8 @@ def _parts(receipt: Receipt, top: int) -> list[str]:
         row = f"{part.name:<{width}}  {part.value:>+10.4f}  {share:>6.1%}  {bar:<{BAR}}{_mostly(receipt, part)}"
         lines.append(row.rstrip())
     if others:
-        rest, share = sum(part.value for part, _ in others), sum(share for _, share in others)
+        rest = sum(part.value for part, _ in others)
+        share = sum(share for _, share in others)
         lines.append(f"{counted(len(others), 'others'):<{width}}  {rest:>+10.4f}  {share:>6.1%}")
     whole = "logit" if receipt.against is None else "difference of logits"
     difference = receipt.total - receipt.logit
@@ -68,7 +71,7 @@ def _mostly(receipt: Receipt, part: Part) -> str:
 
 
 def _sources(receipt: Receipt) -> list[str]:
-    """Where it came from: the tokens, by what came through heads and from their own embeddings."""
+    """List the tokens by their contributions, through heads and from their own embeddings."""
     lines = _by_size("came from these tokens, through all heads and embeddings", receipt.by_source(), receipt.read)
     if receipt.source is not None:
         through = "came from these tokens of the source, through all cross heads"
@@ -127,7 +130,8 @@ def _choice(receipt: Receipt, draw: Draw) -> list[str]:
 def _lap(receipt: Receipt, draw: Draw, runner: Runner) -> str:
     place = draw.runners.index(runner) + 1
     first = ": drawn" if place == 1 else ""
-    name, times = in_quotes(receipt.names(runner.token)), f"{runner.number:.6g} / {runner.probability:.6g}"
+    name = in_quotes(receipt.names(runner.token))
+    times = f"{runner.number:.6g} / {runner.probability:.6g}"
     return f"{place:>4,}.  {name} arrives after {times} = {runner.arrival:.6g}{first}"
 
 

@@ -18,12 +18,18 @@ if TYPE_CHECKING:
 
 SIDE = 400
 """Pixels of the map, at most."""
-MARGIN, CURVE, TITLE = 40, 120, 24
-FRAME, LAST = 200, 2000
-"""Milliseconds."""
+MARGIN = 40
+CURVE = 120
+TITLE = 24
+FRAME = 200
+"""Milliseconds of each snapshot."""
+LAST = 2000
+"""Milliseconds of the last snapshot."""
 DARK = np.array([0, 80, 140])
-"""Of a weight of 1; 0 is white."""
-BLUE, GREY, INK = (0, 114, 178), (150, 150, 150), (34, 34, 34)
+"""Colour of a weight of 1; 0 is white."""
+BLUE = (0, 114, 178)
+GREY = (150, 150, 150)
+INK = (34, 34, 34)
 
 
 def moving_picture(history: History, head: str, role: str, suffix: str) -> bytes:
@@ -84,9 +90,12 @@ def _frame(history: History, number: int, head: str, role: str) -> Image.Image:
 
 def _curves(pen: ImageDraw, history: History, number: int, head: str, role: str, top: int) -> None:
     """Loss and score over steps, whose axis is logarithmic, with a line at this snapshot and one at the birth."""
-    steps, losses = history.steps, history.losses
-    width, most = SIDE, math.log1p(steps[-1]) or 1.0
-    low, high = min(losses), max(losses)
+    steps = history.steps
+    losses = history.losses
+    width = SIDE
+    most = math.log1p(steps[-1]) or 1.0
+    low = min(losses)
+    high = max(losses)
     born = next((birth.step for birth in history.births(role, head)), None)
 
     def x(step: int) -> float:

@@ -1,4 +1,4 @@
-"""All snapshots of a run: how the roles of its heads grew, and when each head was born."""
+"""The history of a run from all its snapshots: how the roles of its heads grew, and when each head was born."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ IN_A_ROW = 3
 
 @dataclass(frozen=True)
 class Birth:
-    """When a head took up a role.
+    """The step at which a head took up a role.
 
     Attributes:
         head: its name.
@@ -46,12 +46,12 @@ class History:
 
     @property
     def labels(self) -> Labels:
-        """The same for all."""
+        """Return the labels, which are the same for all snapshots."""
         return self.snapshots[0].labels
 
     @property
     def steps(self) -> list[int]:
-        """Of all snapshots."""
+        """Return the steps of all snapshots."""
         return [snapshot.step for snapshot in self.snapshots]
 
     @cached_property
@@ -70,7 +70,7 @@ class History:
         return np.stack([snapshot.reached for snapshot in self.snapshots])
 
     def births(self, role: str | None = None, only: str | None = None) -> list[Birth]:
-        """All births in one role or in any, of one head or of all, the earliest first."""
+        """List the births in one role or in any, of one head or of all, the earliest first."""
         found = []
         for column, name in enumerate(self.labels.roles):
             for row, head in enumerate(self.labels.heads):
@@ -128,14 +128,16 @@ class History:
         return name
 
     def facts(self, role: str | None = None, only: str | None = None) -> dict[str, Any]:
-        """For `--json`: births, and all curves; of one role or of all, of one head or of all."""
+        """Return births and all curves as JSON; of one role or of all, of one head or of all."""
         roles = [each for each in self.labels.roles if role in (None, each)]
         return {
-            "steps": self.steps, "losses": self.losses, "births": [asdict(birth) for birth in self.births(role, only)],
+            "steps": self.steps,
+            "losses": self.losses,
+            "births": [asdict(birth) for birth in self.births(role, only)],
             "repeated_losses": [_halves(snapshot) for snapshot in self.snapshots],
             "scores": {head: dict(self._curves(head, roles)) for head in self.labels.heads if only in (None, head)},
             "samples": [snapshot.sample for snapshot in self.snapshots],
-        }  # fmt: skip
+        }
 
     def _curves(self, head: str, roles: list[str]) -> Iterator[tuple[str, list[float]]]:
         for role in roles:
@@ -167,7 +169,7 @@ def first_in_a_row(flags: Flags) -> int | None:
 
 
 def read_history(run: Run) -> History:
-    """All snapshots of a run.
+    """Read all snapshots of a run.
 
     Raises:
         GlassError: it has none, one is damaged, or they are of different texts or heads.

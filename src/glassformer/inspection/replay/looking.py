@@ -1,4 +1,4 @@
-"""From a model to the arrays of a snapshot: the scores of `glass heads`, and attention maps of a few texts."""
+"""Turn a model into the arrays of a snapshot: the scores of `glass heads`, and attention maps of a few texts."""
 
 from __future__ import annotations
 
@@ -17,12 +17,14 @@ from glassformer.inspection.sites import Site, attentions
 from glassformer.model.transformer import EncoderDecoder, Model
 from glassformer.text.tokenizers import Tokenizer
 
-TEXT, REPEATED = 32, 48
-"""Most tokens of a text in a map, and of the random tokens, whose second copy has to begin in it."""
+TEXT = 32
+"""Most tokens of a text in a map."""
+REPEATED = 48
+"""Most random tokens in a map, where the second copy has to begin."""
 SIZES = ((4, 48), (2, 48), (1, 48), (1, 40), (1, 32), (1, 24), (1, 16), (1, 8))
 """Texts, and most tokens of a map: the first that fits is taken."""
 MOST_BYTES = 400_000
-"""Of the maps of one snapshot, before they are compressed: 64 snapshots stay below 30 MB."""
+"""Most bytes of the maps of one snapshot, before they are compressed: 64 snapshots stay below 30 MB."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -36,7 +38,7 @@ class Mapped:
 
 @dataclass(frozen=True, eq=False)
 class Look:
-    """Of one model: labels, scores (heads, R), reached (heads, R), numbers (heads, M), and maps by text and site."""
+    """The arrays of one model: labels, scores (heads, R), reached (heads, R), numbers (heads, M), and maps."""
 
     labels: Labels
     scores: Numbers
@@ -62,14 +64,15 @@ def look(model: Model, probes: Sequence[Probe], known: Known, texts: Sequence[Ma
     numbers = np.full((len(found), len(kinds)), np.nan, dtype=np.float32)  # (heads, M)
     for row, each in enumerate(found):
         for role, scored in each.roles.items():
-            scores[row, roles.index(role)], reached[row, roles.index(role)] = scored.score, _reaches(scored)
+            scores[row, roles.index(role)] = scored.score
+            reached[row, roles.index(role)] = _reaches(scored)
         for kind, value in each.numbers.items():
             numbers[row, kinds.index(kind)] = value
     return Look(labels, scores, reached, numbers, _maps(model, texts))
 
 
 def _reaches(scored: Scored) -> bool:
-    """Whether the score alone, measured on texts, is high enough. An induction head need not copy here."""
+    """Return whether the score alone, measured on texts, is high enough. An induction head need not copy here."""
     high = scored.score >= scored.threshold and (scored.lift is None or scored.lift >= LIFT)
     return high and scored.interval is not None and scored.interval[0] > (scored.chance or 0.0)
 
@@ -87,7 +90,7 @@ def _maps(model: Model, texts: Sequence[Mapped]) -> dict[tuple[int, str], Map]:
 
 
 def mapped_texts(model: Model, probes: Sequence[Probe], reader: Tokenizer, writer: Tokenizer) -> list[Mapped]:
-    """Some rows of the text probe, and one of repeated random tokens, as long as all maps together are small enough.
+    """Return rows of the text probe, and one of repeated random tokens, while all maps together are small enough.
 
     Args:
         model: decides how large maps are.

@@ -41,7 +41,8 @@ class Camera:
     """
 
     def __init__(self, config: Config, task: Task, data: Prepared | PreparedExamples, model: Model) -> None:
-        self.task, writer = task, data.tokenizer
+        self.task = task
+        writer = data.tokenizer
         reader = data.source_tokenizer if isinstance(data, PreparedExamples) else writer
         self.probes, self.known = probes_for(model, config, reader, writer, data)
         self.texts = mapped_texts(model, self.probes, reader, writer)
@@ -50,17 +51,26 @@ class Camera:
         self.repeated = repeated if config.train.task == "lm" else []
 
     def snapshot(self, model: Model, step: int) -> Snapshot:
-        """What the model does now. Nothing about it changes, and no random number of training is drawn."""
+        """Take a snapshot of the model. Nothing about it changes, and no random number of training is drawn."""
         seen = look(model, self.probes, self.known, self.texts)
         prompt, sample = self.task.sample(model)
         return Snapshot(
-            step, seen.labels, seen.scores, seen.reached, seen.numbers, seen.maps,
-            self._losses(model, self.rows), self._losses(model, self.repeated), prompt, sample,
-        )  # fmt: skip
+            step=step,
+            labels=seen.labels,
+            scores=seen.scores,
+            reached=seen.reached,
+            numbers=seen.numbers,
+            maps=seen.maps,
+            losses=self._losses(model, self.rows),
+            repeated=self._losses(model, self.repeated),
+            prompt=prompt,
+            sample=sample,
+        )
 
     def _losses(self, model: Model, rows: Sequence[Any]) -> Numbers:
         """(rows, T) nats at every place; NaN where nothing is predicted."""
-        device, parts = model.embedding.tokens.weight.device, []
+        device = model.embedding.tokens.weight.device
+        parts = []
         with reading(model):
             for group in groups(rows, min(MOST_TOKENS, tokens_at_once(model))):
                 batch = self.task.collate(group).to(device)
@@ -86,7 +96,8 @@ class Recorder:
     """
 
     def __init__(self, trainer: Trainer) -> None:
-        self.folder, train = trainer.run.snapshots, trainer.config.train
+        self.folder = trainer.run.snapshots
+        train = trainer.config.train
         self.steps = frozenset(snapshot_steps(train.snapshots, train.steps))
         data = encoded_text(trainer.run, trainer.config, trainer.reporter.note)
         self.camera = Camera(trainer.config, trainer.task, data, trainer.model)
@@ -109,7 +120,7 @@ class Recorder:
 
 @dataclass(frozen=True)
 class Agreement:
-    """How far a snapshot and what the weights of its step do now are apart; all are largest differences.
+    """Largest differences between a snapshot and the weights of its step now.
 
     Attributes:
         step: of both.

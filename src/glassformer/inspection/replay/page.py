@@ -33,11 +33,14 @@ def make_page(history: History, title: str, head: str | None = None, role: str |
     heads = [head] if head is not None else born or [history.chosen(None, role)[0]]
     first = history.chosen(heads[0], role)[1]
     facts = {
-        "steps": history.steps, "losses": history.losses, "prompt": history.snapshots[0].prompt,
+        "steps": history.steps,
+        "losses": history.losses,
+        "prompt": history.snapshots[0].prompt,
         "samples": [snapshot.sample for snapshot in history.snapshots],
         "texts": [name_of(text, number) for number, text in enumerate(history.labels.texts)],
-        "text": text_for(history, first), "heads": [_head(history, each, role) for each in heads[:MOST_HEADS]],
-    }  # fmt: skip
+        "text": text_for(history, first),
+        "heads": [_head(history, each, role) for each in heads[:MOST_HEADS]],
+    }
     data = json.dumps(facts, ensure_ascii=False, allow_nan=False).replace("<", "\\u003c")
     page = resources.files("glassformer.inspection.replay").joinpath("page.html").read_text(encoding="utf-8")
     return page.replace("@title@", escape(title)).replace("@data@", data)
@@ -50,12 +53,12 @@ def text_for(history: History, role: str) -> int:
 
 
 def name_of(text: Shown, number: int) -> str:
-    """What a text of the maps is called."""
+    """Return the name of a text of the maps."""
     return "random tokens that repeat" if text.probe == "repeated" else f"text {number + 1}"
 
 
 def _head(history: History, head: str, role: str | None) -> dict[str, Any]:
-    """All of one head: curves, births, and its maps, one snapshot after the other."""
+    """Return all of one head: curves, births, and its maps, one snapshot after the other."""
     stack, layer, part = head.split(".")[:3]
     curves = {name: history.curve(head, name) for name in history.labels.roles}
     maps = []
@@ -65,7 +68,9 @@ def _head(history: History, head: str, role: str | None) -> dict[str, Any]:
         data = base64.b64encode(weights.tobytes()).decode("ascii")
         maps.append({"rows": rows, "columns": columns, "data": data})
     return {
-        "name": head, "role": history.chosen(head, role)[1], "maps": maps,
+        "name": head,
+        "role": history.chosen(head, role)[1],
+        "maps": maps,
         "roles": {name: [float(x) for x in curve] for name, curve in curves.items() if not np.isnan(curve).any()},
         "births": {birth.role: birth.step for birth in history.births(None, head)},
-    }  # fmt: skip
+    }

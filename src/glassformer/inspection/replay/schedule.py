@@ -1,4 +1,4 @@
-"""At which steps snapshots are taken: a pure function of two settings, so that a resumed run goes on with the same.
+"""Steps at which snapshots are taken: a pure function of two settings, the same after a resume.
 
 A run that goes on for longer than was planned has another schedule from then on; `thinned` says which ones it keeps.
 """
@@ -39,7 +39,7 @@ def snapshot_steps(count: int, end: int | None) -> list[int]:
 
 
 def thinned(steps: Iterable[int], most: int = MOST) -> list[int]:
-    """Which snapshots stay: the first, the last, and those in between that are spread most evenly in their logarithm.
+    """Return the snapshots to keep: the first, the last, and those spread most evenly in their logarithm.
 
     One at a time goes, the one whose neighbours are nearest to each other, the earliest of several such ones. So it
     makes no difference whether some are thinned before others are added.

@@ -48,7 +48,7 @@ class Shown:
 
 @dataclass(frozen=True)
 class Labels:
-    """What the places of a snapshot's arrays mean; the same in all snapshots of a run.
+    """The meaning of the axes of a snapshot's arrays; the same in all snapshots of a run.
 
     Attributes:
         heads: their names, in the order in which they run.
@@ -102,12 +102,12 @@ class Snapshot:
 
 
 def snapshot_file(folder: Path, step: int) -> Path:
-    """Where the snapshot of a step lies in a folder of snapshots."""
+    """Return the path of a step's snapshot in a folder of snapshots."""
     return folder / f"step-{step:06d}.npz"
 
 
 def snapshot_files(folder: Path) -> dict[int, Path]:
-    """All snapshots of a folder by their steps, in order."""
+    """Return all snapshots of a folder by their steps, in order."""
     found = {path.stem.removeprefix("step-"): path for path in folder.glob("step-*.npz")}
     return {int(step): found[step] for step in sorted(filter(str.isdecimal, found), key=int)}
 
@@ -115,14 +115,20 @@ def snapshot_files(folder: Path) -> dict[int, Path]:
 def write_snapshot(snapshot: Snapshot, folder: Path) -> None:
     """Write the file whole or not at all."""
     about = {
-        "step": snapshot.step, "labels": asdict(snapshot.labels), "prompt": snapshot.prompt, "sample": snapshot.sample,
-    }  # fmt: skip
+        "step": snapshot.step,
+        "labels": asdict(snapshot.labels),
+        "prompt": snapshot.prompt,
+        "sample": snapshot.sample,
+    }
     arrays: dict[str, npt.NDArray[Any]] = {
         "about": np.frombuffer(json.dumps(about).encode("utf-8"), dtype=np.uint8),
-        "scores": snapshot.scores, "reached": snapshot.reached, "numbers": snapshot.numbers,
-        "losses": snapshot.losses, "repeated": snapshot.repeated,
+        "scores": snapshot.scores,
+        "reached": snapshot.reached,
+        "numbers": snapshot.numbers,
+        "losses": snapshot.losses,
+        "repeated": snapshot.repeated,
         **{f"map.{text}.{site}": value for (text, site), value in snapshot.maps.items()},
-    }  # fmt: skip
+    }
     packed = io.BytesIO()
     np.savez_compressed(packed, allow_pickle=False, **arrays)
     write_bytes(snapshot_file(folder, snapshot.step), packed.getvalue())
@@ -160,12 +166,17 @@ def _checked(arrays: dict[str, npt.NDArray[Any]]) -> Snapshot:
             own = sum(name.rpartition(".")[0] == site for name in labels.heads)
             maps[number, site] = _typed(arrays[f"map.{number}.{site}"], np.uint8, (own, len(rows), len(columns)))
     return Snapshot(
-        int(about["step"]), labels,
-        _typed(arrays["scores"], np.float32, shape), _typed(arrays["reached"], np.bool_, shape),
-        _typed(arrays["numbers"], np.float32, (shape[0], len(labels.numbers))), maps,
-        _typed(arrays["losses"], np.float32), _typed(arrays["repeated"], np.float32),
-        str(about["prompt"]), str(about["sample"]),
-    )  # fmt: skip
+        step=int(about["step"]),
+        labels=labels,
+        scores=_typed(arrays["scores"], np.float32, shape),
+        reached=_typed(arrays["reached"], np.bool_, shape),
+        numbers=_typed(arrays["numbers"], np.float32, (shape[0], len(labels.numbers))),
+        maps=maps,
+        losses=_typed(arrays["losses"], np.float32),
+        repeated=_typed(arrays["repeated"], np.float32),
+        prompt=str(about["prompt"]),
+        sample=str(about["sample"]),
+    )
 
 
 def _typed(array: npt.NDArray[Any], dtype: type, shape: tuple[int, ...] | None = None) -> npt.NDArray[Any]:

@@ -14,7 +14,8 @@ BAR = 20
 
 def birth_lines(history: History, role: str | None = None, head: str | None = None) -> Iterator[str]:
     """A line for each birth, beside the loss."""
-    steps, losses = history.steps, history.losses
+    steps = history.steps
+    losses = history.losses
     births = history.births(role, head)
     if births:
         heads = max(len("head"), *(len(birth.head) for birth in births))
@@ -36,7 +37,7 @@ def birth_lines(history: History, role: str | None = None, head: str | None = No
 
 
 def curve_lines(history: History, head: str, role: str) -> Iterator[str]:
-    """How the score of one head in one role grew, beside the loss; a line for each snapshot."""
+    """Format the score of one head in one role beside the loss; a line for each snapshot."""
     yield f"{_plain(role)}, {head}"
     yield f"{'step':>8}  {'loss':>6}  {'score':>5}"
     scores = history.curve(head, role)

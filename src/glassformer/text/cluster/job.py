@@ -31,7 +31,7 @@ PART = 64_000_000
 
 @dataclass(frozen=True)
 class Portion:
-    """What one task reads: the files `first_file` up to `end_file` (excluded), into `parts` parts from `first_part`."""
+    """Files and parts of one task: from `first_file` up to `end_file` (excluded), into `parts` from `first_part`."""
 
     first_file: int
     end_file: int
@@ -41,7 +41,7 @@ class Portion:
 
 @dataclass(frozen=True)
 class Step:
-    """What each task of a stage does, in the form that datatrove's pipelines take: documents, rank, number of tasks."""
+    """One task of a stage, in the form that datatrove's pipelines take: documents, rank, number of tasks."""
 
     name: str
     job: Job = field(repr=False)
@@ -87,7 +87,7 @@ class Job:
 
     @property
     def parts(self) -> int:
-        """How many parts the text is cut into."""
+        """Return how many parts the text is cut into."""
         return sum(portion.parts for portion in self.portions)
 
     def part(self, number: int) -> Path:
@@ -95,11 +95,11 @@ class Job:
         return self.work / "parts" / f"{number:05d}.jsonl"
 
     def facts(self, number: int) -> Path:
-        """What is known of each of its documents."""
+        """Return the file of facts about each document of a part."""
         return self.part(number).with_suffix(".npz")
 
     def plan(self, number: int) -> Path:
-        """What was decided for a part."""
+        """Return the file of decisions for a part."""
         return self.work / "plans" / f"{number:05d}"
 
     def tokens(self, number: int, side: str) -> Path:
@@ -112,7 +112,7 @@ class Job:
         return self.work / "plans" / "tokenizer.json"
 
     def logs(self, stage: Stage) -> Path:
-        """Where datatrove keeps what it knows of a stage."""
+        """Return the folder where datatrove keeps its records of a stage."""
         return self.work / "logs" / stage.name
 
     def stages(self) -> tuple[Stage, ...]:
@@ -147,7 +147,7 @@ class Job:
         return hashlib.sha256(json.dumps(everything, sort_keys=True).encode("utf-8")).hexdigest()
 
     def begun(self) -> bool:
-        """Whether an interrupted call of this very job left the work folder."""
+        """Return whether an interrupted call of this very job left the work folder."""
         note = self.work / "job.json"
         with clear_disk_errors(self.work):
             return note.is_file() and note.read_text(encoding="utf-8") == self._note()
@@ -182,7 +182,9 @@ def plan_job(source: Source, data: DataConfig, vocabulary: Vocabulary, out: Path
         if size >= part_bytes or index == len(source.files) - 1:
             count = max(1, -(-size // part_bytes))
             portions.append(Portion(first, index + 1, number, count))
-            first, size, number = index + 1, 0, number + count
+            first = index + 1
+            size = 0
+            number += count
     if source.corpus is not None:
         portions.append(Portion(0, 0, 0, 1))
     return Job(source, data, vocabulary, out.absolute(), tuple(portions), part_bytes)

@@ -32,7 +32,7 @@ def encode_with_datatrove(
     parts: int | None = None,
     alone: Callable[[Path], AbstractContextManager[None]] = lambda folder: nullcontext(),
 ) -> Prepared:
-    """What `encoded.encode_here` does, by so many processes; the same files, byte for byte.
+    """Encode as `encoded.encode_here` does, by so many processes; the same files, byte for byte.
 
     A call that was killed is gone on with by the next one with the same text, settings and `out`: tasks that were
     completed are not done again.
@@ -112,7 +112,7 @@ def _context() -> SpawnContext | ForkServerContext:
 
 
 def _run_task(stage: Stage, logs: str, rank: int, end: Connection) -> None:
-    """In a process of its own: one task by datatrove's executor, and what went wrong."""
+    """Run one task by datatrove's executor in a process of its own, and report an error."""
     from datatrove.executor import LocalPipelineExecutor
     from loguru import logger
 

@@ -1,4 +1,4 @@
-"""What the tasks of each stage do. Each takes a job and a number, reads files of the stage before, and writes its own.
+"""Tasks of each stage. Each takes a job and a number, reads files of the stage before, and writes its own.
 
 The functions are those of the path within one process (`prepare.make`): documents, facts, split, encoder. A part knows
 where it stands in the whole text, so that all parts one after the other are what that path writes, token for token.
@@ -62,7 +62,8 @@ def _written(
     place = size = 0
     for piece in documents:
         if piece.first and size >= part_bytes and place + 1 < len(files):
-            place, size = place + 1, 0
+            place += 1
+            size = 0
         places[:] = [place]
         line = json.dumps([piece.text, piece.last], ensure_ascii=False) + "\n"
         size += files[place].write(line.encode("utf-8", "surrogatepass"))
@@ -133,12 +134,14 @@ def _part_sides(job: Job, number: int) -> Iterator[SidedPiece]:
 
 def _pieces(path: Path) -> Iterator[Piece]:
     """The documents of a part as they were read, numbered from 0."""
-    number, first = 0, True
+    number = 0
+    first = True
     with path.open("rb") as file:
         for line in file:
             text, last = json.loads(line.decode("utf-8", "surrogatepass"))
             yield Piece(number, text, first, last)
-            number, first = number + last, last
+            number += last
+            first = last
 
 
 def encode(job: Job, rank: int) -> None:

@@ -22,18 +22,18 @@ LOST = ("Connection closed by peer", "Connection reset by peer", "Broken pipe", 
 
 
 def several() -> bool:
-    """Whether torchrun, or a program like it, started more processes than this one."""
+    """Return whether torchrun, or a program like it, started more processes than this one."""
     return int(os.environ.get("WORLD_SIZE", "1")) > 1 and "RANK" in os.environ
 
 
 def speaks() -> bool:
-    """Whether this is the only process or the first one."""
+    """Return whether this is the only process or the first one."""
     return not several() or int(os.environ["RANK"]) == 0
 
 
 @contextmanager
 def said_once() -> Iterator[None]:
-    """Around what every process does alike before it has joined the others: the first one says what is wrong."""
+    """Wrap the work that every process does alike before joining the others: the first one alone reports errors."""
     try:
         yield
     except GlassError as error:
@@ -84,8 +84,9 @@ def joined(train: TrainConfig) -> Iterator[Processes]:
 
 
 def _own_device(name: str) -> torch.device:
-    """That of this process: of several GPUs the one with its number."""
-    device, local = choose_device(name), int(os.environ.get("LOCAL_RANK", "0"))
+    """Return the device of this process: of several GPUs the one with its number."""
+    device = choose_device(name)
+    local = int(os.environ.get("LOCAL_RANK", "0"))
     if device.type == "mps":
         raise GlassError("several processes cannot train on mps", "Give --device cpu, or start one process.")
     if device.type == "cuda":
@@ -100,7 +101,7 @@ def _own_device(name: str) -> torch.device:
 
 
 def job() -> str | None:
-    """What names this start of torchrun, through all its restarts of processes; None without torchrun.
+    """Return a name of this start of torchrun that all its restarts of processes share; None without torchrun.
 
     That is its `--rdzv-id`, which `--standalone` draws; where it has none, the process that watches over this one.
     """
@@ -109,7 +110,7 @@ def job() -> str | None:
 
 
 def begun_by_this_job(folder: Path, config: Config) -> bool:
-    """Whether `folder` holds a run that this very start of torchrun began, before it restarted its processes.
+    """Return whether this very start of torchrun began the run in `folder`, before it restarted its processes.
 
     Raises:
         GlassError: it does, but with other settings.

@@ -1,4 +1,4 @@
-"""What the training loop asks of the processes of a run, and the ordinary case: there is one."""
+"""The interface between the training loop and the processes of a run, and the ordinary case of one process."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from glassformer.training.checkpoint import TrainState, save_checkpoint
 
 Value = TypeVar("Value")
 Forward = Callable[..., Tensor]
-"""What is called for a forward pass that will have a backward pass."""
+"""The function for a forward pass that will have a backward pass."""
 
 
 class Processes(Protocol):
@@ -38,13 +38,13 @@ class Processes(Protocol):
 
     @property
     def is_rank_zero(self) -> bool:
-        """Whether this is the process that writes and speaks."""
+        """Return whether this is the process that writes and speaks."""
 
     def place(self, model: Model, device: torch.device, dtype: torch.dtype) -> Model:
         """The model on the device, all of it or this process's part; before its optimizers are made."""
 
     def forward_of(self, model: Model) -> Forward:
-        """What to call so that the gradients of all processes are added up in the backward pass."""
+        """Return the function to call so that the backward pass adds up the gradients of all processes."""
 
     def no_sync(self, last: bool) -> AbstractContextManager[object]:
         """Return a context for a micro-batch whose gradients stay in this process, unless it is the `last` one."""
@@ -68,7 +68,7 @@ class Processes(Protocol):
         """(), the norm of the whole model's gradients together, after they were added up."""
 
     def gather(self, value: Value) -> list[Value]:
-        """That of every process, by rank."""
+        """Return the value of every process, by rank."""
 
     def on_rank_zero(self, make: Callable[[], Value]) -> Value:
         """Call `make` in process 0 alone, and return its value in all; a `GlassError` there is raised in all."""
@@ -106,11 +106,11 @@ class OneProcess:
         return nullcontext()
 
     def parts(self, rows: Sequence[Any], at_once: int) -> list[tuple[Sequence[Any], bool]]:
-        """All rows."""
+        """Return all rows."""
         return [(rows[i : i + at_once], True) for i in range(0, len(rows), at_once)]
 
     def turns(self, groups: Iterable[list[Any]]) -> Iterator[tuple[int, list[Any], bool]]:
-        """All groups."""
+        """Yield all groups."""
         before = 0
         for group in groups:
             yield before, group, True
@@ -154,5 +154,5 @@ class OneProcess:
 
 
 def without_targets(batch: Batch) -> Batch:
-    """The same batch, of which no prediction counts: its loss and gradients are 0."""
+    """Return the same batch with no prediction that counts: its loss and gradients are 0."""
     return replace(batch, loss_mask=torch.zeros_like(batch.loss_mask), n_targets=0)

@@ -31,13 +31,14 @@ class Replicas:
     """One of several processes, each with the whole model, after `torch.distributed.init_process_group`."""
 
     def __init__(self) -> None:
-        self.rank, self.world = dist.get_rank(), dist.get_world_size()
+        self.rank = dist.get_rank()
+        self.world = dist.get_world_size()
         self.is_rank_zero = self.rank == 0
         self._talk = dist.new_group(backend="gloo", timeout=WAIT)  # of all; gradients have the default group
         self._replica: DistributedDataParallel | None = None
 
     def place(self, model: Model, device: torch.device, dtype: torch.dtype) -> Model:
-        """All of it on this process's device."""
+        """Put the whole model on this process's device."""
         return model.to(device)
 
     def forward_of(self, model: Model) -> Forward:
@@ -53,13 +54,15 @@ class Replicas:
 
     def parts(self, rows: Sequence[Any], at_once: int) -> list[tuple[Sequence[Any], bool]]:
         """Rows rank, rank + world, …: so the shares differ by one row at most, and long rows are spread."""
-        own, largest = rows[self.rank :: self.world], len(rows[:: self.world])
+        own = rows[self.rank :: self.world]
+        largest = len(rows[:: self.world])
         parts = [own[start : start + at_once] for start in range(0, largest, at_once)]
         return [(part, True) if len(part) else (rows[:1], False) for part in parts]
 
     def turns(self, groups: Iterable[list[Any]]) -> Iterator[tuple[int, list[Any], bool]]:
-        """In rounds: one group for each process; in the last round, where groups are few, some do one of another."""
-        before, round_ = 0, list[tuple[int, list[Any]]]()
+        """Yield one group per process and round; in a last round with too few, some repeat another's group."""
+        before = 0
+        round_: list[tuple[int, list[Any]]] = []
         for group in groups:
             round_.append((before, group))
             before += len(group)
@@ -99,7 +102,8 @@ class Replicas:
             try:
                 told[0] = make()
             except GlassError as error:
-                failed, told[1] = error, (error.problem, error.remedy)
+                failed = error
+                told[1] = (error.problem, error.remedy)
         dist.broadcast_object_list(told, src=0, group=self._talk)
         if failed is not None:
             raise failed

@@ -44,10 +44,10 @@ Value = TypeVar("Value")
 
 
 class Several(Protocol):
-    """What saving together needs of the processes."""
+    """The part of `Processes` that saving together needs."""
 
     def on_rank_zero(self, make: Callable[[], Value]) -> Value:
-        """As in `Processes`."""
+        """Run `make` on process 0, as `Processes` does."""
 
 
 def save_sharded(
