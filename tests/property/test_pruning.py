@@ -16,7 +16,7 @@ from glassformer.inspection.sites import attentions, heads
 from glassformer.model.pruned_attention import head_numbers
 from glassformer.model.transformer import Model
 from glassformer.pruning.direct import direct_effects
-from glassformer.pruning.effects import ABLATIONS, ablation_effects, mixed_values
+from glassformer.pruning.effects import ABLATIONS, ablation_effects, z_values
 from glassformer.pruning.importance import importance, per_layer
 from glassformer.pruning.measuring import Rows, row_losses
 from glassformer.pruning.order import Point, area, attention_effects, choose_by, curve
@@ -94,7 +94,7 @@ def _one(model: Model, rows: Rows, head: Any, kind: str) -> float:
     index = head_numbers(attentions(model)[head.site]).index(head.head)
     values = []
     for row in rows.rows:
-        with mixed_values(model) as mixed, torch.no_grad():
+        with z_values(model) as mixed, torch.no_grad():
             row_losses(model, rows.batch([row]))
         values.append(mixed[head.site][0, index])  # (T, K)
     mean, total, targets = torch.cat(values).mean(dim=0), 0.0, 0

@@ -212,6 +212,11 @@ def _attention(calls: Calls, layer: Attention) -> AttentionTrace:
         k_unturned = _heads(k_normed, layer)  # (B, G, S, K)
     scaled = calls.output(layer.hook_products)  # (B, H, T, S)
     masked = calls.output(layer.hook_scores)  # (B, H, T, S)
+    allowed = (masked != -math.inf).any(dim=1, keepdim=True)  # (B, 1, T, S)
+    if not layer.heads:  # without scores only the mask tells
+        allowed = mask.full(masked)  # (B or 1, 1, T or 1, S)
+        if mask.fully_masked is not None:
+            allowed = allowed & ~mask.fully_masked  # (B or 1, 1, T or 1, S)
     z = calls.output(layer.hook_z)  # (B, H, T, K)
     return AttentionTrace(
         heads=tuple(head_numbers(layer)),
@@ -229,7 +234,7 @@ def _attention(calls: Calls, layer: Attention) -> AttentionTrace:
         scaled=scaled,
         bias=mask.bias,
         masked=masked,
-        allowed=(masked != -math.inf).any(dim=1, keepdim=True),
+        allowed=allowed.expand(len(masked), 1, *masked.shape[2:]),
         pattern=calls.output(layer.hook_pattern),
         z=z,
         head_outputs=head_outputs(layer, z),

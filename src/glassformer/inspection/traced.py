@@ -29,7 +29,7 @@ class AttentionTrace:
         scaled: (B, H, T, S) q kᵀ / √K, at hidden keys too.
         bias: (B or 1, H, T, S) added to `scaled`, -inf where hidden; None: nothing is added.
         masked: (B, H, T, S) what the softmax reads: scaled + bias, -inf where the key is hidden from the query.
-        allowed: (B, 1, T, S) bool; False: `masked` is -inf.
+        allowed: (B, 1, T, S) bool; False: `masked` is -inf; of a layer without heads, as its mask says.
         pattern: (B, H, T, S) attention weights: softmax of `masked`; zeros where nothing is allowed.
         z: (B, H, T, K) pattern v.
         head_outputs: (B, H, T, D) what each head writes, computed from z: its part of the output projection.
