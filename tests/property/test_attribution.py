@@ -92,7 +92,7 @@ def test_every_logit_of_a_text_is_the_sum_of_its_parts(family: str, kind: dict[s
         found = split_outputs(case.model, seen, case.outputs, against)
         expected = torch.stack([logits[n, o.answer] for n, o in enumerate(case.outputs)])  # (P)
         expected = expected if against is None else expected - logits[:, against]
-        assert torch.equal(found.logits, expected)
+        assert torch.allclose(found.logits, expected, atol=1e-12, rtol=0)
         assert found.error <= 1e-10
         assert torch.allclose(torch.stack(list(found.grouped().values())).sum(dim=0), expected, atol=1e-10, rtol=0)
         for column in range(0, len(case.outputs), 4):

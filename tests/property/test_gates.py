@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import pytest
@@ -11,7 +12,6 @@ from torch import Tensor, nn
 from glassformer.base.config import SampleConfig
 from glassformer.base.errors import GlassError
 from glassformer.generation.beam import beam_translate
-from glassformer.inspection.attention_inside import mixed_hook
 from glassformer.inspection.gates import gated
 from glassformer.inspection.patching import Zero, patch
 from glassformer.inspection.sites import attentions
@@ -35,22 +35,21 @@ def losses(model: Model, given: dict[str, Tensor | None]) -> Tensor:
 @pytest.mark.parametrize("real", [None, PAD], ids=["whole", "padded"])
 @pytest.mark.parametrize(("family", "choice"), CASES)
 def test_gradients_are_those_of_each_row(family: str, choice: dict[str, Any], real: Tensor | None) -> None:
-    """One backward of the sum: equal to Σ mixed · dL/dmixed, to the differences of two losses, and to rows alone."""
+    """One backward of the sum: equal to Σ z · dL/dz, to the differences of two losses, and to rows alone."""
     model, given = model_of(family, **choice).double(), inputs(family, real)
     kept: dict[str, Tensor] = {}
 
-    def keep(name: str, mixed: Tensor) -> Tensor:
-        kept[name] = mixed
-        mixed.retain_grad()
-        return mixed
+    def keep(name: str, module: nn.Module, args: tuple[Any, ...], z: Tensor) -> None:
+        kept[name] = z
+        z.retain_grad()
 
     with gated(model) as gates:
-        hooks = [mixed_hook(layer, lambda m, n=str(site): keep(n, m)) for site, layer in attentions(model).items()]
-        for hook in hooks:
-            hook.__enter__()
+        hooks = [
+            layer.hook_z.register_forward_hook(partial(keep, str(site))) for site, layer in attentions(model).items()
+        ]
         losses(model, given).sum().backward()
         for hook in hooks:
-            hook.__exit__(None, None, None)
+            hook.remove()
     assert list(gates) == [str(site) for site in attentions(model)]
     for name, gate in gates.items():
         assert gate.shape == (2, 6)

@@ -13,6 +13,7 @@ from glassformer.base.config import SampleConfig
 from glassformer.base.errors import GlassError
 from glassformer.generation.beam import beam_translate
 from glassformer.generation.decoding import generate
+from glassformer.inspection.catalogue import catalogue
 from glassformer.inspection.patching import (  # fmt: skip
     Kind,
     KnockOut,
@@ -24,6 +25,7 @@ from glassformer.inspection.patching import (  # fmt: skip
     patch,
     patchable,
 )
+from glassformer.inspection.recording import record
 from glassformer.inspection.trace import trace
 from glassformer.inspection.traced import Trace
 from glassformer.model.transformer import Model
@@ -71,7 +73,8 @@ def test_all_of_clean_in_corrupt_is_clean_and_nothing_is_corrupt(family: str, ch
     """By heads and feed-forward layers, by whole attentions, by the stream at any layer: each time exactly."""
     model = model_of(family, **choice)
     clean, corrupt = clean_and_corrupt(family, PAD)
-    source, wanted = values(trace(model, **clean), family), logits_of(model, clean)
+    unobserved = [name for name in catalogue(model) if name.split(".")[-1] not in ("scores", "pattern")]
+    source, wanted = record(model, **clean, keep=unobserved), logits_of(model, clean)
     plain = logits_of(model, corrupt)
     with patch(model, {}):
         assert torch.equal(logits_of(model, corrupt), plain)
@@ -106,7 +109,7 @@ def test_its_own_pattern_changes_nothing_and_anothers_freezes_it(family: str, re
     frozen = values(trace(model, **corrupt), family)
     for name in attentions[::2]:
         with patch(model, {name: Pattern(frozen)}):
-            found = values(trace_unchecked(model, clean), family)
+            found = values(trace(model, **clean), family)
             one = f"{name}.4"
         assert not torch.allclose(found[name], own[name], atol=1e-3)
         with patch(model, {one: Pattern(frozen[f"{name}.pattern"][:, 4])}):
@@ -118,13 +121,6 @@ def test_its_own_pattern_changes_nothing_and_anothers_freezes_it(family: str, re
         with patch(model, {one: Value(value)}):
             torch.testing.assert_close(by_head, logits_of(model, clean), atol=1e-5, rtol=1e-5)
     assert torch.equal(logits_of(model, clean), plain)
-
-
-def trace_unchecked(model: Model, given: dict[str, Any]) -> Trace:
-    """A trace under a patch of patterns: what it works out beside the pass is not what the pass used."""
-    with pytest.MonkeyPatch.context() as patched:
-        patched.setattr("glassformer.inspection.trace._check_same", lambda *_: None)
-        return trace(model, **given)
 
 
 def values_of(model: Model, given: dict[str, Any], name: str) -> Tensor:
@@ -194,11 +190,11 @@ def test_all_attention_to_the_first_real_token() -> None:
     model = decoder(tiny(positions="rotary"))
     ids, real = tokens(2, 13), torch.tensor([[True] * 13, [False] * 4 + [True] * 9])
     with patch(model, {"dec.1.self": KnockOut()}):
-        found = trace_unchecked(model, {"tokens": ids, "real": real}).stack.blocks[1].attention
+        found = trace(model, ids, real=real).stack.blocks[1].attention
     first = torch.stack([found.v[0, :, 0], found.v[1, :, 4]])  # (B, H, K)
     assert torch.equal(found.mixed, first[:, :, None].expand_as(found.mixed))
     with patch(model, {"dec.1.self.2": KnockOut(where=torch.tensor([[True], [False]]))}):
-        one = trace_unchecked(model, {"tokens": ids, "real": real}).stack.blocks[1].attention
+        one = trace(model, ids, real=real).stack.blocks[1].attention
     assert torch.equal(one.mixed[0, 2], first[0, 2].expand_as(one.mixed[0, 2]))
     assert not torch.allclose(one.mixed[1, 2, 5:], first[1, 2].expand_as(one.mixed[1, 2, 5:]), atol=1e-3)
 

@@ -13,7 +13,7 @@ from glassformer.base.errors import GlassError
 from glassformer.inspection.gates import gated
 from glassformer.inspection.patching import Zero, patch
 from glassformer.inspection.pruning.direct import direct_effects
-from glassformer.inspection.pruning.effects import ABLATIONS, ablation_effects, mixed_values
+from glassformer.inspection.pruning.effects import ABLATIONS, ablation_effects, z_values
 from glassformer.inspection.pruning.importance import importance, per_layer
 from glassformer.inspection.pruning.measuring import Rows, row_losses
 from glassformer.inspection.pruning.order import Point, area, attention_effects, choose_by, curve
@@ -94,7 +94,7 @@ def _one(model: Model, rows: Rows, head: Any, kind: str) -> float:
     index = head_numbers(attentions(model)[head.site]).index(head.head)
     values = []
     for row in rows.rows:
-        with mixed_values(model) as mixed, torch.no_grad():
+        with z_values(model) as mixed, torch.no_grad():
             row_losses(model, rows.batch([row]))
         values.append(mixed[head.site][0, index])  # (T, K)
     mean, total, targets = torch.cat(values).mean(dim=0), 0.0, 0

@@ -17,7 +17,7 @@ from glassformer.inspection.trace import AttentionTrace, BlockTrace, StackTrace,
 from glassformer.model.attention import Attention
 from glassformer.model.transformer import Model, activate
 from tests.property.models import POSITIONS, VOCAB, tokens
-from tests.property.traced_models import FAMILIES, PAD, inputs, logits_of, model_of, stacks, state
+from tests.property.traced_models import FAMILIES, PAD, inputs, logits_of, model_of, observed_logits_of, stacks, state
 
 BIASES = {"attention_bias": True, "feedforward_bias": True, "norm_bias": True, "head_bias": True}
 CHOICES: list[dict[str, Any]] = [
@@ -50,12 +50,13 @@ def close(one: Tensor, other: Tensor) -> None:
 @pytest.mark.thorough
 @pytest.mark.parametrize(("family", "choice"), EVERY)
 def test_everything_in_a_trace_follows_from_the_rest(family: str, choice: dict[str, Any]) -> None:
-    """With padding and without: the logits are the model's bit for bit, and every step can be done again."""
+    """With padding and without: the logits are those of an observed pass bit for bit, and every step follows."""
     model = model_of(family, **choice)
     for real in (None, PAD):
         given = inputs(family, real)
         found = trace(model, **given)  # type: ignore[arg-type]
-        assert torch.equal(found.logits, logits_of(model, given))
+        assert torch.equal(found.logits, observed_logits_of(model, given))
+        torch.testing.assert_close(found.logits, logits_of(model, given), atol=1e-4, rtol=0)
         assert found.logits.std() > 0.05
         assert (found.source is not None) == (family == "encoder-decoder")
         for stack in stacks(found):
@@ -119,8 +120,11 @@ def check_attention(part: AttentionTrace) -> None:
     close(part.scores, torch.einsum("bhtk,bhsk->bhts", part.q, keys))
     close(part.scaled, part.scores / math.sqrt(K))
     shown = part.scaled if part.bias is None else part.scaled + part.bias
-    weights = shown.masked_fill(~part.allowed, -math.inf).softmax(-1).nan_to_num(0.0)  # (B, H, T, S)
+    assert torch.equal(part.masked, shown.masked_fill(~part.allowed, -math.inf))
+    weights = part.masked.softmax(-1).nan_to_num(0.0)  # (B, H, T, S)
     close(part.weights, weights)
+    assert part.weights is part.pattern
+    assert part.mixed is part.z
     assert (part.weights[~part.allowed.expand_as(part.weights)] == 0).all()
     alive = part.allowed.any(-1).expand(part.weights.shape[:-1])  # (B, H, T)
     close(part.weights.sum(-1), alive.float())
@@ -158,7 +162,7 @@ def check_ends(model: Model, found: Trace) -> None:
 def test_a_transform_is_in_the_trace(family: str, norm: str) -> None:
     model = model_of(family, head_transform=True, tied=False, norm=norm, activation="relu")
     found = trace(model, **inputs(family, None))  # type: ignore[arg-type]
-    assert torch.equal(found.logits, logits_of(model, inputs(family, None)))
+    assert torch.equal(found.logits, observed_logits_of(model, inputs(family, None)))
     assert found.transformed is not None
     close(found.transformed @ model.head.weight.T, found.logits)  # type: ignore[union-attr]
     assert not torch.equal(found.transformed, found.stack.final)
@@ -223,20 +227,12 @@ def test_an_exception_inside_leaves_no_hook(family: str, monkeypatch: pytest.Mon
     assert state(model) == before
 
 
-def test_weights_that_do_not_lead_to_the_output_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The comparison inside: an explicit path that scales wrongly does not get through."""
-    model, right = model_of("decoder"), module.attend
-    monkeypatch.setattr(module, "attend", lambda q, k, v, mask, explicit: right(q * 1.1, k, v, mask, explicit=explicit))
-    with pytest.raises(RuntimeError, match="the trace of self-attention of layer 0 is off by"):
-        trace(model, tokens(1, 5))
-
-
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float64])
 @pytest.mark.parametrize("family", FAMILIES)
 def test_other_precisions(family: str, dtype: torch.dtype) -> None:
     model, given = model_of(family, positions="rotary", qk_norm="head").to(dtype), inputs(family, PAD)
     found = trace(model, **given)  # type: ignore[arg-type]
-    assert torch.equal(found.logits, logits_of(model, given))
+    assert torch.equal(found.logits, observed_logits_of(model, given))
     assert found.stack.blocks[2].after.dtype == dtype
 
 

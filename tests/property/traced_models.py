@@ -8,6 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from glassformer.inspection.trace import StackTrace, Trace
+from glassformer.model.attention import Attention
 from glassformer.model.transformer import Model
 from tests.property.models import as_if_trained, some_heads, tiny, tokens
 
@@ -33,6 +34,17 @@ def logits_of(model: Model, given: dict[str, Tensor | None]) -> Tensor:
     """Return the model's logits for what `inputs` returned."""
     order = [given[name] for name in ("tokens", "target", "real") if name in given]
     return model(*order)
+
+
+def observed_logits_of(model: Model, given: dict[str, Tensor | None]) -> Tensor:
+    """Return the logits of a pass in which every attention computes step by step, because somebody listens."""
+    layers = [part for part in model.modules() if isinstance(part, Attention)]
+    handles = [layer.hook_pattern.register_forward_hook(lambda *_: None) for layer in layers]
+    try:
+        return logits_of(model, given)
+    finally:
+        for handle in handles:
+            handle.remove()
 
 
 def stacks(found: Trace) -> list[StackTrace]:

@@ -181,7 +181,7 @@ def means_of(
         return {}
     sums: dict[str, Tensor] = {}
     places = 0, 0
-    keep = sorted({f"{name.rpartition('.')[0]}.mixed" if _last(name).isdigit() else name for name in names})
+    keep = sorted({f"{name.rpartition('.')[0]}.z" if _last(name).isdigit() else name for name in names})
     pair = isinstance(model, EncoderDecoder)
     with reading(model):
         for group in groups(rows, min(MOST_TOKENS, tokens_at_once(model))):

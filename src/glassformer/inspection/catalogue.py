@@ -1,10 +1,11 @@
-"""What can be recorded of a forward pass: one table of kinds, and the places where a given model has them."""
+"""What can be recorded of a forward pass: one table of kinds, their hook points, and where a given model has them."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 from glassformer.base.errors import GlassError, nearest
 from glassformer.inspection.sites import parts, stacks
@@ -20,8 +21,12 @@ THINGS = {
     "v": ("dec.n.self.v", "BGSK", "values; those of a cache included"),
     "scores": ("dec.n.self.scores", "BHTS", "q kᵀ / √K with the bias of positions; -inf where hidden"),
     "pattern": ("dec.n.self.pattern", "BHTS", "attention weights: softmax of the scores; zeros where all is hidden"),
-    "mixed": ("dec.n.self.mixed", "BHTK", "pattern v, which the output projection reads"),
-    "head_output": ("dec.n.self.head_output", "BHTD", "what each head writes: its part of the output projection"),
+    "z": ("dec.n.self.z", "BHTK", "pattern v, which the output projection reads"),
+    "head_output": (
+        "dec.n.self.head_output",
+        "BHTD",
+        "what each head writes, by z: its part of the output projection",
+    ),
     "attention": ("dec.n.self", "BTD", "what self-attention gives, the output bias included"),
     "cross": ("dec.n.cross", "BTD", "what cross-attention gives, the output bias included"),
     "hidden": ("dec.n.feedforward.hidden", "BTF", "what the last projection of a feed-forward layer reads"),
@@ -35,8 +40,56 @@ Letters as in `glassformer.base.shapes`; `rows` cuts T.
 """
 
 EVERYTHING = tuple(THINGS)
-INSIDE = ("q", "k", "v", "scores", "pattern", "mixed", "head_output")
+INSIDE = ("q", "k", "v", "scores", "pattern", "z", "head_output")
 """The kinds that every attention has, self and cross."""
+OLDER_NAMES = {"mixed": "z"}
+"""Kinds that were called otherwise: they are understood, and never given as names."""
+
+
+@dataclass(frozen=True)
+class HookPoint:
+    """Where a kind is taken from, and what TransformerLens calls it.
+
+    Attributes:
+        module: the module of a decoder's block n whose tensor it is, as `model.get_submodule` takes it.
+        side: whether it is the module's input or output.
+        transformer_lens: the name of the same tensor in TransformerLens; None: it has none. Its queries, keys, values
+            and z have the axes (B, T, H, K).
+    """
+
+    module: str
+    side: Literal["input", "output"]
+    transformer_lens: str | None
+
+
+HOOK_POINTS = {
+    "embedding": HookPoint("embedding", "output", None),
+    "positions": HookPoint("embedding.positions", "output", "hook_pos_embed"),
+    "resid": HookPoint("stack.blocks.n", "input", "blocks.n.hook_resid_pre"),
+    "q": HookPoint("stack.blocks.n.attention.hook_q", "output", "blocks.n.attn.hook_q"),
+    "k": HookPoint("stack.blocks.n.attention.hook_k", "output", "blocks.n.attn.hook_k"),
+    "v": HookPoint("stack.blocks.n.attention.hook_v", "output", "blocks.n.attn.hook_v"),
+    "scores": HookPoint("stack.blocks.n.attention.hook_scores", "output", "blocks.n.attn.hook_attn_scores"),
+    "pattern": HookPoint("stack.blocks.n.attention.hook_pattern", "output", "blocks.n.attn.hook_pattern"),
+    "z": HookPoint("stack.blocks.n.attention.hook_z", "output", "blocks.n.attn.hook_z"),
+    "attention": HookPoint("stack.blocks.n.attention", "output", "blocks.n.hook_attn_out"),
+    "cross": HookPoint("decoder.blocks.n.cross", "output", "decoder.n.hook_cross_attn_out"),
+    "hidden": HookPoint("stack.blocks.n.feedforward.down", "input", "blocks.n.mlp.hook_post"),
+    "feedforward": HookPoint("stack.blocks.n.feedforward", "output", "blocks.n.hook_mlp_out"),
+    "final": HookPoint("stack", "output", None),
+    "logits": HookPoint("head", "output", None),
+}
+"""The hook point of each kind but `head_output`, which is computed from z. Of an encoder-decoder the stack is `encoder`
+or `decoder`, and cross-attention has the same points below `cross`.
+
+With rotary positions our q and k are TransformerLens' `hook_rot_q` and `hook_rot_k`: rotated, as they meet.
+"""
+
+
+def current_name(name: str) -> str:
+    """Return a name with its last word as it is called now: `dec.0.self.mixed` -> `dec.0.self.z`."""
+    before, dot, last = name.rpartition(".")
+    return f"{before}{dot}{OLDER_NAMES.get(last, last)}"
 
 
 @dataclass(frozen=True)
@@ -108,6 +161,7 @@ def chosen(model: Model, keep: Sequence[str]) -> list[Entry]:
     known = catalogue(model)
     if isinstance(keep, str) or not keep:
         raise GlassError(f"keep is {keep!r}", f"Give a tuple of {', '.join(THINGS)}, or of names such as dec.0.resid.")
+    keep = [current_name(name) for name in keep]
     for name in keep:
         if name not in known and name not in THINGS:
             raise GlassError(

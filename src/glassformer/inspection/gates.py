@@ -1,6 +1,6 @@
 """A factor on every head: 1 leaves it as it is, 0 takes it away, and its gradient says how much the head matters.
 
-The gate ξ of a head multiplies the values that it mixed, before the output projection (Michel et al. 2019, section 2.2;
+The gate ξ of a head multiplies its z, before the output projection (Michel et al. 2019, section 2.2;
 Voita et al. 2019, section 3). A gate for each row of the batch makes one backward pass of a summed loss give every
 row's own gradient, so that its absolute value can be taken before the mean, as Michel et al. define it.
 """
@@ -10,12 +10,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from functools import partial
+from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from glassformer.base.errors import GlassError, nearest
-from glassformer.inspection.attention_inside import mixed_hook
 from glassformer.inspection.sites import attentions
 from glassformer.model.transformer import Model
 
@@ -57,19 +57,22 @@ def gated(model: Model, values: Mapping[str, Tensor] | None = None) -> Iterator[
     with ExitStack() as hooks:
         for name, layer in sites.items():
             if values is None or name in values:
-                hooks.enter_context(mixed_hook(layer, partial(_gate, gates, name, values is None)))
+                gate = partial(_gate, gates, name, values is None)
+                hooks.callback(layer.hook_z.register_forward_hook(gate).remove)
         yield gates
 
 
-def _gate(gates: dict[str, Tensor], name: str, fresh: bool, mixed: Tensor) -> Tensor:
-    """The mixed values (B, H, T, K), times the gates of this attention."""
-    B, H = mixed.shape[:2]
+def _gate(
+    gates: dict[str, Tensor], name: str, fresh: bool, module: nn.Module, args: tuple[Any, ...], z: Tensor
+) -> Tensor:
+    """Return z (B, H, T, K) times the gates of this attention: a forward hook."""
+    B, H = z.shape[:2]
     if fresh:
-        dtype = torch.promote_types(mixed.dtype, torch.float32)
-        gates[name] = torch.ones(B, H, device=mixed.device, dtype=dtype, requires_grad=True)
+        dtype = torch.promote_types(z.dtype, torch.float32)
+        gates[name] = torch.ones(B, H, device=z.device, dtype=dtype, requires_grad=True)
     gate = gates[name]  # (H) or (B, H)
     if gate.dim() == 2 and len(gate) != B:
         raise GlassError(
             f"gates for {len(gate)} rows were given for {name}, which has {B} rows here", "Give one row of gates each."
         )
-    return mixed * gate.to(mixed)[..., None, None]  # (B, H, T, K)
+    return z * gate.to(z)[..., None, None]  # (B, H, T, K)

@@ -13,12 +13,15 @@ The kinds differ, and so do their answers; always say which one was used:
   is the pattern-preserving ablation of Olsson et al. 2022.
 * `KnockOut`: all attention to the first token.
 
+Every patch is a forward hook that returns another tensor: of a head on `hook_z` or `hook_pattern` of its attention, of
+the rest on the module itself. Attentions whose patterns are patched compute step by step, as in a trace.
+
 What is patched, by its name (n counts layers and h heads from 0; `enc` in the place of `dec` for an encoder):
 
 ================================  ===================================================================  =============
 name                              what                                                                 shape
 ================================  ===================================================================  =============
-`dec.n.self.h`, `dec.n.cross.h`   what a head mixed, before the output projection                      (B, T, K)
+`dec.n.self.h`, `dec.n.cross.h`   z of a head, before the output projection                            (B, T, K)
 `dec.n.self`, `dec.n.cross`       what an attention gives, the output bias included                    (B, T, D)
 `dec.n.feedforward`               what a feed-forward layer gives                                      (B, T, D)
 `dec.n.resid`                     the stream before block n; n may be the number of blocks: after all  (B, T, D)
@@ -44,7 +47,6 @@ import torch
 from torch import Tensor, nn
 
 from glassformer.base.errors import GlassError, nearest
-from glassformer.inspection.attention_inside import looking, mixed_hook
 from glassformer.inspection.patch_kinds import Kind, KnockOut, Mean, Pattern, Resample, Value, Zero
 from glassformer.inspection.sites import parts, stacks
 from glassformer.model.attention import Attention
@@ -244,33 +246,58 @@ def _attention(layer: Attention, kind: Kind, name: str) -> Iterator[None]:
         with _leaving(layer, kind, name):
             yield
         return
-    with looking(layer) as seen:
 
-        def change(mixed: Tensor) -> Tensor:
-            v = seen.values()  # (B, H, S, K)
-            shape = (*mixed.shape[:3], v.shape[2])  # (B, H, T, S)
-            weights = kind.weights(shape, seen.first(mixed.shape[0]), mixed, name)
-            return _where(kind, weights @ v, mixed, name)  # (B, H, T, K)
+    def change(pattern: Tensor, first: Tensor) -> Tensor:
+        return _where(kind, kind.weights(pattern.shape, first, pattern, name), pattern, name)  # (B, H, T, S)
 
-        with mixed_hook(layer, change):
-            yield
+    with _pattern_hook(layer, change):
+        yield
 
 
 @contextmanager
 def _head(layer: Attention, head: int, kind: Kind, name: str) -> Iterator[None]:
-    """What one head mixed, or its weights."""
-    with looking(layer) as seen:
+    """z of one head, or its weights."""
 
-        def change(mixed: Tensor) -> Tensor:
-            current = mixed[:, head]  # (B, T, K)
-            if isinstance(kind, Pattern | KnockOut):
-                v = seen.values()[:, head]  # (B, S, K)
-                shape = (*current.shape[:2], v.shape[1])  # (B, T, S)
-                new = kind.weights(shape, seen.first(len(mixed)), mixed, name) @ v  # (B, T, K)
-            else:
-                new = kind.value(current, name)  # (B, T, K)
-            new = _where(kind, new, current, name)  # (B, T, K)
-            return torch.cat([mixed[:, :head], new[:, None], mixed[:, head + 1 :]], dim=1)  # (B, H, T, K)
+    def put(whole: Tensor, new: Tensor) -> Tensor:
+        new = _where(kind, new, whole[:, head], name)  # (B, T, K or S)
+        return torch.cat([whole[:, :head], new[:, None], whole[:, head + 1 :]], dim=1)  # (B, H, T, K or S)
 
-        with mixed_hook(layer, change):
+    if isinstance(kind, Pattern | KnockOut):
+
+        def change(pattern: Tensor, first: Tensor) -> Tensor:
+            own = pattern[:, head]  # (B, T, S)
+            return put(pattern, kind.weights(own.shape, first, own, name))  # (B, H, T, S)
+
+        with _pattern_hook(layer, change):
             yield
+        return
+
+    def hook(module: nn.Module, args: tuple[Any, ...], z: Tensor) -> Tensor:
+        return put(z, kind.value(z[:, head], name))  # (B, H, T, K)
+
+    handle = layer.hook_z.register_forward_hook(hook)
+    try:
+        yield
+    finally:
+        handle.remove()
+
+
+@contextmanager
+def _pattern_hook(layer: Attention, change: Callable[[Tensor, Tensor], Tensor]) -> Iterator[None]:
+    """Inside, `change(pattern, first)` stands in the place of the pattern (B, H, T, S).
+
+    `first` (B) is the column of each row's first key that some query may attend to, as the scores of the pass have it.
+    """
+    first: list[Tensor] = []
+
+    def look(module: nn.Module, args: tuple[Any, ...], scores: Tensor) -> None:
+        allowed = scores != -torch.inf  # (B, H, T, S)
+        first[:] = [allowed.flatten(1, 2).any(dim=1).long().argmax(dim=-1)]  # (B)
+
+    def hook(module: nn.Module, args: tuple[Any, ...], pattern: Tensor) -> Tensor:
+        return change(pattern, first[0])
+
+    with ExitStack() as hooks:
+        hooks.callback(layer.hook_scores.register_forward_hook(look).remove)
+        hooks.callback(layer.hook_pattern.register_forward_hook(hook).remove)
+        yield

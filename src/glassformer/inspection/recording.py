@@ -7,8 +7,10 @@
         for step in generate(model, prompts, settings):
             passes[-1]["dec.0.self.pattern"]  # (rows, H, 1, S): what the newest tokens look at
 
-What can be kept is listed in `glassformer.inspection.catalogue.THINGS`. The pass is the model's own, fused attention
-included; scores and patterns, which it never shows, are worked out beside it, for the layers that are kept alone.
+What can be kept is listed in `glassformer.inspection.catalogue.THINGS`, and where it is taken from in `HOOK_POINTS`
+there: every value is a tensor of the model's own pass, copied by a forward hook. Where scores or patterns are kept,
+those layers compute attention step by step instead of by the fused kernel, and the logits stay within 1e-4 of those of
+an unobserved pass; otherwise they are bit-equal.
 """
 
 from __future__ import annotations
@@ -22,10 +24,9 @@ from torch import Tensor, nn
 
 from glassformer.base.errors import GlassError
 from glassformer.generation.context import reading
-from glassformer.inspection.attention_inside import Inside, looking
-from glassformer.inspection.catalogue import INSIDE, THINGS, Entry, batch_sizes, chosen
+from glassformer.inspection.catalogue import INSIDE, Entry, batch_sizes, chosen, current_name
 from glassformer.inspection.sites import attentions, parts, stacks
-from glassformer.inspection.trace import check_given
+from glassformer.inspection.trace import check_given, head_outputs
 from glassformer.model.attention import Attention
 from glassformer.model.pruned_attention import head_numbers
 from glassformer.model.transformer import EncoderDecoder, FeedForward, Model
@@ -43,7 +44,8 @@ class NotRecordedError(GlassError, KeyError):
 class Recording(Mapping[str, Tensor]):
     """What was kept of one forward pass, by name. Every look gives a fresh copy: writing to it changes nothing here.
 
-    One head's part has a name, too: `dec.1.self.2` of `mixed`, `dec.1.self.2.pattern` of `pattern`, and so on.
+    One head's part has a name, too: `dec.1.self.2` of `z`, `dec.1.self.2.pattern` of `pattern`, and so on. `mixed` is
+    an older name of `z` and gives the same.
 
     Args:
         values: by name; on the CPU.
@@ -54,10 +56,11 @@ class Recording(Mapping[str, Tensor]):
         self._values, self._heads = values, heads
 
     def __getitem__(self, name: str) -> Tensor:
+        name = current_name(name)
         if name in self._values:
             return self._values[name].clone()
         words = name.split(".")
-        site, head, thing = ".".join(words[:3]), words[3:4], ".".join(words[4:]) or "mixed"
+        site, head, thing = ".".join(words[:3]), words[3:4], ".".join(words[4:]) or "z"
         numbers = [str(number) for number in self._heads.get(site, ())]
         whole = f"{site}.{thing}"
         if head and head[0] in numbers and whole in self._values and thing not in ("k", "v"):
@@ -174,7 +177,7 @@ def watching(
 
     Afterwards, also after an exception, no hook is left; the recordings stay. What a patch puts in is recorded as such
     if the patch was there first: `with patch(...), watching(...)`. Of one that is put on inside, only what follows from
-    it is seen. Scores and patterns are always what the layer itself makes of its queries and keys.
+    it is seen.
 
     Args:
         model, keep, rows, dtype: as for `record`. With a cache, a pass has only the new places.
@@ -217,6 +220,10 @@ class _Taker:
             if name in wanted:
                 hooks.callback(module.register_forward_pre_hook(self._entering(wanted[name])).remove)
 
+        def written(layer: Attention, name: str) -> None:
+            if name in wanted:
+                hooks.callback(layer.hook_z.register_forward_hook(self._written(wanted[name], layer)).remove)
+
         model = self.model
         for name, stack in stacks(model).items():
             hooks.callback(stack.register_forward_pre_hook(self._begin(name)).remove)
@@ -233,10 +240,12 @@ class _Taker:
             leaving(part, str(site))
             if isinstance(part, FeedForward):
                 entering(part.down, f"{site}.hidden")
-            things = [thing for thing in INSIDE if f"{site}.{thing}" in wanted]
-            if isinstance(part, Attention) and things:
-                seen = hooks.enter_context(looking(part))
-                hooks.callback(part.register_forward_hook(self._inside(str(site), things, seen)).remove)
+            if isinstance(part, Attention):
+                for thing in INSIDE:
+                    if thing == "head_output":
+                        written(part, f"{site}.head_output")
+                    else:
+                        leaving(getattr(part, f"hook_{thing}"), f"{site}.{thing}")
         leaving(model.head, "logits")
 
     def _begin(self, name: str) -> Callable[..., None]:
@@ -262,11 +271,10 @@ class _Taker:
 
         return hook
 
-    def _inside(self, site: str, things: list[str], seen: Inside) -> Callable[..., None]:
+    def _written(self, entry: Entry, layer: Attention) -> Callable[..., None]:
         def hook(module: nn.Module, args: tuple[Any, ...], output: Tensor) -> None:
             with torch.no_grad():
-                for thing in things:
-                    self._take(f"{site}.{thing}", THINGS[thing][1], _inside(seen, thing))
+                self._take(entry.name, entry.dims, head_outputs(layer, output))
 
         return hook
 
@@ -282,24 +290,3 @@ class _Taker:
             )
         with torch.inference_mode(False), torch.no_grad():
             self.values[name] = value.detach().to("cpu", self.dtype, copy=True)
-
-
-def _inside(seen: Inside, thing: str) -> Tensor:
-    """One of the values inside an attention; shapes as in `THINGS`."""
-    assert seen.mixed is not None
-    match thing:
-        case "q":
-            return seen.q()
-        case "k":
-            return seen.k()
-        case "v":
-            return seen.v()
-        case "scores":
-            return seen.scores()
-        case "pattern":
-            return seen.weights()
-        case "mixed":
-            return seen.mixed
-        case _:
-            matrix = seen.layer.output.weight.unflatten(1, (seen.layer.heads, seen.layer.head_width))  # (D, H, K)
-            return torch.einsum("bhtk,dhk->bhtd", seen.mixed, matrix)  # (B, H, T, D)

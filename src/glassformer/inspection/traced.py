@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Literal
 
@@ -25,13 +26,13 @@ class AttentionTrace:
         q_unturned, k_unturned: the same after qk-norm, where there is one, and before rotation.
         q, k, v: (B, H, T, K), (B, G, S, K), (B, G, S, K) as the attention uses them.
         rotation: what turned q and k; None where positions are not rotary, and in cross-attention.
-        scores: (B, H, T, S) q kᵀ.
-        scaled: (B, H, T, S) scores / √K.
+        scaled: (B, H, T, S) q kᵀ / √K, at hidden keys too.
         bias: (B or 1, H, T, S) added to `scaled`, -inf where hidden; None: nothing is added.
-        allowed: (B or 1, 1, T, S) bool; False: the key is hidden from the query.
-        weights: (B, H, T, S) softmax of scaled + bias over the allowed keys; zeros where nothing is allowed.
-        mixed: (B, H, T, K) weights v.
-        head_outputs: (B, H, T, D) what each head writes: its part of the output projection.
+        masked: (B, H, T, S) what the softmax reads: scaled + bias, -inf where the key is hidden from the query.
+        allowed: (B, 1, T, S) bool; False: `masked` is -inf; of a layer without heads, as its mask says.
+        pattern: (B, H, T, S) attention weights: softmax of `masked`; zeros where nothing is allowed.
+        z: (B, H, T, K) pattern v.
+        head_outputs: (B, H, T, D) what each head writes, computed from z: its part of the output projection.
         output_bias: (D,) of the output projection, or None.
         output: (B, T, D) the sum of `head_outputs` and `output_bias`, up to rounding.
     """
@@ -48,15 +49,30 @@ class AttentionTrace:
     k: Tensor
     v: Tensor
     rotation: Rotation | None
-    scores: Tensor
     scaled: Tensor
     bias: Tensor | None
+    masked: Tensor
     allowed: Tensor
-    weights: Tensor
-    mixed: Tensor
+    pattern: Tensor
+    z: Tensor
     head_outputs: Tensor
     output_bias: Tensor | None
     output: Tensor
+
+    @property
+    def scores(self) -> Tensor:
+        """(B, H, T, S) q kᵀ: √K times `scaled`, because the model divides the queries by √K before they meet keys."""
+        return self.scaled * math.sqrt(self.q.shape[-1])
+
+    @property
+    def weights(self) -> Tensor:
+        """Another name of `pattern`."""
+        return self.pattern
+
+    @property
+    def mixed(self) -> Tensor:
+        """Another name of `z`."""
+        return self.z
 
 
 @dataclass(frozen=True, eq=False)
@@ -144,7 +160,8 @@ class Trace:
         source: the encoder of an encoder-decoder; else None.
         pooled: (B, D) the one vector that a classifier reads; else None.
         transformed: (B, T, D) the last vectors behind the head's transform; None where there is none.
-        logits: (B, T, V), or (B, classes) of a classifier: bit for bit what the model gives.
+        logits: (B, T, V), or (B, classes) of a classifier: those of this pass, in which scores and patterns are
+            observed.
     """
 
     stack: StackTrace

@@ -1,12 +1,17 @@
 """Attention: which keys a query may attend to, softmax(q kᵀ / √K) v, and the layer that projects into it.
 
 Vaswani et al. 2017, section 3.2. The letters of the shapes are those of `glassformer.base.shapes`.
+
+The hook points of an `Attention` are `nn.Identity` modules that its tensors pass through: PyTorch's own forward hooks
+read a tensor there, or replace it by returning another. They have no parameters and change no number.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -95,8 +100,50 @@ def self_attention_mask(
     return Mask.of(allowed & attention_mask[:, None, None, :])  # (B, 1, T, S)
 
 
+def unchanged(x: Tensor) -> Tensor:
+    """Return x."""
+    return x
+
+
+class ScoreHooks(NamedTuple):
+    """Functions that the tensors of the explicit computation pass through, (B, H, T, S) each.
+
+    Attributes:
+        products: of q kᵀ / √K, at hidden keys too.
+        scores: of what the softmax reads: products + bias, -inf where hidden.
+        pattern: of the softmax, before dropout; zeros for fully masked queries.
+    """
+
+    products: Callable[[Tensor], Tensor] = unchanged
+    scores: Callable[[Tensor], Tensor] = unchanged
+    pattern: Callable[[Tensor], Tensor] = unchanged
+
+
+NO_HOOKS = ScoreHooks()
+"""Nobody listens."""
+
+
+def is_observed(hook_point: nn.Module) -> bool:
+    """Return whether a hook is registered on a hook point, forward or backward.
+
+    Hooks for all modules of a process (`torch.nn.modules.module.register_module_forward_hook`) do not count.
+    """
+    return bool(
+        hook_point._forward_hooks
+        or hook_point._forward_pre_hooks
+        or hook_point._backward_hooks
+        or hook_point._backward_pre_hooks
+    )
+
+
 def attend(
-    q: Tensor, k: Tensor, v: Tensor, mask: Mask, dropout: float = 0.0, explicit: bool = False
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    mask: Mask,
+    dropout: float = 0.0,
+    explicit: bool = False,
+    hooks: ScoreHooks = NO_HOOKS,
 ) -> tuple[Tensor, Tensor | None]:
     """Return z = softmax(q kᵀ / √K + bias) v, over the allowed keys: equation 1 of Vaswani et al. 2017.
 
@@ -109,40 +156,53 @@ def attend(
         v: (B, G, S, any width) values.
         mask: see `Mask`.
         dropout: share of the pattern's entries that is dropped.
-        explicit: also return the pattern.
+        explicit: compute step by step, show each step to `hooks`, and also return the pattern.
+        hooks: see and may replace the tensors of the explicit computation.
 
     Returns:
         z (B, H, T, width of v), and the pattern (B, H, T, S) if `explicit`, else None.
     """
     tokens = max(q.shape[2], k.shape[2])
     explicit_is_faster = q.dtype == torch.bfloat16 and q.is_cpu and tokens <= SHORT
-    pattern = None
-    if explicit or explicit_is_faster:
-        z, pattern = explicit_attention(q, k, v, mask, dropout)  # (B, H, T, K), (B, H, T, S)
+    if explicit:
+        return explicit_attention(q, k, v, mask, dropout, mask.fully_masked, hooks)  # (B, H, T, K), (B, H, T, S)
+    if explicit_is_faster:
+        z, _ = explicit_attention(q, k, v, mask, dropout)  # (B, H, T, K)
     else:
         z = fused_attention(q, k, v, mask, dropout)  # (B, H, T, K)
     if mask.fully_masked is not None:
         z = z.masked_fill(mask.fully_masked, 0.0)  # (B, H, T, K)
-    if not explicit or pattern is None:
-        return z, None
-    if mask.fully_masked is not None:
-        pattern = pattern.masked_fill(mask.fully_masked, 0.0)  # (B, H, T, S)
-    return z, pattern
+    return z, None
 
 
-def explicit_attention(q: Tensor, k: Tensor, v: Tensor, mask: Mask, dropout: float = 0.0) -> tuple[Tensor, Tensor]:
+def explicit_attention(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    mask: Mask,
+    dropout: float = 0.0,
+    blank: Tensor | None = None,
+    hooks: ScoreHooks = NO_HOOKS,
+) -> tuple[Tensor, Tensor]:
     """Return z (B, H, T, K) and the pattern (B, H, T, S), step by step; arguments as in `attend`.
 
-    What fully masked queries get here is meaningless: `attend` replaces it by zeros.
+    Args:
+        blank: (B or 1, 1, T or 1, 1) bool, queries whose scores are shown as -inf and whose pattern is zeros. None:
+            what fully masked queries get is meaningless, and `attend` replaces it by zeros.
     """
     if q.shape[1] != k.shape[1]:
         group = q.shape[1] // k.shape[1]
         k = k.repeat_interleave(group, dim=1)  # (B, H, S, K)
         v = v.repeat_interleave(group, dim=1)  # (B, H, S, K)
-    scores = q / math.sqrt(q.shape[-1]) @ k.transpose(-2, -1)  # (B, H, T, S)
-    allowed = mask.full(scores)  # (B or 1, 1, T or 1, S); causal: query t attends to keys 0 … t
-    bias = scores.new_zeros(()).where(allowed, -math.inf) if mask.bias is None else mask.bias.to(q.dtype)
-    pattern = (scores + bias).softmax(dim=-1)  # (B, H, T, S)
+    products = hooks.products(q / math.sqrt(q.shape[-1]) @ k.transpose(-2, -1))  # (B, H, T, S)
+    allowed = mask.full(products)  # (B or 1, 1, T or 1, S); causal: query t attends to keys 0 … t
+    bias = products.new_zeros(()).where(allowed, -math.inf) if mask.bias is None else mask.bias.to(q.dtype)
+    scores = products + bias  # (B, H, T, S)
+    if blank is None:
+        pattern = hooks.pattern(hooks.scores(scores).softmax(dim=-1))  # (B, H, T, S)
+    else:  # a softmax over nothing but -inf would be NaN, in the gradient too
+        scores = hooks.scores(scores.masked_fill(blank, -math.inf)).masked_fill(blank, 0.0)  # (B, H, T, S)
+        pattern = hooks.pattern(scores.softmax(dim=-1).masked_fill(blank, 0.0))  # (B, H, T, S)
     z = F.dropout(pattern, dropout, training=dropout > 0) @ v  # (B, H, T, K)
     return z, pattern
 
@@ -156,6 +216,11 @@ def fused_attention(q: Tensor, k: Tensor, v: Tensor, mask: Mask, dropout: float 
 
 class Attention(nn.Module):
     """Multi-head, grouped-query (Ainslie et al. 2023) or multi-query attention, to the sequence itself or to a memory.
+
+    Its hook points, in the order in which the tensors pass through them: `hook_q` (B, H, T, K), `hook_k` and `hook_v`
+    (B, G, S, K) as they meet (normalised and rotated, those of a cache included), `hook_products`, `hook_scores` and
+    `hook_pattern` (B, H, T, S, see `ScoreHooks`), `hook_z` (B, H, T, K). While a hook is registered on one of the three
+    of shape (B, H, T, S) the explicit computation runs, and otherwise they are not reached; the others are always.
 
     Args:
         config: the shape of the model.
@@ -178,6 +243,13 @@ class Attention(nn.Module):
         self.query_norm = make_query_norm(config, H)
         self.key_norm = make_query_norm(config, G)
         self.dropout = config.dropout_attention
+        self.hook_q = nn.Identity()
+        self.hook_k = nn.Identity()
+        self.hook_v = nn.Identity()
+        self.hook_products = nn.Identity()
+        self.hook_scores = nn.Identity()
+        self.hook_pattern = nn.Identity()
+        self.hook_z = nn.Identity()
 
     def forward(
         self,
@@ -208,12 +280,20 @@ class Attention(nn.Module):
             k, v = cache.append(k, v)  # (B, G, S, K) each; S now counts the cached tokens too
         elif cache is not None:
             cache.memory = (k, v)
-        z = self.attend(q, k.to(q.dtype), v.to(q.dtype), mask)  # (B, H, T, K); a cache may hold another type
+        q = self.hook_q(q)  # (B, H, T, K)
+        k = self.hook_k(k.to(q.dtype))  # (B, G, S, K); a cache may hold another type
+        v = self.hook_v(v.to(q.dtype))  # (B, G, S, K)
+        z = self.hook_z(self.attend(q, k, v, mask))  # (B, H, T, K)
         return self.output(z.transpose(1, 2).flatten(2))  # (B, T, D)
 
     def attend(self, q: Tensor, k: Tensor, v: Tensor, mask: Mask) -> Tensor:
         """Queries (B, H, T, K), keys and values (B, G, S, K) -> z (B, H, T, K)."""
-        z, _ = attend(q, k, v, mask, self.dropout if self.training else 0.0)
+        dropout = self.dropout if self.training else 0.0
+        if is_observed(self.hook_products) or is_observed(self.hook_scores) or is_observed(self.hook_pattern):
+            hooks = ScoreHooks(self.hook_products, self.hook_scores, self.hook_pattern)
+            z, _ = attend(q, k, v, mask, dropout, explicit=True, hooks=hooks)  # (B, H, T, K)
+        else:
+            z, _ = attend(q, k, v, mask, dropout)  # (B, H, T, K)
         return z
 
     def split_heads(self, x: Tensor, heads: int, norm: nn.RMSNorm | None = None) -> Tensor:

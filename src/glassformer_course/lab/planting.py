@@ -35,8 +35,10 @@ def attention_with(mathematics: Any) -> Iterator[None]:
 
     own = attention.attend
 
-    def attend(q: Any, k: Any, v: Any, mask: Any, dropout: float = 0.0, explicit: bool = False) -> tuple[Any, Any]:
-        out, weights = own(q, k, v, mask, dropout, explicit=True)  # (B, H, T, K), (B, H, T, S)
+    def attend(
+        q: Any, k: Any, v: Any, mask: Any, dropout: float = 0.0, explicit: bool = False, hooks: Any = attention.NO_HOOKS
+    ) -> tuple[Any, Any]:
+        out, weights = own(q, k, v, mask, dropout, explicit=True, hooks=hooks)  # (B, H, T, K), (B, H, T, S)
         return out, weights if explicit else None
 
     with replaced((attention, "math", mathematics), (attention, "attend", attend)):
@@ -45,9 +47,8 @@ def attention_with(mathematics: Any) -> Iterator[None]:
 
 @contextmanager
 def attention_is(attend: Callable[..., Any]) -> Iterator[None]:
-    """Every attention, and every trace of one, computes this in the place of `glassformer.model.attention.attend`."""
-    from glassformer.inspection import trace
+    """Every attention computes this in the place of `glassformer.model.attention.attend`."""
     from glassformer.model import attention
 
-    with replaced((attention, "attend", attend), (trace, "attend", attend)):
+    with replaced((attention, "attend", attend)):
         yield

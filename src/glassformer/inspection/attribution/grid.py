@@ -145,7 +145,7 @@ def _grid(model: Model, name: str, question: Question, part: str, scale: Scale) 
     sites = _sites(model, name, part)
     if not sites:
         return None
-    keep = [f"{site}.mixed" if part == "heads" else site for site in sites]
+    keep = [f"{site}.z" if part == "heads" else site for site in sites]
     recorded = record(model, question.clean, question.target, keep=keep)
     row = question.clean if name == "enc" or question.target is None else question.target
     columns = []

@@ -64,6 +64,7 @@ class Around:
         source: whether it stands in the encoder of an encoder-decoder.
         layer, head: whose it is, where it belongs to one.
         cross: whether it stands in a cross-attention.
+        shown: the matrix that the formula is of, as the model's pass made it.
     """
 
     subject: Subject
@@ -72,6 +73,7 @@ class Around:
     layer: int | None
     head: int | None
     cross: bool
+    shown: Numbers
 
     def __getitem__(self, name: str) -> Numbers:
         if name not in self.known and name.endswith("ᵀ"):
@@ -79,10 +81,8 @@ class Around:
         return self.known[name]
 
     def hide(self, scores: Numbers) -> Numbers:
-        """Scores (T, S) of a self-attention, -inf where the key is hidden: by a causal triangle, by a window."""
-        back = np.arange(scores.shape[0])[:, None] - np.arange(scores.shape[1])  # (T, S)
-        hidden = ((back < 0) & self.stack.causal) | (np.abs(back) >= (self.stack.window or max(scores.shape)))
-        return np.where(hidden, -np.inf, scores)
+        """Return scores (T, S) with -inf where the model's pass has it: there the key was hidden."""
+        return np.where(np.isneginf(self.shown), -np.inf, scores)
 
     @property
     def stack(self) -> Stack:

@@ -137,12 +137,12 @@ def _scores(part: AttentionTrace, head: int, view: View) -> list[Section]:
             f"A head is {K} wide, so every score is divided by √{K} = {math.sqrt(K):.4f}.",
         )),
     ]  # fmt: skip
-    last, name = scaled, "S'"
+    name = "S'"
     if part.bias is not None:
         bias = part.bias[0, head]  # (T, S)
-        last, name = scaled + bias, "S' + B"
+        name = "S' + B"
         steps.append(Section("bias", "Bias for distance", (square("B", view.bias, bias),)))
-    steps.append(_mask(square, last, name, allowed))
+    steps.append(_mask(square, part.masked[0, head], name, allowed))
     into = "M" if steps[-1].matrices else name
     weights = Matrix("A", f"softmax({into}), row by row", numbers(part.weights[0, head]),
                      view.queries, view.keys, "weights")  # fmt: skip
@@ -150,14 +150,14 @@ def _scores(part: AttentionTrace, head: int, view: View) -> list[Section]:
     return steps
 
 
-def _mask(square: Callable[[str, str, Tensor], Matrix], last: Tensor, name: str, allowed: Tensor) -> Section:
+def _mask(square: Callable[[str, str, Tensor], Matrix], masked: Tensor, name: str, allowed: Tensor) -> Section:
     """The scores (T, S) with -inf where a key is hidden; no matrix where none is."""
     hidden = int((~allowed).sum())
     if not hidden:
         return Section("open", "Mask", notes=("Nothing is hidden.",))
-    masked = square("M", f"{name}, -inf where hidden", last.masked_fill(~allowed, -math.inf))  # (T, S)
+    shown = square("M", f"{name}, -inf where hidden", masked)  # (T, S)
     verb = "are" if hidden > 1 else "is"
-    return Section("mask", "Mask", (masked,), notes=(f"{hidden:,} of the {allowed.numel():,} scores {verb} hidden.",))
+    return Section("mask", "Mask", (shown,), notes=(f"{hidden:,} of the {allowed.numel():,} scores {verb} hidden.",))
 
 
 def _mixing(part: AttentionTrace, layer: Attention, head: int, view: View) -> Section:

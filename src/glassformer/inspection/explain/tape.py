@@ -182,7 +182,8 @@ class _Recorder:
         if found := re.match(r"(\S+) W_([QK])\b", matrix.formula):
             self._known[f"read for {found[2]}"] = self._known[found[1]]
         source = self._side == "source"
-        around = Around(self._subject, dict(self._known), source, section.layer, section.head, self._cross)
+        known = dict(self._known)
+        around = Around(self._subject, known, source, section.layer, section.head, self._cross, matrix.values)
         self._around.append(around)
         self._matrices.append(matrix)
         self._known[matrix.name] = matrix.values

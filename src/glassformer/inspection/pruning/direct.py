@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from glassformer.inspection.pruning.effects import mixed_values
+from glassformer.inspection.pruning.effects import z_values
 from glassformer.inspection.pruning.measuring import Rows, without_dropout
 from glassformer.inspection.sites import Site, attentions, stacks
 from glassformer.model.attention import Attention
@@ -41,10 +41,10 @@ def direct_effects(model: Model, data: Rows) -> dict[str, float]:
     with torch.inference_mode(), without_dropout(model):
         for _, rows in data.groups(model) if sites else ():
             batch = data.batch(rows)
-            with mixed_values(model) as mixed, _entering_norms(model) as entering:
+            with z_values(model) as z, _entering_norms(model) as entering:
                 logits = logits_of(model, batch)  # (B, T, V)
             for site in sites:
-                for number, written in _written(model, site, mixed[site], entering):
+                for number, written in _written(model, site, z[site], entering):
                     less = logits - _read(model, written, batch.real)  # (B, T, V)
                     name, loss = f"{site}.{number}", float(token_losses(less, batch).cpu().double().sum())
                     lost[name] = lost.get(name, 0.0) + loss
@@ -69,9 +69,7 @@ def _entering_norms(model: Model) -> Iterator[dict[nn.Module, Tensor]]:
         yield seen
 
 
-def _written(
-    model: Model, site: Site, mixed: Tensor, entering: dict[nn.Module, Tensor]
-) -> Iterator[tuple[int, Tensor]]:
+def _written(model: Model, site: Site, z: Tensor, entering: dict[nn.Module, Tensor]) -> Iterator[tuple[int, Tensor]]:
     """What each head of an attention gives to what the final norm gives: its number, (B, T, D)."""
     stack = stacks(model)[site.stack]
     block, layer = stack.blocks[site.layer], attentions(model)[site]
@@ -79,7 +77,7 @@ def _written(
     own = block.attention_norm if site.part == "self" else block.cross_norm
     matrix = _by_head(layer)  # (H, D, K)
     for index, number in enumerate(head_numbers(layer)):
-        c = F.linear(mixed[:, index], matrix[index])  # (B, T, D)
+        c = F.linear(z[:, index], matrix[index])  # (B, T, D)
         if model.config.norm_order == "output" and own is not None:
             c = _held(own, entering[own], c)  # (B, T, D)
         yield number, _held(stack.norm, entering[stack.norm], c)  # (B, T, D)

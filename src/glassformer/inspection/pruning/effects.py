@@ -11,13 +11,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from functools import partial
-from typing import Literal
+from typing import Any, Literal
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from glassformer.base.errors import GlassError
-from glassformer.inspection.attention_inside import mixed_hook
 from glassformer.inspection.patching import Kind, Value, Zero, patch
 from glassformer.inspection.pruning.measuring import Rows, row_losses, without_dropout
 from glassformer.inspection.sites import Site, attentions, heads
@@ -90,17 +89,16 @@ def _copied(batch: Batch, n: int) -> Batch:
 
 
 @contextmanager
-def mixed_values(model: Model) -> Iterator[dict[Site, Tensor]]:
-    """What every attention's heads mixed in the last forward pass, (B, H, T, K) each, by its site."""
+def z_values(model: Model) -> Iterator[dict[Site, Tensor]]:
+    """Note the z of every attention in the last forward pass, (B, H, T, K) each, by its site."""
     seen: dict[Site, Tensor] = {}
 
-    def keep(site: Site, mixed: Tensor) -> Tensor:
-        seen[site] = mixed
-        return mixed
+    def keep(site: Site, module: nn.Module, args: tuple[Any, ...], z: Tensor) -> None:
+        seen[site] = z
 
     with ExitStack() as hooks:
         for site, layer in attentions(model).items():
-            hooks.enter_context(mixed_hook(layer, partial(keep, site)))
+            hooks.callback(layer.hook_z.register_forward_hook(partial(keep, site)).remove)
         yield seen
 
 
@@ -118,11 +116,11 @@ def _means(model: Model, data: Rows) -> dict[str, Tensor]:
     places: dict[Site, int] = dict.fromkeys(attentions(model), 0)
     for _, rows in data.groups(model):
         batch = data.batch(rows)
-        with mixed_values(model) as seen:
+        with z_values(model) as seen:
             row_losses(model, batch)
-        for site, mixed in seen.items():
+        for site, z in seen.items():
             real = _real(model, site, batch)  # (B, T)
-            total = (mixed.double() * real[:, None, :, None]).sum(dim=(0, 2))  # (H, K)
+            total = (z.double() * real[:, None, :, None]).sum(dim=(0, 2))  # (H, K)
             places[site] += int(real.sum())
             for number, each in zip(head_numbers(attentions(model)[site]), total, strict=True):
                 sums[f"{site}.{number}"] = sums.get(f"{site}.{number}", torch.zeros_like(each)) + each  # (K)
@@ -133,13 +131,13 @@ def _of_next_rows(model: Model, data: Rows, first: int, batch: Batch) -> dict[st
     """What each head had (B, T, K) at the same place of the next row; where that row has ended, at its end."""
     B = len(batch.inputs)
     other = data.batch([data.rows[(first + 1 + number) % len(data.rows)] for number in range(B)])
-    with mixed_values(model) as seen:
+    with z_values(model) as seen:
         row_losses(model, other)
     found = {}
-    for site, mixed in seen.items():
+    for site, z in seen.items():
         T, ends = _real(model, site, batch).shape[1], _real(model, site, other).sum(dim=1)  # (B)
-        places = torch.arange(T, device=mixed.device).minimum((ends - 1).clamp(min=0)[:, None])  # (B, T)
-        taken = mixed.gather(2, places[:, None, :, None].expand(B, mixed.shape[1], T, mixed.shape[3]))  # (B, H, T, K)
+        places = torch.arange(T, device=z.device).minimum((ends - 1).clamp(min=0)[:, None])  # (B, T)
+        taken = z.gather(2, places[:, None, :, None].expand(B, z.shape[1], T, z.shape[3]))  # (B, H, T, K)
         for index, number in enumerate(head_numbers(attentions(model)[site])):
             found[f"{site}.{number}"] = taken[:, index]  # (B, T, K)
     return found

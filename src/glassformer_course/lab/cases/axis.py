@@ -8,7 +8,7 @@ from contextlib import contextmanager
 
 from torch import Tensor
 
-from glassformer.model.attention import Mask
+from glassformer.model.attention import NO_HOOKS, Mask, ScoreHooks
 from glassformer_course.lab.bench import STORIES, Bench, Trained, last_losses, loss_chart
 from glassformer_course.lab.evidence import Evidence, Map, Number
 from glassformer_course.lab.planting import attention_is
@@ -18,12 +18,18 @@ PROMPT = "Once upon a time, "
 
 
 def attend(
-    q: Tensor, k: Tensor, v: Tensor, mask: Mask, dropout: float = 0.0, explicit: bool = False
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    mask: Mask,
+    dropout: float = 0.0,
+    explicit: bool = False,
+    hooks: ScoreHooks = NO_HOOKS,
 ) -> tuple[Tensor, Tensor | None]:
     """As the library's, but that the triangle is the other one and each column sums to 1."""
-    scores = q / math.sqrt(q.shape[-1]) @ k.transpose(-2, -1)  # (B, H, T, S)
+    scores = hooks.products(q / math.sqrt(q.shape[-1]) @ k.transpose(-2, -1))  # (B, H, T, S)
     scores = scores.masked_fill(~mask.full(scores).transpose(-2, -1), -math.inf)  # (B, H, T, S)
-    weights = scores.softmax(dim=-2)  # (B, H, T, S)
+    weights = hooks.pattern(hooks.scores(scores).softmax(dim=-2))  # (B, H, T, S)
     return weights @ v, weights if explicit else None
 
 

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from glassformer.model.attention import Mask
+from glassformer.model.attention import NO_HOOKS, Mask, ScoreHooks
 from glassformer_course.lab.bench import STORIES, Bench, Trained, compared, last_losses, loss_chart
 from glassformer_course.lab.evidence import Evidence, Map, Number, Point
 from glassformer_course.lab.planting import attention_is
@@ -20,11 +20,17 @@ TEXT = "Once upon a time, an eager fox named Mia wished"
 
 
 def attend(
-    q: Tensor, k: Tensor, v: Tensor, mask: Mask, dropout: float = 0.0, explicit: bool = False
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    mask: Mask,
+    dropout: float = 0.0,
+    explicit: bool = False,
+    hooks: ScoreHooks = NO_HOOKS,
 ) -> tuple[Tensor, Tensor | None]:
     """As the library's, but that hidden weights are set to zero when they have had their share already."""
-    scores = q / math.sqrt(q.shape[-1]) @ k.transpose(-2, -1)  # (B, H, T, S)
-    weights = scores.softmax(dim=-1) * mask.full(scores)  # (B, H, T, S)
+    scores = hooks.products(q / math.sqrt(q.shape[-1]) @ k.transpose(-2, -1))  # (B, H, T, S)
+    weights = hooks.pattern(hooks.scores(scores).softmax(dim=-1) * mask.full(scores))  # (B, H, T, S)
     return F.dropout(weights, dropout, training=dropout > 0) @ v, weights if explicit else None
 
 

@@ -2,7 +2,8 @@
 
 A binary answer. Its header::
 
-    {"site": "dec.1.cross", "head": null | 2, "form": "float32", "shape": [R, C], "block": 1, "size": [T, S],
+    {"site": "dec.1.cross", "pass": "observed", "head": null | 2,
+     "form": "float32", "shape": [R, C], "block": 1, "size": [T, S],
      "hidden": 255, "full": 254, "scale": "linear", "labels": {"target": […], "source": […]},
      "target": "das …", "written": true,      the target's text, and whether the model wrote it greedily itself
      "entropy": […],                          of each target row, in nats, T numbers
@@ -80,7 +81,8 @@ def answer(opened: Opened, question: Question) -> Binary:
     found = cells_of(layer, slice(0, T), slice(0, S), block, "max", weights)
     target, source = looked.labels(looked.head(f"{site}.{layer.kept[0]}")[0].site)
     header = {
-        "site": site, "head": question.head, "form": question.form, "shape": list(found.cells.shape), "block": block,
+        "site": site, "pass": looked.which,
+        "head": question.head, "form": question.form, "shape": list(found.cells.shape), "block": block,
         "size": [T, S], "hidden": HIDDEN, "full": FULL, "scale": question.scale,
         "labels": {"target": target, "source": source}, "target": looked.subject.target,
         "written": question.target is None, "entropy": np.concatenate(spread).tolist(), "coverage": given.tolist(),

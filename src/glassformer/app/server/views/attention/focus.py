@@ -2,7 +2,7 @@
 
 A binary answer. Its header::
 
-    {"place": 5, "stack": "dec", "label": " dog", "block": 1, "top": 8,
+    {"pass": "observed", "place": 5, "stack": "dec", "label": " dog", "block": 1, "top": 8,
      "labels": {"dec.self": ["The", …], "dec.cross": […]},       of the keys, where block is 1
      "heads": [{"head": "dec.0.self.0", "part": "dec.self", "at": 0, "cells": 6, "keys": 6,
                 "top": [{"key": 4, "weight": 0.81}, …], "rest": 0.02}, …]}
@@ -76,6 +76,7 @@ def answer(opened: Opened, question: Question) -> Binary:
             rows.append(cells)
             at += len(cells)
     header = {
+        "pass": looked.which,
         "place": question.place, "stack": next(iter(layers)).stack, "label": tokens[question.place], "block": block,
         "top": question.top, "heads": heads,
         "labels": {f"{site.stack}.{site.part}": looked.labels(site)[1] for site in layers} if block == 1 else None,
@@ -108,7 +109,8 @@ def python(opened: Opened, question: Question) -> str:
         opened,
         question,
         sites,
-        "for name, weights in found.items():",
+        f"for name in {sites}:",
+        "    weights = found[name]",
         f"    print(name, weights[0, :, {question.place}].tolist())  # a row for each head",
     )
 

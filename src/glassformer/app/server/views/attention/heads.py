@@ -2,7 +2,7 @@
 
 Its header::
 
-    {"block": 16, "form": "uint8", "scale": "linear", "hidden": 255, "full": 254,
+    {"pass": "observed", "block": 16, "form": "uint8", "scale": "linear", "hidden": 255, "full": 254,
      "heads": [{"head": "dec.0.self.0", "at": 0, "shape": [64, 64], "size": [1024, 1024],
                 "largest": 0.99, "entropy": 2.31}, …]}
 
@@ -55,9 +55,7 @@ def answer(opened: Opened, question: Question) -> Binary:
     heads: list[dict[str, Any]] = []
     data = b""
     for site, layer in chosen.items():
-        small = [
-            _small(layer, chunk, block) for chunk in layer.chunks(slice(0, layer.shape[0]), block, len(layer.kept))
-        ]
+        small = [_small(layer, chunk, block) for chunk in layer.chunks(slice(0, layer.shape[0]), block)]
         cells = np.concatenate([each[0] for each in small], axis=1)  # (H, R, C)
         spread = np.sum([each[1] for each in small], axis=0) / layer.shape[0]  # (H,)
         for number, own, nats in zip(layer.kept, cells, spread, strict=True):
@@ -66,7 +64,15 @@ def answer(opened: Opened, question: Question) -> Binary:
                 "largest": float(np.nanmax(own)), "entropy": float(nats),
             })  # fmt: skip
             data += as_bytes([own], "uint8", question.scale)
-    header = {"block": block, "form": "uint8", "scale": question.scale, "hidden": HIDDEN, "full": FULL, "heads": heads}
+    header = {
+        "pass": looked.which,
+        "block": block,
+        "form": "uint8",
+        "scale": question.scale,
+        "hidden": HIDDEN,
+        "full": FULL,
+        "heads": heads,
+    }
     return Binary(header, data)
 
 

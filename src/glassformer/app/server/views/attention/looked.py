@@ -1,10 +1,12 @@
-"""One forward pass as the attention views keep it: queries, keys and masks of every attention, and no weights."""
+"""One forward pass as the attention views keep it: the patterns that the pass used, or what a few rows of them need."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack
-from dataclasses import dataclass
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
@@ -13,18 +15,21 @@ from glassformer.app.server.shelf import Opened
 from glassformer.base.errors import GlassError
 from glassformer.generation.context import reading
 from glassformer.generation.decoding import check_finite
-from glassformer.inspection.attention_inside import Inside, looking
 from glassformer.inspection.explain import Subject
 from glassformer.inspection.sites import Head, Site, attentions, find_head, stacks
 from glassformer.inspection.trace import check_given
-from glassformer.model.attention import Mask, attend
+from glassformer.model.attention import EVERY_KEY, Attention, Mask, self_attention_mask
 from glassformer.model.pruned_attention import head_numbers, kv_index, mask_of_heads
-from glassformer.model.transformer import EncoderDecoder, Model
+from glassformer.model.transformer import EncoderDecoder, Model, Stack
 
 CELLS = 2**22
-"""Weights that are worked out at once."""
-SMALL = 64 * 2**20
-"""Bytes of a bias that is kept."""
+"""Weights that are computed at once."""
+OBSERVED = 128 * 2**20
+"""Bytes of scores and patterns of all layers that are kept of one pass."""
+Pass = Literal["observed", "rows"]
+"""Which pass made the numbers. "observed": scores and patterns are tensors of one forward pass of the text. "rows": the
+text is too long to keep them; the layer's own attention ran once more on the rows that are shown, on the queries, keys
+and values of the pass."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -32,21 +37,26 @@ class Layer:
     """One attention layer of one pass of one text.
 
     Attributes:
+        model: that it is part of.
+        stack: that it belongs to; None of cross-attention.
+        module: itself.
         kept: (H) the numbers of its heads.
         asks: (H) which key head each uses.
         q: (H, T, K) queries as they meet the keys.
-        k: (G, S, K) keys, likewise.
-        mask: who may look at whom, and the bias of places where that is small.
-        places: gives that bias anew where it is too large to keep: of 12 heads on 4,096 tokens it takes 800 MB. None
-            where places add nothing.
+        k, v: (G, S, K) keys and values, likewise.
+        seen: "scores" and "pattern" of the pass, (H, T, S) each; empty where they are too large to keep.
     """
 
+    model: Model
+    stack: Stack | None
+    module: Attention
     kept: list[int]
     asks: list[int]
     q: Tensor
     k: Tensor
-    mask: Mask
-    places: nn.Module | None
+    v: Tensor
+    seen: dict[str, Tensor]
+    _last: dict[tuple[int, int], dict[str, Tensor]] = field(default_factory=dict, repr=False)
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -54,45 +64,50 @@ class Layer:
         return self.q.shape[1], self.k.shape[1]
 
     def weights(self, rows: slice, heads: Sequence[int] | None = None) -> Tensor:
-        """The attention weights of some rows, float32 (heads, rows, S), 0 where masked; of heads at places, or of all.
+        """The pattern of some rows, float32 (heads, rows, S), 0 where masked; of heads at places, or of all."""
+        found = self._rows(rows)["pattern"]  # (H, rows, S)
+        return found if heads is None else found[list(heads)]
 
-        They are `attend`'s own: softmax(q kᵀ / √K + bias) over the allowed keys.
-        """
-        chosen = list(range(len(self.kept))) if heads is None else list(heads)
-        q, k = self.q[None, chosen, rows], self.k[None, [self.asks[head] for head in chosen]]  # (1, h, T or S, K) each
-        allowed = self.allowed(rows)  # (rows, S)
-        mask, bias = Mask(allowed=allowed), self.bias(rows)
-        if bias is not None:
-            mask = mask.with_bias(bias[:, chosen])
-        with torch.no_grad():
-            weights = attend(q, k, k[..., :1], mask, explicit=True)[1]  # (1, h, rows, S)
-        assert weights is not None
-        return weights[0].float().cpu()
+    def scores(self, rows: slice) -> Tensor:
+        """The scores of some rows, float32 (H, rows, S), -inf where masked."""
+        return self._rows(rows)["scores"]
 
     def allowed(self, rows: slice) -> Tensor:
-        """(rows, S) bool: the keys that each row may look at."""
-        T, S = self.shape
-        if self.mask.is_causal:  # made for these rows alone: that of all would be made again and again
-            places = torch.arange(S, device=self.q.device)  # (S), and T = S
-            return places <= places[rows, None]
-        whole = self.mask.full(self.q.new_empty(()).expand(T, S))  # (1, 1, T or 1, S)
-        return whole.reshape(whole.shape[-2:]).expand(T, S)[rows]
+        """(rows, S) bool: the keys that each row may look at: those whose score is not -inf."""
+        return self.scores(rows)[0] != -torch.inf
 
     def bias(self, rows: slice) -> Tensor | None:
         """(1, H, rows, S): what places add to the scores of some rows; None: nothing."""
-        if self.mask.bias is not None:
-            return self.mask.bias[:, :, rows]
-        if self.places is None:
-            return None
-        places = torch.arange(self.shape[1], device=self.q.device)[None]  # (1, S), and T = S
         with torch.no_grad():
-            return self.places(places[:, rows], places)[:, self.kept].to(self.q.dtype)
+            return mask_of_heads(self.module, self._mask(rows)).bias
 
-    def chunks(self, rows: slice, block: int = 1, heads: int = 1) -> Iterator[slice]:
-        """The rows in slices whose weights, of so many heads, take little memory; multiples of `block` but the last."""
-        each = max(1, CELLS // (self.shape[1] * block * heads)) * block
+    def chunks(self, rows: slice, block: int = 1) -> Iterator[slice]:
+        """The rows in slices whose weights, of all heads, take little memory; multiples of `block` but the last."""
+        each = max(1, CELLS // (self.shape[1] * block * len(self.kept))) * block
         for start in range(rows.start, rows.stop, each):
             yield slice(start, min(start + each, rows.stop))
+
+    def _rows(self, rows: slice) -> dict[str, Tensor]:
+        """Scores and pattern of some rows, (H, rows, S) each: of the pass, or of the layer run again on these rows."""
+        if self.seen:
+            return {name: value[:, rows] for name, value in self.seen.items()}
+        key = rows.start, rows.stop
+        if key not in self._last:
+            self._last.clear()
+            with reading(self.model), torch.inference_mode(False), torch.no_grad(), observing(self.module) as seen:
+                self.module.attend(self.q[None, :, rows], self.k[None], self.v[None], self._mask(rows))
+            self._last[key] = seen
+        return self._last[key]
+
+    def _mask(self, rows: slice) -> Mask:
+        """The mask of some rows, as the stack makes it for tokens that follow cached ones; there is no padding."""
+        if self.stack is None:
+            return EVERY_KEY
+        positions = torch.arange(self.shape[1], device=self.q.device)[None]  # (1, S), and T = S
+        mask = self_attention_mask(positions[:, rows], positions, None, self.stack.causal, self.stack.window)
+        if self.stack.score_positions is None:
+            return mask
+        return mask.with_bias(self.stack.score_positions(positions[:, rows], positions))
 
 
 @dataclass(frozen=True, eq=False)
@@ -102,11 +117,13 @@ class Looked:
     Attributes:
         subject: the model and what it read.
         layers: by their sites, in the order in which they run; those without heads are not there.
+        which: the pass that made the numbers.
         nbytes: the memory that all of it takes.
     """
 
     subject: Subject
     layers: dict[Site, Layer]
+    which: Pass
     nbytes: int
 
     def head(self, name: str) -> tuple[Head, Layer, int]:
@@ -139,19 +156,73 @@ def looked_at(opened: Opened, text: str, target: str | None) -> Looked:
 
 def look(subject: Subject) -> Looked:
     """One forward pass, without dropout and gradients; nothing about the model changes."""
-    model, found = subject.model, dict[Site, Inside]()
-    given = None if subject.target_ids is None else torch.tensor([subject.target_ids])
-    tokens, target, _ = check_given(model, torch.tensor([subject.ids]), given, None)
-    with ExitStack() as hooks, reading(model), torch.inference_mode(False), torch.no_grad():
-        for site, layer in attentions(model).items():
-            if layer.heads:
-                found[site] = hooks.enter_context(looking(layer))
-        check_finite(_run(model, tokens, target))
-        layers = {site: _layer(seen, _places(model, site)) for site, seen in found.items()}
+    model = subject.model
+    layers = {site: layer for site, layer in attentions(model).items() if layer.heads}
     if not layers:
         raise GlassError("all heads of this run were removed", "Look at another run.")
-    tensors = {t.data_ptr(): t.nbytes for layer in layers.values() for t in _tensors(layer)}
-    return Looked(subject, layers, sum(tensors.values()))
+    given = None if subject.target_ids is None else torch.tensor([subject.target_ids])
+    tokens, target, _ = check_given(model, torch.tensor([subject.ids]), given, None)
+    which: Pass = "observed" if _bytes(layers, tokens, target) <= OBSERVED else "rows"
+    with ExitStack() as hooks, reading(model), torch.inference_mode(False), torch.no_grad():
+        met = {site: hooks.enter_context(meeting(layer)) for site, layer in layers.items()}
+        seen: dict[Site, dict[str, Tensor]] = {site: {} for site in layers}
+        if which == "observed":
+            seen = {site: hooks.enter_context(observing(layer)) for site, layer in layers.items()}
+        check_finite(_run(model, tokens, target))
+    found = {
+        site: Layer(
+            model,
+            stacks(model)[site.stack] if site.part == "self" else None,
+            layer,
+            head_numbers(layer),
+            kv_index(layer),
+            met[site]["q"],
+            met[site]["k"],
+            met[site]["v"],
+            seen[site],
+        )
+        for site, layer in layers.items()
+    }
+    tensors = [tensor for layer in found.values() for tensor in (layer.q, layer.k, layer.v, *layer.seen.values())]
+    return Looked(subject, found, which, sum(tensor.nbytes for tensor in tensors))
+
+
+def _bytes(layers: dict[Site, Attention], tokens: Tensor, target: Tensor | None) -> int:
+    """Return the bytes that scores and patterns of all layers take."""
+    S = tokens.shape[1]
+    T = S if target is None else target.shape[1]
+    sizes = {"enc": S * S, "dec": T * T}
+    return sum(
+        8 * layer.heads * (T * S if site.part == "cross" else sizes[site.stack]) for site, layer in layers.items()
+    )
+
+
+@contextmanager
+def observing(layer: Attention) -> Iterator[dict[str, Tensor]]:
+    """Note the scores and the pattern of the first row of a pass, float32 (H, T, S) each."""
+    seen: dict[str, Tensor] = {}
+
+    def note(name: str, module: nn.Module, args: tuple[Any, ...], value: Tensor) -> None:
+        seen[name] = value[0].float().cpu()
+
+    with ExitStack() as hooks:
+        hooks.callback(layer.hook_scores.register_forward_hook(partial(note, "scores")).remove)
+        hooks.callback(layer.hook_pattern.register_forward_hook(partial(note, "pattern")).remove)
+        yield seen
+
+
+@contextmanager
+def meeting(layer: Attention) -> Iterator[dict[str, Tensor]]:
+    """Note queries, keys and values of the first row of a pass, as they meet."""
+    met: dict[str, Tensor] = {}
+
+    def note(name: str, module: nn.Module, args: tuple[Any, ...], value: Tensor) -> None:
+        met[name] = value[0].clone()  # the projections' whole outputs are not kept alive
+
+    with ExitStack() as hooks:
+        for name, point in (("q", layer.hook_q), ("k", layer.hook_k), ("v", layer.hook_v)):
+            hooks.callback(point.register_forward_hook(partial(note, name)).remove)
+        yield met
 
 
 def _run(model: Model, tokens: Tensor, target: Tensor | None) -> Tensor:
@@ -160,20 +231,3 @@ def _run(model: Model, tokens: Tensor, target: Tensor | None) -> Tensor:
         assert target is not None
         return model(tokens, target)  # (1, T, V)
     return model(tokens)  # (1, T, V) or (1, C)
-
-
-def _places(model: Model, site: Site) -> nn.Module | None:
-    """The part that biases the scores of an attention by its places."""
-    return stacks(model)[site.stack].score_positions if site.part == "self" else None
-
-
-def _layer(seen: Inside, places: nn.Module | None) -> Layer:
-    small = seen.mask.bias is not None and seen.mask.bias.nbytes <= SMALL
-    bias = seen.mask.bias if small else None
-    mask = mask_of_heads(seen.layer, Mask(seen.mask.allowed, seen.mask.is_causal, bias=bias))  # there is no padding
-    q, k = seen.q()[0].clone(), seen.k()[0].clone()  # the projections' whole outputs are not kept alive
-    return Layer(head_numbers(seen.layer), kv_index(seen.layer), q, k, mask, places)
-
-
-def _tensors(layer: Layer) -> list[Tensor]:
-    return [tensor for tensor in (layer.q, layer.k, layer.mask.allowed, layer.mask.bias) if tensor is not None]

@@ -2,7 +2,7 @@
 
 A binary answer. Its header::
 
-    {"head": "dec.1.self.2", "scale": "linear", "agg": "max", "form": "uint8",
+    {"head": "dec.1.self.2", "pass": "observed", "scale": "linear", "agg": "max", "form": "uint8",
      "shape": [R, C],             cells that follow, row by row
      "block": 4,                  places of a side of one cell; 1: every weight by itself
      "queries": [0, 256],         the window: places that look …
@@ -63,7 +63,7 @@ def answer(opened: Opened, question: Question) -> Binary:
     rows, keys, block = _window(layer, question)
     found = cells_of(layer, rows, keys, block, question.agg, lambda chunk: layer.weights(chunk, [place])[0])
     header = {
-        "head": str(head), "scale": question.scale, "agg": question.agg, "form": question.form,
+        "head": str(head), "pass": looked.which, "scale": question.scale, "agg": question.agg, "form": question.form,
         "shape": list(found.cells.shape), "block": block, "queries": [rows.start, rows.stop],
         "keys": [keys.start, keys.stop], "size": list(layer.shape), "hidden": HIDDEN, "full": FULL,
         "row_sums": found.row_sums.tolist(), "largest": found.largest,

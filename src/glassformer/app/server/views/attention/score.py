@@ -2,17 +2,18 @@
 
 The answer::
 
-    {"head": "dec.1.self.2", "query": 5, "key": 3, "query_label": " dog", "key_label": " old",
+    {"head": "dec.1.self.2", "pass": "observed", "query": 5, "key": 3, "query_label": " dog", "key_label": " old",
      "q": […], "k": […],              the two vectors as they meet, K numbers each
      "products": […],                 q_i * k_i
      "dot": 3.2, "width": 16,         their sum; K
      "scaled": 0.8, "bias": 0.0,      dot / √K; what places add
-     "score": 0.8, "masked": false,   their sum; null where masked
+     "score": 0.8, "masked": false,   the model's score, their sum up to rounding; null where masked
      "row": {"scores": […], "weights": […], "labels": […]},   of all S keys; null where masked
      "log_sum": 2.9,                  ln Σ e^score over the keys that are not masked
-     "weight": 0.122}                 e^(score - log_sum); 0 where masked
+     "weight": 0.122}                 the model's weight, e^(score - log_sum) up to rounding; 0 where masked
 
-`scores` and `weights` are float64 arithmetic on the model's own q and k; `weight` agrees with the cell of the map.
+`q`, `k`, `scores` and `weights` are tensors of the model; `products`, `dot`, `scaled` and `log_sum` are computed again
+from them in float64, to show how one number follows from the others.
 """
 
 from __future__ import annotations
@@ -56,17 +57,18 @@ def answer(opened: Opened, question: Question) -> dict[str, Any]:
     window((j, j + 1), S, "keys")
     q = layer.q[place, i].double().cpu().numpy()  # (K,)
     keys = layer.k[layer.asks[place]].double().cpu().numpy()  # (S, K)
-    allowed = layer.allowed(row)[0].cpu().numpy()  # (S,)
+    scores = layer.scores(row)[place, 0].double().numpy()  # (S,) of the model
+    allowed = ~np.isneginf(scores)  # (S,)
     added = layer.bias(row)  # (1, H, 1, S)
     bias = np.zeros(S) if added is None else np.where(allowed, added[0, place, 0].double().cpu().numpy(), 0.0)  # (S,)
-    scores = keys @ q / math.sqrt(len(q)) + bias  # (S,)
     largest = scores[allowed].max()
     log_sum = float(largest + np.log(np.exp(scores[allowed] - largest).sum()))
-    weights = np.where(allowed, np.exp(scores - log_sum), np.nan)  # (S,)
+    weights = np.where(allowed, layer.weights(row, [place])[0, 0].double().numpy(), np.nan)  # (S,) of the model
     seen = bool(allowed[j])
     queries, labels = looked.labels(head.site)
     return {
-        "head": str(head), "query": i, "key": j, "query_label": queries[i], "key_label": labels[j],
+        "head": str(head), "pass": looked.which,
+        "query": i, "key": j, "query_label": queries[i], "key_label": labels[j],
         "q": q.tolist(), "k": keys[j].tolist(), "products": (q * keys[j]).tolist(), "dot": float(q @ keys[j]),
         "width": len(q), "scaled": float(q @ keys[j]) / math.sqrt(len(q)), "bias": float(bias[j]),
         "score": float(scores[j]) if seen else None, "masked": not seen,

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from glassformer.app.server.shelf import Opened
 from glassformer.app.server.view import TextQuestion, script
+from glassformer.app.server.views.attention.looked import looked_at
 from glassformer.tasks import Translator
 
 IMPORTS = (
@@ -27,6 +28,8 @@ def recorded(
         lines: that print it.
         more: imports.
     """
+    if looked_at(opened, question.text, question.target).which == "observed":
+        kinds = [*kinds, "pattern"]  # all layers are observed, as in the pass that made the view's numbers
     keep = ", ".join(map(repr, kinds))
     target = "torch.tensor([subject.target_ids])" if isinstance(opened.model, Translator) else "None"
     return script(
