@@ -125,7 +125,8 @@ def catalogue(model: Model) -> dict[str, Entry]:
 
 
 def _entries(model: Model) -> Iterator[Entry]:
-    D, own = model.config.width, list(parts(model))
+    D = model.config.width
+    own = list(parts(model))
     wide = {"D": D}
     for name, stack in stacks(model).items():
         yield Entry(f"{name}.embedding", "embedding", name, "BTD", wide)

@@ -53,14 +53,17 @@ class Recording(Mapping[str, Tensor]):
     """
 
     def __init__(self, values: dict[str, Tensor], heads: Mapping[str, Sequence[int]]) -> None:
-        self._values, self._heads = values, heads
+        self._values = values
+        self._heads = heads
 
     def __getitem__(self, name: str) -> Tensor:
         name = current_name(name)
         if name in self._values:
             return self._values[name].clone()
         words = name.split(".")
-        site, head, thing = ".".join(words[:3]), words[3:4], ".".join(words[4:]) or "z"
+        site = ".".join(words[:3])
+        head = words[3:4]
+        thing = ".".join(words[4:]) or "z"
         numbers = [str(number) for number in self._heads.get(site, ())]
         whole = f"{site}.{thing}"
         if head and head[0] in numbers and whole in self._values and thing not in ("k", "v"):
@@ -200,13 +203,16 @@ class _Taker:
     """Puts copies of what hooks see into recordings."""
 
     def __init__(self, model: Model, rows: slice | None, dtype: torch.dtype | None, budget: int) -> None:
-        self.model, self.rows, self.budget = model, rows, budget
+        self.model = model
+        self.rows = rows
+        self.budget = budget
         self.dtype = dtype or model.embedding.tokens.weight.dtype
         self.heads = {str(site): tuple(head_numbers(layer)) for site, layer in attentions(model).items()}
         self.passes: list[Recording] = []
         self.values: dict[str, Tensor] = {}  # of the present pass
         self.ran: set[str] = set()  # stacks in it
-        self.running, self.taken = "", 0
+        self.running = ""
+        self.taken = 0
 
     def install(self, wanted: dict[str, Entry], hooks: ExitStack) -> None:
         """Hooks on the parts that the wanted values need, and on no others."""
@@ -251,7 +257,8 @@ class _Taker:
     def _begin(self, name: str) -> Callable[..., None]:
         def hook(*_: Any) -> None:
             if name == "enc" or name in self.ran or not self.passes:
-                self.values, self.ran = {}, set()
+                self.values = {}
+                self.ran = set()
                 self.passes.append(Recording(self.values, self.heads))
             self.ran.add(name)
             self.running = name

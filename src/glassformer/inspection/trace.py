@@ -82,14 +82,16 @@ def check_given(
     if (target is not None) != isinstance(model, EncoderDecoder):
         what = "no target" if target is None else "a target"
         raise GlassError(f"{what} was given to a {type(model).__name__}", "Only an encoder-decoder has one.")
-    device, own = model.embedding.tokens.weight.device, getattr(model, "source_embedding", None)
+    device = model.embedding.tokens.weight.device
+    own = getattr(model, "source_embedding", None)
     _check_ids(tokens, own or model.embedding)
     if real is not None and (real.shape != tokens.shape or real.dtype != torch.bool):
         raise GlassError(
             f"`real` of shape {tuple(real.shape)} and type {real.dtype} was given",
             f"Give {tuple(tokens.shape)} of bool, False at padding.",
         )
-    tokens, real = tokens.to(device, torch.long).clone(), None if real is None else real.to(device).clone()
+    tokens = tokens.to(device, torch.long).clone()
+    real = None if real is None else real.to(device).clone()
     if target is not None:
         _check_ids(target, model.embedding)
         target = target.to(device, torch.long).clone()
@@ -99,7 +101,9 @@ def check_given(
 def _check_ids(ids: Tensor, embedding: Embedding) -> None:
     if ids.dim() != 2 or not ids.numel():
         raise GlassError(f"ids of shape {tuple(ids.shape)} were given", "Give (rows, tokens), at least one of each.")
-    low, high, size = int(ids.min()), int(ids.max()), embedding.tokens.num_embeddings
+    low = int(ids.min())
+    high = int(ids.max())
+    size = embedding.tokens.num_embeddings
     if low < 0 or high >= size:
         wrong = low if low < 0 else high
         raise GlassError(f"the token {wrong} is outside the vocabulary", f"Ids of this model go from 0 to {size - 1}.")
@@ -128,7 +132,8 @@ class Calls:
 @contextmanager
 def recording(model: nn.Module) -> Iterator[Calls]:
     """Note all calls of all parts of a model inside; whatever happens there, no hook is left afterwards."""
-    calls, handles = Calls(), []
+    calls = Calls()
+    handles = []
     try:
         for module in model.modules():
             handles.append(module.register_forward_hook(calls.note, with_kwargs=True))
@@ -159,7 +164,8 @@ def _stack(calls: Calls, stack: Stack, embedding: Embedding, real: Tensor | None
 def _block(calls: Calls, block: nn.Module) -> BlockTrace:
     assert isinstance(block, Block)
     cross = block.cross
-    norms, parts = (block.cross_norm, block.feedforward_norm), (cross, block.feedforward)
+    norms = (block.cross_norm, block.feedforward_norm)
+    parts = (cross, block.feedforward)
     # After each part the stream is what the next part reads, or the norm before it.
     readers = [reader for reader in (norms if block.norm_order == "pre" else parts) if reader is not None]
     after = [_first(calls, reader) for reader in readers] + [calls.output(block)]  # (B, T, D) each

@@ -230,7 +230,8 @@ class Attention(nn.Module):
 
     def __init__(self, config: ModelConfig, heads: int | None = None, kv_heads: int | None = None) -> None:
         super().__init__()
-        D, K = config.width, config.K
+        D = config.width
+        K = config.K
         H = config.heads if heads is None else heads
         G = config.G if kv_heads is None else kv_heads
         self.heads = H

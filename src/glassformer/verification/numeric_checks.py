@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-import inspect
 import math
+from contextlib import ExitStack
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor, nn
-from torch.nn import functional as F
-from torch.overrides import TorchFunctionMode
 
 from glassformer import numpy_reference as reference
 from glassformer.generation.context import reading
-from glassformer.model.attention import Attention, Mask, attend
+from glassformer.model.attention import Attention
 from glassformer.model.device import autocast, choose_device
-from glassformer.model.pruned_attention import mask_of_heads
 from glassformer.model.transformer import Classifier, Decoder, Encoder, EncoderDecoder
 from glassformer.tasks.losses import logits_of
 from glassformer.text.batches import Batch
@@ -26,19 +23,27 @@ from glassformer.verification.surroundings import bfloat16_on_cpu, in_float64, t
 
 ROUNDING = 1e-4  # of float32 against float64, and of another device: errors of all layers add up
 BF16 = 0.05  # some ten times the 2^-8 of one rounding
-REFERENCE, REFERENCE_GRADIENTS = 1e-10, 1e-8  # of float64
-CPU, FUSED = torch.device("cpu"), F.scaled_dot_product_attention
+REFERENCE = 1e-10  # of float64
+REFERENCE_GRADIENTS = 1e-8  # of float64
+CPU = torch.device("cpu")
 
 
 def fused_explicit(subject: Subject) -> Finding:
     """Every attention of the model computed step by step, in training's batch."""
-    model, batch = subject.model, subject.batch
-    with reading(model):
-        fused = _by_every_mask(subject, batch)
-        with _Explicit(model) as explicit:
-            found = _by_every_mask(subject, batch)
-    apart = max(distance(a, b) for a, b in zip(found, fused, strict=True)) if explicit.calls else math.inf
-    return Finding(apart, f"{explicit.calls} attentions, step by step in place of the fused kernel")
+    model = subject.model
+    calls: list[nn.Module] = []
+
+    def note(point: nn.Module, given: tuple[Tensor, ...], pattern: Tensor) -> None:
+        calls.append(point)
+
+    with reading(model), ExitStack() as hooks:
+        fused = _by_every_mask(subject, subject.batch)
+        for layer in model.modules():
+            if isinstance(layer, Attention):  # a pattern that is observed is computed step by step
+                hooks.callback(layer.hook_pattern.register_forward_hook(note).remove)
+        found = _by_every_mask(subject, subject.batch)
+    apart = max(distance(a, b) for a, b in zip(found, fused, strict=True)) if calls else math.inf
+    return Finding(apart, f"{len(calls)} attentions, step by step in place of the fused kernel")
 
 
 def _by_every_mask(subject: Subject, batch: Batch) -> list[Tensor]:
@@ -47,38 +52,6 @@ def _by_every_mask(subject: Subject, batch: Batch) -> list[Tensor]:
     if isinstance(subject.model, Decoder):
         found.append(subject.model(batch.inputs, batch.real)[batch.real])
     return found
-
-
-class _Explicit(TorchFunctionMode):
-    """Inside, the fused kernel is replaced by our own steps, with the mask that the layer was given."""
-
-    def __init__(self, model: nn.Module) -> None:
-        super().__init__()
-        self.model, self.mask, self.calls = model, Mask(), 0
-        self._hooks: list[Any] = []
-
-    def __enter__(self) -> _Explicit:
-        parts = (part for part in self.model.modules() if isinstance(part, Attention))
-        self._hooks = [part.register_forward_pre_hook(self._note, with_kwargs=True) for part in parts]
-        super().__enter__()
-        return self
-
-    def __exit__(self, *error: Any) -> None:
-        super().__exit__(*error)
-        for hook in self._hooks:
-            hook.remove()
-
-    def _note(self, layer: nn.Module, given: tuple[Any, ...], named: dict[str, Any]) -> None:
-        assert isinstance(layer, Attention)
-        arguments = inspect.signature(layer.forward).bind(*given, **named).arguments
-        self.mask = mask_of_heads(layer, arguments["mask"])
-
-    def __torch_function__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        if function is not FUSED:
-            return function(*args, **(kwargs or {}))
-        self.calls += 1
-        q, k, v = args[:3]  # (B, H, T, K), (B, G, S, K), (B, G, S, K)
-        return attend(q, k, v, self.mask, explicit=True)[0]  # (B, H, T, K)
 
 
 def float64(subject: Subject) -> Finding:

@@ -115,7 +115,8 @@ class Sum:
         return total
 
     def at(self, row: int, column: int) -> Working:
-        lines, products = [], None
+        lines = []
+        products = None
         for left, one, sign, other, right in self.terms:
             r = min(row, len(one) - 1)  # a bias has one row
             if other is None:
@@ -204,7 +205,8 @@ class Hidden:
 
     def at(self, row: int, column: int) -> Working:
         """One cell."""
-        value, made = float(self.whole()[row, column]), self.scores.at(row, column)
+        value = float(self.whole()[row, column])
+        made = self.scores.at(row, column)
         why = f"key {column} is hidden from query {row}" if math.isinf(value) else "not hidden: it stays"
         return Working((*made.lines, (why, value)))
 
@@ -229,11 +231,9 @@ class Softmax:
 
     def at(self, row: int, column: int) -> Working:
         powers, largest = self._powers()
-        own, total, score = (
-            float(powers[row, column]),
-            float(powers[row].sum()),
-            float(self.scores.whole()[row, column]),
-        )
+        own = float(powers[row, column])
+        total = float(powers[row].sum())
+        score = float(self.scores.whole()[row, column])
         return Working((
             (f"{self.name}[{row}, {column}]", score), (f"largest of row {row}", float(largest[row, 0])),
             ("e^(score - largest)", own), (f"sum of those of row {row}", total),
@@ -270,16 +270,20 @@ class Norm:
         return found
 
     def at(self, row: int, column: int) -> Working:
-        x, value = self.x[row], float(self.x[row, column])
+        x = self.x[row]
+        value = float(self.x[row, column])
         lines = [(f"{self.name}[{row}, {column}]", value)]
         if self.centred:
             mean = float(x.mean())
             lines += [(f"mean of row {row}", mean), (f"variance of row {row}", float(x.var()))]
-            size, value, how = math.sqrt(float(x.var()) + self.eps), value - mean, "√(variance + ε)"
+            size = math.sqrt(float(x.var()) + self.eps)
+            value = value - mean
+            how = "√(variance + ε)"
         else:
             square = float((x**2).mean())
             lines.append((f"mean square of row {row}", square))
-            size, how = math.sqrt(square + self.eps), "√(mean square + ε)"
+            size = math.sqrt(square + self.eps)
+            how = "√(mean square + ε)"
         value /= size
         lines += [(f"{how}, ε = {self.eps:g}", size), ("normalised", value)]
         for sign, name, values in self.more:

@@ -54,7 +54,8 @@ def looks(weights: Tensor, view: View) -> str:
 
 
 def _head(part: AttentionTrace, layer: Attention, head: int, view: View) -> Section:
-    number, shared = part.heads[head], part.asks[head]
+    number = part.heads[head]
+    shared = part.asks[head]
     steps = [_projections(part, layer, head, view)]
     if layer.query_norm is not None and layer.key_norm is not None:
         steps.append(_qk_norm(part, layer.query_norm, layer.key_norm, head, shared, view))
@@ -130,7 +131,8 @@ def _scores(part: AttentionTrace, head: int, view: View) -> list[Section]:
     def square(name: str, formula: str, values: Tensor) -> Matrix:
         return Matrix(name, formula, numbers(values), view.queries, view.keys)
 
-    scaled, allowed = part.scaled[0, head], part.allowed[0, 0].expand_as(part.scaled[0, head])  # (T, S) each
+    scaled = part.scaled[0, head]  # (T, S)
+    allowed = part.allowed[0, 0].expand_as(part.scaled[0, head])  # (T, S)
     steps = [
         Section("scores", "Scores", (square("S", "Q Kᵀ", part.scores[0, head]),)),
         Section("scaling", "Scaling", (square("S'", f"S / √{K}", scaled),), notes=(

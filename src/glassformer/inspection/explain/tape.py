@@ -120,8 +120,10 @@ def tape_bytes(model: Model, tokens: int, target: int | None = None) -> int:
         tokens: of the text, or of the source.
         target: tokens of the target of an encoder-decoder.
     """
-    config, T = model.config, tokens if target is None else target
-    scores, rows = config.layers * config.heads * 5 * T * T, config.layers * T
+    config = model.config
+    T = tokens if target is None else target
+    scores = config.layers * config.heads * 5 * T * T
+    rows = config.layers * T
     if target is not None:
         deep = config.encoder_layers or config.layers
         scores += config.heads * (4 * config.layers * T * tokens + 5 * deep * tokens * tokens)
@@ -134,12 +136,14 @@ class _Recorder:
     """Goes through a walk once, and notes what each formula may refer to."""
 
     def __init__(self, subject: Subject) -> None:
-        self._subject, self._known = subject, dict[str, Numbers]()
+        self._subject = subject
+        self._known = dict[str, Numbers]()
         self._parts: list[str] = []
         self._steps: list[Step] = []
         self._matrices: list[Matrix] = []
         self._around: list[Around] = []
-        self._side, self._cross = "own", False
+        self._side = "own"
+        self._cross = False
 
     def tape(self, walk: Walk) -> Tape:
         """The tape of the walk."""
@@ -167,7 +171,8 @@ class _Recorder:
 
     def _section(self, section: Section, depth: int) -> None:
         self._steps.append(Step(len(self._parts) - 1, section, depth, len(self._matrices)))
-        outside, self._cross = self._cross, self._cross or section.key == "cross"
+        outside = self._cross
+        self._cross = self._cross or section.key == "cross"
         if section.key == "pooling":
             self._known["above"] = self._last()
         for matrix in section.matrices:

@@ -37,7 +37,8 @@ def direct_effects(model: Model, data: Rows) -> dict[str, float]:
     """The loss without each head's direct path minus the loss, in nats per target; without heads that have none."""
     sites = [site for site in attentions(model) if no_direct_effect(model, site.stack) is None]
     lost: dict[str, float] = {}
-    whole, targets = 0.0, 0
+    whole = 0.0
+    targets = 0
     with torch.inference_mode(), without_dropout(model):
         for _, rows in data.groups(model) if sites else ():
             batch = data.batch(rows)
@@ -46,7 +47,8 @@ def direct_effects(model: Model, data: Rows) -> dict[str, float]:
             for site in sites:
                 for number, written in _written(model, site, z[site], entering):
                     less = logits - _read(model, written, batch.real)  # (B, T, V)
-                    name, loss = f"{site}.{number}", float(token_losses(less, batch).cpu().double().sum())
+                    name = f"{site}.{number}"
+                    loss = float(token_losses(less, batch).cpu().double().sum())
                     lost[name] = lost.get(name, 0.0) + loss
             whole += float(token_losses(logits, batch).cpu().double().sum())
             targets += batch.n_targets
@@ -72,7 +74,8 @@ def _entering_norms(model: Model) -> Iterator[dict[nn.Module, Tensor]]:
 def _written(model: Model, site: Site, z: Tensor, entering: dict[nn.Module, Tensor]) -> Iterator[tuple[int, Tensor]]:
     """What each head of an attention gives to what the final norm gives: its number, (B, T, D)."""
     stack = stacks(model)[site.stack]
-    block, layer = stack.blocks[site.layer], attentions(model)[site]
+    block = stack.blocks[site.layer]
+    layer = attentions(model)[site]
     assert isinstance(block, Block)
     own = block.attention_norm if site.part == "self" else block.cross_norm
     matrix = _by_head(layer)  # (H, D, K)

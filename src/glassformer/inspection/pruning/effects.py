@@ -45,7 +45,9 @@ def ablation_effects(model: Model, data: Rows, kind: Ablation = "zero") -> dict[
     if kind == "resample" and len(data.rows) < 2:
         raise GlassError("resample was asked of one row", "Give more rows, or choose zero or mean.")
     names = list(map(str, heads(model)))
-    lost, whole, targets = dict.fromkeys(names, 0.0), 0.0, 0
+    lost = dict.fromkeys(names, 0.0)
+    whole = 0.0
+    targets = 0
     with torch.inference_mode(), without_dropout(model):
         means = _means(model, data) if kind == "mean" else {}
         for first, rows in data.groups(model):
@@ -63,7 +65,8 @@ def ablation_effects(model: Model, data: Rows, kind: Ablation = "zero") -> dict[
 
 def _without_each(model: Model, batch: Batch, names: Sequence[str], others: Mapping[str, Tensor]) -> Tensor:
     """The losses (n, B) without each of n heads; `others`: what stands in the place of a head, or nothing."""
-    n, B = len(names), len(batch.inputs)
+    n = len(names)
+    B = len(batch.inputs)
     patches: dict[str, Kind] = {}
     for number, name in enumerate(names):
         where = (torch.arange(n * B, device=batch.inputs.device) // B == number)[:, None]  # (n B, 1)
@@ -78,7 +81,8 @@ def _without_each(model: Model, batch: Batch, names: Sequence[str], others: Mapp
 
 def _copied(batch: Batch, n: int) -> Batch:
     """All rows n times over."""
-    source, real_source = batch.source, batch.real_source
+    source = batch.source
+    real_source = batch.real_source
     return replace(
         batch,
         inputs=batch.inputs.repeat(n, 1), targets=batch.targets.repeat(n, 1), real=batch.real.repeat(n, 1),

@@ -13,7 +13,8 @@ import torch
 from torch import Tensor
 
 BETA = 0.33
-GAMMA, ZETA = -0.1, 1.1
+GAMMA = -0.1
+ZETA = 1.1
 EPSILON = 1e-6
 
 

@@ -69,7 +69,8 @@ def open_for_pruning(folder: Path, which: Which, device: str, note: Callable[[st
     refuse_unprunable(config.model)
     if is_held(folder):
         note(f"{folder} is still training: this is its {which} checkpoint so far")
-    checkpoint, parts = run.checkpoint(which), load_parts(folder, which, device)
+    checkpoint = run.checkpoint(which)
+    parts = load_parts(folder, which, device)
     return Opened(run, checkpoint, parts, make_task(config, encoded_text(run, config, note)), choose_device(device))
 
 

@@ -154,7 +154,8 @@ def prune_run(request: Request) -> Report:
     estimate = measured.loss(opened.model)
     report = Report(opened.run.folder, opened.config.train.task, estimate.tokens, estimate.loss)
     if request.effects is not None:
-        report.ablation, report.effects = request.effects, list(_effects(opened, measured, request.effects))
+        report.ablation = request.effects
+        report.effects = list(_effects(opened, measured, request.effects))
     if request.curve:
         _draw_curves(report, request, opened, chosen, measured)
     if request.out is not None:
@@ -214,7 +215,8 @@ def _step(request: Request, total: int) -> int:
 
 def _effects(opened: Opened, measured: Rows, kind: Ablation) -> Iterator[Effect]:
     model = opened.model
-    important, direct = importance(model, measured), direct_effects(model, measured)
+    important = importance(model, measured)
+    direct = direct_effects(model, measured)
     for name, lost in ablation_effects(model, measured, kind).items():
         yield Effect(name, important[name], lost, direct.get(name))
 
@@ -242,14 +244,17 @@ def _make(report: Report, request: Request, opened: Opened, chosen: Rows, measur
         found = pruned(opened, _by_order(report, request, opened, chosen, measured, wanted))
         facts = {"by": request.order, "step": request.step, "per_layer": request.per_layer, "tokens": request.tokens}
     write_pruned(request.out, opened, found, facts)
-    report.new, report.removed, report.new_loss = request.out, found.names, measured.loss(found.model).loss
+    report.new = request.out
+    report.removed = found.names
+    report.new_loss = measured.loss(found.model).loss
     report.parameters = (before, _count(found))
 
 
 def _by_order(report: Report, request: Request, opened: Opened, chosen: Rows, measured: Rows, wanted: int) -> list[str]:
     """The heads to remove; with a limit on the loss, those of the last step that kept it."""
     choose = choose_by(request.order, chosen, request.per_layer, request.seed)
-    step, limit = _step(request, len(heads(opened.model))), request.max_loss
+    step = _step(request, len(heads(opened.model)))
+    limit = request.max_loss
     for point, _ in prune_steps(opened.model, choose, measured, step, wanted):
         if limit is not None and point.loss > limit:
             if len(report.points) < 2:

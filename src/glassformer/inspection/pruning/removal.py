@@ -49,7 +49,8 @@ def without(model: Model, names: Collection[str]) -> Model:
         find_head(model, name)
     config = model.config.replace(removed_heads=(*model.config.removed_heads, *names))
     smaller = _empty(model, config)
-    cuts, before = parameter_cuts(model, smaller), model.state_dict()
+    cuts = parameter_cuts(model, smaller)
+    before = model.state_dict()
     with torch.no_grad():
         for name, value in smaller.state_dict().items():
             value.copy_(_cut(before[name], cuts.get(name)))
@@ -116,7 +117,8 @@ def cut_optimizers(before: list[Optimizer], after: list[Optimizer], larger: Mode
         for optimizer in before
         for parameter, state in optimizer.state.items()
     }
-    cuts, own = parameter_cuts(larger, smaller), {id(p): name for name, p in smaller.named_parameters()}
+    cuts = parameter_cuts(larger, smaller)
+    own = {id(p): name for name, p in smaller.named_parameters()}
     shapes = {name: parameter.shape for name, parameter in larger.named_parameters()}
     for optimizer in after:
         for group in optimizer.param_groups:
