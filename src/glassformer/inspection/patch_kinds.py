@@ -54,8 +54,10 @@ class Mean:
         """What stands in the place of `current`; same shape."""
         found = find(self.source, name)  # (rows, places, width)
         if found.dim() != 3:
-            raise GlassError(f"a mean over values of shape {tuple(found.shape)} was given for {name}",
-                             "Give (rows, places, width); one value is for `Value`.")  # fmt: skip
+            raise GlassError(
+                f"a mean over values of shape {tuple(found.shape)} was given for {name}",
+                "Give (rows, places, width); one value is for `Value`.",
+            )
         if self.real is not None and self.real.shape != found.shape[:2]:
             raise GlassError(
                 f"`real` of shape {tuple(self.real.shape)} was given with values of shape {tuple(found.shape)}",

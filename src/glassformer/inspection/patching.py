@@ -216,7 +216,8 @@ def _where(kind: Kind, new: Tensor, current: Tensor, name: str) -> Tensor:
         return new
     if kind.where.dtype != torch.bool:
         raise GlassError(f"`where` of type {kind.where.dtype} was given for {name}", "Give bool, True where it acts.")
-    where, places = torch.atleast_2d(kind.where).to(current.device), current.shape[-2]  # (B or 1, T or 1)
+    where = torch.atleast_2d(kind.where).to(current.device)  # (B or 1, T or 1)
+    places = current.shape[-2]
     rows = max(len(where), len(current))
     if where.dim() != 2 or where.shape[1] not in (1, places) or {len(where), len(current)} - {1, rows}:
         raise GlassError(

@@ -168,7 +168,8 @@ class Each:
     def at(self, row: int, column: int) -> Working:
         lines = []
         for name, matrix in zip(self.names, self.matrices, strict=True):
-            r, c = min(row, matrix.shape[0] - 1), min(column, matrix.shape[1] - 1)  # a gain has one row, r one column
+            r = min(row, matrix.shape[0] - 1)  # a gain has one row
+            c = min(column, matrix.shape[1] - 1)  # r, the size of each row, has one column
             lines.append((f"{name}[{r}, {c}]", float(matrix[r, c])))
         return Working((*lines, (self.how, float(self.of(*(np.array([[value]]) for _, value in lines))[0, 0]))))
 
@@ -180,9 +181,11 @@ def scaled(around: Around, name: str, width: str) -> Each:
 
 def by_row(around: Around, name: str, size: str, gain: str) -> Each:
     return Each(
-        (name, size, gain), (around[name], around[size], around[gain]), f"{name} / {size} · {gain}",
+        (name, size, gain),
+        (around[name], around[size], around[gain]),
+        f"{name} / {size} · {gain}",
         lambda x, r, g: x / r * g,
-    )  # fmt: skip
+    )
 
 
 def activated(around: Around, activation: str, name: str) -> Each:
@@ -234,11 +237,15 @@ class Softmax:
         own = float(powers[row, column])
         total = float(powers[row].sum())
         score = float(self.scores.whole()[row, column])
-        return Working((
-            (f"{self.name}[{row}, {column}]", score), (f"largest of row {row}", float(largest[row, 0])),
-            ("e^(score - largest)", own), (f"sum of those of row {row}", total),
-            ("the one over the other", own / (total or 1.0)),
-        ))  # fmt: skip
+        return Working(
+            (
+                (f"{self.name}[{row}, {column}]", score),
+                (f"largest of row {row}", float(largest[row, 0])),
+                ("e^(score - largest)", own),
+                (f"sum of those of row {row}", total),
+                ("the one over the other", own / (total or 1.0)),
+            )
+        )
 
     def _powers(self) -> tuple[Numbers, Numbers]:
         scores = self.scores.whole()

@@ -106,22 +106,29 @@ def _qk_norm(
         ("Q", query_norm, head, part.q_projected[0], part.q_unturned[0], view.queries),
         ("K", key_norm, shared, part.k_projected[0], part.k_unturned[0], view.keys),
     ):
-        K, gain, size = projected.shape[-1], numbers(norm.weight), f"√(mean square + {norm.eps:g})"  # gain: (1, K)
+        K = projected.shape[-1]
+        gain = numbers(norm.weight)  # (1, K) or (1, heads K)
+        size = f"√(mean square + {norm.eps:g})"
         if len(norm.weight) > K:
             mean = projected.double().square().mean(dim=(0, 2))[:, None]  # (T, 1)
             formula = f"√(mean square of all heads' {name} + {norm.eps:g})"
             matrices.append(Matrix(f"r_{name}", formula, numbers((mean + (norm.eps or 0.0)).sqrt()), labels))
-            gain, size = gain[:, index * K : index * K + K], f"r_{name}"  # (1, K)
+            gain = gain[:, index * K : index * K + K]  # (1, K)
+            size = f"r_{name}"
         matrices.append(Matrix(f"g_{name}", "", gain, ("gain",), role="parameters"))
         matrices.append(Matrix(name, f"{name} / {size} · g_{name}", numbers(normed[index]), labels))
     return Section("qk_norm", "Queries and keys normalised", tuple(matrices))
 
 
 def _rotation(part: AttentionTrace, head: int, shared: int, view: View) -> Section:
-    return Section("rotation", "Queries and keys turned by their places", (
-        Matrix("Q", "Q turned", numbers(part.q[0, head]), view.queries),
-        Matrix("K", "K turned", numbers(part.k[0, shared]), view.keys),
-    ))  # fmt: skip
+    return Section(
+        "rotation",
+        "Queries and keys turned by their places",
+        (
+            Matrix("Q", "Q turned", numbers(part.q[0, head]), view.queries),
+            Matrix("K", "K turned", numbers(part.k[0, shared]), view.keys),
+        ),
+    )
 
 
 def _scores(part: AttentionTrace, head: int, view: View) -> list[Section]:
@@ -135,10 +142,13 @@ def _scores(part: AttentionTrace, head: int, view: View) -> list[Section]:
     allowed = part.allowed[0, 0].expand_as(part.scaled[0, head])  # (T, S)
     steps = [
         Section("scores", "Scores", (square("S", "Q Kᵀ", part.scores[0, head]),)),
-        Section("scaling", "Scaling", (square("S'", f"S / √{K}", scaled),), notes=(
-            f"A head is {K} wide, so every score is divided by √{K} = {math.sqrt(K):.4f}.",
-        )),
-    ]  # fmt: skip
+        Section(
+            "scaling",
+            "Scaling",
+            (square("S'", f"S / √{K}", scaled),),
+            notes=(f"A head is {K} wide, so every score is divided by √{K} = {math.sqrt(K):.4f}.",),
+        ),
+    ]
     name = "S'"
     if part.bias is not None:
         bias = part.bias[0, head]  # (T, S)
@@ -146,8 +156,9 @@ def _scores(part: AttentionTrace, head: int, view: View) -> list[Section]:
         steps.append(Section("bias", "Bias for distance", (square("B", view.bias, bias),)))
     steps.append(_mask(square, part.masked[0, head], name, allowed))
     into = "M" if steps[-1].matrices else name
-    weights = Matrix("A", f"softmax({into}), row by row", numbers(part.weights[0, head]),
-                     view.queries, view.keys, "weights")  # fmt: skip
+    weights = Matrix(
+        "A", f"softmax({into}), row by row", numbers(part.weights[0, head]), view.queries, view.keys, "weights"
+    )
     steps.append(Section("softmax", "Softmax", (weights,)))
     return steps
 
@@ -165,11 +176,15 @@ def _mask(square: Callable[[str, str, Tensor], Matrix], masked: Tensor, name: st
 def _mixing(part: AttentionTrace, layer: Attention, head: int, view: View) -> Section:
     K = part.q.shape[-1]
     own = layer.output.weight[:, head * K : head * K + K]  # (D, K)
-    return Section("mixing", "Weighted sum, and what the head writes", (
-        Matrix("Z", "A V", numbers(part.mixed[0, head]), view.queries),
-        Matrix("W_O", "", parameters(own.T), role="parameters"),
-        Matrix(f"O{part.heads[head]}", "Z W_O", numbers(part.head_outputs[0, head]), view.queries),
-    ))  # fmt: skip
+    return Section(
+        "mixing",
+        "Weighted sum, and what the head writes",
+        (
+            Matrix("Z", "A V", numbers(part.mixed[0, head]), view.queries),
+            Matrix("W_O", "", parameters(own.T), role="parameters"),
+            Matrix(f"O{part.heads[head]}", "Z W_O", numbers(part.head_outputs[0, head]), view.queries),
+        ),
+    )
 
 
 def _output(part: AttentionTrace, layer: Attention, view: View) -> Section:

@@ -85,11 +85,14 @@ def _copied(batch: Batch, n: int) -> Batch:
     real_source = batch.real_source
     return replace(
         batch,
-        inputs=batch.inputs.repeat(n, 1), targets=batch.targets.repeat(n, 1), real=batch.real.repeat(n, 1),
-        loss_mask=batch.loss_mask.repeat(n, 1), n_targets=batch.n_targets * n,
+        inputs=batch.inputs.repeat(n, 1),
+        targets=batch.targets.repeat(n, 1),
+        real=batch.real.repeat(n, 1),
+        loss_mask=batch.loss_mask.repeat(n, 1),
+        n_targets=batch.n_targets * n,
         source=None if source is None else source.repeat(n, 1),
         real_source=None if real_source is None else real_source.repeat(n, 1),
-    )  # fmt: skip
+    )
 
 
 @contextmanager
@@ -139,7 +142,8 @@ def _of_next_rows(model: Model, data: Rows, first: int, batch: Batch) -> dict[st
         row_losses(model, other)
     found = {}
     for site, z in seen.items():
-        T, ends = _real(model, site, batch).shape[1], _real(model, site, other).sum(dim=1)  # (B)
+        T = _real(model, site, batch).shape[1]
+        ends = _real(model, site, other).sum(dim=1)  # (B)
         places = torch.arange(T, device=z.device).minimum((ends - 1).clamp(min=0)[:, None])  # (B, T)
         taken = z.gather(2, places[:, None, :, None].expand(B, z.shape[1], T, z.shape[3]))  # (B, H, T, K)
         for index, number in enumerate(head_numbers(attentions(model)[site])):

@@ -141,9 +141,14 @@ def write_pruned(out: Path, opened: Opened, found: Pruned, facts: Mapping[str, A
     config = config.replace(model={**config.model.model_dump(), "removed_heads": found.model.config.removed_heads})
     loss = validation_rows(opened.task, config.train.evaluate_tokens, opened.device).loss(found.model).loss
     state = replace(
-        found.state, best_step=found.state.step, best_loss=loss, waited=0, recent_losses=[],
-        plateau=replace(found.state.plateau, best=None, waited=0), evaluations=[(found.state.step, loss)],
-    )  # fmt: skip
+        found.state,
+        best_step=found.state.step,
+        best_loss=loss,
+        waited=0,
+        recent_losses=[],
+        plateau=replace(found.state.plateau, best=None, waited=0),
+        evaluations=[(found.state.step, loss)],
+    )
     before = opened.run.manifest()
     kept: dict[str, Any] = {name: before[name] for name in ("data", "tokenizers") if name in before}
     origin = {"from": str(opened.run.folder), "checkpoint": opened.checkpoint.name, "heads": list(found.names)}

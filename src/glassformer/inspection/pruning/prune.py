@@ -126,15 +126,21 @@ class Report:
     def facts(self) -> dict[str, Any]:
         """For `--json`."""
         return {
-            "run": str(self.run), "loss": self.loss, "tokens": self.rows, "ablation": self.ablation,
+            "run": str(self.run),
+            "loss": self.loss,
+            "tokens": self.rows,
+            "ablation": self.ablation,
             "effects": [asdict(each) for each in self.effects],
             "note": SELF_REPAIR if self.effects else None,
             "points": [asdict(point) for point in self.points],
             "curves": {name: [[asdict(p) for p in points] for points in each] for name, each in self.curves.items()},
-            "areas": self.areas(), "attentions": self.attentions, "out": self.new and str(self.new),
-            "removed": list(self.removed), "new_loss": self.new_loss,
+            "areas": self.areas(),
+            "attentions": self.attentions,
+            "out": self.new and str(self.new),
+            "removed": list(self.removed),
+            "new_loss": self.new_loss,
             "parameters": self.parameters and dict(zip(("before", "after"), self.parameters, strict=True)),
-        }  # fmt: skip
+        }
 
 
 def prune_run(request: Request) -> Report:

@@ -35,7 +35,8 @@ def is_safe(text: str, cut: int) -> bool:
     token). A visible character here is one that Python does not call whitespace: the widest definition there is. The
     few characters that stick to what follows them (Unicode's Prepend class, Annex 29 rule GB9b) are left out.
     """
-    before, after = text[cut - 1], text[cut]
+    before = text[cut - 1]
+    after = text[cut]
     if after == " ":
         return not before.isspace() and PREPEND.match(before) is None
     return before == "\n" and not after.isspace()

@@ -45,10 +45,12 @@ class Roles:
 
 def roles_of(document: dict[str, Any]) -> Roles:
     """The roles in a `tokenizer.json` of ours, or in one that `imported_document` made."""
-    facts, model = document["model"][layout.FACTS], document["model"]
+    facts = document["model"][layout.FACTS]
+    model = document["model"]
     if "roles" in facts:
         return _imported(document, facts["kind"], facts["roles"])
-    tokens, added = layout.tokens(model), document["added_tokens"]
+    tokens = layout.tokens(model)
+    added = document["added_tokens"]
     end = len(tokens)
     unknown = end - 1 if tokens[-1] == layout.UNKNOWN else None
     size = end + len(added)
@@ -89,9 +91,11 @@ def imported_document(
 
 
 def _imported(document: dict[str, Any], kind: str, roles: dict[str, Any]) -> Roles:
-    vocab, size = document["model"]["vocab"], roles["size"]
+    vocab = document["model"]["vocab"]
+    size = roles["size"]
     pairs = enumerate(token for token, _ in vocab) if isinstance(vocab, list) else ((vocab[t], t) for t in vocab)
-    tokens, special = dict(pairs), {roles["start"], roles["end"], roles["mask"], roles["unknown"]}
+    tokens = dict(pairs)
+    special = {roles["start"], roles["end"], roles["mask"], roles["unknown"]}
     parts: list[bytes] = [b""] * size
     plain = {added["id"]: added["content"] for added in document["added_tokens"]}
     special |= {added["id"] for added in document["added_tokens"] if added["special"]}
@@ -103,7 +107,8 @@ def _imported(document: dict[str, Any], kind: str, roles: dict[str, Any]) -> Rol
     if roles["unknown"] is not None:
         parts[roles["unknown"]] = layout.REPLACEMENT.encode()
     no_token = set(range(size)) - tokens.keys() - plain.keys()
-    before, after = roles.get("before"), roles.get("after")
+    before = roles.get("before")
+    after = roles.get("after")
     return Roles(
         size=size,
         start=roles["start"],

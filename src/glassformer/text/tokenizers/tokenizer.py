@@ -101,10 +101,17 @@ class Tokenizer:
         self._hf: tokenizers.Tokenizer = tokenizers.Tokenizer.from_str(json.dumps({**document, "model": plain}))
         self._hf.encode_special_tokens = True  # text that spells a special token stays text
         roles = roles_of(document)
-        self.vocab_size, self.start_id, self.end_id = roles.size, roles.start, roles.end
-        self.mask_id, self.unknown_id, self.padding_id = roles.mask, roles.unknown, roles.padding
-        self.special, self.frame, self.target_start = roles.special, roles.frame, roles.target_start
-        self._bytes, self.drops_space = roles.bytes, roles.drops_space
+        self.vocab_size = roles.size
+        self.start_id = roles.start
+        self.end_id = roles.end
+        self.mask_id = roles.mask
+        self.unknown_id = roles.unknown
+        self.padding_id = roles.padding
+        self.special = roles.special
+        self.frame = roles.frame
+        self.target_start = roles.target_start
+        self._bytes = roles.bytes
+        self.drops_space = roles.drops_space
         self._changes_text = self._hf.normalizer is not None
         self.exact = not self._changes_text and self.kind in ("bytes", "bpe", "unigram") and "roles" not in facts
         self._lookup: _Lookup | None = None
@@ -160,7 +167,8 @@ class Tokenizer:
                 size += len(piece)
                 if size >= GROUP:
                     yield group
-                    group, size = [], 0
+                    group = []
+                    size = 0
         if group:
             yield group
 

@@ -62,7 +62,8 @@ def _lines(sample: Iterable[str]) -> Iterator[str]:
 
 def _letters(counts: Counter[str], coverage: float) -> int:
     """How many characters cover that share of the text, most frequent first; the others are written in bytes."""
-    total, covered = sum(counts.values()), 0
+    total = sum(counts.values())
+    covered = 0
     for needed, (_, count) in enumerate(counts.most_common(), start=1):
         covered += count
         if covered >= coverage * total:
