@@ -92,6 +92,7 @@ def test_a_map_is_that_of_the_library(page: Visit, subject: Callable[[str], Subj
         assert value(shown, ".largest") == pytest.approx(np.nanmax(expected), abs=NEAR)
         assert value(shown, ".read") == pytest.approx(expected[query, key], abs=NEAR)
         assert values(shown, ".strongest") == pytest.approx(sorted(expected[query], reverse=True)[:6], abs=NEAR)
+        assert "attention computed step by step" in shown.inner_text(".view footer")
 
 
 def test_masked_cells_are_not_drawn_as_zeros(page: Visit, subject: Callable[[str], Subject]) -> None:
@@ -265,6 +266,7 @@ def test_a_window_of_a_long_text(page: Visit, model: Model) -> None:
     head = find_head(own.model, "dec.7.self.3")
     whole = read_maps(own, [head.site], 1024).maps[head]
     assert "block of 3 × 3" in shown.inner_text(".pooled")
+    assert "too long to keep every score" in shown.inner_text(".view footer")
     found = copied_map(shown, (342, 342))
     np.testing.assert_allclose(found, pooled(whole, 3), atol=NEAR)
     assert value(shown, ".largest") == pytest.approx(np.nanmax(whole), abs=NEAR)

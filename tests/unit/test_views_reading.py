@@ -71,6 +71,7 @@ def test_the_tape_has_every_matrix(run: str, shelf: Shelf, subjects: dict[str, S
     listed, titles = [], []
     for part in range(len(right.parts)):
         contents = ask(opened, "tape", part=part)
+        assert contents["pass"] == "observed"
         titles.append(contents["parts"][part]["title"])
         listed += [matrix for step in contents["steps"] for matrix in step["matrices"]]
         assert sum(len(step["matrices"]) for step in contents["steps"]) == contents["parts"][part]["matrices"]
@@ -115,6 +116,7 @@ def test_the_receipt_adds_up_to_the_logit(run: str, shelf: Shelf, subjects: dict
     output = case.outputs[-1]
     right = split_output(case.model, case.trace(), output, against)
     shown = ask(shelf.open(run), "receipt", against=str(against), part=1)
+    assert shown["pass"] == "observed"
     assert [part["name"] for part in shown["parts"]] == [part.name for part in right]
     assert near([part["value"] for part in shown["parts"]], [part.value for part in right])
     logits = case.logits()[0, -1].double()
@@ -139,7 +141,9 @@ def test_a_receipt_without_an_exact_split_is_refused(shelf: Shelf) -> None:
 @pytest.mark.parametrize("run", FAMILIES)
 def test_the_last_row_of_the_lens_is_the_model(run: str, shelf: Shelf, subjects: dict[str, Subject]) -> None:
     case = case_of(subjects[run], everywhere=True)
-    right, shown = lens(case.model, case.tokens, case.outputs, case.target), ask(shelf.open(run), "lens")
+    right = lens(case.model, case.tokens, case.outputs, case.target)
+    shown = ask(shelf.open(run), "lens")
+    assert shown["pass"] == "plain"
     assert [[cell["rank"] for cell in row] for row in shown["grid"]] == right.ranks.tolist()
     assert near([[cell["loss"] for cell in row] for row in shown["grid"]], right.losses)
     tops = [[[each["probability"] for each in cell["top"]] for cell in row] for row in shown["grid"]]

@@ -11,8 +11,8 @@ to the model on one column of tokens but for rounding, with the model's own part
 * **Query heads that share a key head** ask it as if they were several tokens, and so do rows that share a memory.
 * **The cache** is in float32 on a processor, whose attention kernel is slow with one bfloat16 query.
 
-`fast_decoder` gives None where a model is not made of the parts that are known here alone, or someone listens to one of
-them with a hook: then the model itself has to run.
+`fast_decoder` returns None where a model has parts that are not known here, or where a hook is registered on one of its
+parts, hook points of attention included: then the model itself has to run.
 """
 
 from __future__ import annotations

@@ -7,7 +7,7 @@ import math
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
-from typing import Annotated, Any, Concatenate, Generic, NamedTuple, TypeVar
+from typing import Annotated, Any, Concatenate, Generic, Literal, NamedTuple, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
@@ -23,6 +23,13 @@ Text = Annotated[str, Field(min_length=1, max_length=MOST_CHARACTERS)]
 """A text that somebody typed."""
 Name = Annotated[str, Field(min_length=1, max_length=100)]
 """A name such as dec.1.self.2."""
+Pass = Literal["plain", "observed", "rows"]
+"""Which forward pass made the numbers of an answer; its field `pass`.
+
+"plain": one that nobody observes. "observed": one whose scores and patterns were kept, so that attention was computed
+step by step. "rows": the text is too long to keep them; the layer's own attention ran once more on the rows that are
+shown, on the queries, keys and values of the pass. A shared file says "browser".
+"""
 
 
 class Question(BaseModel):

@@ -1,4 +1,4 @@
-/** Attention map, score anatomy, all heads, row focus, alignment: the answers of `serve/views/attention`. */
+/** Attention map, score anatomy, all heads, row focus, alignment: the answers of `app/server/views/attention`. */
 import { Problem } from "../../lib/api";
 import type { Scale } from "../../lib/colours";
 import { search } from "../beams";
@@ -31,7 +31,7 @@ export function map(shared: Shared, question: MapQuestion): Binary {
   const cells = cellsOf((query) => layer.weights(place, query), queries, keys, block);
   const labels = { queries: layer.labels.queries.slice(...queries), keys: layer.labels.keys.slice(...keys) };
   const header = {
-    head, scale, agg: "max", form, shape: cells.shape, block, queries, keys, size: [T, S], hidden: HIDDEN, full: FULL,
+    head, pass: "browser", scale, agg: "max", form, shape: cells.shape, block, queries, keys, size: [T, S], hidden: HIDDEN, full: FULL,
     row_sums: cells.rowSums, largest: cells.largest, labels: block === 1 ? labels : null,
     python: recorded(shared, question, [`${layer.site}.pattern`], [
       `weights = found["${head}.pattern"][0]  # (T, S); 0 where masked`,
@@ -56,7 +56,7 @@ export function score(shared: Shared, question: TextQuestion & { head: string; q
   const [product, value] = [dot(q, k), all[key] ?? null];
   const site = head.slice(0, head.lastIndexOf("."));
   return {
-    head, query, key, query_label: layer.labels.queries[query], key_label: layer.labels.keys[key], q: [...q], k: [...k],
+    head, pass: "browser", query, key, query_label: layer.labels.queries[query], key_label: layer.labels.keys[key], q: [...q], k: [...k],
     products: Array.from(q, (each, at) => each * k[at]!), dot: product, width: K, scaled: product / Math.sqrt(K),
     bias: value === null || layer.sight.bias === null ? 0 : layer.sight.bias(own.of.heads[place]!, query - key),
     score: value, masked: value === null,
@@ -94,7 +94,7 @@ export function heads(shared: Shared, question: TextQuestion & { sites?: string[
     at += part.length;
   }
   const header = {
-    block, form: "uint8", scale, hidden: HIDDEN, full: FULL, heads: found,
+    pass: "browser", block, form: "uint8", scale, hidden: HIDDEN, full: FULL, heads: found,
     python: recorded(shared, question, layers.map((layer) => `${layer.site}.pattern`), [
       "for name, weights in found.items():",
       "    print(name, weights[0].tolist())  # (H, T, S)",
@@ -119,7 +119,7 @@ export function focus(shared: Shared, question: TextQuestion & { place: number; 
     });
   }
   const header = {
-    place, stack, label: own[0]!.labels.queries[place], block: 1, top, heads: found,
+    pass: "browser", place, stack, label: own[0]!.labels.queries[place], block: 1, top, heads: found,
     labels: Object.fromEntries(own.map((layer) => [partOf(layer), layer.labels.keys])),
     python: recorded(shared, question, own.map((layer) => `${layer.site}.pattern`), [
       "for name, weights in found.items():",
@@ -150,7 +150,7 @@ export function alignment(shared: Shared, question: TextQuestion & { site?: stri
     return entropy(row);
   });
   const header = {
-    site: layer.site, head, form: "float32", shape: cells.shape, block, size: [T, S], hidden: HIDDEN, full: FULL, scale: "linear",
+    site: layer.site, pass: "browser", head, form: "float32", shape: cells.shape, block, size: [T, S], hidden: HIDDEN, full: FULL, scale: "linear",
     labels: { target: layer.labels.queries, source: layer.labels.keys },
     target: shared.subject(question.text, question.target ?? null).target, written: question.target == null, entropy: spread,
     coverage, covered: coverage.filter((each) => each >= ENOUGH).length / S, enough: ENOUGH, row_sums: cells.rowSums,

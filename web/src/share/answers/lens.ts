@@ -60,7 +60,7 @@ export function lens(shared: Shared, question: TextQuestion & { first?: number }
   const width = Math.max(1, Math.min(WINDOW, Math.floor(CELLS / rows.length)));
   const first = Math.min(question.first ?? 0, Math.max(0, outputs.length - width));
   return {
-    ...labelsOf(shared, subject), layers: rows.length, count: outputs.length, first,
+    ...labelsOf(shared, subject), pass: "browser", layers: rows.length, count: outputs.length, first,
     holes: shared.run.task === "masked" ? subject.ids.flatMap((id, place) => (id === shared.tokenizer.roles.mask ? [place] : [])) : [],
     outputs: outputs.slice(first, first + width).map((output, at) => ({
       place: output.place, answer: output.answer, known: output.known, text: name(output.answer), loss: last[first + at]!.loss,

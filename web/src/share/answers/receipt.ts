@@ -33,7 +33,7 @@ export function receipt(shared: Shared, question: Question): object {
   const place = question.place == null ? "" : ` if each.place == ${question.place}`;
   const more = [asked === null ? "" : `, ${asked}`, question.target != null && shared.writesForSource ? ", end=model.tokenizer.end_id" : ""];
   return {
-    ...labelsOf(shared, subject), places: outputs.map((each) => each.place), place: output.place, reads: output.reads,
+    ...labelsOf(shared, subject), pass: "browser", places: outputs.map((each) => each.place), place: output.place, reads: output.reads,
     token: { id: output.answer, text: name(output.answer), known: output.known },
     against: against === null ? null : { id: against, text: name(against) },
     candidates: largest(logits, CANDIDATES).map((id) => ({ id, text: name(id), probability: Math.exp(logits[id]! - all), logit: logits[id] })),

@@ -2,7 +2,7 @@
 
 The answer::
 
-    {"row": [tokens], "source": [tokens] | null, "layers": 5, "count": 240, "first": 0, "holes": [3],
+    {"row": [tokens], "source": [tokens] | null, "pass": "plain", "layers": 5, "count": 240, "first": 0, "holes": [3],
      "outputs": [{"place": 3, "answer": 17, "text": " the", "known": true, "loss": 1.25}],
      "grid": [[{"top": [{"id", "text", "probability"}], "rank": 1, "loss": 1.25}]],
      "curve": [losses] | null, "settled": [shares], "loss": 1.25 | null, "known": 239}
@@ -62,7 +62,7 @@ def answer(opened: Opened, question: Question) -> dict[str, Any] | Binary:
     columns = range(first, min(len(case.outputs), first + width))
     known = torch.tensor([output.known for output in case.outputs])  # (P)
     return {
-        **labels_of(subject), "layers": layers, "count": len(case.outputs), "first": first,
+        **labels_of(subject), "pass": "plain", "layers": layers, "count": len(case.outputs), "first": first,
         "holes": list(subject.places) if case.model.config.family == "encoder" else [],
         "outputs": [{**_output(case, n), "text": subject.name(case.outputs[n].answer), "loss": float(losses[n])}
                     for n in columns],

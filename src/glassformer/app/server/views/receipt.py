@@ -2,7 +2,7 @@
 
 The answer::
 
-    {"row": [tokens], "source": [tokens] | null, "places": [3, 4], "place": 4, "reads": [4],
+    {"row": [tokens], "source": [tokens] | null, "pass": "observed", "places": [3, 4], "place": 4, "reads": [4],
      "token": {"id": 17, "text": " the", "known": false}, "against": {"id", "text"} | null,
      "candidates": [{"id": 17, "text": " the", "probability": 0.4, "logit": 7.5}],
      "parts": [{"name": "head 0.1", "kind": "head", "layer": 0, "head": 1, "value": 1.25, "split": true}],
@@ -60,7 +60,8 @@ def answer(opened: Opened, question: Question) -> dict[str, Any]:
     chosen = None if question.part is None else parts[check_number("part", question.part, len(parts))]
     added = total(parts)
     return {
-        **labels_of(subject), "places": [each.place for each in case.outputs], "place": output.place,
+        **labels_of(subject), "pass": "observed",
+        "places": [each.place for each in case.outputs], "place": output.place,
         "reads": list(output.reads),
         "token": {"id": output.answer, "text": subject.name(output.answer), "known": output.known},
         "against": None if against is None else {"id": against, "text": subject.name(against)},

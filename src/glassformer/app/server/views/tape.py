@@ -2,7 +2,8 @@
 
 Without `matrix`, the steps of one part of the model::
 
-    {"parts": [{"title": "Layer 0", "matrices": 40}], "part": 3, "facts": {"family": …}, "words": {key: {level: …}},
+    {"parts": [{"title": "Layer 0", "matrices": 40}], "part": 3, "pass": "observed",
+     "facts": {"family": …}, "words": {key: {level: …}},
      "steps": [{"key": "projections", "title": …, "depth": 1, "layer": 0, "head": 0, "notes": […],
                 "tables": [{"name": …, "header": […], "rows": [[…]]}],
                 "matrices": [{"number": 17, "name": "Q", "formula": "N1 W_Q", "role": "values", "shape": [9, 16],
@@ -105,7 +106,7 @@ def _contents(tape: Tape, part: int) -> dict[str, Any]:
     texts = wordings()
     return {
         "parts": [{"title": title, "matrices": count} for title, count in zip(tape.parts, counts, strict=True)],
-        "part": part, "facts": tape.walk.facts,
+        "part": part, "pass": "observed", "facts": tape.walk.facts,
         "words": {key: texts[key] for key in dict.fromkeys(step.section.key for step in steps)},
         "steps": [_step(step.section, step.depth, step.first) for step in steps],
     }  # fmt: skip

@@ -6,12 +6,13 @@ from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, Literal
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from glassformer.app.server.shelf import Opened
+from glassformer.app.server.view import Pass
 from glassformer.base.errors import GlassError
 from glassformer.generation.context import reading
 from glassformer.generation.decoding import check_finite
@@ -26,10 +27,6 @@ CELLS = 2**22
 """Weights that are computed at once."""
 OBSERVED = 128 * 2**20
 """Bytes of scores and patterns of all layers that are kept of one pass."""
-Pass = Literal["observed", "rows"]
-"""Which pass made the numbers. "observed": scores and patterns are tensors of one forward pass of the text. "rows": the
-text is too long to keep them; the layer's own attention ran once more on the rows that are shown, on the queries, keys
-and values of the pass."""
 
 
 @dataclass(frozen=True, eq=False)
