@@ -108,6 +108,15 @@ def test_too_large_a_run_is_refused_with_its_size(
     assert list(tmp_path.iterdir()) == []
 
 
+def test_what_the_page_does_not_compute_is_refused_by_name(
+    runs: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(share.COMPUTED, "activation", ("relu",))
+    with pytest.raises(GlassError, match=r"does not compute model.activation = \w+\nIt computes relu; glass serve"):
+        share_run(ShareRequest(runs["lm"], tmp_path / "a.html", 16))
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_a_failure_leaves_the_old_file(runs: dict[str, Path], tmp_path: Path) -> None:
     out = tmp_path / "a.html"
     out.write_text("old", encoding="utf-8")

@@ -30,12 +30,10 @@ from glassformer.base.config import Activation
 from glassformer.model.attention import Attention
 from glassformer.model.cache import Cache, LayerCache
 from glassformer.model.positions import (
-    AlibiPositions,
-    LearnedPositions,
-    RelativePositions,
+    AddedPositions,
     RotaryPositions,
     Rotation,
-    SinusoidalPositions,
+    ScorePositions,
     rotate,
 )
 from glassformer.model.pruned_attention import PrunedAttention, head_numbers
@@ -63,11 +61,7 @@ KNOWN = {
     FeedForward,
     Embedding,
     Head,
-    LearnedPositions,
-    SinusoidalPositions,
     RotaryPositions,
-    AlibiPositions,
-    RelativePositions,
     nn.ModuleList,
     nn.Linear,
     nn.LayerNorm,
@@ -76,7 +70,10 @@ KNOWN = {
     nn.Identity,
     nn.Dropout,
 }
-"""The parts that `FastDecoder` knows: no subclass of them, which may do something else."""
+"""The parts that `FastDecoder` knows: no subclass of them, which may do something else.
+
+Position methods that add vectors or biases are called as they are, so any of them will do.
+"""
 LAYOUT_STEPS = 16  # a new layout of the weights costs about what it saves in so many steps
 KERNELS = ("_reorder_linear_weight", "_linear_pointwise", "_is_mkldnn_bf16_supported")  # private: torch may lose them
 KERNEL_ACTIVATIONS = {"relu": ("relu", ""), "gelu": ("gelu", "none"), "gelu_tanh": ("gelu", "tanh")}  # oneDNN's names
@@ -86,7 +83,7 @@ def fast_decoder(model: Decoder | EncoderDecoder, steps: int) -> FastDecoder | N
     """Return a decoder to take the model's place for about `steps` steps; None where the model has to run itself."""
     stack = model.stack if isinstance(model, Decoder) else model.decoder
     parts = [part for whole in (model.embedding, stack, model.head) for part in whole.modules()]
-    if any(type(part) not in KNOWN for part in parts):
+    if not all(type(part) in KNOWN or isinstance(part, AddedPositions | ScorePositions) for part in parts):
         return None
     layout = layout_pays(model.embedding.tokens.weight, steps)
     fast = FastDecoder(model.embedding, stack, model.head, layout)

@@ -15,7 +15,6 @@ from torch import Tensor
 from glassformer.base.errors import GlassError
 from glassformer.inspection.attribution.case import Case, check_number
 from glassformer.inspection.sites import stacks
-from glassformer.model.positions import LearnedPositions, RelativePositions, SinusoidalPositions, alibi_slopes
 from glassformer.model.transformer import Embedding, Model, Stack
 
 __all__ = [
@@ -24,7 +23,6 @@ __all__ = [
     "distances_of",
     "embedding_of",
     "evenly",
-    "kind_of",
     "place_vectors",
     "shuffle_test",
     "turn_by_distance",
@@ -44,19 +42,6 @@ def embedding_of(model: Model, stack: str) -> tuple[Stack, Embedding]:
         raise GlassError(f"this model has no stack {stack!r}", f"It has {', '.join(found)}.")
     own: Embedding | None = getattr(model, "source_embedding", None) if stack == "enc" else None
     return found[stack], model.embedding if own is None else own
-
-
-def kind_of(stack: Stack, embedding: Embedding) -> str:
-    """Return the kind of positions of a stack, as `model.positions` has it."""
-    if isinstance(embedding.positions, LearnedPositions):
-        return "learned"
-    if isinstance(embedding.positions, SinusoidalPositions):
-        return "sinusoidal"
-    if stack.rotary is not None:
-        return "rotary"
-    if stack.score_positions is None:
-        return "none"
-    return "relative" if isinstance(stack.score_positions, RelativePositions) else "alibi"
 
 
 def place_vectors(embedding: Embedding, places: int) -> Tensor | None:
@@ -105,17 +90,15 @@ def bias_by_distance(stack: Stack, distances: Tensor) -> Tensor | None:
     """Return what each head adds to scores at a distance looked back (negative: ahead): (H, n); None without biases.
 
     Args:
-        stack: with ALiBi or relative positions.
+        stack: of any model.
         distances: (n) whole numbers.
     """
-    positions = stack.score_positions
-    if positions is None:
+    if stack.score_positions is None:
         return None
-    if isinstance(positions, RelativePositions):
-        with torch.no_grad():
-            return positions.table(positions.bucket(distances.to(positions.table.weight.device))).T.cpu().double()
-    slopes = torch.tensor(alibi_slopes(positions.heads), dtype=torch.float64)  # (H)
-    return -slopes[:, None] * distances.abs()  # (H, n)
+    back = distances.to(next(stack.parameters()).device)[None, None]  # (1, 1, n)
+    with torch.no_grad():
+        bias: Tensor = stack.score_positions.by_distance(back)  # (1, H, 1, n)
+    return bias[0, :, 0].cpu().double()  # (H, n)
 
 
 @dataclass(frozen=True, eq=False)

@@ -1,9 +1,12 @@
-"""Positions: six ways to tell a token where it stands, each a small type that acts at one of three points.
+"""Position methods: how a model knows where a token stands. Each acts at one of three points.
 
-* added to the embedding: `LearnedPositions`, `SinusoidalPositions`
-* turning queries and keys: `RotaryPositions`
-* added to the attention scores: `AlibiPositions`, `RelativePositions`
+* added to the embeddings, subclasses of `AddedPositions`: `LearnedPositions`, `SinusoidalPositions`
+* a rotation of queries and keys: `RotaryPositions`
+* added to the attention scores, subclasses of `ScorePositions`: `AlibiPositions`, `RelativePositions`
 * none: a causal decoder of two layers or more still learns order (Haviv et al. 2022).
+
+A new method that adds vectors or biases is a subclass, and a line in `added_positions` or in `score_positions`, the two
+functions at the end. What shows a model, and what decodes it fast, uses the base class and needs no change.
 """
 
 from __future__ import annotations
@@ -27,7 +30,11 @@ def token_positions(attention_mask: Tensor, already: Tensor | int = 0) -> Tensor
     return (attention_mask.long().cumsum(dim=1) - 1 + already).clamp(min=0)  # (B, T)
 
 
-class LearnedPositions(nn.Module):
+class AddedPositions(nn.Module):
+    """Vectors that are added to the embeddings: positions (B, T) -> (B, T, D)."""
+
+
+class LearnedPositions(AddedPositions):
     """One learned vector per position (Radford et al. 2018)."""
 
     def __init__(self, context: int, width: int) -> None:
@@ -39,7 +46,7 @@ class LearnedPositions(nn.Module):
         return self.table(positions)  # (B, T, D)
 
 
-class SinusoidalPositions(nn.Module):
+class SinusoidalPositions(AddedPositions):
     """Fixed waves: sin at even, cos at odd channels (Vaswani et al. 2017, section 3.5)."""
 
     def __init__(self, width: int) -> None:
@@ -89,16 +96,29 @@ def rotate(x: Tensor, rotation: Rotation) -> Tensor:
     return x * cos + torch.cat([-second, first], dim=-1) * sin  # (B, heads, T, K)
 
 
-class AlibiPositions(nn.Module):
+class ScorePositions(nn.Module):
+    """Biases that are added to the attention scores; they depend on the distance of query and key alone."""
+
+    def forward(self, query_positions: Tensor, key_positions: Tensor) -> Tensor:
+        """Positions (B, T) and (B, S) -> bias of the scores (B, H, T, S)."""
+        back = query_positions[:, :, None] - key_positions[:, None, :]  # (B, T, S)
+        return self.by_distance(back)  # (B, H, T, S)
+
+    def by_distance(self, back: Tensor) -> Tensor:
+        """How many positions each key lies before its query (B, T, S), negative if after it -> bias (B, H, T, S)."""
+        raise NotImplementedError
+
+
+class AlibiPositions(ScorePositions):
     """A penalty that grows with distance, at a fixed slope per head (Press et al. 2022)."""
 
     def __init__(self, heads: int) -> None:
         super().__init__()
         self.heads = heads
 
-    def forward(self, query_positions: Tensor, key_positions: Tensor) -> Tensor:
-        """Positions (B, T) and (B, S) -> score bias (B, H, T, S)."""
-        distance = (query_positions[:, None, :, None] - key_positions[:, None, None, :]).abs()  # (B, 1, T, S)
+    def by_distance(self, back: Tensor) -> Tensor:
+        """Distances looked back (B, T, S) -> bias (B, H, T, S)."""
+        distance = back[:, None].abs()  # (B, 1, T, S)
         slopes = torch.tensor(alibi_slopes(self.heads), device=distance.device)  # (H)
         return -slopes[:, None, None] * distance  # (B, H, T, S)
 
@@ -115,7 +135,7 @@ def alibi_slopes(heads: int) -> list[float]:
     return slopes + between[: heads - power]
 
 
-class RelativePositions(nn.Module):
+class RelativePositions(ScorePositions):
     """A learned score bias per head and bucket of distances, one table for all layers (Raffel et al. 2020, T5)."""
 
     def __init__(self, heads: int, buckets: int, max_distance: int, causal: bool) -> None:
@@ -125,9 +145,8 @@ class RelativePositions(nn.Module):
         self.max_distance = max_distance
         self.causal = causal
 
-    def forward(self, query_positions: Tensor, key_positions: Tensor) -> Tensor:
-        """Positions (B, T) and (B, S) -> score bias (B, H, T, S)."""
-        back = query_positions[:, :, None] - key_positions[:, None, :]  # (B, T, S)
+    def by_distance(self, back: Tensor) -> Tensor:
+        """Distances looked back (B, T, S) -> bias (B, H, T, S)."""
         return self.table(self.bucket(back)).permute(0, 3, 1, 2)  # (B, H, T, S)
 
     def bucket(self, back: Tensor) -> Tensor:
@@ -145,15 +164,23 @@ class RelativePositions(nn.Module):
         return offset + torch.where(back < exact, back, far_bucket)
 
 
-def added_positions(config: ModelConfig) -> LearnedPositions | SinusoidalPositions | None:
-    """Return the part that adds positions to embeddings, if the setting is one of that kind."""
-    if config.positions == "learned":
-        return LearnedPositions(config.context, config.width)
-    return SinusoidalPositions(config.width) if config.positions == "sinusoidal" else None
+def added_positions(config: ModelConfig) -> AddedPositions | None:
+    """Return the part that adds positions to the embeddings; None if the setting is of another kind."""
+    match config.positions:
+        case "learned":
+            return LearnedPositions(config.context, config.width)
+        case "sinusoidal":
+            return SinusoidalPositions(config.width)
+        case _:
+            return None
 
 
-def score_positions(config: ModelConfig, causal: bool) -> AlibiPositions | RelativePositions | None:
-    """Return the part that biases attention scores, if the setting is one of that kind."""
-    if config.positions == "relative":
-        return RelativePositions(config.heads, config.relative_buckets, config.relative_max_distance, causal)
-    return AlibiPositions(config.heads) if config.positions == "alibi" else None
+def score_positions(config: ModelConfig, causal: bool) -> ScorePositions | None:
+    """Return the part that adds biases to the attention scores; None if the setting is of another kind."""
+    match config.positions:
+        case "alibi":
+            return AlibiPositions(config.heads)
+        case "relative":
+            return RelativePositions(config.heads, config.relative_buckets, config.relative_max_distance, causal)
+        case _:
+            return None

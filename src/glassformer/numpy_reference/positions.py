@@ -11,8 +11,41 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from glassformer.numpy_reference.arrays import Array, Bools, Ints
+from glassformer.numpy_reference.arrays import Array, Bools, Ints, Weights
 from glassformer.numpy_reference.linear import look_up_backward
+from glassformer.numpy_reference.settings import Settings
+
+
+def position_vectors(places: Ints, weights: Weights, settings: Settings) -> Array | None:
+    """What is added to the embeddings at these places, (B, T) -> (B, T, D); None with other kinds of positions.
+
+    weights: of the embedding.
+    """
+    if settings.positions == "learned":
+        return weights["positions.table.weight"][places]  # (B, T, D)
+    if settings.positions == "sinusoidal":
+        return sinusoids(places, settings.width)  # (B, T, D)
+    return None
+
+
+def score_bias(back: Ints, weights: Weights, settings: Settings, causal: bool) -> tuple[Array | None, Ints | None]:
+    """What is added to the scores at these distances, (B, T, S) -> (B, H, T, S); None with other kinds of positions.
+
+    Args:
+        back: (B, T, S) how far back each key is from each query, negative if ahead.
+        weights: of the stack.
+        settings: of the model.
+        causal: only what lies back is attended to.
+
+    Returns:
+        The bias, and the buckets of `relative_bias`.
+    """
+    if settings.positions == "alibi":
+        return alibi_bias(back, settings.heads), None  # (B, H, T, S)
+    if settings.positions == "relative":
+        table = weights["score_positions.table.weight"]  # (buckets, H)
+        return relative_bias(back, table, settings.relative_max_distance, causal)  # (B, H, T, S), (B, T, S)
+    return None, None
 
 
 def token_places(real: Bools) -> Ints:

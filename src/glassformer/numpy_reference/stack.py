@@ -13,11 +13,10 @@ from glassformer.numpy_reference.block import Block, View, block, block_backward
 from glassformer.numpy_reference.linear import look_up_backward
 from glassformer.numpy_reference.norms import Norm, norm, norm_backward
 from glassformer.numpy_reference.positions import (
-    alibi_bias,
-    relative_bias,
+    position_vectors,
     relative_bias_backward,
     rotation,
-    sinusoids,
+    score_bias,
     token_places,
 )
 from glassformer.numpy_reference.settings import Settings
@@ -43,10 +42,9 @@ def embed(tokens: Ints, places: Ints, weights: Weights, settings: Settings) -> t
     """
     scale = math.sqrt(settings.width) if settings.embedding_scale else 1.0
     x = weights["tokens.weight"][tokens] * scale  # (B, T, D)
-    if settings.positions == "learned":
-        x = x + weights["positions.table.weight"][places]  # (B, T, D)
-    elif settings.positions == "sinusoidal":
-        x = x + sinusoids(places, settings.width)  # (B, T, D)
+    added = position_vectors(places, weights, settings)  # (B, T, D)
+    if added is not None:
+        x = x + added  # (B, T, D)
     last = None
     if settings.embedding_norm:
         x, last = norm(x, under("norm", weights), settings.norm, settings.eps)  # (B, T, D)
@@ -102,13 +100,9 @@ def stack(
     """
     places = token_places(real)  # (B, T)
     back = places[:, :, None] - places[:, None, :]  # (B, T, T)
-    bias, buckets, turn = None, None, None
-    if settings.positions == "alibi":
-        bias = alibi_bias(back, settings.heads)  # (B, H, T, T)
-    elif settings.positions == "relative":
-        table = weights["score_positions.table.weight"]  # (buckets, H)
-        bias, buckets = relative_bias(back, table, settings.relative_max_distance, causal)  # (B, H, T, T)
-    elif settings.positions == "rotary":
+    bias, buckets = score_bias(back, weights, settings, causal)  # (B, H, T, T)
+    turn = None
+    if settings.positions == "rotary":
         turn = rotation(places, settings.K, settings.rotary_base)  # (B, 1, T, K)
     allowed = self_allowed(places, real, causal, settings.window)  # (B, 1, T, T)
     seen = None if real_memory is None else real_memory[:, None, None, :]  # (B, 1, 1, S)

@@ -1,14 +1,14 @@
 import type { Words } from "../lib/levels";
 
 /** What each kind of positions does. */
-export const KINDS = {
+export const KINDS: Record<string, string | undefined> = {
   learned: "a learned vector for each place is added to the token's",
   sinusoidal: "fixed waves of many lengths are added to the token's vector",
   rotary: "queries and keys are turned by an angle that grows with the place",
   alibi: "scores of far keys are lowered, each head at its own slope",
   relative: "a learned number for the distance is added to each head's scores",
   none: "nothing tells the model where a token stands",
-} as const;
+};
 
 export const POSITIONS: Words = {
   question: "How does the model know where a token stands?",

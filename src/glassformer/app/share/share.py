@@ -12,6 +12,7 @@ from glassformer.app.share.checks import Rounding, compare
 from glassformer.app.share.loading import load_shared
 from glassformer.app.share.package import Json, Package, make_package
 from glassformer.app.share.quantize import Bits
+from glassformer.base.config import ModelConfig
 from glassformer.base.errors import GlassError
 from glassformer.base.files import clear_disk_errors, refuse_no_folder
 from glassformer.runs.folder import Which, open_run
@@ -22,6 +23,11 @@ MOST_BYTES = 40_000_000
 MOST_EXAMPLES = 50
 SAMPLED = 8
 """Examples on which the rounding is measured."""
+COMPUTED = {
+    "positions": ("learned", "sinusoidal", "rotary", "alibi", "relative", "none"),
+    "activation": ("relu", "relu2", "gelu", "gelu_tanh", "geglu", "swiglu"),
+}
+"""The choices of `model.*` that `web/src/share` computes."""
 
 
 def _unheard(text: str) -> None:
@@ -106,6 +112,7 @@ def share_run(request: ShareRequest) -> ShareReport:
         raise GlassError(f"{request.out} is a folder", "Give the name of a file: --out class.html")
     run = open_run(request.folder)
     parts = load_parts(request.folder, request.which, device="cpu")
+    _refuse_not_computed(parts.config.model)
     request.note(f"rounding the weights to {request.bits} bits" if request.bits < 32 else "packing the weights")
     version = run.checkpoint(request.which).name
     package = make_package(run, parts, version, request.bits, request.examples)
@@ -133,6 +140,17 @@ def _write(package: Package, path: Path) -> None:
         file.write(package.page())
         file.flush()
         os.fsync(file.fileno())
+
+
+def _refuse_not_computed(config: ModelConfig) -> None:
+    """Raise a `GlassError` if the page does not compute what the model does."""
+    for name, computed in COMPUTED.items():
+        value = getattr(config, name)
+        if value not in computed:
+            raise GlassError(
+                f"the page does not compute model.{name} = {value}",
+                f"It computes {', '.join(computed)}; glass serve shows every run.",
+            )
 
 
 def _refuse_large(package: Package, request: ShareRequest) -> None:

@@ -11,7 +11,13 @@ import torch
 
 from glassformer.inspection.explain.arithmetic import Around, Working
 from glassformer.inspection.explain.sections import Numbers, numbers
-from glassformer.model.positions import AlibiPositions, RelativePositions, SinusoidalPositions, alibi_slopes
+from glassformer.model.positions import (
+    AlibiPositions,
+    LearnedPositions,
+    RelativePositions,
+    SinusoidalPositions,
+    alibi_slopes,
+)
 from glassformer.model.transformer import Block
 
 Lines = tuple[tuple[str, float], ...]
@@ -54,13 +60,17 @@ def embedded(around: Around, times: str | None) -> Looked:
 
 
 def placed(around: Around) -> Looked:
-    """Vectors of places: of a table, or waves."""
+    """Position vectors: rows of a table, waves, or what another method computes."""
     T = len(around.ids)
     positions = around.embedding.positions
     assert positions is not None
-    if not isinstance(positions, SinusoidalPositions):
+    if isinstance(positions, LearnedPositions):
         rows = numbers(positions.table.weight[:T])  # (T, D)
         return Looked(rows, lambda row, column: ((), f"row {row} of the position table, channel {column}"))
+    if not isinstance(positions, SinusoidalPositions):
+        with torch.no_grad():
+            rows = numbers(positions(torch.arange(T)[None])[0])  # (T, D)
+        return Looked(rows, lambda row, column: ((), f"the vector of position {row}, channel {column}"))
     width = positions.width
     frequency = 10_000.0 ** (-(np.arange(width) // 2 * 2) / width)  # (D)
     angles = np.arange(T)[:, None] * frequency  # (T, D)
@@ -111,7 +121,15 @@ def biased(around: Around) -> Looked:
             return (("distance", float(abs(back[row, column]))), (f"slope of head {head}", slope)), "-slope · distance"
 
         return Looked(around.hide(-slope * np.abs(back)), how)
-    assert isinstance(positions, RelativePositions)
+    assert positions is not None
+    if not isinstance(positions, RelativePositions):
+        with torch.no_grad():
+            bias = numbers(positions.by_distance(torch.from_numpy(back)[None])[0, head])  # (T, T)
+
+        def computed(row: int, column: int) -> tuple[Lines, str]:
+            return (("looks back", float(back[row, column])),), f"the bias of head {head} at that distance"
+
+        return Looked(around.hide(bias), computed)
     buckets = positions.bucket(torch.from_numpy(back)).numpy()  # (T, T)
 
     def learnt(row: int, column: int) -> tuple[Lines, str]:

@@ -26,7 +26,10 @@ PLACES = {
     "relative": "Nothing is added here: each head adds a learned number for the distance to its scores (relative).",
     "none": "Nothing is added, here or later: this model has no positions.",
 }
+OTHER_PLACES = "The position method is {positions}."
+"""Of a method that has no sentence of its own."""
 BIASES = {"alibi": "-slope · distance (ALiBi)", "relative": "learned, by distance (relative)"}
+OTHER_BIAS = "by distance ({positions})"
 
 
 def make_walk(
@@ -49,7 +52,7 @@ def make_walk(
     _check(heads, config.heads, "head")
     _check_left(heads, _heads_left(stacks, layers))
     found = subject.trace()
-    own = Chosen(layers, heads, BIASES.get(config.positions, ""))
+    own = Chosen(layers, heads, config.positions)
     sections = [_tokens(subject)]
     if isinstance(model, EncoderDecoder):
         assert found.source is not None
@@ -83,12 +86,13 @@ def make_walk(
 
 
 class Chosen:
-    """The layers and heads to show, and the name of their bias."""
+    """The layers and heads to show, and the words for the model's position method."""
 
-    def __init__(self, layers: Collection[int] | None, heads: Collection[int] | None, bias: str) -> None:
+    def __init__(self, layers: Collection[int] | None, heads: Collection[int] | None, positions: str) -> None:
         self.layers = layers
         self.heads = heads
-        self.bias = bias
+        self.place = PLACES.get(positions, OTHER_PLACES.format(positions=positions))
+        self.bias = BIASES.get(positions, OTHER_BIAS.format(positions=positions))
 
 
 def _check(chosen: Collection[int] | None, count: int, what: str) -> None:
@@ -138,7 +142,7 @@ def _stack(
     source: Labels | None = None,
 ) -> list[Section]:
     """Embedding, layers and final norm of an encoder or a decoder; `place` is the query that notes speak of."""
-    sections = _embedding(found, embedding, labels, stack)
+    sections = _embedding(found, embedding, labels, chosen.place)
     for number, (block, module) in enumerate(zip(found.blocks, stack.blocks, strict=True)):
         if chosen.layers is None or number in chosen.layers:
             assert isinstance(module, Block)
@@ -151,7 +155,7 @@ def _stack(
     return sections
 
 
-def _embedding(found: StackTrace, embedding: Embedding, labels: Labels, stack: Stack) -> list[Section]:
+def _embedding(found: StackTrace, embedding: Embedding, labels: Labels, place: str) -> list[Section]:
     times = f"rows of the embedding matrix, times {embedding.scale:.4f}"
     rows = "rows of the embedding matrix" if embedding.scale == 1 else times
     added = found.position_vectors
@@ -159,13 +163,6 @@ def _embedding(found: StackTrace, embedding: Embedding, labels: Labels, stack: S
     total = "X" if plain else "R"
     between = found.token_vectors if added is None else found.token_vectors + added
     vectors = Matrix(total if added is None else "E", rows, numbers(found.token_vectors[0]), labels)
-    kind = "none"
-    if added is not None:
-        kind = "learned" if any(True for _ in embedding.positions.parameters()) else "sinusoidal"  # type: ignore[union-attr]
-    elif stack.rotary is not None:
-        kind = "rotary"
-    elif stack.score_positions is not None:
-        kind = "relative" if any(True for _ in stack.score_positions.parameters()) else "alibi"
     matrices: tuple[Matrix, ...] = ()
     if added is not None:
         matrices = (
@@ -174,7 +171,7 @@ def _embedding(found: StackTrace, embedding: Embedding, labels: Labels, stack: S
         )
     sections = [
         Section("embedding", "Embedding", (vectors,)),
-        Section("positions", "Positions", matrices, notes=(PLACES[kind],)),
+        Section("positions", "Positions", matrices, notes=(place,)),
     ]
     if not plain:
         sections.append(norm_section("norm", "Norm", embedding.norm, "R", "X", between, found.embedded, labels))

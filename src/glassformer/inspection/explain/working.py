@@ -27,7 +27,7 @@ RULES: tuple[tuple[str, Callable[..., Any]], ...] = (
     (r"rows of the embedding matrix(?:, times (\S+))?", lookups.embedded),
     (r"one row for each place", lookups.placed),
     (r"(\w+) turned", lookups.turned),
-    (r"-slope · distance \(ALiBi\)|learned, by distance \(relative\)", lookups.biased),
+    (r"-slope · distance \(ALiBi\)|(?:learned, )?by distance \(\w+\)", lookups.biased),
     (r"√\(mean square of all heads' ([QK]) \+ (\S+)\)", lookups.sized),
     (r"the (mean of all rows|first row) above", lookups.pooled),
     (r"zeros: no head is left", lookups.nothing),

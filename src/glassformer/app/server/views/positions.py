@@ -36,7 +36,6 @@ from glassformer.inspection.places import (
     distances_of,
     embedding_of,
     evenly,
-    kind_of,
     place_vectors,
     shuffle_test,
     turn_by_distance,
@@ -85,7 +84,7 @@ def _curves(opened: Opened, question: Question) -> Binary:
     likeness = None if vectors is None else by_distance(vectors)
     rows = [] if vectors is None else evenly(stack.context, min(PLACES, CELLS // vectors.shape[1]))
     header = {
-        "stacks": names, "stack": which, "kind": kind_of(stack, embedding), "context": stack.context,
+        "stacks": names, "stack": which, "kind": model.config.positions, "context": stack.context,
         "width": model.config.width, "heads": model.config.heads, "rows": rows, "causal": stack.causal,
         "distances": distances.tolist(),
         "dot": None if likeness is None else likeness[0][distances.abs()].tolist(),
