@@ -23,6 +23,8 @@ NORMS = [(norm, order) for norm in ("layernorm", "rmsnorm") for order in ("pre",
 SOME: dict[str, Any] = {"removed_heads": "some"}
 """Stands for `some_heads` of the family."""
 ACTIVATIONS: tuple[str, ...] = get_args(Activation)
+GROW_LIKE_X = ("relu", "gelu", "gelu_tanh")
+"""Without a norm, the numbers of others grow from layer to layer."""
 OTHERS: list[dict[str, Any]] = [
     {"kv_heads": 1}, {"kv_heads": 2}, {"kv_heads": 3, "qk_norm": "head", "positions": "rotary"},
     {"window": 1}, {"window": 3}, {"window": 4, "positions": "rotary"}, {"window": 4, "positions": "relative"},
@@ -115,7 +117,7 @@ def many_choices_at_once(count: int) -> list[Case]:
         changes: dict[str, Any] = {name: draw.random() < 0.5 for name in flags}
         changes |= {"norm": norm, "norm_order": order, "positions": draw.choice(POSITIONS)}
         changes |= {
-            "activation": draw.choice(ACTIVATIONS if norm != "none" else ACTIVATIONS[:3]),
+            "activation": draw.choice(ACTIVATIONS if norm != "none" else GROW_LIKE_X),
             "kv_heads": draw.choice([1, 2, 3, 6]),
         }
         changes |= {"window": draw.choice([None, 2, 5, 9]), "pooling": draw.choice(["mean", "first"])}

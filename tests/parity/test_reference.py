@@ -8,6 +8,7 @@ import sys
 from collections.abc import Iterator
 from dataclasses import fields
 from pathlib import Path
+from typing import get_args
 
 import numpy as np
 import pytest
@@ -15,9 +16,10 @@ import torch
 from torch.nn.functional import cross_entropy
 
 import glassformer.numpy_reference
-from glassformer.base.config import ModelConfig
+from glassformer.base.config import Activation, ModelConfig
+from glassformer.model import transformer
 from glassformer.model.positions import RelativePositions
-from glassformer.numpy_reference import IGNORED, Batch, Settings, backward, forward, gradients, logits
+from glassformer.numpy_reference import IGNORED, Batch, Settings, activations, backward, forward, gradients, logits
 from glassformer.numpy_reference.positions import bucket_of
 from glassformer.verification.surroundings import in_float64
 from tests.parity.reference_cases import (
@@ -33,6 +35,7 @@ from tests.parity.reference_cases import (
     settings_of,
     weights_of,
 )
+from tests.property.models import POSITIONS
 
 LOGITS, GRADIENTS = 1e-10, 1e-8
 CASES = one_choice_each()
@@ -63,6 +66,30 @@ def compare(case: Case, padded: bool) -> None:
     assert wanted.keys() == weights_of(model).keys()
     error, name = furthest(backward(weighting, kept), wanted)
     assert error <= GRADIENTS, name
+
+
+@pytest.mark.parametrize("name", get_args(Activation))
+def test_each_activation_and_its_derivative(name: Activation) -> None:
+    x = torch.linspace(-8, 8, 401, requires_grad=True)
+    y = transformer.activate(x, name)
+    dy = torch.cos(3 * x.detach())
+    y.backward(dy)
+    assert x.grad is not None
+    ours = activations.activate(x.detach().numpy(), name)
+    np.testing.assert_allclose(ours, y.detach().numpy(), atol=LOGITS, rtol=0)
+    found = activations.activate_backward(dy.numpy(), x.detach().numpy(), name)
+    np.testing.assert_allclose(found, x.grad.numpy(), atol=GRADIENTS, rtol=0)
+
+
+def test_an_unknown_activation_is_refused() -> None:
+    with pytest.raises(ValueError, match="there is no activation 'typo'"):
+        activations.activate(np.zeros(1), "typo")
+
+
+@pytest.mark.parametrize("positions", POSITIONS)
+@pytest.mark.parametrize("kind", ["decoder", "encoder"])
+def test_each_position_method(positions: str, kind: str) -> None:
+    compare(Case(kind, {"positions": positions, "layers": 1}), padded=True)
 
 
 @pytest.mark.thorough

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 import torch
 from torch import nn
 
-from glassformer.base.config import SampleConfig
+from glassformer.base.config import Activation, SampleConfig
 from glassformer.generation import fast
 from glassformer.generation.context import CachedReader, PlainReader, reading
 from glassformer.generation.decoding import generate, translate
@@ -22,7 +22,7 @@ from tests.property.models import VOCAB, decoder, encoder_decoder, kinds, named,
 
 ALL_BIASES = {"attention_bias": True, "feedforward_bias": True, "norm_bias": True, "head_bias": True}
 CHOICES: list[dict[str, Any]] = [
-    *({"activation": name} for name in ("relu", "gelu", "gelu_tanh", "relu2", "swiglu", "geglu")),
+    *({"activation": name} for name in get_args(Activation)),
     *({"activation": name, **ALL_BIASES} for name in ("relu2", "gelu_tanh", "swiglu")),
     *({"norm_order": order, **ALL_BIASES, "kv_heads": 2} for order in ("pre", "post", "output")),
     *({"norm_order": order, "norm": "rmsnorm", "kv_heads": 1} for order in ("pre", "post", "output")),

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import re
-from math import erf, sqrt, tanh
+from math import sqrt
 from typing import Any
 
 import numpy as np
 
 from glassformer.inspection.explain import Matrix, Section, Walk
 from glassformer.inspection.explain.sections import Numbers
+from glassformer.numpy_reference.activations import activate
+from glassformer.numpy_reference.settings import CHOICES
+
+NAMES = {**{name: name for name in CHOICES["activation"]}, "silu": "swiglu"}
+"""Activations as formulas name them -> as the NumPy reference does."""
 
 
 class Bench:
@@ -60,8 +65,8 @@ class Bench:
             return self.known[found[1]] / sqrt(int(found[2]))
         if found := re.fullmatch(r"\(?(\w+)(?: - mean\))? / √\((variance|mean square) \+ (\S+)\)(.*)", formula):
             return self.norm(*found.groups())
-        if found := re.fullmatch(r"(relu2?|gelu(?:_tanh)?|silu)\((\w)\)", formula):
-            return activated(found[1], self.known[found[2]])
+        if (found := re.fullmatch(r"(\w+)\((\w)\)", formula)) and found[1] in NAMES:
+            return activate(self.known[found[2]], NAMES[found[1]])
         if found := re.fullmatch(r"the (mean of all rows|first row) above", formula):
             last = self.known.get("Y", self.known["X"])
             return last.mean(axis=0, keepdims=True) if "mean" in found[1] else last[:1]
@@ -99,15 +104,6 @@ class Bench:
                 one = one @ (self.known["K"].T if right == "Kᵀ" else self.known[right])
             total = total + one
         return total
-
-
-def activated(name: str, x: Numbers) -> Numbers:
-    one = {
-        "relu": lambda v: max(v, 0.0), "relu2": lambda v: max(v, 0.0) ** 2, "silu": lambda v: v / (1 + np.exp(-v)),
-        "gelu": lambda v: v * (1 + erf(v / sqrt(2))) / 2,
-        "gelu_tanh": lambda v: v * (1 + tanh(sqrt(2 / np.pi) * (v + 0.044715 * v**3))) / 2,
-    }[name]  # fmt: skip
-    return np.vectorize(one)(x)
 
 
 def recompute(walk: Walk, places: tuple[int, ...], window: int | None = None) -> Bench:

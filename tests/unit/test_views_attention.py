@@ -15,7 +15,7 @@ import torch
 from glassformer.app.server.shelf import Opened, Shelf
 from glassformer.app.server.view import LIMIT, Binary
 from glassformer.app.server.views import find_view
-from glassformer.app.server.views.attention import looked
+from glassformer.app.server.views.attention import attention_pass
 from glassformer.base.errors import GlassError
 from glassformer.inspection.explain import whole_subject_of
 from glassformer.inspection.heads.numbers import entropy
@@ -121,8 +121,8 @@ def test_rows_of_a_long_text_are_those_of_a_recording(shelf: Shelf, name: str, m
     """A text whose patterns are too large to keep: a few rows at a time, of every kind of attention and position."""
     whole = shelf.open(name)
     opened = Opened(name, whole.folder, whole.model, whole.version)
-    monkeypatch.setattr(looked, "OBSERVED", 0)
-    monkeypatch.setattr(looked, "CELLS", 120)
+    monkeypatch.setattr(attention_pass, "OBSERVED", 0)
+    monkeypatch.setattr(attention_pass, "CELLS", 120)
     subject = opened.subject(TEXTS[name])
     target = None if subject.target_ids is None else torch.tensor([subject.target_ids])
     for site, layer in attentions(opened.model.model).items():

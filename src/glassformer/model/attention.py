@@ -82,8 +82,8 @@ def self_attention_mask(
     """
     no_padding = attention_mask is None
     all_queries = positions.shape == key_positions.shape
-    all_keys = window is None or window >= positions.shape[1]
-    if causal and all_queries and all_keys and no_padding:
+    window_covers_all = window is None or window >= positions.shape[1]
+    if causal and all_queries and window_covers_all and no_padding:
         return Mask(is_causal=True)
     if not causal and window is None:
         return EVERY_KEY if attention_mask is None else Mask.of(attention_mask[:, None, None, :])  # (B, 1, 1, S)
@@ -147,8 +147,9 @@ def attend(
 ) -> tuple[Tensor, Tensor | None]:
     """Return z = softmax(q kᵀ / √K + bias) v, over the allowed keys: equation 1 of Vaswani et al. 2017.
 
-    The choice between the fused kernel and the explicit computation is made here and nowhere else; both give the same
-    z. Hidden scores are -inf, so hidden keys have a weight of exactly 0; a fully masked query gets zeros.
+    This is where the fused kernel or the explicit computation is chosen; both give the same z. Hidden scores are -inf,
+    so hidden keys have a weight of exactly 0; a fully masked query gets zeros. Decoding of one token at a time has a
+    faster way with the same z, `generation/fast.py`.
 
     Args:
         q: (B, H, T, K) queries.
@@ -181,37 +182,46 @@ def explicit_attention(
     v: Tensor,
     mask: Mask,
     dropout: float = 0.0,
-    blank: Tensor | None = None,
+    fully_masked: Tensor | None = None,
     hooks: ScoreHooks = NO_HOOKS,
 ) -> tuple[Tensor, Tensor]:
     """Return z (B, H, T, K) and the pattern (B, H, T, S), step by step; arguments as in `attend`.
 
     Args:
-        blank: (B or 1, 1, T or 1, 1) bool, queries whose scores are shown as -inf and whose pattern is zeros. None:
-            what fully masked queries get is meaningless, and `attend` replaces it by zeros.
+        fully_masked: (B or 1, 1, T or 1, 1) bool, queries that get scores of -inf, and zeros as pattern and z. None:
+            what they get is meaningless, and the caller replaces it: one operation on z instead of three on tensors of
+            the size of the scores.
     """
     if q.shape[1] != k.shape[1]:
         group = q.shape[1] // k.shape[1]
         k = k.repeat_interleave(group, dim=1)  # (B, H, S, K)
         v = v.repeat_interleave(group, dim=1)  # (B, H, S, K)
     products = hooks.products(q / math.sqrt(q.shape[-1]) @ k.transpose(-2, -1))  # (B, H, T, S)
-    allowed = mask.full(products)  # (B or 1, 1, T or 1, S); causal: query t attends to keys 0 … t
-    bias = products.new_zeros(()).where(allowed, -math.inf) if mask.bias is None else mask.bias.to(q.dtype)
-    scores = products + bias  # (B, H, T, S)
-    if blank is None:
+    if mask.bias is None:
+        allowed = mask.full(products)  # (B or 1, 1, T or 1, S); causal: query t attends to keys 0 … t
+        hidden = products.new_zeros(()).where(allowed, -math.inf)  # the same shape: 0 where allowed, else -inf
+        scores = products + hidden  # (B, H, T, S)
+    else:
+        scores = products + mask.bias.to(q.dtype)  # (B, H, T, S); the bias is -inf where hidden
+    if fully_masked is None:
         pattern = hooks.pattern(hooks.scores(scores).softmax(dim=-1))  # (B, H, T, S)
     else:  # a softmax over nothing but -inf would be NaN, in the gradient too
-        scores = hooks.scores(scores.masked_fill(blank, -math.inf)).masked_fill(blank, 0.0)  # (B, H, T, S)
-        pattern = hooks.pattern(scores.softmax(dim=-1).masked_fill(blank, 0.0))  # (B, H, T, S)
+        scores = hooks.scores(scores.masked_fill(fully_masked, -math.inf))  # (B, H, T, S)
+        pattern = scores.masked_fill(fully_masked, 0.0).softmax(dim=-1)  # (B, H, T, S)
+        pattern = hooks.pattern(pattern.masked_fill(fully_masked, 0.0))  # (B, H, T, S)
     z = F.dropout(pattern, dropout, training=dropout > 0) @ v  # (B, H, T, K)
     return z, pattern
 
 
 def fused_attention(q: Tensor, k: Tensor, v: Tensor, mask: Mask, dropout: float = 0.0) -> Tensor:
     """Return z (B, H, T, K) by PyTorch's fused kernel, which never holds the pattern; arguments as in `attend`."""
-    hidden = mask.allowed if mask.bias is None else mask.bias.to(q.dtype)  # (B or 1, 1 or H, T or 1, S) or None
-    shared = k.shape[1] != q.shape[1]
-    return F.scaled_dot_product_attention(q, k, v, hidden, dropout, mask.is_causal, enable_gqa=shared)
+    attn_mask = mask.allowed  # (B or 1, 1, T or 1, S) bool, True where allowed, or None
+    if mask.bias is not None:
+        attn_mask = mask.bias.to(q.dtype)  # (B or 1, H, T, S), -inf where hidden
+    grouped = k.shape[1] != q.shape[1]
+    return F.scaled_dot_product_attention(
+        q, k, v, attn_mask=attn_mask, dropout_p=dropout, is_causal=mask.is_causal, enable_gqa=grouped
+    )
 
 
 class Attention(nn.Module):
@@ -284,11 +294,11 @@ class Attention(nn.Module):
         q = self.hook_q(q)  # (B, H, T, K)
         k = self.hook_k(k.to(q.dtype))  # (B, G, S, K); a cache may hold another type
         v = self.hook_v(v.to(q.dtype))  # (B, G, S, K)
-        z = self.hook_z(self.attend(q, k, v, mask))  # (B, H, T, K)
+        z = self.hook_z(self.compute_z(q, k, v, mask))  # (B, H, T, K)
         return self.output(z.transpose(1, 2).flatten(2))  # (B, T, D)
 
-    def attend(self, q: Tensor, k: Tensor, v: Tensor, mask: Mask) -> Tensor:
-        """Queries (B, H, T, K), keys and values (B, G, S, K) -> z (B, H, T, K)."""
+    def compute_z(self, q: Tensor, k: Tensor, v: Tensor, mask: Mask) -> Tensor:
+        """Queries (B, H, T, K), keys and values (B, G, S, K) -> z (B, H, T, K), step by step if it is observed."""
         dropout = self.dropout if self.training else 0.0
         if is_observed(self.hook_products) or is_observed(self.hook_scores) or is_observed(self.hook_pattern):
             hooks = ScoreHooks(self.hook_products, self.hook_scores, self.hook_pattern)

@@ -57,12 +57,12 @@ class PrunedAttention(Attention):
             super().forward(x, mask, rotation, memory, cache)
         return self.output(x[..., :0])  # (B, T, D)
 
-    def attend(self, q: Tensor, k: Tensor, v: Tensor, mask: Mask) -> Tensor:
+    def compute_z(self, q: Tensor, k: Tensor, v: Tensor, mask: Mask) -> Tensor:
         """Queries (B, H, T, K), keys and values (B, G, S, K) -> z (B, H, T, K)."""
         if not self.uniform_groups:
             k = torch.stack([k[:, kv] for kv in self.kv_index], dim=1)  # (B, H, S, K)
             v = torch.stack([v[:, kv] for kv in self.kv_index], dim=1)  # (B, H, S, K)
-        return super().attend(q, k, v, mask_of_heads(self, mask))
+        return super().compute_z(q, k, v, mask_of_heads(self, mask))
 
 
 def head_numbers(layer: Attention) -> list[int]:

@@ -8,7 +8,8 @@ import numpy as np
 
 from glassformer.numpy_reference.arrays import Array
 
-TANH_SCALE, TANH_CUBE = math.sqrt(2 / math.pi), 0.044715
+TANH_SCALE = math.sqrt(2 / math.pi)
+TANH_CUBE = 0.044715
 
 
 def erf(x: Array) -> Array:
@@ -38,8 +39,10 @@ def activate(x: Array, name: str) -> Array:
             return x * 0.5 * (1 + erf(x / math.sqrt(2)))
         case "gelu_tanh":
             return 0.5 * x * (1 + np.tanh(TANH_SCALE * (x + TANH_CUBE * x**3)))
-        case _:
+        case "swiglu":
             return x * sigmoid(x)
+        case _:
+            raise ValueError(f"there is no activation {name!r}")
 
 
 def activate_backward(dy: Array, x: Array, name: str) -> Array:
@@ -62,6 +65,8 @@ def activate_backward(dy: Array, x: Array, name: str) -> Array:
             bent = np.tanh(TANH_SCALE * (x + TANH_CUBE * x**3))
             slope = TANH_SCALE * (1 + 3 * TANH_CUBE * x**2)
             return dy * 0.5 * (1 + bent + x * (1 - bent**2) * slope)
-        case _:
+        case "swiglu":
             opened = sigmoid(x)
             return dy * opened * (1 + x * (1 - opened))
+        case _:
+            raise ValueError(f"there is no activation {name!r}")

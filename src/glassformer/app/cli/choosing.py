@@ -85,14 +85,15 @@ def chosen_settings(recipe: str | None, file: Path | None, changes: dict[str, st
     Raises:
         GlassError: a setting is not allowed, or the corpus does not serve the task.
     """
-    layers: list[Mapping[str, Any]] = [load_recipe(recipe).settings] if recipe else []
-    written: list[Mapping[str, Any]] = [read_toml(file)] if file else []
-    layers += [*_of_encoded([*layers, *written, parse_changes(changes)]), *written]
-    said: list[Mapping[str, Any]] = [*layers, parse_changes(changes)]
-    source = _last(said, "data", "source", DataConfig().source)
+    options = parse_changes(changes)
+    of_recipe: list[Mapping[str, Any]] = [load_recipe(recipe).settings] if recipe else []
+    of_file: list[Mapping[str, Any]] = [read_toml(file)] if file else []
+    of_source = _of_encoded([*of_recipe, *of_file, options])
+    layers = [*of_recipe, *of_source, *of_file]
+    source = _last([*layers, options], "data", "source", DataConfig().source)
     if source in CORPORA:
         corpus = CORPORA[source]
-        task = _last(said, "train", "task", corpus.tasks[0])
+        task = _last([*layers, options], "train", "task", corpus.tasks[0])
         if task not in corpus.tasks and task in FAMILIES:
             raise GlassError(
                 f"the corpus {source} is not made for train.task = {task}", f"It serves {', '.join(corpus.tasks)}."

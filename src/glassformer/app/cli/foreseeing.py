@@ -31,7 +31,7 @@ def note(text: str) -> None:
     print(text, file=sys.stderr)
 
 
-def is_sized(arguments: argparse.Namespace) -> bool:
+def leaves_sizes_open(arguments: argparse.Namespace) -> bool:
     """Whether the recipe leaves sizes open, to be chosen for the text, the time and the machine.
 
     Where nobody named it, only if the run is of minutes, and worth the time that measuring takes.
@@ -68,7 +68,7 @@ def foreseen(arguments: argparse.Namespace, config: Config, out: Path) -> tuple[
     """
     from glassformer.training.parallel.joining import job, speaks
 
-    minutes, is_open = config.train.minutes, is_sized(arguments)
+    minutes, is_open = config.train.minutes, leaves_sizes_open(arguments)
     wanted = is_open or (minutes is not None and minutes >= WORTH_IT)
     if not wanted or job() is not None:
         if is_open and speaks():

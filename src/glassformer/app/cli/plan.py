@@ -22,7 +22,7 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 from glassformer.app.cli.choosing import add_run_arguments, chosen_run
-from glassformer.app.cli.foreseeing import is_sized, note, sized
+from glassformer.app.cli.foreseeing import leaves_sizes_open, note, sized
 from glassformer.base.errors import GlassError
 from glassformer.base.wording import as_said, counted
 
@@ -60,13 +60,13 @@ def run(arguments: argparse.Namespace) -> int:
     from glassformer.training.plan import plan_run
     from glassformer.training.setup import text_of_run
 
-    found = sized(arguments, config, out, arguments.probe) if arguments.probe and is_sized(arguments) else None
+    found = sized(arguments, config, out, arguments.probe) if arguments.probe and leaves_sizes_open(arguments) else None
     config = found.config if found else settled(config)
     data = text_of_run(config, out, note, found.data if found else None)
     probe, warnings = (found.probe, []) if found else _probed(config, data, arguments.probe)
     plan = plan_run(config, data, probe)
     warnings += plan.warnings()
-    if is_sized(arguments) and not found:
+    if leaves_sizes_open(arguments) and not found:
         warnings.append("no sizes were chosen: that needs a probe, and these are the recipe's own")
     rungs = ladder(config, data)
     band = loss_band(plan, rungs)

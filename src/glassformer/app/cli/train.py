@@ -65,11 +65,21 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Train a new run, or resume one, and report the checkpoint that is kept."""
+    """Train a new run, or resume one, and report the checkpoint that is kept.
+
+    What happens before the first gradient of a new run, in this order:
+
+    1. `chosen_run` joins the settings: defaults, recipe, file, options.
+    2. `foreseen` fills in what --minutes leaves open. A probe, a process of its own, measures steps for that.
+    3. `joined` is where processes of torchrun meet; alone, there is nothing to do.
+    4. `new_training` (`training/setup.py`) prepares text, tokenizer and token store, builds the model, makes the run
+       folder and yields the `Trainer`. With --minutes it first tries thread counts, on a copy of the model.
+    5. `train` (`training/loop.py`) takes the first step: `compute_gradients`, `accumulate_gradients`, `backward()`.
+    """
     from glassformer.training.loop import train
 
-    opened = _resumed if arguments.resume else _new
-    with opened(arguments) as trainer:
+    prepared = _resumed if arguments.resume else _new
+    with prepared(arguments) as trainer:
         outcome = train(trainer)
     return _report(trainer.run, trainer.config, outcome, arguments.json)
 
@@ -105,7 +115,7 @@ def new_run(config: Config, out: Path, began: float, foresight: Foresight | None
     from glassformer.training.setup import new_training, resume_training
 
     @contextmanager
-    def opened(reporter: Reporter, processes: Processes) -> Iterator[Trainer]:
+    def open_trainer(reporter: Reporter, processes: Processes) -> Iterator[Trainer]:
         if processes.on_rank_zero(lambda: begun_by_this_job(out, config)):
             with resume_training(out, {}, reporter, processes=processes, seconds=since(began)) as trainer:
                 yield trainer
@@ -116,7 +126,7 @@ def new_run(config: Config, out: Path, began: float, foresight: Foresight | None
                 foresight.write(trainer.run)
             yield trainer
 
-    with _joined(config, opened) as trainer:
+    with _in_all_processes(config, open_trainer) as trainer:
         yield trainer
 
 
@@ -144,19 +154,22 @@ def _resumed(arguments: argparse.Namespace) -> Iterator[Trainer]:
         given = {"source": arguments.data, "target": arguments.target}
         named = {name: value for name, value in given.items() if value is not None}
 
-    def opened(reporter: Reporter, processes: Processes) -> AbstractContextManager[Trainer]:
+    def open_trainer(reporter: Reporter, processes: Processes) -> AbstractContextManager[Trainer]:
         seconds = since(arguments.began)
         return resume_training(out, changes, reporter, processes=processes, named=named, seconds=seconds)
 
-    with _joined(config, opened) as trainer:
+    with _in_all_processes(config, open_trainer) as trainer:
         yield trainer
 
 
 @contextmanager
-def _joined(
-    config: Config, opened: Callable[[Reporter, Processes], AbstractContextManager[Trainer]]
+def _in_all_processes(
+    config: Config, open_trainer: Callable[[Reporter, Processes], AbstractContextManager[Trainer]]
 ) -> Iterator[Trainer]:
-    """Yield the trainer that `opened` yields, in this process or in all of torchrun; the first one reports."""
+    """Yield what `open_trainer` yields, in this process or in all of torchrun; the first one reports.
+
+    Inside, Ctrl-C and SIGTERM stop the training after a step, and snapshots are recorded if the run keeps them.
+    """
     from glassformer.training.memory import forget_peak, keep_few_shapes, steady_heap
     from glassformer.training.parallel.joining import joined
     from glassformer.training.reporting import Silent, choose_reporter
@@ -165,7 +178,7 @@ def _joined(
     with joined(config.train) as processes:
         reporter = choose_reporter() if processes.is_rank_zero else Silent()
         try:
-            with opened(reporter, processes) as trainer:
+            with open_trainer(reporter, processes) as trainer:
                 steady_heap(trainer.config)
                 forget_peak(trainer.stepper.device)
                 if trainer.config.train.snapshots and processes.is_rank_zero:

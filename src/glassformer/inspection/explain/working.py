@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Any, Protocol, get_args
 
+from glassformer.base.config import Activation
 from glassformer.inspection.explain import arithmetic, lookups
 from glassformer.inspection.explain.arithmetic import Around, Working
 from glassformer.inspection.explain.sections import Numbers
@@ -34,7 +35,7 @@ RULES: tuple[tuple[str, Callable[..., Any]], ...] = (
     (r"(\w+) / (r_\w) · (\w+)", arithmetic.by_row),
     (r"(\w+) / √(\d+)", arithmetic.scaled),
     (r"\(?(\w+)(?: - mean\))? / √\((variance|mean square) \+ (\S+)\)(.*)", arithmetic.normed),
-    (r"(relu2?|gelu(?:_tanh)?|silu)\((\w)\)", arithmetic.activated),
+    (rf"({'|'.join(get_args(Activation))}|silu)\((\w)\)", arithmetic.activated),
     (r"(.*), -inf where hidden", arithmetic.hidden),
     (r"softmax\((.*)\), row by row", arithmetic.softmax),
 )

@@ -1,17 +1,17 @@
-"""The views of the page. Each shows what a function of the library gives; none works anything out by itself.
+"""The views of the page. Each shows what a function of the library returns; none computes anything by itself.
 
 To add one, say `lens`:
 
 1. Write `views/lens.py` (or a folder) with
 
-   - `class Question(TextQuestion)` from `serve.view`: pydantic, every field bounded, unknown fields refused;
+   - `class Question(TextQuestion)` from `app.server.view`: pydantic, every field bounded, unknown fields refused;
    - `answer(opened, question) -> dict | Binary`. It runs in a thread and holds `opened.lock`, so hooks and patches are
      safe as long as they are taken away again. `opened.subject(text, target)` gives what the model reads, encoded and
      translated once; `opened.model` is the `AnyTextModel`, `opened.kept.get(key, make, size)` keeps work within a
      budget of bytes, `opened.later(name, make)` works in the background (on `opened.copy()`) and gives None until
      done: answer `{"ready": False}` until then, and the page asks again;
    - `python(opened, question) -> str`: a script of the library's public functions that prints the same numbers;
-     `serve.view.script` writes its beginning, `repr` quotes what a person typed;
+     `app.server.view.script` writes its beginning, `repr` quotes what a person typed;
    - `VIEW = View(Question, answer, python)`.
 
 2. Add it to `VIEWS` below. `POST /api/runs/RUN/lens` answers from then on; `run`, `version` and `python` are added to
@@ -48,7 +48,7 @@ from glassformer.app.server.views import (
     tokens,
     write,
 )
-from glassformer.app.server.views.attention import alignment, focus, heads, map, roles, score
+from glassformer.app.server.views.attention import alignment, focus, head_map, heads, roles, score
 from glassformer.base.errors import nearest
 
 VIEWS: dict[str, View[Any]] = {
@@ -61,7 +61,7 @@ VIEWS: dict[str, View[Any]] = {
     "machines": machines.VIEW,
     "tokens": tokens.VIEW,
     "tape": tape.VIEW,
-    "attention": map.VIEW,
+    "attention": head_map.VIEW,
     "score": score.VIEW,
     "heads": heads.VIEW,
     "roles": roles.VIEW,

@@ -10,7 +10,7 @@ The answer, of a run that writes::
 `matches` are the stretches of the text that stand word for word in the training text and cannot be made longer; `cover`
 has, for each character (Unicode code point), the length of the longest of them that it is part of. `read` characters of
 the training text were read, `whole`: all of it; it is read for no longer than `SECONDS`. `why` says why none could be.
-With `written`, a text that was written already, as by the stream (see `serve.writing`), nothing is written again.
+With `written`, a text that was written already, as by the stream (see `app.server.writing`), nothing is written again.
 
 Of a classifier: ``{"kind": "label", "labels": [{"name": "ham", "probability": 0.9}]}``, the likeliest first. Of a
 filler: ``{"kind": "holes", "filled": …, "holes": [[{"id": 5, "text": " old", "probability": 0.4}]]}``, likewise.

@@ -12,8 +12,8 @@ A binary answer. Its header::
      "row_sums": […], "largest": 0.98,
      "hypotheses": [{"text": …, "score": -0.31, "tokens": 7, "ended": "end"}, …]}
 
-The data are R x C cells, pooled as in `map`. A row is where the model looked when it had read that target token, to
-write the one after it. `hypotheses` are what beam search finds, the best first; ask again with one of their texts as
+The data are R x C cells, pooled as in `head_map`. A row is where the model looked when it had read that target token,
+to write the one after it. `hypotheses` are what beam search finds, the best first; ask again with one of their texts as
 `target` to see how it was made. Special tokens count as any other, for coverage too.
 """
 
@@ -27,8 +27,8 @@ from torch import Tensor
 
 from glassformer.app.server.shelf import Opened
 from glassformer.app.server.view import Binary, Name, TextQuestion, View
+from glassformer.app.server.views.attention.attention_pass import AttentionPass, LayerPass, attention_pass_of
 from glassformer.app.server.views.attention.cells import FULL, HIDDEN, Form, as_bytes, cells_of
-from glassformer.app.server.views.attention.looked import Layer, Looked, looked_at
 from glassformer.app.server.views.attention.scripts import recorded
 from glassformer.base.errors import GlassError
 from glassformer.inspection.heads.cross import COVERED
@@ -62,8 +62,8 @@ class Question(TextQuestion):
 
 def answer(opened: Opened, question: Question) -> Binary:
     """See the module."""
-    looked = looked_at(opened, question.text, question.target)
-    site, layer = _layer(looked, question.site)
+    made = attention_pass_of(opened, question.text, question.target)
+    site, layer = _layer(made, question.site)
     heads = None if question.head is None else [_place(layer, site, question.head)]
     T, S = layer.shape
     if max(T, S) > MOST_TOKENS:
@@ -79,12 +79,12 @@ def answer(opened: Opened, question: Question) -> Binary:
 
     block = block_for(max(T, S), question.px)
     found = cells_of(layer, slice(0, T), slice(0, S), block, "max", weights)
-    target, source = looked.labels(looked.head(f"{site}.{layer.kept[0]}")[0].site)
+    target, source = made.labels(made.head(f"{site}.{layer.heads[0]}")[0].site)
     header = {
-        "site": site, "pass": looked.which,
+        "site": site, "pass": made.which,
         "head": question.head, "form": question.form, "shape": list(found.cells.shape), "block": block,
         "size": [T, S], "hidden": HIDDEN, "full": FULL, "scale": question.scale,
-        "labels": {"target": target, "source": source}, "target": looked.subject.target,
+        "labels": {"target": target, "source": source}, "target": made.subject.target,
         "written": question.target is None, "entropy": np.concatenate(spread).tolist(), "coverage": given.tolist(),
         "covered": float((given >= COVERED).mean()), "enough": COVERED, "row_sums": found.row_sums.tolist(),
         "largest": found.largest, "hypotheses": _hypotheses(opened, question.text, question.beams),
@@ -92,9 +92,9 @@ def answer(opened: Opened, question: Question) -> Binary:
     return Binary(header, as_bytes([found.cells], question.form, question.scale))
 
 
-def _layer(looked: Looked, name: str | None) -> tuple[str, Layer]:
+def _layer(made: AttentionPass, name: str | None) -> tuple[str, LayerPass]:
     """The cross-attention of that name, or the last."""
-    found = {str(site): layer for site, layer in looked.layers.items() if site.part == "cross"}
+    found = {str(site): layer for site, layer in made.layers.items() if site.part == "cross"}
     if not found:
         raise GlassError("this run has no cross-attention", "Runs that translate or summarize have.")
     name = name or list(found)[-1]
@@ -103,11 +103,11 @@ def _layer(looked: Looked, name: str | None) -> tuple[str, Layer]:
     return name, found[name]
 
 
-def _place(layer: Layer, site: str, head: int) -> int:
+def _place(layer: LayerPass, site: str, head: int) -> int:
     """The place of a head among those of its layer."""
-    if head not in layer.kept:
-        raise GlassError(f"there is no head {head} in {site}", f"It has {', '.join(map(str, layer.kept))}.")
-    return layer.kept.index(head)
+    if head not in layer.heads:
+        raise GlassError(f"there is no head {head} in {site}", f"It has {', '.join(map(str, layer.heads))}.")
+    return layer.heads.index(head)
 
 
 def _hypotheses(opened: Opened, text: str, beams: int) -> list[dict[str, Any]]:
@@ -129,7 +129,7 @@ def _hypotheses(opened: Opened, text: str, beams: int) -> list[dict[str, Any]]:
 
 def python(opened: Opened, question: Question) -> str:
     """The weights, their entropy and coverage, and the hypotheses."""
-    site, layer = _layer(looked_at(opened, question.text, question.target), question.site)
+    site, layer = _layer(attention_pass_of(opened, question.text, question.target), question.site)
     chosen = ".mean(0)" if question.head is None else f"[{_place(layer, site, question.head)}]"
     lines = [
         f'weights = found["{site}.pattern"][0].double().numpy(){chosen}  # (T, S)',

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from glassformer.app.server.views.attention.looked import Layer
+from glassformer.app.server.views.attention.attention_pass import LayerPass
 from glassformer.base.errors import GlassError
 from glassformer.base.wording import counted
 from glassformer.inspection.plots import Floats, Scale, block_for
@@ -61,7 +61,7 @@ def window(span: Span, length: int, what: str) -> slice:
 
 
 def cells_of(
-    layer: Layer, rows: slice, keys: slice, block: int, aggregate: Aggregate, weights: Callable[[slice], Tensor]
+    layer: LayerPass, rows: slice, keys: slice, block: int, aggregate: Aggregate, weights: Callable[[slice], Tensor]
 ) -> Cells:
     """A window of a map.
 
@@ -85,7 +85,7 @@ def cells_of(
     return Cells(np.concatenate(cells), np.concatenate(sums), largest)
 
 
-def hidden(layer: Layer, rows: slice, keys: slice, block: int) -> Bools:
+def hidden(layer: LayerPass, rows: slice, keys: slice, block: int) -> Bools:
     """(R, C): blocks in which every place is masked."""
     allowed = layer.allowed(rows)[:, keys].float().cpu()
     found: Bools = (pooled(allowed, block) == 0).numpy()
@@ -93,7 +93,7 @@ def hidden(layer: Layer, rows: slice, keys: slice, block: int) -> Bools:
 
 
 def pooled(weights: Tensor, block: int) -> Tensor:
-    """The largest weight of each block, as `pictures.pooled` has it, faster: (…, T, S) -> (…, R, C)."""
+    """The largest weight of each block, as `inspection.plots.pooled` has it, faster: (…, T, S) -> (…, R, C)."""
     if block == 1:
         return weights
     whole = weights.reshape(1, -1, *weights.shape[-2:])

@@ -22,7 +22,7 @@ from pydantic import Field
 
 from glassformer.app.server.shelf import Opened
 from glassformer.app.server.view import Binary, TextQuestion, View
-from glassformer.app.server.views.attention.looked import Layer, Looked, looked_at
+from glassformer.app.server.views.attention.attention_pass import AttentionPass, LayerPass, attention_pass_of
 from glassformer.app.server.views.attention.scripts import recorded
 from glassformer.base.errors import GlassError
 from glassformer.base.wording import counted
@@ -51,15 +51,15 @@ class Question(TextQuestion):
 
 def answer(opened: Opened, question: Question) -> Binary:
     """See the module."""
-    looked = looked_at(opened, question.text, question.target)
-    layers = _layers(looked, question)
-    tokens = looked.labels(next(iter(layers)))[0]
+    made = attention_pass_of(opened, question.text, question.target)
+    layers = _layers(made, question)
+    tokens = made.labels(next(iter(layers)))[0]
     if question.place >= len(tokens):
         raise GlassError(
             f"the token at place {question.place} was asked for, and there are {counted(len(tokens), 'tokens')}",
             f"Give a place from 0 to {len(tokens) - 1}.",
         )
-    numbers = sum(layer.shape[1] * len(layer.kept) for layer in layers.values())
+    numbers = sum(layer.shape[1] * len(layer.heads) for layer in layers.values())
     block = block_for(numbers, ROOM)
     heads: list[dict[str, Any]] = []
     rows: list[Floats] = []
@@ -67,7 +67,7 @@ def answer(opened: Opened, question: Question) -> Binary:
     for site, layer in layers.items():
         here = slice(question.place, question.place + 1)
         found = layer.weights(here).masked_fill(~layer.allowed(here).cpu(), math.nan)[:, 0].numpy()  # (H, S)
-        for number, row in zip(layer.kept, found, strict=True):
+        for number, row in zip(layer.heads, found, strict=True):
             cells = row if block == 1 else pooled(row[None], block)[0]  # (C,)
             heads.append({
                 "head": str(Head(site, number)), "part": f"{site.stack}.{site.part}", "at": at, "cells": len(cells),
@@ -76,21 +76,21 @@ def answer(opened: Opened, question: Question) -> Binary:
             rows.append(cells)
             at += len(cells)
     header = {
-        "pass": looked.which,
+        "pass": made.which,
         "place": question.place, "stack": next(iter(layers)).stack, "label": tokens[question.place], "block": block,
         "top": question.top, "heads": heads,
-        "labels": {f"{site.stack}.{site.part}": looked.labels(site)[1] for site in layers} if block == 1 else None,
+        "labels": {f"{site.stack}.{site.part}": made.labels(site)[1] for site in layers} if block == 1 else None,
     }  # fmt: skip
     return Binary(header, np.concatenate(rows).astype("<f4").tobytes())
 
 
-def _layers(looked: Looked, question: Question) -> dict[Site, Layer]:
+def _layers(made: AttentionPass, question: Question) -> dict[Site, LayerPass]:
     """The layers whose rows are tokens of that side."""
-    stacks = list(dict.fromkeys(site.stack for site in looked.layers))
+    stacks = list(dict.fromkeys(site.stack for site in made.layers))
     stack = question.stack or stacks[-1]
     if stack not in stacks:
         raise GlassError(f"this run has no stack {stack!r} with heads", f"It has {', '.join(stacks)}.")
-    return {site: layer for site, layer in looked.layers.items() if site.stack == stack}
+    return {site: layer for site, layer in made.layers.items() if site.stack == stack}
 
 
 def _top(row: Floats, count: int) -> dict[str, Any]:
@@ -103,8 +103,8 @@ def _top(row: Floats, count: int) -> dict[str, Any]:
 
 def python(opened: Opened, question: Question) -> str:
     """The row of every head."""
-    looked = looked_at(opened, question.text, question.target)
-    sites = [f"{site}.pattern" for site in _layers(looked, question)]
+    made = attention_pass_of(opened, question.text, question.target)
+    sites = [f"{site}.pattern" for site in _layers(made, question)]
     return recorded(
         opened,
         question,

@@ -22,8 +22,8 @@ from pydantic import Field
 
 from glassformer.app.server.shelf import Opened
 from glassformer.app.server.view import Binary, Name, TextQuestion, View, script
+from glassformer.app.server.views.attention.attention_pass import AttentionPass, LayerPass, attention_pass_of
 from glassformer.app.server.views.attention.cells import FULL, HIDDEN, as_bytes, hidden, pooled
-from glassformer.app.server.views.attention.looked import Layer, Looked, looked_at
 from glassformer.base.errors import GlassError
 from glassformer.inspection.plots import Floats, Scale, block_for, find_site
 from glassformer.inspection.sites import Head, Site
@@ -49,8 +49,8 @@ class Question(TextQuestion):
 
 def answer(opened: Opened, question: Question) -> Binary:
     """See the module."""
-    looked = looked_at(opened, question.text, question.target)
-    chosen = _chosen(looked, question)
+    made = attention_pass_of(opened, question.text, question.target)
+    chosen = _chosen(made, question)
     block = block_for(max(max(layer.shape) for layer in chosen.values()), _most(chosen, question.px))
     heads: list[dict[str, Any]] = []
     data = b""
@@ -58,14 +58,14 @@ def answer(opened: Opened, question: Question) -> Binary:
         small = [_small(layer, chunk, block) for chunk in layer.chunks(slice(0, layer.shape[0]), block)]
         cells = np.concatenate([each[0] for each in small], axis=1)  # (H, R, C)
         spread = np.sum([each[1] for each in small], axis=0) / layer.shape[0]  # (H,)
-        for number, own, nats in zip(layer.kept, cells, spread, strict=True):
+        for number, own, nats in zip(layer.heads, cells, spread, strict=True):
             heads.append({
                 "head": str(Head(site, number)), "at": len(data), "shape": list(own.shape), "size": list(layer.shape),
                 "largest": float(np.nanmax(own)), "entropy": float(nats),
             })  # fmt: skip
             data += as_bytes([own], "uint8", question.scale)
     header = {
-        "pass": looked.which,
+        "pass": made.which,
         "block": block,
         "form": "uint8",
         "scale": question.scale,
@@ -76,7 +76,7 @@ def answer(opened: Opened, question: Question) -> Binary:
     return Binary(header, data)
 
 
-def _small(layer: Layer, rows: slice, block: int) -> tuple[Floats, Floats]:
+def _small(layer: LayerPass, rows: slice, block: int) -> tuple[Floats, Floats]:
     """Some rows of all heads: pooled (H, R, C), NaN where masked, and the sum of their entropies (H,)."""
     found = layer.weights(rows)  # (H, rows, S)
     masked = hidden(layer, rows, slice(0, layer.shape[1]), block)  # (R, C)
@@ -84,26 +84,26 @@ def _small(layer: Layer, rows: slice, block: int) -> tuple[Floats, Floats]:
     return cells, torch.special.entr(found).sum(dim=(1, 2), dtype=torch.float64).numpy()  # -Σ w ln w
 
 
-def _chosen(looked: Looked, question: Question) -> dict[Site, Layer]:
+def _chosen(made: AttentionPass, question: Question) -> dict[Site, LayerPass]:
     """The layers that were asked for."""
     if question.sites is None:
-        return looked.layers
-    sites = [find_site(looked.subject.model, name) for name in dict.fromkeys(question.sites)]
-    found = {site: looked.layers[site] for site in sites if site in looked.layers}
+        return made.layers
+    sites = [find_site(made.subject.model, name) for name in dict.fromkeys(question.sites)]
+    found = {site: made.layers[site] for site in sites if site in made.layers}
     if not found:
         raise GlassError(f"all heads of {', '.join(map(str, sites))} were removed", "Look at another layer, or run.")
     return found
 
 
-def _most(chosen: dict[Site, Layer], px: int) -> int:
+def _most(chosen: dict[Site, LayerPass], px: int) -> int:
     """Cells of the longer side, so that all maps fit into one answer."""
-    return max(1, min(px, math.isqrt(ROOM // sum(len(layer.kept) for layer in chosen.values()))))
+    return max(1, min(px, math.isqrt(ROOM // sum(len(layer.heads) for layer in chosen.values()))))
 
 
 def python(opened: Opened, question: Question) -> str:
     """The cells of all maps, by the name of their head."""
-    looked = looked_at(opened, question.text, question.target)
-    chosen = _chosen(looked, question)
+    made = attention_pass_of(opened, question.text, question.target)
+    chosen = _chosen(made, question)
     return script(
         opened,
         f"subject = whole_subject_of(model, {question.text!r}, {question.target!r})",

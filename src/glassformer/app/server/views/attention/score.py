@@ -26,8 +26,8 @@ from pydantic import Field
 
 from glassformer.app.server.shelf import Opened
 from glassformer.app.server.view import Name, TextQuestion, View
+from glassformer.app.server.views.attention.attention_pass import attention_pass_of
 from glassformer.app.server.views.attention.cells import window
-from glassformer.app.server.views.attention.looked import looked_at
 from glassformer.app.server.views.attention.scripts import recorded
 
 MOST_KEYS = 8_192
@@ -49,14 +49,14 @@ class Question(TextQuestion):
 
 def answer(opened: Opened, question: Question) -> dict[str, Any]:
     """See the module."""
-    looked = looked_at(opened, question.text, question.target)
-    head, layer, place = looked.head(question.head)
+    made = attention_pass_of(opened, question.text, question.target)
+    head, layer, place = made.head(question.head)
     T, S = layer.shape
     i, j = question.query, question.key
     row = window((i, i + 1), T, "queries")
     window((j, j + 1), S, "keys")
     q = layer.q[place, i].double().cpu().numpy()  # (K,)
-    keys = layer.k[layer.asks[place]].double().cpu().numpy()  # (S, K)
+    keys = layer.k[layer.key_heads[place]].double().cpu().numpy()  # (S, K)
     scores = layer.scores(row)[place, 0].double().numpy()  # (S,) of the model
     allowed = ~np.isneginf(scores)  # (S,)
     added = layer.bias(row)  # (1, H, 1, S)
@@ -65,9 +65,9 @@ def answer(opened: Opened, question: Question) -> dict[str, Any]:
     log_sum = float(largest + np.log(np.exp(scores[allowed] - largest).sum()))
     weights = np.where(allowed, layer.weights(row, [place])[0, 0].double().numpy(), np.nan)  # (S,) of the model
     seen = bool(allowed[j])
-    queries, labels = looked.labels(head.site)
+    queries, labels = made.labels(head.site)
     return {
-        "head": str(head), "pass": looked.which,
+        "head": str(head), "pass": made.which,
         "query": i, "key": j, "query_label": queries[i], "key_label": labels[j],
         "q": q.tolist(), "k": keys[j].tolist(), "products": (q * keys[j]).tolist(), "dot": float(q @ keys[j]),
         "width": len(q), "scaled": float(q @ keys[j]) / math.sqrt(len(q)), "bias": float(bias[j]),
@@ -81,7 +81,7 @@ def answer(opened: Opened, question: Question) -> dict[str, Any]:
 
 def python(opened: Opened, question: Question) -> str:
     """The vectors, the scores of the row and its weights."""
-    _, layer, place = looked_at(opened, question.text, question.target).head(question.head)
+    _, layer, place = attention_pass_of(opened, question.text, question.target).head(question.head)
     site = question.head.rpartition(".")[0]
     i, j = question.query, question.key
     return recorded(
@@ -89,7 +89,7 @@ def python(opened: Opened, question: Question) -> str:
         question,
         [f"{site}.{kind}" for kind in ("q", "k", "scores", "pattern")],
         f'q = found["{site}.q"][0, {place}, {i}]',
-        f'k = found["{site}.k"][0, {layer.asks[place]}, {j}]  # the key head that this head asks',
+        f'k = found["{site}.k"][0, {layer.key_heads[place]}, {j}]  # the key head that this head asks',
         "print((q * k).tolist(), float(q @ k), float(q @ k) / len(q) ** 0.5)",
         f'print(found["{question.head}.scores"][0, {i}].tolist())  # -inf where masked',
         f'print(found["{question.head}.pattern"][0, {i}].tolist())',

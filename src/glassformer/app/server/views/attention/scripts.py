@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from glassformer.app.server.shelf import Opened
 from glassformer.app.server.view import TextQuestion, script
-from glassformer.app.server.views.attention.looked import looked_at
+from glassformer.app.server.views.attention.attention_pass import attention_pass_of
 from glassformer.tasks import Translator
 
 IMPORTS = (
@@ -28,7 +28,7 @@ def recorded(
         lines: that print it.
         more: imports.
     """
-    if looked_at(opened, question.text, question.target).which == "observed":
+    if attention_pass_of(opened, question.text, question.target).which == "observed":
         kinds = [*kinds, "pattern"]  # all layers are observed, as in the pass that made the view's numbers
     keep = ", ".join(map(repr, kinds))
     target = "torch.tensor([subject.target_ids])" if isinstance(opened.model, Translator) else "None"

@@ -30,29 +30,29 @@ OBSERVED = 128 * 2**20
 
 
 @dataclass(frozen=True, eq=False)
-class Layer:
+class LayerPass:
     """One attention layer of one pass of one text.
 
     Attributes:
         model: that it is part of.
         stack: that it belongs to; None of cross-attention.
         module: itself.
-        kept: (H) the numbers of its heads.
-        asks: (H) which key head each uses.
-        q: (H, T, K) queries as they meet the keys.
-        k, v: (G, S, K) keys and values, likewise.
-        seen: "scores" and "pattern" of the pass, (H, T, S) each; empty where they are too large to keep.
+        heads: (H) the numbers of its heads.
+        key_heads: (H) the place of the key head of each.
+        q: (H, T, K) queries, normalised and rotated.
+        k, v: (G, S, K) keys, likewise, and values.
+        observed: "scores" and "pattern" of the pass, (H, T, S) each; empty where they are too large to keep.
     """
 
     model: Model
     stack: Stack | None
     module: Attention
-    kept: list[int]
-    asks: list[int]
+    heads: list[int]
+    key_heads: list[int]
     q: Tensor
     k: Tensor
     v: Tensor
-    seen: dict[str, Tensor]
+    observed: dict[str, Tensor]
     _last: dict[tuple[int, int], dict[str, Tensor]] = field(default_factory=dict, repr=False)
 
     @property
@@ -80,20 +80,25 @@ class Layer:
 
     def chunks(self, rows: slice, block: int = 1) -> Iterator[slice]:
         """The rows in slices whose weights, of all heads, take little memory; multiples of `block` but the last."""
-        each = max(1, CELLS // (self.shape[1] * block * len(self.kept))) * block
+        each = max(1, CELLS // (self.shape[1] * block * len(self.heads))) * block
         for start in range(rows.start, rows.stop, each):
             yield slice(start, min(start + each, rows.stop))
 
     def _rows(self, rows: slice) -> dict[str, Tensor]:
         """Scores and pattern of some rows, (H, rows, S) each: of the pass, or of the layer run again on these rows."""
-        if self.seen:
-            return {name: value[:, rows] for name, value in self.seen.items()}
+        if self.observed:
+            return {name: value[:, rows] for name, value in self.observed.items()}
         key = rows.start, rows.stop
         if key not in self._last:
             self._last.clear()
-            with reading(self.model), torch.inference_mode(False), torch.no_grad(), observing(self.module) as seen:
-                self.module.attend(self.q[None, :, rows], self.k[None], self.v[None], self._mask(rows))
-            self._last[key] = seen
+            with (
+                reading(self.model),
+                torch.inference_mode(False),
+                torch.no_grad(),
+                recorded_patterns(self.module) as recorded,
+            ):
+                self.module.compute_z(self.q[None, :, rows], self.k[None], self.v[None], self._mask(rows))
+            self._last[key] = recorded
         return self._last[key]
 
     def _mask(self, rows: slice) -> Mask:
@@ -108,7 +113,7 @@ class Layer:
 
 
 @dataclass(frozen=True, eq=False)
-class Looked:
+class AttentionPass:
     """All attention layers of one pass.
 
     Attributes:
@@ -119,11 +124,11 @@ class Looked:
     """
 
     subject: Subject
-    layers: dict[Site, Layer]
+    layers: dict[Site, LayerPass]
     which: Pass
     nbytes: int
 
-    def head(self, name: str) -> tuple[Head, Layer, int]:
+    def head(self, name: str) -> tuple[Head, LayerPass, int]:
         """The head of that name, its layer, and its place among the layer's heads.
 
         Raises:
@@ -131,7 +136,7 @@ class Looked:
         """
         head = find_head(self.subject.model, name)
         layer = self.layers[head.site]
-        return head, layer, layer.kept.index(head.head)
+        return head, layer, layer.heads.index(head.head)
 
     def labels(self, site: Site) -> tuple[list[str], list[str]]:
         """The tokens that look, and those that are looked at."""
@@ -141,17 +146,17 @@ class Looked:
         return target, text if site.part == "cross" else target
 
 
-def looked_at(opened: Opened, text: str, target: str | None) -> Looked:
+def attention_pass_of(opened: Opened, text: str, target: str | None) -> AttentionPass:
     """The pass of a text, kept for the next question about it.
 
     Raises:
         GlassError: the text does not fit the run, or the model's logits are not finite.
     """
     subject = opened.subject(text, target)
-    return opened.kept.get(("attention", text, target), lambda: look(subject), lambda looked: looked.nbytes)
+    return opened.kept.get(("attention", text, target), lambda: run_pass(subject), lambda made: made.nbytes)
 
 
-def look(subject: Subject) -> Looked:
+def run_pass(subject: Subject) -> AttentionPass:
     """One forward pass, without dropout and gradients; nothing about the model changes."""
     model = subject.model
     layers = {site: layer for site, layer in attentions(model).items() if layer.heads}
@@ -161,27 +166,27 @@ def look(subject: Subject) -> Looked:
     tokens, target, _ = check_given(model, torch.tensor([subject.ids]), given, None)
     which: Pass = "observed" if _bytes(layers, tokens, target) <= OBSERVED else "rows"
     with ExitStack() as hooks, reading(model), torch.inference_mode(False), torch.no_grad():
-        met = {site: hooks.enter_context(meeting(layer)) for site, layer in layers.items()}
-        seen: dict[Site, dict[str, Tensor]] = {site: {} for site in layers}
+        qkv = {site: hooks.enter_context(recorded_qkv(layer)) for site, layer in layers.items()}
+        observed: dict[Site, dict[str, Tensor]] = {site: {} for site in layers}
         if which == "observed":
-            seen = {site: hooks.enter_context(observing(layer)) for site, layer in layers.items()}
+            observed = {site: hooks.enter_context(recorded_patterns(layer)) for site, layer in layers.items()}
         check_finite(_run(model, tokens, target))
     found = {
-        site: Layer(
+        site: LayerPass(
             model,
             stacks(model)[site.stack] if site.part == "self" else None,
             layer,
             head_numbers(layer),
             kv_index(layer),
-            met[site]["q"],
-            met[site]["k"],
-            met[site]["v"],
-            seen[site],
+            qkv[site]["q"],
+            qkv[site]["k"],
+            qkv[site]["v"],
+            observed[site],
         )
         for site, layer in layers.items()
     }
-    tensors = [tensor for layer in found.values() for tensor in (layer.q, layer.k, layer.v, *layer.seen.values())]
-    return Looked(subject, found, which, sum(tensor.nbytes for tensor in tensors))
+    tensors = [tensor for layer in found.values() for tensor in (layer.q, layer.k, layer.v, *layer.observed.values())]
+    return AttentionPass(subject, found, which, sum(tensor.nbytes for tensor in tensors))
 
 
 def _bytes(layers: dict[Site, Attention], tokens: Tensor, target: Tensor | None) -> int:
@@ -195,31 +200,31 @@ def _bytes(layers: dict[Site, Attention], tokens: Tensor, target: Tensor | None)
 
 
 @contextmanager
-def observing(layer: Attention) -> Iterator[dict[str, Tensor]]:
-    """Note the scores and the pattern of the first row of a pass, float32 (H, T, S) each."""
-    seen: dict[str, Tensor] = {}
+def recorded_patterns(layer: Attention) -> Iterator[dict[str, Tensor]]:
+    """Record the scores and the pattern of the one text of a pass, float32 (H, T, S) each."""
+    recorded: dict[str, Tensor] = {}
 
     def note(name: str, module: nn.Module, args: tuple[Any, ...], value: Tensor) -> None:
-        seen[name] = value[0].float().cpu()
+        recorded[name] = value[0].float().cpu()
 
     with ExitStack() as hooks:
         hooks.callback(layer.hook_scores.register_forward_hook(partial(note, "scores")).remove)
         hooks.callback(layer.hook_pattern.register_forward_hook(partial(note, "pattern")).remove)
-        yield seen
+        yield recorded
 
 
 @contextmanager
-def meeting(layer: Attention) -> Iterator[dict[str, Tensor]]:
-    """Note queries, keys and values of the first row of a pass, as they meet."""
-    met: dict[str, Tensor] = {}
+def recorded_qkv(layer: Attention) -> Iterator[dict[str, Tensor]]:
+    """Record queries, keys and values of the one text of a pass, normalised and rotated."""
+    recorded: dict[str, Tensor] = {}
 
     def note(name: str, module: nn.Module, args: tuple[Any, ...], value: Tensor) -> None:
-        met[name] = value[0].clone()  # the projections' whole outputs are not kept alive
+        recorded[name] = value[0].clone()  # the projections' whole outputs are not kept alive
 
     with ExitStack() as hooks:
         for name, point in (("q", layer.hook_q), ("k", layer.hook_k), ("v", layer.hook_v)):
             hooks.callback(point.register_forward_hook(partial(note, name)).remove)
-        yield met
+        yield recorded
 
 
 def _run(model: Model, tokens: Tensor, target: Tensor | None) -> Tensor:

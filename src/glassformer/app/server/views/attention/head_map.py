@@ -25,8 +25,8 @@ from pydantic import Field
 
 from glassformer.app.server.shelf import Opened
 from glassformer.app.server.view import Binary, Name, TextQuestion, View
+from glassformer.app.server.views.attention.attention_pass import AttentionPass, LayerPass, attention_pass_of
 from glassformer.app.server.views.attention.cells import FULL, HIDDEN, Aggregate, Form, Span, as_bytes, cells_of, window
-from glassformer.app.server.views.attention.looked import Layer, Looked, looked_at
 from glassformer.app.server.views.attention.scripts import recorded
 from glassformer.inspection.plots import Scale, block_for
 
@@ -58,27 +58,27 @@ class Question(TextQuestion):
 
 def answer(opened: Opened, question: Question) -> Binary:
     """See the module."""
-    looked = looked_at(opened, question.text, question.target)
-    head, layer, place = looked.head(question.head)
+    made = attention_pass_of(opened, question.text, question.target)
+    head, layer, place = made.head(question.head)
     rows, keys, block = _window(layer, question)
     found = cells_of(layer, rows, keys, block, question.agg, lambda chunk: layer.weights(chunk, [place])[0])
     header = {
-        "head": str(head), "pass": looked.which, "scale": question.scale, "agg": question.agg, "form": question.form,
+        "head": str(head), "pass": made.which, "scale": question.scale, "agg": question.agg, "form": question.form,
         "shape": list(found.cells.shape), "block": block, "queries": [rows.start, rows.stop],
         "keys": [keys.start, keys.stop], "size": list(layer.shape), "hidden": HIDDEN, "full": FULL,
         "row_sums": found.row_sums.tolist(), "largest": found.largest,
-        "labels": labels(looked, question.head, rows, keys) if block == 1 else None,
+        "labels": labels(made, question.head, rows, keys) if block == 1 else None,
     }  # fmt: skip
     return Binary(header, as_bytes([found.cells], question.form, question.scale))
 
 
-def labels(looked: Looked, name: str, rows: slice, keys: slice) -> dict[str, Any]:
+def labels(made: AttentionPass, name: str, rows: slice, keys: slice) -> dict[str, Any]:
     """The tokens along a window."""
-    queries, seen = looked.labels(looked.head(name)[0].site)
+    queries, seen = made.labels(made.head(name)[0].site)
     return {"queries": queries[rows], "keys": seen[keys]}
 
 
-def _window(layer: Layer, question: Question) -> tuple[slice, slice, int]:
+def _window(layer: LayerPass, question: Question) -> tuple[slice, slice, int]:
     """Rows, keys and the side of a block."""
     T, S = layer.shape
     rows, keys = window(question.queries, T, "queries"), window(question.keys, S, "keys")
@@ -88,7 +88,7 @@ def _window(layer: Layer, question: Question) -> tuple[slice, slice, int]:
 
 def python(opened: Opened, question: Question) -> str:
     """The window's cells as numbers, whatever form was asked for."""
-    layer = looked_at(opened, question.text, question.target).head(question.head)[1]
+    layer = attention_pass_of(opened, question.text, question.target).head(question.head)[1]
     rows, keys, block = _window(layer, question)
     site, window = question.head.rpartition(".")[0], f"[{rows.start}:{rows.stop}, {keys.start}:{keys.stop}]"
     lines = [
