@@ -7,13 +7,16 @@ import atexit
 import gc
 import importlib
 import os
+import signal
 import sys
+import threading
 import time
 import traceback
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from keyword import iskeyword
 from pathlib import Path
-from types import ModuleType
+from types import FrameType, ModuleType
 from typing import NoReturn
 
 from glassformer.base.errors import GlassError, SaidElsewhereError, clear_memory_errors, nearest
@@ -89,12 +92,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     atexit.register(gc.freeze)  # with PyTorch loaded, Python's last search for cycles takes half a second
     from glassformer.base.files import clear_disk_errors
 
+    interrupts: list[int] = []
     try:
         if words[0] not in COMMANDS:
             raise GlassError(f"there is no command {words[0]!r}", nearest(words[0], COMMANDS))
         _write_utf8()
         command = command_module(words[0])
-        with clear_disk_errors(Path("standard output")), clear_memory_errors():  # foreseen nowhere else
+        with noted_interrupts(interrupts), clear_disk_errors(Path("standard output")), clear_memory_errors():
             code = int(command.run(_parse(words[0], command, words[1:], began)) or 0)
             sys.stdout.flush()
         return code
@@ -112,11 +116,35 @@ def main(arguments: Sequence[str] | None = None) -> int:
         _let_go_of_output()
         return 0
     except Exception as error:
+        if interrupts:  # inside a library, which made an error of its own out of KeyboardInterrupt
+            return 130
         if debug:
             raise
         print(f"unexpected: {type(error).__name__}: {' '.join(str(error).split())[:300]}", file=sys.stderr)
         print("This is a fault in glassformer. Run again with --debug to see where, and report it.", file=sys.stderr)
         return 1
+
+
+@contextmanager
+def noted_interrupts(interrupts: list[int]) -> Iterator[None]:
+    """Add the number of SIGINT to `interrupts` whenever Ctrl-C raises KeyboardInterrupt inside.
+
+    PyTorch replaces a KeyboardInterrupt that reaches some of its functions, such as `torch.asarray`, by a ValueError.
+    """
+    is_ours = signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    if not is_ours or threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def note(number: int, frame: FrameType | None) -> None:
+        interrupts.append(number)
+        signal.default_int_handler(number, frame)
+
+    signal.signal(signal.SIGINT, note)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def overview() -> str:

@@ -1,0 +1,53 @@
+"""Ctrl-C ends a command with 130, whatever a library makes of it."""
+
+from __future__ import annotations
+
+import os
+import signal
+from argparse import ArgumentParser, Namespace
+from types import SimpleNamespace
+
+import pytest
+
+from glassformer.app.cli import main as module
+from glassformer.app.cli.main import main
+
+
+def command(how: str) -> SimpleNamespace:
+    """A command that is interrupted, by a library that does `how` with that."""
+
+    def run(arguments: Namespace) -> int:
+        try:
+            os.kill(os.getpid(), signal.SIGINT)
+        except KeyboardInterrupt:
+            if how == "replaces it":
+                raise ValueError("could not determine the shape of object type") from None
+            raise
+        return 0
+
+    def add_arguments(parser: ArgumentParser) -> None:
+        pass
+
+    return SimpleNamespace(run=run, add_arguments=add_arguments, __doc__="A command.")
+
+
+@pytest.mark.parametrize("how", ["lets it through", "replaces it"])
+def test_an_interrupt_ends_with_130(
+    how: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(module, "command_module", lambda name: command(how))
+    assert main(["plan"]) == 130
+    assert capsys.readouterr().err == ""
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
+def test_an_error_without_an_interrupt_is_a_fault(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def run(arguments: Namespace) -> int:
+        raise ValueError("a fault")
+
+    broken = SimpleNamespace(run=run, add_arguments=lambda parser: None, __doc__="A command.")
+    monkeypatch.setattr(module, "command_module", lambda name: broken)
+    assert main(["plan"]) == 1
+    assert "unexpected: ValueError: a fault" in capsys.readouterr().err
