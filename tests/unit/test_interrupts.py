@@ -36,9 +36,14 @@ def test_an_interrupt_ends_with_130(
     how: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(module, "command_module", lambda name: command(how))
-    assert main(["plan"]) == 130
+    # A shell starts a background job with SIGINT ignored, and Python leaves it so: set the handler that raises.
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        assert main(["plan"]) == 130
+        assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    finally:
+        signal.signal(signal.SIGINT, before)
     assert capsys.readouterr().err == ""
-    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
 
 
 def test_an_error_without_an_interrupt_is_a_fault(
