@@ -130,7 +130,7 @@ def test_every_message_that_is_quoted_is_one_of_ours(page: str) -> None:
     code = "".join(path.read_text(encoding="utf-8") for path in (ROOT / "src").rglob("*.py"))
     code = re.sub(r'"\s*\n\s*f?"', "", code)
     text = (DOCS / page).read_text(encoding="utf-8")
-    table = re.search(r"^\| what it says \|.*?(?=\n\n)", text, flags=re.MULTILINE | re.DOTALL)
+    table = re.search(r"^\| message \|.*?(?=\n\n)", text, flags=re.MULTILINE | re.DOTALL)
     assert table
     messages = re.findall(r"^\| `([^`]+)` \|", table.group(), flags=re.MULTILINE)
     assert messages
