@@ -80,6 +80,30 @@ def test_an_exported_classifier_comes_back(shape: str, tmp_path: Path) -> None:
     assert np.abs(back.probabilities(TEXTS) - ours.probabilities(TEXTS)).max() <= 1e-6
 
 
+@pytest.mark.parametrize(
+    ("shape", "asked", "offered"),
+    [("mean", "bert", "BertMeanForSequenceClassification"), ("pre-norm", "esm", "EsmMeanForSequenceClassification")],
+)
+def test_a_class_for_tokens_names_the_class_for_whole_texts(
+    shape: str, asked: str, offered: str, tmp_path: Path
+) -> None:
+    run = make_run(tmp_path / "run", "classify", **SHAPES[shape][1])
+    report = export(ExportRequest(run, tmp_path / "out", architecture=asked))
+    assert any("would give it a new head" in note for note in report.notes)
+    assert any(offered in note for note in report.notes)
+
+
+def test_a_class_for_whole_texts_is_offered_only_where_one_fits(tmp_path: Path) -> None:
+    """ESM with the first token's scores: no class of whole texts has these settings."""
+    settings = {**SHAPES["pre-norm"][1], "pooling": "first"}
+    run = make_run(tmp_path / "run", "classify", **settings)
+    report = export(ExportRequest(run, tmp_path / "out", architecture="esm"))
+    assert any("would give it a new head" in note for note in report.notes)
+    assert not any("without --architecture" in note for note in report.notes)
+    with pytest.raises(GlassError, match="no class of Hugging Face fits"):
+        export(ExportRequest(run, tmp_path / "other"))
+
+
 def test_code_in_a_folder_is_not_run_unless_it_is_trusted(tmp_path: Path) -> None:
     """transformers refuses it, rather than making a new head."""
     classifier(tmp_path, "mean")

@@ -39,8 +39,9 @@ NOTES = {
     "masked": "their class for hidden words has a layer more (model.head_transform): this one labels each place with "
     "the token that fits there",
     "classify": "this class labels tokens, and a text's scores are {} (summary_type in config.json); "
-    'pipeline("text-classification") would give it a new head: leave --architecture out for one that has the run\'s',
+    'pipeline("text-classification") would give it a new head',
 }
+WHOLE_TEXTS = "without --architecture, {} is written, which labels whole texts with the run's own head"
 WHOLE = "ForSequenceClassification"
 OWN_CODE = (
     "transformers has no class for the mean over a text's tokens: the folder brings one along, {}.py, "
@@ -79,9 +80,20 @@ def export(request: ExportRequest) -> ExportReport:
     measured = appear_whole("Hugging Face", request.out, fill)
     size = sum(path.stat().st_size for path in request.out.iterdir())
     pooled = "those of its first token" if parts.config.model.pooling == "first" else "the mean over its tokens"
-    notes = [NOTES[task].format(pooled)] if task in NOTES and kind.endswith("ForTokenClassification") else []
-    notes += [OWN_CODE.format(chosen.own_code)] if chosen.own_code else []
-    notes += [NO_PADDING] if (before or "").startswith("roberta") and chosen.needs_padding is None else []
+    notes = []
+    if task in NOTES and kind.endswith("ForTokenClassification"):
+        notes.append(NOTES[task].format(pooled))
+    if task == "classify" and kind.endswith("ForTokenClassification"):
+        try:
+            whole = choose(config, ours, task, None, before, padding)
+        except GlassError:  # no class labels whole texts with this run's settings
+            pass
+        else:
+            notes.append(WHOLE_TEXTS.format(whole.classes[task]))
+    if chosen.own_code:
+        notes.append(OWN_CODE.format(chosen.own_code))
+    if (before or "").startswith("roberta") and chosen.needs_padding is None:
+        notes.append(NO_PADDING)
     given = f'"{request.out}", trust_remote_code=True' if chosen.own_code else f'"{request.out}"'
     use = f"from transformers import {automatic}, AutoTokenizer\nmodel = {automatic}.from_pretrained({given})"
     if kind.endswith(WHOLE):
