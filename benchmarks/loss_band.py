@@ -36,11 +36,12 @@ from glassformer.base.config import Config
 from glassformer.base.errors import GlassError
 from glassformer.evaluation.ladder import ladder
 from glassformer.runs.folder import open_run
+from glassformer.runs.run_text import encoded_text
 from glassformer.training import forecast
 from glassformer.training.loop import train
 from glassformer.training.plan import plan_run
 from glassformer.training.reporting import Silent
-from glassformer.training.setup import encoded_text, new_training, text_of_run
+from glassformer.training.setup import new_training, text_of_run
 
 RESULTS = Path(__file__).parent / "results" / "loss_band.jsonl"
 MODERN = {"positions": "rotary", "norm": "rmsnorm", "qk_norm": "head", "activation": "relu2", "tied": False}

@@ -19,10 +19,10 @@ from glassformer.evaluation.probes.texts import surprisal_of_target, surprisal_o
 from glassformer.inspection.replay import read_history
 from glassformer.inspection.replay.page import text_for
 from glassformer.runs.folder import Run
+from glassformer.runs.run_text import encoded_text
 from glassformer.tasks import AnyTextModel, MaskFiller, TextModel, Translator
 from glassformer.text.examples import PreparedExamples
 from glassformer.training.journal import read_metrics
-from glassformer.training.setup import encoded_text
 from glassformer.verification.sheet import kept_sheet
 from tests.browser.conftest import Visit
 from tests.browser.reading import PATIENCE, Served, copied, settled, turn, value, values

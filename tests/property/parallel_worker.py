@@ -21,11 +21,13 @@ from torch import Tensor
 
 from glassformer.base.errors import GlassError
 from glassformer.base.locks import only_one
+from glassformer.runs.run_text import open_text
+from glassformer.tasks.make import make_task
 from glassformer.training.loop import compute_gradients, train
 from glassformer.training.parallel.joining import joined
 from glassformer.training.parallel.processes import OneProcess, Processes
 from glassformer.training.reporting import Silent
-from glassformer.training.setup import fresh_model, make_task, new_training, open_text, resume_training
+from glassformer.training.setup import fresh_model, new_training, resume_training
 from glassformer.training.stepping import Stepper
 from glassformer.training.trainer import Trainer
 from glassformer.training.validation import validation_loss

@@ -7,7 +7,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from glassformer.model.attention import SHORT, Mask, attend
+from glassformer.model.attention import EXPLICIT_BF16_TOKENS, Mask, attend
 
 
 def random_mask(kind: str, T: int, S: int, heads: int, seed: int) -> Mask:
@@ -48,9 +48,9 @@ def test_fused_and_explicit_agree_forward_and_backward(
 
 
 @pytest.mark.parametrize("kind", ["everything", "causal", "holes", "holes+bias", "everything+bias"])
-@pytest.mark.parametrize(("T", "heads"), [(7, 1), (7, 6), (SHORT, 2), (SHORT + 3, 2)])
+@pytest.mark.parametrize(("T", "heads"), [(7, 1), (7, 6), (EXPLICIT_BF16_TOKENS, 2), (EXPLICIT_BF16_TOKENS + 3, 2)])
 def test_bfloat16_on_a_processor_is_right_short_and_long(kind: str, T: int, heads: int) -> None:
-    """Up to `SHORT` tokens it takes another way than beyond; weights are given to those who ask for them alone."""
+    """Up to `EXPLICIT_BF16_TOKENS` tokens the computation is explicit; beyond, the kernel is fused."""
     generator = torch.Generator().manual_seed(T)
     q, k, v = (torch.randn(2, n, T, 8, generator=generator, dtype=torch.bfloat16) for n in (6, heads, heads))
     mask = random_mask(kind, T, T, 6, seed=3)

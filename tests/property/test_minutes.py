@@ -16,6 +16,7 @@ import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from glassformer.runs.run_text import prepare_for
 from glassformer.tasks.task import LanguageTask
 from glassformer.training import loop, setup
 from glassformer.training.checkpoint import load_checkpoint
@@ -23,7 +24,7 @@ from glassformer.training.loop import train
 from glassformer.training.pace import evenly
 from glassformer.training.parallel.processes import OneProcess
 from glassformer.training.reporting import Silent
-from glassformer.training.setup import new_training, prepare_for, resume_training
+from glassformer.training.setup import new_training, resume_training
 from glassformer.training.stepping import Stepper
 from glassformer.training.threads import ThreadChoice
 from glassformer.training.trainer import Outcome, Trainer

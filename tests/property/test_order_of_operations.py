@@ -80,8 +80,14 @@ def forward(config: ModelConfig, model: Decoder, ids: Tensor, dropout: bool = Fa
                 return F.relu(x).square()
             case "swiglu":
                 return F.silu(x)
-            case _:
-                return F.gelu(x, approximate="tanh" if config.activation == "gelu_tanh" else "none")
+            case "relu":
+                return F.relu(x)
+            case "gelu" | "geglu":
+                return F.gelu(x)
+            case "gelu_tanh":
+                return F.gelu(x, approximate="tanh")
+            case other:
+                pytest.fail(f"write {other} here too")
 
     def feedforward(x: Tensor, name: str) -> Tensor:
         up = linear(x, f"{name}.up")

@@ -11,13 +11,15 @@ import torch
 from torch import Tensor
 
 from glassformer.base.errors import GlassError
+from glassformer.runs.run_text import prepare_for
+from glassformer.tasks.make import make_task
 from glassformer.text.batches import Batch
 from glassformer.training import loop
 from glassformer.training.loop import compute_gradients, train
 from glassformer.training.out_of_memory import OomRetries
 from glassformer.training.parallel.processes import OneProcess
 from glassformer.training.reporting import Silent
-from glassformer.training.setup import fresh_model, make_task, new_training, prepare_for
+from glassformer.training.setup import fresh_model, new_training
 from glassformer.training.stepping import Stepper
 from tests.property.trainers import small_config
 

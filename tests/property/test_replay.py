@@ -23,8 +23,8 @@ from glassformer.inspection.replay.schedule import MOST, snapshot_steps, thinned
 from glassformer.inspection.replay.snapshot import snapshot_files, write_snapshot
 from glassformer.model.build import build_model
 from glassformer.model.weights import load_weights
+from glassformer.runs.run_text import encoded_text
 from glassformer.training.loop import train
-from glassformer.training.setup import encoded_text
 from glassformer.training.trainer import Trainer
 from tests.property.task_trainers import TASKS, trainer_of
 from tests.property.trainers import killed_after, last_weights, resumed, same, small_trainer, stop_after

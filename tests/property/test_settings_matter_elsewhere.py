@@ -10,11 +10,12 @@ import pytest
 
 from glassformer.base.config import Config, DataConfig, SampleConfig, TokenizerConfig
 from glassformer.model.build import build_model
+from glassformer.runs.run_text import prepare_for
 from glassformer.tasks import TextModel
+from glassformer.tasks.make import make_task
 from glassformer.text.batches import training_rows
 from glassformer.text.examples import PreparedExamples
 from glassformer.text.prepare import prepare
-from glassformer.training.setup import make_task, prepare_for
 from tests.property.trainers import LINES
 
 TOKENIZER: dict[str, tuple[dict[str, Any], Any]] = {

@@ -12,6 +12,7 @@ import pytest
 from glassformer.base.config import FAMILIES, Config, DataConfig, ModelConfig, Task, TokenizerConfig, TrainConfig
 from glassformer.base.errors import GlassError
 from glassformer.runs.folder import create_run
+from glassformer.runs.run_text import encoded_text
 from glassformer.runs.text_places import token_cache
 from glassformer.text import example_notes
 from glassformer.text.example_notes import overlap_note
@@ -20,7 +21,6 @@ from glassformer.text.examples import ExampleStore
 from glassformer.text.prepare_examples import open_prepared_examples, prepare_examples
 from glassformer.text.store import DamagedStoreError, StoreWriter
 from glassformer.text.whole import encode_examples
-from glassformer.training.setup import encoded_text
 from tests.unit.example_files import (
     BYTES,
     CHARACTERS,

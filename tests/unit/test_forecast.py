@@ -13,10 +13,10 @@ import numpy as np
 import pytest
 
 from glassformer.evaluation.ladder import Rung
+from glassformer.runs.run_text import prepare_for
 from glassformer.training import forecast
 from glassformer.training.forecast import Known, loss_band
 from glassformer.training.plan import plan_run
-from glassformer.training.setup import prepare_for
 from tests.property.trainers import small_config
 
 BENCHMARKS = Path(__file__).parents[2] / "benchmarks"

@@ -12,7 +12,7 @@ from glassformer.model.attention import Mask, self_attention_mask
 
 def shown(mask: Mask, rows: int, T: int) -> torch.Tensor:
     """Who sees whom, (B, T, T); queries that may see nothing see nothing."""
-    allowed = mask.full(torch.zeros(rows, 1, T, T)).expand(rows, 1, T, T)
+    allowed = mask.allowed_tensor(torch.zeros(rows, 1, T, T)).expand(rows, 1, T, T)
     return (allowed if mask.fully_masked is None else allowed & ~mask.fully_masked)[:, 0]
 
 
@@ -48,4 +48,5 @@ def test_a_bias_changes_nothing_about_who_sees_whom(causal: bool, window: int | 
     biased = plain.with_bias(torch.ones(1, 3, 7, 7))
     assert torch.equal(shown(biased, 2, 7), shown(plain, 2, 7))
     assert biased.bias is not None
-    assert torch.equal(biased.bias[:, :1].isneginf().expand(2, 1, 7, 7), ~plain.full(biased.bias).expand(2, 1, 7, 7))
+    hidden = ~plain.allowed_tensor(biased.bias).expand(2, 1, 7, 7)
+    assert torch.equal(biased.bias[:, :1].isneginf().expand(2, 1, 7, 7), hidden)

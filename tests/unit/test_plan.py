@@ -18,12 +18,14 @@ from safetensors.torch import load_file
 from glassformer.base.config import Config
 from glassformer.base.errors import GlassError
 from glassformer.evaluation.ladder import ladder
+from glassformer.runs.run_text import prepare_for
+from glassformer.tasks.make import make_task
 from glassformer.training import memory, probe
 from glassformer.training.checkpoint import save_checkpoint
 from glassformer.training.plan import Plan, plan_run
 from glassformer.training.probe import Probe, ProbeError
 from glassformer.training.reporting import Silent
-from glassformer.training.setup import fresh_model, make_task, new_training, prepare_for
+from glassformer.training.setup import fresh_model, new_training
 from glassformer.training.stepping import Gradients, Stepper
 from tests.property.trainers import small_config, take_step
 from tests.unit.example_files import LABELLED, PAIRS, tsv, writer

@@ -298,7 +298,7 @@ def test_nothing_is_encoded_again_for_a_view(shelf: Shelf, monkeypatch: pytest.M
     def again(*given: object) -> None:
         raise AssertionError("that can take minutes")
 
-    monkeypatch.setattr("glassformer.training.setup.prepare_for", again)
+    monkeypatch.setattr("glassformer.runs.run_text.prepare_for", again)
     book = shelf.open("book")
     for part in (ask(book, "machines")["validation"], ask(book, "write", written="a")["copied"]):
         assert part["why"].endswith("is gone")

@@ -22,6 +22,7 @@ from glassformer.evaluation.without import AblationReport, held_out, measure_wit
 from glassformer.model.precision import choose_precision
 from glassformer.runs.folder import Which, open_run
 from glassformer.runs.opening import load_text_model
+from glassformer.runs.run_text import encoded_text
 from glassformer.runs.text_places import places_of_text, token_cache
 from glassformer.tasks import AnyTextModel, MaskFiller, TextClassifier, TextModel, Translator
 from glassformer.tasks.example_tasks import kept, labelled_rows, length_notes, pair_rows
@@ -33,7 +34,6 @@ from glassformer.text.hashing import text_hash
 from glassformer.text.prepare import Prepared
 from glassformer.text.store import TokenStore
 from glassformer.text.whole import WholeText, encode_examples, encode_whole
-from glassformer.training.setup import encoded_text
 from glassformer.training.validation import LossEstimate, validation_loss
 
 Report = LanguageReport | MaskedReport | PairReport | LabelReport | AblationReport

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 from glassformer.runs.folder import Folder, open_run
+from glassformer.runs.run_text import encoded_text
 from glassformer.tasks import TextModel, Translator
 from glassformer.text.examples import PreparedExamples
-from glassformer.training.setup import encoded_text
 
 
 def training_text(

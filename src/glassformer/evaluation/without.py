@@ -12,9 +12,10 @@ from glassformer.base.wording import counted
 from glassformer.inspection.ablation import INSTEADS, Ablation, AblationLoss, ablation_loss, checked, switched
 from glassformer.model.precision import choose_precision
 from glassformer.runs.folder import Folder, open_run
+from glassformer.runs.run_text import encoded_text
 from glassformer.tasks import AnyTextModel
+from glassformer.tasks.make import make_task
 from glassformer.tasks.task import Task
-from glassformer.training.setup import encoded_text, make_task
 
 
 @dataclass(frozen=True)

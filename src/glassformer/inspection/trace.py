@@ -220,7 +220,7 @@ def _attention(calls: Calls, layer: Attention) -> AttentionTrace:
     masked = calls.output(layer.hook_scores)  # (B, H, T, S)
     allowed = (masked != -math.inf).any(dim=1, keepdim=True)  # (B, 1, T, S)
     if not layer.heads:  # without scores only the mask tells
-        allowed = mask.full(masked)  # (B or 1, 1, T or 1, S)
+        allowed = mask.allowed_tensor(masked)  # (B or 1, 1, T or 1, S)
         if mask.fully_masked is not None:
             allowed = allowed & ~mask.fully_masked  # (B or 1, 1, T or 1, S)
     z = calls.output(layer.hook_z)  # (B, H, T, K)

@@ -21,7 +21,7 @@ from glassformer.base.config import ModelConfig
 from glassformer.model.cache import LayerCache
 from glassformer.model.positions import Rotation, rotate
 
-SHORT = 256
+EXPLICIT_BF16_TOKENS = 256
 """Most tokens for which the explicit computation is faster than the fused kernel, in bfloat16 on a processor."""
 
 
@@ -31,7 +31,8 @@ class Mask:
 
     Attributes:
         allowed: (B or 1, 1, T or 1, S) bool, True where a query may attend to a key; None: everywhere, unless
-            `is_causal`. A query that may attend to no key is True for all keys here, and True in `fully_masked`.
+            `is_causal`. A row without an allowed key is set to True for all keys, so that its softmax is finite;
+            `attend` zeroes its result later, by `fully_masked`.
         is_causal: query t attends to keys 0 … t, T = S and there is no padding: the fused kernel then needs no tensor.
         fully_masked: (B or 1, 1, T or 1, 1) bool, True for queries that may attend to no key (padding): they get
             zeros.
@@ -49,7 +50,7 @@ class Mask:
         fully_masked = ~allowed.any(dim=-1, keepdim=True)  # (B, 1, T or 1, 1)
         return cls(allowed=allowed | fully_masked, fully_masked=fully_masked)
 
-    def full(self, like: Tensor) -> Tensor:
+    def allowed_tensor(self, like: Tensor) -> Tensor:
         """Return `allowed` as a tensor that broadcasts to scores like these, (..., T, S); causal is a triangle."""
         if self.allowed is not None:
             return self.allowed  # (B or 1, 1, T or 1, S)
@@ -58,7 +59,7 @@ class Mask:
 
     def with_bias(self, bias: Tensor) -> Mask:
         """Return the same mask with a bias (B or 1, H, T, S) on the scores of the allowed keys."""
-        allowed = self.full(bias)  # (B or 1, 1, T or 1, S)
+        allowed = self.allowed_tensor(bias)  # (B or 1, 1, T or 1, S)
         bias = bias.masked_fill(~allowed, -math.inf)  # (B or 1, H, T, S)
         return replace(self, bias=bias, allowed=allowed, is_causal=False)
 
@@ -164,7 +165,7 @@ def attend(
         z (B, H, T, width of v), and the pattern (B, H, T, S) if `explicit`, else None.
     """
     tokens = max(q.shape[2], k.shape[2])
-    explicit_is_faster = q.dtype == torch.bfloat16 and q.is_cpu and tokens <= SHORT
+    explicit_is_faster = q.dtype == torch.bfloat16 and q.is_cpu and tokens <= EXPLICIT_BF16_TOKENS
     if explicit:
         return explicit_attention(q, k, v, mask, dropout, mask.fully_masked, hooks)  # (B, H, T, K), (B, H, T, S)
     if explicit_is_faster:
@@ -198,8 +199,9 @@ def explicit_attention(
         v = v.repeat_interleave(group, dim=1)  # (B, H, S, K)
     products = hooks.products(q / math.sqrt(q.shape[-1]) @ k.transpose(-2, -1))  # (B, H, T, S)
     if mask.bias is None:
-        allowed = mask.full(products)  # (B or 1, 1, T or 1, S); causal: query t attends to keys 0 … t
-        hidden = products.new_zeros(()).where(allowed, -math.inf)  # the same shape: 0 where allowed, else -inf
+        allowed = mask.allowed_tensor(products)  # (B or 1, 1, T or 1, S); causal: query t attends to keys 0 … t
+        # Added rather than filled in with masked_fill: the backward pass of an addition needs no mask.
+        hidden = products.new_zeros(()).where(allowed, -math.inf)  # the shape of allowed: 0 where allowed, else -inf
         scores = products + hidden  # (B, H, T, S)
     else:
         scores = products + mask.bias.to(q.dtype)  # (B, H, T, S); the bias is -inf where hidden

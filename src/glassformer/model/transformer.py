@@ -238,12 +238,12 @@ class Stack(nn.Module):
             key_positions = positions  # (1, T): S = T
             key_mask = None
 
-        mask = self_attention_mask(positions, key_positions, key_mask, self.causal, self.window)  # (B, 1, T, S)
+        mask = self_attention_mask(positions, key_positions, key_mask, self.causal, self.window)  # Mask (B, 1, T, S)
         if self.score_positions is not None:
-            mask = mask.with_bias(self.score_positions(positions, key_positions))  # (B, H, T, S)
+            mask = mask.with_bias(self.score_positions(positions, key_positions))  # Mask with a bias (B, H, T, S)
         memory_mask = EVERY_KEY
         if memory_attention_mask is not None:
-            memory_mask = Mask.of(memory_attention_mask[:, None, None, :])  # (B, 1, 1, S)
+            memory_mask = Mask.of(memory_attention_mask[:, None, None, :])  # Mask (B, 1, 1, S)
         rotation = None if self.rotary is None else self.rotary(positions)  # (B or 1, 1, T, K)
 
         x = embedding(tokens, positions)  # (B, T, D)

@@ -13,12 +13,13 @@ import numpy as np
 from glassformer.base.config import EXAMPLES, Config
 from glassformer.model.device import choose_device
 from glassformer.model.precision import precision_in_words, settled
+from glassformer.runs.run_text import prepare_for
 from glassformer.runs.text_places import token_cache
 from glassformer.text.examples import PreparedExamples
 from glassformer.text.prepare import Prepared
 from glassformer.training.plan import plan_run
 from glassformer.training.probe import Probe, probe
-from glassformer.training.setup import prepare_for, sizes
+from glassformer.training.setup import sizes
 from glassformer.training.sizing import FIRST_SPEED, SIZED, Case, choose_sizes, choose_vocabulary
 
 ROUNDS = 4

@@ -19,35 +19,35 @@ from glassformer.training.stepping import Gradients, Stepper
 from glassformer.training.trainer import Outcome, Trainer
 
 
-def train(run: Trainer) -> Outcome | None:
+def train(trainer: Trainer) -> Outcome | None:
     """Train until a limit ends the run, then measure the kept checkpoint; return None if the run was stopped before.
 
     Either way everything is saved. A stop changes nothing that a run without minutes computes.
     """
-    run.begin()
-    while not (run.ended or run.stopping):
-        run.stopwatch.start()
-        factor = run.rate_factor()
-        set_rate(run.optimizers, factor)
-        gradients = compute_gradients(run.stepper, run.state.step)
+    trainer.begin()
+    while not (trainer.ended or trainer.stopping):
+        trainer.stopwatch.start()
+        factor = trainer.rate_factor()
+        set_rate(trainer.optimizers, factor)
+        gradients = compute_gradients(trainer.stepper, trainer.state.step)
         if not gradients.finite:
-            run.stop_before_harm(gradients)
-        run.stepper.clip(gradients.norm)
-        for optimizer in run.optimizers:
+            trainer.stop_before_harm(gradients)
+        trainer.stepper.clip(gradients.norm)
+        for optimizer in trainer.optimizers:
             optimizer.step()
-        run.count_step(gradients, factor)
-        run.check_limits()
-        if run.evaluation_is_due():
-            run.evaluate()
-            run.write_sample()
-            run.check_limits()
-        if run.log_is_due():
-            run.log()
-        run.observe(last=run.ended)
-        run.agree_to_stop()
-        if run.checkpoint_is_due():
-            run.save_checkpoint(last=run.ended)
-    return None if run.stopping else run.finish()
+        trainer.count_step(gradients, factor)
+        trainer.check_limits()
+        if trainer.evaluation_is_due():
+            trainer.evaluate()
+            trainer.write_sample()
+            trainer.check_limits()
+        if trainer.log_is_due():
+            trainer.log()
+        trainer.observe(last=trainer.ended)
+        trainer.agree_to_stop()
+        if trainer.checkpoint_is_due():
+            trainer.save_checkpoint(last=trainer.ended)
+    return None if trainer.stopping else trainer.finish()
 
 
 def compute_gradients(stepper: Stepper, step: int) -> Gradients:

@@ -13,6 +13,7 @@ import numpy as np
 
 from glassformer.base.config import Config
 from glassformer.model.count import Component, count_model
+from glassformer.tasks.make import make_task
 from glassformer.text.batches import Batch
 from glassformer.text.examples import ExampleStore, PreparedExamples
 from glassformer.text.prepare import Prepared
@@ -20,7 +21,7 @@ from glassformer.text.store import TokenStore
 from glassformer.training.budget import EVALUATIONS, FINAL, ONE_EVALUATION, REST_SECONDS, REST_SHARE
 from glassformer.training.memory import checkpoint_bytes
 from glassformer.training.probe import Probe
-from glassformer.training.setup import make_task, sizes
+from glassformer.training.setup import sizes
 
 LOOKED_AT = 16
 """Steps whose rows are looked at for the mean size of a step."""

@@ -25,13 +25,15 @@ from glassformer.base.config import PAIRS, Config
 from glassformer.base.errors import GlassError, clear_memory_errors
 from glassformer.model.device import choose_device
 from glassformer.model.transformer import Model
+from glassformer.runs.run_text import open_text
 from glassformer.tasks.losses import tokens_at_once
+from glassformer.tasks.make import make_task
 from glassformer.tasks.task import Task
 from glassformer.training.checkpoint import save_state
 from glassformer.training.loop import compute_gradients
 from glassformer.training.memory import free_memory, has_many_lengths, least_training_memory, peak_memory, steady_heap
 from glassformer.training.schedules import rate_factor
-from glassformer.training.setup import fresh_model, make_task, open_text, set_threads
+from glassformer.training.setup import fresh_model, set_threads
 from glassformer.training.stepping import Stepper
 from glassformer.training.threads import choice_of
 from glassformer.training.validation import MOST_TOKENS, groups, validation_loss

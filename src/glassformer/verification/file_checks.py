@@ -18,11 +18,11 @@ from glassformer.base.errors import GlassError
 from glassformer.base.files import MANIFEST, check_folder
 from glassformer.runs.folder import Which
 from glassformer.runs.opening import load_text_model
+from glassformer.runs.run_text import stored_text
 from glassformer.tasks import AnyTextModel, MaskFiller, TextClassifier
 from glassformer.text.tokenizers import Tokenizer
 from glassformer.training.checkpoint import load_checkpoint, step_name
 from glassformer.training.optimizers import make_optimizers
-from glassformer.training.setup import stored_text
 from glassformer.verification.check import Check, Finding
 from glassformer.verification.rows import ids_of, source_ids_of
 from glassformer.verification.subject import Subject

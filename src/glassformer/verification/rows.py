@@ -11,8 +11,9 @@ from glassformer.base.config import EXAMPLES, PAIRS
 from glassformer.base.errors import GlassError
 from glassformer.runs.folder import Run
 from glassformer.runs.opening import Parts
+from glassformer.runs.run_text import stored_text
+from glassformer.tasks.make import make_task
 from glassformer.text.rows import Labelled, Masked, Pair, Row, mask
-from glassformer.training.setup import make_task, stored_text
 
 ROWS = 4
 LONGEST = 64  # tokens of the longest row, if the model has no long window

@@ -18,12 +18,14 @@ from glassformer.generation.decoding import generate
 from glassformer.inspection.trace import trace
 from glassformer.model.transformer import Decoder, Model
 from glassformer.model.weights import load_weights
+from glassformer.runs.run_text import prepare_for
+from glassformer.tasks.make import make_task
 from glassformer.tasks.task import Task
 from glassformer.text.examples import PreparedExamples
 from glassformer.text.prepare import Prepared
 from glassformer.text.tokenizers import Tokenizer
 from glassformer.training.loop import compute_gradients
-from glassformer.training.setup import fresh_model, make_task, prepare_for
+from glassformer.training.setup import fresh_model
 from glassformer.training.stepping import Stepper
 from glassformer.training.validation import validation_loss
 from glassformer_course.lab.evidence import FAULTY, HEALTHY, Chart, Map, Number, Point, averaged

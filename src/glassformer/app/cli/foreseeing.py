@@ -78,12 +78,12 @@ def foreseen(arguments: argparse.Namespace, config: Config, out: Path) -> tuple[
     from glassformer.model.device import choose_device
     from glassformer.model.precision import settled
     from glassformer.runs.folder import refuse_existing
+    from glassformer.runs.run_text import prepare_for
     from glassformer.runs.text_places import token_cache
     from glassformer.training.clock import since
     from glassformer.training.forecast import loss_band
     from glassformer.training.foresight import Foresight
     from glassformer.training.plan import plan_run
-    from glassformer.training.setup import prepare_for
 
     refuse_existing(out)
     choose_device(config.train.device)

@@ -67,25 +67,25 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Train a new run, or resume one, and report the checkpoint that is kept.
 
-    What happens before the first gradient of a new run, in this order:
+    From the command to the first gradient of a new run:
 
-    1. `chosen_run` joins the settings: defaults, recipe, file, options.
-    2. `foreseen` fills in what --minutes leaves open. A probe, a process of its own, measures steps for that.
-    3. `joined` is where processes of torchrun meet; alone, there is nothing to do.
-    4. `new_training` (`training/setup.py`) prepares text, tokenizer and token store, builds the model, makes the run
-       folder and yields the `Trainer`. With --minutes it first tries thread counts, on a copy of the model.
-    5. `train` (`training/loop.py`) takes the first step: `compute_gradients`, `accumulate_gradients`, `backward()`.
+    1. `chosen_run` (`app/cli/choosing.py`) joins the settings: defaults, recipe, file, options.
+    2. `foreseen` (`app/cli/foreseeing.py`) chooses what --minutes leaves open. It measures steps in a separate process.
+    3. `joined` (`training/parallel/joining.py`) connects the processes of torchrun.
+    4. `new_training` (`training/setup.py`) prepares the text, builds the model and yields a `Trainer`.
+       With --minutes it also times steps with one thread and with all, on a copy of the model.
+    5. `train` (`training/loop.py`) takes the steps: `compute_gradients`, `accumulate_gradients`, `backward()`.
     """
     from glassformer.training.loop import train
 
-    prepared = _resumed if arguments.resume else _new
-    with prepared(arguments) as trainer:
+    open_trainer = _resumed_trainer if arguments.resume else _new_trainer
+    with open_trainer(arguments) as trainer:
         outcome = train(trainer)
     return _report(trainer.run, trainer.config, outcome, arguments.json)
 
 
 @contextmanager
-def _new(arguments: argparse.Namespace) -> Iterator[Trainer]:
+def _new_trainer(arguments: argparse.Namespace) -> Iterator[Trainer]:
     """Yield the trainer of a run that the arguments describe."""
     from glassformer.training.memory import keep_few_shapes
     from glassformer.training.parallel.joining import said_once
@@ -131,7 +131,7 @@ def new_run(config: Config, out: Path, began: float, foresight: Foresight | None
 
 
 @contextmanager
-def _resumed(arguments: argparse.Namespace) -> Iterator[Trainer]:
+def _resumed_trainer(arguments: argparse.Namespace) -> Iterator[Trainer]:
     """Yield the trainer of the run that the arguments name, or of the newest one, after its newest checkpoint."""
     from glassformer.model.device import choose_device
     from glassformer.model.precision import as_recorded

@@ -19,9 +19,9 @@ from glassformer.evaluation.probes.surprisal import SurprisalResult
 from glassformer.evaluation.probes.texts import surprisal_of_file, surprisal_of_split
 from glassformer.runs.folder import Folder, Which, open_run
 from glassformer.runs.opening import load_text_model
+from glassformer.runs.run_text import encoded_text
 from glassformer.tasks import AnyTextModel, MaskFiller
 from glassformer.text.prepare import Prepared
-from glassformer.training.setup import encoded_text
 
 TAUGHT_BY = {
     "agreement": "agreement",

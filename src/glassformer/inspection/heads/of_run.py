@@ -15,11 +15,12 @@ from glassformer.inspection.heads.probes import marks, random_probes, sentence_p
 from glassformer.inspection.heads.texts import given_probe, held_out_probe, random_text, window_probe
 from glassformer.model.transformer import Classifier, Model
 from glassformer.runs.folder import Folder, open_run
+from glassformer.runs.run_text import encoded_text
 from glassformer.tasks import AnyTextModel, MaskFiller, TextModel, Translator
+from glassformer.tasks.make import make_task
 from glassformer.text.examples import PreparedExamples
 from glassformer.text.prepare import Prepared
 from glassformer.text.tokenizers import Tokenizer
-from glassformer.training.setup import encoded_text, make_task
 
 COUNTED = 10_000_000
 """Tokens of the training text that are counted to know which are frequent."""

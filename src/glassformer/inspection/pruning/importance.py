@@ -23,8 +23,9 @@ from glassformer.model.pruned_attention import head_numbers
 from glassformer.model.transformer import Model
 from glassformer.runs.folder import Which, open_run
 from glassformer.runs.opening import load_text_model
+from glassformer.runs.run_text import encoded_text
 from glassformer.tasks import AnyTextModel
-from glassformer.training.setup import encoded_text, make_task
+from glassformer.tasks.make import make_task
 
 
 def importance(model: Model, data: Rows) -> dict[str, float]:

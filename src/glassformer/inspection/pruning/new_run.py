@@ -22,10 +22,12 @@ from glassformer.model.device import choose_device
 from glassformer.model.transformer import Model
 from glassformer.runs.folder import Run, Which, create_run, open_run
 from glassformer.runs.opening import Parts, load_parts
+from glassformer.runs.run_text import encoded_text
+from glassformer.tasks.make import make_task
 from glassformer.tasks.task import Task
 from glassformer.training.checkpoint import TrainState, load_checkpoint, save_checkpoint
 from glassformer.training.optimizers import make_optimizers
-from glassformer.training.setup import encoded_text, make_task, set_threads
+from glassformer.training.setup import set_threads
 from glassformer.training.stepping import Stepper
 
 

@@ -18,11 +18,12 @@ from glassformer.inspection.replay.snapshot import Numbers, Snapshot, snapshot_f
 from glassformer.model.transformer import Model
 from glassformer.runs.folder import Run, step_of
 from glassformer.runs.opening import load_text_model
+from glassformer.runs.run_text import encoded_text
 from glassformer.tasks.losses import logits_of, token_losses, tokens_at_once
+from glassformer.tasks.make import make_task
 from glassformer.tasks.task import Task
 from glassformer.text.examples import PreparedExamples
 from glassformer.text.prepare import Prepared
-from glassformer.training.setup import encoded_text, make_task
 from glassformer.training.trainer import Trainer
 from glassformer.training.validation import MOST_TOKENS, groups
 

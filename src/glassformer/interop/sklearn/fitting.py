@@ -22,6 +22,7 @@ from glassformer.model.precision import settled
 from glassformer.model.transformer import Model
 from glassformer.runs.folder import create_run
 from glassformer.tasks.example_tasks import length_notes
+from glassformer.tasks.make import make_task
 from glassformer.text.documents import mark_of
 from glassformer.text.example_split import ExampleSurvey, hold_out
 from glassformer.text.examples import ExampleStore, ExampleWriter, PreparedExamples
@@ -31,7 +32,6 @@ from glassformer.text.tokenizers import Tokenizer, train_tokenizer
 from glassformer.training.clock import Seconds, since
 from glassformer.training.loop import train
 from glassformer.training.reporting import Reporter, Silent, choose_reporter
-from glassformer.training.setup import make_task
 from glassformer.training.trainer import Outcome, Trainer
 
 Data = Prepared | PreparedExamples

@@ -28,7 +28,7 @@ def attend(
 ) -> tuple[Tensor, Tensor | None]:
     """As the library's, but that the triangle is the other one and each column sums to 1."""
     scores = hooks.products(q / math.sqrt(q.shape[-1]) @ k.transpose(-2, -1))  # (B, H, T, S)
-    scores = scores.masked_fill(~mask.full(scores).transpose(-2, -1), -math.inf)  # (B, H, T, S)
+    scores = scores.masked_fill(~mask.allowed_tensor(scores).transpose(-2, -1), -math.inf)  # (B, H, T, S)
     weights = hooks.pattern(hooks.scores(scores).softmax(dim=-2))  # (B, H, T, S)
     return weights @ v, weights if explicit else None
 

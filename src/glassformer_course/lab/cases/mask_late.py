@@ -30,7 +30,7 @@ def attend(
 ) -> tuple[Tensor, Tensor | None]:
     """As the library's, but that hidden weights are set to zero when they have had their share already."""
     scores = hooks.products(q / math.sqrt(q.shape[-1]) @ k.transpose(-2, -1))  # (B, H, T, S)
-    weights = hooks.pattern(hooks.scores(scores).softmax(dim=-1) * mask.full(scores))  # (B, H, T, S)
+    weights = hooks.pattern(hooks.scores(scores).softmax(dim=-1) * mask.allowed_tensor(scores))  # (B, H, T, S)
     return F.dropout(weights, dropout, training=dropout > 0) @ v, weights if explicit else None
 
 

@@ -29,9 +29,9 @@ from glassformer.evaluation.probes.reading import Readable, readable
 from glassformer.evaluation.probes.surprisal import Listed, SurprisalResult
 from glassformer.evaluation.probes.texts import surprisal_of_split, surprisal_of_target, surprisal_of_text
 from glassformer.runs.folder import open_run
+from glassformer.runs.run_text import encoded_text
 from glassformer.tasks import AnyTextModel, MaskFiller, Translator
 from glassformer.text.examples import PreparedExamples
-from glassformer.training.setup import encoded_text
 
 MOST, MOST_HOLES = 4_096, 512
 """Tokens of a text; those of a masked model take a pass each."""
@@ -137,7 +137,7 @@ def python(opened: Opened, question: Question) -> str:
         imports += [
             "from glassformer.evaluation.ladder import counts_of",
             "from glassformer.runs.folder import open_run",
-            "from glassformer.training.setup import encoded_text",
+            "from glassformer.runs.run_text import encoded_text",
         ]
         side = "targets.tokens" if translates else "tokens"
         counting = [

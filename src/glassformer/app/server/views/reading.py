@@ -11,8 +11,8 @@ from glassformer.inspection.attribution import Case, case_of
 from glassformer.inspection.explain import Subject
 from glassformer.inspection.receipt.naming import label_named, token_named
 from glassformer.runs.folder import open_run
+from glassformer.runs.run_text import stored_text
 from glassformer.tasks import AnyTextModel, TextClassifier, Translator
-from glassformer.training.setup import stored_text
 
 MOST_TRACE = 2 << 30
 """Bytes that the scores and weights of one pass may take, where a view needs them all at once."""

@@ -29,10 +29,10 @@ from glassformer.app.server.view import TextQuestion, View, script
 from glassformer.base.errors import GlassError
 from glassformer.evaluation.ladder import counts_of
 from glassformer.runs.folder import open_run
+from glassformer.runs.run_text import stored_text
 from glassformer.tasks import MaskFiller, TextModel, Translator, unknown_symbols
 from glassformer.text.examples import PreparedExamples
 from glassformer.text.tokenizers import Tokenizer
-from glassformer.training.setup import stored_text
 
 MOST = 2_000
 """Tokens of a side that are shown; more are counted in `unread`."""

@@ -72,7 +72,7 @@ def answer(opened: Opened, question: Question) -> Binary:
     given = np.zeros(S)
 
     def weights(chunk: slice) -> Tensor:
-        found = layer.weights(chunk, heads).double().mean(dim=0)  # (rows, S)
+        found = layer.pattern(chunk, heads).double().mean(dim=0)  # (rows, S)
         spread.append(entropy(found.numpy()))
         np.add(given, found.numpy().sum(axis=0), out=given)
         return found

@@ -60,8 +60,8 @@ class LayerPass:
         """T and S."""
         return self.q.shape[1], self.k.shape[1]
 
-    def weights(self, rows: slice, heads: Sequence[int] | None = None) -> Tensor:
-        """The pattern of some rows, float32 (heads, rows, S), 0 where masked; of heads at places, or of all."""
+    def pattern(self, rows: slice, heads: Sequence[int] | None = None) -> Tensor:
+        """Return the pattern of some rows, float32 (heads, rows, S), 0 where masked; `heads`: their places, or None."""
         found = self._rows(rows)["pattern"]  # (H, rows, S)
         return found if heads is None else found[list(heads)]
 
@@ -97,6 +97,7 @@ class LayerPass:
                 torch.no_grad(),
                 recorded_patterns(self.module) as recorded,
             ):
+                # Called for its hooks, which record the scores and the pattern; z is not used.
                 self.module.compute_z(self.q[None, :, rows], self.k[None], self.v[None], self._mask(rows))
             self._last[key] = recorded
         return self._last[key]

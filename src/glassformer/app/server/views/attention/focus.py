@@ -66,7 +66,7 @@ def answer(opened: Opened, question: Question) -> Binary:
     at = 0
     for site, layer in layers.items():
         here = slice(question.place, question.place + 1)
-        found = layer.weights(here).masked_fill(~layer.allowed(here).cpu(), math.nan)[:, 0].numpy()  # (H, S)
+        found = layer.pattern(here).masked_fill(~layer.allowed(here).cpu(), math.nan)[:, 0].numpy()  # (H, S)
         for number, row in zip(layer.heads, found, strict=True):
             cells = row if block == 1 else pooled(row[None], block)[0]  # (C,)
             heads.append({

@@ -61,7 +61,7 @@ def answer(opened: Opened, question: Question) -> Binary:
     made = attention_pass_of(opened, question.text, question.target)
     head, layer, place = made.head(question.head)
     rows, keys, block = _window(layer, question)
-    found = cells_of(layer, rows, keys, block, question.agg, lambda chunk: layer.weights(chunk, [place])[0])
+    found = cells_of(layer, rows, keys, block, question.agg, lambda chunk: layer.pattern(chunk, [place])[0])
     header = {
         "head": str(head), "pass": made.which, "scale": question.scale, "agg": question.agg, "form": question.form,
         "shape": list(found.cells.shape), "block": block, "queries": [rows.start, rows.stop],
@@ -90,10 +90,11 @@ def python(opened: Opened, question: Question) -> str:
     """The window's cells as numbers, whatever form was asked for."""
     layer = attention_pass_of(opened, question.text, question.target).head(question.head)[1]
     rows, keys, block = _window(layer, question)
-    site, window = question.head.rpartition(".")[0], f"[{rows.start}:{rows.stop}, {keys.start}:{keys.stop}]"
+    site = question.head.rpartition(".")[0]
+    part = f"[{rows.start}:{rows.stop}, {keys.start}:{keys.stop}]"
     lines = [
-        f'weights = found["{question.head}.pattern"][0].numpy(){window}',
-        f'masked = np.isneginf(found["{question.head}.scores"][0].numpy()){window}',
+        f'weights = found["{question.head}.pattern"][0].numpy(){part}',
+        f'masked = np.isneginf(found["{question.head}.scores"][0].numpy()){part}',
     ]
     if question.agg == "max":
         lines.append(f"cells = pooled(np.where(masked, np.nan, weights), {block})")

@@ -78,7 +78,7 @@ def answer(opened: Opened, question: Question) -> Binary:
 
 def _small(layer: LayerPass, rows: slice, block: int) -> tuple[Floats, Floats]:
     """Some rows of all heads: pooled (H, R, C), NaN where masked, and the sum of their entropies (H,)."""
-    found = layer.weights(rows)  # (H, rows, S)
+    found = layer.pattern(rows)  # (H, rows, S)
     masked = hidden(layer, rows, slice(0, layer.shape[1]), block)  # (R, C)
     cells = np.where(masked, np.nan, pooled(found, block).numpy())  # (H, R, C)
     return cells, torch.special.entr(found).sum(dim=(1, 2), dtype=torch.float64).numpy()  # -Σ w ln w

@@ -63,7 +63,7 @@ def answer(opened: Opened, question: Question) -> dict[str, Any]:
     bias = np.zeros(S) if added is None else np.where(allowed, added[0, place, 0].double().cpu().numpy(), 0.0)  # (S,)
     largest = scores[allowed].max()
     log_sum = float(largest + np.log(np.exp(scores[allowed] - largest).sum()))
-    weights = np.where(allowed, layer.weights(row, [place])[0, 0].double().numpy(), np.nan)  # (S,) of the model
+    weights = np.where(allowed, layer.pattern(row, [place])[0, 0].double().numpy(), np.nan)  # (S,) of the model
     seen = bool(allowed[j])
     queries, labels = made.labels(head.site)
     return {

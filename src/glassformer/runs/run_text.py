@@ -1,0 +1,143 @@
+"""The text of a run: encoded, stored beside the run, and found again after the run was moved."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from glassformer.base.config import EXAMPLES, Config
+from glassformer.base.errors import GlassError
+from glassformer.base.wording import quoted
+from glassformer.runs.folder import Run
+from glassformer.runs.text_places import places_of_text, token_cache, token_folders
+from glassformer.text.encoded import open_encoded
+from glassformer.text.examples import PreparedExamples
+from glassformer.text.hashing import text_hash
+from glassformer.text.locating import is_encoded
+from glassformer.text.prepare import Prepared, open_prepared, prepare
+from glassformer.text.prepare_examples import open_prepared_examples, prepare_examples
+from glassformer.text.store import DamagedStoreError
+from glassformer.text.tokenizers import Tokenizer
+
+
+def prepare_for(config: Config, cache: Path, note: Callable[[str], None]) -> Prepared | PreparedExamples:
+    """Read, split and encode the text of a run, as its task needs it."""
+    task = config.train.task
+    if task in EXAMPLES:
+        return prepare_examples(task, config.data, config.tokenizer, cache, note)
+    if is_encoded(Path(config.data.source).expanduser()):
+        return open_encoded(config.data, config.tokenizer, mask=task == "masked")
+    return prepare(config.data, config.tokenizer, cache, note, mask=task == "masked")
+
+
+def open_text(config: Config, stored: Path) -> Prepared | PreparedExamples:
+    """A text that was prepared for these settings, from the folder where it lies in the token cache."""
+    return open_prepared_examples(stored) if config.train.task in EXAMPLES else open_prepared(stored)
+
+
+def stored_text(run: Run, config: Config) -> Prepared | PreparedExamples:
+    """Return the encoded text that the run began with, from where it was or from beside the run.
+
+    Raises:
+        DamagedStoreError: it is gone or damaged, or another text lies there.
+        GlassError: the run was imported and has no text.
+    """
+    manifest = run.manifest()
+    if "imported" in manifest:
+        raise GlassError(
+            f"{run.folder} was imported: the text that it learnt from is not here",
+            f"Name a text of yours: glass evaluate {quoted(run.folder)} DATA. It cannot be resumed.",
+        )
+    problems: list[str] = []
+    for stored in token_folders(run):
+        try:
+            data = open_text(config, stored)
+        except GlassError as error:
+            problems.append(error.problem if stored.is_dir() else f"{stored} is gone")
+            continue
+        if data.text_hash == manifest["data"]["text_hash"]:
+            return data
+        problems.append(f"{stored} holds another text: its hash differs")
+    raise DamagedStoreError(problems[0], f"glass evaluate {quoted(run.folder)} encodes the text again.")
+
+
+def encoded_text(
+    run: Run, config: Config, note: Callable[[str], None], named: Mapping[str, str] | None = None
+) -> Prepared | PreparedExamples:
+    """Return the encoded text that the run began with; if it is gone, the text is found and encoded again.
+
+    Args:
+        run: the run, which may have been moved.
+        config: its settings.
+        note: is told what is used instead of a text that is gone.
+        named: `source` and `target` of `data` where the text is now; None: look for it.
+
+    Raises:
+        GlassError: the text is not found, or its hash is not that in the run's manifest.
+    """
+    problem = ""
+    if not named:
+        recorded = token_folders(run)[0]
+        try:
+            data = stored_text(run, config)
+        except DamagedStoreError as error:
+            problem = error.problem
+        else:
+            if data.folder != recorded:
+                note(f"{recorded} is gone: using {data.folder}")
+            return data
+    own = _text_of_moved(run, config, named or {}, problem)
+    files = " and ".join(filter(None, (own.data.source, own.data.target)))
+    note(f"{problem}: reading {files} again" if problem else f"reading {files}, the text that {run.folder} began with")
+    data = prepare_for(own, token_cache(run.folder), note)
+    if data.text_hash != run.manifest()["data"]["text_hash"]:
+        raise GlassError(f"{files} changed while it was read", "Run the same command again.")
+    parts = run.manifest()["data"].get("parts")  # runs of older versions have none; their settings fix the split
+    if parts is not None and parts != part_hashes(data):
+        raise GlassError(
+            f"splitting {files} again did not give the training and validation part of {run.folder}",
+            "Install the version of glassformer that the run's manifest.json names, or start a new run.",
+        )
+    same = data.tokenizer.digest == Tokenizer.load(run.tokenizer_file).digest
+    if isinstance(data, PreparedExamples) and config.two_vocabularies:
+        same &= data.source_tokenizer.digest == Tokenizer.load(run.source_tokenizer_file).digest
+    if not same:
+        raise GlassError(
+            f"training the tokenizer again did not give that of {run.folder}: another version of a library does it now",
+            "Install the versions that the run's manifest.json names, or give evaluate a text of its own.",
+        )
+    if isinstance(data, PreparedExamples) and data.labels != run.labels():
+        raise GlassError(
+            f"splitting {config.data.source} again did not give the labels of {run.folder}: {', '.join(run.labels())}",
+            "Restore the run's labels.json, or start a new run.",
+        )
+    return data
+
+
+def part_hashes(data: Prepared | PreparedExamples) -> dict[str, str]:
+    """Return a hash of the texts of each part, so that another split of the same text is noticed."""
+    return {"train": data.train.text_hash, "validation": data.validation.text_hash}
+
+
+def _text_of_moved(run: Run, config: Config, named: Mapping[str, str], problem: str) -> Config:
+    """Return the settings with the location of the run's text now, found by its hash."""
+    if "-" in named.values():
+        raise GlassError(
+            "standard input cannot be compared with the text of a run", "Save it to a file, and name the file."
+        )
+    wanted = run.manifest()["data"]["text_hash"]
+    others: list[str] = []
+    for data in places_of_text(run, config.data, named):
+        if text_hash(config.train.task, data, token_cache(run.folder)) == wanted:
+            return config.replace(data=data.model_dump())
+        others.append(data.source)
+    if others:
+        raise GlassError(
+            f"{others[0]} is not the text that {run.folder} began with: its hash differs",
+            "Restore the text, or start a new run.",
+        )
+    raise GlassError(
+        f"{problem}, and {config.data.source}, the text that {run.folder} began with, was not found",
+        f"Put it back where it was, or name it: glass train --resume --out {quoted(run.folder)} DATA; "
+        f"glass evaluate {quoted(run.folder)} DATA",
+    )
