@@ -32,8 +32,8 @@ class Mask:
     Attributes:
         allowed: (B or 1, 1, T or 1, S) bool, True where a query may attend to a key; None: everywhere, unless
             `is_causal`. A row without an allowed key is set to True for all keys, so that its softmax is finite;
-            `attend` zeroes its result later, by `fully_masked`.
-        is_causal: query t attends to keys 0 … t, T = S and there is no padding: the fused kernel then needs no tensor.
+            its z is zeroed later, by `fully_masked`.
+        is_causal: query t attends to keys 0 … t. Only set if T = S without padding: the fused kernel then needs no tensor.
         fully_masked: (B or 1, 1, T or 1, 1) bool, True for queries that may attend to no key (padding): they get
             zeros.
         bias: (B or 1, H, T, S) added to the scores, -inf where a key may not be attended to.
@@ -90,8 +90,8 @@ def self_attention_mask(
         return EVERY_KEY if attention_mask is None else Mask.of(attention_mask[:, None, None, :])  # (B, 1, 1, S)
     query = positions[:, None, :, None]  # (B or 1, 1, T, 1)
     key = key_positions[:, None, None, :]  # (B or 1, 1, 1, S)
-    if window is None:
-        allowed = key <= query  # (B or 1, 1, T, S): causal, query t attends to keys 0 … t
+    if window is None:  # causal: without a window, attention to both sides has returned above
+        allowed = key <= query  # (B or 1, 1, T, S): query t attends to keys 0 … t
     elif causal:
         allowed = (key > query - window) & (key <= query)  # (B or 1, 1, T, S)
     else:
@@ -189,9 +189,9 @@ def explicit_attention(
     """Return z (B, H, T, K) and the pattern (B, H, T, S), step by step; arguments as in `attend`.
 
     Args:
-        fully_masked: (B or 1, 1, T or 1, 1) bool, queries that get scores of -inf, and zeros as pattern and z. None:
-            what they get is meaningless, and the caller replaces it: one operation on z instead of three on tensors of
-            the size of the scores.
+        fully_masked: (B or 1, 1, T or 1, 1) bool, queries whose scores become -inf, and their pattern and z zeros. If
+            None, the z of such queries is meaningless and the caller zeroes it, which costs one operation on z instead
+            of three on tensors of the size of the scores.
     """
     if q.shape[1] != k.shape[1]:
         group = q.shape[1] // k.shape[1]
@@ -200,8 +200,9 @@ def explicit_attention(
     products = hooks.products(q / math.sqrt(q.shape[-1]) @ k.transpose(-2, -1))  # (B, H, T, S)
     if mask.bias is None:
         allowed = mask.allowed_tensor(products)  # (B or 1, 1, T or 1, S); causal: query t attends to keys 0 … t
-        # Added rather than filled in with masked_fill: the backward pass of an addition needs no mask.
-        hidden = products.new_zeros(()).where(allowed, -math.inf)  # the shape of allowed: 0 where allowed, else -inf
+        # -inf is added rather than filled in with masked_fill: the backward pass of an addition needs no mask.
+        zero = products.new_zeros(())  # ()
+        hidden = zero.where(allowed, -math.inf)  # (B or 1, 1, T or 1, S): 0 where allowed, else -inf
         scores = products + hidden  # (B, H, T, S)
     else:
         scores = products + mask.bias.to(q.dtype)  # (B, H, T, S); the bias is -inf where hidden

@@ -70,16 +70,18 @@ def run(arguments: argparse.Namespace) -> int:
     From the command to the first gradient of a new run:
 
     1. `chosen_run` (`app/cli/choosing.py`) joins the settings: defaults, recipe, file, options.
-    2. `foreseen` (`app/cli/foreseeing.py`) chooses what --minutes leaves open. It measures steps in a separate process.
+    2. `foreseen` (`app/cli/foreseeing.py`): a recipe that leaves sizes open, or a run of minutes, prepares the text
+       (reads, splits, tokenizes), times steps in a separate process and chooses the sizes. Other runs skip this.
     3. `joined` (`training/parallel/joining.py`) connects the processes of torchrun.
-    4. `new_training` (`training/setup.py`) prepares the text, builds the model and yields a `Trainer`.
-       With --minutes it also times steps with one thread and with all, on a copy of the model.
-    5. `train` (`training/loop.py`) takes the steps: `compute_gradients`, `accumulate_gradients`, `backward()`.
+    4. `new_training` (`training/setup.py`) prepares the text if step 2 did not, times steps of a discarded model with
+       one thread and with all (runs of minutes), builds the model, makes the run folder and yields a `Trainer`.
+    5. `train` (`training/loop.py`): `Trainer.begin` writes the checkpoint of step 0; then each step sets the learning
+       rate and calls `compute_gradients`, `accumulate_gradients`, `loss.backward()`.
     """
     from glassformer.training.loop import train
 
-    open_trainer = _resumed_trainer if arguments.resume else _new_trainer
-    with open_trainer(arguments) as trainer:
+    prepared_trainer = _resumed_trainer if arguments.resume else _new_trainer
+    with prepared_trainer(arguments) as trainer:
         outcome = train(trainer)
     return _report(trainer.run, trainer.config, outcome, arguments.json)
 
@@ -115,7 +117,7 @@ def new_run(config: Config, out: Path, began: float, foresight: Foresight | None
     from glassformer.training.setup import new_training, resume_training
 
     @contextmanager
-    def open_trainer(reporter: Reporter, processes: Processes) -> Iterator[Trainer]:
+    def open_new(reporter: Reporter, processes: Processes) -> Iterator[Trainer]:
         if processes.on_rank_zero(lambda: begun_by_this_job(out, config)):
             with resume_training(out, {}, reporter, processes=processes, seconds=since(began)) as trainer:
                 yield trainer
@@ -126,7 +128,7 @@ def new_run(config: Config, out: Path, began: float, foresight: Foresight | None
                 foresight.write(trainer.run)
             yield trainer
 
-    with _in_all_processes(config, open_trainer) as trainer:
+    with _in_all_processes(config, open_new) as trainer:
         yield trainer
 
 
@@ -154,11 +156,11 @@ def _resumed_trainer(arguments: argparse.Namespace) -> Iterator[Trainer]:
         given = {"source": arguments.data, "target": arguments.target}
         named = {name: value for name, value in given.items() if value is not None}
 
-    def open_trainer(reporter: Reporter, processes: Processes) -> AbstractContextManager[Trainer]:
+    def open_resumed(reporter: Reporter, processes: Processes) -> AbstractContextManager[Trainer]:
         seconds = since(arguments.began)
         return resume_training(out, changes, reporter, processes=processes, named=named, seconds=seconds)
 
-    with _in_all_processes(config, open_trainer) as trainer:
+    with _in_all_processes(config, open_resumed) as trainer:
         yield trainer
 
 
@@ -166,7 +168,7 @@ def _resumed_trainer(arguments: argparse.Namespace) -> Iterator[Trainer]:
 def _in_all_processes(
     config: Config, open_trainer: Callable[[Reporter, Processes], AbstractContextManager[Trainer]]
 ) -> Iterator[Trainer]:
-    """Yield what `open_trainer` yields, in this process or in all of torchrun; the first one reports.
+    """Yield the trainer that `open_trainer` makes once the processes of torchrun, if any, are connected; rank 0 reports.
 
     Inside, Ctrl-C and SIGTERM stop the training after a step, and snapshots are recorded if the run keeps them.
     """
