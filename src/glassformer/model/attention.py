@@ -33,7 +33,8 @@ class Mask:
         allowed: (B or 1, 1, T or 1, S) bool, True where a query may attend to a key; None: everywhere, unless
             `is_causal`. A row without an allowed key is set to True for all keys, so that its softmax is finite;
             its z is zeroed later, by `fully_masked`.
-        is_causal: query t attends to keys 0 … t. Only set if T = S without padding: the fused kernel then needs no tensor.
+        is_causal: query t attends to keys 0 … t. Set only if T = S without padding, where the fused kernel needs no
+            tensor.
         fully_masked: (B or 1, 1, T or 1, 1) bool, True for queries that may attend to no key (padding): they get
             zeros.
         bias: (B or 1, H, T, S) added to the scores, -inf where a key may not be attended to.

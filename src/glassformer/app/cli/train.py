@@ -168,7 +168,7 @@ def _resumed_trainer(arguments: argparse.Namespace) -> Iterator[Trainer]:
 def _in_all_processes(
     config: Config, open_trainer: Callable[[Reporter, Processes], AbstractContextManager[Trainer]]
 ) -> Iterator[Trainer]:
-    """Yield the trainer that `open_trainer` makes once the processes of torchrun, if any, are connected; rank 0 reports.
+    """Yield the trainer that `open_trainer` makes after the processes of torchrun are connected; rank 0 reports.
 
     Inside, Ctrl-C and SIGTERM stop the training after a step, and snapshots are recorded if the run keeps them.
     """

@@ -27,8 +27,8 @@ Pass = Literal["plain", "observed", "recomputed"]
 """Which forward pass made the numbers of an answer; its field `pass`.
 
 "plain": one that nobody observes. "observed": one whose scores and patterns were kept, so that attention was computed
-step by step. "recomputed": the text is too long to keep them; the layer's own attention ran once more, for the rows that
-are shown, on the queries, keys and values of the pass. A shared file says "browser".
+step by step. "recomputed": the text is too long to keep them; the layer's own attention ran once more for the rows that
+are shown, on queries, keys and values of the pass. A shared file says "browser".
 """
 
 
