@@ -34,7 +34,7 @@ def note(text: str) -> None:
 def leaves_sizes_open(arguments: argparse.Namespace) -> bool:
     """Whether the recipe leaves sizes open, to be chosen for the text, the time and the machine.
 
-    Where nobody named it, only if the run is of minutes, and worth the time that measuring takes.
+    A recipe chosen by default, without --recipe, counts only in a run of at least `WORTH_IT` minutes.
     """
     recipe = recipe_of(arguments)
     if recipe is None or not load_recipe(recipe).sized:

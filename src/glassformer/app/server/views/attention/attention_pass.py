@@ -1,6 +1,6 @@
 """The scores and patterns of one forward pass of a text, recorded at the hook points of its attention layers.
 
-Recording makes a layer compute attention step by step; an ordinary pass uses the fused kernel and has no pattern. If
+Recording makes a layer compute attention step by step; an ordinary pass keeps no pattern (see `attend`). If
 scores and patterns of all layers take more than `OBSERVED` bytes, the queries, keys and values of the pass are kept
 instead, and the layer computes the rows that a view asks for once more from them.
 """
@@ -39,9 +39,9 @@ class LayerPass:
     """One attention layer of one pass of one text.
 
     Attributes:
-        model: that it is part of.
-        stack: that it belongs to; None of cross-attention.
-        module: itself.
+        model: the model of this layer.
+        stack: the stack of this layer; None for cross-attention.
+        module: the layer.
         heads: (H) the numbers of its heads.
         key_heads: (H) index of the key head of each.
         q: (H, T, K) queries, normalised and rotated.
@@ -75,7 +75,7 @@ class LayerPass:
         return self._rows(rows)["scores"]
 
     def allowed(self, rows: slice) -> Tensor:
-        """(rows, S) bool: the keys that each row may look at: those whose score is not -inf."""
+        """Return the keys that each row may attend to, (rows, S) bool; all heads share one mask."""
         return self.scores(rows)[0] != -torch.inf
 
     def bias(self, rows: slice) -> Tensor | None:
