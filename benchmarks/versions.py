@@ -1,4 +1,4 @@
-"""Two checkouts of this project side by side: a training step, and writing by the model's own modules.
+"""Two checkouts of this project side by side: a training step, and generation of several kinds.
 
 One process for each checkout keeps its model; they work in turn, so that a machine that slows down slows both. A
 ratio is of two turns side by side, time before over time after: above 1, the second checkout is faster. Printed are
@@ -7,8 +7,18 @@ the median of the ratios and its 95 % interval (by order statistics of the pairs
     git worktree add ../before COMMIT
     python benchmarks/versions.py ../before . --pairs 24 --threads 2
     python benchmarks/versions.py ../before . --pairs 24 --precision bf16 --width 192 --layers 4 --context 64 --batch 24
+    python benchmarks/versions.py ../before . --works greedy sampled prompts beams streams --width 384 --layers 6 \
+        --heads 6 --context 256 --repeats 1
 
-Writing is by the model itself, with its cache: a hook on the last norm keeps `generation/fast.py` out.
+The works, each up to `--tokens` tokens a text:
+
+* `training`: one step of the optimizer.
+* `writing`: one prompt, greedily, by the modules of the model and its cache: a hook on the last norm keeps
+  `generation/fast.py` out.
+* `greedy`, `sampled`: one prompt. `prompts`: 32 prompts of 8 to 39 tokens, sampled.
+* `past`: 4 prompts of as many tokens as the context, greedily.
+* `beams`: 16 sources, a beam of 4. `targets`: 32 sources, greedily.
+* `streams`: 16 rows at any time of a running batch; 48 rows in all, each of another length.
 """
 
 from __future__ import annotations
@@ -22,11 +32,13 @@ import statistics
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import IO, Any
 
-WORKS = ("training step", "writing")
+WORKS = ("training", "writing", "greedy", "sampled", "prompts", "past", "beams", "targets", "streams")
 VOCABULARY = 65
+END = 1
 
 
 def first_module(*names: str) -> Any:
@@ -43,14 +55,24 @@ def first_module(*names: str) -> Any:
 def work(options: argparse.Namespace) -> None:
     """Read names of works from standard input; write the seconds that each takes."""
     import torch
-    from torch.nn import functional as F
 
-    settings = first_module("glassformer.base.config", "glassformer.config")
-    build = first_module("glassformer.model.build")
-    decoding = first_module("glassformer.generation.decoding")
     torch.set_num_threads(options.threads)
     torch.manual_seed(0)
+    works = {name: maker(options) for name, maker in MAKERS.items() if name in options.works}
+    for line in sys.stdin:
+        done = works[line.strip()]
+        clock = time.process_time if options.clock == "cpu" else time.perf_counter
+        start = clock()
+        for _ in range(options.repeats):
+            done()
+        print(json.dumps(clock() - start), flush=True)
+
+
+def new_model(options: argparse.Namespace, family: str = "decoder") -> Any:
+    """Build a model of the shape that the options say."""
+    settings = first_module("glassformer.base.config", "glassformer.config")
     config = settings.ModelConfig(
+        family=family,
         width=options.width,
         layers=options.layers,
         heads=options.heads,
@@ -59,12 +81,31 @@ def work(options: argparse.Namespace) -> None:
         norm=options.norm,
         activation=options.activation,
     )
-    model = build.build_model(config, VOCABULARY)
+    return first_module("glassformer.model.build").build_model(config, VOCABULARY)
+
+
+def sample_config(options: argparse.Namespace, **changes: Any) -> Any:
+    """Return the settings of a text."""
+    tokens = min(options.tokens, options.context - 8)
+    config = first_module("glassformer.base.config", "glassformer.config").SampleConfig
+    return config(**{"tokens": tokens, "temperature": 0, **changes})
+
+
+def rows_of(*lengths: int) -> list[list[int]]:
+    """Return rows of random ids."""
+    import torch
+
+    return [torch.randint(2, VOCABULARY, (length,)).tolist() for length in lengths]
+
+
+def training(options: argparse.Namespace) -> Callable[[], None]:
+    """One step of the optimizer."""
+    import torch
+    from torch.nn import functional as F
+
+    model = new_model(options)
     optimizer = torch.optim.AdamW(model.parameters())
     ids = torch.randint(0, VOCABULARY, (options.batch, options.context + 1))  # (B, T + 1)
-    prompts = ids[:1, :8].tolist()
-    sample = settings.SampleConfig(tokens=options.context - 8, temperature=0)
-    model.stack.norm.register_forward_hook(lambda module, args, output: None)
 
     def training_step() -> None:
         with torch.autocast("cpu", torch.bfloat16, enabled=options.precision == "bf16"):
@@ -74,18 +115,82 @@ def work(options: argparse.Namespace) -> None:
         optimizer.step()
         optimizer.zero_grad()
 
-    def writing() -> None:
-        model.eval()
+    return training_step
+
+
+def generating(
+    options: argparse.Namespace, prompts: list[list[int]], hooked: bool = False, **changes: Any
+) -> Callable[[], None]:
+    """Continue prompts."""
+    decoding = first_module("glassformer.generation.decoding")
+    model = new_model(options).eval()
+    sample = sample_config(options, **changes)
+    if hooked:
+        model.stack.norm.register_forward_hook(lambda module, args, output: None)
+
+    def generate() -> None:
         for _ in decoding.generate(model, prompts, sample):
             pass
-        model.train()
 
-    for line in sys.stdin:
-        done = {"training step": training_step, "writing": writing}[line.strip()]
-        start = time.perf_counter()
-        for _ in range(options.repeats):
-            done()
-        print(json.dumps(time.perf_counter() - start), flush=True)
+    return generate
+
+
+def translating(options: argparse.Namespace, beams: int, sources: int) -> Callable[[], None]:
+    """Write targets for sources, by beam search where there is more than one beam."""
+    decoding = first_module("glassformer.generation.decoding")
+    beam = first_module("glassformer.generation.beam")
+    model = new_model(options, "encoder-decoder").eval()
+    rows = rows_of(*range(8, 8 + sources))
+    sample = sample_config(options, beams=beams)
+
+    def translate() -> None:
+        if beams > 1:
+            beam.beam_translate(model, rows, sample, END)
+        else:
+            list(decoding.translate(model, rows, sample, END))
+
+    return translate
+
+
+def streaming(options: argparse.Namespace) -> Callable[[], None]:
+    """Let rows join a running batch as others end."""
+    running = first_module("glassformer.generation.continuous", "glassformer.generation.decoding")
+    model = new_model(options).eval()
+
+    def new_loop() -> Any:
+        if hasattr(running, "Batch"):
+            return running.Batch(model, None)
+        reader = first_module("glassformer.generation.readers").CachedReader(model, steps=16, limit=512)
+        return running.TokenLoop(reader, None)
+
+    prompts = rows_of(*[8 + 7 * (number % 13) for number in range(48)])
+    samples = [
+        sample_config(options, temperature=0.8, tokens=max(1, options.tokens // 2 + 3 * (number % 11)), seed=number)
+        for number in range(48)
+    ]
+
+    def stream() -> None:
+        batch = new_loop()
+        left = list(zip(prompts, samples, strict=True))
+        while left or len(batch):
+            while left and len(batch) < 16:
+                batch.join(*left.pop())
+            batch.step()
+
+    return stream
+
+
+MAKERS: dict[str, Callable[[argparse.Namespace], Callable[[], None]]] = {
+    "training": training,
+    "writing": lambda options: generating(options, rows_of(8), hooked=True),
+    "greedy": lambda options: generating(options, rows_of(8)),
+    "sampled": lambda options: generating(options, rows_of(8), temperature=0.8, top_k=40),
+    "prompts": lambda options: generating(options, rows_of(*range(8, 40)), temperature=0.8),
+    "past": lambda options: generating(options, rows_of(*[options.context] * 4)),
+    "beams": lambda options: translating(options, beams=4, sources=16),
+    "targets": lambda options: translating(options, beams=1, sources=32),
+    "streams": streaming,
+}
 
 
 class Worker:
@@ -126,10 +231,15 @@ def main() -> None:
     parser.add_argument("--pairs", type=int, default=24, help="turns of each (default: 24)")
     parser.add_argument("--repeats", type=int, default=5, help="works in a turn (default: 5)")
     parser.add_argument("--threads", type=int, default=1, help="of each process (default: 1)")
+    parser.add_argument(
+        "--clock", choices=("wall", "cpu"), default="wall", help="cpu where other jobs run (default: wall)"
+    )
     parser.add_argument("--width", type=int, default=128, help="(default: 128)")
     parser.add_argument("--layers", type=int, default=4, help="(default: 4)")
     parser.add_argument("--heads", type=int, default=4, help="(default: 4)")
     parser.add_argument("--context", type=int, default=128, help="(default: 128)")
+    parser.add_argument("--works", nargs="+", choices=WORKS, default=WORKS[:2], help="(default: training writing)")
+    parser.add_argument("--tokens", type=int, default=120, help="of a text (default: 120)")
     parser.add_argument("--batch", type=int, default=16, help="rows of a training step (default: 16)")
     parser.add_argument("--precision", choices=("fp32", "bf16"), default="fp32", help="of training (default: fp32)")
     parser.add_argument("--positions", default="rotary", help="(default: rotary)")
@@ -143,7 +253,7 @@ def main() -> None:
         parser.error("give two checkouts: BEFORE AFTER")
     words = [word for word in sys.argv[1:] if word not in {str(each) for each in options.checkouts}]
     workers = [Worker(checkout, words) for checkout in options.checkouts]
-    for name in WORKS:
+    for name in options.works:
         for worker in workers:
             worker.seconds(name)  # warms up
         times: list[tuple[float, float]] = []

@@ -15,14 +15,14 @@ import pytest
 import torch
 
 from glassformer.app.server.engine.engine import Engine
-from glassformer.app.server.engine.jobs import Job
+from glassformer.app.server.engine.jobs import TextJob
 from glassformer.app.server.engine.metrics import Metrics
 from glassformer.app.server.openai.bodies import MOST_TOKENS
 from glassformer.app.server.openai.template import FILE, ChatTemplate
 from glassformer.base.config import SampleConfig
 from glassformer.base.errors import GlassError
 from glassformer.base.files import write_folder
-from glassformer.generation.continuous import Batch
+from glassformer.generation.decoding import TokenLoop
 from glassformer.model.cache import Cache
 from glassformer.model.weights import save_tensors
 from glassformer.runs.folder import Run
@@ -420,7 +420,7 @@ def test_large_models_write_fewer_texts_at_once(served: Served, book: TextModel)
         engine = Engine("book", served.shelf, Metrics(), rows=5, memory=memory)
         try:
             with engine._awake:  # its thread waits meanwhile
-                engine._queue.extend(cast(Job, SimpleNamespace(loaded=loaded)) for _ in range(7))
+                engine._queue.extend(cast(TextJob, SimpleNamespace(loaded=loaded)) for _ in range(7))
                 assert engine._room() == most
                 engine._queue.clear()
         finally:
@@ -454,16 +454,16 @@ def test_a_newer_checkpoint_serves_who_comes_after_it(runs: Path, tmp_path: Path
 
 
 def test_an_error_of_one_text_is_its_own(client: openai.OpenAI, monkeypatch: pytest.MonkeyPatch) -> None:
-    take = Job.take
+    take = TextJob.take
 
-    def sometimes(self: Job, *rest: Any) -> Any:
+    def sometimes(self: TextJob, *rest: Any) -> Any:
         if self.settings.seed == 13 and self.count == 2:
             raise RuntimeError("on purpose")
         return take(self, *rest)
 
     expected = client.completions.create(**{**LONG, "stream": False, "max_tokens": 300}).choices[0].text
     stream = client.completions.create(**{**LONG, "max_tokens": 300})
-    monkeypatch.setattr(Job, "take", sometimes)
+    monkeypatch.setattr(TextJob, "take", sometimes)
     with pytest.raises(openai.InternalServerError, match="on purpose"):
         client.completions.create(model="book", prompt="a", seed=13)
     with pytest.raises(openai.APIError, match="on purpose"):
@@ -473,7 +473,7 @@ def test_an_error_of_one_text_is_its_own(client: openai.OpenAI, monkeypatch: pyt
 
 def test_after_a_step_that_failed_others_are_served(client: openai.OpenAI, monkeypatch: pytest.MonkeyPatch) -> None:
     with monkeypatch.context() as patch:
-        patch.setattr(Batch, "step", lambda self: 1 / 0)
+        patch.setattr(TokenLoop, "step", lambda self: 1 / 0)
         with pytest.raises(openai.InternalServerError, match="division"):
             client.completions.create(model="book", prompt="a")
     assert client.completions.create(model="book", prompt="a").choices[0].text

@@ -285,8 +285,8 @@ def test_fewer_wanted_end_sooner(alpha: float, monkeypatch: pytest.MonkeyPatch) 
     """By the same rules; without a length penalty they are the first of those that all are."""
     model, sources = translator(1.0, positions="rotary").double(), ids((5, 8, 2, 13, 21))
     config, reads = SampleConfig(tokens=17, beams=4, length_penalty=alpha), []
-    read = beam.CachedTargetReader.read
-    monkeypatch.setattr(beam.CachedTargetReader, "read", lambda *given: reads.append(len(given[1])) or read(*given))
+    read = beam.CachedReader.read
+    monkeypatch.setattr(beam.CachedReader, "read", lambda *given: reads.append(len(given[1])) or read(*given))
     found, costs = {}, []
     for wanted in (1, 2, 4):
         found[wanted] = beam_translate(model, sources, config, END, wanted=wanted)

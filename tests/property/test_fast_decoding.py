@@ -11,11 +11,11 @@ from torch import nn
 
 from glassformer.base.config import Activation, SampleConfig
 from glassformer.generation import fast
-from glassformer.generation.context import CachedReader, PlainReader, reading
+from glassformer.generation.context import reading
 from glassformer.generation.decoding import generate, translate
 from glassformer.generation.fast import FastDecoder, fast_decoder, layout_pays
-from glassformer.generation.rows import select
-from glassformer.generation.targets import for_each_row, memory_for_each_row
+from glassformer.generation.readers import CachedReader, next_logits
+from glassformer.generation.slots import SlotCache
 from glassformer.model.cache import Cache
 from glassformer.model.transformer import Decoder, EncoderDecoder
 from tests.property.models import VOCAB, decoder, encoder_decoder, kinds, named, tiny, tokens
@@ -36,41 +36,47 @@ CHOICES: list[dict[str, Any]] = [
     {"window": 4, "positions": "alibi", "kv_heads": 2},
     {"window": 6, "positions": "relative", "embedding_scale": True, "embedding_norm": True},
 ]
-PROMPTS = torch.tensor([[True] * 11, [False] * 4 + [True] * 7, [False] * 10 + [True]])
+EVEN = [11, 11, 11]
+RAGGED = [11, 7, 1]
 
 
 def steps_of_both(
     model: Decoder | EncoderDecoder, layout: bool, ragged: bool
 ) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
-    """Logits of the fast decoder and of the model, with a cache each; in the midst, rows move as in a search."""
-    given, weight = tokens(3, 20), model.embedding.tokens.weight
-    real = PROMPTS if ragged else None
-    seen = real if isinstance(model, EncoderDecoder) else None  # of the memory's places
+    """Logits of the fast decoder and of the model, with a cache each; rows move halfway, as in a search.
+
+    Ragged: prompts, or sources, of several lengths.
+    """
+    given = tokens(3, 20)
+    weight = model.embedding.tokens.weight
+    lengths = RAGGED if ragged else EVEN
+    memory = None
+    memory_mask = None
+    stack = model.stack if isinstance(model, Decoder) else model.decoder
     if isinstance(model, EncoderDecoder):
-        memory, stack = model.encode(tokens(3, 11, seed=3), real), model.decoder
-    else:
-        memory, stack = None, model.stack
+        memory_mask = torch.arange(11) < torch.tensor(lengths)[:, None]
+        memory = model.encode(tokens(3, 11, seed=3), memory_mask)
     own = FastDecoder(model.embedding, stack, model.head, layout)
-    caches = [Cache(model.config, 3, 20, weight.device, kind) for kind in (own.cache_type, weight.dtype)]
+    caches = [SlotCache(model.config, weight.device, kind) for kind in (own.cache_type, weight.dtype)]
     for cache in caches:
-        stack(given[:, :11], model.embedding, None if memory is not None else real, memory, seen, cache)
+        prompts = Cache(model.config, 3, 11, weight.device, weight.dtype)
+        stack(given[:, :11], model.embedding, None, memory, memory_mask, prompts)
+        cache.add(lengths if memory is None else EVEN, 20, lengths if memory is not None else ())
+        cache.fill([0, 1, 2], prompts)
     rows = [0, 1, 2]
     for place in range(11, 20):
         if place == 14:
             rows = [0, 0, 1, 1] if memory is None else [0, 0, 2, 2]
             for cache in caches:
-                select(cache, rows)
-            if memory is not None:
-                memory, seen = memory[[0, 2]], None if seen is None else seen[[0, 2]]
+                cache.select(rows)
         if place == 17:
             for cache in caches:
-                select(cache, [1, 0, 3, 3])
+                cache.select([1, 0, 3, 3])
         new = given[[*range(len(rows))] if len(rows) == 3 else [0, 1, 2, 0], place]
-        shared = 1 if memory is None else len(rows) // len(memory)  # rows that share a source
-        every = None if seen is None else for_each_row(seen, shared)
-        with memory_for_each_row(caches[1], shared):
-            whole = stack(new[:, None], model.embedding, None, memory, every, caches[1])
-        yield own(new, caches[0], seen), model.head(whole, model.embedding)[:, 0]
+        empty = None if memory is None else weight.new_empty(len(rows), 0, weight.shape[1])
+        with caches[1].memory_of_each_slot() as mask:
+            whole = stack(new[:, None], model.embedding, None, empty, mask, caches[1])
+        yield own(new, caches[0], caches[0].memory_mask), model.head(whole, model.embedding)[:, 0]
 
 
 @pytest.mark.thorough
@@ -133,15 +139,18 @@ def test_whoever_listens_is_heard() -> None:
     """Before the first token and between two, by a hook on any part; without it, the fast way is taken again."""
     model, heard = decoder(tiny()), []
     part = model.stack.blocks[1].feedforward.up
-    reader, prompts = CachedReader(model, 29), tokens(2, 5).tolist()
+    reader = CachedReader(model, steps=24)
+    prompts = tokens(2, 5).tolist()
+    reader.add()
+    reader.add()
 
     def read() -> int:
         heard.clear()
         with reading(model):
-            cached, plain = reader.read(prompts), PlainReader(model)
+            cached = reader.read(prompts).logits
             assert len(heard) in (0, 1)
             count = len(heard)
-            assert (cached - plain.read(prompts)).abs().max() <= 1e-5
+            assert (cached - next_logits(model, prompts)).abs().max() <= 1e-5
         for row in prompts:
             row.append(3)
         return count
@@ -175,11 +184,14 @@ def test_a_part_of_another_kind_is_left_to_the_model() -> None:
     assert fast_decoder(model, 9) is not None
     model.stack.blocks[2].feedforward.down.__class__ = Louder
     assert fast_decoder(model, 9) is None
-    reader, prompts = CachedReader(model, 29), tokens(2, 5).tolist()
+    reader = CachedReader(model, steps=24)
+    prompts = tokens(2, 5).tolist()
+    reader.add()
+    reader.add()
     with reading(model):
         reader.read(prompts)
         prompts = [[*row, 4] for row in prompts]
-        assert (reader.read(prompts) - PlainReader(model).read(prompts)).abs().max() <= 1e-5
+        assert (reader.read(prompts).logits - next_logits(model, prompts)).abs().max() <= 1e-5
 
 
 def test_under_autocast_the_model_runs() -> None:

@@ -14,9 +14,10 @@ from torch import Tensor
 
 from glassformer.base.config import ModelConfig, SampleConfig
 from glassformer.base.errors import GlassError
-from glassformer.generation.context import CachedReader, PlainReader, hop_length, reading, window_start
-from glassformer.generation.decoding import Step, candidates, generate
-from glassformer.generation.rows import kept_slots
+from glassformer.generation.context import hop_length, reading, window_start
+from glassformer.generation.decoding import TokenStep, candidates, generate
+from glassformer.generation.readers import CachedReader, next_logits
+from glassformer.generation.slots import kept_slots
 from glassformer.model.transformer import Decoder
 from tests.property.models import POSITIONS, VOCAB, decoder, tiny, tokens
 
@@ -34,7 +35,7 @@ def small(**changes: Any) -> Decoder:
     return decoder(tiny(layers=2, **{"tied": False, "head_bias": True, "embedding_scale": True, **changes}))
 
 
-def grown(starts: list[list[int]], steps: list[Step]) -> list[list[int]]:
+def grown(starts: list[list[int]], steps: list[TokenStep]) -> list[list[int]]:
     """The rows after all steps."""
     rows = [list(row) for row in starts]
     for step in steps:
@@ -43,7 +44,7 @@ def grown(starts: list[list[int]], steps: list[Step]) -> list[list[int]]:
     return rows
 
 
-def logits_by_row(steps: list[Step]) -> dict[int, list[Tensor]]:
+def logits_by_row(steps: list[TokenStep]) -> dict[int, list[Tensor]]:
     result: dict[int, list[Tensor]] = defaultdict(list)
     for step in steps:
         for row, logits in zip(step.rows, step.logits, strict=True):
@@ -120,10 +121,14 @@ def test_a_reader_sees_each_row_as_if_alone_whoever_comes_and_goes(
     model = small(positions=positions, window=7, kv_heads=2)
     rows = prompts(tuple(lengths))
     fresh = torch.Generator().manual_seed(5)
-    cached, plain = CachedReader(model, max(lengths) + room), PlainReader(model)
+    cached = CachedReader(model, steps=60)
+    for row in rows:
+        cached.add(longest=len(row) + room)
     with reading(model):
         for count in range(60):
-            assert (cached.read(rows) - plain.read(rows)).abs().max() <= 1e-5
+            found = cached.read(rows)
+            assert found.rows == list(range(len(rows)))
+            assert (found.logits - next_logits(model, rows)).abs().max() <= 1e-5
             for _, slot in (drop for drop in drops if drop[0] == count and drop[1] < len(rows) > 1):
                 kept = kept_slots([each == slot for each in range(len(rows))])
                 assert sum(to != origin for to, origin in enumerate(kept)) <= 1
@@ -133,43 +138,52 @@ def test_a_reader_sees_each_row_as_if_alone_whoever_comes_and_goes(
                 row.append(int(torch.randint(0, VOCAB, (), generator=fresh)))
 
 
-def test_a_row_that_takes_anothers_place_keeps_its_own_window() -> None:
-    """The first row has hopped long ago; the second, in its place now, hops at the next token."""
-    model, rows = small(positions="learned"), prompts((35, 29))
-    cached, plain = CachedReader(model, 60), PlainReader(model)
+def test_a_row_in_the_slot_of_another_keeps_its_own_window() -> None:
+    """The first row has hopped long ago; the second, in its slot now, hops at the next token."""
+    model = small(positions="learned")
+    rows = prompts((35, 29))
+    cached = CachedReader(model, steps=60)
+    cached.add()
+    cached.add()
     with reading(model):
         cached.read(rows)
         cached.select([1])
         rows = [[*rows[1], 3]]
-        assert (cached.read(rows) - plain.read(rows)).abs().max() <= 1e-5
+        assert (cached.read(rows).logits - next_logits(model, rows)).abs().max() <= 1e-5
 
 
 class SharedHop(CachedReader):
     """Wrong on purpose: when one row hops, its mates are cut to the same window."""
 
-    def read(self, rows: Any) -> Tensor:
-        start = max(window_start(len(row), self.model.config.context) for row in rows)
+    def read(self, rows: Any) -> Any:
+        start = max(window_start(len(row), self.context) for row in rows)
+        self.select([])
+        for _ in rows:
+            self.add()
         return super().read([row[min(start, len(row) - 1) :] for row in rows])
 
 
 class ForgetfulHop(CachedReader):
-    """Wrong on purpose: places go on where they were before the hop."""
+    """Wrong on purpose: a row that hops forgets the first token of its new window."""
 
-    def _read_again(self, cache: Any, slots: list[int], seen: Any) -> None:
-        super()._read_again(cache, slots, seen)
-        cache.attention_mask[slots, : cache.length] = True
+    def _unread(self, row: int, tokens: Any) -> Any:
+        window = super()._unread(row, tokens)
+        return window if len(window) == len(tokens) else window[1:]
 
 
 @pytest.mark.parametrize("wrong", [SharedHop, ForgetfulHop])
 def test_wrong_hops_are_seen(wrong: type[CachedReader]) -> None:
     """The tests above can fail."""
-    model, rows = small(positions="rotary"), prompts((29, 20))
-    right, other = PlainReader(model), wrong(model, 40)
+    model = small(positions="rotary")
+    rows = prompts((29, 20))
+    other = wrong(model, steps=9)
+    other.add()
+    other.add()
     with reading(model):
-        assert (right.read(rows) - other.read(rows)).abs().max() <= 1e-5
+        assert (other.read(rows).logits - next_logits(model, rows)).abs().max() <= 1e-5
         for row in rows:
             row.append(0)
-        assert (right.read(rows) - other.read(rows)).abs().max() > 1e-3
+        assert (other.read(rows).logits - next_logits(model, rows)).abs().max() > 1e-3
 
 
 SAMPLED = SampleConfig(temperature=1.0, top_k=20, top_p=0.95, repetition_penalty=1.1, tokens=50, seed=7)

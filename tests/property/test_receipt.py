@@ -14,8 +14,8 @@ from torch import Tensor, nn
 
 from glassformer.base.config import Config, ModelConfig, SampleConfig, TokenizerConfig
 from glassformer.base.errors import GlassError
-from glassformer.generation.context import PlainReader
 from glassformer.generation.decoding import generate, translate
+from glassformer.generation.readers import next_logits
 from glassformer.generation.sampling import probabilities
 from glassformer.inspection.receipt import Part, split_logit, write_receipt
 from glassformer.inspection.receipt.draw import explain_draw
@@ -333,7 +333,7 @@ def test_a_text_longer_than_the_context_is_read_as_generate_reads_it() -> None:
     for length in (5, 12, 13, 14, 19, 20, 44):
         receipt = write_receipt(model, text[:length])
         with torch.no_grad():
-            logits = PlainReader(model.model).read([ids[:length]])[0]  # (V)
+            logits = next_logits(model.model, [ids[:length]])[0]  # (V)
         assert abs(receipt.total - float(logits[receipt.token])) <= 1e-4
         assert receipt.moment.unread + len(receipt.moment.read) == length
         assert list(receipt.moment.read) == ids[receipt.moment.unread : length]

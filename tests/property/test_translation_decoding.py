@@ -15,9 +15,10 @@ from torch import Tensor
 from glassformer.base.config import SampleConfig
 from glassformer.base.errors import GlassError
 from glassformer.generation.context import reading
-from glassformer.generation.decoding import Step, translate
-from glassformer.generation.rows import batches_by_length, sources_of
-from glassformer.generation.targets import CachedTargetReader, PlainTargetReader
+from glassformer.generation.decoding import TokenStep, translate
+from glassformer.generation.lengths import batches_by_length
+from glassformer.generation.readers import CachedReader, PlainReader
+from glassformer.generation.slots import _sources_of
 from glassformer.model.build import build_model
 from glassformer.model.transformer import EncoderDecoder
 from tests.property.models import POSITIONS, VOCAB, encoder_decoder, kinds, named, tiny, tokens
@@ -52,7 +53,7 @@ def sources(lengths: Iterable[int]) -> list[list[int]]:
     return [tokens(1, length, seed=length)[0].tolist() for length in lengths]
 
 
-def written(count: int, steps: Sequence[Step]) -> list[list[int]]:
+def written(count: int, steps: Sequence[TokenStep]) -> list[list[int]]:
     """What each target became, without the token that it begins with."""
     rows: list[list[int]] = [[] for _ in range(count)]
     for step in steps:
@@ -61,7 +62,7 @@ def written(count: int, steps: Sequence[Step]) -> list[list[int]]:
     return rows
 
 
-def logits_by_row(steps: Sequence[Step]) -> dict[int, Tensor]:
+def logits_by_row(steps: Sequence[TokenStep]) -> dict[int, Tensor]:
     result: dict[int, list[Tensor]] = defaultdict(list)
     for step in steps:
         for row, logits in zip(step.rows, step.logits, strict=True):
@@ -127,12 +128,17 @@ def test_a_reader_sees_each_row_as_if_alone_whatever_is_selected(
     """Sources leave and change places; rows become several, are exchanged, and take each other's place."""
     model = small(positions=positions, kv_heads=3, shared_embedding=False, source_vocab_size=37)
     given_ = sources(data.draw(st.lists(st.integers(1, 29), min_size=1, max_size=4)))
-    rows, held = [[END] for _ in given_], 1
-    cached, plain = CachedTargetReader(model, given_, 12), PlainTargetReader(model, given_)
+    rows = [[END] for _ in given_]
+    held = 1
+    cached = CachedReader(model, steps=12)
+    plain = PlainReader(model)
+    for source in given_:
+        cached.add(source, longest=13)
+        plain.add(source)
     fresh = torch.Generator().manual_seed(5)
     with reading(model):
         for _ in range(12):
-            assert (cached.read(rows) - plain.read(rows)).abs().max() <= 1e-5
+            assert (cached.read(rows).logits - plain.read(rows).logits).abs().max() <= 1e-5
             stay = data.draw(st.lists(st.integers(0, len(rows) // held - 1), min_size=1, max_size=4, unique=True))
             chosen = [s * held + data.draw(st.integers(0, held - 1)) for s in stay for _ in range(per_source)]
             rows = [[*rows[row], int(torch.randint(0, VOCAB, (), generator=fresh))] for row in chosen]
@@ -145,7 +151,7 @@ def test_a_reader_sees_each_row_as_if_alone_whatever_is_selected(
 @given(stay=st.lists(st.integers(0, 9), min_size=1, unique=True), per_source=st.integers(1, 5), data=st.data())
 def test_sources_of_rows(stay: list[int], per_source: int, data: st.DataObject) -> None:
     rows = [s * per_source + data.draw(st.integers(0, per_source - 1)) for s in stay for _ in range(3)]
-    assert sources_of(rows, per_source) == stay
+    assert _sources_of(rows, per_source) == stay
 
 
 @settings(max_examples=50, deadline=None)

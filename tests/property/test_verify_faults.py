@@ -18,10 +18,10 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from glassformer.base.config import Config
-from glassformer.generation import beam, context, decoding
+from glassformer.generation import beam, decoding, readers
+from glassformer.generation.slots import SlotCache, SlotLayer
 from glassformer.model import attention, transformer
 from glassformer.model.attention import Mask
-from glassformer.model.cache import Cache, LayerCache
 from glassformer.model.transformer import EncoderDecoder
 from glassformer.runs.folder import Run, open_run
 from glassformer.text.batches import Batch, padded
@@ -109,8 +109,8 @@ def padding_of_the_memory_is_seen(patch: Patch) -> None:
 
 
 def left_padding_is_seen(patch: Patch) -> None:
-    own = context._last_logits
-    patch.setattr(context, "_last_logits", lambda model, tokens, real, cache: own(model, tokens, None, cache))
+    own = readers._last_logits
+    patch.setattr(readers, "_last_logits", lambda model, tokens, mask, cache=None: own(model, tokens, None, cache))
 
 
 def source_and_target_are_swapped(patch: Patch) -> None:
@@ -123,25 +123,26 @@ def source_and_target_are_swapped(patch: Patch) -> None:
 
 
 def cache_is_off_by_one(patch: Patch) -> None:
-    def append(self: LayerCache, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
-        start, end = max(0, self.length - 1), self.length + k.shape[2]
-        self.keys[:, :, start : start + k.shape[2]] = k
-        self.values[:, :, start : start + k.shape[2]] = v
-        self.length = end
-        return self.keys[:, :, :end], self.values[:, :, :end]
+    own = SlotLayer.append
 
-    patch.setattr(LayerCache, "append", append)
+    def append(self: SlotLayer, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
+        ends = self.ends
+        self.ends = ends - 1 if isinstance(ends, int) else (ends[0], ends[1] - 1)
+        found = own(self, k, v)
+        self.ends = ends
+        return found
+
+    patch.setattr(SlotLayer, "append", append)
 
 
-def places_after_a_cache_are_off_by_one(patch: Patch) -> None:
-    own = Cache.extend
+def positions_after_a_cache_are_off_by_one(patch: Patch) -> None:
+    own = SlotCache.extend
 
-    def extend(self: Cache, new: int, real: Tensor | None = None) -> tuple[Tensor, Tensor, Tensor | None]:
-        after = int(self.length > 0)
-        places, key_places, real_keys = own(self, new, real)
-        return places + after, key_places, real_keys
+    def extend(self: SlotCache, new: int, mask: Tensor | None = None) -> tuple[Tensor, Tensor, Tensor | None]:
+        positions, key_positions, key_mask = own(self, new, mask)
+        return positions + 1, key_positions, key_mask
 
-    patch.setattr(Cache, "extend", extend)
+    patch.setattr(SlotCache, "extend", extend)
 
 
 def scale_is_one_over_k(patch: Patch) -> None:
@@ -217,20 +218,20 @@ def norms_compute_in_bfloat16(patch: Patch) -> None:
 
 
 def with_a_cache_the_token_before_the_last_is_read(patch: Patch) -> None:
-    own = context.CachedReader.read
-    patch.setattr(context.CachedReader, "read", lambda self, rows: own(self, [[*row[:-1], row[-2]] for row in rows]))
+    own = readers.CachedReader.read
+    patch.setattr(readers.CachedReader, "read", lambda self, rows: own(self, [[*row[:-1], row[-2]] for row in rows]))
 
 
 def beams_leave_the_cache_behind(patch: Patch) -> None:
-    own = context.select
+    own = SlotCache.select
     patch.setattr(
-        context, "select", lambda cache, rows: own(cache, rows) if len(rows) != len(cache.attention_mask) else None
+        SlotCache, "select", lambda self, slots: own(self, slots) if len(slots) != len(self.lengths) else None
     )
 
 
 def a_row_draws_with_the_numbers_of_another(patch: Patch) -> None:
-    own = decoding.draw_rows
-    patch.setattr(decoding, "draw_rows", lambda shares, times: own(shares, times.roll(1, dims=0)))
+    own = decoding.sample_tokens
+    patch.setattr(decoding, "sample_tokens", lambda shares, noise: own(shares, noise.roll(1, dims=0)))
 
 
 def beam_takes_the_second_best(patch: Patch) -> None:
@@ -326,7 +327,7 @@ FAULTS: dict[str, tuple[Callable[[Patch], None], str, str]] = {
     "source and target are swapped": (source_and_target_are_swapped, "pairs", FORWARD),
     "the cache is off by one": (cache_is_off_by_one, "decoder", "cached-logits beam-cached"),
     "the target's cache is off by one": (cache_is_off_by_one, "pairs", "cached-logits beam-cached"),
-    "places after a cache are off by one": (places_after_a_cache_are_off_by_one, "decoder", "cached-logits"),
+    "positions after a cache are off by one": (positions_after_a_cache_are_off_by_one, "decoder", "cached-logits"),
     "with a cache the token before the last is read": (
         with_a_cache_the_token_before_the_last_is_read,
         "decoder",

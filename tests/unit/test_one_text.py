@@ -10,12 +10,12 @@ import numpy as np
 import pytest
 import torch
 
+from glassformer.app.server.views.beams import tree_of
 from glassformer.base.config import SampleConfig
 from glassformer.base.errors import GlassError
 from glassformer.evaluation.one_text import guess, next_logits, outlook, surprisals
 from glassformer.evaluation.side_by_side import bars, difference, sides, stretches, weights_of
-from glassformer.generation.beam import Look, beam_search, beam_translate
-from glassformer.generation.beam_tree import tree_of
+from glassformer.generation.beam import BeamStep, beam_search, beam_translate
 from glassformer.inspection.ablation import (
     Ablation,
     Switched,
@@ -230,22 +230,23 @@ def test_a_loss_with_everything_on_is_that_of_the_model(models: dict[str, AnyTex
 
 @pytest.mark.parametrize("name", ["book", "turn"])
 def test_a_tree_holds_every_step_of_the_search(models: dict[str, AnyTextModel], name: str) -> None:
-    model, looks = models[name], list[Look]()
+    model = models[name]
+    steps: list[BeamStep] = []
     settings, ids, end = (
         SampleConfig(beams=3, tokens=5, length_penalty=0.9),
         model.prompt_ids(TEXT),
         model.tokenizer.end_id,
     )  # type: ignore[union-attr]
     search = beam_translate if name == "turn" else beam_search
-    found = search(model.model, [ids], settings, end, watch=looks.append)[0]  # type: ignore[arg-type]
+    found = search(model.model, [ids], settings, end, watch=steps.append)[0]  # type: ignore[arg-type]
     assert found == search(model.model, [ids], settings, end)[0]  # type: ignore[arg-type]
-    tree = tree_of(looks, found, 0.9)
+    tree = tree_of(steps, found, 0.9)
     words = [()]
     for node in tree[1:]:
         assert node.parent is not None
         assert node.token is not None
         words.append((*words[node.parent], node.token))
-    assert len(set(words)) == len(words) == 1 + sum(len(look.children) for look in looks)
+    assert len(set(words)) == len(words) == 1 + sum(len(look.children) for look in steps)
     for node, tokens in zip(tree, words, strict=True):
         if node.rank is not None:
             best = found[node.rank]

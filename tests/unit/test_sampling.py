@@ -10,7 +10,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from glassformer.base.config import SampleConfig
-from glassformer.generation.sampling import draw, draw_rows, probabilities, race_times, ranked, row_probabilities
+from glassformer.generation.sampling import (
+    exponential_noise,
+    probabilities,
+    ranked,
+    row_probabilities,
+    sample_token,
+    sample_tokens,
+)
 
 PLAIN = SampleConfig(temperature=1.0)
 LOGITS = st.lists(st.integers(-6, 6).map(lambda n: n / 2), min_size=1, max_size=13)  # ties are common
@@ -129,32 +136,33 @@ def test_rows_do_not_influence_each_other() -> None:
 
 @settings(max_examples=100, deadline=None)
 @given(scores=LOGITS, top_k=st.sampled_from([None, 1, 3]), seed=st.integers(0, 10_000))
-def test_only_possible_tokens_are_drawn(scores: list[float], top_k: int | None, seed: int) -> None:
+def test_only_possible_tokens_are_sampled(scores: list[float], top_k: int | None, seed: int) -> None:
     shares = probabilities(torch.tensor(scores), SampleConfig(temperature=1, top_k=top_k))
-    assert shares[draw(shares, race_times(len(scores), torch.Generator().manual_seed(seed)))] > 0
+    noise = exponential_noise(len(scores), torch.Generator().manual_seed(seed))
+    assert shares[sample_token(shares, next(noise))] > 0
 
 
-def test_draws_have_the_frequencies_of_their_probabilities() -> None:
+def test_samples_have_the_frequencies_of_their_probabilities() -> None:
     shares = probabilities(torch.randn(17, generator=torch.Generator().manual_seed(1)), PLAIN)
     n, random = 100_000, torch.Generator().manual_seed(0)
-    times = race_times(n * 17, random).view(n, 17)
-    assert (times > 0).all()
-    counts = torch.bincount(torch.tensor(draw_rows(shares.expand(n, -1), times)), minlength=17)
+    noise = next(exponential_noise(n * 17, random)).view(n, 17)
+    assert (noise > 0).all()
+    counts = torch.bincount(torch.tensor(sample_tokens(shares.expand(n, -1), noise)), minlength=17)
     deviation = (shares * (1 - shares) / n).sqrt()
     assert ((counts / n - shares).abs() <= 4 * deviation).all()
 
 
 @pytest.mark.thorough
-def test_rounding_hardly_ever_changes_a_draw() -> None:
-    """Logits that differ a little, as those of another batch size do, against drawing from the cumulative sum."""
+def test_rounding_hardly_ever_changes_a_sample() -> None:
+    """Logits that differ a little, as those of another batch size do, against sampling from the cumulative sum."""
     n, V, random = 4_000, 1_009, torch.Generator().manual_seed(0)
     logits = torch.randn(n, V, generator=random, dtype=torch.float64)
     one = row_probabilities(logits, PLAIN, [()] * n)
     other = row_probabilities(logits + 1e-3 * torch.randn(n, V, generator=random), PLAIN, [()] * n)
     uniform = torch.rand(n, 1, generator=random, dtype=torch.float64)
     by_sum = [torch.searchsorted(shares.cumsum(-1), uniform) for shares in (one, other)]
-    times = race_times(n * V, random).view(n, V)
-    changed = sum(a != b for a, b in zip(draw_rows(one, times), draw_rows(other, times), strict=True))
+    noise = next(exponential_noise(n * V, random)).view(n, V)
+    changed = sum(a != b for a, b in zip(sample_tokens(one, noise), sample_tokens(other, noise), strict=True))
     assert 4 * changed <= int((by_sum[0] != by_sum[1]).sum())
 
 

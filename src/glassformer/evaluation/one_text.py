@@ -16,9 +16,9 @@ from torch import Tensor
 from glassformer.base.errors import GlassError
 from glassformer.base.wording import span
 from glassformer.evaluation.probes.reading import PSEUDO, token_ends
-from glassformer.generation.context import PlainReader, reading
+from glassformer.generation.context import reading
 from glassformer.generation.decoding import check_finite
-from glassformer.generation.targets import PlainTargetReader
+from glassformer.generation.readers import next_logits as read_next_logits
 from glassformer.inspection.explain.sections import shown
 from glassformer.inspection.explain.subject import Subject
 from glassformer.tasks import AnyTextModel, MaskFiller, TextClassifier, TextModel, Translator
@@ -292,10 +292,10 @@ def next_logits(model: TextModel | Translator, text: str, target: str | None = N
         row = [*tokenizer.target_start, *written]
         _refuse_long(len(row), model)
         with reading(model.model):
-            logits = PlainTargetReader(model.model, [ids]).read([row])[0].cpu()  # (V)
+            logits = read_next_logits(model.model, [row], [ids])[0].cpu()  # (V)
         return After(logits, tuple(row), tuple(written), len(written) + 1)
     if target is not None:
         raise GlassError("a target was given to a run that continues text", "Only pairs have one.")
     with reading(model.model):
-        logits = PlainReader(model.model).read([ids])[0].cpu()  # (V)
+        logits = read_next_logits(model.model, [ids])[0].cpu()  # (V)
     return After(logits, tuple(ids), tuple(ids), 1)

@@ -1,22 +1,21 @@
-"""Beam search: the likeliest texts, not one drawn text; for decoders and for encoder-decoders.
+"""Beam search: the likeliest texts instead of a sampled one; for decoders and for encoder-decoders.
 
 With b beams, n the tokens of a hypothesis, log p the sum of their logarithmic probabilities:
 
 * **Score.** log p / ((5 + n) / 6)^alpha, alpha the length penalty (Wu et al. 2016, section 7, equation 14). An end
   token counts as a token. Alpha 0 compares log p itself, which favours short texts.
-* **A step** looks at the 2 b likeliest continuations of all running hypotheses of one source, over the whole
-  vocabulary. At most b of them end (one for each running hypothesis), so b that go on are among them, if there are as
-  many. The b likeliest that go on are kept running. They all have one length, so log p ranks them as scores would.
-* **The pool.** A hypothesis that ends enters its source's pool if it is among the b likeliest continuations: one that
-  only the lower half holds would push out nothing that is worth keeping, and with b = 1 the search is then greedy. The
-  pool keeps those with the best scores, as many as are wanted; of equal ones, those that came first.
-* **The end.** A source is done when its pool holds as many as are wanted, and no running hypothesis has, at its present
-  length, a better score than the last of these. With alpha = 0 none can become better, so whoever wants fewer gets the
-  first of those that whoever wants more gets, sooner; with more, a longer text could in theory still overtake, which is
-  not waited for. When no more tokens may be written, what still runs enters the pool as it is.
+* **A step** considers the 2 b likeliest continuations of all running hypotheses of one source, over the whole
+  vocabulary. At most b of them end (one for each running hypothesis), so at least b others continue, if there are as
+  many. The b likeliest of these keep running. They all have one length, so log p ranks them as scores would.
+* **The pool.** A hypothesis that ends enters its source's pool if it is among the b likeliest continuations: with b = 1
+  the search is then greedy. The pool keeps the best scores, as many as are wanted; of equal ones, the earliest.
+* **The end.** A source is done when its pool is full and no running hypothesis has, at its present length, a better
+  score than the last in the pool. With alpha = 0 none can become better, so a search for fewer finds the first ones of
+  a search for more, sooner; with alpha > 0 a longer text could in theory still overtake, and the search does not wait
+  for it. When no more tokens may be written, the running hypotheses enter the pool as they are.
 * **Ties** go to the hypothesis in the lower row, then to the lower token id.
 
-Rows of one source stand side by side; all sources have the same number of them at any time, because all began at once
+Rows of one source stand side by side; all sources have the same number of rows at any time, because all start at once
 and grow alike, and a source that is done leaves with all its rows.
 """
 
@@ -30,11 +29,11 @@ import torch
 from torch import Tensor
 
 from glassformer.base.config import SampleConfig
-from glassformer.generation.context import CachedReader, PlainReader, Reader, reading
-from glassformer.generation.decoding import Ended, check_finite, check_prompts, check_sources
-from glassformer.generation.rows import kept_slots
-from glassformer.generation.targets import CachedTargetReader, PlainTargetReader, most_tokens
-from glassformer.model.transformer import Decoder, EncoderDecoder, Model
+from glassformer.generation.context import most_tokens, reading
+from glassformer.generation.decoding import Ended, check_finite, check_prompts
+from glassformer.generation.readers import CachedReader, PlainReader, Reader
+from glassformer.generation.slots import kept_slots
+from glassformer.model.transformer import Decoder, EncoderDecoder
 
 
 @dataclass(frozen=True)
@@ -42,11 +41,11 @@ class Hypothesis:
     """One text that the search found.
 
     Attributes:
-        tokens: what was generated; the end token included, if it came.
+        tokens: the generated tokens; the end token included, if it came.
         log_probability: the sum of the natural logarithms of all generated tokens' probabilities. Each is computed in
             float32 (in float64 where the model is), the sum in float64.
-        score: what hypotheses are ranked by: see the module.
-        ended: "end" the end token came; "length" all tokens that may be written are there.
+        score: ranks hypotheses: see the module.
+        ended: "end" the end token came; "length" the text has all tokens that may be written.
     """
 
     tokens: tuple[int, ...]
@@ -60,7 +59,7 @@ class Child:
     """A running hypothesis with one more token.
 
     Attributes:
-        parent: its row among those that ran.
+        parent: its row among the running hypotheses.
         token: the token.
         log_probability: of all its tokens together.
     """
@@ -71,14 +70,14 @@ class Child:
 
 
 @dataclass(frozen=True)
-class Look:
-    """One step of the search for one source; of all hypotheses what was generated.
+class BeamStep:
+    """One step of the search for one source; hypotheses are given by their generated tokens.
 
     Attributes:
         source: its number.
-        before: what ran before the step.
-        children: what was looked at, likeliest first.
-        after: what runs on.
+        before: hypotheses that ran before the step.
+        children: continuations considered, likeliest first.
+        after: hypotheses that keep running.
     """
 
     source: int
@@ -87,8 +86,8 @@ class Look:
     after: tuple[tuple[int, ...], ...]
 
 
-Watch = Callable[[Look], None]
-"""Is told each step of a search; what it raises ends the search."""
+Watch = Callable[[BeamStep], None]
+"""Receives each step of a search; an exception ends the search."""
 
 
 def beam_search(
@@ -100,28 +99,27 @@ def beam_search(
     wanted: int | None = None,
     watch: Watch | None = None,
 ) -> list[list[Hypothesis]]:
-    """The likeliest continuations of each prompt, up to `wanted` of them, best first.
+    """Return the likeliest continuations of each prompt, up to `wanted` of them, best first.
 
-    Nothing is random. What comes for a prompt depends on the weights, the prompt and the settings; not on the other
+    Nothing is random. The result for a prompt depends on the weights, the prompt and the settings; not on the other
     prompts or on `cached`, but for float rounding where two hypotheses are level to about 1e-6. Past the context
     limit, see `generation.context`; the hypotheses of one prompt have one length, so their windows move together.
 
     Args:
         model: its mode and gradients are left as they are.
         prompts: token ids, at least one each; lengths may differ.
-        settings: `tokens`, `beams` and `length_penalty` are read; nothing is drawn, so the others have no meaning.
+        settings: `tokens`, `beams` and `length_penalty` are read; the others concern sampling.
         end_id: ends a hypothesis; None: no token does, and all have `settings.tokens` tokens.
         cached: False reads everything anew for each token: slow, for checking.
-        wanted: how many, at most `settings.beams`; None: as many. The fewer, the sooner the search ends.
-        watch: is told each step.
+        wanted: number of hypotheses, at most `settings.beams`; None: as many. The fewer, the sooner the search ends.
+        watch: receives each step.
 
     Raises:
         GlassError: a prompt is empty or holds an id outside the vocabulary; the model's logits are not finite.
     """
     check_prompts(model, prompts)
-    longest = max((len(prompt) for prompt in prompts), default=0) + settings.tokens
-    reader: Reader = CachedReader(model, longest) if cached else PlainReader(model)
-    return _search(model, prompts, reader, _Rule.of(settings, settings.tokens, end_id, wanted), watch)
+    rule = _Rule.of(settings, settings.tokens, end_id, wanted)
+    return _search(model, prompts, [()] * len(prompts), rule, cached, watch)
 
 
 def beam_translate(
@@ -134,31 +132,30 @@ def beam_translate(
     start: Sequence[int] = (),
     watch: Watch | None = None,
 ) -> list[list[Hypothesis]]:
-    """The likeliest targets of each source, up to `wanted` of them, best first.
+    """Return the likeliest targets of each source, up to `wanted` of them, best first.
 
-    What holds for `beam_search` holds here. What a target begins with is not generated; it has up to
-    `settings.tokens` tokens, and no more than the model's context.
+    `beam_search` applies, with the source as the prompt. A target has up to `settings.tokens` tokens, and no more than
+    the model's context; the tokens that start it are not generated.
 
     Args:
         model: its mode and gradients are left as they are.
         sources: ids as in training, at least one each; lengths may differ.
         settings, cached, wanted, watch: as in `beam_search`.
         end_id: ends a target.
-        start: begins a target; empty: the end token does.
+        start: starts a target; empty: the end token does.
 
     Raises:
         GlassError: a source is empty, longer than the context, or holds an id outside the source's vocabulary; the
             model's logits are not finite.
     """
-    check_sources(model, sources)
+    check_prompts(model, sources)
     start = list(start or [end_id])
-    most = most_tokens(model, settings, len(start))
-    reader: Reader = CachedTargetReader(model, sources, most) if cached else PlainTargetReader(model, sources)
-    return _search(model, [start] * len(sources), reader, _Rule.of(settings, most, end_id, wanted), watch)
+    rule = _Rule.of(settings, most_tokens(model, settings, len(start)), end_id, wanted)
+    return _search(model, [start] * len(sources), sources, rule, cached, watch)
 
 
 def penalty(tokens: int, alpha: float) -> float:
-    """Return the divisor of the log-probability of so many tokens: Wu et al. 2016, equation 14."""
+    """Return the divisor of the log-probability of `tokens` tokens: Wu et al. 2016, equation 14."""
     return float(((5 + tokens) / 6) ** alpha)
 
 
@@ -170,7 +167,7 @@ class _Rule:
     length_penalty: float
     most: int  # tokens of a hypothesis
     end_id: int | None
-    wanted: int  # hypotheses that are given back
+    wanted: int  # hypotheses to return
 
     @classmethod
     def of(cls, settings: SampleConfig, most: int, end_id: int | None, wanted: int | None) -> _Rule:
@@ -179,7 +176,7 @@ class _Rule:
         return cls(settings.beams, settings.length_penalty, most, end_id, wanted)
 
     def penalty(self, tokens: int) -> float:
-        """Return the divisor of the log-probability of so many tokens: Wu et al. 2016, equation 14."""
+        """Return the divisor of the log-probability of `tokens` tokens: Wu et al. 2016, equation 14."""
         return penalty(tokens, self.length_penalty)
 
 
@@ -197,12 +194,12 @@ class _Beam:
         """Put a finished row into the pool, if there is room or a worse one."""
         tokens = tuple(row[self.start :])
         score = log_probability / rule.penalty(len(tokens))
-        place = bisect_right(self.pool, -score, key=lambda each: -each.score)  # after equals
-        self.pool.insert(place, Hypothesis(tokens, log_probability, score, ended))
+        rank = bisect_right(self.pool, -score, key=lambda each: -each.score)  # after equals
+        self.pool.insert(rank, Hypothesis(tokens, log_probability, score, ended))
         del self.pool[rule.wanted :]
 
     def done(self, rule: _Rule) -> bool:
-        """Nothing runs, or nothing that runs is better than the worst of a full pool."""
+        """Return whether no hypothesis runs, or none that is better than the worst of a full pool."""
         if not self.rows:
             return True
         best = max(self.sums) / rule.penalty(len(self.rows[0]) - self.start)
@@ -210,19 +207,23 @@ class _Beam:
 
 
 def _search(
-    model: Model,
+    model: Decoder | EncoderDecoder,
     starts: Sequence[Sequence[int]],
-    reader: Reader,
+    sources: Sequence[Sequence[int]],
     rule: _Rule,
+    cached: bool,
     watch: Watch | None,
 ) -> list[list[Hypothesis]]:
+    reader: Reader = CachedReader(model, rule.most) if cached else PlainReader(model)
+    for start, source in zip(starts, sources, strict=True):
+        reader.add(source, len(start) + rule.most)
     beams = [_Beam(index, len(start), [list(start)], [0.0]) for index, start in enumerate(starts)]
     pools = [beam.pool for beam in beams]
     with reading(model):
         for count in range(1, rule.most + 1):
             if not beams:
                 break
-            logits = reader.read([row for beam in beams for row in beam.rows])  # (rows, V)
+            logits = reader.read([row for beam in beams for row in beam.rows]).logits  # (rows, V)
             found = _candidates(logits, beams, 2 * rule.beams)
             before = len(beams[0].rows)
             parents = [_grow(beam, each, rule, watch) for beam, each in zip(beams, found, strict=True)]
@@ -238,10 +239,10 @@ def _search(
 
 
 def _candidates(logits: Tensor, beams: Sequence[_Beam], n: int) -> list[list[Child]]:
-    """The n likeliest continuations of each beam, likeliest first: logits (rows, V).
+    """Return the n likeliest continuations of each beam, likeliest first: logits (rows, V).
 
-    First the n likeliest of each row, in the order of their logits, then the n likeliest of those: what greedy decoding
-    finds likeliest is then likeliest here, too, whatever rounding does to the sums.
+    First the n likeliest of each row, in the order of their logits, then the n likeliest of those: the token of greedy
+    decoding is then likeliest here, too, whatever rounding does to the sums.
     """
     logits = logits.to(torch.promote_types(logits.dtype, torch.float32))  # (rows, V)
     ids = likeliest(logits, n)  # (rows, k), k = min(n, V)
@@ -261,13 +262,13 @@ def _candidates(logits: Tensor, beams: Sequence[_Beam], n: int) -> list[list[Chi
 
 
 def likeliest(logits: Tensor, n: int) -> Tensor:
-    """The ids of the n highest logits of each row, highest first, of equals the lower id: (B, V) -> (B, min(n, V))."""
+    """Return ids of the n highest logits, highest first, of equals the lower id: (B, V) -> (B, min(n, V))."""
     if n >= logits.shape[-1]:
         return logits.sort(dim=-1, descending=True, stable=True).indices  # (B, V)
     values, ids = logits.topk(n + 1, dim=-1)  # (B, n + 1); equals come in any order
     ids = ids[:, :n]  # (B, n)
     last = values[:, n - 1 : n]  # (B, 1)
-    level = values[:, n] == values[:, n - 1]  # (B): of several equals, only the first have a place
+    level = values[:, n] == values[:, n - 1]  # (B): only the first of several equals are among the n
     if bool(level.any()):
         x = logits[level]  # (some of B, V)
         t = last[level]  # (some of B, 1)
@@ -279,23 +280,26 @@ def likeliest(logits: Tensor, n: int) -> Tensor:
 
 
 def _grow(beam: _Beam, found: list[Child], rule: _Rule, watch: Watch | None) -> list[int]:
-    """Let the beam go on with the best of what was found; the parents of its new rows."""
+    """Continue a beam with the best continuations; return the parents of its new rows."""
     before = beam.rows
     for child in found[: rule.beams]:
         if child.token == rule.end_id:
             beam.finish([*beam.rows[child.parent], child.token], child.log_probability, "end", rule)
     running = [child for child in found if child.token != rule.end_id][: rule.beams]
-    running = _in_place(running, len(beam.rows))
+    running = _in_parents_rows(running, len(beam.rows))
     beam.rows = [[*beam.rows[child.parent], child.token] for child in running]
     beam.sums = [child.log_probability for child in running]
     if watch is not None:
-        ran, runs = (tuple(tuple(row[beam.start :]) for row in rows) for rows in (before, beam.rows))
-        watch(Look(beam.index, ran, tuple(found), runs))
+        watch(BeamStep(beam.index, _generated(before, beam.start), tuple(found), _generated(beam.rows, beam.start)))
     return [child.parent for child in running]
 
 
-def _in_place(children: list[Child], rows: int) -> list[Child]:
-    """Return the same children, each parent's first one in its parent's row: then it need not be copied."""
+def _generated(rows: Sequence[Sequence[int]], start: int) -> tuple[tuple[int, ...], ...]:
+    return tuple(tuple(row[start:]) for row in rows)
+
+
+def _in_parents_rows(children: list[Child], rows: int) -> list[Child]:
+    """Return the same children, each parent's first one in its parent's row, so that it need not be copied."""
     if len(children) < rows:
         return children
     placed: dict[int, Child] = {}

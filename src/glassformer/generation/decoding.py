@@ -1,4 +1,8 @@
-"""Rows of tokens that grow: one token for each row at a time, as a stream of steps."""
+"""The token loop: each step gives one token to every row that was read to its end; rows join and leave at any step.
+
+`generate` and `translate` let all rows join and step until the last one has ended. A server keeps one loop for all its
+requests (iteration-level scheduling: Yu et al. 2022, section 3.1).
+"""
 
 from __future__ import annotations
 
@@ -12,26 +16,25 @@ from torch import Tensor
 
 from glassformer.base.config import SampleConfig
 from glassformer.base.errors import GlassError
-from glassformer.generation.context import CachedReader, PlainReader, Reader, reading
-from glassformer.generation.rows import kept_slots
-from glassformer.generation.sampling import draw_rows, races, ranked, row_probabilities
-from glassformer.generation.targets import CachedTargetReader, PlainTargetReader, most_tokens
-from glassformer.model.transformer import Decoder, EncoderDecoder, Model
+from glassformer.generation.context import most_tokens, reading
+from glassformer.generation.readers import CachedReader, PlainReader, Reader, next_logits
+from glassformer.generation.sampling import exponential_noise, ranked, row_probabilities, sample_tokens
+from glassformer.model.transformer import Decoder, EncoderDecoder
 
 Ended = Literal["end", "stop", "length"]
 Stop = Callable[[int, list[int]], bool]
 
 
 @dataclass(frozen=True)
-class Step:
-    """One token for each row that was still running.
+class TokenStep:
+    """One token for each row that was read to its end.
 
     Attributes:
-        rows: indices of these prompts, in no particular order.
-        tokens: what each of these rows got; an end token is among them.
-        logits: (len(rows), V), what the tokens were drawn from, before the settings act.
-        ended: the rows that this step was the last of, and why: "end" the end token came; "stop" the caller's
-            condition held; "length" all tokens asked for are there.
+        rows: numbers of these rows, in no particular order.
+        tokens: one for each of these rows; an end token is among them.
+        logits: (len(rows), V), from which the tokens were sampled, before the settings act.
+        ended: the rows that end with this step, and why: "end" the end token came; "stop" the caller's condition held;
+            "length" the row has all tokens asked for.
     """
 
     rows: tuple[int, ...]
@@ -41,28 +44,133 @@ class Step:
 
 
 @dataclass
-class Row:
-    """One prompt while it grows.
+class TokenRow:
+    """One growing row.
 
     Attributes:
-        index: its number, for whoever gave it.
-        tokens: the prompt's, or those that a target begins with, and what was generated.
-        settings: how its tokens are drawn.
-        races: the random numbers (V) of one draw after the other.
-        prompt_length: how many of the tokens were not generated.
-        counted_from: where the tokens begin that the repetition penalty counts.
+        index: its number for the caller.
+        tokens: of the prompt, or those that start a target; then the generated ones.
+        settings: of its sampling.
+        noise: exponential noise (V) of one token after the other.
+        start: tokens that were not generated.
+        longest: tokens that end it.
+        counted_from: first token that the repetition penalty counts.
+        left: forgotten before the next step.
     """
 
     index: int
     tokens: list[int]
     settings: SampleConfig
-    races: Iterator[Tensor]
-    prompt_length: int
-    counted_from: int = 0
+    noise: Iterator[Tensor]
+    start: int
+    longest: int
+    counted_from: int
+    left: bool = False
 
-    def generated(self) -> list[int]:
-        """Return the tokens after the prompt."""
-        return self.tokens[self.prompt_length :]
+
+class TokenLoop:
+    """Rows of one model that grow together.
+
+    What a row becomes depends on the weights, its prompt, its settings and its seed; not on other rows, or on when it
+    joined. See `generate` for float rounding.
+
+    Args:
+        reader: of the model; its mode and gradients are left as they are, between steps too.
+        end_id: ends a row; None: no token does.
+        target_start: starts the targets of an encoder-decoder; empty: the end token does.
+        stop: called after each token with the row's number and its generated tokens; True ends the row.
+
+    Not safe to be used by several threads at once.
+
+    Raises:
+        GlassError: no token starts the targets.
+    """
+
+    def __init__(
+        self, reader: Reader, end_id: int | None, target_start: Sequence[int] = (), stop: Stop | None = None
+    ) -> None:
+        self.reader = reader
+        self.model = reader.model
+        self.end_id = end_id
+        self.stop = stop
+        self.target_start = list(target_start) or ([] if end_id is None else [end_id])
+        if isinstance(self.model, EncoderDecoder) and not self.target_start:
+            raise GlassError("no token starts the targets", "Give the end token, or the tokens that start a target.")
+        self.parts = list(self.model.modules())
+        self.rows: list[TokenRow] = []  # as the reader numbers them
+        self.growing: dict[int, TokenRow] = {}
+        self.count = 0
+
+    def __len__(self) -> int:
+        """Return the number of rows that have not ended."""
+        return len(self.growing)
+
+    def join(self, prompt: Sequence[int], settings: SampleConfig, seed: int | None = None) -> int:
+        """Add a row: a prompt, or the source of a target. Return the number by which steps name it.
+
+        Raises:
+            GlassError: the model cannot read it: see `generate` and `translate`.
+        """
+        check_prompts(self.model, [prompt])
+        generator = torch.Generator().manual_seed(settings.seed if seed is None else seed)
+        noise = exponential_noise(self.model.vocab_size, generator)
+        if isinstance(self.model, EncoderDecoder):
+            tokens = list(self.target_start)
+            longest = len(tokens) + most_tokens(self.model, settings, len(tokens))
+            row = TokenRow(self.count, tokens, settings, noise, len(tokens), longest, counted_from=len(tokens))
+            self.reader.add(prompt, longest)
+        else:
+            longest = len(prompt) + settings.tokens
+            row = TokenRow(self.count, list(prompt), settings, noise, len(prompt), longest, counted_from=0)
+            self.reader.add(longest=longest)
+        self.rows.append(row)
+        self.growing[row.index] = row
+        self.count += 1
+        return row.index
+
+    def leave(self, index: int) -> None:
+        """Remove a row; no error where it has ended. When no row is left, the memory of the reader is freed."""
+        row = self.growing.pop(index, None)
+        if row is not None:
+            row.left = True
+        if not self.growing:
+            self.rows = []
+            self.reader.select([])
+
+    def step(self) -> TokenStep:
+        """Sample one more token for each row that was read to its end.
+
+        Raises:
+            GlassError: the logits are not finite.
+        """
+        with reading(self.model, self.parts):
+            if len(self.growing) < len(self.rows):
+                self.reader.select([number for number, row in enumerate(self.rows) if not row.left])
+                self.rows = [row for row in self.rows if not row.left]
+            ready, logits = self.reader.read([row.tokens for row in self.rows])  # (rows, V)
+        check_finite(logits)
+        rows = [self.rows[number] for number in ready]
+        tokens = choose(logits, rows)
+        ended: dict[int, Ended] = {}
+        for row, token in zip(rows, tokens, strict=True):
+            row.tokens.append(token)
+            reason = self._reason_to_end(row, token)
+            if reason is not None:
+                ended[row.index] = reason
+                self.leave(row.index)
+        return TokenStep(tuple(row.index for row in rows), tuple(tokens), logits, ended)
+
+    def steps(self) -> Iterator[TokenStep]:
+        """Step until the last row has ended."""
+        while self.growing:
+            yield self.step()  # the caller's code runs outside of `reading`
+
+    def _reason_to_end(self, row: TokenRow, token: int) -> Ended | None:
+        if token == self.end_id:
+            return "end"
+        if self.stop is not None and self.stop(row.index, row.tokens[row.start :]):
+            return "stop"
+        return "length" if len(row.tokens) == row.longest else None
 
 
 def generate(
@@ -73,19 +181,18 @@ def generate(
     stop: Stop | None = None,
     seeds: Sequence[int] | None = None,
     cached: bool = True,
-) -> Iterator[Step]:
+) -> Iterator[TokenStep]:
     """Continue every prompt by up to `settings.tokens` tokens.
 
-    What a row becomes depends on the weights, its prompt, the settings and its seed; not on the other rows, its place
-    among them, their number, `cached`, or any other random numbers (PyTorch's own are neither used nor changed). The
-    logits agree to float rounding only, about 1e-6: a draw in which two tokens are level to that precision may differ
-    (measured: fewer than 1 in a million tokens).
-    Past the context limit, see `generation.context`.
+    The result for a row depends on the weights, its prompt, the settings and its seed; not on the other rows, its
+    position among them, their number, `cached`, or any other random numbers (PyTorch's own are neither used nor
+    changed). The logits agree to float rounding only, about 1e-6: a sample for which two tokens are level to that
+    precision may differ (measured: fewer than 1 in a million tokens). Past the context limit, see `generation.context`.
 
     Args:
         model: its mode and gradients are left as they are; between steps, too.
         prompts: token ids, at least one each; lengths may differ.
-        settings: how to draw; `prompt` and `stop` in it concern text and are not read here.
+        settings: of the sampling; its `prompt` and `stop` concern text and are not read here.
         end_id: ends a row; None: no token does.
         stop: called after each token with the row's index and the tokens generated so far; True ends the row.
         seeds: one for each prompt; None: `settings.seed` for all, so equal prompts give equal rows.
@@ -94,15 +201,7 @@ def generate(
     Raises:
         GlassError: a prompt is empty or holds an id outside the vocabulary; the model's logits are not finite.
     """
-    check_prompts(model, prompts)
-    _check_seeds(len(prompts), "prompts", seeds)
-    rows = [
-        row_of_prompt(model, index, prompt, settings, seeds[index] if seeds else settings.seed)
-        for index, prompt in enumerate(prompts)
-    ]
-    longest = max((len(prompt) for prompt in prompts), default=0) + settings.tokens
-    reader: Reader = CachedReader(model, longest) if cached else PlainReader(model)
-    return _steps(model, rows, reader, settings.tokens, end_id, stop)
+    return _continue_all(TokenLoop(_reader(model, settings, cached), end_id, stop=stop), prompts, settings, seeds)
 
 
 def translate(
@@ -114,163 +213,110 @@ def translate(
     seeds: Sequence[int] | None = None,
     cached: bool = True,
     start: Sequence[int] = (),
-) -> Iterator[Step]:
+) -> Iterator[TokenStep]:
     """Write a target for every source: up to `settings.tokens` tokens, and no more than the model's context.
 
-    What holds for `generate` holds here, with the source in the prompt's place. The tokens that a target begins with
-    are not generated, and the repetition penalty does not count them: most often it is the one that ends the target.
+    `generate` applies, with the source as the prompt. The tokens that start a target are not generated, and the
+    repetition penalty does not count them: most often it is the one that ends the target.
 
     Args:
-        model: its mode and gradients are left as they are; between steps, too.
+        model: its mode and gradients are left as they are.
         sources: ids as in training, at least one each; lengths may differ.
         settings, stop, seeds, cached: as in `generate`.
         end_id: ends a target.
-        start: begins a target; empty: the end token does.
+        start: starts a target; empty: the end token does.
 
     Raises:
         GlassError: a source is empty, longer than the context, or holds an id outside the source's vocabulary; the
             model's logits are not finite.
     """
-    check_sources(model, sources)
-    _check_seeds(len(sources), "sources", seeds)
-    start = list(start or [end_id])
-    rows = [
-        row_of_source(model, index, start, settings, seed)
-        for index, seed in enumerate(seeds or [settings.seed] * len(sources))
-    ]
-    most = most_tokens(model, settings, len(start))
-    reader: Reader = CachedTargetReader(model, sources, most) if cached else PlainTargetReader(model, sources)
-    return _steps(model, rows, reader, most, end_id, stop)
+    return _continue_all(TokenLoop(_reader(model, settings, cached), end_id, start, stop), sources, settings, seeds)
+
+
+def _reader(model: Decoder | EncoderDecoder, settings: SampleConfig, cached: bool) -> Reader:
+    return CachedReader(model, settings.tokens) if cached else PlainReader(model)
+
+
+def _continue_all(
+    loop: TokenLoop, prompts: Sequence[Sequence[int]], settings: SampleConfig, seeds: Sequence[int] | None
+) -> Iterator[TokenStep]:
+    check_prompts(loop.model, prompts)
+    if seeds is not None and len(seeds) != len(prompts):
+        raise GlassError(f"{len(seeds)} seeds were given for {len(prompts)} prompts", "Give one seed for each prompt.")
+    for index, prompt in enumerate(prompts):
+        loop.join(prompt, settings, None if seeds is None else seeds[index])
+    return loop.steps()
 
 
 def candidates(model: Decoder, prompt: Sequence[int], n: int) -> list[tuple[int, float]]:
-    """The n likeliest next tokens of one prompt and their probabilities over the whole vocabulary.
+    """Return the n likeliest next tokens of a prompt and their probabilities over the whole vocabulary.
 
     Raises:
         GlassError: as `generate`.
     """
     check_prompts(model, [prompt])
     with reading(model):
-        logits = PlainReader(model).read([prompt])  # (1, V)
+        logits = next_logits(model, [prompt])  # (1, V)
     check_finite(logits)
     return ranked(logits[0], n)
 
 
-def _steps(
-    model: Model,
-    rows: list[Row],
-    reader: Reader,
-    most: int,
-    end_id: int | None,
-    stop: Stop | None,
-) -> Iterator[Step]:
-    kept: list[int] | None = None
-    parts = list(model.modules())
-    for count in range(1, most + 1):
-        if not rows:
-            return
-        with reading(model, parts):  # the caller's code, after the yield, runs outside
-            if kept is not None:
-                reader.select(kept)
-            logits = reader.read([row.tokens for row in rows])  # (rows, V)
-        check_finite(logits)
-        tokens = choose(logits, rows)
-        ended: dict[int, Ended] = {}
-        for row, token in zip(rows, tokens, strict=True):
-            row.tokens.append(token)
-            if token == end_id:
-                ended[row.index] = "end"
-            elif stop is not None and stop(row.index, row.generated()):
-                ended[row.index] = "stop"
-            elif count == most:
-                ended[row.index] = "length"
-        indices = tuple(row.index for row in rows)
-        kept = kept_slots([row.index in ended for row in rows]) if ended else None
-        rows = rows if kept is None else [rows[slot] for slot in kept]
-        yield Step(indices, tuple(tokens), logits, ended)
-
-
-def choose(logits: Tensor, rows: Sequence[Row]) -> list[int]:
-    """One token for each row, from its logits (rows, V), by its own settings and random numbers."""
+def choose(logits: Tensor, rows: Sequence[TokenRow]) -> list[int]:
+    """Return one token for each row, from its logits (rows, V), by its own settings and noise."""
     alike: dict[tuple[float | None, ...], list[int]] = {}
-    for place, row in enumerate(rows):
+    for number, row in enumerate(rows):
         own = row.settings
-        alike.setdefault((own.temperature, own.top_k, own.top_p, own.repetition_penalty), []).append(place)
+        key = (own.temperature, own.top_k, own.top_p, own.repetition_penalty)
+        alike.setdefault(key, []).append(number)
     if len(alike) == 1:
         return _choose_alike(logits, rows)
-    found = [0] * len(rows)
-    for places in alike.values():
-        for place, token in zip(places, _choose_alike(logits[places], [rows[each] for each in places]), strict=True):
-            found[place] = token
-    return found
+    chosen = [0] * len(rows)
+    for numbers in alike.values():
+        tokens = _choose_alike(logits[numbers], [rows[number] for number in numbers])
+        for number, token in zip(numbers, tokens, strict=True):
+            chosen[number] = token
+    return chosen
 
 
-def _choose_alike(logits: Tensor, rows: Sequence[Row]) -> list[int]:
+def _choose_alike(logits: Tensor, rows: Sequence[TokenRow]) -> list[int]:
     """`choose` for rows with the same settings but for their seeds."""
     settings = rows[0].settings
     if settings.temperature == 0 and settings.repetition_penalty == 1:
         return logits.argmax(dim=-1).tolist()
-    shares = row_probabilities(logits, settings, [row.tokens[row.counted_from :] for row in rows])  # (rows, V)
+    probabilities = row_probabilities(logits, settings, [row.tokens[row.counted_from :] for row in rows])  # (rows, V)
     if settings.temperature == 0:
-        return shares.argmax(dim=-1).tolist()
-    times = torch.stack([next(row.races) for row in rows])  # (rows, V)
-    return draw_rows(shares, times)
+        return probabilities.argmax(dim=-1).tolist()
+    noise = torch.stack([next(row.noise) for row in rows])  # (rows, V)
+    return sample_tokens(probabilities, noise)
 
 
-def row_of_prompt(model: Decoder, index: int, prompt: Sequence[int], settings: SampleConfig, seed: int) -> Row:
-    """A row that goes on after a prompt."""
-    return Row(index, list(prompt), settings, _races(model, seed), len(prompt))
-
-
-def row_of_source(model: EncoderDecoder, index: int, start: Sequence[int], settings: SampleConfig, seed: int) -> Row:
-    """A target that begins with `start`, which the repetition penalty does not count."""
-    return Row(index, list(start), settings, _races(model, seed), len(start), counted_from=len(start))
-
-
-def _races(model: Decoder | EncoderDecoder, seed: int) -> Iterator[Tensor]:
-    return races(model.vocab_size, torch.Generator().manual_seed(seed))
-
-
-def check_prompts(model: Decoder, prompts: Sequence[Sequence[int]]) -> None:
-    """Refuse prompts that a decoder cannot continue."""
-    _check_ids("prompt", prompts, model.vocab_size)
-
-
-def check_sources(model: EncoderDecoder, sources: Sequence[Sequence[int]]) -> None:
-    """Refuse sources that an encoder cannot read."""
-    embedding = model.embedding if model.source_embedding is None else model.source_embedding
-    _check_ids("source", sources, embedding.tokens.num_embeddings)
-    for index, source in enumerate(sources):
-        if len(source) > model.config.context:
-            raise GlassError(
-                f"source {index} has {len(source)} tokens, and the model reads at most {model.config.context}",
-                "Cut the source, or train a model with a larger model.context.",
-            )
-
-
-def check_finite(logits: Tensor) -> None:
-    """Refuse to go on with what damaged weights give; any shape."""
-    if not math.isfinite(logits.sum()) and not bool(torch.isfinite(logits).all()):  # a finite sum has finite terms
-        raise GlassError(
-            "the model's logits are not finite numbers",
-            "The weights are damaged: take an earlier checkpoint, or train again with a lower learning rate.",
-        )
-
-
-def _check_ids(name: str, rows: Sequence[Sequence[int]], vocab_size: int) -> None:
-    for index, row in enumerate(rows):
-        if not row:
+def check_prompts(model: Decoder | EncoderDecoder, prompts: Sequence[Sequence[int]]) -> None:
+    """Raise a `GlassError` for prompts that a decoder cannot continue, or sources that an encoder cannot read."""
+    name = "prompt"
+    vocab_size = model.vocab_size
+    if isinstance(model, EncoderDecoder):
+        name = "source"
+        vocab_size = (model.source_embedding or model.embedding).tokens.num_embeddings
+    for index, prompt in enumerate(prompts):
+        if not prompt:
             raise GlassError(f"{name} {index} is empty", "Give at least one token, such as the end token.")
-        outside = next((token for token in row if not 0 <= token < vocab_size), None)
+        outside = next((token for token in prompt if not 0 <= token < vocab_size), None)
         if outside is not None:
             raise GlassError(
                 f"{name} {index} holds the token {outside}, outside the vocabulary",
                 f"Ids of this model go from 0 to {vocab_size - 1}.",
             )
+        if isinstance(model, EncoderDecoder) and len(prompt) > model.config.context:
+            raise GlassError(
+                f"source {index} has {len(prompt)} tokens, and the model reads at most {model.config.context}",
+                "Cut the source, or train a model with a larger model.context.",
+            )
 
 
-def _check_seeds(count: int, names: str, seeds: Sequence[int] | None) -> None:
-    if seeds is not None and len(seeds) != count:
+def check_finite(logits: Tensor) -> None:
+    """Raise a `GlassError` for logits of damaged weights, which are not finite; any shape."""
+    if not math.isfinite(logits.sum()) and not bool(torch.isfinite(logits).all()):  # a finite sum has finite terms
         raise GlassError(
-            f"{len(seeds)} seeds were given for {count} {names}", f"Give one seed for each of the {names}."
+            "the model's logits are not finite numbers",
+            "The weights are damaged: take an earlier checkpoint, or train again with a lower learning rate.",
         )

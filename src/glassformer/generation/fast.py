@@ -1,14 +1,14 @@
-"""One more token for each row, with fewer and larger kernels than the model itself needs for it.
+"""Logits of one more token for each row, with fewer and larger kernels than the model itself needs.
 
 A step of decoding does little arithmetic; it waits for the weights to come from memory and for kernels to start. Equal
 to the model on one column of tokens but for rounding, with the model's own parts wherever they cost little:
 
-* **Products.** Queries, keys and values come of one product, a gate with what it gates too: of copies of
-  their weights, side by side. The last product of a part adds to the residual stream in the same kernel. On a processor
-  all weights are laid out for the kernels of oneDNN (by operators that `torch.compile` uses too) where that repays and
-  this torch has them: a second copy. Copies last for as long as is written.
-* **Masks.** The last token of a row may see every key that is real and inside the window: mostly, all there are.
-* **Query heads that share a key head** ask it as if they were several tokens, and so do rows that share a memory.
+* **Matrix multiplications.** One computes queries, keys and values, and one a gate and the layer that it gates: of
+  copies of their weights, side by side. The last one of a part adds to the residual stream in the same kernel. On a
+  processor all weights are laid out for the kernels of oneDNN (by operators that `torch.compile` uses too) where that
+  repays and this torch has them: a second copy, kept as long as the decoder.
+* **Masks.** The last token of a row may attend to every key inside the window that is not masked: mostly to all.
+* **Query heads that share a key head** attend to it as if they were several tokens, and so do rows that share a memory.
 * **The cache** is in float32 on a processor, whose attention kernel is slow with one bfloat16 query.
 
 `fast_decoder` returns None where a model has parts that are not known here, or where a hook is registered on one of its
@@ -70,17 +70,17 @@ KNOWN = {
     nn.Identity,
     nn.Dropout,
 }
-"""The parts that `FastDecoder` knows: no subclass of them, which may do something else.
+"""The parts that `FastDecoder` knows. Their subclasses may compute something else, so they are not among them.
 
-Position methods that add vectors or biases are called as they are, so any of them will do.
+Position methods that add vectors or biases are called as they are, so any of them is supported.
 """
-LAYOUT_STEPS = 16  # a new layout of the weights costs about what it saves in so many steps
+LAYOUT_STEPS = 16  # steps after which a new layout of the weights has saved its cost
 KERNELS = ("_reorder_linear_weight", "_linear_pointwise", "_is_mkldnn_bf16_supported")  # private: torch may lose them
 KERNEL_ACTIVATIONS = {"relu": ("relu", ""), "gelu": ("gelu", "none"), "gelu_tanh": ("gelu", "tanh")}  # oneDNN's names
 
 
 def fast_decoder(model: Decoder | EncoderDecoder, steps: int) -> FastDecoder | None:
-    """Return a decoder to take the model's place for about `steps` steps; None where the model has to run itself."""
+    """Return a decoder that replaces the model for about `steps` steps; None where the model has to run itself."""
     stack = model.stack if isinstance(model, Decoder) else model.decoder
     parts = [part for whole in (model.embedding, stack, model.head) for part in whole.modules()]
     if not all(type(part) in KNOWN or isinstance(part, AddedPositions | ScorePositions) for part in parts):
@@ -104,13 +104,13 @@ def layout_pays(weight: Tensor, steps: int) -> bool:
 
 
 class FastDecoder:
-    """A decoder, or the half of an encoder-decoder that writes, for one new token of each row.
+    """A decoder, or the decoder of an encoder-decoder, for one new token of each row.
 
-    The weights are those that the parts have now; what changes later is not seen by all products.
+    It uses the weights that the parts have now; later changes do not reach all of its copies.
 
     Args:
         embedding, stack, head: of the model.
-        layout: whether to lay out the weights anew.
+        layout: whether to lay out the weights for oneDNN.
     """
 
     def __init__(self, embedding: Embedding, stack: Stack, head: Head, layout: bool) -> None:
@@ -123,36 +123,36 @@ class FastDecoder:
         self.add = ORDERS[blocks[0].norm_order]
         self.norm = _norm(stack.norm)
         matrix = embedding.tokens.weight if head.weight is None else head.weight  # (V, D)
-        self.logits = _product(matrix, head.bias, layout) if head.transform is None else None
+        self.logits = _linear(matrix, head.bias, layout) if head.transform is None else None
         self.hooks: list[dict[int, Callable[..., object]]] = []
         self.device = matrix.device.type
         wide = torch.promote_types(matrix.dtype, torch.float32)
         self.cache_type = wide if self.device == "cpu" else matrix.dtype
 
     def applies(self) -> bool:
-        """Return whether nobody listens to the model, and no autocast asks for another precision."""
+        """Return whether no hook is registered on the model, and no autocast asks for another precision."""
         return not any(self.hooks) and not torch.is_autocast_enabled(self.device)
 
-    def __call__(self, tokens: Tensor, cache: Cache, real_memory: Tensor | None = None) -> Tensor:
-        """Ids (B,) -> logits (B, V) of what follows.
+    def __call__(self, tokens: Tensor, cache: Cache, memory_mask: Tensor | None = None) -> Tensor:
+        """Ids (B,) -> logits (B, V) of the next tokens.
 
         Args:
             cache: holds the tokens before these, and the memory's keys and values; it is filled with these.
-            real_memory: (sources, S) bool; None: all real.
+            memory_mask: (sources, S) bool, False at padding of the memories; None: no padding.
         """
-        positions, key_positions, real = cache.extend(1)  # (B or 1, 1), (B or 1, S), (B, S)
+        positions, key_positions, attention_mask = cache.extend(1)  # (B or 1, 1), (B or 1, S), (B, S)
         rotation = None if self.stack.rotary is None else self.stack.rotary(positions)
-        memory_mask = None if real_memory is None else _added(real_memory[:, None, None, :], self.cache_type)
-        view = _View(self._mask(positions, key_positions, real), rotation, memory_mask)
+        added = None if memory_mask is None else _added(memory_mask[:, None, None, :], self.cache_type)
+        shared = _StepInputs(self._mask(positions, key_positions, attention_mask), rotation, added)
         x = self._embedded(tokens, positions)  # (B, D)
         for block, layer in zip(self.blocks, cache.layers, strict=True):
             for part, norm in block:
-                x = self.add(x, part, norm, layer, view)  # (B, D)
+                x = self.add(x, part, norm, layer, shared)  # (B, D)
         x = self.norm(x)  # (B, D)
         return self.head(x, self.embedding) if self.logits is None else self.logits(x)  # (B, V)
 
     def _embedded(self, tokens: Tensor, positions: Tensor) -> Tensor:
-        """Return the output of `Embedding` for ids (B,) at places (B or 1, 1): (B, D)."""
+        """Return the output of `Embedding` for ids (B,) at positions (B or 1, 1): (B, D)."""
         x = torch.embedding(self.embedding.tokens.weight, tokens)  # (B, D)
         if self.embedding.scale != 1:
             x = x * self.embedding.scale  # (B, D)
@@ -160,9 +160,9 @@ class FastDecoder:
             x = x + self.embedding.positions(positions)[:, 0].to(x.dtype)  # (B, D)
         return self.embedding_norm(x)  # (B, D)
 
-    def _mask(self, positions: Tensor, key_positions: Tensor, real: Tensor | None) -> Tensor | None:
+    def _mask(self, positions: Tensor, key_positions: Tensor, attention_mask: Tensor | None) -> Tensor | None:
         """Return the mask to add to the scores (B or 1, 1 or H, 1, S); None: nothing. No key is in the future."""
-        allowed = None if real is None else real[:, None, None, :]  # (B, 1, 1, S)
+        allowed = None if attention_mask is None else attention_mask[:, None, None, :]  # (B, 1, 1, S)
         window = self.stack.window
         if window is not None and key_positions.shape[1] > window:
             near = (positions - key_positions < window)[:, None, None, :]  # (B or 1, 1, 1, S)
@@ -175,7 +175,7 @@ class FastDecoder:
 
 
 @dataclass(frozen=True, slots=True)
-class _View:
+class _StepInputs:
     """Masks and positions that are the same for every layer; the masks are added to scores."""
 
     mask: Tensor | None  # (B or 1, 1 or H, 1, S)
@@ -184,27 +184,27 @@ class _View:
 
 
 Norm = Callable[[Tensor], Tensor]
-Part = Callable[[Tensor, Tensor | None, LayerCache, _View], Tensor]
-"""A function that returns its output (B, D) plus the stream (B, D), or the output alone where no stream is given."""
+Part = Callable[[Tensor, Tensor | None, LayerCache, _StepInputs], Tensor]
+"""A function that returns its output (B, D) plus the stream (B, D); the output alone without a stream."""
 
 
-def _pre(x: Tensor, part: Part, norm: Norm, cache: LayerCache, view: _View) -> Tensor:
-    return part(norm(x), x, cache, view)
+def _pre(x: Tensor, part: Part, norm: Norm, cache: LayerCache, shared: _StepInputs) -> Tensor:
+    return part(norm(x), x, cache, shared)
 
 
-def _post(x: Tensor, part: Part, norm: Norm, cache: LayerCache, view: _View) -> Tensor:
-    return norm(part(x, x, cache, view))
+def _post(x: Tensor, part: Part, norm: Norm, cache: LayerCache, shared: _StepInputs) -> Tensor:
+    return norm(part(x, x, cache, shared))
 
 
-def _output(x: Tensor, part: Part, norm: Norm, cache: LayerCache, view: _View) -> Tensor:
-    return x + norm(part(x, None, cache, view))
+def _output(x: Tensor, part: Part, norm: Norm, cache: LayerCache, shared: _StepInputs) -> Tensor:
+    return x + norm(part(x, None, cache, shared))
 
 
 ORDERS = {"pre": _pre, "post": _post, "output": _output}
 
 
 def _parts(block: Block, layout: bool) -> list[tuple[Part, Norm]]:
-    """The parts of a block in their order, each with its norm."""
+    """Return the parts of a block in their order, each with its norm."""
     parts: list[tuple[Part, Norm]] = [(_SelfAttention(block.attention, layout), _norm(block.attention_norm))]
     if block.cross is not None and block.cross_norm is not None:
         parts.append((_CrossAttention(block.cross, layout), _norm(block.cross_norm)))
@@ -212,7 +212,7 @@ def _parts(block: Block, layout: bool) -> list[tuple[Part, Norm]]:
 
 
 def _norm(norm: nn.Module) -> Norm:
-    """The function of a norm: without what calling a module costs."""
+    """Return the function of a norm, without the cost of calling a module."""
     if isinstance(norm, nn.LayerNorm):
         shape = norm.normalized_shape
         weight = norm.weight
@@ -231,20 +231,20 @@ class _SelfAttention:
         self.inputs = _side_by_side([layer.query, layer.key, layer.value], layout)
         self.output = _side_by_side([layer.output], layout)
 
-    def __call__(self, x: Tensor, stream: Tensor | None, cache: LayerCache, view: _View) -> Tensor:
+    def __call__(self, x: Tensor, stream: Tensor | None, cache: LayerCache, shared: _StepInputs) -> Tensor:
         layer = self.layer
-        mask = view.mask
+        mask = shared.mask
         heads = self.inputs(x).view(x.shape[0], sum(self.heads), 1, layer.head_width)  # (B, H + 2 G, 1, K)
         q, k, v = heads.split_with_sizes(self.heads, 1)  # (B, H or G, 1, K) each
         q = _normed(q, layer.query_norm)  # (B, H, 1, K)
         k = _normed(k, layer.key_norm)  # (B, G, 1, K)
-        if view.rotation is not None:
-            both = rotate(torch.cat([q, k], dim=1), view.rotation)  # (B, H + G, 1, K)
+        if shared.rotation is not None:
+            both = rotate(torch.cat([q, k], dim=1), shared.rotation)  # (B, H + G, 1, K)
             q, k = both.split_with_sizes(self.heads[:2], 1)  # (B, H, 1, K), (B, G, 1, K)
         k, v = cache.append(k, v)  # (B, G, S, K) each
         if mask is not None and mask.shape[1] > layer.heads:
             mask = mask[:, head_numbers(layer)]  # (B or 1, H, 1, S)
-        return self.output(_mixed(layer, q, k, v, mask), stream)  # (B, D)
+        return self.output(_attend(layer, q, k, v, mask), stream)  # (B, D)
 
 
 class _CrossAttention:
@@ -255,7 +255,7 @@ class _CrossAttention:
         self.query = _side_by_side([layer.query], layout)
         self.output = _side_by_side([layer.output], layout)
 
-    def __call__(self, x: Tensor, stream: Tensor | None, cache: LayerCache, view: _View) -> Tensor:
+    def __call__(self, x: Tensor, stream: Tensor | None, cache: LayerCache, shared: _StepInputs) -> Tensor:
         assert cache.memory is not None  # the first read put it there
         k, v = cache.memory  # (sources, G, S, K) each
         if k.dtype != cache.keys.dtype:
@@ -264,7 +264,7 @@ class _CrossAttention:
             cache.memory = (k, v)
         q = self.query(x).view(x.shape[0], self.layer.heads, 1, self.layer.head_width)  # (B, H, 1, K)
         q = _normed(q, self.layer.query_norm)  # (B, H, 1, K)
-        return self.output(_mixed(self.layer, q, k, v, view.memory_mask), stream)  # (B, D)
+        return self.output(_attend(self.layer, q, k, v, shared.memory_mask), stream)  # (B, D)
 
 
 def _normed(x: Tensor, norm: nn.RMSNorm | None) -> Tensor:
@@ -275,10 +275,10 @@ def _normed(x: Tensor, norm: nn.RMSNorm | None) -> Tensor:
     return norm(rows).view(x.shape)  # (B, heads, 1, K)
 
 
-def _mixed(layer: Attention, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None) -> Tensor:
-    """The values that the queries (B, H, 1, K) find, (B, H K), with k and v (sources, G, S, K).
+def _attend(layer: Attention, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None) -> Tensor:
+    """Return z (B, H K) of queries (B, H, 1, K), with keys and values (sources, G, S, K).
 
-    The H/G heads of a key head, and the n = B/sources rows of a memory, ask as if they were tokens of one row.
+    The H/G query heads of a key head, and the n = B/sources rows of a memory, attend as if they were tokens of one row.
     """
     if isinstance(layer, PrunedAttention) and not layer.uniform_groups:
         k = k[:, layer.kv_index]  # (sources, H, S, K)
@@ -297,14 +297,14 @@ def _mixed(layer: Attention, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | Non
     q = q.reshape(sources, G, group * n, K).to(k.dtype)  # (sources, G, H/G n, K)
     if mask is not None and mask.shape[1] > 1:
         mask = mask.reshape(len(mask), G, group, -1)  # (B or 1, G, H/G, S)
-    mixed = F.scaled_dot_product_attention(q, k, v, mask).to(dtype)  # (sources, G, H/G n, K)
+    z = F.scaled_dot_product_attention(q, k, v, mask).to(dtype)  # (sources, G, H/G n, K)
     if n > 1:
-        mixed = mixed.view(sources, G, group, n, K).permute(0, 3, 1, 2, 4)  # (sources, n, G, H/G, K)
-    return mixed.reshape(B, H * K)  # (B, H K)
+        z = z.view(sources, G, group, n, K).permute(0, 3, 1, 2, 4)  # (sources, n, G, H/G, K)
+    return z.reshape(B, H * K)  # (B, H K)
 
 
 class _FastFeedForward:
-    """`FeedForward`, with the gate's product and the other one made at once."""
+    """`FeedForward`, with gate and up-projection in one matrix multiplication."""
 
     def __init__(self, layer: FeedForward, layout: bool) -> None:
         self.activation = layer.activation
@@ -312,34 +312,34 @@ class _FastFeedForward:
         self.up = _side_by_side([layer.up] if layer.gate is None else [layer.gate, layer.up], layout)
         self.down = _side_by_side([layer.down], layout)
 
-    def __call__(self, x: Tensor, stream: Tensor | None, cache: LayerCache, view: _View) -> Tensor:
+    def __call__(self, x: Tensor, stream: Tensor | None, cache: LayerCache, shared: _StepInputs) -> Tensor:
         if not self.gated:
             return self.down(self.up.activated(x, self.activation), stream)  # (B, D)
         gate, up = self.up(x).chunk(2, dim=-1)  # (B, F) each
         return self.down(activate(gate, self.activation) * up, stream)  # (B, D)
 
 
-class _Product:
-    """x Wᵀ + b, by PyTorch's own kernels."""
+class _Linear:
+    """Compute x Wᵀ + b by PyTorch's own kernels."""
 
     def __init__(self, weight: Tensor, bias: Tensor | None) -> None:
         self.weight = weight  # (outputs, inputs)
-        self.turned = weight.T  # (inputs, outputs)
+        self.transposed = weight.T  # (inputs, outputs)
         self.bias = bias  # (outputs)
 
     def __call__(self, x: Tensor, stream: Tensor | None = None) -> Tensor:
         """(B, inputs) -> (B, outputs), with `stream` (B, outputs) added if given."""
         if stream is None:
             return F.linear(x, self.weight, self.bias)  # (B, outputs)
-        return torch.addmm(stream if self.bias is None else stream + self.bias, x, self.turned)  # (B, outputs)
+        return torch.addmm(stream if self.bias is None else stream + self.bias, x, self.transposed)  # (B, outputs)
 
     def activated(self, x: Tensor, activation: Activation) -> Tensor:
         """(B, inputs) -> (B, outputs), with an activation that is not gated."""
         return activate(self(x), activation)  # (B, outputs)
 
 
-class _LaidOutProduct(_Product):
-    """Multiply by oneDNN's kernels, with the weights in their layout."""
+class _LaidOutLinear(_Linear):
+    """Compute x Wᵀ + b by oneDNN's kernels, with the weights in their layout."""
 
     def __init__(self, weight: Tensor, bias: Tensor | None) -> None:
         self.weight = torch.ops.mkldnn._reorder_linear_weight(weight, None)
@@ -359,21 +359,21 @@ class _LaidOutProduct(_Product):
         return self.plain(x, self.weight, self.bias, name, [], kind)  # (B, outputs)
 
 
-def _product(weight: Tensor, bias: Tensor | None, layout: bool) -> _Product:
-    """Build the product of a matrix (outputs, inputs) and a bias (outputs); oneDNN has no layout of nothing."""
+def _linear(weight: Tensor, bias: Tensor | None, layout: bool) -> _Linear:
+    """Return the layer of a matrix (outputs, inputs) and a bias (outputs); oneDNN has no layout of an empty one."""
     bias = None if bias is None else bias.detach()
-    return (_LaidOutProduct if layout and weight.numel() else _Product)(weight.detach(), bias)
+    return (_LaidOutLinear if layout and weight.numel() else _Linear)(weight.detach(), bias)
 
 
-def _side_by_side(layers: Sequence[nn.Linear], layout: bool) -> _Product:
-    """One product of several layers: their outputs, one after the other."""
+def _side_by_side(layers: Sequence[nn.Linear], layout: bool) -> _Linear:
+    """Return one linear layer with the outputs of several, one after the other."""
     if len(layers) == 1:
-        return _product(layers[0].weight, layers[0].bias, layout)
+        return _linear(layers[0].weight, layers[0].bias, layout)
     biases: list[Tensor] = [layer.bias for layer in layers if layer.bias is not None]  # all have one, or none has
     weights: list[Tensor] = [layer.weight for layer in layers]
-    return _product(torch.cat(weights), torch.cat(biases) if biases else None, layout)
+    return _linear(torch.cat(weights), torch.cat(biases) if biases else None, layout)
 
 
 def _added(allowed: Tensor, dtype: torch.dtype) -> Tensor:
-    """0 where allowed, else -inf: what is added to scores. Any shape."""
+    """Return 0 where allowed, else -inf, to add to scores. Any shape."""
     return torch.zeros(allowed.shape, dtype=dtype, device=allowed.device).masked_fill_(~allowed, -math.inf)

@@ -1,7 +1,7 @@
 """Turn the logits of one position into one token: pure functions, all on the CPU in float64.
 
-The order is fixed: repetition penalty, temperature, top-k, top-p, draw. Where two tokens are equally likely, the lower
-id comes first, so no result depends on how a sort happens to place equals.
+The order is fixed: repetition penalty, temperature, top-k, top-p, sampling. Where two tokens are equally likely, the
+lower id comes first, so no result depends on how a sort happens to place equals.
 """
 
 from __future__ import annotations
@@ -13,16 +13,16 @@ from torch import Tensor
 
 from glassformer.base.config import SampleConfig
 
-ROUNDING = 1e-9  # a share that misses top_p by less than this reaches it
-DRAWN = 8192  # random numbers that a row draws at once
+ROUNDING = 1e-9  # a sum of probabilities that misses top_p by less than this reaches it
+NOISE_AT_ONCE = 8192  # random numbers that a row generates at once
 
 
 def probabilities(logits: Tensor, settings: SampleConfig, previous: Sequence[int] = ()) -> Tensor:
-    """The distribution that the next token is drawn from.
+    """Return the distribution from which the next token is sampled.
 
     Args:
         logits: (V,) of one position, any float type.
-        settings: temperature 0 puts everything on the likeliest token.
+        settings: temperature 0 gives the likeliest token probability 1.
         previous: ids already present (prompt and generated), for the repetition penalty.
 
     Returns:
@@ -52,7 +52,7 @@ def row_probabilities(logits: Tensor, settings: SampleConfig, previous: Sequence
 
 
 def penalized(scores: Tensor, previous: Sequence[int], penalty: float) -> Tensor:
-    """Scores (V,) with those of ids already present made less likely (Keskar et al. 2019, section 4.1).
+    """Return scores (V,) with those of ids already present lowered (Keskar et al. 2019, section 4.1).
 
     Positive scores are divided by the penalty, negative ones multiplied: both go down.
     """
@@ -62,7 +62,7 @@ def penalized(scores: Tensor, previous: Sequence[int], penalty: float) -> Tensor
 
 
 def among_top_k(scores: Tensor, k: int) -> Tensor:
-    """True at the k highest scores (Fan et al. 2018): (B, V) -> (B, V) bool, exactly k in each row."""
+    """Return True at the k highest scores (Fan et al. 2018): (B, V) -> (B, V) bool, exactly k in each row."""
     last = scores.topk(k, dim=-1).values[:, -1:]  # (B, 1)
     above = scores > last  # (B, V)
     equal = scores == last  # (B, V)
@@ -70,62 +70,57 @@ def among_top_k(scores: Tensor, k: int) -> Tensor:
     return above | (equal & (equal.cumsum(dim=-1) <= room))
 
 
-def among_top_p(shares: Tensor, p: float) -> Tensor:
-    """True in the smallest set of likeliest tokens that holds at least p (Holtzman et al. 2020).
+def among_top_p(probabilities: Tensor, p: float) -> Tensor:
+    """Return True in the smallest set of likeliest tokens that holds at least p (Holtzman et al. 2020).
 
     (B, V) probabilities -> (B, V) bool, at least one in each row.
     """
-    ordered, ids = shares.sort(dim=-1, descending=True, stable=True)  # (B, V)
-    before = ordered.cumsum(dim=-1).roll(1, dims=-1)  # (B, V): what the likelier tokens hold
+    ordered, ids = probabilities.sort(dim=-1, descending=True, stable=True)  # (B, V)
+    before = ordered.cumsum(dim=-1).roll(1, dims=-1)  # (B, V): the sum over likelier tokens
     before[:, 0] = 0.0
     keep = before < p - ROUNDING
     keep[:, 0] = True
     return torch.zeros_like(keep).scatter_(-1, ids, keep)
 
 
-def race_times(size: int, random: torch.Generator) -> Tensor:
-    """One exponentially distributed number above 0 for each token, (size,) float64: what `draw` needs."""
-    return next(races(size, random, ahead=1))
+def exponential_noise(size: int, random: torch.Generator) -> Iterator[Tensor]:
+    """Yield exponentially distributed numbers above 0, (size,) float64, without end: the noise of `sample_token`.
 
-
-def races(size: int, random: torch.Generator, ahead: int | None = None) -> Iterator[Tensor]:
-    """Yield the results of `race_times`, call after call, without end; `ahead` of them are drawn at once.
-
-    `ahead` None: about as many as `DRAWN` numbers are. What else is drawn from `random` meanwhile would differ.
+    Several are generated at once, so nothing else may use `random` meanwhile.
     """
-    ahead = max(1, DRAWN // size) if ahead is None else ahead
+    ahead = max(1, NOISE_AT_ONCE // size)
     while True:
         uniform = torch.rand(ahead, size, generator=random, dtype=torch.float64)
         yield from (-torch.log1p(-uniform).clamp(max=-1e-300)).unbind()
 
 
-def draw(shares: Tensor, times: Tensor) -> int:
-    """One token: each runs at a speed equal to its probability, and the first to arrive is drawn.
+def sample_token(probabilities: Tensor, noise: Tensor) -> int:
+    """Sample one token: the largest probability divided by its exponential noise.
 
-    The winner has exactly the given probabilities (the exponential race, or Gumbel's trick: Maddison et al. 2014,
+    The token has exactly the given probabilities (exponential noise, in logarithms Gumbel noise: Maddison et al. 2014,
     section 2). The cumulative distribution at one uniform number would do as well, but there a rounding error in one
-    probability moves the places of all later tokens. Here it moves that token alone, so rounding (the logits of a
-    row depend on the size of its batch in the 7th digit) changes the drawn token about as seldom as can be.
+    probability moves the positions of all later tokens. Here it moves that token alone, so rounding (the logits of a
+    row depend on the size of its batch in the 7th digit) changes the sampled token about as seldom as possible.
 
     Args:
-        shares: (V,) probabilities.
-        times: (V,) from `race_times`.
+        probabilities: (V,).
+        noise: (V,) from `exponential_noise`.
     """
-    return draw_rows(shares[None], times[None])[0]
+    return sample_tokens(probabilities[None], noise[None])[0]
 
 
-def draw_rows(shares: Tensor, times: Tensor) -> list[int]:
-    """`draw` for each row: probabilities and times, (B, V) each, -> B ids."""
-    return (shares / times).argmax(dim=-1).tolist()
+def sample_tokens(probabilities: Tensor, noise: Tensor) -> list[int]:
+    """`sample_token` for each row: probabilities and noise, (B, V) each, -> B ids."""
+    return (probabilities / noise).argmax(dim=-1).tolist()
 
 
 def ranked(logits: Tensor, n: int) -> list[tuple[int, float]]:
-    """The n likeliest tokens with their probabilities over the whole vocabulary, temperature 1.
+    """Return the n likeliest tokens with their probabilities over the whole vocabulary, temperature 1.
 
     Args:
         logits: (V,) of one position.
-        n: how many; all where n is V or more.
+        n: number of tokens; all if n is V or more.
     """
-    shares = logits.detach().to(device="cpu").to(torch.float64).softmax(dim=-1)  # (V,)
-    ordered, ids = shares.sort(descending=True, stable=True)
+    all_probabilities = logits.detach().to(device="cpu").to(torch.float64).softmax(dim=-1)  # (V,)
+    ordered, ids = all_probabilities.sort(descending=True, stable=True)
     return list(zip(ids[:n].tolist(), ordered[:n].tolist(), strict=True))

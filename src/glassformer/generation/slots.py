@@ -1,14 +1,19 @@
-"""A cache whose rows come and go: each row has a slot, and its tokens stand from column 0 on, whatever its length.
+"""A key-value cache whose rows join and leave: each row has a slot, and its tokens start at column 0.
 
-In `Cache` all rows have one length, so a new row has to be padded to it and columns are used up by whoever is longest.
-Here the next token of each row goes where that row ends: nothing is ever shifted, and there are never more columns than
-the context has tokens. What a slot holds beyond its row's end is left from others, and nobody sees it.
+In `Cache` all rows have one length. Here the next token of a row goes where that row ends, so nothing is padded or
+shifted, and there are never more columns than the context has tokens. Columns after the end of a row hold leftovers of
+other rows, and the mask hides them.
+
+The memory of an encoder-decoder is held once for each source, also where several slots attend to it, as the hypotheses
+of a beam do. These slots stand side by side, and all sources have the same number of slots.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from itertools import groupby
 
 import torch
 from torch import Tensor
@@ -16,147 +21,261 @@ from torch import Tensor
 from glassformer.base.config import ModelConfig
 from glassformer.model.cache import Cache, LayerCache
 
-COLUMNS = 64  # room is made for so many columns at a time
+COLUMNS = 64
+"""Memory that was too small grows to a multiple of this many columns."""
 
 
 class SlotCache(Cache):
-    """Slots side by side, all of them in use, which a model reads and fills like any cache, one token each time.
+    """Slots side by side, which a model reads and fills like any cache, one token of each slot at a time.
 
     Attributes:
-        lengths: tokens of each slot.
-        seen: tokens of each slot's memory, where there is one.
+        lengths: tokens in each slot.
+        source_lengths: tokens in the memory of each source; empty without a memory.
+        memory_mask: (sources, S) bool, False at padding of the memories; None: no padding.
     """
 
     def __init__(self, config: ModelConfig, device: torch.device, dtype: torch.dtype) -> None:
         super().__init__(config, 0, 0, device, dtype)
         self.device = device
+        self.dtype = dtype
         self.slots = [SlotLayer(layer.keys.shape, device, dtype) for layer in self.layers]
         self.layers = [*self.slots]
+        self.columns = torch.arange(config.context, device=device)[None]  # (1, C)
+        self.expected = 0  # columns to reserve
         self.lengths: list[int] = []
-        self.seen: list[int] = []
-        self.real_memory: Tensor | None = None
+        self.source_lengths: list[int] = []
+        self.memory_mask: Tensor | None = None
 
-    def extend(self, new: int, real: Tensor | None = None) -> tuple[Tensor, Tensor, Tensor | None]:
-        """Note one more token of each slot; what comes back is as in `Cache.extend`."""
+    @property
+    def slots_per_source(self) -> int:
+        """Slots that share one memory; 1 without a memory."""
+        return len(self.lengths) // len(self.source_lengths) if self.source_lengths else 1
+
+    def extend(self, new: int, attention_mask: Tensor | None = None) -> tuple[Tensor, Tensor, Tensor | None]:
+        """Make room for one more token in each slot; returns as `Cache.extend`."""
         assert new == 1, "a slot grows by one token at a time"
-        assert real is None, "a slot holds no padding"
-        before = torch.tensor(self.lengths, device=self.device)[:, None]  # (B, 1)
-        self.lengths = [length + 1 for length in self.lengths]
-        self.length = max(self.lengths)
-        ends = (torch.arange(len(self.lengths), device=self.device), before[:, 0])  # (B) each: slots and columns
+        assert attention_mask is None, "a slot holds no padding"
+        longest = max(self.lengths)
+        if longest == self.slots[0].room[0].shape[2]:
+            self._reserve(longest + 1)
+            self._show()
+        self.length = longest + 1
+        ends: int | tuple[Tensor, Tensor]
+        mask = None
+        keys = self.columns[:, : self.length]  # (1, S)
+        if min(self.lengths) == longest:
+            ends = longest
+            positions = self.columns[:, longest : self.length]  # (1, 1)
+        else:
+            positions = torch.tensor(self.lengths, device=self.device)[:, None]  # (B, 1)
+            ends = (torch.arange(len(self.lengths), device=self.device), positions[:, 0])  # slots and columns, (B) each
+            mask = keys <= positions  # (B, S)
         for layer in self.slots:
             layer.ends = ends
             layer.length = self.length
-        columns = torch.arange(self.length, device=self.device)[None]  # (1, S)
-        if min(self.lengths) == self.length:
-            return before[:1], columns, None  # (1, 1), (1, S)
-        return before, columns, columns <= before  # (B, 1), (1, S), (B, S)
+        self.lengths = [length + 1 for length in self.lengths]
+        return positions, keys, mask
 
-    def add(self, own: Cache, rows: Sequence[int], lengths: Sequence[int], columns: int, seen: Sequence[int]) -> None:
-        """Give rows of another cache a slot each, after those that are there.
+    def add(self, lengths: Sequence[int], columns: int, source_lengths: Sequence[int] = ()) -> None:
+        """Open slots after those there; `fill` brings the keys and values of their tokens.
 
         Args:
-            own: where they were read, from its column 0 on.
-            rows, lengths: which of its rows, and how many tokens each has.
-            columns: the tokens that the longest of them will have at most; no row may ever have more than was said.
-            seen: tokens of the memory that each row looks at; empty where there is none.
+            lengths: tokens of each new slot.
+            columns: tokens expected in the longest of them; memory grows if there are more.
+            source_lengths: tokens in the memory of each new slot; empty without a memory.
         """
-        first = len(self.lengths)
+        assert self.slots_per_source == 1, "slots are added before they share a memory"
         self.lengths += lengths
-        self.seen += seen
-        self._reserve(len(self.lengths), columns, own)
-        for layer, of_rows in zip(self.slots, own.layers, strict=True):
-            layer.put(first, of_rows, rows, max(lengths))
-        self._count()
+        self.source_lengths += source_lengths
+        self.expected = max(columns, *self.lengths)
 
-    def _reserve(self, slots: int, columns: int, own: Cache) -> None:
-        """Make room for so many slots and columns, and for a memory as wide as that of `own`, where there is less."""
-        rooms = _with_room([each for layer in self.slots for each in layer.room], slots, columns)
-        for layer, *room in zip(self.slots, rooms[::2], rooms[1::2], strict=True):
-            layer.room = room
-        memories = [each for layer in own.layers for each in layer.memory or ()]  # all layers have one, or none has
-        if memories:
-            held = [each for layer in self.slots for each in layer.memory_room]
-            held = held or [each[:0, :, :0].to(rooms[0].dtype) for each in memories]
-            rooms = _with_room(held, slots, memories[0].shape[2])
-            for layer, *room in zip(self.slots, rooms[::2], rooms[1::2], strict=True):
-                layer.memory_room = room
+    def fill(self, slots: Sequence[int], own: Cache) -> None:
+        """Copy the rows of another cache, and its memory, into slots; the tensors of one with room for all are kept."""
+        if list(slots) == list(range(len(self.lengths))) and own.capacity >= self.expected:
+            for layer, of_rows in zip(self.slots, own.layers, strict=True):
+                layer.keep(of_rows)
+        else:
+            self._reserve(self.expected)
+            memories = [tensor for layer in own.layers for tensor in layer.memory or ()]  # all layers have one, or none
+            if memories:
+                self._reserve_memory(memories)
+            index = torch.tensor(slots, device=self.device)  # (B)
+            for layer, of_rows in zip(self.slots, own.layers, strict=True):
+                layer.fill(index, of_rows, own.length)
+        self._show()
 
-    def remove(self, slot: int) -> None:
-        """Give a slot up; the last one moves into its place."""
+    def select(self, slots: Sequence[int]) -> None:
+        """Slot i becomes what slot `slots[i]` was; slots that are not named are forgotten, memories without slots too.
+
+        Only tokens of slots that move are copied.
+        """
+        before = (len(self.lengths), len(self.source_lengths))
+        filled = max(self.lengths, default=0)
+        even = min(self.lengths, default=0) == filled
+        sources = _sources_of(slots, self.slots_per_source)
+        self.lengths = [self.lengths[slot] for slot in slots]
+        rooms = _select_rows([room for layer in self.slots for room in layer.room], slots, filled, even)
+        for layer, keys, values in zip(self.slots, rooms[::2], rooms[1::2], strict=True):
+            layer.room = [keys, values]
+        moved = False
+        if self.source_lengths:
+            moved = sources != list(range(len(self.source_lengths)))
+            width = max(self.source_lengths)
+            self.source_lengths = [self.source_lengths[source] for source in sources]
+            _select_rows([room for layer in self.slots for room in layer.memory_room], sources, width, even)
+        if moved or before != (len(self.lengths), len(self.source_lengths)):
+            self._show()
+
+    @contextmanager
+    def memory_of_each_slot(self) -> Iterator[Tensor | None]:
+        """Expand the memories to one for each slot, and yield their mask (slots, S); share them again on exit.
+
+        The model attends with one row of keys for each row of queries.
+        """
+        n = self.slots_per_source
+        shared = [layer.memory for layer in self.slots]
+        if n > 1:
+            for layer in self.slots:
+                assert layer.memory is not None
+                k, v = layer.memory  # (sources, G, S, K) each
+                layer.memory = (k.repeat_interleave(n, dim=0), v.repeat_interleave(n, dim=0))  # (slots, G, S, K) each
+        try:
+            yield None if self.memory_mask is None else self.memory_mask.repeat_interleave(n, dim=0)  # (slots, S)
+        finally:
+            for layer, memory in zip(self.slots, shared, strict=True):
+                layer.memory = memory
+
+    def _reserve(self, columns: int) -> None:
+        rooms = _with_room([room for layer in self.slots for room in layer.room], len(self.lengths), columns)
+        for layer, keys, values in zip(self.slots, rooms[::2], rooms[1::2], strict=True):
+            layer.room = [keys, values]
+
+    def _reserve_memory(self, memories: Sequence[Tensor]) -> None:
+        """Make room for memories (B, G, S, K) like these, two of each layer."""
+        held = [room for layer in self.slots for room in layer.memory_room]
+        if not held:
+            held = [memory[:0, :, :0].to(self.dtype) for memory in memories]
+        rooms = _with_room(held, len(self.source_lengths), memories[0].shape[2])
+        for layer, keys, values in zip(self.slots, rooms[::2], rooms[1::2], strict=True):
+            layer.memory_room = [keys, values]
+
+    def _show(self) -> None:
+        """Show the model the slots in use, and the memories without their common padding."""
+        width = max(self.source_lengths, default=0)
         for layer in self.slots:
-            layer.move(len(self.lengths) - 1, slot, self.lengths[-1])
-        for each in (self.lengths, self.seen):
-            if each:
-                each[slot] = each[-1]
-                each.pop()
-        self._count()
-
-    def _count(self) -> None:
-        """Show the slots that are in use, and of each memory what is real."""
-        for layer in self.slots:
-            layer.show(len(self.lengths), max(self.seen, default=0))
-        self.real_memory = None
-        if self.seen and min(self.seen) < max(self.seen):
-            seen = torch.tensor(self.seen, device=self.device)[:, None]  # (B, 1)
-            self.real_memory = torch.arange(max(self.seen), device=self.device) < seen  # (B, S)
+            layer.show(len(self.lengths), len(self.source_lengths), width)
+        self.memory_mask = None
+        if self.source_lengths and min(self.source_lengths) < width:
+            lengths = torch.tensor(self.source_lengths, device=self.device)[:, None]  # (sources, 1)
+            self.memory_mask = torch.arange(width, device=self.device) < lengths  # (sources, S)
 
 
 class SlotLayer(LayerCache):
-    """One layer of a `SlotCache`: the room that there is, and the part of it that is in use."""
+    """One layer of a `SlotCache`: the allocated memory, and the part of it in use."""
 
     def __init__(self, shape: Sequence[int], device: torch.device, dtype: torch.dtype) -> None:
         _, G, _, K = shape
         super().__init__((0, G, 0, K), device, dtype)
         self.room = [self.keys, self.values]  # (slots, G, columns, K) each
-        self.memory_room: list[Tensor] = []  # (slots, G, columns, K) each
-        self.ends: tuple[Tensor, Tensor] | None = None
+        self.memory_room: list[Tensor] = []  # (sources, G, columns, K) each; empty without a memory
+        self.ends: int | tuple[Tensor, Tensor] = 0
 
     def append(self, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
         """Keep k and v, (B, G, 1, K), at the end of their rows; return all kept, (B, G, S, K)."""
-        slots, columns = self.ends or (None, None)
-        self.keys[slots, :, columns] = k[:, :, 0].to(self.keys.dtype)  # (B, G, K)
-        self.values[slots, :, columns] = v[:, :, 0].to(self.values.dtype)  # (B, G, K)
+        if isinstance(self.ends, int):  # all rows end in one column
+            self.keys.narrow(2, self.ends, 1).copy_(k)  # (B, G, 1, K)
+            self.values.narrow(2, self.ends, 1).copy_(v)  # (B, G, 1, K)
+        else:
+            slots, columns = self.ends  # (B) each
+            self.keys[slots, :, columns] = k[:, :, 0].to(self.keys.dtype)  # (B, G, K)
+            self.values[slots, :, columns] = v[:, :, 0].to(self.values.dtype)  # (B, G, K)
         return self.keys.narrow(2, 0, self.length), self.values.narrow(2, 0, self.length)
 
-    def put(self, first: int, own: LayerCache, rows: Sequence[int], length: int) -> None:
-        """Copy rows of another layer, and what they remember, into slots from `first` on."""
-        last = first + len(rows)
-        for room, tensor in zip(self.room, (own.keys, own.values), strict=True):
-            room[first:last, :, :length] = tensor[rows, :, :length].to(room.dtype)
+    def keep(self, own: LayerCache) -> None:
+        """Take the tensors of another layer over."""
+        self.room = [own.keys, own.values]
         if own.memory is not None:
-            width = own.memory[0].shape[2]
+            k, v = own.memory  # (sources, G, S, K) each
+            self.memory_room = [k.to(own.keys.dtype), v.to(own.keys.dtype)]
+
+    def fill(self, slots: Tensor, own: LayerCache, length: int) -> None:
+        """Copy the rows of another layer, `length` tokens each, and its memory into slots (B)."""
+        for room, tensor in zip(self.room, (own.keys, own.values), strict=True):
+            room.narrow(2, 0, length).index_copy_(0, slots, tensor[:, :, :length].to(room.dtype))
+        if own.memory is not None:
             for room, tensor in zip(self.memory_room, own.memory, strict=True):
-                room[first:last, :, :width] = tensor[rows].to(room.dtype)
+                room.narrow(2, 0, tensor.shape[2]).index_copy_(0, slots, tensor.to(room.dtype))
 
-    def move(self, origin: int, to: int, length: int) -> None:
-        """Copy one slot over another."""
-        if origin == to:
-            return
-        for room in self.room:
-            room[to, :, :length] = room[origin, :, :length]
-        for room in self.memory_room:
-            room[to] = room[origin]
-
-    def show(self, slots: int, memory: int) -> None:
-        """Show the part in use: so many slots, and so many columns of the memory."""
-        self.keys, self.values = (each[:slots] for each in self.room)
-        if memory:
-            k, v = (each[:slots, :, :memory] for each in self.memory_room)  # (B, G, S, K) each
+    def show(self, slots: int, sources: int, width: int) -> None:
+        """Show the first slots, and `width` columns of the first memories."""
+        self.keys = self.room[0][:slots]  # (B, G, columns, K)
+        self.values = self.room[1][:slots]  # (B, G, columns, K)
+        if sources:
+            k, v = (room[:sources, :, :width] for room in self.memory_room)  # (sources, G, S, K) each
             self.memory = (k, v)
 
 
-def _with_room(held: Sequence[Tensor], slots: int, columns: int) -> list[Tensor]:
-    """Tensors (slots, G, columns, K) with room for so many, and with what they held; slots double, columns step up.
+def kept_slots(gone: Sequence[bool]) -> list[int]:
+    """Return the slots that stay. The last ones move into the gaps, so at most as many move as there are gaps.
 
-    They are parts of one allocation: a large one goes back to the system when it is given up, while many of middling
-    size would leave holes in the memory of the process.
+    >>> kept_slots([False, True, False, False, True])
+    [0, 3, 2]
+    """
+    slots = list(range(len(gone)))
+    for slot in reversed(slots[:]):
+        if gone[slot]:
+            slots[slot] = slots[-1]
+            slots.pop()
+    return slots
+
+
+def _sources_of(slots: Sequence[int], per_source: int) -> list[int]:
+    """Return the sources of these slots, each once, in the order of the slots.
+
+    >>> _sources_of([0, 1, 5, 4], per_source=2)
+    [0, 2]
+    """
+    return [source for source, _ in groupby(slot // per_source for slot in slots)]
+
+
+def _select_rows(rooms: Sequence[Tensor], rows: Sequence[int], filled: int, even: bool) -> Sequence[Tensor]:
+    """Return tensors (slots, G, columns, K) whose row i is row `rows[i]`, in its first `filled` columns.
+
+    In place, unless there are more rows than slots. Then new columns are zeros, as masked values must be finite, unless
+    all rows are `even`, of one length: rows only multiply in a beam search, where such rows remain even.
+    """
+    if len(rows) > rooms[0].shape[0]:
+        index = torch.tensor(rows, device=rooms[0].device)  # (rows)
+        larger = [room.new_empty((len(rows), *room.shape[1:])) for room in rooms]
+        for new, room in zip(larger, rooms, strict=True):
+            new.narrow(2, 0, filled).copy_(room.narrow(2, 0, filled).index_select(0, index))
+            if not even:
+                new.narrow(2, filled, new.shape[2] - filled).zero_()
+        return larger
+    moves = [(to, origin) for to, origin in enumerate(rows) if to != origin]
+    if moves:
+        to, origin = torch.tensor(moves, device=rooms[0].device).unbind(dim=1)  # (moves) each
+        for room in rooms:
+            columns = room.narrow(2, 0, filled)  # (slots, G, filled, K)
+            columns.index_copy_(0, to, columns.index_select(0, origin))
+    return rooms
+
+
+def _with_room(held: Sequence[Tensor], slots: int, columns: int) -> list[Tensor]:
+    """Return tensors (slots, G, columns, K) with at least this room and the contents of `held`.
+
+    The first room is exact; later slots at least double, and columns grow to a multiple of `COLUMNS`. The tensors are
+    parts of one allocation: a large one goes back to the system when it is given up, while many of middling size would
+    leave holes in the memory of the process.
     """
     had, _, had_columns, K = held[0].shape
     if had >= slots and had_columns >= columns:
         return list(held)
     slots = had if had >= slots else max(slots, 2 * had)
-    columns = had_columns if had_columns >= columns else -(-columns // COLUMNS) * COLUMNS
+    if had_columns >= columns:
+        columns = had_columns
+    elif had_columns:
+        columns = -(-columns // COLUMNS) * COLUMNS
     shapes = [(slots, each.shape[1], columns, K) for each in held]
     parts = held[0].new_zeros(sum(map(math.prod, shapes))).split([math.prod(shape) for shape in shapes])
     larger = [part.view(shape) for part, shape in zip(parts, shapes, strict=True)]

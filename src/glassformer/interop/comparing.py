@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from glassformer.base.config import SampleConfig
 from glassformer.generation.context import window_start
-from glassformer.generation.decoding import Step, generate, translate
+from glassformer.generation.decoding import TokenStep, generate, translate
 from glassformer.interop.export_report import Measured
 from glassformer.model.transformer import Decoder, EncoderDecoder
 from glassformer.runs.opening import Parts
@@ -73,7 +73,7 @@ def check_greedy(parts: Parts, theirs: Next, how: str) -> Measured:
     return Measured("greedy tokens", differ, 0, f"{count} tokens after {len(prompts)} prompts, {how}")
 
 
-def _steps(model: Decoder | EncoderDecoder, prompt: list[int], tokenizer: Tokenizer) -> list[Step]:
+def _steps(model: Decoder | EncoderDecoder, prompt: list[int], tokenizer: Tokenizer) -> list[TokenStep]:
     """The run's own greedy tokens; a target ends where the run ends it."""
     settings = SampleConfig(tokens=TOKENS, temperature=0.0)
     if isinstance(model, EncoderDecoder):

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from glassformer.base.config import Config, SampleConfig
 from glassformer.generation import decoding
 from glassformer.generation.beam import Hypothesis, Watch, beam_search
-from glassformer.generation.decoding import Step, Stop
+from glassformer.generation.decoding import Stop, TokenStep
 from glassformer.model.transformer import Decoder, Model
 from glassformer.tasks.refusing import refuse_mismatch, wrong_task
 from glassformer.tasks.text_writer import TextWriter
@@ -59,7 +59,7 @@ class TextModel(TextWriter):
 
     def _steps(
         self, rows: Sequence[Sequence[int]], settings: SampleConfig, stop: Stop, seeds: Sequence[int] | None
-    ) -> Iterator[Step]:
+    ) -> Iterator[TokenStep]:
         return decoding.generate(self.model, rows, settings, self.tokenizer.end_id, stop, seeds)
 
     def _search(

@@ -8,8 +8,8 @@ from collections.abc import Generator, Iterator, Sequence
 from glassformer.base.config import Config, SampleConfig
 from glassformer.base.errors import GlassError
 from glassformer.generation.beam import Hypothesis, Watch
-from glassformer.generation.decoding import Ended, Step, Stop
-from glassformer.generation.rows import batches_by_length
+from glassformer.generation.decoding import Ended, Stop, TokenStep
+from glassformer.generation.lengths import batches_by_length
 from glassformer.tasks.writing import Sample, Writer, written
 from glassformer.text.tokenizers import Tokenizer
 
@@ -40,7 +40,7 @@ class TextWriter(ABC):
     @abstractmethod
     def _steps(
         self, rows: Sequence[Sequence[int]], settings: SampleConfig, stop: Stop, seeds: Sequence[int] | None
-    ) -> Iterator[Step]:
+    ) -> Iterator[TokenStep]:
         """Draw a token for every row, again and again."""
 
     @abstractmethod

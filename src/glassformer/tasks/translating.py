@@ -10,7 +10,7 @@ from glassformer.base.config import PAIRS, Config, SampleConfig
 from glassformer.generation import decoding
 from glassformer.generation.beam import Hypothesis, Watch, beam_translate
 from glassformer.generation.context import reading
-from glassformer.generation.decoding import Step, Stop
+from glassformer.generation.decoding import Stop, TokenStep
 from glassformer.generation.sampling import ranked
 from glassformer.model.transformer import EncoderDecoder, Model
 from glassformer.tasks.refusing import refuse_mismatch, wrong_task
@@ -52,7 +52,7 @@ class Translator(TextWriter):
 
     def _steps(
         self, rows: Sequence[Sequence[int]], settings: SampleConfig, stop: Stop, seeds: Sequence[int] | None
-    ) -> Iterator[Step]:
+    ) -> Iterator[TokenStep]:
         tokenizer = self.tokenizer
         return decoding.translate(
             self.model, rows, settings, tokenizer.end_id, stop, seeds, start=tokenizer.target_start

@@ -7,7 +7,8 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from glassformer.generation.context import PlainReader, reading
+from glassformer.generation.context import reading
+from glassformer.generation.readers import next_logits
 from glassformer.model.transformer import Decoder, EncoderDecoder
 from glassformer.tasks.losses import logits_of
 from glassformer.text.batches import Batch
@@ -23,9 +24,8 @@ def batched_logits(subject: Subject) -> Finding:
         alone = [logits_of(model, subject.collate([row]))[0] for row in subject.rows]  # (T of the row, V) or (C)
         apart = max(distance(found[: len(one)], one) for found, one in zip(together, alone, strict=True))
         if isinstance(model, Decoder):
-            reader, prompts = PlainReader(model), subject.prompts
-            pairs = zip(reader.read(prompts), prompts, strict=True)
-            apart = max(apart, *(distance(found, reader.read([row])[0]) for found, row in pairs))
+            pairs = zip(next_logits(model, subject.prompts), subject.prompts, strict=True)
+            apart = max(apart, *(distance(found, next_logits(model, [row])[0]) for found, row in pairs))
     return Finding(apart, f"{len(subject.rows)} rows of {_lengths(batch)} tokens")
 
 

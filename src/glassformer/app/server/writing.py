@@ -22,7 +22,7 @@ from sse_starlette import EventSourceResponse, ServerSentEvent
 from starlette.requests import Request
 from starlette.responses import Response
 
-from glassformer.app.server.engine import Engine, Engines, Job, Order
+from glassformer.app.server.engine import Engine, Engines, Order, TextJob
 from glassformer.app.server.refusing import as_json
 from glassformer.app.server.shelf import Shelf
 from glassformer.app.server.workers import Workers
@@ -68,7 +68,7 @@ async def _drawn(engine: Engine, loaded: Any, question: WriteQuestion) -> AsyncI
 
     ids = await to_thread.run_sync(loaded.text.prompt_ids, question.text)
     order = Order()
-    job = Job(order, loaded, ids, settings_of(loaded.text, question))
+    job = TextJob(order, loaded, ids, settings_of(loaded.text, question))
     engine.submit([job])
 
     async def pieces() -> AsyncIterator[dict[str, Any]]:

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from glassformer.base.config import SampleConfig
-from glassformer.generation.sampling import draw, probabilities, race_times
+from glassformer.generation.sampling import exponential_noise, probabilities, sample_token
 
 FILTERS = {"repetition_penalty": 1.0, "temperature": 1.0, "top_k": None, "top_p": None}
 """Settings that act on the probabilities, in the order in which they act, with the value that changes nothing."""
@@ -93,13 +93,13 @@ def explain_draw(logits: Tensor, settings: SampleConfig, previous: Sequence[int]
     shares = stages[-1].shares  # (V)
     if settings.temperature == 0:
         return Draw("likeliest", int(shares.argmax()), stages, settings.seed, step, ())
-    random = torch.Generator().manual_seed(settings.seed)
+    noise = exponential_noise(len(shares), torch.Generator().manual_seed(settings.seed))
     for _ in range(step):
-        times = race_times(len(shares), random)  # (V)
+        times = next(noise)  # (V)
     order = (shares / times).argsort(descending=True, stable=True)[: stages[-1].left].tolist()
     arrivals = times / shares  # (V)
     runners = tuple(Runner(i, float(shares[i]), float(times[i]), float(arrivals[i])) for i in order)
-    return Draw("drawn", draw(shares, times), stages, settings.seed, step, runners)
+    return Draw("drawn", sample_token(shares, times), stages, settings.seed, step, runners)
 
 
 def model_stage(logits: Tensor) -> Stage:

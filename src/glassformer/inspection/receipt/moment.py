@@ -11,9 +11,9 @@ from glassformer.base.config import SampleConfig
 from glassformer.base.errors import GlassError
 from glassformer.base.wording import counted, span
 from glassformer.generation.beam import beam_search, beam_translate
-from glassformer.generation.context import PlainReader, reading, windows
+from glassformer.generation.context import reading, window
 from glassformer.generation.decoding import check_finite, generate, translate
-from glassformer.generation.targets import PlainTargetReader
+from glassformer.generation.readers import next_logits
 from glassformer.inspection.receipt.draw import Draw, Stage, explain_draw, model_stage
 from glassformer.tasks import MaskFiller, TextClassifier, TextModel, Translator
 from glassformer.tasks.writing import Writer
@@ -61,7 +61,7 @@ def of_next_token(model: Writes, text: str, settings: SampleConfig, step: int) -
         draw = explain_draw(logits, settings, before if isinstance(model, Translator) else row, step)
     if isinstance(model, Translator):
         return Moment(tuple(row), tuple(prompt), model.unread_tokens(text), (len(row) - 1,), logits, draw)
-    seen = windows([row], model.config.model.context)[0]
+    seen = window(row, model.config.model.context)
     return Moment(tuple(seen), None, len(row) - len(seen), (len(seen) - 1,), logits, draw)
 
 
@@ -131,9 +131,9 @@ def _found(model: Writes, prompt: list[int], settings: SampleConfig, step: int) 
         raise _too_short(len(written), best.ended)
     with reading(model.model):
         if isinstance(model, Translator):
-            logits = PlainTargetReader(model.model, [prompt]).read([[*start, *written[:-1]]])  # (1, V)
+            logits = next_logits(model.model, [[*start, *written[:-1]]], [prompt])  # (1, V)
         else:
-            logits = PlainReader(model.model).read([[*prompt, *written[:-1]]])  # (1, V)
+            logits = next_logits(model.model, [[*prompt, *written[:-1]]])  # (1, V)
     return written, logits[0].cpu()
 
 

@@ -1,6 +1,6 @@
-"""Continuous batching behind the API: for each run one queue, one running batch and one thread."""
+"""Continuous batching behind the API: one queue, one token loop and one thread for each run."""
 
 from glassformer.app.server.engine.engine import Engine, Engines
-from glassformer.app.server.engine.jobs import Job, Order, Piece, Scored
+from glassformer.app.server.engine.jobs import Order, ScoredToken, TextJob, TextPiece
 
-__all__ = ["Engine", "Engines", "Job", "Order", "Piece", "Scored"]
+__all__ = ["Engine", "Engines", "Order", "ScoredToken", "TextJob", "TextPiece"]

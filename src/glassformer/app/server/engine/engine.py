@@ -1,4 +1,4 @@
-"""The engine of a run: a bounded queue, a running batch, and the thread that steps it."""
+"""The engine of a run: a bounded queue, a token loop, and the thread that steps it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from collections import deque
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from glassformer.app.server.engine.jobs import Job, Order, Piece
+from glassformer.app.server.engine.jobs import Order, TextJob, TextPiece
 from glassformer.app.server.engine.metrics import Metrics
 from glassformer.app.server.refusing import SHORTER, RefusedError
 from glassformer.app.server.shelf import Shelf
@@ -18,16 +18,16 @@ from glassformer.base.errors import GlassError, clear_memory_errors
 
 if TYPE_CHECKING:
     from glassformer.app.server.engine.loaded import Loaded
-    from glassformer.generation.continuous import Batch
+    from glassformer.generation.decoding import TokenLoop
 
 ROWS = 64
-"""Texts that are written at once."""
+"""Most texts generated at once."""
 MEMORY = 2 << 30
-"""Bytes of their keys and values: of large models fewer texts are written at once."""
+"""Most bytes of their keys and values: a large model generates fewer texts at once."""
 WAITING = 256
-"""Texts that may wait for a place among them."""
-PATIENCE = 5.0
-"""Seconds in which a thread must have ended when the server stops."""
+"""Most texts in the queue."""
+STOP_SECONDS = 5.0
+"""Seconds to wait for a thread to end when the server stops."""
 
 
 class BusyError(RefusedError):
@@ -38,64 +38,70 @@ class BusyError(RefusedError):
         self.seconds = seconds
 
 
-class _Crew:
-    """The rows of one checkpoint."""
+class _CheckpointLoop:
+    """The token loop of one checkpoint, with the job of each of its rows."""
 
     def __init__(self, loaded: Loaded) -> None:
         self.loaded = loaded
-        self.batch: Batch = loaded.batch()
-        self.jobs: dict[int, Job] = {}
+        self.loop: TokenLoop = loaded.token_loop()
+        self.jobs: dict[int, TextJob] = {}
 
-    def join(self, job: Job) -> None:
-        self.jobs[self.batch.join(job.ids, job.settings)] = job
+    def join(self, job: TextJob) -> None:
+        self.jobs[self.loop.join(job.ids, job.settings)] = job
 
     def drop(self, number: int) -> None:
-        self.batch.leave(number)
+        self.loop.leave(number)
         self.jobs.pop(number, None)
 
 
 class Engine:
-    """Writes what is ordered of one run, all texts at once.
+    """Generates the ordered texts of one run, all at once.
 
-    A newer checkpoint of a run that is training serves the orders that come after it; what has begun is written to its
-    end by the older one, beside it. An error of one text ends that text; an error of a step, such as memory that is
-    short, ends all texts of its batch, and the next order begins a new one.
+    A newer checkpoint of a run in training serves later orders, beside the older one, which finishes the texts that it
+    started. An error of one text ends that text; an error of a step, such as lack of memory, ends all texts of its
+    loop, and the next order starts a new loop.
 
     Args:
         name: of the run.
-        shelf: where it is.
-        metrics: what is counted.
+        shelf: holds the run.
+        metrics: counts texts and tokens.
         rows, waiting, memory: see `ROWS`, `WAITING` and `MEMORY`.
     """
 
     def __init__(
         self, name: str, shelf: Shelf, metrics: Metrics, rows: int = ROWS, waiting: int = WAITING, memory: int = MEMORY
     ) -> None:
-        self.name, self._shelf, self._metrics = name, shelf, metrics
-        self._most_rows, self._most_waiting, self._memory = rows, waiting, memory
-        self._queue: deque[Job] = deque()
-        self._crews: list[_Crew] = []
+        self.name = name
+        self._shelf = shelf
+        self._metrics = metrics
+        self._most_rows = rows
+        self._most_waiting = waiting
+        self._memory = memory
+        self._queue: deque[TextJob] = deque()
+        self._loops: list[_CheckpointLoop] = []
         self._newest: Loaded | None = None
-        self._loading, self._awake, self._closed = threading.Lock(), threading.Condition(), False
+        self._loading = threading.Lock()
+        self._awake = threading.Condition()
+        self._closed = False
         self._rate = metrics.watch(name, lambda: len(self._queue), lambda: self.rows)
         self._thread = threading.Thread(target=self._work, name=f"engine of {name}", daemon=True)
         self._thread.start()
 
     @property
     def rows(self) -> int:
-        """Texts that are being written."""
-        return sum(len(crew.jobs) for crew in list(self._crews))
+        """Return the number of texts in generation."""
+        return sum(len(running.jobs) for running in list(self._loops))
 
     @property
     def waiting(self) -> int:
-        """Texts in the queue."""
+        """Return the number of texts in the queue."""
         return len(self._queue)
 
     def load(self) -> Loaded:
-        """The run's best checkpoint, to make jobs for. It may take its time: not for the event loop.
+        """Return the run's best checkpoint. Loading may take long: not for the event loop.
 
         Raises:
-            GlassError: there is no checkpoint, it is not whole, or it writes no text.
+            GlassError: there is no checkpoint, it is incomplete, or its task writes no text.
         """
         from glassformer.app.server.engine.loaded import Loaded
 
@@ -105,11 +111,11 @@ class Engine:
                 self._newest = Loaded(opened)
             return self._newest
 
-    def submit(self, jobs: Sequence[Job]) -> None:
-        """Put jobs into the queue: all, or none where there is no room.
+    def submit(self, jobs: Sequence[TextJob]) -> None:
+        """Put jobs into the queue: all, or none if there is no room.
 
         Raises:
-            BusyError: there is none.
+            BusyError: there is no room.
             GlassError: the server is stopping.
         """
         with self._awake:
@@ -122,38 +128,38 @@ class Engine:
             self._awake.notify()
         self._metrics.prompt.labels(self.name).inc(sum(len(job.ids) for job in jobs))
 
-    def count(self, jobs: Sequence[Job]) -> None:
-        """Count texts that were found by a search, beside the batch."""
+    def count(self, jobs: Sequence[TextJob]) -> None:
+        """Count texts found by beam search, outside the loop."""
         self._metrics.prompt.labels(self.name).inc(sum(len(job.ids) for job in jobs))
         self._metrics.generated.labels(self.name).inc(sum(job.count for job in jobs))
 
     def close(self) -> None:
-        """End the thread, and with an error whatever it has not written."""
+        """End the thread, and unfinished texts with an error."""
         with self._awake:
             self._closed = True
             self._awake.notify()
-        self._thread.join(PATIENCE)
+        self._thread.join(STOP_SECONDS)
 
     def _wait(self) -> int:
-        """Seconds after which it makes sense to ask again: what the queue may take at the present speed."""
+        """Return seconds after which to ask again: the time of the queue at the present speed."""
         tokens = sum(job.settings.tokens for job in self._queue)
         return round(min(60.0, max(1.0, tokens / max(1.0, self._rate.a_second()))))
 
     def _work(self) -> None:
         while self._admit():
-            for crew in [*self._crews]:
+            for running in [*self._loops]:
                 try:
-                    self._step(crew)
-                except Exception as error:  # whatever it is, others must be served
-                    self._give_up(crew, error)
-            self._crews = [crew for crew in self._crews if crew.jobs or crew.loaded is self._newest]
+                    self._step(running)
+                except Exception as error:  # other texts must still be served
+                    self._give_up(running, error)
+            self._loops = [running for running in self._loops if running.jobs or running.loaded is self._newest]
         stopped = RefusedError("the server is stopping", "Start it again, and ask again.", 503)
-        left = [*self._queue, *(job for crew in self._crews for job in crew.jobs.values())]
-        _hand_over([(job, Piece(job.choice, error=stopped)) for job in left])
-        self._crews = []
+        left = [*self._queue, *(job for running in self._loops for job in running.jobs.values())]
+        _hand_over([(job, TextPiece(job.choice, error=stopped)) for job in left])
+        self._loops = []
 
     def _admit(self) -> bool:
-        """Wait until there is something to do, and take in whom there is room for; False: it is over."""
+        """Wait for work, and start as many texts as there is room for; return False when the engine is closed."""
         with self._awake:
             while not self._closed and not self._queue and not self.rows:
                 self._awake.wait()
@@ -163,58 +169,59 @@ class Engine:
             new = [self._queue.popleft() for _ in range(min(self._room(), len(self._queue)))]
         for job in new:
             try:
-                self._crew_of(job.loaded).join(job)
+                self._loop_of(job.loaded).join(job)
             except Exception as error:
-                _hand_over([(job, Piece(job.choice, error=_as_glass_error(error)))])
+                _hand_over([(job, TextPiece(job.choice, error=_as_glass_error(error)))])
         return True
 
     def _room(self) -> int:
-        """How many more texts may be written now; one at least, where none is."""
-        jobs = [job for crew in self._crews for job in crew.jobs.values()]
+        """Return how many more texts may start now; at least one if none is in generation."""
+        jobs = [job for running in self._loops for job in running.jobs.values()]
         each = max((job.loaded.row_bytes for job in (*jobs, *self._queue)), default=1)
         return min(self._most_rows, max(1, self._memory // each)) - self.rows
 
-    def _crew_of(self, loaded: Loaded) -> _Crew:
-        for crew in self._crews:
-            if crew.loaded is loaded:
-                return crew
-        self._crews.append(_Crew(loaded))
-        return self._crews[-1]
+    def _loop_of(self, loaded: Loaded) -> _CheckpointLoop:
+        for running in self._loops:
+            if running.loaded is loaded:
+                return running
+        self._loops.append(_CheckpointLoop(loaded))
+        return self._loops[-1]
 
-    def _step(self, crew: _Crew) -> None:
-        """One more token for each row, handed to whoever ordered it."""
-        for number in [number for number, job in crew.jobs.items() if job.order.cancelled]:
-            crew.drop(number)
-        if not crew.jobs:
+    def _step(self, running: _CheckpointLoop) -> None:
+        """Sample one more token for each row, and hand it to its order."""
+        for number in [number for number, job in running.jobs.items() if job.order.cancelled]:
+            running.drop(number)
+        if not running.jobs:
             return
         with clear_memory_errors(SHORTER):
-            step, done = crew.batch.step(), list[tuple[Job, Piece]]()
+            step = running.loop.step()
+        done: list[tuple[TextJob, TextPiece]] = []
         now = time.monotonic()
         for number, token, logits in zip(step.rows, step.tokens, step.logits, strict=True):
-            job = crew.jobs[number]
+            job = running.jobs[number]
             if not job.count:
                 self._metrics.first.labels(self.name).observe(now - job.order.born)
             try:
                 piece = job.take(token, logits, step.ended.get(number))
             except Exception as error:
-                piece = Piece(job.choice, error=_as_glass_error(error))
+                piece = TextPiece(job.choice, error=_as_glass_error(error))
             if piece.last:
-                crew.drop(number)
+                running.drop(number)
             done.append((job, piece))
         self._metrics.generated.labels(self.name).inc(len(done))
         self._rate.add(len(done))
         _hand_over(done)
 
-    def _give_up(self, crew: _Crew, error: Exception) -> None:
-        """End all texts of a batch whose step failed."""
+    def _give_up(self, running: _CheckpointLoop, error: Exception) -> None:
+        """End all texts of a loop whose step failed."""
         said = _as_glass_error(error)
-        _hand_over([(job, Piece(job.choice, error=said)) for job in crew.jobs.values()])
-        crew.jobs.clear()
-        self._crews.remove(crew)
+        _hand_over([(job, TextPiece(job.choice, error=said)) for job in running.jobs.values()])
+        running.jobs.clear()
+        self._loops.remove(running)
 
 
 def _as_glass_error(error: Exception) -> GlassError:
-    """The error to be told; one that is a fault of ours is shown in the terminal, too."""
+    """Return the error to report; an unexpected one is also printed in the terminal."""
     if isinstance(error, GlassError):
         return error
     traceback.print_exception(error, file=sys.stderr)
@@ -225,24 +232,24 @@ def _as_glass_error(error: Exception) -> GlassError:
     )
 
 
-def _hand_over(done: Sequence[tuple[Job, Piece]]) -> None:
-    """Give pieces to their orders, in their event loops."""
+def _hand_over(done: Sequence[tuple[TextJob, TextPiece]]) -> None:
+    """Hand pieces to their orders, in the event loops of these."""
     for loop in {job.order.loop for job, _ in done}:
         pieces = [(job.order, piece) for job, piece in done if job.order.loop is loop]
         try:
             loop.call_soon_threadsafe(_put, pieces)
-        except RuntimeError:  # the loop has ended, and all who waited with it
+        except RuntimeError:  # the event loop has ended, and its requests
             for order, _ in pieces:
                 order.cancelled = True
 
 
-def _put(pieces: Sequence[tuple[Order, Piece]]) -> None:
+def _put(pieces: Sequence[tuple[Order, TextPiece]]) -> None:
     for order, piece in pieces:
         order.put(piece)
 
 
 class Engines:
-    """The engines of a shelf: each begins when it is first asked for.
+    """The engines of a shelf, each started at its first request.
 
     Args:
         shelf: the runs.
@@ -251,12 +258,14 @@ class Engines:
 
     def __init__(self, shelf: Shelf, rows: int = ROWS, waiting: int = WAITING) -> None:
         self.metrics = Metrics()
-        self._shelf, self._rows, self._waiting = shelf, rows, waiting
+        self._shelf = shelf
+        self._rows = rows
+        self._waiting = waiting
         self._engines: dict[str, Engine] = {}
         self._lock = threading.Lock()
 
     def engine(self, name: str) -> Engine:
-        """The engine of a run.
+        """Return the engine of a run.
 
         Raises:
             GlassError: there is no such run.

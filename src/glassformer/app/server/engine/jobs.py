@@ -1,4 +1,4 @@
-"""What the API asks of an engine, and what comes back: an order has jobs, one for each text, which come in pieces."""
+"""Requests to an engine and their results: an order has one job for each text, and each text comes in pieces."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Scored:
+class ScoredToken:
     """A token with its probability before the settings act (temperature 1, whole vocabulary).
 
     Attributes:
         token: its id.
         log_probability: natural logarithm.
-        likeliest: ids and logarithms of the likeliest tokens, the best first; as many as were asked for.
+        likeliest: ids and log-probabilities of the likeliest tokens, best first; as many as requested.
         offset: characters of the text before it.
     """
 
@@ -36,51 +36,53 @@ class Scored:
 
 
 @dataclass(frozen=True, slots=True)
-class Piece:
-    """What one token adds to a text.
+class TextPiece:
+    """The part of a text that one token adds.
 
     Attributes:
         choice: the number of the text in its order.
         text: whole characters that are ready: none, one or many.
-        scored: the token, where scores were asked for; an end token has no text and no score.
-        ended: why the text ends with it; None: it goes on.
-        error: the text cannot go on.
+        scored: the token, if scores were requested; an end token has no text and no score.
+        ended: why the text ends here; None: it continues.
+        error: why the text cannot continue.
     """
 
     choice: int
     text: str = ""
-    scored: Scored | None = None
+    scored: ScoredToken | None = None
     ended: Ended | None = None
     error: GlassError | None = None
 
     @property
     def last(self) -> bool:
-        """Whether nothing more comes of this text."""
+        """Return whether this is the last piece of its text."""
         return self.ended is not None or self.error is not None
 
 
 class Order:
-    """What one request asks for; its pieces come out in the event loop in which it was made.
+    """The texts of one request; its pieces come out in the event loop in which it was made.
 
     Attributes:
-        cancelled: nobody waits for it any more. May be set by any thread; the rows go at the next step.
+        cancelled: the client has gone. Any thread may set it; the rows leave at the next step.
         jobs: its texts.
     """
 
     def __init__(self) -> None:
-        self.loop, self.born, self.cancelled = asyncio.get_running_loop(), time.monotonic(), False
-        self.jobs: list[Job] = []
-        self._pieces: asyncio.Queue[Piece] = asyncio.Queue()
+        self.loop = asyncio.get_running_loop()
+        self.born = time.monotonic()
+        self.cancelled = False
+        self.jobs: list[TextJob] = []
+        self._pieces: asyncio.Queue[TextPiece] = asyncio.Queue()
 
-    def put(self, piece: Piece) -> None:
+    def put(self, piece: TextPiece) -> None:
         """Hand a piece over, in the event loop."""
         self._pieces.put_nowait(piece)
 
-    async def pieces(self) -> AsyncIterator[list[Piece]]:
-        """All that is there, again and again, until every text has ended.
+    async def pieces(self) -> AsyncIterator[list[TextPiece]]:
+        """Yield the pieces that are ready, again and again, until every text has ended.
 
         Raises:
-            GlassError: one of the texts cannot go on.
+            GlassError: one of the texts cannot continue.
         """
         left = len(self.jobs)
         while left:
@@ -94,15 +96,15 @@ class Order:
             yield found
 
 
-class Job:
+class TextJob:
     """One text, from the queue to its last token. Made and used by one thread at a time.
 
     Args:
-        order: that it is part of, as its next text.
-        loaded: the model that writes it.
-        ids: what the model reads.
-        settings: how it is drawn; their stop texts end it.
-        scores: how many of the likeliest tokens are named with each token; None: no scores at all.
+        order: receives this job as its next text.
+        loaded: the model.
+        ids: of the prompt, or of the source.
+        settings: of the sampling; their stop texts end it.
+        scores: number of likeliest tokens to return with each token; None: no scores.
         stop_ids: tokens that end it as a stop text does.
     """
 
@@ -115,24 +117,32 @@ class Job:
         scores: int | None = None,
         stop_ids: frozenset[int] = frozenset(),
     ) -> None:
-        self.order, self.loaded, self.ids, self.settings = order, loaded, ids, settings
-        self.scores, self.stop_ids, self.choice, self.count = scores, stop_ids, len(order.jobs), 0
-        self._writer, self._decoder = loaded.writer(ids, settings.stop), loaded.decoder(ids)
+        self.order = order
+        self.loaded = loaded
+        self.ids = ids
+        self.settings = settings
+        self.scores = scores
+        self.stop_ids = stop_ids
+        self.choice = len(order.jobs)
+        self.count = 0
+        self._writer = loaded.writer(ids, settings.stop)
+        self._decoder = loaded.decoder(ids)
         self._offset = 0
         order.jobs.append(self)
 
-    def take(self, token: int, logits: Tensor, ended: Ended | None) -> Piece:
-        """What a token adds, drawn from logits (V); `ended`: why the batch ends the row with it."""
+    def take(self, token: int, logits: Tensor, ended: Ended | None) -> TextPiece:
+        """Return the piece that a token adds, sampled from logits (V); `ended`: why the loop ends the row with it."""
         self.count += 1
         stopped = self._writer.add(token) or token in self.stop_ids
         if stopped and ended != "end":
             ended = "stop"
         scored = self._scored(token, logits) if self.scores is not None and ended != "end" else None
-        return Piece(self.choice, self._writer.take(last=ended is not None), scored, ended)
+        return TextPiece(self.choice, self._writer.take(last=ended is not None), scored, ended)
 
-    def _scored(self, token: int, logits: Tensor) -> Scored:
-        shares = logits.double().log_softmax(dim=-1)  # (V)
-        values, ids = shares.topk(min(self.scores or 0, len(shares)))
-        offset, self._offset = self._offset, self._offset + len(self._decoder.feed(token))
+    def _scored(self, token: int, logits: Tensor) -> ScoredToken:
+        log_probabilities = logits.double().log_softmax(dim=-1)  # (V)
+        values, ids = log_probabilities.topk(min(self.scores or 0, len(log_probabilities)))
+        offset = self._offset
+        self._offset += len(self._decoder.feed(token))
         likeliest = tuple(zip(ids.tolist(), values.tolist(), strict=True))
-        return Scored(token, float(shares[token]), likeliest, offset)
+        return ScoredToken(token, float(log_probabilities[token]), likeliest, offset)

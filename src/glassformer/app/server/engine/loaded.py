@@ -1,4 +1,4 @@
-"""One checkpoint of a run, ready to write for the API: a model with modules of its own, and its tokenizer."""
+"""One checkpoint of a run, loaded for the API: a model with modules of its own, and its tokenizer."""
 
 from __future__ import annotations
 
@@ -6,7 +6,9 @@ from collections.abc import Sequence
 
 from glassformer.app.server.refusing import RefusedError
 from glassformer.app.server.shelf import Opened
-from glassformer.generation.continuous import Batch
+from glassformer.generation.decoding import TokenLoop
+from glassformer.generation.fast import LAYOUT_STEPS
+from glassformer.generation.readers import CachedReader
 from glassformer.model.attention import Attention
 from glassformer.tasks import TextModel, Translator
 from glassformer.tasks.writing import Writer
@@ -15,26 +17,31 @@ from glassformer.text.tokenizers.tokenizer import StreamDecoder
 
 FLOAT = 4
 """Bytes of a number in a cache."""
+PREFILL_TOKENS = 512
+"""Tokens of new texts read in one step: texts that already grow wait for no more than that."""
 
 
 class Loaded:
-    """A checkpoint that writes.
+    """A checkpoint that generates text.
 
     Args:
-        opened: from the shelf; views may go on to use its model.
+        opened: from the shelf; views may use its model meanwhile.
 
     Attributes:
-        text: the model, which nobody hooks or patches.
+        text: a copy of the model, without hooks and patches.
         version: of the checkpoint.
-        context: tokens that the model reads at most.
-        row_bytes: of the keys and values of one text at most: those of all attentions with a whole context.
+        context: most tokens that the model reads.
+        row_bytes: bytes of the keys and values of one text of a whole context, over all attention layers.
 
     Raises:
-        GlassError: the run learnt to do something else than to write.
+        GlassError: the task of the run writes no text.
     """
 
     def __init__(self, opened: Opened) -> None:
-        self.name, self.version, self.folder, self._opened = opened.name, opened.version, opened.folder, opened
+        self.name = opened.name
+        self.version = opened.version
+        self.folder = opened.folder
+        self._opened = opened
         if not isinstance(opened.model, TextModel | Translator):
             task = opened.model.config.train.task
             raise RefusedError(
@@ -43,48 +50,49 @@ class Loaded:
             )
         text = opened.copy()
         assert isinstance(text, TextModel | Translator)
-        self.text, self.context = text, text.config.model.context
+        self.text = text
+        self.context = text.config.model.context
         layers = [part for part in text.model.modules() if isinstance(part, Attention)]
         self.row_bytes = 2 * FLOAT * self.context * sum(layer.kv_heads * layer.head_width for layer in layers)
 
     def searcher(self) -> TextModel | Translator:
-        """The model for a beam search, with modules of its own: searches run beside the batch."""
+        """Return a copy of the model for a beam search, which runs beside the token loop."""
         text = self._opened.copy()
         assert isinstance(text, TextModel | Translator)
         return text
 
     @property
     def tokenizer(self) -> Tokenizer:
-        """Of what is written."""
+        """Return the tokenizer of the generated text."""
         return self.text.tokenizer
 
     @property
     def reader(self) -> Tokenizer:
-        """Of what is read."""
+        """Return the tokenizer of prompts, or of sources."""
         return self.text.source_tokenizer if isinstance(self.text, Translator) else self.text.tokenizer
 
     @property
     def vocabulary(self) -> int:
-        """How many tokens a prompt is made of."""
+        """Return the vocabulary size of prompts."""
         return self.reader.vocab_size
 
     @property
     def reads_whole(self) -> bool:
-        """Whether a prompt is a source that is read, and not a text that goes on."""
+        """Return whether a prompt is a source to encode, not a text to continue."""
         return isinstance(self.text, Translator)
 
-    def batch(self) -> Batch:
-        """A new batch of this model's rows."""
-        if isinstance(self.text, Translator):
-            return Batch(self.text.model, self.tokenizer.end_id, self.tokenizer.target_start)
-        return Batch(self.text.model, self.tokenizer.end_id)
+    def token_loop(self) -> TokenLoop:
+        """Return a new token loop of this model, which lasts for as long as texts are asked for."""
+        reader = CachedReader(self.text.model, steps=LAYOUT_STEPS, limit=PREFILL_TOKENS)
+        start = self.tokenizer.target_start if isinstance(self.text, Translator) else ()
+        return TokenLoop(reader, self.tokenizer.end_id, start)
 
     def writer(self, ids: Sequence[int], stop: Sequence[str]) -> Writer:
-        """What makes text of the tokens that follow a prompt."""
+        """Return the writer of the text after a prompt."""
         return Writer(self.tokenizer, () if self.reads_whole else ids, stop)
 
     def decoder(self, ids: Sequence[int]) -> StreamDecoder:
-        """The same without stop texts."""
+        """Return the same without stop texts."""
         decoder = self.tokenizer.stream_decoder()
         for id in () if self.reads_whole else ids:
             decoder.feed(id)

@@ -15,9 +15,9 @@ from starlette.responses import Response, StreamingResponse
 from starlette.types import Message, Receive, Scope, Send
 
 from glassformer.app.server.engine import Engine, Order
-from glassformer.app.server.engine.jobs import Piece
+from glassformer.app.server.engine.jobs import TextPiece
 from glassformer.app.server.openai.errors import error_body, json_response
-from glassformer.app.server.openai.shapes import Choice, Shape, Usage
+from glassformer.app.server.openai.shapes import AnswerShape, Choice, Usage
 from glassformer.app.server.workers import Workers
 from glassformer.base.errors import GlassError
 
@@ -28,7 +28,7 @@ SECONDS = 10.0
 
 
 @dataclass(frozen=True)
-class Asked:
+class PendingAnswer:
     """A request that was understood.
 
     Attributes:
@@ -41,9 +41,9 @@ class Asked:
 
     engine: Engine
     order: Order
-    shape: Shape
+    shape: AnswerShape
     prompt_tokens: int
-    search: Callable[[Event], list[Piece]] | None = None
+    search: Callable[[Event], list[TextPiece]] | None = None
 
     @property
     def usage(self) -> Usage:
@@ -51,7 +51,7 @@ class Asked:
         return Usage(self.prompt_tokens, sum(job.count for job in self.order.jobs))
 
 
-async def begin(request: Request, asked: Asked, searchers: Workers) -> bool:
+async def begin(request: Request, asked: PendingAnswer, searchers: Workers) -> bool:
     """Order what was asked for; whoever asks for a beam search waits here until it is over.
 
     Returns:
@@ -63,7 +63,7 @@ async def begin(request: Request, asked: Asked, searchers: Workers) -> bool:
     if asked.search is None:
         asked.engine.submit(asked.order.jobs)
         return True
-    stopped, found, failed = Event(), list[Piece](), None
+    stopped, found, failed = Event(), list[TextPiece](), None
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(_leave_with, request, tasks.cancel_scope)
         try:
@@ -81,7 +81,7 @@ async def begin(request: Request, asked: Asked, searchers: Workers) -> bool:
     return bool(found)
 
 
-async def whole(request: Request, asked: Asked) -> Response:
+async def whole(request: Request, asked: PendingAnswer) -> Response:
     """The answer in one piece, to an order that is submitted already.
 
     Raises:
@@ -125,7 +125,7 @@ class Stream(StreamingResponse):
         usage: whether the last chunk counts the tokens.
     """
 
-    def __init__(self, asked: Asked, usage: bool) -> None:
+    def __init__(self, asked: PendingAnswer, usage: bool) -> None:
         headers = {"cache-control": "no-store", "x-accel-buffering": "no"}
         super().__init__(_events(asked, usage), 200, headers, "text/event-stream")
         self._order = asked.order
@@ -143,7 +143,7 @@ class Stream(StreamingResponse):
             self._order.cancelled = True
 
 
-async def _events(asked: Asked, usage: bool) -> AsyncIterator[bytes]:
+async def _events(asked: PendingAnswer, usage: bool) -> AsyncIterator[bytes]:
     shape, count = asked.shape, len(asked.order.jobs)
     held = [Choice(index) for index in range(count)]
     if first := shape.first_chunks(count):

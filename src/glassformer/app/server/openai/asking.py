@@ -7,9 +7,9 @@ from functools import partial
 from threading import Event
 from typing import TYPE_CHECKING
 
-from glassformer.app.server.engine import Engine, Job, Order
-from glassformer.app.server.engine.jobs import Piece
-from glassformer.app.server.openai.answering import Asked
+from glassformer.app.server.engine import Engine, Order, TextJob
+from glassformer.app.server.engine.jobs import TextPiece
+from glassformer.app.server.openai.answering import PendingAnswer
 from glassformer.app.server.openai.bodies import MOST_TEXTS, OPENAI, ChatBody, CompletionBody
 from glassformer.app.server.openai.errors import BadRequestError
 from glassformer.app.server.openai.shapes import ChatShape, CompletionShape
@@ -26,7 +26,7 @@ MOST_SCORES = 1 << 18
 """Probabilities of an answer."""
 
 
-def ask_completion(engine: Engine, body: CompletionBody, order: Order) -> Asked:
+def ask_completion(engine: Engine, body: CompletionBody, order: Order) -> PendingAnswer:
     """Texts that go on after prompts, or are written for sources. It may load the model: not for the event loop.
 
     Raises:
@@ -58,11 +58,11 @@ def ask_completion(engine: Engine, body: CompletionBody, order: Order) -> Asked:
     prompts = [_read(loaded, prompt) for prompt in body.prompts]
     for ids in prompts:
         for each in settings:
-            Job(order, loaded, ids, each, body.logprobs)
+            TextJob(order, loaded, ids, each, body.logprobs)
     before = [_echoed(loaded, prompt) if body.echo else "" for prompt in body.prompts for _ in settings]
     shape = CompletionShape(body.model, loaded.tokenizer, body.logprobs is not None, before)
     found = None if search is None else partial(_search, loaded, order, prompts, search, len(settings))
-    return Asked(engine, order, shape, sum(map(len, prompts)), found)
+    return PendingAnswer(engine, order, shape, sum(map(len, prompts)), found)
 
 
 class _StoppedError(Exception):
@@ -71,7 +71,7 @@ class _StoppedError(Exception):
 
 def _search(
     loaded: Loaded, order: Order, prompts: list[list[int]], settings: SampleConfig, wanted: int, stopped: Event
-) -> list[Piece]:
+) -> list[TextPiece]:
     """The likeliest texts of each prompt, each in one piece, in the order of the order's jobs; none once `stopped`."""
 
     def watch(look: object) -> None:
@@ -85,10 +85,10 @@ def _search(
     samples = [sample for row in found for sample in row]
     for job, sample in zip(order.jobs, samples, strict=True):
         job.count = sample.tokens
-    return [Piece(job.choice, each.text, ended=each.ended) for job, each in zip(order.jobs, samples, strict=True)]
+    return [TextPiece(job.choice, each.text, ended=each.ended) for job, each in zip(order.jobs, samples, strict=True)]
 
 
-def ask_chat(engine: Engine, body: ChatBody, order: Order) -> Asked:
+def ask_chat(engine: Engine, body: ChatBody, order: Order) -> PendingAnswer:
     """The assistant's next turn. It may load the model: not for the event loop.
 
     Raises:
@@ -111,8 +111,8 @@ def ask_chat(engine: Engine, body: ChatBody, order: Order) -> Asked:
     settings = body.settings(tokens, stop)
     _check_scores(len(settings), tokens, scores, "top_logprobs")
     for each in settings:
-        Job(order, loaded, ids, each, scores, stop_ids)
-    return Asked(engine, order, ChatShape(body.model, loaded.tokenizer, bool(body.logprobs)), len(ids))
+        TextJob(order, loaded, ids, each, scores, stop_ids)
+    return PendingAnswer(engine, order, ChatShape(body.model, loaded.tokenizer, bool(body.logprobs)), len(ids))
 
 
 def _read(loaded: Loaded, prompt: str | Sequence[int]) -> list[int]:

@@ -21,7 +21,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from glassformer.app.server.engine import Engine, Engines, Order
-from glassformer.app.server.openai.answering import GONE, Asked, Stream, begin, whole
+from glassformer.app.server.openai.answering import GONE, PendingAnswer, Stream, begin, whole
 from glassformer.app.server.openai.bodies import ChatBody, CompletionBody, Drawing
 from glassformer.app.server.openai.document import document
 from glassformer.app.server.openai.errors import json_response, read_body, refusal
@@ -98,12 +98,12 @@ def _counted(engines: Engines, path: str, handler: Handler) -> Handler:
 
 
 async def _answer(
-    request: Request, engines: Engines, kind: type[Body], ask: Callable[[Engine, Body, Order], Asked]
+    request: Request, engines: Engines, kind: type[Body], ask: Callable[[Engine, Body, Order], PendingAnswer]
 ) -> Response:
     """Read the body, order, and answer in one piece or as a stream."""
     data, order = await request.body(), Order()
 
-    def understood() -> tuple[Body, Asked]:
+    def understood() -> tuple[Body, PendingAnswer]:
         body = read_body(kind, data)
         with clear_memory_errors(SHORTER):
             return body, ask(engines.engine(body.model), body, order)

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from glassformer.app.server.engine.jobs import Piece, Scored
+from glassformer.app.server.engine.jobs import ScoredToken, TextPiece
 
 if TYPE_CHECKING:
     from glassformer.text.tokenizers import Tokenizer
@@ -23,10 +23,10 @@ class Choice:
 
     index: int
     text: str = ""
-    scores: list[Scored] = field(default_factory=list)
+    scores: list[ScoredToken] = field(default_factory=list)
     reason: str | None = None
 
-    def add(self, piece: Piece) -> None:
+    def add(self, piece: TextPiece) -> None:
         """What one token adds."""
         self.text += piece.text
         self.scores += [piece.scored] if piece.scored is not None else []
@@ -51,7 +51,7 @@ class Usage:
         return {"prompt_tokens": self.prompt, "completion_tokens": self.written, "total_tokens": total}
 
 
-class Shape(ABC):
+class AnswerShape(ABC):
     """The form of the answers to one request.
 
     Args:
@@ -100,7 +100,7 @@ class Shape(ABC):
             return "bytes:" + "".join(f"\\x{byte:02x}" for byte in data), list(data)
 
 
-class CompletionShape(Shape):
+class CompletionShape(AnswerShape):
     """Of /v1/completions.
 
     Args:
@@ -131,7 +131,7 @@ class CompletionShape(Shape):
         return {**told, "finish_reason": choice.reason}
 
 
-class ChatShape(Shape):
+class ChatShape(AnswerShape):
     """Of /v1/chat/completions."""
 
     prefix, whole_object, chunk_object = "chatcmpl", "chat.completion", "chat.completion.chunk"
@@ -149,7 +149,7 @@ class ChatShape(Shape):
         scores = {"content": [self._score(each) for each in choice.scores], "refusal": None} if self.scored else None
         return {"index": choice.index, **message, "logprobs": scores, "finish_reason": choice.reason}
 
-    def _score(self, each: Scored) -> dict[str, Any]:
+    def _score(self, each: ScoredToken) -> dict[str, Any]:
         return {
             **self._one(each.token, each.log_probability),
             "top_logprobs": [self._one(id, value) for id, value in each.likeliest],

@@ -1,4 +1,4 @@
-"""The beam tree: every hypothesis that beam search looked at, step by step.
+"""The beam tree: every hypothesis that beam search considered, step by step.
 
 The answer::
 
@@ -6,14 +6,15 @@ The answer::
                 "score": -0.5, "fate": "ran on" | "ended" | "dropped", "rank": 0 | null}],
      "found": [{"text": …, "tokens": 7, "log_probability": -2.1, "score": -1.6, "ended": "end" | "length"}]}
 
-The first node is the root. `found` is what the search gives, best first; a node's `rank` is its place there.
+The first node is the root. `found` lists the results of the search, best first; a node's `rank` is its position there.
 A score is the log-probability, divided by ((5 + tokens) / 6) to the power of the length penalty.
 """
 
 from __future__ import annotations
 
-from dataclasses import asdict
-from typing import Annotated, Any
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
@@ -21,18 +22,68 @@ from glassformer.app.server.shelf import Opened
 from glassformer.app.server.view import Question, Text, View, script
 from glassformer.base.config import SampleConfig
 from glassformer.base.errors import GlassError
-from glassformer.generation.beam import Hypothesis, Look, beam_search, beam_translate
-from glassformer.generation.beam_tree import tree_of
+from glassformer.generation.beam import BeamStep, Hypothesis, beam_search, beam_translate, penalty
 from glassformer.tasks import TextModel, Translator
 from glassformer.tasks.writing import written
 
+Fate = Literal["ran on", "ended", "dropped"]
 
-class BeamQuestion(Question):
-    """What is asked.
+
+@dataclass(frozen=True)
+class BeamNode:
+    """A hypothesis that beam search considered.
 
     Attributes:
-        text: to go on after, or to translate.
-        beams, tokens, length_penalty: as in settings of `sample`; so few that the tree can be drawn.
+        parent: the node without its last token; None for the root, which has no token.
+        token: its last one; None for the root.
+        tokens: number of its tokens.
+        log_probability: the sum of the natural logarithms of their probabilities.
+        score: that sum, divided by the length penalty.
+        fate: "ran on" to the next step, or to the end of the search; "ended" by the end token; or "dropped".
+        rank: its position among the results of the search, from 0; None: it is not a result.
+    """
+
+    parent: int | None
+    token: int | None
+    tokens: int
+    log_probability: float
+    score: float
+    fate: Fate
+    rank: int | None = None
+
+
+def tree_of(steps: Sequence[BeamStep], found: Sequence[Hypothesis], length_penalty: float) -> tuple[BeamNode, ...]:
+    """Return the tree of one source's search; parents stand before their children, and the first node is the root.
+
+    Args:
+        steps: of the search, from its `watch`.
+        found: results of the search.
+        length_penalty: of its settings.
+    """
+    nodes = [BeamNode(None, None, 0, 0.0, 0.0, "ran on")]
+    node_of: dict[tuple[int, ...], int] = {(): 0}
+    for step in steps:
+        running = set(step.after)
+        for child in step.children:
+            before = step.before[child.parent]
+            tokens = (*before, child.token)
+            score = child.log_probability / penalty(len(tokens), length_penalty)
+            fate: Fate = "ran on" if tokens in running else "dropped"
+            node_of[tokens] = len(nodes)
+            nodes.append(BeamNode(node_of[before], child.token, len(tokens), child.log_probability, score, fate))
+    for rank, hypothesis in enumerate(found):
+        node = node_of[hypothesis.tokens]
+        fate = "ended" if hypothesis.ended == "end" else "ran on"
+        nodes[node] = replace(nodes[node], rank=rank, fate=fate)
+    return tuple(nodes)
+
+
+class BeamQuestion(Question):
+    """A question for the view.
+
+    Attributes:
+        text: to continue, or to translate.
+        beams, tokens, length_penalty: as in settings of `sample`; few enough to draw the tree.
     """
 
     text: Text
@@ -42,60 +93,67 @@ class BeamQuestion(Question):
 
 
 def answer(opened: Opened, question: BeamQuestion) -> dict[str, Any]:
-    """See the module."""
+    """Return the nodes of the tree, and the results of the search."""
     model = opened.model
     if not isinstance(model, TextModel | Translator):
         raise GlassError(
             f"{opened.name} learnt train.task = {model.config.train.task}: it writes no text",
             "Choose a run that continues text, translates or summarizes.",
         )
-    looks: list[Look] = []
-    found = _search(model, question, looks)
+    steps: list[BeamStep] = []
+    found = _search(model, question, steps)
     tokenizer = model.tokenizer
     before = () if isinstance(model, Translator) else model.prompt_ids(question.text)
     return {
         "nodes": [
             {**asdict(node), "text": "" if node.token is None else tokenizer.token_text(node.token)}
-            for node in tree_of(looks, found, question.length_penalty)
+            for node in tree_of(steps, found, question.length_penalty)
         ],
         "found": [
             {
-                "text": written(tokenizer, before, each.tokens, ())[0], "tokens": len(each.tokens),
-                "log_probability": each.log_probability, "score": each.score, "ended": each.ended,
+                "text": written(tokenizer, before, each.tokens, ())[0],
+                "tokens": len(each.tokens),
+                "log_probability": each.log_probability,
+                "score": each.score,
+                "ended": each.ended,
             }
             for each in found
         ],
-    }  # fmt: skip
+    }
 
 
-def _search(model: TextModel | Translator, question: BeamQuestion, looks: list[Look]) -> list[Hypothesis]:
+def _search(model: TextModel | Translator, question: BeamQuestion, steps: list[BeamStep]) -> list[Hypothesis]:
     settings = SampleConfig(beams=question.beams, tokens=question.tokens, length_penalty=question.length_penalty)
-    ids, tokenizer = model.prompt_ids(question.text), model.tokenizer
+    ids = model.prompt_ids(question.text)
+    tokenizer = model.tokenizer
     if isinstance(model, Translator):
         start = tokenizer.target_start
-        return beam_translate(model.model, [ids], settings, tokenizer.end_id, start=start, watch=looks.append)[0]
-    return beam_search(model.model, [ids], settings, tokenizer.end_id, watch=looks.append)[0]
+        return beam_translate(model.model, [ids], settings, tokenizer.end_id, start=start, watch=steps.append)[0]
+    return beam_search(model.model, [ids], settings, tokenizer.end_id, watch=steps.append)[0]
 
 
 def python(opened: Opened, question: BeamQuestion) -> str:
-    """What the search finds, and the tree."""
-    pair = isinstance(opened.model, Translator)
-    name, start = ("beam_translate", ", start=model.tokenizer.target_start") if pair else ("beam_search", "")
+    """Return a script that prints the results of the search, and the tree."""
+    name = "beam_search"
+    start = ""
+    if isinstance(opened.model, Translator):
+        name = "beam_translate"
+        start = ", start=model.tokenizer.target_start"
     given = f"beams={question.beams}, tokens={question.tokens}, length_penalty={question.length_penalty!r}"
     return script(
         opened,
         f"settings = SampleConfig({given})",
-        f"ids, looks = model.prompt_ids({question.text!r}), []",
+        f"ids, steps = model.prompt_ids({question.text!r}), []",
         "end = model.tokenizer.end_id",
-        f"found = {name}(model.model, [ids], settings, end{start}, watch=looks.append)[0]",
+        f"found = {name}(model.model, [ids], settings, end{start}, watch=steps.append)[0]",
         "for each in found:",
         "    print(each.score, each.log_probability, repr(model.tokenizer.decode(each.tokens)))",
-        "for node in tree_of(looks, found, settings.length_penalty):",
+        "for node in tree_of(steps, found, settings.length_penalty):",
         "    print(node.parent, node.token, node.score, node.fate)",
         imports=[
             "from glassformer.base.config import SampleConfig",
             f"from glassformer.generation.beam import {name}",
-            "from glassformer.generation.beam_tree import tree_of",
+            "from glassformer.app.server.views.beams import tree_of",
         ],
     )
 

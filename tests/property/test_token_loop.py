@@ -1,4 +1,4 @@
-"""Rows that join and leave a running batch become what they are alone, whoever else is there and whenever they come."""
+"""Rows that join and leave a token loop become what they are alone, whatever other rows there are, at any time."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from torch import Tensor
 
 from glassformer.base.config import SampleConfig
 from glassformer.base.errors import GlassError
-from glassformer.generation.continuous import Batch
-from glassformer.generation.decoding import Step, generate, translate
+from glassformer.generation.decoding import TokenLoop, TokenStep, generate, translate
+from glassformer.generation.readers import CachedReader, PlainReader
 from glassformer.model.transformer import Decoder, EncoderDecoder
 from tests.property.models import VOCAB, decoder, encoder_decoder, kinds, named, tiny, tokens
 
@@ -53,26 +53,31 @@ def guests(longest: int) -> st.SearchStrategy[list[Guest]]:
     return st.lists(guest, min_size=1, max_size=7)
 
 
-def play(batch: Batch, visitors: list[Guest]) -> None:
+def loop_of(model: Decoder | EncoderDecoder, end: int | None = END, limit: int | None = 512) -> TokenLoop:
+    """A loop as the server has it."""
+    return TokenLoop(CachedReader(model, steps=16, limit=limit), end, [END] if end is None else ())
+
+
+def play(loop: TokenLoop, visitors: list[Guest]) -> None:
     """Let them come and go, until all have ended."""
     inside: dict[int, Guest] = {}
     waiting = sorted(visitors, key=lambda guest: guest.comes)
     for clock in range(2000):
         while waiting and waiting[0].comes <= clock:
             guest = waiting.pop(0)
-            inside[batch.join(guest.prompt, guest.how)] = guest
+            inside[loop.join(guest.prompt, guest.how)] = guest
         for number, guest in inside.items():
             if guest.goes is not None and clock >= guest.comes + guest.goes and guest.ended is None:
-                batch.leave(number)
+                loop.leave(number)
                 guest.ended = "gone"
-        if len(batch):
-            note(batch.step(), inside)
+        if len(loop):
+            note(loop.step(), inside)
         elif not waiting:
             return
     raise AssertionError("some never end")
 
 
-def note(step: Step, inside: dict[int, Guest]) -> None:
+def note(step: TokenStep, inside: dict[int, Guest]) -> None:
     for number, token, logits in zip(step.rows, step.tokens, step.logits, strict=True):
         assert inside[number].ended is None
         inside[number].written.append(token)
@@ -80,7 +85,7 @@ def note(step: Step, inside: dict[int, Guest]) -> None:
         inside[number].ended = step.ended.get(number)
 
 
-def alone(model: Decoder | EncoderDecoder, guest: Guest) -> list[Step]:
+def alone(model: Decoder | EncoderDecoder, guest: Guest) -> list[TokenStep]:
     """What the row becomes without others."""
     if isinstance(model, Decoder):
         return list(generate(model, [guest.prompt], guest.how, END))
@@ -115,7 +120,7 @@ def test_a_row_becomes_what_it_is_alone(family: str, kind: dict[str, Any], data:
     changes = {"layers": 2, **PLAIN, **kind} if "removed_heads" not in kind else {**PLAIN, **kind}
     model = decoder(tiny(**changes)) if family == "decoder" else encoder_decoder(**changes)
     visitors = data.draw(guests(45 if family == "decoder" else 29))
-    play(Batch(model, END, reads=data.draw(st.sampled_from([1, 16, 64, 1000]))), visitors)
+    play(loop_of(model, limit=data.draw(st.sampled_from([1, 16, 64, 1000, None]))), visitors)
     for guest in visitors:
         agree(model, guest)
 
@@ -133,7 +138,7 @@ def test_the_model_itself_runs_where_someone_listens(family: str) -> None:
     stack = model.stack if isinstance(model, Decoder) else model.decoder
     visitors = some_guests(29)
     with_hook = stack.blocks[0].register_forward_hook(lambda *_: seen.append(1))
-    play(Batch(model, END), visitors)
+    play(loop_of(model), visitors)
     with_hook.remove()
     assert len(seen) > 20
     for guest in visitors:
@@ -141,52 +146,73 @@ def test_the_model_itself_runs_where_someone_listens(family: str) -> None:
 
 
 @pytest.mark.parametrize("family", ["decoder", "encoder-decoder"])
+def test_the_plain_reader_lets_rows_join_and_leave_too(family: str) -> None:
+    """The oracle of every loop: targets of unequal lengths, and prompts in windows of their own."""
+    model = decoder(tiny(layers=2, **PLAIN)) if family == "decoder" else encoder_decoder(layers=2, **PLAIN)
+    visitors = some_guests(29)
+    play(TokenLoop(PlainReader(model), END), visitors)
+    for guest in visitors:
+        agree(model, guest)
+
+
+@pytest.mark.parametrize("family", ["decoder", "encoder-decoder"])
 def test_nothing_is_kept_of_rows_that_are_gone(family: str) -> None:
-    """Their slots go to others, and when nobody is left, the memory goes too; a row that never was is no error."""
+    """Their slots go to others; when no row is left, the memory is freed; a row that never was is no error."""
     model = decoder(tiny(layers=1)) if family == "decoder" else encoder_decoder(layers=1)
-    batch = Batch(model, None, start=[END])
+    reader = CachedReader(model, steps=16, limit=512)
+    loop = TokenLoop(reader, None, [END])
     for _ in range(3):
-        numbers = [batch.join([3, 1, 2], SampleConfig(tokens=20)) for _ in range(4)]
-        batch.step()
-        assert batch.slots is not None
-        assert batch.slots.layers[0].keys.shape[0] == 4
-        batch.leave(numbers[0])
-        batch.step()
-        assert batch.slots.layers[0].keys.shape[0] == 3
+        numbers = [loop.join([3, 1, 2], SampleConfig(tokens=20)) for _ in range(4)]
+        loop.step()
+        assert reader.cache.layers[0].keys.shape[0] == 4
+        loop.leave(numbers[0])
+        loop.step()
+        assert reader.cache.layers[0].keys.shape[0] == 3
         for number in [*numbers, 10_000]:
-            batch.leave(number)
-        assert (len(batch), batch.slots, batch.being_read, list(batch.waiting)) == (0, None, None, [])
+            loop.leave(number)
+        assert (len(loop), loop.rows, reader.states, reader.slots, reader.waiting) == (0, [], [], [], [])
+        assert all(room.numel() == 0 for layer in reader.cache.slots for room in [*layer.room, *layer.memory_room])
 
 
 def test_a_long_prompt_is_read_in_pieces_while_others_write() -> None:
-    model = decoder(tiny(layers=1))
-    batch = Batch(model, None, reads=4)
-    first = batch.join([1], SampleConfig(tokens=50, temperature=0))
-    batch.step()
-    second = batch.join(list(range(18)), SampleConfig(tokens=2, temperature=0))
-    found = [batch.step().rows for _ in range(6)]
+    loop = loop_of(decoder(tiny(layers=1)), None, limit=4)
+    first = loop.join([1], SampleConfig(tokens=50, temperature=0))
+    loop.step()
+    second = loop.join(list(range(18)), SampleConfig(tokens=2, temperature=0))
+    found = [loop.step().rows for _ in range(6)]
     assert found == [(first,)] * 4 + [(first, second)] * 2
 
 
+def test_rows_that_hop_wait_within_the_limit_and_first() -> None:
+    """Three rows outgrow a context of 29 at once, and one window of 16 tokens is read in a step."""
+    loop = loop_of(decoder(tiny(layers=1)), None, limit=16)
+    for _ in range(3):
+        loop.join([1], SampleConfig(tokens=60, temperature=0))
+    found = [loop.step().rows for _ in range(29)]
+    assert found == [(0, 1, 2)] * 29
+    late = loop.join([2], SampleConfig(tokens=60, temperature=0))
+    assert [loop.step().rows for _ in range(4)] == [(0,), (0, 1), (0, 1, 2), (0, 1, 2, late)]
+
+
 def test_what_a_model_cannot_read_is_refused_and_damaged_weights_are_seen() -> None:
-    batch = Batch(decoder(tiny(layers=1)), None)
+    loop = loop_of(decoder(tiny(layers=1)), None)
     for prompt in ([], [VOCAB], [-1]):
         with pytest.raises(GlassError, match=r"empty|outside"):
-            batch.join(prompt, SampleConfig())
+            loop.join(prompt, SampleConfig())
     with pytest.raises(GlassError, match="reads at most 29"):
-        Batch(encoder_decoder(layers=1), END).join([1] * 30, SampleConfig())
-    with pytest.raises(GlassError, match="no token begins"):
-        Batch(encoder_decoder(layers=1), None)
-    assert len(batch) == 0
-    batch.model.embedding.tokens.weight.fill_(torch.nan)
-    batch.join([1], SampleConfig())
+        loop_of(encoder_decoder(layers=1)).join([1] * 30, SampleConfig())
+    with pytest.raises(GlassError, match="no token starts"):
+        TokenLoop(PlainReader(encoder_decoder(layers=1)), None)
+    assert len(loop) == 0
+    loop.model.embedding.tokens.weight.fill_(torch.nan)
+    loop.join([1], SampleConfig())
     with pytest.raises(GlassError, match="not finite"):
-        batch.step()
+        loop.step()
 
 
 @pytest.mark.parametrize("family", ["decoder", "encoder-decoder"])
 def test_a_bfloat16_model_writes_in_a_batch(family: str) -> None:
     model = decoder(tiny(layers=1)) if family == "decoder" else encoder_decoder(layers=1)
     visitors = some_guests(29)
-    play(Batch(model.to(torch.bfloat16), END), visitors)
+    play(loop_of(model.to(torch.bfloat16)), visitors)
     assert all(guest.ended in ("end", "length") for guest in visitors)
