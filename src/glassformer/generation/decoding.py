@@ -248,15 +248,23 @@ def _continue_all(
     return loop.steps()
 
 
-def candidates(model: Decoder, prompt: Sequence[int], n: int) -> list[tuple[int, float]]:
-    """Return the n likeliest next tokens of a prompt and their probabilities over the whole vocabulary.
+def candidates(
+    model: Decoder | EncoderDecoder, row: Sequence[int], n: int, source: Sequence[int] = ()
+) -> list[tuple[int, float]]:
+    """Return the n likeliest next tokens of a row and their probabilities over the whole vocabulary.
+
+    Args:
+        model: a decoder, or an encoder-decoder.
+        row: a prompt, or the start of a target.
+        n: number of tokens.
+        source: of the target.
 
     Raises:
-        GlassError: as `generate`.
+        GlassError: as `generate` and `translate`.
     """
-    check_prompts(model, [prompt])
+    check_prompts(model, [source if isinstance(model, EncoderDecoder) else row])
     with reading(model):
-        logits = next_logits(model, [prompt])  # (1, V)
+        logits = next_logits(model, [row], [source])  # (1, V)
     check_finite(logits)
     return ranked(logits[0], n)
 

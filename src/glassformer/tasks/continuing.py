@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class TextModel(TextWriter):
-    """Text in, what comes after it out.
+    """Continues a text.
 
     Args:
         model: a decoder.
@@ -50,7 +50,7 @@ class TextModel(TextWriter):
         return cls(parts.model, parts.tokenizer, parts.config)
 
     def prompt_ids(self, prompt: str) -> list[int]:
-        """The tokens the model is given: after the end token where rows in training began with it, or if empty."""
+        """Return the ids of a prompt, after the end token if training rows began with it or the prompt is empty."""
         ids = frame_of(self.tokenizer, self.config).around(self.tokenizer.encode(prompt))
         return ids or [self.tokenizer.start_id]
 
@@ -68,6 +68,6 @@ class TextModel(TextWriter):
         return beam_search(self.model, rows, settings, self.tokenizer.end_id, wanted=wanted, watch=watch)
 
     def candidates(self, prompt: str, n: int) -> list[tuple[int, str, float]]:
-        """The n likeliest next tokens: id, printable text, probability over the whole vocabulary (temperature 1)."""
+        """Return the n likeliest next tokens: id, text, probability over the whole vocabulary (temperature 1)."""
         best = decoding.candidates(self.model, self.prompt_ids(prompt), n)
         return [(id, self.tokenizer.token_text(id), probability) for id, probability in best]

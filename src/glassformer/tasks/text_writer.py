@@ -13,15 +13,15 @@ from glassformer.generation.lengths import batches_by_length
 from glassformer.tasks.writing import Sample, Writer, written
 from glassformer.text.tokenizers import Tokenizer
 
-ROWS = 128  # prompts that are worked on side by side: with more, a processor is no faster
-TOKENS = 65_536  # of all their beams, prompts included: what keeps a cache in memory
+ROWS = 128  # prompts in a batch: with more, a processor is no faster
+TOKENS = 65_536  # of a batch, all beams and prompts included: limits the memory of the cache
 
 
 class TextWriter(ABC):
-    """Writes a text for a prompt: what comes after it, or its translation.
+    """Writes a text for a prompt: its continuation, or its translation or summary.
 
     Args:
-        tokenizer: of what is written.
+        tokenizer: of the generated text.
         config: of the run.
     """
 
@@ -31,28 +31,28 @@ class TextWriter(ABC):
 
     @abstractmethod
     def prompt_ids(self, prompt: str) -> list[int]:
-        """The tokens that the model reads of a prompt."""
+        """Return the ids that the model reads for a prompt."""
 
     @abstractmethod
     def _before(self, ids: Sequence[int]) -> Sequence[int]:
-        """The tokens that what is written follows, in the text itself."""
+        """Return the ids that the generated text follows directly."""
 
     @abstractmethod
     def _steps(
         self, rows: Sequence[Sequence[int]], settings: SampleConfig, stop: Stop, seeds: Sequence[int] | None
     ) -> Iterator[TokenStep]:
-        """Draw a token for every row, again and again."""
+        """Yield steps of the token loop until every row has ended."""
 
     @abstractmethod
     def _search(
         self, rows: Sequence[Sequence[int]], settings: SampleConfig, wanted: int | None, watch: Watch | None = None
     ) -> list[list[Hypothesis]]:
-        """The likeliest texts of every row, so many of them."""
+        """Return the `wanted` likeliest texts of every row, by beam search."""
 
     def stream(self, prompt: str, settings: SampleConfig) -> Generator[str, None, Sample]:
-        """The text as it is written, in pieces of whole characters; their sum is the text of `generate`.
+        """Yield the text as it is generated, in pieces of whole characters; their sum is the text of `generate`.
 
-        What may be the beginning of a stop string is held back until that is decided. Beam search has only one piece.
+        A possible beginning of a stop string is held back until it is decided. Beam search yields a single piece.
         The generator's return value (of `yield from`) is the `Sample`.
 
         Raises:
@@ -84,11 +84,11 @@ class TextWriter(ABC):
     def generate(
         self, prompts: Sequence[str], settings: SampleConfig, seeds: Sequence[int] | None = None
     ) -> list[Sample]:
-        """Write a text for every prompt; each is what the prompt would give alone.
+        """Write a text for every prompt; each equals the text of the prompt alone.
 
         Args:
-            prompts: any number; they are worked on in batches of like length.
-            settings: `beams` above 1: the likeliest text by beam search; otherwise drawn, greedily at temperature 0.
+            prompts: any number; they are batched by length.
+            settings: `beams` above 1: the likeliest text by beam search; otherwise sampled, greedily at temperature 0.
             seeds: one for each prompt; None: `settings.seed` for all.
 
         Raises:
@@ -102,11 +102,11 @@ class TextWriter(ABC):
         samples: dict[int, Sample] = {}
         for group in self._batches(ids, settings):
             own = None if seeds is None else [seeds[index] for index in group]
-            found = self._drawn([prompts[index] for index in group], [ids[index] for index in group], settings, own)
+            found = self._sampled([prompts[index] for index in group], [ids[index] for index in group], settings, own)
             samples.update(zip(group, found, strict=True))
         return [samples[index] for index in range(len(prompts))]
 
-    def _drawn(
+    def _sampled(
         self, prompts: list[str], rows: list[list[int]], settings: SampleConfig, seeds: list[int] | None
     ) -> list[Sample]:
         writers = [Writer(self.tokenizer, self._before(ids), settings.stop) for ids in rows]
@@ -128,10 +128,10 @@ class TextWriter(ABC):
         wanted: int | None = None,
         watch: Watch | None = None,
     ) -> list[list[Sample]]:
-        """The likeliest texts that beam search finds for each prompt, the best first: so many, or one for each beam.
+        """Return the likeliest texts for each prompt by beam search, best first: `wanted`, or one for each beam.
 
-        A prompt may be the ids that the model reads; its samples then have no prompt in words. `watch` is told each
-        step of the search; what it raises ends it.
+        A prompt may be the ids that the model reads; its samples then have an empty `prompt`. `watch` receives each
+        step of the search; an exception ends it.
         """
         ids = [self.prompt_ids(prompt) if isinstance(prompt, str) else list(prompt) for prompt in prompts]
         shown = [prompt if isinstance(prompt, str) else "" for prompt in prompts]
@@ -144,7 +144,7 @@ class TextWriter(ABC):
         return [samples[index] for index in range(len(prompts))]
 
     def _batches(self, ids: Sequence[Sequence[int]], settings: SampleConfig) -> list[list[int]]:
-        """Prompts of like length, as many as memory allows."""
+        """Return batches of prompts of like length, as large as memory allows."""
         most = 2 * self.config.model.context  # a cache never holds more of a row
         reach = [settings.beams * min(len(row) + settings.tokens, most) for row in ids]
         return batches_by_length(reach, ROWS, TOKENS)

@@ -1,17 +1,13 @@
-"""`Translator`: a source text goes in, a text written for it comes out. Summaries are written in the same way."""
+"""`Translator`: an encoder-decoder with its tokenizers, which writes a translation or a summary of a source."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-import torch
-
 from glassformer.base.config import PAIRS, Config, SampleConfig
 from glassformer.generation import decoding
 from glassformer.generation.beam import Hypothesis, Watch, beam_translate
-from glassformer.generation.context import reading
 from glassformer.generation.decoding import Stop, TokenStep
-from glassformer.generation.sampling import ranked
 from glassformer.model.transformer import EncoderDecoder, Model
 from glassformer.tasks.refusing import refuse_mismatch, wrong_task
 from glassformer.tasks.text_writer import TextWriter
@@ -19,11 +15,11 @@ from glassformer.text.tokenizers import Tokenizer, frame_of
 
 
 class Translator(TextWriter):
-    """A text in, a text for it out.
+    """Writes a target for a source.
 
     Args:
         model: an encoder-decoder.
-        source_tokenizer, tokenizer: of what is read and of what is written; the same one where they share it.
+        source_tokenizer, tokenizer: of sources and of targets; the same one if they share it.
         config: of the run.
 
     Raises:
@@ -67,10 +63,6 @@ class Translator(TextWriter):
         )
 
     def candidates(self, prompt: str, n: int) -> list[tuple[int, str, float]]:
-        """The n likeliest first tokens: id, printable text, probability over the whole vocabulary."""
-        device = self.model.embedding.tokens.weight.device
-        source = torch.tensor([self.prompt_ids(prompt)], device=device)  # (1, S)
-        target = torch.tensor([self.tokenizer.target_start], device=device)  # (1, what targets begin with)
-        with reading(self.model):
-            logits = self.model(source, target)[0, -1]  # (V)
-        return [(id, self.tokenizer.token_text(id), probability) for id, probability in ranked(logits, n)]
+        """Return the n likeliest first tokens: id, text, probability over the whole vocabulary (temperature 1)."""
+        best = decoding.candidates(self.model, self.tokenizer.target_start, n, self.prompt_ids(prompt))
+        return [(id, self.tokenizer.token_text(id), probability) for id, probability in best]

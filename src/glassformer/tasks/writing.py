@@ -1,4 +1,4 @@
-"""Turn tokens that come one at a time into text: whole characters, up to the first stop string."""
+"""Turn tokens into text as they are generated: whole characters, up to the first stop string."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ class Sample:
     """The text written for one prompt.
 
     Attributes:
-        prompt: as it was given: a text to continue, or a source.
-        text: what the model wrote; stop strings and the end token are left out.
-        tokens: how many were written, the end token and those of a stop string included.
-        ended: why it ends: "stop" a stop string, "end" the end token, "length" all tokens asked for are there.
-        score: of beam search: the sum of log p of its tokens, divided by the length penalty; None of what was drawn.
+        prompt: the given text to continue, or the source.
+        text: the generated text, without stop strings and the end token.
+        tokens: number of generated tokens, the end token and those of a stop string included.
+        ended: why it ends: "stop" a stop string, "end" the end token, "length" it has all tokens asked for.
+        score: of beam search: the sum of log p of its tokens, divided by the length penalty; None for a sampled text.
     """
 
     prompt: str
@@ -32,7 +32,7 @@ class Sample:
 def written(
     tokenizer: Tokenizer, prompt: Sequence[int], tokens: Sequence[int], stop: Sequence[str]
 ) -> tuple[str, bool]:
-    """The text of tokens that follow a prompt, up to the first stop string; and whether there was one."""
+    """Return the text of tokens after a prompt, up to the first stop string; and whether there was one."""
     writer = Writer(tokenizer, prompt, stop)
     for token in tokens:
         if writer.add(token):
@@ -48,27 +48,27 @@ class Writer:
 
     def __init__(self, tokenizer: Tokenizer, prompt: Sequence[int], stop: Sequence[str]) -> None:
         self._decoder = tokenizer.stream_decoder()
-        for id in prompt:  # the text goes on after the prompt: its first word may begin with a space
+        for id in prompt:  # the text continues the prompt: its first word may begin with a space
             self._decoder.feed(id)
         self._stop = StopFilter(stop)
         self._ready: list[str] = []
 
     def add(self, id: int) -> bool:
-        """Take one token; True if a stop string is now complete."""
+        """Add one token; return True if a stop string is now complete."""
         self._ready.append(self._stop.feed(self._decoder.feed(id)))
         return self._stop.found
 
     def take(self, last: bool) -> str:
-        """The text that is ready and was not taken yet; with `last`, also what was held back."""
+        """Return the text that is ready and was not taken yet; with `last`, also the text held back."""
         text = "".join(self._ready) + (self._stop.finish() if last else "")
         self._ready.clear()
         return text
 
 
 class StopFilter:
-    """Lets text through up to the first stop string, holding back what may be the beginning of one.
+    """Lets text through up to the first stop string, holding back a possible beginning of one.
 
-    The first is the one that is complete first, so it does not matter in which pieces the text comes. Of two that are
+    The first is the one that is complete first, so the pieces in which the text comes do not matter. Of two that are
     complete at the same character, the longer one counts.
 
     Raises:
