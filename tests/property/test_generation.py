@@ -14,9 +14,10 @@ from torch import Tensor
 
 from glassformer.base.config import ModelConfig, SampleConfig
 from glassformer.base.errors import GlassError
-from glassformer.generation.context import CachedReader, PlainReader, hop_length, reading, window_start
+from glassformer.generation.context import CachedReader, PlainReader, hop_length, window_start
 from glassformer.generation.decoding import Step, candidates, generate
 from glassformer.generation.rows import kept_slots
+from glassformer.model.evaluation_mode import inference
 from glassformer.model.transformer import Decoder
 from tests.property.models import POSITIONS, VOCAB, decoder, tiny, tokens
 
@@ -121,7 +122,7 @@ def test_a_reader_sees_each_row_as_if_alone_whoever_comes_and_goes(
     rows = prompts(tuple(lengths))
     fresh = torch.Generator().manual_seed(5)
     cached, plain = CachedReader(model, max(lengths) + room), PlainReader(model)
-    with reading(model):
+    with inference(model):
         for count in range(60):
             assert (cached.read(rows) - plain.read(rows)).abs().max() <= 1e-5
             for _, slot in (drop for drop in drops if drop[0] == count and drop[1] < len(rows) > 1):
@@ -137,7 +138,7 @@ def test_a_row_that_takes_anothers_place_keeps_its_own_window() -> None:
     """The first row has hopped long ago; the second, in its place now, hops at the next token."""
     model, rows = small(positions="learned"), prompts((35, 29))
     cached, plain = CachedReader(model, 60), PlainReader(model)
-    with reading(model):
+    with inference(model):
         cached.read(rows)
         cached.select([1])
         rows = [[*rows[1], 3]]
@@ -165,7 +166,7 @@ def test_wrong_hops_are_seen(wrong: type[CachedReader]) -> None:
     """The tests above can fail."""
     model, rows = small(positions="rotary"), prompts((29, 20))
     right, other = PlainReader(model), wrong(model, 40)
-    with reading(model):
+    with inference(model):
         assert (right.read(rows) - other.read(rows)).abs().max() <= 1e-5
         for row in rows:
             row.append(0)

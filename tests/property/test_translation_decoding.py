@@ -14,11 +14,11 @@ from torch import Tensor
 
 from glassformer.base.config import SampleConfig
 from glassformer.base.errors import GlassError
-from glassformer.generation.context import reading
 from glassformer.generation.decoding import Step, translate
 from glassformer.generation.rows import batches_by_length, sources_of
 from glassformer.generation.targets import CachedTargetReader, PlainTargetReader
 from glassformer.model.build import build_model
+from glassformer.model.evaluation_mode import inference
 from glassformer.model.transformer import EncoderDecoder
 from tests.property.models import POSITIONS, VOCAB, encoder_decoder, kinds, named, tiny, tokens
 
@@ -130,7 +130,7 @@ def test_a_reader_sees_each_row_as_if_alone_whatever_is_selected(
     rows, held = [[END] for _ in given_], 1
     cached, plain = CachedTargetReader(model, given_, 12), PlainTargetReader(model, given_)
     fresh = torch.Generator().manual_seed(5)
-    with reading(model):
+    with inference(model):
         for _ in range(12):
             assert (cached.read(rows) - plain.read(rows)).abs().max() <= 1e-5
             stay = data.draw(st.lists(st.integers(0, len(rows) // held - 1), min_size=1, max_size=4, unique=True))

@@ -30,10 +30,11 @@ import torch
 from torch import Tensor
 
 from glassformer.base.config import SampleConfig
-from glassformer.generation.context import CachedReader, PlainReader, Reader, reading
+from glassformer.generation.context import CachedReader, PlainReader, Reader
 from glassformer.generation.decoding import Ended, check_finite, check_prompts, check_sources
 from glassformer.generation.rows import kept_slots
 from glassformer.generation.targets import CachedTargetReader, PlainTargetReader, most_tokens
+from glassformer.model.evaluation_mode import inference
 from glassformer.model.transformer import Decoder, EncoderDecoder, Model
 
 
@@ -218,7 +219,7 @@ def _search(
 ) -> list[list[Hypothesis]]:
     beams = [_Beam(index, len(start), [list(start)], [0.0]) for index, start in enumerate(starts)]
     pools = [beam.pool for beam in beams]
-    with reading(model):
+    with inference(model):
         for count in range(1, rule.most + 1):
             if not beams:
                 break

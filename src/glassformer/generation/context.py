@@ -8,12 +8,11 @@ position, with and without a cache, and depends on nothing but the row's own len
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from typing import Protocol
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from glassformer.generation.fast import FastDecoder, fast_decoder
 from glassformer.generation.rows import select
@@ -135,23 +134,6 @@ class CachedReader:
 def windows(rows: Sequence[Sequence[int]], context: int) -> list[Sequence[int]]:
     """The part of each row that the model sees."""
     return [row[window_start(len(row), context) :] for row in rows]
-
-
-@contextmanager
-def reading(model: nn.Module, parts: Sequence[nn.Module] | None = None) -> Iterator[None]:
-    """No gradients and no dropout inside; afterwards every part of the model is in the mode it was in.
-
-    `parts`: the model's modules, from whoever asks often.
-    """
-    training = [part for part in parts or model.modules() if part.training]
-    for part in training:
-        part.training = False
-    try:
-        with torch.inference_mode():
-            yield
-    finally:
-        for part in training:
-            part.training = True
 
 
 def _read_windows(model: Decoder, seen: list[Sequence[int]], cache: Cache | None) -> Tensor:

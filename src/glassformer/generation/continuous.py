@@ -23,7 +23,7 @@ from torch import Tensor
 
 from glassformer.base.config import SampleConfig
 from glassformer.base.errors import GlassError
-from glassformer.generation.context import reading, window_start
+from glassformer.generation.context import window_start
 from glassformer.generation.decoding import (
     Ended,
     Row,
@@ -40,6 +40,7 @@ from glassformer.generation.rows import batches_by_length
 from glassformer.generation.slots import SlotCache
 from glassformer.generation.targets import most_tokens, padded
 from glassformer.model.cache import Cache
+from glassformer.model.evaluation_mode import inference
 from glassformer.model.transformer import Decoder, EncoderDecoder
 
 READS = 512  # tokens of new rows that are read in one step
@@ -162,7 +163,7 @@ class Batch:
         Raises:
             GlassError: the logits are not finite.
         """
-        with reading(self.model, self.parts):
+        with inference(self.model, self.parts):
             self._free_slots()
             rows = [*self.writing]
             found = [self._read_on()] if self.writing else []

@@ -12,10 +12,11 @@ from torch import Tensor
 
 from glassformer.base.config import SampleConfig
 from glassformer.base.errors import GlassError
-from glassformer.generation.context import CachedReader, PlainReader, Reader, reading
+from glassformer.generation.context import CachedReader, PlainReader, Reader
 from glassformer.generation.rows import kept_slots
 from glassformer.generation.sampling import draw_rows, races, ranked, row_probabilities
 from glassformer.generation.targets import CachedTargetReader, PlainTargetReader, most_tokens
+from glassformer.model.evaluation_mode import inference
 from glassformer.model.transformer import Decoder, EncoderDecoder, Model
 
 Ended = Literal["end", "stop", "length"]
@@ -150,7 +151,7 @@ def candidates(model: Decoder, prompt: Sequence[int], n: int) -> list[tuple[int,
         GlassError: as `generate`.
     """
     check_prompts(model, [prompt])
-    with reading(model):
+    with inference(model):
         logits = PlainReader(model).read([prompt])  # (1, V)
     check_finite(logits)
     return ranked(logits[0], n)
@@ -169,7 +170,7 @@ def _steps(
     for count in range(1, most + 1):
         if not rows:
             return
-        with reading(model, parts):  # the caller's code, after the yield, runs outside
+        with inference(model, parts):  # the caller's code, after the yield, runs outside
             if kept is not None:
                 reader.select(kept)
             logits = reader.read([row.tokens for row in rows])  # (rows, V)

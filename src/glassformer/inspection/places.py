@@ -14,7 +14,7 @@ from torch import Tensor
 
 from glassformer.base.errors import GlassError
 from glassformer.inspection.attribution.case import Case, check_number
-from glassformer.inspection.sites import stacks
+from glassformer.inspection.sites import embedding_below, stacks
 from glassformer.model.transformer import Embedding, Model, Stack
 
 __all__ = [
@@ -40,8 +40,7 @@ def embedding_of(model: Model, stack: str) -> tuple[Stack, Embedding]:
     found = stacks(model)
     if stack not in found:
         raise GlassError(f"this model has no stack {stack!r}", f"It has {', '.join(found)}.")
-    own: Embedding | None = getattr(model, "source_embedding", None) if stack == "enc" else None
-    return found[stack], model.embedding if own is None else own
+    return found[stack], embedding_below(model, stack)
 
 
 def place_vectors(embedding: Embedding, places: int) -> Tensor | None:

@@ -14,7 +14,7 @@ from glassformer.base.errors import GlassError
 from glassformer.base.wording import span
 from glassformer.model.attention import Attention
 from glassformer.model.pruned_attention import head_numbers
-from glassformer.model.transformer import Block, Decoder, EncoderDecoder, Model, Stack
+from glassformer.model.transformer import Block, Decoder, Embedding, EncoderDecoder, Model, Stack
 
 
 @dataclass(frozen=True, order=True)
@@ -51,6 +51,12 @@ def stacks(model: Model) -> dict[str, Stack]:
     if isinstance(model, EncoderDecoder):
         return {"enc": model.encoder, "dec": model.decoder}
     return {"dec" if isinstance(model, Decoder) else "enc": model.stack}
+
+
+def embedding_below(model: Model, stack: str) -> Embedding:
+    """Return the embedding that a stack, "enc" or "dec", reads from."""
+    own = model.source_embedding if isinstance(model, EncoderDecoder) and stack == "enc" else None
+    return model.embedding if own is None else own
 
 
 def parts(model: Model) -> Iterator[tuple[Site, nn.Module]]:

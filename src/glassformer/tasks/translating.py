@@ -9,9 +9,9 @@ import torch
 from glassformer.base.config import PAIRS, Config, SampleConfig
 from glassformer.generation import decoding
 from glassformer.generation.beam import Hypothesis, Watch, beam_translate
-from glassformer.generation.context import reading
 from glassformer.generation.decoding import Step, Stop
 from glassformer.generation.sampling import ranked
+from glassformer.model.evaluation_mode import inference
 from glassformer.model.transformer import EncoderDecoder, Model
 from glassformer.tasks.refusing import refuse_mismatch, wrong_task
 from glassformer.tasks.text_writer import TextWriter
@@ -71,6 +71,6 @@ class Translator(TextWriter):
         device = self.model.embedding.tokens.weight.device
         source = torch.tensor([self.prompt_ids(prompt)], device=device)  # (1, S)
         target = torch.tensor([self.tokenizer.target_start], device=device)  # (1, what targets begin with)
-        with reading(self.model):
+        with inference(self.model):
             logits = self.model(source, target)[0, -1]  # (V)
         return [(id, self.tokenizer.token_text(id), probability) for id, probability in ranked(logits, n)]

@@ -11,9 +11,9 @@ import torch
 from torch import Tensor, nn
 
 from glassformer import numpy_reference as reference
-from glassformer.generation.context import reading
 from glassformer.model.attention import Attention
 from glassformer.model.device import autocast, choose_device
+from glassformer.model.evaluation_mode import inference
 from glassformer.model.transformer import Classifier, Decoder, Encoder, EncoderDecoder
 from glassformer.tasks.losses import logits_of
 from glassformer.text.batches import Batch
@@ -36,7 +36,7 @@ def fused_explicit(subject: Subject) -> Finding:
     def note(point: nn.Module, given: tuple[Tensor, ...], pattern: Tensor) -> None:
         calls.append(point)
 
-    with reading(model), ExitStack() as hooks:
+    with inference(model), ExitStack() as hooks:
         fused = _by_every_mask(subject, subject.batch)
         for layer in model.modules():
             if isinstance(layer, Attention):  # a pattern that is observed is computed step by step
@@ -56,7 +56,7 @@ def _by_every_mask(subject: Subject, batch: Batch) -> list[Tensor]:
 
 def float64(subject: Subject) -> Finding:
     """Rounding alone lies between single and double precision."""
-    with reading(subject.model), reading(subject.double):
+    with inference(subject.model), inference(subject.double):
         apart = distance(*(logits_of(model, subject.batch) for model in (subject.model, subject.double)))
     return Finding(apart, "float32 against float64")
 
@@ -64,7 +64,7 @@ def float64(subject: Subject) -> Finding:
 def device(subject: Subject) -> Finding:
     """The run's weights on the device that would be used."""
     there = choose_device(subject.device)
-    with reading(subject.model):
+    with inference(subject.model):
         here = logits_of(subject.model, subject.batch)  # (B, T, V) or (B, C)
         found = logits_of(subject.copy().to(there), subject.batch.to(there))
     return Finding(distance(found.cpu(), here), str(there))
@@ -78,7 +78,7 @@ def no_device(subject: Subject) -> str | None:
 
 def bf16(subject: Subject) -> Finding:
     """Matrix products in bfloat16, as train.precision = bf16 makes them."""
-    with reading(subject.model):
+    with inference(subject.model):
         exact = logits_of(subject.model, subject.batch)  # (B, T, V) or (B, C)
         with autocast(CPU, torch.bfloat16), bfloat16_on_cpu():
             rough = logits_of(subject.model, subject.batch).float()
@@ -100,7 +100,7 @@ def bf16_norms(subject: Subject) -> Finding:
 
     hooks = [norm.register_forward_hook(note) for norm in norms]
     try:
-        with reading(subject.model), autocast(CPU, torch.bfloat16), bfloat16_on_cpu():
+        with inference(subject.model), autocast(CPU, torch.bfloat16), bfloat16_on_cpu():
             logits_of(subject.model, subject.batch)
     finally:
         for hook in hooks:
@@ -117,7 +117,7 @@ def no_norms(subject: Subject) -> str | None:
 def thread_counts(subject: Subject) -> Finding:
     """One thread, and two or what is in use."""
     several = max(2, torch.get_num_threads())
-    with reading(subject.model):
+    with inference(subject.model):
         with threads(1):
             one = logits_of(subject.model, subject.batch)
         with threads(several):
@@ -128,7 +128,7 @@ def thread_counts(subject: Subject) -> Finding:
 def reference_logits(subject: Subject) -> Finding:
     """The NumPy model, written apart from this one, with the same weights."""
     logits, _ = _reference(subject)
-    with reading(subject.double), in_float64():
+    with inference(subject.double), in_float64():
         found = logits_of(subject.double, subject.batch)  # (B, T, V) or (B, C)
     wanted = torch.from_numpy(logits)
     if found.ndim == 3:  # what a model says at padding is nobody's business
@@ -158,7 +158,7 @@ def reference_gradients(subject: Subject) -> Finding:
 def _reference(subject: Subject) -> tuple[Any, Any]:
     """Logits of the NumPy model, and what its backward pass needs."""
     model, batch = subject.model, subject.batch
-    classes = len(subject.parts.labels) if isinstance(model, Classifier) else None
+    classes = len(subject.opened.labels) if isinstance(model, Classifier) else None
     settings = reference.Settings(**{**subject.config.model.model_dump(), "classes": classes})
     weights = {name: value.double().numpy() for name, value in model.state_dict().items()}
     pair, padded = isinstance(model, EncoderDecoder), isinstance(model, Encoder | Classifier)

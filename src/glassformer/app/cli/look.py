@@ -71,14 +71,14 @@ def _subject(arguments: argparse.Namespace) -> Subject:
     """The run's model, and what it reads: all of it, or it is refused."""
     from glassformer.inspection.explain import whole_subject_of
     from glassformer.runs.folder import open_run
-    from glassformer.runs.opening import load_text_model
+    from glassformer.runs.opening import OpenedRun
 
     folder = open_run(arguments.run).folder
     text = standard_input() if arguments.text == "-" else arguments.text
     if not text:
         raise GlassError("the text is empty: there is nothing to look at", "Give a text.")
     say_training(folder, arguments.checkpoint)
-    model = load_text_model(folder, arguments.checkpoint, arguments.device)
+    model = OpenedRun.load(folder, arguments.checkpoint, arguments.device).text_model
     subject = whole_subject_of(model, text, arguments.target, str(arguments.run))
     say_unknown_to(model, text, arguments.target)
     return subject

@@ -147,7 +147,7 @@ def _lines(report: Report) -> Iterator[str]:
 
 
 def _effect_lines(report: Report) -> Iterator[str]:
-    from glassformer.inspection.pruning.effects import ABLATIONS, SELF_REPAIR
+    from glassformer.inspection.ablation import ABLATION_KINDS, SELF_REPAIR
 
     assert report.ablation is not None
     width = max(len(each.name) for each in report.effects)
@@ -156,7 +156,7 @@ def _effect_lines(report: Report) -> Iterator[str]:
         direct = "" if each.direct is None else f"{each.direct:+.5f}"
         yield f"{each.name:<{width}}  {each.importance:>10.5f}  {each.ablation:>+15.5f}  {direct:>13}".rstrip()
     yield ""
-    yield f"{report.ablation} effect: the loss without the head minus the loss; {ABLATIONS[report.ablation]}"
+    yield f"{report.ablation} effect: the loss without the head minus the loss; {ABLATION_KINDS[report.ablation]}"
     yield "direct effect: the same when only its own path to the logits is cut; empty where there is no such path"
     yield SELF_REPAIR
 

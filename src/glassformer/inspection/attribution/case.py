@@ -9,10 +9,10 @@ from torch import Tensor
 
 from glassformer.base.errors import GlassError
 from glassformer.base.wording import span
-from glassformer.generation.context import reading
 from glassformer.generation.decoding import check_finite
 from glassformer.inspection.explain.subject import Subject
 from glassformer.inspection.trace import Trace, check_given, trace
+from glassformer.model.evaluation_mode import evaluation_mode
 from glassformer.model.transformer import Classifier, EncoderDecoder, Model
 
 
@@ -71,7 +71,7 @@ class Case:
 def run_model(model: Model, tokens: Tensor, target: Tensor | None = None) -> Tensor:
     """The logits of a plain pass, on the CPU: ids (B, T) -> (B, T, V), or (B, C) of a classifier."""
     tokens, target, _ = check_given(model, tokens, target, None)
-    with reading(model), torch.inference_mode(False), torch.no_grad():
+    with evaluation_mode(model), torch.inference_mode(False), torch.no_grad():
         if isinstance(model, EncoderDecoder):
             assert target is not None
             logits: Tensor = model(tokens, target)  # (B, T, V)

@@ -41,17 +41,14 @@ class Loaded:
                 f"{self.name} learnt the task {task}: it writes no text",
                 f"Ask the page, or glass {'classify' if task == 'classify' else 'fill'}; /v1/models lists what writes.",
             )
-        text = opened.copy()
-        assert isinstance(text, TextModel | Translator)
+        text = opened.copy().writer
         self.text, self.context = text, text.config.model.context
         layers = [part for part in text.model.modules() if isinstance(part, Attention)]
         self.row_bytes = 2 * FLOAT * self.context * sum(layer.kv_heads * layer.head_width for layer in layers)
 
     def searcher(self) -> TextModel | Translator:
         """The model for a beam search, with modules of its own: searches run beside the batch."""
-        text = self._opened.copy()
-        assert isinstance(text, TextModel | Translator)
-        return text
+        return self._opened.copy().writer
 
     @property
     def tokenizer(self) -> Tokenizer:

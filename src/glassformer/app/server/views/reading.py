@@ -10,7 +10,6 @@ from glassformer.base.errors import GlassError
 from glassformer.inspection.attribution import Case, case_of
 from glassformer.inspection.explain import Subject
 from glassformer.inspection.receipt.naming import label_named, token_named
-from glassformer.runs.folder import open_run
 from glassformer.runs.run_text import stored_text
 from glassformer.tasks import AnyTextModel, TextClassifier, Translator
 
@@ -83,7 +82,7 @@ def refuse_unencoded(opened: Opened) -> None:
 
     That can take minutes, in which others wait for the run, and the whole server for Python.
     """
-    stored_text(open_run(opened.folder), opened.model.config)
+    stored_text(opened.run.files, opened.run.config)
 
 
 def case_lines(opened: Opened, question: TextQuestion, token: str | None = None, everywhere: bool = False) -> list[str]:
