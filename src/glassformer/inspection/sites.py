@@ -36,7 +36,7 @@ class Site:
 
 
 @dataclass(frozen=True, order=True)
-class Head:
+class HeadSite:
     """One head of one attention: `dec.3.cross.2`."""
 
     site: Site
@@ -75,12 +75,12 @@ def attentions(model: Model) -> dict[Site, Attention]:
     return {site: part for site, part in parts(model) if isinstance(part, Attention)}
 
 
-def heads(model: Model) -> list[Head]:
+def heads(model: Model) -> list[HeadSite]:
     """All heads of a model, in the order in which they run."""
-    return [Head(site, number) for site, layer in attentions(model).items() for number in head_numbers(layer)]
+    return [HeadSite(site, number) for site, layer in attentions(model).items() for number in head_numbers(layer)]
 
 
-def find_head(model: Model, name: str) -> Head:
+def find_head(model: Model, name: str) -> HeadSite:
     """The head of that name.
 
     Raises:

@@ -23,7 +23,7 @@ from glassformer.base.errors import GlassError
 
 if TYPE_CHECKING:
     from glassformer.inspection.explain import Subject
-    from glassformer.inspection.sites import Head, Site
+    from glassformer.inspection.sites import HeadSite, Site
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -84,7 +84,7 @@ def _subject(arguments: argparse.Namespace) -> Subject:
     return subject
 
 
-def _shown(arguments: argparse.Namespace, subject: Subject) -> Head | Site | None:
+def _shown(arguments: argparse.Namespace, subject: Subject) -> HeadSite | Site | None:
     """What was asked for."""
     from glassformer.inspection.plots import find_site
     from glassformer.inspection.sites import find_head

@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from glassformer.base.config import PAIRS, Config
 from glassformer.base.errors import GlassError
-from glassformer.inspection.heads import Known, Probe, Report, survey
+from glassformer.inspection.heads import HeadProbe, HeadSurvey, TokenFacts, survey
 from glassformer.inspection.heads.probes import marks, random_probes, sentence_probe, special_ids, vocabulary
 from glassformer.inspection.heads.texts import given_probe, held_out_probe, random_text, window_probe
 from glassformer.model.transformer import Classifier, Model
@@ -39,7 +39,7 @@ class Given:
     lines: bool = False
 
 
-def heads_of_run(opened: OpenedRun, given: Given | None = None) -> Report:
+def heads_of_run(opened: OpenedRun, given: Given | None = None) -> HeadSurvey:
     """Return the roles of all heads of a run.
 
     Args:
@@ -61,8 +61,8 @@ def probes_for(
     reader: Tokenizer,
     tokenizer: Tokenizer,
     data: Prepared | PreparedExamples | None,
-    text: Probe | None = None,
-) -> tuple[list[Probe], Known]:
+    text: HeadProbe | None = None,
+) -> tuple[list[HeadProbe], TokenFacts]:
     """Return the probes on which `survey` looks at the heads of a run: always the same, whatever the weights.
 
     Args:
@@ -81,10 +81,10 @@ def probes_for(
     start = isinstance(model, Classifier) or config.data.windows == "documents"
     sentences = sentence_probe(model, tokenizer, start, corpus)
     probes += [] if sentences is None else [sentences]
-    return probes, Known(special_ids(tokenizer), special_ids(reader), marks(reader), counts, corpus)
+    return probes, TokenFacts(special_ids(tokenizer), special_ids(reader), marks(reader), counts, corpus)
 
 
-def _given(opened: OpenedRun, given: Given) -> Probe:
+def _given(opened: OpenedRun, given: Given) -> HeadProbe:
     """Return windows of running text, or one text in each row."""
     running = opened.config.train.task in ("lm", "masked") and opened.config.data.windows == "stream"
     if given.lines and running:

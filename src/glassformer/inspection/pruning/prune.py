@@ -30,7 +30,7 @@ from glassformer.training.validation import loss_on_rows
 
 
 @dataclass(frozen=True)
-class Request:
+class PruningRequest:
     """What to do with the heads of a run.
 
     Attributes:
@@ -87,7 +87,7 @@ class Effect:
 
 
 @dataclass
-class Report:
+class PruningReport:
     """What was found and made.
 
     Attributes:
@@ -144,7 +144,7 @@ class Report:
         }
 
 
-def prune_run(request: Request) -> Report:
+def prune_run(request: PruningRequest) -> PruningReport:
     """Do what is asked for; bad requests are refused before anything is measured, and nothing is half written.
 
     Raises:
@@ -159,7 +159,7 @@ def prune_run(request: Request) -> Report:
     measured = opened.held_out(request.tokens, "fp32")
     chosen = _first_training_rows(opened, request.tokens)
     estimate = loss_on_rows(opened.model, measured)
-    report = Report(opened.folder, opened.config.train.task, estimate.tokens, estimate.loss)
+    report = PruningReport(opened.folder, opened.config.train.task, estimate.tokens, estimate.loss)
     if request.effects is not None:
         report.ablation = request.effects
         report.effects = list(_effects(opened, measured, request.effects))
@@ -170,7 +170,7 @@ def prune_run(request: Request) -> Report:
     return report
 
 
-def refuse_unclear(request: Request) -> None:
+def refuse_unclear(request: PruningRequest) -> None:
     """Raise a `GlassError` unless it is said what to do, once, with numbers that are possible."""
     given = [request.heads, request.fraction, request.max_loss, request.l0]
     ways = sum(value is not None for value in given)
@@ -215,7 +215,7 @@ def _first_training_rows(opened: OpenedRun, tokens: int) -> TaskRows:
     return TaskRows(opened.task, sorted(rows, key=len), opened.device)
 
 
-def _wanted(request: Request, total: int) -> int:
+def _wanted(request: PruningRequest, total: int) -> int:
     """How many heads shall go at most."""
     if total == 0:
         raise GlassError(f"{request.folder} has no heads left", "There is nothing to prune.")
@@ -226,7 +226,7 @@ def _wanted(request: Request, total: int) -> int:
     return request.heads or total
 
 
-def _step(request: Request, total: int) -> int:
+def _step(request: PruningRequest, total: int) -> int:
     return max(1, round(request.step * total))
 
 
@@ -238,7 +238,9 @@ def _effects(opened: OpenedRun, measured: TaskRows, kind: AblationKind) -> Itera
         yield Effect(name, important[name], lost, direct.get(name))
 
 
-def _draw_curves(report: Report, request: Request, opened: OpenedRun, chosen: TaskRows, measured: TaskRows) -> None:
+def _draw_curves(
+    report: PruningReport, request: PruningRequest, opened: OpenedRun, chosen: TaskRows, measured: TaskRows
+) -> None:
     """The order asked for, its reverse, and random orders, all measured on the same rows."""
     step = _step(request, len(heads(opened.model)))
     orders: list[tuple[Order, int]] = [(request.order, request.seed)] if request.order != "random" else []
@@ -252,7 +254,7 @@ def _draw_curves(report: Report, request: Request, opened: OpenedRun, chosen: Ta
 
 
 def _make(
-    report: Report, request: Request, opened: OpenedRun, chosen: TaskRows, measured: TaskRows, wanted: int
+    report: PruningReport, request: PruningRequest, opened: OpenedRun, chosen: TaskRows, measured: TaskRows, wanted: int
 ) -> None:
     assert request.out is not None
     before = _parameters(opened)
@@ -270,7 +272,7 @@ def _make(
 
 
 def _by_order(
-    report: Report, request: Request, opened: OpenedRun, chosen: TaskRows, measured: TaskRows, wanted: int
+    report: PruningReport, request: PruningRequest, opened: OpenedRun, chosen: TaskRows, measured: TaskRows, wanted: int
 ) -> list[str]:
     """The heads to remove; with a limit on the loss, those of the last step that kept it."""
     choose = choose_by(request.order, chosen, request.per_layer, request.seed)

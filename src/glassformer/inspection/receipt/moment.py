@@ -14,7 +14,7 @@ from glassformer.generation.beam import beam_search, beam_translate
 from glassformer.generation.context import PlainReader, windows
 from glassformer.generation.decoding import check_finite, generate, translate
 from glassformer.generation.targets import PlainTargetReader
-from glassformer.inspection.receipt.draw import Draw, Stage, explain_draw, model_stage
+from glassformer.inspection.receipt.draw import Draw, SamplingStage, explain_draw, model_stage
 from glassformer.model.evaluation_mode import inference
 from glassformer.tasks import MaskFiller, TextClassifier, TextModel, Translator
 from glassformer.tasks.writing import Writer
@@ -82,7 +82,7 @@ def of_hole(model: MaskFiller, text: str, hole: int) -> Moment:
         logits = model.model(torch.tensor([ids], device=_device(model)))[0, place].cpu()  # (V)
     check_finite(logits)
     left = model_stage(logits.index_fill(0, torch.tensor(sorted(model.tokenizer.special)), -torch.inf)).shares  # (V)
-    stages = (model_stage(logits), Stage("special tokens left out", None, left))
+    stages = (model_stage(logits), SamplingStage("special tokens left out", None, left))
     return Moment(tuple(ids), None, 0, (place,), logits, Draw("likeliest", int(left.argmax()), stages, 0, 1, ()))
 
 

@@ -119,7 +119,7 @@ class Recorder:
 
 
 @dataclass(frozen=True)
-class Agreement:
+class SnapshotAgreement:
     """Largest differences between a snapshot and the weights of its step now.
 
     Attributes:
@@ -137,7 +137,7 @@ class Agreement:
 
 def agreement(
     run: Run, history: History, device: str = "auto", note: Callable[[str], None] = lambda text: None
-) -> Agreement | None:
+) -> SnapshotAgreement | None:
     """Take the last snapshot again, from the weights of the last checkpoint, and compare the two.
 
     Args:
@@ -159,7 +159,7 @@ def agreement(
     opened = OpenedRun.load(run.folder, "last", device, note=note)
     again = Camera(opened.config, opened.task, opened.data, opened.model).snapshot(opened.model, step)
     maps = max(int(np.abs(again.maps[key].astype(int) - seen.astype(int)).max()) for key, seen in kept.maps.items())
-    return Agreement(step, maps / 255, _apart(again.scores, kept.scores), _apart(again.losses, kept.losses))
+    return SnapshotAgreement(step, maps / 255, _apart(again.scores, kept.scores), _apart(again.losses, kept.losses))
 
 
 def _apart(found: Numbers, kept: Numbers) -> float:

@@ -15,7 +15,7 @@ from glassformer.base.errors import GlassError
 from glassformer.generation.decoding import check_finite
 from glassformer.inspection.explain import Subject
 from glassformer.inspection.hooks import Tap, tapped
-from glassformer.inspection.sites import Head, Site, attentions, find_head, stacks
+from glassformer.inspection.sites import HeadSite, Site, attentions, find_head, stacks
 from glassformer.inspection.trace import check_given
 from glassformer.model.attention import EVERY_KEY, Attention, Mask, self_attention_mask
 from glassformer.model.evaluation_mode import evaluation_mode
@@ -128,7 +128,7 @@ class AttentionPass:
     which: Pass
     nbytes: int
 
-    def head(self, name: str) -> tuple[Head, LayerPass, int]:
+    def head(self, name: str) -> tuple[HeadSite, LayerPass, int]:
         """The head of that name, its layer, and its place among the layer's heads.
 
         Raises:
