@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from contextlib import ExitStack
 from typing import Any
 
 import numpy as np
@@ -11,7 +10,8 @@ import torch
 from torch import Tensor, nn
 
 from glassformer import numpy_reference as reference
-from glassformer.model.attention import Attention
+from glassformer.inspection.hooks import Tap, tapped
+from glassformer.inspection.sites import Site, attentions
 from glassformer.model.device import autocast, choose_device
 from glassformer.model.evaluation_mode import inference
 from glassformer.model.transformer import Classifier, Decoder, Encoder, EncoderDecoder
@@ -31,17 +31,16 @@ CPU = torch.device("cpu")
 def fused_explicit(subject: Subject) -> Finding:
     """Every attention of the model computed step by step, in training's batch."""
     model = subject.model
-    calls: list[nn.Module] = []
+    calls: list[Site] = []
 
-    def note(point: nn.Module, given: tuple[Tensor, ...], pattern: Tensor) -> None:
-        calls.append(point)
+    def note(site: Site, pattern: Tensor) -> None:
+        calls.append(site)
 
-    with inference(model), ExitStack() as hooks:
+    patterns = {site: Tap(layer.hook_pattern) for site, layer in attentions(model).items()}
+    with inference(model):
         fused = _by_every_mask(subject, subject.batch)
-        for layer in model.modules():
-            if isinstance(layer, Attention):  # a pattern that is observed is computed step by step
-                hooks.callback(layer.hook_pattern.register_forward_hook(note).remove)
-        found = _by_every_mask(subject, subject.batch)
+        with tapped(patterns, note):  # a pattern that is observed is computed step by step
+            found = _by_every_mask(subject, subject.batch)
     apart = max(distance(a, b) for a, b in zip(found, fused, strict=True)) if calls else math.inf
     return Finding(apart, f"{len(calls)} attentions, step by step in place of the fused kernel")
 
@@ -92,19 +91,17 @@ def bf16(subject: Subject) -> Finding:
 def bf16_norms(subject: Subject) -> Finding:
     """Norms divide by a sum of squares, which 8 bits cannot hold."""
     norms = [part for part in subject.model.modules() if isinstance(part, nn.LayerNorm | nn.RMSNorm)]
-    rough: list[nn.Module] = []
+    inputs = [Tap(norm, "input") for norm in norms]
+    outputs = [Tap(norm) for norm in norms]
+    rough: set[nn.Module] = set()
 
-    def note(part: nn.Module, given: tuple[Tensor, ...], result: Tensor) -> None:
-        if torch.bfloat16 in (given[0].dtype, result.dtype):
-            rough.append(part)
+    def note(tap: Tap, value: Tensor) -> None:
+        if value.dtype == torch.bfloat16:
+            rough.add(tap.module)
 
-    hooks = [norm.register_forward_hook(note) for norm in norms]
-    try:
-        with inference(subject.model), autocast(CPU, torch.bfloat16), bfloat16_on_cpu():
-            logits_of(subject.model, subject.batch)
-    finally:
-        for hook in hooks:
-            hook.remove()
+    taps = {tap: tap for tap in (*inputs, *outputs)}
+    with inference(subject.model), tapped(taps, note), autocast(CPU, torch.bfloat16), bfloat16_on_cpu():
+        logits_of(subject.model, subject.batch)
     return Finding(len(rough), f"{len(norms)} norms")
 
 
