@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
@@ -13,6 +12,8 @@ from torch import Tensor, nn
 from torch.utils.hooks import RemovableHandle
 
 Key = TypeVar("Key")
+Arguments = tuple[tuple[Any, ...], dict[str, Any]]
+"""The positional and the named arguments of a call."""
 
 
 @dataclass(frozen=True)
@@ -21,7 +22,7 @@ class Tap:
 
     Attributes:
         module: any module of the model.
-        side: its "output", its first argument ("input"), or all "arguments" as a table by name.
+        side: its "output", its first argument ("input"), or all "arguments": positional and named ones, as `Arguments`.
     """
 
     module: nn.Module
@@ -37,7 +38,7 @@ class Tap:
             take(args[0])
 
         def arguments(module: nn.Module, args: tuple[Any, ...], named: dict[str, Any]) -> None:
-            take(inspect.signature(module.forward).bind(*args, **named).arguments)
+            take((args, named))
 
         if self.side == "output":
             return self.module.register_forward_hook(output)

@@ -139,8 +139,10 @@ def estimate(
         padded: with `real`.
     """
     each = (dtype or model.embedding.tokens.weight.dtype).itemsize
-    sizes = {e.name: batch_sizes(model, e, batch, length, target, rows, padded) for e in chosen(model, keep)}
-    return sum(entry.bytes(sizes[entry.name], each) for entry in chosen(model, keep))
+    return sum(
+        entry.bytes(batch_sizes(model, entry, batch, length, target, rows, padded), each)
+        for entry in chosen(model, keep)
+    )
 
 
 Asked = tuple[int, int, int | None, slice | None, torch.dtype | None, bool]

@@ -7,6 +7,7 @@ step instead of by the fused kernel: the logits stay within 1e-4 of those of a p
 
 from __future__ import annotations
 
+import inspect
 import math
 from contextlib import AbstractContextManager
 from typing import Any
@@ -128,7 +129,8 @@ class Calls:
 
     def given(self, module: nn.Module, name: str, which: int = -1) -> Any:
         """Return the argument of that name, None where it was left out."""
-        return self._values[Tap(module, "arguments")][which].get(name)
+        args, named = self._values[Tap(module, "arguments")][which]
+        return inspect.signature(module.forward).bind(*args, **named).arguments.get(name)
 
 
 def _stack(calls: Calls, stack: Stack, embedding: Embedding, real: Tensor | None, which: int = -1) -> StackTrace:

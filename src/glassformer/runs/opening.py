@@ -1,4 +1,7 @@
-"""Open a run: its settings, tokenizers, labels, the model with its weights, its task and its text."""
+"""Open a run: its settings, tokenizers, labels, the model with its weights, its task and its text.
+
+What reads texts is imported when a text is asked for: most commands only run the model.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import torch
 
@@ -18,15 +22,15 @@ from glassformer.model.precision import as_recorded, choose_precision
 from glassformer.model.transformer import Model
 from glassformer.model.weights import load_weights
 from glassformer.runs.folder import Folder, Run, Which, open_run, step_of
-from glassformer.runs.run_text import encoded_text
 from glassformer.tasks import AnyTextModel, MaskFiller, TextClassifier, TextModel, Translator
-from glassformer.tasks.make import make_task
 from glassformer.tasks.refusing import wrong_task
-from glassformer.tasks.task import Task
-from glassformer.tasks.task_rows import TaskRows
-from glassformer.text.examples import PreparedExamples
-from glassformer.text.prepare import Prepared
 from glassformer.text.tokenizers import Tokenizer
+
+if TYPE_CHECKING:
+    from glassformer.tasks.task import Task
+    from glassformer.tasks.task_rows import TaskRows
+    from glassformer.text.examples import PreparedExamples
+    from glassformer.text.prepare import Prepared
 
 
 @dataclass(frozen=True, repr=False)
@@ -136,6 +140,8 @@ class OpenedRun:
         Raises:
             GlassError: the text is gone, or another text stands in its place.
         """
+        from glassformer.runs.run_text import encoded_text
+
         return encoded_text(self.files, self.config, self.note)
 
     @cached_property
@@ -145,6 +151,8 @@ class OpenedRun:
         Raises:
             GlassError: as `data`.
         """
+        from glassformer.tasks.make import make_task
+
         return make_task(self.config, self.data)
 
     def held_out(self, tokens: int | None = None, precision: str | None = None) -> TaskRows:
@@ -157,6 +165,8 @@ class OpenedRun:
         Raises:
             GlassError: as `data`.
         """
+        from glassformer.tasks.task_rows import TaskRows
+
         dtype = choose_precision(precision or self.config.train.precision, self.device)
         return TaskRows(self.task, self.task.held_out(tokens), self.device, dtype)
 
