@@ -41,7 +41,7 @@ from glassformer.generation.beam import beam_translate
 from glassformer.generation.lengths import batches_by_length
 from glassformer.model.build import build_model
 from glassformer.model.transformer import EncoderDecoder
-from glassformer.runs.opening import load_text_model
+from glassformer.runs.opening import OpenedRun
 from glassformer.tasks.text_writer import ROWS
 from glassformer.tasks.translating import Translator
 
@@ -245,7 +245,7 @@ def random_work(options: argparse.Namespace) -> Iterator[dict[str, Any]]:
 
 def text_work(options: argparse.Namespace) -> Iterator[dict[str, Any]]:
     """The rows of a trained run."""
-    run = load_text_model(options.run, device="cpu")
+    run = OpenedRun.load(options.run, device="cpu").text_model
     assert isinstance(run, Translator)
     assert isinstance(run.model, EncoderDecoder)
     lines = options.input.read_text(encoding="utf-8").splitlines()[: options.sentences]

@@ -37,6 +37,7 @@ import torch
 from drawn_run import make_run
 
 from glassformer.base.config import SampleConfig
+from glassformer.runs.opening import OpenedRun
 from glassformer.tasks import TextModel
 
 ALPHABET = string.ascii_letters + " .,;:!?'\n-&$3"
@@ -229,7 +230,7 @@ def measure(run: Path, options: argparse.Namespace) -> dict[str, Any]:
     checked = random.Random(0).sample(
         good := [asked for asked in many if asked.error is None], min(options.check, len(good))
     )
-    text_model = TextModel.load(run, device="cpu")
+    text_model = OpenedRun.load(run, device="cpu").writer
     expected = [alone(text_model, asked) for asked in checked]
     wrong = [
         asked.number for asked, found in zip(checked, expected, strict=True) if (asked.text, asked.tokens) != found

@@ -18,7 +18,7 @@ from glassformer.app.server.app import make_app
 from glassformer.app.server.bundle import PAGE
 from glassformer.app.server.server import Server, listen
 from glassformer.app.server.shelf import Shelf
-from glassformer.runs.opening import load_text_model
+from glassformer.runs.opening import OpenedRun
 from glassformer.tasks import AnyTextModel
 from tests.browser.reading import PATIENCE, Faults, Served, settled
 from tests.browser.tiny_runs import LEARNT, LONG, TEXTS, make_all
@@ -41,7 +41,7 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 @pytest.fixture(scope="session")
 def model(runs: dict[str, Path]) -> Callable[[str], AnyTextModel]:
     """A run's model, opened by the library and not by the server."""
-    return cache(lambda name: load_text_model(runs[name]))
+    return cache(lambda name: OpenedRun.load(runs[name]).text_model)
 
 
 @pytest.fixture(scope="session")

@@ -21,6 +21,7 @@ from glassformer.inspection.plots.cells import pooled
 from glassformer.inspection.plots.reading import read_maps
 from glassformer.inspection.sites import find_head
 from glassformer.inspection.traced import AttentionTrace
+from glassformer.runs.opening import OpenedRun
 from glassformer.tasks import AnyTextModel, Translator
 from tests.browser.conftest import Visit
 from tests.browser.reading import copied, settled, turn, value, values
@@ -171,7 +172,7 @@ def test_what_if_the_scores_were_divided(page: Visit, subject: Callable[[str], S
 
 def test_all_heads_have_their_roles(page: Visit, runs: dict[str, Path], model: Model) -> None:
     shown = page("heads", "book")
-    report = heads_of_run(runs["book"], model("book"), note=lambda note: None)
+    report = heads_of_run(OpenedRun.load(runs["book"]))
     expected = {str(found.head): found for found in report.heads}
     shown.wait_for_selector("section.view .score")
     rows = rows_of(copied(shown))

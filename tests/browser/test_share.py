@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 from collections.abc import Iterator
 from contextlib import redirect_stdout
+from dataclasses import replace
 from io import StringIO
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,7 @@ from glassformer.app.share.package import Package
 from glassformer.app.share.share import ShareRequest, share_run
 from glassformer.app.share.tokenizing import for_the_page
 from glassformer.base.config import SampleConfig, TokenizerConfig
+from glassformer.runs.opening import OpenedRun
 from glassformer.text.tokenizers import train_tokenizer
 from tests.browser.shared_models import Case, cases
 from tests.parity.written_runs import make_run
@@ -204,7 +206,7 @@ def test_the_views_answer_as_the_server_does(
     report = share_run(ShareRequest(made, tmp_path / "book.html", examples=[TEXTS[task]]))
     package, model = Package.read(report.out), load_shared(report.out)
     model.config = model.config.with_changes({"data.size": "4"})  # the file does not say: the copy meter reads little
-    served = Opened("run", made, model, "step-000001")
+    served = Opened("run", replace(OpenedRun.load(made), config=model.config, model=model.model))
     header, data = package.header, base64.b64encode(package.data).decode()
     monkeypatch.chdir(tmp_path)  # the scripts name the page's file, book.html
     for view, question in questions(task):

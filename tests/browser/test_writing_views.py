@@ -14,10 +14,10 @@ from glassformer.evaluation.matches import cover, matches
 from glassformer.evaluation.one_text import guess, next_logits, outlook, surprisals
 from glassformer.evaluation.side_by_side import stretches
 from glassformer.evaluation.training_text import training_text
-from glassformer.evaluation.without import held_out, measure_without
-from glassformer.inspection.ablation import checked, switched
+from glassformer.inspection.ablation import ablate, ablation_loss, check_ablation
 from glassformer.inspection.explain import whole_subject_of
 from glassformer.inspection.receipt.draw import explain_draw
+from glassformer.runs.opening import OpenedRun
 from glassformer.tasks import AnyTextModel, TextModel, Translator
 from tests.browser.conftest import Visit
 from tests.browser.reading import copied, settled, value, values
@@ -45,7 +45,7 @@ def test_what_is_written_is_shaded(run: str, page: Visit, model: Library, runs: 
     settings = writer.config.sample.replace(tokens=30, seed=3, temperature=0.9, beams=1, length_penalty=0.6)
     (sample,) = writer.generate([TEXTS[run]], settings)
     assert shown.locator(".out .text").inner_text() == (TEXTS[run] if run == "book" else "") + sample.text
-    found = matches(sample.text, training_text(runs[run], writer), 12)
+    found = matches(sample.text, training_text(OpenedRun.load(runs[run])), 12)
     covered = cover(len(sample.text), found)
     assert value(shown, ".share") == pytest.approx(sum(map(bool, covered)) / len(covered), abs=CLOSE)
     assert max(values(shown, ".match"), default=0) == max(covered, default=0)
@@ -100,9 +100,9 @@ def test_a_part_that_is_switched_off(run: str, part: str, page: Visit, model: Li
     shown.locator(f'button.switch[title$="({part})"]').click()
     settled(shown)
     target = whole_subject_of(opened, TEXTS[run]).target
-    data = held_out(runs[run], opened, 2000)
-    off = switched(opened.model, checked(opened.model, [part]), data.rows, data.task.collate, data.device)
-    loss = measure_without(opened, data, [part]).loss
+    data = OpenedRun.load(runs[run]).held_out(2000)
+    off = ablate(opened.model, check_ablation(opened.model, [part]), data)
+    loss = ablation_loss(off, data)
     costs = [surprisals(opened, TEXTS[run], target, forward).mean for forward in (None, off)]
     assert all(cost is not None for cost in costs)
     near(values(shown, ".loss .whole"), [costs[0] or 0, loss.whole.loss])

@@ -26,7 +26,7 @@ from glassformer.generation.decoding import TokenLoop
 from glassformer.model.cache import Cache
 from glassformer.model.weights import save_tensors
 from glassformer.runs.folder import Run
-from glassformer.runs.opening import load_text_model
+from glassformer.runs.opening import OpenedRun
 from glassformer.tasks import TextModel, Translator
 from tests.journey.api_server import TOKEN, Served, serving
 from tests.parity.written_runs import make_run
@@ -70,7 +70,7 @@ def client(served: Served) -> openai.OpenAI:
 
 @pytest.fixture(scope="module")
 def book(runs: Path) -> TextModel:
-    return TextModel.load(runs / "book", device="cpu")
+    return OpenedRun.load(runs / "book", device="cpu").writer
 
 
 def until(holds: Any, seconds: float = 10.0) -> None:
@@ -175,7 +175,7 @@ def test_log_probabilities_are_the_models(client: openai.OpenAI, book: TextModel
 
 
 def test_translations_are_completions_of_a_source(client: openai.OpenAI, runs: Path) -> None:
-    model = load_text_model(runs / "en-de", device="cpu")
+    model = OpenedRun.load(runs / "en-de", device="cpu").text_model
     assert isinstance(model, Translator)
     sources = ["the old dog", "sleeps", "near the river; it"]
     found = client.completions.create(model="en-de", prompt=sources, max_tokens=30, seed=2, temperature=0.8)
@@ -187,7 +187,7 @@ def test_translations_are_completions_of_a_source(client: openai.OpenAI, runs: P
 
 def test_a_translation_is_that_of_glass_generate_unless_it_is_to_be_drawn(client: openai.OpenAI, runs: Path) -> None:
     """4 beams and the run's own tokens where nothing is said; who says how to draw, or one beam, gets that."""
-    model = load_text_model(runs / "en-de", device="cpu")
+    model = OpenedRun.load(runs / "en-de", device="cpu").text_model
     assert isinstance(model, Translator)
     own = model.config.sample
     assert own.beams == 4
@@ -209,7 +209,7 @@ def test_a_translation_is_that_of_glass_generate_unless_it_is_to_be_drawn(client
 @pytest.mark.parametrize("name", ["en-de", "book"])
 def test_beams_find_the_likeliest_texts(name: str, client: openai.OpenAI, runs: Path) -> None:
     """Also for prompts that are ids."""
-    model = load_text_model(runs / name, device="cpu")
+    model = OpenedRun.load(runs / name, device="cpu").text_model
     assert isinstance(model, Translator | TextModel)
     settings = SampleConfig(beams=3, temperature=0.0, tokens=9, length_penalty=0.5, stop=("z",))
     expected = [sample.text for row in model.best(["the old dog", "it"], settings, 2) for sample in row]
@@ -235,7 +235,7 @@ def test_what_beam_search_has_not_is_refused(
 
 
 def test_a_chat_begins_with_the_start_token_as_a_completion_does(client: openai.OpenAI, runs: Path) -> None:
-    model = TextModel.load(runs / "story", device="cpu")
+    model = OpenedRun.load(runs / "story", device="cpu").writer
     expected = model.generate(["hi;it: "], SampleConfig(tokens=30, temperature=0.0, stop=(" ",)))[0].text
     messages: Any = [{"role": "user", "content": "hi"}]
     found = client.chat.completions.create(model="story", messages=messages, max_tokens=30, temperature=0)
@@ -248,7 +248,7 @@ def test_a_chat_begins_with_the_start_token_as_a_completion_does(client: openai.
 
 
 def test_a_chat_is_its_template_and_ends_where_the_template_says(client: openai.OpenAI, runs: Path) -> None:
-    model = TextModel.load(runs / "chat", device="cpu")
+    model = OpenedRun.load(runs / "chat", device="cpu").writer
     messages: Any = [{"role": "system", "content": "be"}, {"role": "user", "content": [{"type": "text", "text": "hi"}]}]
     expected = model.generate(["be;hi;it: "], SampleConfig(tokens=40, stop=(" ", "n"), seed=8, temperature=1))[0]
     options: dict[str, Any] = {
@@ -435,7 +435,7 @@ def test_a_newer_checkpoint_serves_who_comes_after_it(runs: Path, tmp_path: Path
         options: dict[str, Any] = {**LONG, "model": "growing", "max_tokens": 600}
         stream = iter(client.completions.create(**options))
         text = next(stream).choices[0].text
-        old, new = TextModel.load(run.folder, device="cpu"), TextModel.load(run.folder, device="cpu")
+        old, new = OpenedRun.load(run.folder, device="cpu").writer, OpenedRun.load(run.folder, device="cpu").writer
         with torch.no_grad():
             for parameter in new.model.parameters():
                 parameter.mul_(1.3)

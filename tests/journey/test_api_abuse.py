@@ -23,7 +23,7 @@ from glassformer.app.server.openai.template import FILE
 from glassformer.base.files import write_folder
 from glassformer.model.weights import save_tensors
 from glassformer.runs.folder import Run
-from glassformer.tasks import TextModel
+from glassformer.runs.opening import OpenedRun
 from tests.journey.api_server import TOKEN, Served, serving
 from tests.parity.written_runs import make_run
 
@@ -44,7 +44,7 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
 
 def with_end_token(folder: Path, logit: float) -> None:
     """Let the model write the end token always, or never: by a newer checkpoint."""
-    run, model = Run(folder), TextModel.load(folder, device="cpu")
+    run, model = Run(folder), OpenedRun.load(folder, device="cpu").writer
     bias = model.model.head.bias
     assert bias is not None
     with torch.no_grad():

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from glassformer.runs.opening import load_text_model
+from glassformer.runs.opening import OpenedRun
 from glassformer.tasks import MaskFiller
 from tests.journey.commands import here
 from tests.journey.task_runs import DOES, TINY, refused
@@ -49,7 +49,7 @@ def test_a_setting_of_another_task_is_refused(tmp_path: Path) -> None:
 
 
 def test_filling_leaves_the_persons_words_alone(task_home: Path) -> None:
-    model = load_text_model(task_home / "runs" / "masked")
+    model = OpenedRun.load(task_home / "runs" / "masked").text_model
     assert isinstance(model, MaskFiller)
     text = "It  was [MASK] Zebra, and\tnobody[MASK] żyje"
     filled = model.filled(text)

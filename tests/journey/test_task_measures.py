@@ -234,16 +234,16 @@ def test_a_run_folder_alone_is_enough(name: str, task_home: Path, tmp_path: Path
 
 
 def test_from_python(task_home: Path, tmp_path: Path) -> None:
-    from glassformer.runs.opening import load_text_model
+    from glassformer.runs.opening import OpenedRun
     from glassformer.tasks import MaskFiller, TextClassifier, Translator
 
     kinds = {"masked": MaskFiller, "classify": TextClassifier, "translate": Translator, "summarize": Translator}
     for name, kind in kinds.items():
-        assert isinstance(load_text_model(task_home / "runs" / name), kind)
+        assert isinstance(OpenedRun.load(task_home / "runs" / name).text_model, kind)
     shutil.copytree(task_home / "runs" / "classify", tmp_path / "nameless")
     (tmp_path / "nameless" / "labels.json").unlink()
     with pytest.raises(GlassError, match=r"has no labels\.json"):
-        load_text_model(tmp_path / "nameless")
+        OpenedRun.load(tmp_path / "nameless")
 
 
 def test_progress_is_no_remark_on_the_figures(task_home: Path, tmp_path: Path) -> None:

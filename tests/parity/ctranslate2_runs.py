@@ -9,9 +9,9 @@ from pathlib import Path
 
 import torch
 
-from glassformer.generation.context import reading
 from glassformer.interop.comparing import LEVEL
-from glassformer.runs.opening import load_text_model
+from glassformer.model.evaluation_mode import inference
+from glassformer.runs.opening import OpenedRun
 from glassformer.tasks import Translator
 
 TEXTS = ("the old dog", "it's 7 o'clock", "আমি বাংলায় গান গাই")
@@ -35,7 +35,7 @@ def unlikely_translations(run: Path, export: Path, texts: Sequence[str] = TEXTS)
     subprocess.run([*command, "--output_dir", str(folder)], check=True, capture_output=True)
     translator = ctranslate2.Translator(str(folder), device="cpu", compute_type="float32", intra_threads=1)
     words = transformers.AutoTokenizer.from_pretrained(export)
-    model = load_text_model(run, device="cpu")
+    model = OpenedRun.load(run, device="cpu").text_model
     assert isinstance(model, Translator)
     different = 0
     for text in texts:
@@ -53,7 +53,7 @@ def _unlikely(model: Translator, text: str, ids: Sequence[int]) -> int:
     """How many of the tokens written for a text are not the run's likeliest ones at their places."""
     source = torch.tensor([model.prompt_ids(text)])  # (1, S)
     target = torch.tensor([[*model.tokenizer.target_start, *ids[:-1]]])  # (1, T)
-    with reading(model.model):
+    with inference(model.model):
         logits = model.model(source, target)[0]  # (T, V)
     written = logits.gather(1, torch.tensor(ids)[:, None])[:, 0]  # (T)
     return int((logits.max(dim=-1).values - written > LEVEL).sum())

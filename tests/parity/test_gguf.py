@@ -19,7 +19,7 @@ from glassformer.interop.gguf import export as gguf_export
 from glassformer.interop.gguf import writing
 from glassformer.interop.gguf.reading import GgufModel
 from glassformer.interop.gguf.targets import neighbouring
-from glassformer.runs.opening import load_text_model
+from glassformer.runs.opening import OpenedRun
 from glassformer.text.tokenizers import Tokenizer
 from tests.journey.commands import here
 from tests.parity.written_runs import make_run
@@ -71,7 +71,7 @@ def test_float32_is_the_run_itself(name: str, tmp_path: Path) -> None:
 def test_smaller_weights_are_as_near_as_they_can_be(tmp_path: Path) -> None:
     """Half precision keeps 11 bits of a weight, and Q8_0 seven of the largest in 32."""
     run = make_run(tmp_path / "run", **{**LLAMA, **SMALL})
-    model = load_text_model(run, device="cpu").model
+    model = OpenedRun.load(run, device="cpu").model
     reports = {kind: exported(tmp_path, kind, f"{kind}.gguf") for kind in ("f32", "f16", "q8_0")}
     ids = [5, 250, 17, 3, 99, 211, 8]
     with torch.inference_mode():

@@ -15,7 +15,7 @@ from glassformer.base.errors import GlassError
 from glassformer.interop.export_report import ExportRequest
 from glassformer.interop.huggingface.export import export
 from glassformer.interop.huggingface.importing import import_model
-from glassformer.runs.opening import load_text_model
+from glassformer.runs.opening import OpenedRun
 from glassformer.tasks import MaskFiller, TextClassifier, Translator
 from glassformer.tasks.example_tasks import labelled_rows, pair_rows, too_long
 from glassformer.text.tokenizers import Frame
@@ -125,7 +125,7 @@ def fillers(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_holes_are_filled_as_by_their_pipeline_without_special_tokens(name: str, fillers: Path) -> None:
     words = transformers.AutoTokenizer.from_pretrained(fillers / name)
     model = getattr(transformers, FILLERS[name][0]).from_pretrained(fillers / name).eval()
-    run = load_text_model(fillers / "runs" / name)
+    run = OpenedRun.load(fillers / "runs" / name).text_model
     assert isinstance(run, MaskFiller)
     assert set(words.all_special_ids) == run.tokenizer.special
     for text in HOLES:
@@ -143,7 +143,7 @@ def test_rows_of_running_text_are_framed_as_single_texts_are(fillers: Path, tmp_
     from glassformer.interop.sklearn.fitting import encoded
     from glassformer.text.batches import validation_rows
 
-    run = load_text_model(fillers / "runs" / "bert")
+    run = OpenedRun.load(fillers / "runs" / "bert").text_model
     assert isinstance(run, MaskFiller)
     store = encoded(TEXTS[:2], run.tokenizer, tmp_path / "texts")
     rows = validation_rows(store, run.config.data, 40, run.tokenizer.start_id)
@@ -185,7 +185,7 @@ def test_labels_are_those_of_the_first_token_in_its_frame(tmp_path: Path) -> Non
     model = save(tmp_path / "theirs", "BertForTokenClassification", words, num_labels=3, **ENCODER)
     change_config(tmp_path / "theirs", summary_type="first")
     import_model(tmp_path / "theirs", tmp_path / "run", quiet)
-    run = load_text_model(tmp_path / "run")
+    run = OpenedRun.load(tmp_path / "run").text_model
     assert isinstance(run, TextClassifier)
     with torch.no_grad():
         rows = [model(**words(text, return_tensors="pt")).logits[0, 0].softmax(-1) for text in TEXTS[:3]]  # (3) each
@@ -228,7 +228,7 @@ def test_texts_are_written_with_the_ids_that_they_write(name: str, tmp_path: Pat
     words = make()
     model = save(tmp_path / "theirs", kind, words, **values)
     import_model(tmp_path / "theirs", tmp_path / "run", quiet)
-    run = load_text_model(tmp_path / "run")
+    run = OpenedRun.load(tmp_path / "run").text_model
     assert isinstance(run, Translator)
     assert (run.frame, run.tokenizer.target_start) == (frame, start)
     prompts = ["the old dog sleeps", "It was", "3,141 days later, мир"]
@@ -254,7 +254,7 @@ def test_pairs_are_measured_in_their_frames_and_go_back(tmp_path: Path) -> None:
     kind, make, values, _, _ = WRITERS["mbart-50"]
     save(tmp_path / "theirs", kind, words := make(), **values)
     import_model(tmp_path / "theirs", tmp_path / "run", quiet)
-    run = load_text_model(tmp_path / "run")
+    run = OpenedRun.load(tmp_path / "run").text_model
     assert isinstance(run, Translator)
     (tmp_path / "pairs.tsv").write_text("source\ttarget\nthe sun\tIt was\nday\tthe dog sleeps\n", encoding="utf-8")
     data = run.config.data.replace(source=str(tmp_path / "pairs.tsv"))
@@ -268,7 +268,7 @@ def test_pairs_are_measured_in_their_frames_and_go_back(tmp_path: Path) -> None:
     back = json.loads((tmp_path / "back" / "generation_config.json").read_text(encoding="utf-8"))
     assert (back["decoder_start_token_id"], back["forced_bos_token_id"], back["pad_token_id"]) == (1, 4, 0)
     import_model(tmp_path / "back", tmp_path / "again", quiet)
-    again = load_text_model(tmp_path / "again")
+    again = OpenedRun.load(tmp_path / "again").text_model
     assert again.config.model == run.config.model
     assert again.tokenizer.digest == run.tokenizer.digest
 

@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 import torch
 
-from glassformer.generation.context import reading
 from glassformer.interop.export_report import ExportRequest
 from glassformer.interop.gguf.export import export as export_gguf
 from glassformer.interop.huggingface.choosing import ARCHITECTURES, fitted
@@ -17,8 +16,9 @@ from glassformer.interop.huggingface.export import export
 from glassformer.interop.huggingface.importing import import_model
 from glassformer.interop.onnx.export import export as export_onnx
 from glassformer.model.build import build_model
+from glassformer.model.evaluation_mode import inference
 from glassformer.model.transformer import EncoderDecoder, Model
-from glassformer.runs.opening import load_text_model
+from glassformer.runs.opening import OpenedRun
 from glassformer.tasks import MaskFiller
 from tests.parity.hugging_face import transformers
 from tests.parity.written_runs import make_run
@@ -42,7 +42,7 @@ PRUNED: dict[str, tuple[str, str, dict[str, Any]]] = {  # the class it goes thro
 
 def logits(model: Model) -> torch.Tensor:
     tokens, real = rows_of(model)
-    with reading(model):
+    with inference(model):
         if isinstance(model, EncoderDecoder):
             return model(tokens, rows_of(model, seed=1)[0], real)
         return model(tokens, real)[real]
@@ -69,7 +69,7 @@ def test_a_run_with_heads_removed_is_written_for_hugging_face(name: str, tmp_pat
     report = export(ExportRequest(run, tmp_path / "out", architecture=architecture))
     assert {each.name: each.value for each in report.measured}["logits"] <= 2e-5
     import_model(tmp_path / "out", tmp_path / "back", lambda _: None)
-    first, back = load_text_model(run).model, load_text_model(tmp_path / "back").model
+    first, back = OpenedRun.load(run).model, OpenedRun.load(tmp_path / "back").model
     assert (logits(back) - logits(first)).abs().max() <= 2e-5
 
 
@@ -92,7 +92,7 @@ def test_a_typed_hole_stays_whole_and_is_filled_by_their_pipeline(kind: str, tmp
     report = export(ExportRequest(run, tmp_path / "out"))
     assert (report.architecture, report.notes) == ("BertForMaskedLM", ())
     words = transformers.AutoTokenizer.from_pretrained(tmp_path / "out")
-    filler = load_text_model(run)
+    filler = OpenedRun.load(run).text_model
     assert isinstance(filler, MaskFiller)
     text = "the [MASK] dog [MASK]."
     assert (words.mask_token, words.mask_token_id) == ("[MASK]", filler.mask_id)
@@ -102,4 +102,4 @@ def test_a_typed_hole_stays_whole_and_is_filled_by_their_pipeline(kind: str, tmp
         tokens = [each["token"] for each in theirs if each["token"] not in filler.tokenizer.special]
         assert tokens == [each.token for each in ours][: len(tokens)]
     import_model(tmp_path / "out", tmp_path / "back", lambda _: None)
-    assert load_text_model(tmp_path / "back").tokenizer.digest == filler.tokenizer.digest
+    assert OpenedRun.load(tmp_path / "back").tokenizer.digest == filler.tokenizer.digest

@@ -19,7 +19,7 @@ from glassformer.interop.export_report import ExportRequest
 from glassformer.interop.gguf import engine, writing
 from glassformer.interop.gguf import export as gguf_export
 from glassformer.interop.gguf.engine import run_engine
-from glassformer.tasks import TextModel
+from glassformer.runs.opening import OpenedRun
 from tests.journey.commands import here
 from tests.parity.written_runs import make_run
 
@@ -69,7 +69,7 @@ def written_there(path: Path) -> list[list[int]]:
 
 def written_here(run: Path) -> list[list[int]]:
     """Those of `glass generate`."""
-    model = TextModel.load(run, device="cpu")
+    model = OpenedRun.load(run, device="cpu").writer
     settings = SampleConfig(tokens=COUNT, temperature=0.0)
     found = []
     for prompt in PROMPTS:
@@ -80,7 +80,7 @@ def written_here(run: Path) -> list[list[int]]:
 
 def apart(run: Path, prompt: str, written: list[int], token: int) -> float:
     """How much less likely than the likeliest a next token is, in the run's log-probability."""
-    model = TextModel.load(run, device="cpu")
+    model = OpenedRun.load(run, device="cpu").writer
     with torch.inference_mode():
         logits = model.model(torch.tensor([[*model.prompt_ids(prompt), *written]]))[0, -1]  # (V)
     return float(logits.max() - logits[token])
@@ -124,7 +124,7 @@ def test_llama_cpp_reads_characters_as_the_run_does_and_leaves_out_those_it_neve
     done = here("export", run, "--to", "gguf", "--out", tmp_path / "x.gguf", "--json", folder=tmp_path)
     assert done.returncode == 0, done.stderr
     assert "never saw" in json.loads(done.stdout)["notes"][0]
-    encode = TextModel.load(run, device="cpu").tokenizer.encode
+    encode = OpenedRun.load(run, device="cpu").tokenizer.encode
     for text in ("the old dog", "আমি বাংলায় Größe, 7"):
         assert read_there(tmp_path / "x.gguf", text) == len(encode(text))
     assert read_there(tmp_path / "x.gguf", "the \u0998old\u20ac dog\U0001f642") == len(encode("the old dog"))

@@ -15,7 +15,7 @@ from glassformer.base.errors import GlassError
 from glassformer.base.recipes import load_recipe
 from glassformer.interop.export_report import ExportReport, ExportRequest
 from glassformer.interop.onnx import export as onnx_export
-from glassformer.runs.opening import load_text_model
+from glassformer.runs.opening import OpenedRun
 from tests.parity.written_runs import LABELS, make_run
 
 pytestmark = pytest.mark.thorough
@@ -50,7 +50,7 @@ def exported(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFa
 def test_the_graph_computes_what_the_run_computes(exported: tuple[Path, ExportReport]) -> None:
     """At a shape that the export itself does not look at, by names that its page of JSON gives."""
     run, report = exported
-    model = load_text_model(run, device="cpu").model
+    model = OpenedRun.load(run, device="cpu").model
     facts = json.loads((report.out / "glassformer.json").read_text(encoding="utf-8"))
     random, inputs, sizes = np.random.default_rng(3), {}, {"batch": 4, "length": 13, "source_length": 17}
     for each in facts["inputs"]:

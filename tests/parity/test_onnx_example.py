@@ -11,7 +11,7 @@ import pytest
 from glassformer.base.config import SampleConfig
 from glassformer.interop.export_report import ExportRequest
 from glassformer.interop.onnx.export import export
-from glassformer.runs.opening import load_text_model
+from glassformer.runs.opening import OpenedRun
 from glassformer.tasks import MaskFiller, TextClassifier, TextModel, Translator
 from tests.journey.pages import ROOT, blocks
 from tests.parity.written_runs import make_run
@@ -50,7 +50,7 @@ def answer() -> Any:
 def test_the_example_says_what_the_run_says(name: str, answer: Any, tmp_path: Path) -> None:
     run = make_run(tmp_path / "run", **RUNS[name])
     export(ExportRequest(run, tmp_path / "out"))
-    model = load_text_model(run, device="cpu")
+    model = OpenedRun.load(run, device="cpu").text_model
     said = []
     for text in (*TEXTS, *"bdfgjlnt") if isinstance(model, TextClassifier) else TEXTS:
         if isinstance(model, TextClassifier):

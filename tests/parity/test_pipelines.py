@@ -15,8 +15,8 @@ from glassformer.base.errors import GlassError
 from glassformer.interop.export_report import ExportRequest
 from glassformer.interop.huggingface.export import export
 from glassformer.interop.huggingface.importing import import_model
-from glassformer.runs.opening import load_text_model
-from glassformer.tasks import TextClassifier, TextModel
+from glassformer.runs.opening import OpenedRun
+from glassformer.tasks import TextClassifier
 from tests.parity.hugging_face import transformers
 from tests.parity.written_runs import LABELS, make_run
 
@@ -39,7 +39,7 @@ def classifier(folder: Path, shape: str, kind: str = "bpe", **settings: Any) -> 
     run = make_run(folder / "run", "classify", {"kind": kind}, **model, **settings)
     report = export(ExportRequest(run, folder / "out"))
     assert report.architecture == name
-    found = load_text_model(run, device="cpu")
+    found = OpenedRun.load(run, device="cpu").text_model
     assert isinstance(found, TextClassifier)
     return found
 
@@ -73,7 +73,7 @@ def test_their_pipeline_gives_the_labels_of_the_run(shape: str, kind: str, tmp_p
 def test_an_exported_classifier_comes_back(shape: str, tmp_path: Path) -> None:
     ours = classifier(tmp_path, shape)
     import_model(tmp_path / "out", tmp_path / "back", lambda _: None)
-    back = load_text_model(tmp_path / "back", device="cpu")
+    back = OpenedRun.load(tmp_path / "back", device="cpu").text_model
     assert isinstance(back, TextClassifier)
     assert back.labels == ours.labels
     assert back.config.model.pooling == SHAPES[shape][1]["pooling"]
@@ -163,7 +163,7 @@ def test_prompts_of_several_lengths_are_continued_as_they_are_alone(name: str, w
         found = model.generate(**read, max_new_tokens=12, do_sample=False)[:, read["input_ids"].shape[1] :]
         return words.batch_decode(found, skip_special_tokens=True)
 
-    ours = TextModel.load(run, device="cpu").generate(prompts, SampleConfig(tokens=12, temperature=0.0))
+    ours = OpenedRun.load(run, device="cpu").writer.generate(prompts, SampleConfig(tokens=12, temperature=0.0))
     alone = [continued([prompt])[0] for prompt in prompts]
     assert continued(prompts) == alone
     assert [text.rstrip("�") for text in alone] == [

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from glassformer.inspection.pruning.measuring import Rows
+from glassformer.tasks.task_rows import TaskRows
 from glassformer.text.batches import Batch
 from glassformer.text.rows import Labelled, Masked, Pair
 from tests.property.models import VOCAB
@@ -22,7 +22,7 @@ COLLATE = {
 }
 
 
-def data(family: str, lengths: tuple[int, ...] = (5, 7, 7, 11, 13)) -> Rows:
+def data(family: str, lengths: tuple[int, ...] = (5, 7, 7, 11, 13)) -> TaskRows:
     """Return random rows of a family's task, short ones first."""
     numbers = np.random.default_rng(3)
 
@@ -36,4 +36,4 @@ def data(family: str, lengths: tuple[int, ...] = (5, 7, 7, 11, 13)) -> Rows:
         "encoder-decoder": lambda n: Pair(ids(n), ids(n - 2)),
     }[family]
     task: Any = SimpleNamespace(collate=COLLATE[family])
-    return Rows(task, [make(length) for length in lengths], CPU)
+    return TaskRows(task, [make(length) for length in lengths], CPU)

@@ -10,7 +10,7 @@ from glassformer.base.config import ModelConfig
 from glassformer.base.errors import GlassError
 from glassformer.inspection.explain import Subject
 from glassformer.inspection.plots import draw_attention, facts, find_site, look
-from glassformer.inspection.sites import Head, Site, find_head
+from glassformer.inspection.sites import HeadSite, Site, find_head
 from glassformer.inspection.trace import trace
 from glassformer.model.build import build_model
 from glassformer.model.transformer import Model
@@ -57,7 +57,7 @@ def test_maps_are_the_weights_of_the_model(family: str) -> None:
                     continue
                 allowed = attention.allowed.expand(attention.weights.shape)[0].numpy()  # (H, T, S)
                 for head in range(4):
-                    cells = found.maps[Head(Site(name, layer, part), head)]
+                    cells = found.maps[HeadSite(Site(name, layer, part), head)]
                     np.testing.assert_allclose(np.nan_to_num(cells), attention.weights[0, head].numpy(), atol=1e-6)
                     np.testing.assert_array_equal(np.isnan(cells), ~allowed[head])
                     seen += 1

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from glassformer.base.errors import GlassError
 from glassformer.inspection.attribution import (
-    Case,
+    AttributionCase,
     Output,
     Question,
     agreement,
@@ -53,7 +53,7 @@ KINDS: tuple[dict[str, Any], ...] = (
 FAMILIES = ("decoder", "encoder", "classifier", "encoder-decoder")
 
 
-def made(family: str, **changes: Any) -> Case:
+def made(family: str, **changes: Any) -> AttributionCase:
     """A model of that family with random tokens, and an answer at each place."""
     target = None
     if family == "decoder":
@@ -71,12 +71,12 @@ def made(family: str, **changes: Any) -> Case:
     outputs = tuple(Output(place, (place,), (3 * place + 1) % VOCAB, True) for place in range(LENGTH))
     if family == "classifier":
         outputs = (Output(0, tuple(range(LENGTH)), 3, False),)
-    return Case(model, row if target is None else source, target, outputs)
+    return AttributionCase(model, row if target is None else source, target, outputs)
 
 
-def in_double(case: Case) -> Case:
+def in_double(case: AttributionCase) -> AttributionCase:
     """The same in float64."""
-    return Case(case.model.double(), case.tokens, case.target, case.outputs)
+    return AttributionCase(case.model.double(), case.tokens, case.target, case.outputs)
 
 
 # ---- sums
@@ -351,7 +351,7 @@ def test_agreement_has_every_layer_and_measure(family: str) -> None:
 # ---- patching
 
 
-def question(case: Case) -> Question:
+def question(case: AttributionCase) -> Question:
     """The same text with one token changed, and two answers."""
     corrupt = case.tokens.clone()
     corrupt[0, 2] = (corrupt[0, 2] + 1) % VOCAB

@@ -11,12 +11,12 @@ from torch import nn
 
 from glassformer.base.config import Activation, SampleConfig
 from glassformer.generation import fast
-from glassformer.generation.context import reading
 from glassformer.generation.decoding import generate, translate
 from glassformer.generation.fast import FastDecoder, fast_decoder, layout_pays
 from glassformer.generation.readers import CachedReader, next_logits
 from glassformer.generation.slots import SlotCache
 from glassformer.model.cache import Cache
+from glassformer.model.evaluation_mode import inference
 from glassformer.model.transformer import Decoder, EncoderDecoder
 from tests.property.models import VOCAB, decoder, encoder_decoder, kinds, named, tiny, tokens
 
@@ -85,7 +85,7 @@ def steps_of_both(
 @pytest.mark.parametrize("changes", [*kinds("decoder"), *CHOICES], ids=named)
 def test_a_decoders_steps_are_the_models(changes: dict[str, Any], ragged: bool, layout: bool) -> None:
     model = decoder(tiny(**changes))
-    with reading(model):
+    with inference(model):
         for ours, expected in steps_of_both(model, layout, ragged):
             assert expected.std() > 0.1
             assert (ours - expected).abs().max() <= 1e-5
@@ -97,7 +97,7 @@ def test_a_decoders_steps_are_the_models(changes: dict[str, Any], ragged: bool, 
 def test_a_translations_steps_are_the_models(changes: dict[str, Any], ragged: bool, layout: bool) -> None:
     """Several rows share a source, and a source goes."""
     model = encoder_decoder(**changes)
-    with reading(model):
+    with inference(model):
         for ours, expected in steps_of_both(model, layout, ragged):
             assert expected.std() > 0.1
             assert (ours - expected).abs().max() <= 1e-5
@@ -111,7 +111,7 @@ def test_in_bfloat16_the_steps_are_no_further_from_float32_than_the_models(
     if layout and not layout_pays(torch.empty(1, dtype=torch.bfloat16), 100):
         layout = False
     exact, model = decoder(tiny(**changes)), decoder(tiny(**changes)).to(torch.bfloat16)
-    with reading(model):
+    with inference(model):
         pairs = list(steps_of_both(model, layout, ragged=False))
         wide = [expected for _, expected in steps_of_both(exact, layout=False, ragged=False)]
     ours, models = (torch.cat([pair[which] for pair in pairs]).float() for which in (0, 1))
@@ -146,7 +146,7 @@ def test_whoever_listens_is_heard() -> None:
 
     def read() -> int:
         heard.clear()
-        with reading(model):
+        with inference(model):
             cached = reader.read(prompts).logits
             assert len(heard) in (0, 1)
             count = len(heard)
@@ -188,7 +188,7 @@ def test_a_part_of_another_kind_is_left_to_the_model() -> None:
     prompts = tokens(2, 5).tolist()
     reader.add()
     reader.add()
-    with reading(model):
+    with inference(model):
         reader.read(prompts)
         prompts = [[*row, 4] for row in prompts]
         assert (reader.read(prompts).logits - next_logits(model, prompts)).abs().max() <= 1e-5

@@ -14,10 +14,11 @@ from torch import Tensor
 
 from glassformer.base.config import ModelConfig, SampleConfig
 from glassformer.base.errors import GlassError
-from glassformer.generation.context import hop_length, reading, window_start
+from glassformer.generation.context import hop_length, window_start
 from glassformer.generation.decoding import TokenStep, candidates, generate
 from glassformer.generation.readers import CachedReader, next_logits
 from glassformer.generation.slots import kept_slots
+from glassformer.model.evaluation_mode import inference
 from glassformer.model.transformer import Decoder
 from tests.property.models import POSITIONS, VOCAB, decoder, tiny, tokens
 
@@ -124,7 +125,7 @@ def test_a_reader_sees_each_row_as_if_alone_whoever_comes_and_goes(
     cached = CachedReader(model, steps=60)
     for row in rows:
         cached.add(longest=len(row) + room)
-    with reading(model):
+    with inference(model):
         for count in range(60):
             found = cached.read(rows)
             assert found.rows == list(range(len(rows)))
@@ -145,7 +146,7 @@ def test_a_row_in_the_slot_of_another_keeps_its_own_window() -> None:
     cached = CachedReader(model, steps=60)
     cached.add()
     cached.add()
-    with reading(model):
+    with inference(model):
         cached.read(rows)
         cached.select([1])
         rows = [[*rows[1], 3]]
@@ -179,7 +180,7 @@ def test_wrong_hops_are_seen(wrong: type[CachedReader]) -> None:
     other = wrong(model, steps=9)
     other.add()
     other.add()
-    with reading(model):
+    with inference(model):
         assert (other.read(rows).logits - next_logits(model, rows)).abs().max() <= 1e-5
         for row in rows:
             row.append(0)

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from glassformer.base.config import ModelConfig
-from glassformer.inspection.heads import Known, Probe, copying, passes, probes, survey
+from glassformer.inspection.heads import HeadProbe, TokenFacts, copying, passes, probes, survey
 from glassformer.inspection.heads.table import table_lines
 from glassformer.inspection.sites import attentions, heads
 from glassformer.inspection.trace import trace
@@ -16,8 +16,8 @@ from glassformer.model.transformer import Block, Decoder, Model
 from tests.property.models import VOCAB, as_if_trained, decoder, encoder, encoder_decoder, tiny, tokens
 
 BEGIN = VOCAB - 1
-KNOWN = Known(frozenset({BEGIN}), frozenset({BEGIN}), frozenset({3}), None)
-WORDS = probes.Vocabulary(np.arange(VOCAB - 1), BEGIN, BEGIN)
+KNOWN = TokenFacts(frozenset({BEGIN}), frozenset({BEGIN}), frozenset({3}), None)
+WORDS = probes.TokenPool(np.arange(VOCAB - 1), BEGIN, BEGIN)
 FAMILIES = {
     "decoder": lambda: decoder(tiny()),
     "grouped": lambda: decoder(tiny(kv_heads=2)),
@@ -28,12 +28,12 @@ FAMILIES = {
 }
 
 
-def text(model: Model) -> Probe:
+def text(model: Model) -> HeadProbe:
     """Random ids of unequal lengths as if they were text."""
     ids = tokens(5, 23).numpy() % (VOCAB - 1)
     rows = [row[: 17 + number] for number, row in enumerate(ids)]
     targets = [np.insert(row[3:], 0, BEGIN) for row in rows] if hasattr(model, "decoder") else None
-    return Probe("text", "random", [np.append(row, BEGIN) for row in rows], targets)
+    return HeadProbe("text", "random", [np.append(row, BEGIN) for row in rows], targets)
 
 
 @pytest.mark.thorough
@@ -171,7 +171,7 @@ def test_padding_and_batches_change_nothing() -> None:
     together = [passed.looks for passed in passes.passes(model, probe, frozenset({BEGIN}))]
     assert len(together) == 3  # one batch, three layers
     for number, row in enumerate(probe.rows):
-        alone = passes.passes(model, Probe("text", "", [row]), frozenset({BEGIN}))
+        alone = passes.passes(model, HeadProbe("text", "", [row]), frozenset({BEGIN}))
         for layer, passed in enumerate(alone):
             size, whole = len(row), together[layer]
             assert np.array_equal(passed.looks.rows[0], whole.rows[number, :size])

@@ -10,18 +10,19 @@ from torch import Tensor
 
 from glassformer.base.config import TrainConfig
 from glassformer.base.errors import GlassError
+from glassformer.inspection.ablation import HEAD_KINDS, ablation_effects
 from glassformer.inspection.gates import gated
+from glassformer.inspection.hooks import Tap, last_values
 from glassformer.inspection.patching import Zero, patch
 from glassformer.inspection.pruning.direct import direct_effects
-from glassformer.inspection.pruning.effects import ABLATIONS, ablation_effects, z_values
-from glassformer.inspection.pruning.importance import importance, per_layer
-from glassformer.inspection.pruning.measuring import Rows, row_losses
+from glassformer.inspection.pruning.importance import head_importance, per_layer
 from glassformer.inspection.pruning.order import Point, area, attention_effects, choose_by, curve
 from glassformer.inspection.pruning.removal import cut_optimizers, fold_gates, without
 from glassformer.inspection.sites import attentions, heads
 from glassformer.model.pruned_attention import head_numbers
 from glassformer.model.transformer import Model
 from glassformer.tasks.losses import logits_of
+from glassformer.tasks.task_rows import TaskRows, row_losses
 from glassformer.training.optimizers import make_optimizers
 from tests.property.family_rows import data
 from tests.property.models import named, some_heads
@@ -35,7 +36,7 @@ SHAPES: list[dict[str, Any]] = [
 CASES = [(family, shape) for family in FAMILIES for shape in SHAPES]
 
 
-def loss(model: Model, rows: Rows) -> float:
+def loss(model: Model, rows: TaskRows) -> float:
     """Mean over all targets, in the model's own precision."""
     batches = [rows.batch([row]) for row in rows.rows]
     with torch.no_grad():
@@ -46,7 +47,7 @@ def loss(model: Model, rows: Rows) -> float:
 def test_importance_is_the_mean_of_absolute_slopes(family: str) -> None:
     """Against differences of each row's loss; and not the absolute sum, which is smaller where signs differ."""
     model, rows = model_of(family, kv_heads=2).double(), data(family)
-    found, targets, below = importance(model, rows), sum(rows.batch([row]).n_targets for row in rows.rows), 0
+    found, targets, below = head_importance(model, rows), sum(rows.batch([row]).n_targets for row in rows.rows), 0
     assert list(found) == list(map(str, heads(model)))
     for head in heads(model)[::4]:
         slopes, step = [], 1e-5
@@ -66,9 +67,9 @@ def test_importance_is_the_mean_of_absolute_slopes(family: str) -> None:
 
 def test_importance_does_not_depend_on_how_rows_are_grouped(monkeypatch: pytest.MonkeyPatch) -> None:
     model, rows = model_of("decoder").double(), data("decoder")
-    whole = importance(model, rows)
-    monkeypatch.setattr("glassformer.inspection.pruning.measuring.MOST_TOKENS", 1)
-    assert importance(model, rows) == pytest.approx(whole, rel=1e-12)
+    whole = head_importance(model, rows)
+    monkeypatch.setattr("glassformer.tasks.task_rows.MOST_TOKENS", 1)
+    assert head_importance(model, rows) == pytest.approx(whole, rel=1e-12)
 
 
 def test_importance_per_layer_has_length_one() -> None:
@@ -76,7 +77,7 @@ def test_importance_per_layer_has_length_one() -> None:
     assert found == {"dec.0.self.0": 0.6, "dec.0.self.1": 0.8, "dec.1.self.0": 0.0}
 
 
-@pytest.mark.parametrize("kind", ABLATIONS)
+@pytest.mark.parametrize("kind", HEAD_KINDS)
 @pytest.mark.parametrize("family", FAMILIES)
 def test_ablation_is_the_loss_without_minus_the_loss(family: str, kind: Any) -> None:
     """Each head by itself and each row by itself, with the other values taken from one row at a time."""
@@ -89,12 +90,12 @@ def test_ablation_is_the_loss_without_minus_the_loss(family: str, kind: Any) -> 
     assert max(map(abs, found.values())) > 1e-3
 
 
-def _one(model: Model, rows: Rows, head: Any, kind: str) -> float:
+def _one(model: Model, rows: TaskRows, head: Any, kind: str) -> float:
     """The loss without one head, row by row."""
     index = head_numbers(attentions(model)[head.site]).index(head.head)
     values = []
     for row in rows.rows:
-        with z_values(model) as mixed, torch.no_grad():
+        with last_values({head.site: Tap(attentions(model)[head.site].hook_z)}) as mixed, torch.no_grad():
             row_losses(model, rows.batch([row]))
         values.append(mixed[head.site][0, index])  # (T, K)
     mean, total, targets = torch.cat(values).mean(dim=0), 0.0, 0
@@ -249,7 +250,7 @@ def test_what_cannot_be_removed_is_refused_in_two_lines() -> None:
             without(model_of("decoder", **shape), names)
 
 
-def steps(model: Model, optimizers: list[Any], rows: Rows, frozen: dict[str, Tensor] | None, count: int) -> None:
+def steps(model: Model, optimizers: list[Any], rows: TaskRows, frozen: dict[str, Tensor] | None, count: int) -> None:
     """Training steps; with `frozen`, heads have these gates."""
     batch = rows.batch(rows.rows)
     for _ in range(count):
@@ -300,7 +301,7 @@ def test_curves_go_down_to_no_heads(order: Any) -> None:
     for point in points:
         part = without(model, gone[: point.removed])
         assert point.loss == pytest.approx(loss(part, rows), rel=1e-5)
-    scores = importance(model, rows) if order in ("importance", "reverse") else ablation_effects(model, rows)
+    scores = head_importance(model, rows) if order in ("importance", "reverse") else ablation_effects(model, rows)
     first = sorted(scores, key=lambda name: scores[name], reverse=order == "reverse")[:17]
     assert (set(points[1].names) == set(first)) == (order != "random")
 

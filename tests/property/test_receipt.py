@@ -17,7 +17,7 @@ from glassformer.base.errors import GlassError
 from glassformer.generation.decoding import generate, translate
 from glassformer.generation.readers import next_logits
 from glassformer.generation.sampling import probabilities
-from glassformer.inspection.receipt import Part, split_logit, write_receipt
+from glassformer.inspection.receipt import LogitPart, split_logit, write_receipt
 from glassformer.inspection.receipt.draw import explain_draw
 from glassformer.inspection.receipt.naming import label_named, token_named
 from glassformer.inspection.receipt.parts import total
@@ -456,6 +456,6 @@ def test_an_empty_text_and_a_contrast_with_itself_are_refused() -> None:
 
 
 def test_parts_are_named_for_people() -> None:
-    assert Part("cross head", 1.0, layer=2, head=3).name == "layer 2 cross head 3"
-    assert Part("head bias", 1.0).name == "head bias"
+    assert LogitPart("cross head", 1.0, layer=2, head=3).name == "layer 2 cross head 3"
+    assert LogitPart("head bias", 1.0).name == "head bias"
     assert as_if_trained(tiny()).config.norm_order == "pre"

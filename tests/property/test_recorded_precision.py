@@ -8,9 +8,8 @@ from typing import Any
 import pytest
 import torch
 
-from glassformer.evaluation.without import held_out
 from glassformer.model.precision import Speeds, remember
-from glassformer.runs.opening import load_text_model
+from glassformer.runs.opening import OpenedRun
 from glassformer.training.loop import train
 from glassformer.training.reporting import Silent
 from glassformer.training.setup import new_training, resume_training
@@ -144,7 +143,7 @@ def test_a_run_of_an_older_version_is_evaluated_in_its_precision(tmp_path: Path)
     text = path.read_text(encoding="utf-8").replace('\nprecision = "fp32"', '\nprecision = "auto"')
     path.write_text(text.replace('muon_precision = "fp32"\n', ""), encoding="utf-8")
     remember(FAST)
-    model = load_text_model(tmp_path / "run", device="cpu")
-    assert (model.config.train.precision, model.config.train.muon_precision) == ("fp32", "bf16")
-    assert held_out(tmp_path / "run", model).dtype == torch.float32
-    assert held_out(tmp_path / "run", model, precision="auto").dtype == torch.bfloat16
+    opened = OpenedRun.load(tmp_path / "run", device="cpu")
+    assert (opened.config.train.precision, opened.config.train.muon_precision) == ("fp32", "bf16")
+    assert opened.held_out().dtype == torch.float32
+    assert opened.held_out(precision="auto").dtype == torch.bfloat16

@@ -14,12 +14,12 @@ from torch import Tensor
 
 from glassformer.base.config import SampleConfig
 from glassformer.base.errors import GlassError
-from glassformer.generation.context import reading
 from glassformer.generation.decoding import TokenStep, translate
 from glassformer.generation.lengths import batches_by_length
 from glassformer.generation.readers import CachedReader, PlainReader
 from glassformer.generation.slots import _sources_of
 from glassformer.model.build import build_model
+from glassformer.model.evaluation_mode import inference
 from glassformer.model.transformer import EncoderDecoder
 from tests.property.models import POSITIONS, VOCAB, encoder_decoder, kinds, named, tiny, tokens
 
@@ -136,7 +136,7 @@ def test_a_reader_sees_each_row_as_if_alone_whatever_is_selected(
         cached.add(source, longest=13)
         plain.add(source)
     fresh = torch.Generator().manual_seed(5)
-    with reading(model):
+    with inference(model):
         for _ in range(12):
             assert (cached.read(rows).logits - plain.read(rows).logits).abs().max() <= 1e-5
             stay = data.draw(st.lists(st.integers(0, len(rows) // held - 1), min_size=1, max_size=4, unique=True))

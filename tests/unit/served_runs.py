@@ -9,7 +9,7 @@ from typing import Any
 from glassformer.app.server.shelf import Opened, Shelf
 from glassformer.app.server.view import LIMIT, Binary
 from glassformer.app.server.views import find_view
-from glassformer.runs.opening import load_text_model
+from glassformer.runs.opening import OpenedRun
 from glassformer.tasks import AnyTextModel
 from tests.journey.commands import begin, ended, here
 from tests.journey.task_files import write_all
@@ -57,7 +57,7 @@ def ask(shelf: Shelf, run: str, name: str, **question: Any) -> Any:
 
 def library(opened: Opened) -> AnyTextModel:
     """The run, opened by the library alone."""
-    return load_text_model(opened.folder, device="cpu")
+    return OpenedRun.load(opened.folder, device="cpu").text_model
 
 
 def check_scripts(scripts: list[Script], home: Path) -> None:

@@ -8,9 +8,9 @@ import pytest
 import torch
 
 from glassformer.base.config import ModelConfig
-from glassformer.generation.context import reading
 from glassformer.model.build import build_model
 from glassformer.model.device import autocast
+from glassformer.model.evaluation_mode import inference
 from glassformer.model.precision import Speeds, remember
 from glassformer.verification.surroundings import bfloat16_on_cpu
 from tests.products import BfloatProducts
@@ -30,7 +30,7 @@ def test_products_of_rounded_operands_in_float32_are_those_of_bfloat16(
     given = (ids, ids) if family == "encoder-decoder" else (ids,)
     found: list[torch.Tensor] = []
     seen: list[BfloatProducts] = []
-    with reading(model):
+    with inference(model):
         exact = model(*given)  # (B, T, V)
         for speeds in (Speeds(100.0, 500.0), Speeds(100.0, 1.0)):
             remember(speeds)

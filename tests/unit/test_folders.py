@@ -11,8 +11,7 @@ from glassformer.base.errors import GlassError
 from glassformer.evaluation.probes.probe import Request, probe_run
 from glassformer.inspection.heads.of_run import heads_of_run
 from glassformer.runs.folder import open_run
-from glassformer.runs.opening import load_parts, load_text_model
-from glassformer.tasks import TextModel
+from glassformer.runs.opening import OpenedRun
 from glassformer.training.loop import train
 from tests.property.trainers import small_trainer
 
@@ -28,10 +27,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_a_text_names_the_same_run_as_a_path(folder: Path) -> None:
     assert open_run(str(folder)) == open_run(folder)
     ways: list[Callable[[str | Path], str]] = [
-        lambda place: load_text_model(place).config.to_toml(),
-        lambda place: TextModel.load(place).config.to_toml(),
-        lambda place: load_parts(place).config.to_toml(),
-        lambda place: str(heads_of_run(place, TextModel.load(folder)).facts()),
+        lambda place: OpenedRun.load(place).text_model.config.to_toml(),
+        lambda place: str(heads_of_run(OpenedRun.load(place)).facts()),
         lambda place: str(probe_run(Request(place, ["induction"], size=20)).facts()),
     ]
     for way in ways:
@@ -39,7 +36,7 @@ def test_a_text_names_the_same_run_as_a_path(folder: Path) -> None:
 
 
 def test_a_text_that_names_no_run_is_refused_in_two_lines(folder: Path) -> None:
-    for open_it in (open_run, load_text_model, TextModel.load):
+    for open_it in (open_run, OpenedRun.load):
         with pytest.raises(GlassError, match="there is no run at"):
             open_it(f"{folder}x")
         with pytest.raises(GlassError, match="is not a run"):

@@ -13,7 +13,7 @@ import pytest
 import torch
 
 from glassformer.corpora.coreference import ANIMAL_ADJECTIVES, ANIMALS, THINGS
-from glassformer.inspection.heads import Looks, Tally, cross, judge, looks, numbers, relations, roles
+from glassformer.inspection.heads import Looks, RoleTally, cross, judge, looks, numbers, relations, roles
 from glassformer.inspection.heads.copying import copying
 
 BEGIN, STOP = 500, 499
@@ -57,12 +57,12 @@ def causal(n: int, length: int) -> np.ndarray[Any, Any]:
     return np.broadcast_to(np.tri(length, dtype=bool), (n, length, length))
 
 
-def share(tally: Tally) -> float:
+def share(tally: RoleTally) -> float:
     """The first head's score."""
     return float(tally.score[:, 0].sum() / tally.rows.sum())
 
 
-def chance(tally: Tally) -> float:
+def chance(tally: RoleTally) -> float:
     """The first head's chance."""
     return float(tally.chance[:, 0].sum() / tally.rows.sum())
 
@@ -82,7 +82,7 @@ HEADS: dict[str, Callable[[int, list[int]], list[int]]] = {
 }
 
 
-def all_roles(here: Looks) -> dict[str, Tally]:
+def all_roles(here: Looks) -> dict[str, RoleTally]:
     """Every role of self-attention."""
     found = {name: roles.role(here, name) for name in roles.ROLES}
     return found | {"delimiter": roles.delimiter(here, {STOP}), "rare_word": roles.rare_word(here, COUNTS)}
@@ -220,7 +220,7 @@ def test_a_name_needs_threshold_lift_interval_and_two_sequences() -> None:
     score, rows = np.array([[9.0, 5.0], [9.0, 5.0], [9.0, 0.0]]), np.array([10.0, 10.0, 10.0])
 
     def earned(threshold: float, level: float, sequences: int = 3) -> list[bool]:
-        tally = Tally(score[:sequences], np.full((sequences, 2), 10 * level), rows[:sequences])
+        tally = RoleTally(score[:sequences], np.full((sequences, 2), 10 * level), rows[:sequences])
         return [verdict.earned for verdict in judge(tally, threshold, "text")]
 
     assert earned(0.3, 0.05) == [True, False]  # 0.33 with an interval that reaches 0
@@ -228,7 +228,7 @@ def test_a_name_needs_threshold_lift_interval_and_two_sequences() -> None:
     assert earned(0.3, 0.2) == [False, False]  # 0.9 is only 4.5 times 0.2
     assert earned(0.3, 0.05, sequences=1) == [False, False]
     state, before = torch.get_rng_state(), np.random.get_state()[1].copy()
-    verdicts = [judge(Tally(score, np.zeros_like(score), rows), 0.3, "text") for _ in range(2)]
+    verdicts = [judge(RoleTally(score, np.zeros_like(score), rows), 0.3, "text") for _ in range(2)]
     assert verdicts[0] == verdicts[1]
     assert verdicts[0][1].interval == (0.0, 0.5)
     assert torch.equal(torch.get_rng_state(), state)

@@ -37,8 +37,6 @@ COMPARED = ("verification", "app")
 """The rooms that compare with it."""
 NO_ROOM = ("__init__.py", "__main__.py", "learn.py")
 """Modules directly under the package: they pass on to `app`."""
-UPWARD = {("tasks/continuing.py", "runs")}
-"""Imports that still go up, to be removed: `TextModel.load` opens a run."""
 
 
 def rooms_below(room: str) -> set[str]:
@@ -98,14 +96,7 @@ def test_imports_go_one_way(path: Path) -> None:
     if inside.name in NO_ROOM and inside.parent == Path():
         return
     room = inside.parts[0]
-    upward = imports_of(path) - rooms_below(room) - {room}
-    assert {(str(inside), each) for each in upward} <= UPWARD
-
-
-def test_the_list_of_upward_imports_holds_no_others() -> None:
-    """What no longer goes up leaves the list."""
-    for name, room in UPWARD:
-        assert room in imports_of(SOURCE / name)
+    assert imports_of(path) <= rooms_below(room) | {room}
 
 
 @pytest.mark.parametrize("path", sorted(COURSE.rglob("*.py")), ids=lambda path: str(path.relative_to(COURSE)))

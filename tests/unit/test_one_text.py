@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -17,21 +17,22 @@ from glassformer.evaluation.one_text import guess, next_logits, outlook, surpris
 from glassformer.evaluation.side_by_side import bars, difference, sides, stretches, weights_of
 from glassformer.generation.beam import BeamStep, beam_search, beam_translate
 from glassformer.inspection.ablation import (
+    AblatedModel,
     Ablation,
-    Switched,
+    ablatable,
+    ablate,
     ablation_loss,
-    checked,
+    check_ablation,
     means_of,
-    switched,
-    switches,
     written_without,
 )
 from glassformer.inspection.explain import subject_of
 from glassformer.inspection.patching import KnockOut, Pattern, Value, Zero, patch
 from glassformer.inspection.recording import record
 from glassformer.inspection.sight import sights
-from glassformer.runs.opening import load_text_model
+from glassformer.runs.opening import OpenedRun
 from glassformer.tasks import AnyTextModel
+from glassformer.tasks.task_rows import TaskRows
 from glassformer.tasks.writing import written
 from glassformer.text.batches import Batch
 from glassformer.text.rows import Pair
@@ -49,16 +50,16 @@ def models(tmp_path_factory: pytest.TempPathFactory) -> dict[str, AnyTextModel]:
         "book": {"positions": "rotary", "kv_heads": 1}, "bytes": {"tokenizer": {"vocab_size": 270}, "context": 90},
         "fill": {"task": "masked"}, "name": {"task": "classify"}, "turn": {"task": "translate", "layers": 1},
     }  # fmt: skip
-    return {name: load_text_model(make_run(home / name, **each), device="cpu") for name, each in made.items()}
+    return {name: OpenedRun.load(make_run(home / name, **each), device="cpu").text_model for name, each in made.items()}
 
 
-def rows_of(model: AnyTextModel, seed: int) -> tuple[Sequence[Any], Any]:
-    """Two rows of unequal length, and what makes a batch of them."""
+def rows_of(model: AnyTextModel, seed: int) -> TaskRows:
+    """Two rows of unequal length."""
     random = np.random.default_rng(seed)
     one, two = (random.integers(0, model.tokenizer.vocab_size, size) for size in (9, 5))
-    if model.config.train.task == "translate":
-        return [Pair(one, two), Pair(two, one)], Batch.from_pairs
-    return [one, two], Batch.from_rows
+    translates = model.config.train.task == "translate"
+    task: Any = SimpleNamespace(collate=Batch.from_pairs if translates else Batch.from_rows)
+    return TaskRows(task, [Pair(one, two), Pair(two, one)] if translates else [one, two], CPU)
 
 
 def test_a_decoder_pays_from_left_to_right(models: dict[str, AnyTextModel]) -> None:
@@ -173,7 +174,7 @@ def test_sights_are_the_masks(models: dict[str, AnyTextModel]) -> None:
 
 @pytest.mark.parametrize("name", ["book", "turn"])
 def test_switches_are_all_parts_and_only_masks_that_hide(models: dict[str, AnyTextModel], name: str) -> None:
-    names = switches(models[name].model)
+    names = ablatable(models[name].model)
     assert ("dec.mask" in names, "enc.mask" in names) == (True, False)
     assert {"dec.positions", "dec.0.self", "dec.0.self.2", "dec.0.feedforward"} <= set(names)
     assert not any(part.endswith(("resid", "final", "embedding")) for part in names)
@@ -193,20 +194,20 @@ def test_frozen_patterns_are_those_of_the_whole_model(
     with torch.no_grad(), patch(model, {**{site: Pattern(kept) for site in own}, **{part: Zero() for part in off}}):
         real = model(*given)
     with torch.no_grad():
-        found = Switched(model, Ablation(off, "frozen"))(*given)
-        zero = Switched(model, Ablation(off))(*given)
+        found = AblatedModel(model, Ablation(off, "frozen"))(*given)
+        zero = AblatedModel(model, Ablation(off))(*given)
     torch.testing.assert_close(found, real)
     assert not torch.allclose(found, zero)
 
 
 @pytest.mark.parametrize("name", ["book", "turn"])
 def test_means_leave_padding_out(models: dict[str, AnyTextModel], name: str) -> None:
-    model, (rows, collate) = models[name].model, rows_of(models[name], 3)
+    model, data = models[name].model, rows_of(models[name], 3)
     part = "dec.0.cross.1" if name == "turn" else "dec.1.self.2"
-    found = means_of(model, rows, collate, CPU, [part, "dec.0.feedforward"])
+    found = means_of(model, data, [part, "dec.0.feedforward"])
     alone = []
-    for row in rows:
-        batch = collate([row])
+    for row in data.rows:
+        batch = data.batch([row])
         given = (batch.source, batch.inputs) if name == "turn" else (batch.inputs,)
         site = part.rpartition(".")[0]
         kept = record(model, *given, keep=[f"{site}.mixed", "dec.0.feedforward"])
@@ -217,12 +218,10 @@ def test_means_leave_padding_out(models: dict[str, AnyTextModel], name: str) -> 
 
 
 def test_a_loss_with_everything_on_is_that_of_the_model(models: dict[str, AnyTextModel]) -> None:
-    model, (rows, collate) = models["book"].model, rows_of(models["book"], 5)
-    whole = ablation_loss(Switched(model, Ablation(())), rows, collate, CPU)
+    model, data = models["book"].model, rows_of(models["book"], 5)
+    whole = ablation_loss(AblatedModel(model, Ablation(())), data)
     assert whole.change == 0
-    off = ablation_loss(
-        switched(model, checked(model, ["dec.0.self.0"], "frozen"), rows, collate, CPU), rows, collate, CPU
-    )
+    off = ablation_loss(ablate(model, check_ablation(model, ["dec.0.self.0"], "frozen"), data), data)
     assert off.whole == whole.whole
     assert off.change != 0
     assert not any(module._forward_hooks or module._forward_pre_hooks for module in model.modules())
@@ -269,7 +268,7 @@ def test_with_a_cache_and_without_the_same_is_written(models: dict[str, AnyTextM
     """A mask that is off makes the difference: with it on, each way of reading gives what plain passes give."""
     model = models["book"]
     for off in ((), ("dec.0.self.1", "dec.positions"), ("dec.mask",)):
-        found = Switched(model.model, Ablation(off))
+        found = AblatedModel(model.model, Ablation(off))
         ids = model.prompt_ids(TEXT)  # type: ignore[union-attr]
         new: list[int] = []
         for _ in range(5):
@@ -281,12 +280,12 @@ def test_with_a_cache_and_without_the_same_is_written(models: dict[str, AnyTextM
 
 def test_each_kind_puts_its_own_in_the_place_of_a_part(models: dict[str, AnyTextModel]) -> None:
     model, tokens = models["book"].model, torch.tensor([models["book"].prompt_ids(TEXT)])  # type: ignore[union-attr]
-    rows, collate = rows_of(models["book"], 7)
-    means = means_of(model, rows, collate, CPU, ["dec.1.self.1"])
+    data = rows_of(models["book"], 7)
+    means = means_of(model, data, ["dec.1.self.1"])
     kinds = {"zero": Zero(), "mean": Value(means["dec.1.self.1"]), "first": KnockOut()}
     for instead, kind in kinds.items():
-        ablation = checked(model, ["dec.1.self.1", "dec.positions"], instead)
+        ablation = check_ablation(model, ["dec.1.self.1", "dec.positions"], instead)
         with torch.no_grad(), patch(model, {"dec.1.self.1": kind, "dec.positions": Zero()}):
             real = model(tokens)
         with torch.no_grad():
-            torch.testing.assert_close(switched(model, ablation, rows, collate, CPU)(tokens), real)
+            torch.testing.assert_close(ablate(model, ablation, data)(tokens), real)

@@ -22,7 +22,7 @@ from glassformer.base.errors import GlassError
 from glassformer.inspection.plots import (
     SCALES,
     Floats,
-    Labels,
+    MapLabels,
     draw_curve,
     draw_lens,
     draw_maps,
@@ -55,8 +55,8 @@ def previous(length: int) -> Floats:
     return weights
 
 
-def numbered(length: int) -> Labels:
-    return Labels([f"t{n}" for n in range(length)], [f"t{n}" for n in range(length)])
+def numbered(length: int) -> MapLabels:
+    return MapLabels([f"t{n}" for n in range(length)], [f"t{n}" for n in range(length)])
 
 
 def seen(figure: Figure, axes: int, rows: int, columns: int) -> np.ndarray:
@@ -114,7 +114,7 @@ def test_every_weight_is_in_its_cell(length: int) -> None:
 def test_rows_are_what_looks_also_where_source_and_target_differ() -> None:
     weights = np.zeros((3, 5))
     weights[0, 4] = weights[1, 2] = weights[2, 0] = 1.0
-    figure = draw_rollout(weights, Labels(["x", "y", "z"], WORDS))
+    figure = draw_rollout(weights, MapLabels(["x", "y", "z"], WORDS))
     lit = (seen(figure, 0, 3, 5) == painted(np.ones((1, 1)), "linear")).all(axis=-1)
     np.testing.assert_array_equal(lit, weights == 1)
     axes = figure.axes[0]
@@ -137,7 +137,7 @@ def test_a_grid_has_each_map_in_its_place_and_a_gap_where_one_is_missing() -> No
 
 def test_the_heads_of_a_layer_have_labels_on_the_left_and_below_alone() -> None:
     grid = [("", [(f"head {head}", causal(5)) for head in heads]) for heads in ((0, 1, 2), (3, 4))]
-    figure = draw_maps("a layer", grid, labels=Labels([*"abcde"], [*"vwxyz"]), size=256)
+    figure = draw_maps("a layer", grid, labels=MapLabels([*"abcde"], [*"vwxyz"]), size=256)
     shown = [
         ["".join(label.get_text() for label in labels) for labels in (axes.get_yticklabels(), axes.get_xticklabels())]
         for axes in figure.axes[:5]
@@ -192,7 +192,7 @@ def test_labels_of_all_scripts_are_drawn_or_shown_by_their_ids_without_a_message
     assert find_fonts(["plain"]).message() is None
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        figure = draw_rollout(causal(8), Labels(labels, labels), families=fonts.families)
+        figure = draw_rollout(causal(8), MapLabels(labels, labels), families=fonts.families)
         save(figure, tmp_path / "a.png")
         save(figure, tmp_path / "a.svg")
 

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from glassformer.base.errors import GlassError
-from glassformer.inspection.attribution import Case, Output, agreement, blank
+from glassformer.inspection.attribution import AttributionCase, Output, agreement, blank
 from glassformer.inspection.attribution.importance import PAIRS, blanking_work, importance
 from glassformer.inspection.embeddings import components, neighbours, table_named, tables
 from glassformer.inspection.places import (
@@ -88,13 +88,15 @@ def test_curves_are_what_the_model_does(positions: str, family: str) -> None:
         assert np.isclose(float(turned[9] @ turned[4]) / 10, float(turn.mean[zero + 5]), atol=1e-5)
 
 
-def case_of(family: str, **changes: Any) -> Case:
+def case_of(family: str, **changes: Any) -> AttributionCase:
     """A tiny model with random tokens; of a decoder the last answer, of others that of place 2."""
     if family == "encoder-decoder":
-        return Case(encoder_decoder(**changes), tokens(1, 9), tokens(1, 6, seed=1), (Output(2, (2,), 5, True),))
+        return AttributionCase(
+            encoder_decoder(**changes), tokens(1, 9), tokens(1, 6, seed=1), (Output(2, (2,), 5, True),)
+        )
     model: Any = decoder(tiny(**changes)) if family == "decoder" else encoder(**changes)
     place = 8 if family == "decoder" else 2
-    return Case(model, tokens(1, 9), None, (Output(place, (place,), 5, True),))
+    return AttributionCase(model, tokens(1, 9), None, (Output(place, (place,), 5, True),))
 
 
 @pytest.mark.parametrize(("family", "layers"), [("decoder", 1), ("encoder-decoder", 2)])
@@ -128,14 +130,14 @@ def test_the_shuffle_test_is_a_plain_pass_over_moved_tokens(family: str) -> None
 def test_one_token_cannot_be_shuffled() -> None:
     case = case_of("decoder")
     with pytest.raises(GlassError, match="1 token could move"):
-        shuffle_test(Case(case.model, case.tokens[:, :2], None, (Output(1, (1,), 5, True),)), 0)
+        shuffle_test(AttributionCase(case.model, case.tokens[:, :2], None, (Output(1, (1,), 5, True),)), 0)
 
 
 @pytest.mark.parametrize("family", ["decoder", "encoder-decoder"])
 def test_importance_of_all_answers_is_what_agreement_averages(family: str) -> None:
     one = case_of(family)
     outputs = tuple(Output(place, (place,), (3 * place + 1) % 31, True) for place in range(one.row.shape[1]))
-    case = Case(one.model, one.tokens, one.target, outputs)
+    case = AttributionCase(one.model, one.tokens, one.target, outputs)
     made, blanking = case.trace(), blank(case, 4)
     each = [importance(case.model, made, blanking, 1, column) for column in range(len(outputs))]
     rows = agreement(case.model, made, blanking).rows

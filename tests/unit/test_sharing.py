@@ -17,7 +17,7 @@ from glassformer.app.share.share import ShareRequest, read_examples, share_run
 from glassformer.app.share.tokenizing import for_the_page
 from glassformer.base.errors import GlassError
 from glassformer.runs.folder import Run
-from glassformer.runs.opening import load_text_model
+from glassformer.runs.opening import OpenedRun
 from glassformer.tasks import Translator
 from glassformer.text.tokenizers import Tokenizer
 from tests.journey.commands import here
@@ -58,7 +58,7 @@ def test_floats_are_rounded_once_and_no_more(bits: Bits, kind: type) -> None:
 @pytest.mark.parametrize("task", list(TASKS))
 def test_a_file_gives_the_model_back(task: str, runs: dict[str, Path], tmp_path: Path) -> None:
     report = share_run(ShareRequest(runs[task], tmp_path / "whole.html", 32, [TASKS[task]]))
-    run, shared = load_text_model(runs[task]), load_shared(report.out)
+    run, shared = OpenedRun.load(runs[task]).text_model, load_shared(report.out)
     weights = run.model.state_dict()
     assert all(torch.equal(tensor, weights[name]) for name, tensor in shared.model.state_dict().items())
     assert (report.rounding.largest_difference, report.rounding.same_choice) == (0.0, 1.0)
@@ -73,7 +73,7 @@ def test_a_file_gives_the_model_back(task: str, runs: dict[str, Path], tmp_path:
 
 def test_what_is_measured_is_the_difference_of_the_two_models(runs: dict[str, Path], tmp_path: Path) -> None:
     report = share_run(ShareRequest(runs["lm"], tmp_path / "a.html", 8, ["the old dog"]))
-    run, shared = load_text_model(runs["lm"]), load_shared(report.out)
+    run, shared = OpenedRun.load(runs["lm"]).text_model, load_shared(report.out)
     row = Package.read(report.out).header["check"]["row"]
     with torch.no_grad():
         ours, theirs = (model.model(torch.tensor([row["ids"]]))[0] for model in (run, shared))

@@ -26,7 +26,7 @@ from glassformer.inspection.sites import attentions
 from glassformer.inspection.trace import AttentionTrace
 from glassformer.inspection.traced import Trace
 from glassformer.model.pruned_attention import head_numbers
-from glassformer.runs.opening import load_text_model
+from glassformer.runs.opening import OpenedRun
 from glassformer.tasks import Translator
 from tests.journey.commands import begin, ended
 from tests.parity.written_runs import make_run
@@ -68,7 +68,7 @@ def numbers(answer: Binary, at: int = 0, count: int = -1) -> Floats:
 
 def traced(opened: Opened) -> Trace:
     """The pass, by the library alone."""
-    model = load_text_model(opened.folder, device="cpu")
+    model = OpenedRun.load(opened.folder, device="cpu").text_model
     return whole_subject_of(model, TEXTS[opened.name]).trace()
 
 
@@ -120,7 +120,7 @@ def test_every_map_is_the_traces(shelf: Shelf, name: str) -> None:
 def test_rows_of_a_long_text_are_those_of_a_recording(shelf: Shelf, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """A text whose patterns are too large to keep: a few rows at a time, of every kind of attention and position."""
     whole = shelf.open(name)
-    opened = Opened(name, whole.folder, whole.model, whole.version)
+    opened = Opened(name, whole.run)
     monkeypatch.setattr(attention_pass, "OBSERVED", 0)
     monkeypatch.setattr(attention_pass, "CELLS", 120)
     subject = opened.subject(TEXTS[name])
@@ -258,7 +258,7 @@ def test_an_alignment_is_the_cross_attention(shelf: Shelf, head: int | None) -> 
     np.testing.assert_allclose(header["entropy"], entropy(real), atol=1e-6)
     np.testing.assert_allclose(header["coverage"], real.sum(axis=0), atol=1e-6)
     assert header["covered"] == pytest.approx((real.sum(axis=0) >= 0.5).mean())
-    model = load_text_model(opened.folder, device="cpu")
+    model = OpenedRun.load(opened.folder, device="cpu").text_model
     assert isinstance(model, Translator)
     settings = model.config.sample.replace(beams=2, temperature=0.0, repetition_penalty=1.0)
     best = model.best([SOURCE], settings)[0]
@@ -313,7 +313,7 @@ def test_roles_are_those_of_glass_heads(shelf: Shelf) -> None:
     opened = Shelf([shelf.open("book").folder], "cpu").open("book")
     assert ask(opened, "roles")["ready"] is False
     answer = when_ready(opened)
-    report = heads_of_run(opened.folder, load_text_model(opened.folder, device="cpu"))
+    report = heads_of_run(OpenedRun.load(opened.folder, device="cpu"))
     assert answer["heads"] == json.loads(json.dumps(report.facts()["heads"]))
     assert answer["importance"].startswith("none is gone")  # its text is not at hand
     some = ask(opened, "roles", sites=["dec.1.self"])["heads"]

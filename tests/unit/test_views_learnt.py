@@ -27,7 +27,7 @@ from glassformer.evaluation.probes.probe import TAUGHT_BY, Request, probe_run
 from glassformer.inspection.replay import read_history
 from glassformer.inspection.replay.of_run import agreement
 from glassformer.runs.folder import Run
-from glassformer.runs.opening import load_text_model
+from glassformer.runs.opening import OpenedRun
 from glassformer.tasks import Translator
 from glassformer.training.journal import read_metrics, read_samples
 from glassformer.verification import apart
@@ -134,7 +134,7 @@ def test_the_surprisal_is_that_of_glass_probe(
 @pytest.mark.thorough
 def test_the_surprisal_of_a_target_is_that_of_its_model(shelf: Shelf, scripts: list[tuple[str, list[float]]]) -> None:
     answer = measured(shelf, "turn", target="die katze schläft .")
-    model = load_text_model(shelf.open("turn").folder, device="cpu")
+    model = OpenedRun.load(shelf.open("turn").folder, device="cpu").text_model
     assert isinstance(model, Translator)
     ids = [*model.tokenizer.target_start, *model.tokenizer.encode("die katze schläft ."), model.tokenizer.end_id]
     with torch.no_grad():

@@ -22,7 +22,7 @@ from glassformer.inspection.attribution import agreement, blank, case_of, lens, 
 from glassformer.inspection.embeddings import components, neighbours
 from glassformer.inspection.explain import Subject, make_tape, whole_subject_of
 from glassformer.inspection.places import by_distance, embedding_of, place_vectors, shuffle_test, turn_by_distance
-from glassformer.runs.opening import load_text_model
+from glassformer.runs.opening import OpenedRun
 from tests.journey.commands import begin, ended
 from tests.parity.written_runs import make_run
 
@@ -48,7 +48,7 @@ def shelf(tmp_path_factory: pytest.TempPathFactory) -> Shelf:
 @pytest.fixture(scope="module")
 def subjects(shelf: Shelf) -> dict[str, Subject]:
     """What each run reads, by the library alone."""
-    return {name: whole_subject_of(load_text_model(shelf.open(name).folder), TEXTS[name]) for name in RUNS}
+    return {name: whole_subject_of(OpenedRun.load(shelf.open(name).folder).text_model, TEXTS[name]) for name in RUNS}
 
 
 def ask(opened: Opened, name: str, **question: Any) -> Any:
@@ -192,7 +192,7 @@ def test_importance_is_that_of_the_library(run: str, shelf: Shelf, subjects: dic
 
 @pytest.mark.parametrize(("run", "table"), [("book", "tokens"), ("turn", "source tokens"), ("turn", "positions")])
 def test_the_map_and_the_neighbours(run: str, table: str, shelf: Shelf) -> None:
-    model: Any = load_text_model(shelf.open(run).folder).model
+    model: Any = OpenedRun.load(shelf.open(run).folder).model
     embedding = model.source_embedding if table.startswith("source") else model.embedding
     vectors = embedding.positions.table.weight if table == "positions" else embedding.tokens.weight
     found, shown = components(vectors), ask(shelf.open(run), "embeddings", table=table, token="5")

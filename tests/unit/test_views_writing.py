@@ -62,7 +62,7 @@ def test_what_is_written_is_what_generate_writes(shelf: Shelf, run: str, scripts
     model = library(shelf.open(run))
     (sample,) = model.generate([TEXTS[run]], model.config.sample.replace(**given, beams=1, length_penalty=0.6))
     assert (answer["text"], answer["tokens"], answer["ended"]) == (sample.text, sample.tokens, sample.ended)
-    text = "".join(training_text(shelf.open(run).folder, model))
+    text = "".join(training_text(shelf.open(run).run))
     copied, longest = answer["copied"], longest_overlap(sample.text, [text])
     assert copied["read"] == len(text)
     assert max(copied["cover"]) == (longest.length if longest and longest.length >= 4 else 0)

@@ -18,10 +18,10 @@ from glassformer.evaluation.masked import MaskedReport, masked_report
 from glassformer.evaluation.pairs import PairReport, pair_report
 from glassformer.evaluation.seen import Reading, Seen, count_seen
 from glassformer.evaluation.translation import can_score
-from glassformer.evaluation.without import AblationReport, held_out, measure_without
+from glassformer.inspection.ablation import AblationReport, ablation_report, check_ablation
 from glassformer.model.precision import choose_precision
 from glassformer.runs.folder import Which, open_run
-from glassformer.runs.opening import load_text_model
+from glassformer.runs.opening import OpenedRun
 from glassformer.runs.run_text import encoded_text
 from glassformer.runs.text_places import places_of_text, token_cache
 from glassformer.tasks import AnyTextModel, MaskFiller, TextClassifier, TextModel, Translator
@@ -54,7 +54,7 @@ class Request:
         examples: translate, summarize: for at most so many sources a text is written, evenly drawn; None: for all.
         against: another run of the same task to compare with, on the same examples.
         ablate: parts that are switched off, such as dec.1.self.2: then the loss alone is measured, with and without.
-        instead: what stands in their place; see `ablation.INSTEADS`.
+        instead: what stands in their place; a key of `ablation.ABLATION_KINDS`.
         tokens: with `ablate`, measure on about so many targets, evenly drawn; None: on all.
         note: is told what a person should know.
         moved: `source` and `target` of `data` where the run's own text is now, if the user named it.
@@ -84,8 +84,8 @@ def evaluate_run(request: Request) -> Report:
         GlassError: there is no such run, its text is gone, the other source does not fit its task, or a setting is
             given that changes nothing here.
     """
-    model = load_text_model(request.folder, request.which, request.device)
-    config = model.config
+    opened = OpenedRun.load(request.folder, request.which, request.device, note=request.note)
+    config = opened.config
     _check(request, config)
     if _names_own_text(request, config):
         request.note(f"{request.source} is the text that {request.folder} began with: measuring its validation part")
@@ -93,8 +93,10 @@ def evaluate_run(request: Request) -> Report:
         moved = {name: value for name, value in given.items() if value is not None}
         request = replace(request, source=None, target=None, moved=moved)
     if request.ablate:
-        data = held_out(request.folder, model, request.tokens, request.precision, request.note)
-        return measure_without(model, data, request.ablate, request.instead, request.tokens)
+        data = opened.held_out(request.tokens, request.precision)
+        what = "the validation part" if request.tokens is None else "evenly drawn rows of the validation part"
+        return ablation_report(opened.model, data, check_ablation(opened.model, request.ablate, request.instead), what)
+    model = opened.text_model
     model.config = config.with_changes(_writing(request))
     if request.against is not None and config.train.task not in EXAMPLES:
         raise GlassError(
@@ -297,7 +299,7 @@ def _other(request: Request, model: Translator | TextClassifier) -> AnyTextModel
     """The run to compare with, changed as the first one is."""
     if request.against is None:
         return None
-    other = load_text_model(request.against, request.which, request.device)
+    other = OpenedRun.load(request.against, request.which, request.device).text_model
     task = model.config.train.task
     if other.config.train.task != task:
         raise GlassError(

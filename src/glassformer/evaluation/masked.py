@@ -13,12 +13,13 @@ from glassformer.evaluation.ladder import by_frequency, counts_of
 from glassformer.evaluation.measures import Measure, facts_of, whole_set
 from glassformer.evaluation.resampling import Indices
 from glassformer.evaluation.seen import Reading
-from glassformer.generation.context import reading as evaluating
 from glassformer.model.device import autocast
+from glassformer.model.evaluation_mode import inference
 from glassformer.model.transformer import Model
 from glassformer.tasks.losses import tokens_at_once
 from glassformer.tasks.task import MaskedTask
-from glassformer.training.validation import LossEstimate, groups, validation_loss
+from glassformer.tasks.task_rows import groups
+from glassformer.training.validation import LossEstimate, validation_loss
 
 
 @dataclass(frozen=True)
@@ -86,7 +87,7 @@ def masked_report(
     estimate = validation_loss(model, rows, device, dtype, collate=task.collate)
     hits: list[tuple[int, int, int]] = []  # first, among five, hidden: of each row
     truth: list[np.ndarray] = []
-    with evaluating(model), autocast(device, dtype):
+    with inference(model), autocast(device, dtype):
         for group in groups(rows, min(8192, tokens_at_once(model))):
             batch = task.collate(group).to(device)
             best = model(batch.inputs, batch.real).topk(min(5, task.choices), dim=-1).indices  # (B, T, 5)

@@ -16,16 +16,16 @@ from torch import Tensor
 from glassformer.base.errors import GlassError
 from glassformer.base.wording import span
 from glassformer.evaluation.probes.reading import PSEUDO, token_ends
-from glassformer.generation.context import reading
 from glassformer.generation.decoding import check_finite
 from glassformer.generation.readers import next_logits as read_next_logits
 from glassformer.inspection.explain.sections import shown
 from glassformer.inspection.explain.subject import Subject
+from glassformer.model.evaluation_mode import inference
 from glassformer.tasks import AnyTextModel, MaskFiller, TextClassifier, TextModel, Translator
 from glassformer.tasks.losses import logits_of, token_losses, tokens_at_once
+from glassformer.tasks.task_rows import MOST_TOKENS, groups
 from glassformer.text.batches import Batch
 from glassformer.text.rows import Masked, Pair
-from glassformer.training.validation import MOST_TOKENS, groups
 
 Forward = Callable[..., Tensor]
 
@@ -156,7 +156,7 @@ def _refuse_long(tokens: int, model: AnyTextModel) -> None:
 def _left_to_right(model: AnyTextModel, batch: Batch, forward: Forward | None) -> list[float | None]:
     """The nats of all targets of one row."""
     device = model.model.embedding.tokens.weight.device
-    with reading(model.model):
+    with inference(model.model):
         batch = batch.to(device)
         found: list[float | None] = token_losses(logits_of(model.model, batch, forward), batch)[0].double().tolist()
     return found
@@ -172,7 +172,7 @@ def _hidden_in_turn(model: MaskFiller, tokens: Sequence[int], forward: Forward |
     for place in places:
         chosen = np.arange(len(row)) == place
         rows.append(Masked(np.where(chosen, model.mask_id, row), row, chosen))
-    with reading(model.model):
+    with inference(model.model):
         for group in groups(rows, min(MOST_TOKENS, tokens_at_once(model.model))):
             batch = Batch.from_masked(group).to(device)
             nats += token_losses(logits_of(model.model, batch, forward), batch).sum(dim=1).double().tolist()  # (B)
@@ -194,7 +194,7 @@ def outlook(model: AnyTextModel, subject: Subject, forward: Forward | None = Non
     call: Forward = model.model if forward is None else forward
     device = model.model.embedding.tokens.weight.device
     tokens = torch.tensor([subject.ids], device=device)  # (1, T), or a source's (1, S)
-    with reading(model.model):
+    with inference(model.model):
         if subject.target_ids is None:
             logits = call(tokens)  # (1, T, V) or (1, C)
         else:
@@ -247,7 +247,7 @@ def guess(model: AnyTextModel, text: str, place: int) -> Outlook:
         raise GlassError(f"no token {place} to guess", f"Give {span(first, len(tokens) - 1)}.")
     device = model.model.embedding.tokens.weight.device
     row = tokens[:place] if reads_left else [*tokens[:place], model.tokenizer.mask_id, *tokens[place + 1 :]]
-    with reading(model.model):
+    with inference(model.model):
         logits = model.model(torch.tensor([row], device=device))[0, place - 1 if reads_left else place]  # (V)
     check_finite(logits)
     logits = logits.cpu().double()
@@ -291,11 +291,11 @@ def next_logits(model: TextModel | Translator, text: str, target: str | None = N
         written = tokenizer.encode(target or "")
         row = [*tokenizer.target_start, *written]
         _refuse_long(len(row), model)
-        with reading(model.model):
+        with inference(model.model):
             logits = read_next_logits(model.model, [row], [ids])[0].cpu()  # (V)
         return After(logits, tuple(row), tuple(written), len(written) + 1)
     if target is not None:
         raise GlassError("a target was given to a run that continues text", "Only pairs have one.")
-    with reading(model.model):
+    with inference(model.model):
         logits = read_next_logits(model.model, [ids])[0].cpu()  # (V)
     return After(logits, tuple(ids), tuple(ids), 1)

@@ -2,28 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
-from glassformer.runs.folder import Folder, open_run
-from glassformer.runs.run_text import encoded_text
-from glassformer.tasks import TextModel, Translator
+from glassformer.runs.opening import OpenedRun
 from glassformer.text.examples import PreparedExamples
 
 
-def training_text(
-    folder: Folder, model: TextModel | Translator, note: Callable[[str], None] = lambda text: None
-) -> Iterator[str]:
-    """The training part, in pieces: running text, or the targets of all pairs, one in a line.
+def training_text(opened: OpenedRun) -> Iterator[str]:
+    """Return the training part in pieces: running text, or the targets of all pairs, one in a line.
 
     Args:
-        folder: of the run.
-        model: what it holds.
-        note: is told what a person should know.
+        opened: a run that writes.
 
     Raises:
         GlassError: the text is not at hand.
     """
-    data = encoded_text(open_run(folder), model.config, note)
+    data = opened.data
     if isinstance(data, PreparedExamples):
         return (f"{target}\n" for _, target in data.train.texts())
-    return data.train.iter_text(model.tokenizer)
+    return data.train.iter_text(opened.tokenizer)

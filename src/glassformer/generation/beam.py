@@ -29,10 +29,11 @@ import torch
 from torch import Tensor
 
 from glassformer.base.config import SampleConfig
-from glassformer.generation.context import most_tokens, reading
+from glassformer.generation.context import most_tokens
 from glassformer.generation.decoding import Ended, check_finite, check_prompts
 from glassformer.generation.readers import CachedReader, PlainReader, Reader
 from glassformer.generation.slots import kept_slots
+from glassformer.model.evaluation_mode import inference
 from glassformer.model.transformer import Decoder, EncoderDecoder
 
 
@@ -219,7 +220,7 @@ def _search(
         reader.add(source, len(start) + rule.most)
     beams = [_Beam(index, len(start), [list(start)], [0.0]) for index, start in enumerate(starts)]
     pools = [beam.pool for beam in beams]
-    with reading(model):
+    with inference(model):
         for count in range(1, rule.most + 1):
             if not beams:
                 break

@@ -16,9 +16,10 @@ from torch import Tensor
 
 from glassformer.base.config import SampleConfig
 from glassformer.base.errors import GlassError
-from glassformer.generation.context import most_tokens, reading
+from glassformer.generation.context import most_tokens
 from glassformer.generation.readers import CachedReader, PlainReader, Reader, next_logits
 from glassformer.generation.sampling import exponential_noise, ranked, row_probabilities, sample_tokens
+from glassformer.model.evaluation_mode import inference
 from glassformer.model.transformer import Decoder, EncoderDecoder
 
 Ended = Literal["end", "stop", "length"]
@@ -143,7 +144,7 @@ class TokenLoop:
         Raises:
             GlassError: the logits are not finite.
         """
-        with reading(self.model, self.parts):
+        with inference(self.model, self.parts):
             if len(self.growing) < len(self.rows):
                 self.reader.select([number for number, row in enumerate(self.rows) if not row.left])
                 self.rows = [row for row in self.rows if not row.left]
@@ -263,7 +264,7 @@ def candidates(
         GlassError: as `generate` and `translate`.
     """
     check_prompts(model, [source if isinstance(model, EncoderDecoder) else row])
-    with reading(model):
+    with inference(model):
         logits = next_logits(model, [row], [source])  # (1, V)
     check_finite(logits)
     return ranked(logits[0], n)

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from typing import Literal
 
 from glassformer.base.errors import GlassError, nearest
-from glassformer.inspection.sites import parts, stacks
+from glassformer.inspection.hooks import Tap
+from glassformer.inspection.sites import embedding_below, parts, stacks
 from glassformer.model.attention import Attention
 from glassformer.model.transformer import Classifier, EncoderDecoder, FeedForward, Model
 
@@ -93,7 +94,7 @@ def current_name(name: str) -> str:
 
 
 @dataclass(frozen=True)
-class Entry:
+class Recordable:
     """One tensor that can be recorded.
 
     Attributes:
@@ -102,6 +103,7 @@ class Entry:
         stack: "enc" or "dec", whose rows and places it has.
         dims: its shape in letters; a letter's size is in `sizes`, or is one of the batch.
         sizes: of H, G, K, D, F, V.
+        tap: where a forward pass has it; of `head_output`, z.
     """
 
     name: str
@@ -109,6 +111,7 @@ class Entry:
     stack: str
     dims: str
     sizes: dict[str, int]
+    tap: Tap
 
     def shape(self, batch: dict[str, int]) -> tuple[int, ...]:
         """With the sizes of B, T, S and A."""
@@ -119,41 +122,50 @@ class Entry:
         return math.prod(self.shape(batch)) * each
 
 
-def catalogue(model: Model) -> dict[str, Entry]:
+def catalogue(model: Model) -> dict[str, Recordable]:
     """All that can be recorded of a model, by name, in the order in which it runs."""
     return {entry.name: entry for entry in _entries(model)}
 
 
-def _entries(model: Model) -> Iterator[Entry]:
-    D = model.config.width
+def _entries(model: Model) -> Iterator[Recordable]:
     own = list(parts(model))
-    wide = {"D": D}
+    wide = {"D": model.config.width}
     for name, stack in stacks(model).items():
-        yield Entry(f"{name}.embedding", "embedding", name, "BTD", wide)
-        if model.embedding.positions is not None:
-            yield Entry(f"{name}.positions", "positions", name, "ATD", wide)
-        for layer in range(len(stack.blocks)):
-            yield Entry(f"{name}.{layer}.resid", "resid", name, "BTD", wide)
+        embedding = embedding_below(model, name)
+        yield Recordable(f"{name}.embedding", "embedding", name, "BTD", wide, Tap(embedding))
+        if embedding.positions is not None:
+            yield Recordable(f"{name}.positions", "positions", name, "ATD", wide, Tap(embedding.positions))
+        for layer, block in enumerate(stack.blocks):
+            yield Recordable(f"{name}.{layer}.resid", "resid", name, "BTD", wide, Tap(block, "input"))
             for site, part in own:
                 if (site.stack, site.layer) != (name, layer):
                     continue
                 if isinstance(part, Attention):
-                    sizes = {"H": part.heads, "G": part.kv_heads, "K": part.head_width, "D": D}
-                    for thing in INSIDE:
-                        yield Entry(f"{site}.{thing}", thing, name, THINGS[thing][1], sizes)
-                    yield Entry(str(site), "attention" if site.part == "self" else "cross", name, "BTD", wide)
+                    yield from _inside(part, str(site), name)
+                    kind = "attention" if site.part == "self" else "cross"
+                    yield Recordable(str(site), kind, name, "BTD", wide, Tap(part))
                 elif isinstance(part, FeedForward):
-                    yield Entry(f"{site}.hidden", "hidden", name, "BTF", {"F": part.down.in_features})
-                    yield Entry(str(site), "feedforward", name, "BTD", wide)
-        yield Entry(f"{name}.{len(stack.blocks)}.resid", "resid", name, "BTD", wide)
-        yield Entry(f"{name}.final", "final", name, "BTD", wide)
+                    hidden = {"F": part.down.in_features}
+                    yield Recordable(f"{site}.hidden", "hidden", name, "BTF", hidden, Tap(part.down, "input"))
+                    yield Recordable(str(site), "feedforward", name, "BTD", wide, Tap(part))
+        yield Recordable(f"{name}.{len(stack.blocks)}.resid", "resid", name, "BTD", wide, Tap(stack.blocks[-1]))
+        yield Recordable(f"{name}.final", "final", name, "BTD", wide, Tap(stack))
     if isinstance(model, Classifier):
-        yield Entry("logits", "logits", "enc", "BV", {"V": model.head.out_features})
+        yield Recordable("logits", "logits", "enc", "BV", {"V": model.head.out_features}, Tap(model.head))
     else:
-        yield Entry("logits", "logits", name, "BTV", {"V": model.vocab_size})
+        yield Recordable("logits", "logits", name, "BTV", {"V": model.vocab_size}, Tap(model.head))
 
 
-def chosen(model: Model, keep: Sequence[str]) -> list[Entry]:
+def _inside(layer: Attention, site: str, stack: str) -> Iterator[Recordable]:
+    """Yield the values inside an attention."""
+    sizes = {"H": layer.heads, "G": layer.kv_heads, "K": layer.head_width, "D": layer.output.out_features}
+    for thing in INSIDE:
+        hook = "z" if thing == "head_output" else thing
+        tap = Tap(getattr(layer, f"hook_{hook}"))
+        yield Recordable(f"{site}.{thing}", thing, stack, THINGS[thing][1], sizes, tap)
+
+
+def chosen(model: Model, keep: Sequence[str]) -> list[Recordable]:
     """The entries that are meant by kinds, such as `pattern`, and by names, such as `dec.1.resid`.
 
     Raises:
@@ -177,7 +189,7 @@ def chosen(model: Model, keep: Sequence[str]) -> list[Entry]:
 
 
 def batch_sizes(
-    model: Model, entry: Entry, batch: int, length: int, target: int | None, rows: slice | None, padded: bool
+    model: Model, entry: Recordable, batch: int, length: int, target: int | None, rows: slice | None, padded: bool
 ) -> dict[str, int]:
     """The sizes of B, T, S and A where the entry stands; `length` is the source's, where there is a `target`."""
     T = target if isinstance(model, EncoderDecoder) and entry.stack == "dec" and target is not None else length

@@ -48,11 +48,11 @@ from torch import Tensor, nn
 
 from glassformer.base.errors import GlassError, nearest
 from glassformer.inspection.patch_kinds import Kind, KnockOut, Mean, Pattern, Resample, Value, Zero
-from glassformer.inspection.sites import parts, stacks
+from glassformer.inspection.sites import embedding_below, parts, stacks
 from glassformer.model.attention import Attention
 from glassformer.model.positions import Rotation
 from glassformer.model.pruned_attention import head_numbers
-from glassformer.model.transformer import Embedding, EncoderDecoder, Model, Stack
+from glassformer.model.transformer import Embedding, Model, Stack
 
 __all__ = ["Kind", "KnockOut", "Mean", "Pattern", "Resample", "Value", "Zero", "patch", "patchable"]
 
@@ -126,11 +126,8 @@ def _points(model: Model) -> dict[str, Install]:
     found: dict[str, Install] = {}
     layers = {str(site): part for site, part in parts(model)}
     for name, stack in stacks(model).items():
-        embedding = model.embedding
-        if isinstance(model, EncoderDecoder) and name == "enc" and model.source_embedding is not None:
-            embedding = model.source_embedding
         found[f"{name}.mask"] = partial(_no_mask, stack)
-        found |= _embedding_points(name, stack, embedding)
+        found |= _embedding_points(name, stack, embedding_below(model, name))
         for layer, block in enumerate(stack.blocks):
             found[f"{name}.{layer}.resid"] = partial(_entering, block)
             for site in [site for site in layers if site.startswith(f"{name}.{layer}.")]:

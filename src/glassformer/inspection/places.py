@@ -13,8 +13,8 @@ import torch
 from torch import Tensor
 
 from glassformer.base.errors import GlassError
-from glassformer.inspection.attribution.case import Case, check_number
-from glassformer.inspection.sites import stacks
+from glassformer.inspection.attribution.case import AttributionCase, check_number
+from glassformer.inspection.sites import embedding_below, stacks
 from glassformer.model.transformer import Embedding, Model, Stack
 
 __all__ = [
@@ -40,8 +40,7 @@ def embedding_of(model: Model, stack: str) -> tuple[Stack, Embedding]:
     found = stacks(model)
     if stack not in found:
         raise GlassError(f"this model has no stack {stack!r}", f"It has {', '.join(found)}.")
-    own: Embedding | None = getattr(model, "source_embedding", None) if stack == "enc" else None
-    return found[stack], model.embedding if own is None else own
+    return found[stack], embedding_below(model, stack)
 
 
 def place_vectors(embedding: Embedding, places: int) -> Tensor | None:
@@ -153,7 +152,9 @@ class Shuffled:
     orders: Tensor
 
 
-def shuffle_test(case: Case, column: int, fixed: Sequence[int] = (), times: int = 16, seed: int = 0) -> Shuffled:
+def shuffle_test(
+    case: AttributionCase, column: int, fixed: Sequence[int] = (), times: int = 16, seed: int = 0
+) -> Shuffled:
     """Measure an answer while the tokens before it, or those of the source, stand in other orders.
 
     Of a decoder all tokens before the last one that the answer sees are moved: the last one stays, so the model
@@ -193,7 +194,7 @@ def shuffle_test(case: Case, column: int, fixed: Sequence[int] = (), times: int 
     )
 
 
-def _log_p(case: Case, tokens: Tensor, column: int) -> Tensor:
+def _log_p(case: AttributionCase, tokens: Tensor, column: int) -> Tensor:
     """ln p of all answers at one output: (B, V) float64."""
     target = None if case.target is None else case.target.expand(len(tokens), -1)  # (B, T)
     return case.logits(tokens, target)[:, column].double().log_softmax(dim=-1)  # (B, V)

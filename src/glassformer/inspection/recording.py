@@ -15,21 +15,20 @@ an unobserved pass; otherwise they are bit-equal.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
-from typing import Any
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from glassformer.base.errors import GlassError
-from glassformer.generation.context import reading
-from glassformer.inspection.catalogue import INSIDE, Entry, batch_sizes, chosen, current_name
-from glassformer.inspection.sites import attentions, parts, stacks
+from glassformer.inspection.catalogue import Recordable, batch_sizes, chosen, current_name
+from glassformer.inspection.hooks import Tap, tapped
+from glassformer.inspection.sites import attentions, stacks
 from glassformer.inspection.trace import check_given, head_outputs
-from glassformer.model.attention import Attention
+from glassformer.model.evaluation_mode import inference
 from glassformer.model.pruned_attention import head_numbers
-from glassformer.model.transformer import EncoderDecoder, FeedForward, Model
+from glassformer.model.transformer import EncoderDecoder, Model
 
 BUDGET = 256 * 10**6
 """Bytes that a recording may take, unless told otherwise."""
@@ -112,7 +111,7 @@ def record(
     B, T = tokens.shape
     length = None if target is None else target.shape[1]
     _check_budget(model, keep, budget, (B, T, length, rows, dtype, real is not None))
-    with reading(model), watching(model, keep, rows, dtype, budget) as passes:
+    with inference(model), watching(model, keep, rows, dtype, budget) as passes:
         if isinstance(model, EncoderDecoder):
             assert target is not None
             model(tokens, target, real)
@@ -140,8 +139,10 @@ def estimate(
         padded: with `real`.
     """
     each = (dtype or model.embedding.tokens.weight.dtype).itemsize
-    sizes = {e.name: batch_sizes(model, e, batch, length, target, rows, padded) for e in chosen(model, keep)}
-    return sum(entry.bytes(sizes[entry.name], each) for entry in chosen(model, keep))
+    return sum(
+        entry.bytes(batch_sizes(model, entry, batch, length, target, rows, padded), each)
+        for entry in chosen(model, keep)
+    )
 
 
 Asked = tuple[int, int, int | None, slice | None, torch.dtype | None, bool]
@@ -193,14 +194,13 @@ def watching(
     Raises:
         GlassError: there is no such kind or name, or (while passes run) the budget is used up.
     """
-    taker = _Taker(model, rows, dtype, budget)
-    with ExitStack() as hooks:
-        taker.install({entry.name: entry for entry in chosen(model, keep)}, hooks)
-        yield taker.passes
+    recorder = _PassRecorder(model, rows, dtype, budget)
+    with recorder.attached(chosen(model, keep)):
+        yield recorder.passes
 
 
-class _Taker:
-    """Puts copies of what hooks see into recordings."""
+class _PassRecorder:
+    """Puts copies of the values of forward passes into recordings."""
 
     def __init__(self, model: Model, rows: slice | None, dtype: torch.dtype | None, budget: int) -> None:
         self.model = model
@@ -208,92 +208,45 @@ class _Taker:
         self.budget = budget
         self.dtype = dtype or model.embedding.tokens.weight.dtype
         self.heads = {str(site): tuple(head_numbers(layer)) for site, layer in attentions(model).items()}
+        self.layers = {str(site): layer for site, layer in attentions(model).items()}
+        self.entries: dict[str, Recordable] = {}
         self.passes: list[Recording] = []
         self.values: dict[str, Tensor] = {}  # of the present pass
         self.ran: set[str] = set()  # stacks in it
         self.running = ""
         self.taken = 0
 
-    def install(self, wanted: dict[str, Entry], hooks: ExitStack) -> None:
-        """Hooks on the parts that the wanted values need, and on no others."""
+    @contextmanager
+    def attached(self, entries: Sequence[Recordable]) -> Iterator[None]:
+        """Record these entries inside, by hooks on the modules that they need and on no others."""
+        begins = {name: Tap(stack, "input") for name, stack in stacks(self.model).items()}
+        self.entries = {entry.name: entry for entry in entries}
+        with tapped(begins, self._begin), tapped({entry.name: entry.tap for entry in entries}, self._take):
+            yield
 
-        def leaving(module: nn.Module, name: str, stack: str | None = None) -> None:
-            if name in wanted:
-                take = self._leaving(wanted[name], stack)
-                hooks.callback(module.register_forward_hook(take).remove)
+    def _begin(self, stack: str, ids: Tensor) -> None:
+        """Begin a recording with an encoder, and with a decoder that runs again."""
+        if stack == "enc" or stack in self.ran or not self.passes:
+            self.values = {}
+            self.ran = set()
+            self.passes.append(Recording(self.values, self.heads))
+        self.ran.add(stack)
+        self.running = stack
 
-        def entering(module: nn.Module, name: str) -> None:
-            if name in wanted:
-                hooks.callback(module.register_forward_pre_hook(self._entering(wanted[name])).remove)
-
-        def written(layer: Attention, name: str) -> None:
-            if name in wanted:
-                hooks.callback(layer.hook_z.register_forward_hook(self._written(wanted[name], layer)).remove)
-
-        model = self.model
-        for name, stack in stacks(model).items():
-            hooks.callback(stack.register_forward_pre_hook(self._begin(name)).remove)
-            own = getattr(model, "source_embedding", None) if name == "enc" else None
-            embedding = own or model.embedding
-            leaving(embedding, f"{name}.embedding", name)
-            if embedding.positions is not None:
-                leaving(embedding.positions, f"{name}.positions", name)
-            for layer, block in enumerate(stack.blocks):
-                entering(block, f"{name}.{layer}.resid")
-            leaving(stack.blocks[-1], f"{name}.{len(stack.blocks)}.resid")
-            leaving(stack, f"{name}.final")
-        for site, part in parts(model):
-            leaving(part, str(site))
-            if isinstance(part, FeedForward):
-                entering(part.down, f"{site}.hidden")
-            if isinstance(part, Attention):
-                for thing in INSIDE:
-                    if thing == "head_output":
-                        written(part, f"{site}.head_output")
-                    else:
-                        leaving(getattr(part, f"hook_{thing}"), f"{site}.{thing}")
-        leaving(model.head, "logits")
-
-    def _begin(self, name: str) -> Callable[..., None]:
-        def hook(*_: Any) -> None:
-            if name == "enc" or name in self.ran or not self.passes:
-                self.values = {}
-                self.ran = set()
-                self.passes.append(Recording(self.values, self.heads))
-            self.ran.add(name)
-            self.running = name
-
-        return hook
-
-    def _leaving(self, entry: Entry, stack: str | None) -> Callable[..., None]:
-        def hook(module: nn.Module, args: tuple[Any, ...], output: Tensor) -> None:
-            if stack in (None, self.running):  # source and target may share an embedding
-                self._take(entry.name, entry.dims, output)
-
-        return hook
-
-    def _entering(self, entry: Entry) -> Callable[..., None]:
-        def hook(module: nn.Module, args: tuple[Any, ...]) -> None:
-            self._take(entry.name, entry.dims, args[0])
-
-        return hook
-
-    def _written(self, entry: Entry, layer: Attention) -> Callable[..., None]:
-        def hook(module: nn.Module, args: tuple[Any, ...], output: Tensor) -> None:
-            with torch.no_grad():
-                self._take(entry.name, entry.dims, head_outputs(layer, output))
-
-        return hook
-
-    def _take(self, name: str, dims: str, value: Tensor) -> None:
-        """A copy of the rows that are wanted, as a plain tensor, of use beside gradients too."""
-        if self.rows is not None and "T" in dims:
-            value = value[(slice(None),) * dims.index("T") + (self.rows,)]
-        self.taken += value.numel() * self.dtype.itemsize
-        if self.taken > self.budget:
-            raise GlassError(
-                f"the recording of {len(self.passes)} passes is over its budget of {_size(self.budget)}",
-                "Keep less, record fewer passes, or raise the budget.",
-            )
+    def _take(self, name: str, value: Tensor) -> None:
+        """Copy the wanted rows, as a plain tensor that can be used beside gradients."""
+        entry = self.entries[name]
+        if entry.thing in ("embedding", "positions") and entry.stack != self.running:
+            return  # source and target share an embedding
         with torch.inference_mode(False), torch.no_grad():
+            if entry.thing == "head_output":
+                value = head_outputs(self.layers[name.removesuffix(".head_output")], value)  # (B, H, T, D)
+            if self.rows is not None and "T" in entry.dims:
+                value = value[(slice(None),) * entry.dims.index("T") + (self.rows,)]
+            self.taken += value.numel() * self.dtype.itemsize
+            if self.taken > self.budget:
+                raise GlassError(
+                    f"the recording of {len(self.passes)} passes is over its budget of {_size(self.budget)}",
+                    "Keep less, record fewer passes, or raise the budget.",
+                )
             self.values[name] = value.detach().to("cpu", self.dtype, copy=True)

@@ -14,7 +14,7 @@ from glassformer.base.errors import GlassError
 from glassformer.base.wording import span
 from glassformer.model.attention import Attention
 from glassformer.model.pruned_attention import head_numbers
-from glassformer.model.transformer import Block, Decoder, EncoderDecoder, Model, Stack
+from glassformer.model.transformer import Block, Decoder, Embedding, EncoderDecoder, Model, Stack
 
 
 @dataclass(frozen=True, order=True)
@@ -36,7 +36,7 @@ class Site:
 
 
 @dataclass(frozen=True, order=True)
-class Head:
+class HeadSite:
     """One head of one attention: `dec.3.cross.2`."""
 
     site: Site
@@ -51,6 +51,12 @@ def stacks(model: Model) -> dict[str, Stack]:
     if isinstance(model, EncoderDecoder):
         return {"enc": model.encoder, "dec": model.decoder}
     return {"dec" if isinstance(model, Decoder) else "enc": model.stack}
+
+
+def embedding_below(model: Model, stack: str) -> Embedding:
+    """Return the embedding that a stack, "enc" or "dec", reads from."""
+    own = model.source_embedding if isinstance(model, EncoderDecoder) and stack == "enc" else None
+    return model.embedding if own is None else own
 
 
 def parts(model: Model) -> Iterator[tuple[Site, nn.Module]]:
@@ -69,12 +75,12 @@ def attentions(model: Model) -> dict[Site, Attention]:
     return {site: part for site, part in parts(model) if isinstance(part, Attention)}
 
 
-def heads(model: Model) -> list[Head]:
+def heads(model: Model) -> list[HeadSite]:
     """All heads of a model, in the order in which they run."""
-    return [Head(site, number) for site, layer in attentions(model).items() for number in head_numbers(layer)]
+    return [HeadSite(site, number) for site, layer in attentions(model).items() for number in head_numbers(layer)]
 
 
-def find_head(model: Model, name: str) -> Head:
+def find_head(model: Model, name: str) -> HeadSite:
     """The head of that name.
 
     Raises:

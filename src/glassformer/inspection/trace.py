@@ -1,7 +1,7 @@
 """The trace: everything between the ids and the logits of one forward pass of the real model.
 
-The pass is the model's own, in evaluation mode and without gradients. Forward hooks, which are always taken away again,
-note what each part was given and what it returned. Scores and patterns are observed, so attention is computed step by
+The pass is the model's own, in evaluation mode and without gradients. Hooks note the arguments and the output of each
+module. Scores and patterns are observed, so attention is computed step by
 step instead of by the fused kernel: the logits stay within 1e-4 of those of a pass that nobody observes.
 """
 
@@ -9,18 +9,19 @@ from __future__ import annotations
 
 import inspect
 import math
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from glassformer.base.errors import GlassError
-from glassformer.generation.context import reading
 from glassformer.generation.decoding import check_finite
+from glassformer.inspection.hooks import Tap, tapped
+from glassformer.inspection.sites import embedding_below
 from glassformer.inspection.traced import AttentionTrace, BlockTrace, FeedForwardTrace, StackTrace, Trace
 from glassformer.model.attention import Attention, Mask
+from glassformer.model.evaluation_mode import evaluation_mode
 from glassformer.model.pruned_attention import head_numbers, kv_index, mask_of_heads
 from glassformer.model.transformer import (
     Block,
@@ -34,7 +35,7 @@ from glassformer.model.transformer import (
     activate,
 )
 
-__all__ = ["AttentionTrace", "BlockTrace", "FeedForwardTrace", "StackTrace", "Trace", "recording", "trace"]
+__all__ = ["AttentionTrace", "BlockTrace", "FeedForwardTrace", "StackTrace", "Trace", "trace"]
 
 
 def trace(model: Model, tokens: Tensor, target: Tensor | None = None, real: Tensor | None = None) -> Trace:
@@ -50,9 +51,9 @@ def trace(model: Model, tokens: Tensor, target: Tensor | None = None, real: Tens
         GlassError: the ids do not fit the model, a target is missing or too much, or the logits are not finite.
     """
     tokens, target, real = check_given(model, tokens, target, real)
-    own = getattr(model, "source_embedding", None)
     # Tensors of inference mode could not be used beside gradients later: plain no_grad gives plain tensors.
-    with reading(model), torch.inference_mode(False), torch.no_grad(), recording(model) as calls:
+    calls = Calls(model)
+    with evaluation_mode(model), torch.inference_mode(False), torch.no_grad(), calls.noted():
         if isinstance(model, EncoderDecoder):
             assert target is not None
             logits = model(tokens, target, real)  # (B, T, V)
@@ -61,7 +62,7 @@ def trace(model: Model, tokens: Tensor, target: Tensor | None = None, real: Tens
     with torch.inference_mode(False), torch.no_grad():
         check_finite(logits)
         if isinstance(model, EncoderDecoder):
-            source = _stack(calls, model.encoder, own or model.embedding, real, which=0)
+            source = _stack(calls, model.encoder, embedding_below(model, "enc"), real, which=0)
             target_stack = _stack(calls, model.decoder, model.embedding, None)
             return Trace(target_stack, source, None, _transformed(calls, model.head), logits)
         found = _stack(calls, model.stack, model.embedding, real)
@@ -83,8 +84,7 @@ def check_given(
         what = "no target" if target is None else "a target"
         raise GlassError(f"{what} was given to a {type(model).__name__}", "Only an encoder-decoder has one.")
     device = model.embedding.tokens.weight.device
-    own = getattr(model, "source_embedding", None)
-    _check_ids(tokens, own or model.embedding)
+    _check_ids(tokens, embedding_below(model, "enc"))
     if real is not None and (real.shape != tokens.shape or real.dtype != torch.bool):
         raise GlassError(
             f"`real` of shape {tuple(real.shape)} and type {real.dtype} was given",
@@ -110,37 +110,27 @@ def _check_ids(ids: Tensor, embedding: Embedding) -> None:
 
 
 class Calls:
-    """What the parts of a model were given and returned, in the order of their calls."""
+    """The arguments and outputs of all modules of a model, in the order of their calls."""
 
-    def __init__(self) -> None:
-        self._made: dict[nn.Module, list[tuple[dict[str, Any], Tensor]]] = {}
+    def __init__(self, model: Model) -> None:
+        self._values: dict[Tap, list[Any]] = {}
+        self._taps = [Tap(module, side) for module in model.modules() for side in ("arguments", "output")]
 
-    def note(self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], output: Tensor) -> None:
-        """A forward hook."""
-        given = inspect.signature(module.forward).bind(*args, **kwargs).arguments
-        self._made.setdefault(module, []).append((given, output))
+    def noted(self) -> AbstractContextManager[None]:
+        """Note all calls inside."""
+        return tapped({tap: tap for tap in self._taps}, self._note)
+
+    def _note(self, tap: Tap, value: Any) -> None:
+        self._values.setdefault(tap, []).append(value)
 
     def output(self, module: nn.Module, which: int = -1) -> Tensor:
-        """What a call returned: the last one, or another."""
-        return self._made[module][which][1]
+        """Return the output of the last call, or of another."""
+        return self._values[Tap(module)][which]
 
     def given(self, module: nn.Module, name: str, which: int = -1) -> Any:
-        """The argument of that name, None where it was left out."""
-        return self._made[module][which][0].get(name)
-
-
-@contextmanager
-def recording(model: nn.Module) -> Iterator[Calls]:
-    """Note all calls of all parts of a model inside; whatever happens there, no hook is left afterwards."""
-    calls = Calls()
-    handles = []
-    try:
-        for module in model.modules():
-            handles.append(module.register_forward_hook(calls.note, with_kwargs=True))
-        yield calls
-    finally:
-        for handle in handles:
-            handle.remove()
+        """Return the argument of that name, None where it was left out."""
+        args, named = self._values[Tap(module, "arguments")][which]
+        return inspect.signature(module.forward).bind(*args, **named).arguments.get(name)
 
 
 def _stack(calls: Calls, stack: Stack, embedding: Embedding, real: Tensor | None, which: int = -1) -> StackTrace:

@@ -13,7 +13,7 @@ from glassformer.generation.context import window_start
 from glassformer.generation.decoding import TokenStep, generate, translate
 from glassformer.interop.export_report import Measured
 from glassformer.model.transformer import Decoder, EncoderDecoder
-from glassformer.runs.opening import Parts
+from glassformer.runs.opening import OpenedRun
 from glassformer.text.tokenizers import Tokenizer
 
 TOKENS = 64
@@ -44,26 +44,26 @@ def random_rows(rows: int, length: int, vocab_size: int) -> list[list[int]]:
     return torch.randint(vocab_size, (rows, length), generator=generator).tolist()
 
 
-def check_greedy(parts: Parts, theirs: Next, how: str) -> Measured:
+def check_greedy(opened: OpenedRun, theirs: Next, how: str) -> Measured:
     """Write `TOKENS` likeliest tokens after three prompts (or for three sources) and count those that differ.
 
     The run writes with its cache, as `glass generate` does. The other program is given the same tokens at every step,
     so that each step is compared by itself. A target is no longer than the context, and ends at the end token.
 
     Args:
-        parts: of the run, in float32; a decoder or an encoder-decoder.
+        opened: of the run, in float32; a decoder or an encoder-decoder.
         theirs: the other program.
         how: how it writes, for the report.
     """
-    model, end = parts.model, parts.source_tokenizer.end_id
+    model, end = opened.model, opened.source_tokenizer.end_id
     assert isinstance(model, Decoder | EncoderDecoder)
-    context, size = model.config.context, parts.source_tokenizer.vocab_size
+    context, size = model.config.context, opened.source_tokenizer.vocab_size
     prompts = [[end], *random_rows(1, min(5, context), size), *random_rows(1, min(11, context), size)]
     count = differ = 0
     for prompt in prompts:
-        begun = list(parts.tokenizer.target_start)
+        begun = list(opened.tokenizer.target_start)
         source, tokens = ([], list(prompt)) if isinstance(model, Decoder) else (prompt, begun)
-        for step in _steps(model, prompt, parts.tokenizer):
+        for step in _steps(model, prompt, opened.tokenizer):
             logits = theirs(source, tokens[window_start(len(tokens), context) :])  # (V)
             token, choice = step.tokens[0], int(logits.argmax())
             level = float(step.logits[0, token] - step.logits[0, choice]) <= LEVEL

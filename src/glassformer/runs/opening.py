@@ -1,91 +1,212 @@
-"""Open a run: its settings, tokenizers, labels, the model with its weights, and the object that does its task."""
+"""Open a run: its settings, tokenizers, labels, the model with its weights, its task and its text.
+
+What reads texts is imported when a text is asked for: most commands only run the model.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import json
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import torch
 
 from glassformer.base.config import PAIRS, Config
-from glassformer.base.errors import GlassError
+from glassformer.base.errors import MALFORMED, GlassError
 from glassformer.model.build import build_model
 from glassformer.model.device import choose_device
 from glassformer.model.precision import as_recorded, choose_precision
 from glassformer.model.transformer import Model
 from glassformer.model.weights import load_weights
-from glassformer.runs.folder import Folder, Which, open_run
+from glassformer.runs.folder import Folder, Run, Which, open_run, step_of
 from glassformer.tasks import AnyTextModel, MaskFiller, TextClassifier, TextModel, Translator
+from glassformer.tasks.refusing import wrong_task
 from glassformer.text.tokenizers import Tokenizer
 
+if TYPE_CHECKING:
+    from glassformer.tasks.task import Task
+    from glassformer.tasks.task_rows import TaskRows
+    from glassformer.text.examples import PreparedExamples
+    from glassformer.text.prepare import Prepared
 
-@dataclass(frozen=True)
-class Parts:
-    """A run, opened.
+
+@dataclass(frozen=True, repr=False)
+class OpenedRun:
+    """A run in memory: one checkpoint of it, and what belongs to it.
 
     Attributes:
+        files: its folder.
+        checkpoint: the folder of the checkpoint.
         config: its settings.
         model: with the checkpoint's weights, in evaluation mode.
         tokenizer: of the text that is read, or of the one that is written where there are two.
         source_tokenizer: of the source; the same one where the vocabulary is joint.
         labels: of a classifier.
+        note: is told what is read in place of an encoded text that is gone.
     """
 
+    files: Run
+    checkpoint: Path
     config: Config
     model: Model
     tokenizer: Tokenizer
     source_tokenizer: Tokenizer
     labels: tuple[str, ...]
+    note: Callable[[str], None] = field(default=lambda text: None, compare=False)
+
+    @classmethod
+    def load(
+        cls,
+        folder: Folder,
+        which: Which = "best",
+        device: str = "auto",
+        precision: str = "fp32",
+        note: Callable[[str], None] = lambda text: None,
+    ) -> OpenedRun:
+        """Load a run from its folder, which alone is enough; the text is opened when it is first asked for.
+
+        Args:
+            folder: of the run.
+            which: the best checkpoint on validation, or the last one.
+            device: as in `train.device`.
+            precision: "bf16" keeps the weights in bfloat16; "auto" does so where the device is fast at it.
+            note: is told what is read in place of an encoded text that is gone.
+
+        Raises:
+            GlassError: there is no such run, or its files are damaged or belong to different models.
+        """
+        run = open_run(folder)
+        place = choose_device(device)
+        config = as_recorded(run.config(), place)
+        labels = run.labels()
+        tokenizer = Tokenizer.load(run.tokenizer_file)
+        source = Tokenizer.load(run.source_tokenizer_file) if config.two_vocabularies else tokenizer
+        if config.train.task == "classify" and not labels:
+            raise GlassError(f"{folder} has no labels.json", "Copy it from where the run was made.")
+        model = untrained_model(config, tokenizer, source, labels)
+        checkpoint = run.checkpoint(which)
+        load_weights(model, checkpoint / "model.safetensors")
+        model = model.to(place, choose_precision(precision, place)).eval()
+        return cls(run, checkpoint, config, model, tokenizer, source, labels, note)
+
+    @property
+    def folder(self) -> Path:
+        """Return the run's folder."""
+        return self.files.folder
+
+    @property
+    def device(self) -> torch.device:
+        """Return the device of the model."""
+        return self.model.embedding.tokens.weight.device
+
+    @property
+    def step(self) -> int:
+        """Return the training step of the checkpoint."""
+        return step_of(self.checkpoint)
+
+    @cached_property
+    def loss(self) -> float | None:
+        """Return the validation loss that training measured at this step; None where it measured none."""
+        try:
+            progress = json.loads((self.checkpoint / "state.json").read_text(encoding="utf-8"))["progress"]
+            return {int(step): float(loss) for step, loss in progress["evaluations"]}.get(self.step)
+        except (OSError, *MALFORMED):  # an imported run has no training state
+            return None
+
+    @cached_property
+    def text_model(self) -> AnyTextModel:
+        """Return the object that does the run's task: text in, text or labels out."""
+        return make_text_model(self.config, self.model, self.tokenizer, self.source_tokenizer, self.labels)
+
+    @property
+    def writer(self) -> TextModel | Translator:
+        """Return `text_model` of a run that writes text.
+
+        Raises:
+            GlassError: the run fills in or classifies.
+        """
+        model = self.text_model
+        if not isinstance(model, TextModel | Translator):
+            raise wrong_task(self.config.train.task, "lm", "Give a run of --task lm, translate or summarize.")
+        return model
+
+    @cached_property
+    def data(self) -> Prepared | PreparedExamples:
+        """Return the encoded text that the run began with.
+
+        Raises:
+            GlassError: the text is gone, or another text stands in its place.
+        """
+        from glassformer.runs.run_text import encoded_text
+
+        return encoded_text(self.files, self.config, self.note)
+
+    @cached_property
+    def task(self) -> Task:
+        """Return the run's task over its text.
+
+        Raises:
+            GlassError: as `data`.
+        """
+        from glassformer.tasks.make import make_task
+
+        return make_task(self.config, self.data)
+
+    def held_out(self, tokens: int | None = None, precision: str | None = None) -> TaskRows:
+        """Return rows of the validation part.
+
+        Args:
+            tokens: about so many targets, evenly spaced; None: all.
+            precision: of matrix multiplications, as in `train.precision`; None: as in training.
+
+        Raises:
+            GlassError: as `data`.
+        """
+        from glassformer.tasks.task_rows import TaskRows
+
+        dtype = choose_precision(precision or self.config.train.precision, self.device)
+        return TaskRows(self.task, self.task.held_out(tokens), self.device, dtype)
+
+    def __repr__(self) -> str:
+        parameters = sum(parameter.numel() for parameter in self.model.parameters())
+        loss = "" if self.loss is None else f", loss {self.loss:.4f}"
+        config = self.config
+        return (
+            f"OpenedRun({str(self.folder)!r}: {config.model.family}, {parameters:,} parameters, "
+            f"task {config.train.task}, step {self.step}{loss})"
+        )
 
 
-def load_parts(folder: Folder, which: Which = "best", device: str = "auto", precision: str = "fp32") -> Parts:
-    """Everything in a run folder that speaking needs; the folder alone is enough.
-
-    Args:
-        folder: of the run.
-        which: the best checkpoint on validation, or the last one.
-        device: as in `train.device`.
-        precision: "bf16" keeps the weights in bfloat16; "auto" does so where the device is fast at it.
-
-    Raises:
-        GlassError: there is no such run, or its files are not whole or not of one model.
-    """
-    run = open_run(folder)
-    place = choose_device(device)
-    config = as_recorded(run.config(), place)
-    labels = run.labels()
-    tokenizer = Tokenizer.load(run.tokenizer_file)
-    source = Tokenizer.load(run.source_tokenizer_file) if config.two_vocabularies else tokenizer
-    if config.train.task == "classify" and not labels:
-        raise GlassError(f"{folder} has no labels.json", "Copy it from where the run was made.")
-    own_source = None if config.model.shared_embedding else source.vocab_size
-    classes = len(labels) if config.train.task == "classify" else None
-    model = build_model(config.model, tokenizer.vocab_size, source_vocab_size=own_source, classes=classes)
-    load_weights(model, run.checkpoint(which) / "model.safetensors")
-    return Parts(config, model.to(place, choose_precision(precision, place)).eval(), tokenizer, source, labels)
+def untrained_model(config: Config, tokenizer: Tokenizer, source: Tokenizer, labels: tuple[str, ...]) -> Model:
+    """Return a run's model before its weights are loaded."""
+    return build_model(
+        config.model,
+        tokenizer.vocab_size,
+        source_vocab_size=None if config.model.shared_embedding else source.vocab_size,
+        classes=len(labels) if config.train.task == "classify" else None,
+    )
 
 
-def load_text_model(
-    folder: Folder, which: Which = "best", device: str = "auto", precision: str = "fp32"
+def make_text_model(
+    config: Config, model: Model, tokenizer: Tokenizer, source: Tokenizer, labels: tuple[str, ...]
 ) -> AnyTextModel:
-    """What a run folder holds, ready for its task.
+    """Return the object that does a task with a model.
 
     Args:
-        folder: of the run; it alone is enough.
-        which: the best checkpoint on validation, or the last one.
-        device: as in `train.device`.
-        precision: "bf16" keeps the weights in bfloat16; "auto" does so where the device is fast at it.
-
-    Raises:
-        GlassError: there is no such run, or its files are not whole or not of one model.
+        config: of the run; `train.task` names the task.
+        model: with its weights.
+        tokenizer: of the text that is read, or of the one that is written where there are two.
+        source: the tokenizer of the source of a translator or summarizer.
+        labels: of a classifier.
     """
-    return text_model_of(load_parts(folder, which, device, precision))
-
-
-def text_model_of(parts: Parts) -> AnyTextModel:
-    """What an opened run is, by its task."""
-    task = parts.config.train.task
+    task = config.train.task
     if task in PAIRS:
-        return Translator(parts.model, parts.source_tokenizer, parts.tokenizer, parts.config)
+        return Translator(model, source, tokenizer, config)
     if task == "classify":
-        return TextClassifier(parts.model, parts.tokenizer, parts.labels, parts.config)
+        return TextClassifier(model, tokenizer, labels, config)
     if task == "masked":
-        return MaskFiller(parts.model, parts.tokenizer, parts.config)
-    return TextModel(parts.model, parts.tokenizer, parts.config)
+        return MaskFiller(model, tokenizer, config)
+    return TextModel(model, tokenizer, config)

@@ -4,7 +4,7 @@
 `example_tasks` those that learn from examples with an answer (`classify`, `translate`, `summarize`); `losses` goes from
 logits and a batch to nats. The classes below join a model with its tokenizer: `TextModel` continues a text,
 `Translator` translates and summarizes, `TextClassifier` names labels, `MaskFiller` fills in masks.
-`glassformer.runs.opening.load_text_model` returns the one that a run was trained for.
+`glassformer.runs.opening.OpenedRun` has the one that a run was trained for as its `text_model`.
 """
 
 from __future__ import annotations

@@ -10,7 +10,7 @@ import numpy.typing as npt
 import torch
 
 from glassformer.base.config import Config
-from glassformer.generation.context import reading
+from glassformer.model.evaluation_mode import inference
 from glassformer.model.transformer import Classifier, Model
 from glassformer.tasks.refusing import refuse_mismatch, wrong_task
 from glassformer.text.tokenizers import Tokenizer, frame_of
@@ -81,7 +81,7 @@ class TextClassifier:
             tokens = torch.tensor([rows[i] + [0] * (width - len(rows[i])) for i in group], device=device)  # (B, T)
             lengths = torch.tensor([len(rows[index]) for index in group], device=device)  # (B)
             real = torch.arange(width, device=device) < lengths[:, None]  # (B, T)
-            with reading(self.model):
+            with inference(self.model):
                 scores = self.model(tokens, real).double()  # (B, C)
             result[group] = scores.softmax(dim=-1).cpu().numpy()
         return result

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING
 
 from glassformer.base.config import Config, SampleConfig
 from glassformer.generation import decoding
@@ -13,9 +12,6 @@ from glassformer.model.transformer import Decoder, Model
 from glassformer.tasks.refusing import refuse_mismatch, wrong_task
 from glassformer.tasks.text_writer import TextWriter
 from glassformer.text.tokenizers import Tokenizer, frame_of
-
-if TYPE_CHECKING:
-    from glassformer.runs.folder import Folder, Which
 
 
 class TextModel(TextWriter):
@@ -36,18 +32,6 @@ class TextModel(TextWriter):
         refuse_mismatch(model, tokenizer)
         super().__init__(tokenizer, config)
         self.model = model
-
-    @classmethod
-    def load(cls, folder: Folder, which: Which = "best", device: str = "auto", precision: str = "fp32") -> TextModel:
-        """Load the model of a run folder, ready to write; for the arguments see `load_text_model`.
-
-        Raises:
-            GlassError: there is no such run, it learnt another task, or its files are not whole or not of one model.
-        """
-        from glassformer.runs.opening import load_parts  # runs stand above tasks: this method is a shortcut for people
-
-        parts = load_parts(folder, which, device, precision)
-        return cls(parts.model, parts.tokenizer, parts.config)
 
     def prompt_ids(self, prompt: str) -> list[int]:
         """Return the ids of a prompt, after the end token if training rows began with it or the prompt is empty."""

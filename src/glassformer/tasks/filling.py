@@ -9,8 +9,8 @@ import torch
 
 from glassformer.base.config import Config
 from glassformer.base.errors import GlassError
-from glassformer.generation.context import reading
 from glassformer.generation.sampling import ranked
+from glassformer.model.evaluation_mode import inference
 from glassformer.model.transformer import Encoder, Model
 from glassformer.tasks.refusing import refuse_mismatch, wrong_task
 from glassformer.text.tokenizers import Tokenizer, frame_of
@@ -112,7 +112,7 @@ class MaskFiller:
     def _rankings(self, ids: list[int], n: int) -> list[tuple[int, list[tuple[int, float]]]]:
         """Return the place of each hole, and its n likeliest tokens; special tokens are no candidates."""
         device = self.model.embedding.tokens.weight.device
-        with reading(self.model):
+        with inference(self.model):
             logits = self.model(torch.tensor([ids], device=device))[0]  # (T, V)
         special = torch.tensor(sorted(self.tokenizer.special), device=device)  # (special ones)
         logits = logits.index_fill(1, special, -torch.inf)  # (T, V)

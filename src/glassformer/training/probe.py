@@ -29,6 +29,7 @@ from glassformer.runs.run_text import open_text
 from glassformer.tasks.losses import tokens_at_once
 from glassformer.tasks.make import make_task
 from glassformer.tasks.task import Task
+from glassformer.tasks.task_rows import MOST_TOKENS, groups
 from glassformer.training.checkpoint import save_state
 from glassformer.training.loop import compute_gradients
 from glassformer.training.memory import free_memory, has_many_lengths, least_training_memory, peak_memory, steady_heap
@@ -36,7 +37,7 @@ from glassformer.training.schedules import rate_factor
 from glassformer.training.setup import fresh_model, set_threads
 from glassformer.training.stepping import Stepper
 from glassformer.training.threads import choice_of
-from glassformer.training.validation import MOST_TOKENS, groups, validation_loss
+from glassformer.training.validation import validation_loss
 
 WARM_UP = 3
 """First steps, which are not counted: memory and optimizer state are made in them."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
@@ -13,13 +13,12 @@ import numpy as np
 import torch
 
 from glassformer.model.device import autocast
+from glassformer.model.evaluation_mode import inference
 from glassformer.model.transformer import Model
 from glassformer.tasks.losses import logits_of, token_losses, tokens_at_once
+from glassformer.tasks.task_rows import MOST_TOKENS, TaskRows, groups
 from glassformer.text.batches import Batch
 from glassformer.training.parallel.processes import OneProcess, Processes
-
-MOST_TOKENS = 8192
-"""Most tokens of one forward pass that measures."""
 
 
 @dataclass(frozen=True)
@@ -110,24 +109,32 @@ def validation_loss(
         forward: called in the model's place, with what it would be called with.
     """
     processes = processes or OneProcess()
-    was_training = model.training
-    model.eval()
     moments: list[Fraction | float] = [Fraction(0)] * 5
-    try:
-        with torch.inference_mode(), autocast(device, dtype):
-            whole = groups(rows, min(most_tokens, tokens_at_once(model)))
-            for before, group, own in processes.turns(whole):
-                batch = collate(group).to(device)
-                batch.loss_mask[0 if before else 1 :, :skip] = False
-                losses = token_losses(logits_of(model, batch, forward), batch)  # (B, T)
-                if own:
-                    nats = losses.cpu().double().sum(dim=1).numpy()  # (B,)
-                    counts = batch.loss_mask.sum(dim=1).cpu().numpy()  # (B,)
-                    moments = _added(moments, [_exact(moment) for moment in _moments(nats, counts)])
-    finally:
-        model.train(was_training)
+    with inference(model), autocast(device, dtype):
+        whole = groups(rows, min(most_tokens, tokens_at_once(model)))
+        for before, group, own in processes.turns(whole):
+            batch = collate(group).to(device)
+            batch.loss_mask[0 if before else 1 :, :skip] = False
+            losses = token_losses(logits_of(model, batch, forward), batch)  # (B, T)
+            if own:
+                nats = losses.cpu().double().sum(dim=1).numpy()  # (B,)
+                counts = batch.loss_mask.sum(dim=1).cpu().numpy()  # (B,)
+                moments = _added(moments, [_exact(moment) for moment in _moments(nats, counts)])
     total = functools.reduce(_added, processes.gather(moments))
     return _estimate([float(moment) for moment in total], len(rows))
+
+
+def loss_on_rows(
+    model: Model,
+    data: TaskRows,
+    most_tokens: int = MOST_TOKENS,
+    forward: Callable[..., torch.Tensor] | None = None,
+) -> LossEstimate:
+    """Return the `validation_loss` on rows of a task."""
+    collate = data.task.collate
+    return validation_loss(
+        model, data.rows, data.device, data.dtype, most_tokens=most_tokens, collate=collate, forward=forward
+    )
 
 
 def sliding_loss(
@@ -153,21 +160,6 @@ class _Overlapping(Sequence[np.ndarray]):
         if not 0 <= index < len(self):
             raise IndexError(index)
         return self.tokens[index * self.stride : index * self.stride + self.context + 1]
-
-
-def groups(rows: Sequence[Any], most_tokens: int) -> Iterator[list[Any]]:
-    """Rows in order, in groups of at most so many tokens, padding included."""
-    group: list[Any] = []
-    width = 0
-    for row in rows:
-        if group and max(width, len(row)) * (len(group) + 1) > most_tokens:
-            yield group
-            group = []
-            width = 0
-        group.append(row)
-        width = max(width, len(row))
-    if group:
-        yield group
 
 
 def _moments(nats: np.ndarray, counts: np.ndarray) -> list[float]:

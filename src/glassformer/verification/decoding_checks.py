@@ -6,9 +6,9 @@ from collections.abc import Sequence
 
 from glassformer.base.config import SampleConfig
 from glassformer.generation.beam import Hypothesis, beam_search, beam_translate
-from glassformer.generation.context import reading
 from glassformer.generation.decoding import generate, translate
 from glassformer.generation.readers import CachedReader, next_logits
+from glassformer.model.evaluation_mode import inference
 from glassformer.model.transformer import Decoder, EncoderDecoder
 from glassformer.verification.check import LOGITS, Check, Finding, distance
 from glassformer.verification.rows import ids_of
@@ -28,7 +28,7 @@ def cached_logits(subject: Subject) -> Finding:
     """Both readers read the same growing rows; every step is compared."""
     model = subject.model
     note = f"{len(subject.rows)} rows, {STEPS} steps"
-    with reading(model):
+    with inference(model):
         if isinstance(model, EncoderDecoder):
             targets = [_tiled(ids_of(row), STEPS) for row in subject.rows]
             grown = [[row[: count + 1] for row in targets] for count in range(min(STEPS, model.config.context))]
@@ -106,11 +106,11 @@ def _settings(temperature: float = 0.0, beams: int = 1) -> SampleConfig:
 
 
 def _end(subject: Subject) -> int:
-    return subject.parts.tokenizer.end_id
+    return subject.opened.tokenizer.end_id
 
 
 def _start(subject: Subject) -> tuple[int, ...]:
-    return subject.parts.tokenizer.target_start
+    return subject.opened.tokenizer.target_start
 
 
 def _written(

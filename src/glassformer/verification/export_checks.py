@@ -32,7 +32,7 @@ def not_exported(subject: Subject) -> str | None:
     model, config = subject.model, subject.config
     sizes = model.config.replace(vocab_size=model.vocab_size)
     try:
-        refuse_unwritable(subject.parts)
+        refuse_unwritable(subject.opened)
         choose(sizes, dict(model.state_dict()), config.train.task, None, None)
     except GlassError as error:
         return error.problem

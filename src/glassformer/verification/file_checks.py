@@ -17,7 +17,7 @@ from glassformer.base.config import SampleConfig
 from glassformer.base.errors import GlassError
 from glassformer.base.files import MANIFEST, check_folder
 from glassformer.runs.folder import Which
-from glassformer.runs.opening import load_text_model
+from glassformer.runs.opening import OpenedRun
 from glassformer.runs.run_text import stored_text
 from glassformer.tasks import AnyTextModel, MaskFiller, TextClassifier
 from glassformer.text.tokenizers import Tokenizer
@@ -75,7 +75,7 @@ def _pointed(subject: Subject, which: Which) -> Path:
 
 def settings_fit(subject: Subject) -> Finding:
     """The weights are of the model that settings, tokenizer and labels describe, and training can go on from them."""
-    model = subject.parts.model
+    model = subject.opened.model
     number = sum(parameter.numel() for parameter in model.parameters())
     last = subject.run.checkpoint("last")
     own = subject.copy()
@@ -87,10 +87,10 @@ def settings_fit(subject: Subject) -> Finding:
 
 def vocabulary(subject: Subject) -> Finding:
     """The tokenizer files, against the digests that were noted when the run began, or that its encoded text has."""
-    parts, run = subject.parts, subject.run
-    files = {run.tokenizer_file.name: parts.tokenizer}
-    if parts.config.two_vocabularies:
-        files[run.source_tokenizer_file.name] = parts.source_tokenizer
+    opened, run = subject.opened, subject.run
+    files = {run.tokenizer_file.name: opened.tokenizer}
+    if opened.config.two_vocabularies:
+        files[run.source_tokenizer_file.name] = opened.source_tokenizer
     noted = _noted(subject)
     wrong = [name for name, tokenizer in files.items() if noted[name] != tokenizer.digest]
     return Finding(len(wrong), f"{' and '.join(wrong or files)}, by SHA-256")
@@ -116,14 +116,14 @@ def not_noted(subject: Subject) -> str | None:
 
 def round_trip(subject: Subject) -> Finding:
     """Text -> tokens -> text. What cannot come back by design is taken out before it is compared, and named."""
-    parts, wrong, tried = subject.parts, list[str](), 0
-    for tokenizer in {id(each): each for each in (parts.tokenizer, parts.source_tokenizer)}.values():
+    opened, wrong, tried = subject.opened, list[str](), 0
+    for tokenizer in {id(each): each for each in (opened.tokenizer, opened.source_tokenizer)}.values():
         for text in (*TEXTS, *_own_texts(subject)):
             tried += 1
             if not comes_back(tokenizer, text):
                 wrong.append(text)
     shown = f"; {wrong[0][:40]!r} does not come back" if wrong else ""
-    return Finding(len(wrong), f"{tried} texts; {parts.tokenizer.description()}{shown}")
+    return Finding(len(wrong), f"{tried} texts; {opened.tokenizer.description()}{shown}")
 
 
 def comes_back(tokenizer: Tokenizer, text: str) -> bool:
@@ -166,7 +166,7 @@ def _as_promised(tokenizer: Tokenizer, text: str) -> str:
 def _own_texts(subject: Subject) -> Iterator[str]:
     """The text of the rows."""
     for row in subject.rows:
-        yield subject.parts.tokenizer.decode(ids_of(row))
+        yield subject.opened.tokenizer.decode(ids_of(row))
 
 
 def moved(subject: Subject) -> Finding:
@@ -175,7 +175,8 @@ def moved(subject: Subject) -> Finding:
     with tempfile.TemporaryDirectory(prefix="glass-verify-", ignore_cleanup_errors=True) as temporary:
         folder = Path(temporary) / "elsewhere"
         _copy(subject, folder)
-        here, there = (_output(load_text_model(each, subject.which, "cpu"), texts) for each in (subject.folder, folder))
+        here = _output(OpenedRun.load(subject.folder, subject.which, "cpu").text_model, texts)
+        there = _output(OpenedRun.load(folder, subject.which, "cpu").text_model, texts)
     differing = sum(a != b for a, b in zip(here, there, strict=True))
     return Finding(differing, f"{len(texts)} texts, the run's files alone")
 
@@ -195,11 +196,11 @@ def _copy(subject: Subject, folder: Path) -> None:
 
 def _inputs(subject: Subject) -> list[str]:
     """A text for each row: what is read of it, the first half."""
-    parts, texts = subject.parts, list[str]()
+    opened, texts = subject.opened, list[str]()
     for row in subject.rows:
         pair = hasattr(row, "source")
         ids = source_ids_of(row) if pair else ids_of(row)
-        tokenizer = parts.source_tokenizer if pair else parts.tokenizer
+        tokenizer = opened.source_tokenizer if pair else opened.tokenizer
         half = [id for id in ids[: max(1, len(ids) // 2)] if id != tokenizer.mask_id]
         texts.append(tokenizer.decode(half))
     return texts

@@ -7,8 +7,8 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from glassformer.generation.context import reading
 from glassformer.generation.readers import next_logits
+from glassformer.model.evaluation_mode import inference
 from glassformer.model.transformer import Decoder, EncoderDecoder
 from glassformer.tasks.losses import logits_of
 from glassformer.text.batches import Batch
@@ -19,7 +19,7 @@ from glassformer.verification.subject import Subject, is_causal
 def batched_logits(subject: Subject) -> Finding:
     """Each row in the padded batch of training, and by itself; decoders also padded on the left, as when they write."""
     model, batch = subject.model, subject.batch
-    with reading(model):
+    with inference(model):
         together = logits_of(model, batch)  # (B, T, V) or (B, C)
         alone = [logits_of(model, subject.collate([row]))[0] for row in subject.rows]  # (T of the row, V) or (C)
         apart = max(distance(found[: len(one)], one) for found, one in zip(together, alone, strict=True))
@@ -35,11 +35,11 @@ def padding_blind(subject: Subject) -> Finding:
     A row that is nothing but padding must give finite numbers.
     """
     model, batch, generator = subject.model, subject.batch, subject.generator()
-    other = replace(batch, inputs=_filled(batch.inputs, batch.real, generator, subject.parts.tokenizer.vocab_size))
+    other = replace(batch, inputs=_filled(batch.inputs, batch.real, generator, subject.opened.tokenizer.vocab_size))
     if batch.source is not None and batch.real_source is not None:
-        size = subject.parts.source_tokenizer.vocab_size
+        size = subject.opened.source_tokenizer.vocab_size
         other = replace(other, source=_filled(batch.source, batch.real_source, generator, size))
-    with reading(model):
+    with inference(model):
         found, wanted = logits_of(model, other), logits_of(model, batch)  # (B, T, V) or (B, C)
         if found.ndim == 3:
             found, wanted = found[batch.real], wanted[batch.real]  # (real tokens, V)
@@ -72,7 +72,7 @@ def future_blind(subject: Subject) -> Finding:
     ids, size = batch.inputs, subject.model.vocab_size  # (1, T)
     length = ids.shape[1]
     cuts, apart = sorted({1, length // 2, length - 1} - {0, length}), 0.0
-    with reading(model):
+    with inference(model):
         for place in cuts:
             other = ids.clone()
             other[:, place:] = (other[:, place:] + 1) % size

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from contextlib import ExitStack
 from typing import Any
 
 import numpy as np
@@ -11,9 +10,10 @@ import torch
 from torch import Tensor, nn
 
 from glassformer import numpy_reference as reference
-from glassformer.generation.context import reading
-from glassformer.model.attention import Attention
+from glassformer.inspection.hooks import Tap, tapped
+from glassformer.inspection.sites import Site, attentions
 from glassformer.model.device import autocast, choose_device
+from glassformer.model.evaluation_mode import inference
 from glassformer.model.transformer import Classifier, Decoder, Encoder, EncoderDecoder
 from glassformer.tasks.losses import logits_of
 from glassformer.text.batches import Batch
@@ -31,17 +31,16 @@ CPU = torch.device("cpu")
 def fused_explicit(subject: Subject) -> Finding:
     """Every attention of the model computed step by step, in training's batch."""
     model = subject.model
-    calls: list[nn.Module] = []
+    calls: list[Site] = []
 
-    def note(point: nn.Module, given: tuple[Tensor, ...], pattern: Tensor) -> None:
-        calls.append(point)
+    def note(site: Site, pattern: Tensor) -> None:
+        calls.append(site)
 
-    with reading(model), ExitStack() as hooks:
+    patterns = {site: Tap(layer.hook_pattern) for site, layer in attentions(model).items()}
+    with inference(model):
         fused = _by_every_mask(subject, subject.batch)
-        for layer in model.modules():
-            if isinstance(layer, Attention):  # a pattern that is observed is computed step by step
-                hooks.callback(layer.hook_pattern.register_forward_hook(note).remove)
-        found = _by_every_mask(subject, subject.batch)
+        with tapped(patterns, note):  # a pattern that is observed is computed step by step
+            found = _by_every_mask(subject, subject.batch)
     apart = max(distance(a, b) for a, b in zip(found, fused, strict=True)) if calls else math.inf
     return Finding(apart, f"{len(calls)} attentions, step by step in place of the fused kernel")
 
@@ -56,7 +55,7 @@ def _by_every_mask(subject: Subject, batch: Batch) -> list[Tensor]:
 
 def float64(subject: Subject) -> Finding:
     """Rounding alone lies between single and double precision."""
-    with reading(subject.model), reading(subject.double):
+    with inference(subject.model), inference(subject.double):
         apart = distance(*(logits_of(model, subject.batch) for model in (subject.model, subject.double)))
     return Finding(apart, "float32 against float64")
 
@@ -64,7 +63,7 @@ def float64(subject: Subject) -> Finding:
 def device(subject: Subject) -> Finding:
     """The run's weights on the device that would be used."""
     there = choose_device(subject.device)
-    with reading(subject.model):
+    with inference(subject.model):
         here = logits_of(subject.model, subject.batch)  # (B, T, V) or (B, C)
         found = logits_of(subject.copy().to(there), subject.batch.to(there))
     return Finding(distance(found.cpu(), here), str(there))
@@ -78,7 +77,7 @@ def no_device(subject: Subject) -> str | None:
 
 def bf16(subject: Subject) -> Finding:
     """Matrix products in bfloat16, as train.precision = bf16 makes them."""
-    with reading(subject.model):
+    with inference(subject.model):
         exact = logits_of(subject.model, subject.batch)  # (B, T, V) or (B, C)
         with autocast(CPU, torch.bfloat16), bfloat16_on_cpu():
             rough = logits_of(subject.model, subject.batch).float()
@@ -92,19 +91,17 @@ def bf16(subject: Subject) -> Finding:
 def bf16_norms(subject: Subject) -> Finding:
     """Norms divide by a sum of squares, which 8 bits cannot hold."""
     norms = [part for part in subject.model.modules() if isinstance(part, nn.LayerNorm | nn.RMSNorm)]
-    rough: list[nn.Module] = []
+    inputs = [Tap(norm, "input") for norm in norms]
+    outputs = [Tap(norm) for norm in norms]
+    rough: set[nn.Module] = set()
 
-    def note(part: nn.Module, given: tuple[Tensor, ...], result: Tensor) -> None:
-        if torch.bfloat16 in (given[0].dtype, result.dtype):
-            rough.append(part)
+    def note(tap: Tap, value: Tensor) -> None:
+        if value.dtype == torch.bfloat16:
+            rough.add(tap.module)
 
-    hooks = [norm.register_forward_hook(note) for norm in norms]
-    try:
-        with reading(subject.model), autocast(CPU, torch.bfloat16), bfloat16_on_cpu():
-            logits_of(subject.model, subject.batch)
-    finally:
-        for hook in hooks:
-            hook.remove()
+    taps = {tap: tap for tap in (*inputs, *outputs)}
+    with inference(subject.model), tapped(taps, note), autocast(CPU, torch.bfloat16), bfloat16_on_cpu():
+        logits_of(subject.model, subject.batch)
     return Finding(len(rough), f"{len(norms)} norms")
 
 
@@ -117,7 +114,7 @@ def no_norms(subject: Subject) -> str | None:
 def thread_counts(subject: Subject) -> Finding:
     """One thread, and two or what is in use."""
     several = max(2, torch.get_num_threads())
-    with reading(subject.model):
+    with inference(subject.model):
         with threads(1):
             one = logits_of(subject.model, subject.batch)
         with threads(several):
@@ -128,7 +125,7 @@ def thread_counts(subject: Subject) -> Finding:
 def reference_logits(subject: Subject) -> Finding:
     """The NumPy model, written apart from this one, with the same weights."""
     logits, _ = _reference(subject)
-    with reading(subject.double), in_float64():
+    with inference(subject.double), in_float64():
         found = logits_of(subject.double, subject.batch)  # (B, T, V) or (B, C)
     wanted = torch.from_numpy(logits)
     if found.ndim == 3:  # what a model says at padding is nobody's business
@@ -158,7 +155,7 @@ def reference_gradients(subject: Subject) -> Finding:
 def _reference(subject: Subject) -> tuple[Any, Any]:
     """Logits of the NumPy model, and what its backward pass needs."""
     model, batch = subject.model, subject.batch
-    classes = len(subject.parts.labels) if isinstance(model, Classifier) else None
+    classes = len(subject.opened.labels) if isinstance(model, Classifier) else None
     settings = reference.Settings(**{**subject.config.model.model_dump(), "classes": classes})
     weights = {name: value.double().numpy() for name, value in model.state_dict().items()}
     pair, padded = isinstance(model, EncoderDecoder), isinstance(model, Encoder | Classifier)

@@ -9,8 +9,7 @@ import numpy as np
 
 from glassformer.base.config import EXAMPLES, PAIRS
 from glassformer.base.errors import GlassError
-from glassformer.runs.folder import Run
-from glassformer.runs.opening import Parts
+from glassformer.runs.opening import OpenedRun
 from glassformer.runs.run_text import stored_text
 from glassformer.tasks.make import make_task
 from glassformer.text.rows import Labelled, Masked, Pair, Row, mask
@@ -25,44 +24,44 @@ A stitch in time saves nine; still waters run deep. At 7 o'clock she wrote: "We 
 Der alte Hund schläft. Le café était fermé. Быстрая лиса прыгает. সে বাগানে গান গায়। 我们在花园里。"""
 
 
-def few_rows(run: Run, parts: Parts) -> tuple[list[Any], str]:
+def few_rows(opened: OpenedRun) -> tuple[list[Any], str]:
     """`ROWS` rows of the run's task, of different lengths, the longest first; and where they are from, in words."""
-    found, text = _own_rows(run, parts), "the run's validation text"
+    found, text = _own_rows(opened), "the run's validation text"
     if not found:
-        found, text = _encoded_rows(parts), "a text of ours, in the run's tokens: its own text is not here"
+        found, text = _encoded_rows(opened), "a text of ours, in the run's tokens: its own text is not here"
     found = (found * ROWS)[:ROWS]  # where there are fewer, the same ones are cut to other lengths
-    window = parts.config.model.window or 0
-    longest = min(max(LONGEST, min(2 * window, LONGEST_WINDOW)), parts.config.model.context, len(found[0]))
+    window = opened.config.model.window or 0
+    longest = min(max(LONGEST, min(2 * window, LONGEST_WINDOW)), opened.config.model.context, len(found[0]))
     lengths = [max(1, longest * (ROWS - number) // ROWS - number) for number in range(ROWS)]
-    return [cut(row, length, parts) for row, length in zip(found, lengths, strict=True)], text
+    return [cut(row, length, opened) for row, length in zip(found, lengths, strict=True)], text
 
 
-def _own_rows(run: Run, parts: Parts) -> list[Any]:
+def _own_rows(opened: OpenedRun) -> list[Any]:
     """The longest of some validation rows; none where the encoded text is gone or of another tokenizer."""
     try:
-        data = stored_text(run, parts.config)
+        data = stored_text(opened.files, opened.config)
     except GlassError:
         return []
-    if data.tokenizer.digest != parts.tokenizer.digest:
+    if data.tokenizer.digest != opened.tokenizer.digest:
         return []
-    rows = make_task(parts.config, data).held_out(None)
+    rows = make_task(opened.config, data).held_out(None)
     drawn = [rows[number] for number in sorted({place * len(rows) // DRAWN for place in range(DRAWN)})]
     return sorted(drawn, key=len, reverse=True)[:ROWS]
 
 
-def _encoded_rows(parts: Parts) -> list[Any]:
+def _encoded_rows(opened: OpenedRun) -> list[Any]:
     """Rows of `OWN_TEXT`, each beginning elsewhere. What the tokenizer cannot write is replaced by any tokens."""
-    config, start, end = parts.config, parts.tokenizer.target_start, parts.tokenizer.end_id
-    before = parts.tokenizer.start_id
+    config, start, end = opened.config, opened.tokenizer.target_start, opened.tokenizer.end_id
+    before = opened.tokenizer.start_id
     task, length = config.train.task, config.model.context + 1
     rows: list[Any] = []
     for number in range(ROWS):
-        ids = _tokens(parts.tokenizer, length, number)
+        ids = _tokens(opened.tokenizer, length, number)
         if task in PAIRS:
-            source = _tokens(parts.source_tokenizer, length, number + ROWS)
-            rows.append(Pair(np.append(source, parts.source_tokenizer.end_id), np.concatenate([start, ids, [end]])))
+            source = _tokens(opened.source_tokenizer, length, number + ROWS)
+            rows.append(Pair(np.append(source, opened.source_tokenizer.end_id), np.concatenate([start, ids, [end]])))
         elif task in EXAMPLES:
-            rows.append(Labelled(np.concatenate([[before], ids]), number % len(parts.labels)))
+            rows.append(Labelled(np.concatenate([[before], ids]), number % len(opened.labels)))
         else:
             rows.append(Masked(ids, ids, ids > 0) if task == "masked" else ids)
     return rows
@@ -75,15 +74,15 @@ def _tokens(tokenizer: Any, length: int, number: int) -> Row:
     return np.concatenate([np.array(known[start:], dtype=np.int64), drawn])[:length]
 
 
-def cut(row: Any, length: int, parts: Parts) -> Any:
+def cut(row: Any, length: int, opened: OpenedRun) -> Any:
     """The beginning of a row of any task, of which at most `length` tokens are read; masked rows get new holes."""
     if isinstance(row, Pair):  # source and target have different lengths, so that none can pass for the other
-        source = np.append(row.source[: max(1, length - 2)][:-1], parts.source_tokenizer.end_id)
+        source = np.append(row.source[: max(1, length - 2)][:-1], opened.source_tokenizer.end_id)
         return Pair(source, row.target[: length + 1])
     if isinstance(row, Labelled):
         return Labelled(row.tokens[:length], row.label)
     if isinstance(row, Masked):
-        tokenizer, share = parts.tokenizer, parts.config.train.mask_share
+        tokenizer, share = opened.tokenizer, opened.config.train.mask_share
         assert tokenizer.mask_id is not None
         return mask(np.asarray(row.targets[:length]), share, tokenizer.mask_id, tokenizer.text_ids, KEY)
     return row[: length + 1]

@@ -15,7 +15,7 @@ from glassformer.base.config import Config
 from glassformer.base.errors import GlassError
 from glassformer.model.transformer import Classifier, Decoder, Encoder, EncoderDecoder, Model
 from glassformer.runs.folder import Run, Which
-from glassformer.runs.opening import Parts, load_parts
+from glassformer.runs.opening import OpenedRun
 from glassformer.text.batches import Batch
 from glassformer.verification.rows import few_rows, ids_of, source_ids_of
 
@@ -37,19 +37,19 @@ class Subject:
     device: str = "auto"
 
     @cached_property
-    def parts(self) -> Parts:
+    def opened(self) -> OpenedRun:
         """Settings, tokenizers, labels, and the model on the CPU in float32, in evaluation mode.
 
         Raises:
             GlassError: they cannot be read, or do not fit each other.
         """
-        return load_parts(self.run.folder, self.which, "cpu", "fp32")
+        return OpenedRun.load(self.run.folder, self.which, "cpu", "fp32")
 
     @cached_property
     def trouble(self) -> str | None:
         """Why the run cannot be loaded; None: it can."""
         try:
-            _ = self.parts
+            _ = self.opened
         except GlassError as error:
             return error.problem
         return None
@@ -57,12 +57,12 @@ class Subject:
     @property
     def config(self) -> Config:
         """The run's settings."""
-        return self.parts.config
+        return self.opened.config
 
     @property
     def model(self) -> Model:
         """With the run's weights, in float32 on the CPU."""
-        return self.parts.model
+        return self.opened.model
 
     @cached_property
     def double(self) -> Model:
@@ -72,11 +72,11 @@ class Subject:
 
     def copy(self) -> Model:
         """The model once more, to be changed."""
-        return copy.deepcopy(self.parts.model)
+        return copy.deepcopy(self.opened.model)
 
     @cached_property
     def _drawn(self) -> tuple[list[Any], str]:
-        return few_rows(self.run, self.parts)
+        return few_rows(self.opened)
 
     @property
     def rows(self) -> list[Any]:

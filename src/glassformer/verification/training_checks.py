@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from glassformer.base.config import Config
-from glassformer.generation.context import reading
+from glassformer.model.evaluation_mode import inference
 from glassformer.model.precision import bfloat16_is_faster
 from glassformer.model.transformer import Classifier, Decoder, Encoder, EncoderDecoder, Model
 from glassformer.model.weights import load_tensors
@@ -72,7 +72,7 @@ def loss_by_hand(subject: Subject) -> Finding:
     In training and in validation; and other ids at the places that do not count must change nothing.
     """
     model, batch, rows = subject.model, subject.batch, subject.rows
-    with reading(model):
+    with inference(model):
         sums = [_nats(model, row) for row in rows]
         targets = sum(counted for _, counted in sums)
         by_hand = sum(nats for nats, _ in sums) / targets

@@ -99,12 +99,12 @@ def _ask(arguments: argparse.Namespace) -> Asked:
     from glassformer.inspection.attribution import case_of
     from glassformer.inspection.explain import whole_subject_of
     from glassformer.runs.folder import open_run
-    from glassformer.runs.opening import load_text_model
+    from glassformer.runs.opening import OpenedRun
     from glassformer.tasks import MaskFiller, Translator
 
     folder = open_run(arguments.run).folder
     say_training(folder, arguments.checkpoint)
-    model = load_text_model(folder, arguments.checkpoint, arguments.device)
+    model = OpenedRun.load(folder, arguments.checkpoint, arguments.device).text_model
     text = standard_input() if arguments.text == "-" else arguments.text
     subject = whole_subject_of(model, text, arguments.target, str(arguments.run))
     reader = model.source_tokenizer if isinstance(model, Translator) else model.tokenizer

@@ -51,7 +51,7 @@ def plot_lens(found: Lens, subject: Subject, row: Sequence[str], path: Path) -> 
 
 def plot_rollout(found: Rollout, layer: int, subject: Subject, path: Path) -> None:
     """The shares of all places, up to a layer: of an encoder-decoder in the tokens of the source."""
-    from glassformer.inspection.plots import Labels, draw_rollout, save
+    from glassformer.inspection.plots import MapLabels, draw_rollout, save
 
     texts, ids = subject.labels, subject.ids
     rows, numbers, shares = texts, ids, found.own[layer]  # (T, T)
@@ -64,7 +64,7 @@ def plot_rollout(found: Rollout, layer: int, subject: Subject, path: Path) -> No
         shares = shares.masked_fill(ahead, float("nan"))  # (T, T)
     fonts = _fonts([*rows, *texts])
     of = "source tokens" if found.source is not None else "tokens"
-    labels = Labels(fonts.labels(rows, numbers), fonts.labels(texts, ids), "places", f"{of} that reach them")
+    labels = MapLabels(fonts.labels(rows, numbers), fonts.labels(texts, ids), "places", f"{of} that reach them")
     title = f"attention rollout up to layer {layer}"
     save(draw_rollout(shares.numpy(), labels, title, scale="sqrt", families=fonts.families), path)
 

@@ -11,7 +11,7 @@ from glassformer.app.cli.attribute_pictures import plot_lens, plot_rollout
 from glassformer.base.errors import GlassError
 
 if TYPE_CHECKING:
-    from glassformer.inspection.attribution import Case, Output
+    from glassformer.inspection.attribution import AttributionCase, Output
     from glassformer.inspection.explain.subject import Subject
     from glassformer.tasks import AnyTextModel
 
@@ -26,7 +26,7 @@ class Asked:
     arguments: argparse.Namespace
     model: AnyTextModel
     subject: Subject
-    case: Case
+    case: AttributionCase
     row: tuple[str, ...]
     source: tuple[str, ...]
 

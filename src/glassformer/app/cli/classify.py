@@ -32,12 +32,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Label every text: a line each, the label first."""
-    from glassformer.runs.opening import load_text_model
+    from glassformer.runs.opening import OpenedRun
     from glassformer.tasks import TextClassifier
 
     if bool(arguments.text) == (arguments.input is not None):
         raise GlassError("glass classify needs texts, as arguments or as a file", "Give TEXT, or --input FILE.")
-    model = load_text_model(arguments.run, arguments.checkpoint, arguments.device, arguments.precision)
+    model = OpenedRun.load(arguments.run, arguments.checkpoint, arguments.device, arguments.precision).text_model
     if not isinstance(model, TextClassifier):
         raise wrong_command(arguments.run, model.config.train.task)
     texts = lines_of(arguments.input, "text") if arguments.input else arguments.text

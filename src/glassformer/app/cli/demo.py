@@ -29,7 +29,7 @@ def run(arguments: argparse.Namespace) -> int:
     """Train, measure, write a story."""
     from glassformer.evaluation.evaluate import Request, evaluate_run
     from glassformer.evaluation.language import LanguageReport
-    from glassformer.tasks import TextModel
+    from glassformer.runs.opening import OpenedRun
     from glassformer.training.loop import train
 
     started = time.perf_counter()
@@ -42,7 +42,7 @@ def run(arguments: argparse.Namespace) -> int:
         return 130
     report = evaluate_run(Request(out, device=config.train.device, note=lambda text: print(text, file=sys.stderr)))
     assert isinstance(report, LanguageReport)
-    model = TextModel.load(out, device=config.train.device)
+    model = OpenedRun.load(out, device=config.train.device).writer
     sample = model.generate([""], model.config.sample)[0]
     floor = next((rung.loss for rung in report.baselines if rung.name == "true entropy"), None)
     ratio = None if floor is None else report.loss / floor

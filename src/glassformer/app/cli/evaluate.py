@@ -29,7 +29,7 @@ from pathlib import Path
 from glassformer.app.cli.settings import add_setting_flags, changes_from
 from glassformer.base.errors import GlassError
 
-INSTEADS = ("zero", "mean", "first", "frozen")
+KINDS = ("zero", "mean", "first", "frozen")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -44,7 +44,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--ablate", metavar="PARTS", help="switch off heads, layers, positions or the mask: dec.1.self.2,…"
     )
-    parser.add_argument("--instead", choices=INSTEADS, default="zero", help="of parts that are off (default: zero)")
+    parser.add_argument("--instead", choices=KINDS, default="zero", help="of parts that are off (default: zero)")
     parser.add_argument("--tokens", type=int, metavar="N", help="with --ablate, on so many targets (default: all)")
     parser.add_argument("--checkpoint", choices=("best", "last"), default="best", help="which weights (default: best)")
     parser.add_argument("--device", default="auto", help="auto, cpu, cuda, cuda:N or mps (default: auto)")

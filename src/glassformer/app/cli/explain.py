@@ -85,7 +85,7 @@ def _subject(arguments: argparse.Namespace) -> Subject:
     """The run's model with the text, or the example."""
     from glassformer.inspection.explain import example, subject_of
     from glassformer.runs.folder import open_run
-    from glassformer.runs.opening import load_text_model
+    from glassformer.runs.opening import OpenedRun
 
     if arguments.run is None:
         if arguments.target is not None:
@@ -97,7 +97,7 @@ def _subject(arguments: argparse.Namespace) -> Subject:
             f"{arguments.run} was given without a text", f'Use glass explain {quoted(arguments.run)} "TEXT"'
         )
     text = standard_input() if arguments.text == "-" else arguments.text
-    model = load_text_model(arguments.run, arguments.checkpoint, arguments.device, arguments.precision)
+    model = OpenedRun.load(arguments.run, arguments.checkpoint, arguments.device, arguments.precision).text_model
     subject = subject_of(model, text, arguments.target, str(arguments.run))
     say_unknown_to(model, text, arguments.target)
     return subject

@@ -27,12 +27,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Print the text with its holes filled, and the candidates for each."""
-    from glassformer.runs.opening import load_text_model
+    from glassformer.runs.opening import OpenedRun
     from glassformer.tasks import MaskFiller
 
     if arguments.top < 1:
         raise GlassError(f"--top {arguments.top} asks for nothing", "Give a number of at least 1.")
-    model = load_text_model(arguments.run, arguments.checkpoint, arguments.device, arguments.precision)
+    model = OpenedRun.load(arguments.run, arguments.checkpoint, arguments.device, arguments.precision).text_model
     if not isinstance(model, MaskFiller):
         raise wrong_command(arguments.run, model.config.train.task)
     text = standard_input() if arguments.text == "-" else arguments.text

@@ -63,14 +63,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Generate, rank, or work through a file of prompts."""
-    from glassformer.runs.opening import load_text_model
+    from glassformer.runs.opening import OpenedRun
     from glassformer.tasks import TextModel, Translator
 
     if arguments.samples < 1 or (arguments.top is not None and arguments.top < 1):
         wrong = f"--samples {arguments.samples}" if arguments.samples < 1 else f"--top {arguments.top}"
         raise GlassError(f"{wrong} asks for nothing", "Give a number of at least 1.")
     given = {key: value for key, value in vars(arguments).items() if key.startswith("sample.") and value is not None}
-    model = load_text_model(arguments.run, arguments.checkpoint, arguments.device, arguments.precision)
+    model = OpenedRun.load(arguments.run, arguments.checkpoint, arguments.device, arguments.precision).text_model
     if not isinstance(model, TextModel | Translator):
         raise wrong_command(arguments.run, model.config.train.task)
     config = model.config.with_changes({**given, **stop_changes(given), **drawing_changes(given)})

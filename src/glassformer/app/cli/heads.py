@@ -58,7 +58,7 @@ def run(arguments: argparse.Namespace) -> int:
     from glassformer.inspection.plots import refuse_no_picture
     from glassformer.inspection.sites import find_head
     from glassformer.runs.folder import open_run
-    from glassformer.runs.opening import load_text_model
+    from glassformer.runs.opening import OpenedRun
 
     if arguments.plot is not None:
         refuse_no_picture(arguments.plot, "--plot")
@@ -66,15 +66,15 @@ def run(arguments: argparse.Namespace) -> int:
     checkpoint: Literal["best", "last"] = arguments.checkpoint or "best"
     if is_held(folder):
         _say(f"{folder} is still training: these are the heads of its {checkpoint} checkpoint so far")
-    model = load_text_model(folder, checkpoint, arguments.device or "auto")
-    wanted = None if arguments.head is None else find_head(model.model, arguments.head)
-    given = None if arguments.text is None else _given(model, arguments.text)
-    report = heads_of_run(folder, model, given, _say)
+    opened = OpenedRun.load(folder, checkpoint, arguments.device or "auto", note=_say)
+    wanted = None if arguments.head is None else find_head(opened.model, arguments.head)
+    given = None if arguments.text is None else _given(opened.text_model, arguments.text)
+    report = heads_of_run(opened, given)
     if arguments.importance:
         from glassformer.inspection.pruning.importance import head_importance
 
-        measured = head_importance(folder, model, tokens=model.config.train.evaluate_tokens, note=_say)
-        report = report.with_importance(measured)
+        rows = opened.held_out(opened.config.train.evaluate_tokens)
+        report = report.with_importance(head_importance(opened.model, rows))
     heads = [found for found in report.heads if wanted in (None, found.head)]
     heads.sort(key=lambda found: _order(found, arguments.sort or "place"))
     if arguments.plot is not None:

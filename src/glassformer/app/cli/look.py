@@ -23,7 +23,7 @@ from glassformer.base.errors import GlassError
 
 if TYPE_CHECKING:
     from glassformer.inspection.explain import Subject
-    from glassformer.inspection.sites import Head, Site
+    from glassformer.inspection.sites import HeadSite, Site
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -71,20 +71,20 @@ def _subject(arguments: argparse.Namespace) -> Subject:
     """The run's model, and what it reads: all of it, or it is refused."""
     from glassformer.inspection.explain import whole_subject_of
     from glassformer.runs.folder import open_run
-    from glassformer.runs.opening import load_text_model
+    from glassformer.runs.opening import OpenedRun
 
     folder = open_run(arguments.run).folder
     text = standard_input() if arguments.text == "-" else arguments.text
     if not text:
         raise GlassError("the text is empty: there is nothing to look at", "Give a text.")
     say_training(folder, arguments.checkpoint)
-    model = load_text_model(folder, arguments.checkpoint, arguments.device)
+    model = OpenedRun.load(folder, arguments.checkpoint, arguments.device).text_model
     subject = whole_subject_of(model, text, arguments.target, str(arguments.run))
     say_unknown_to(model, text, arguments.target)
     return subject
 
 
-def _shown(arguments: argparse.Namespace, subject: Subject) -> Head | Site | None:
+def _shown(arguments: argparse.Namespace, subject: Subject) -> HeadSite | Site | None:
     """What was asked for."""
     from glassformer.inspection.plots import find_site
     from glassformer.inspection.sites import find_head

@@ -28,7 +28,7 @@ from glassformer.base.errors import GlassError
 
 if TYPE_CHECKING:
     from glassformer.inspection.pruning.l0 import L0
-    from glassformer.inspection.pruning.prune import Report
+    from glassformer.inspection.pruning.prune import PruningReport
 
 ORDERS = ("importance", "ablation", "random", "reverse")
 KINDS = ("zero", "mean", "resample")
@@ -74,7 +74,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Prune, and print."""
     from glassformer.inspection.plots import draw_curve, refuse_no_picture, save
-    from glassformer.inspection.pruning.prune import Request, prune_run
+    from glassformer.inspection.pruning.prune import PruningRequest, prune_run
 
     if arguments.plot is not None:
         if not arguments.curve:
@@ -83,7 +83,7 @@ def run(arguments: argparse.Namespace) -> int:
     _refuse_idle(arguments)
     chosen = {field: value for field, name in CHOICES.items() if (value := getattr(arguments, name)) is not None}
     report = prune_run(
-        Request(
+        PruningRequest(
             folder=arguments.run, out=arguments.out, heads=arguments.heads, fraction=arguments.fraction,
             max_loss=arguments.max_loss, per_layer=arguments.per_layer, curve=arguments.curve,
             effects=arguments.effects, l0=_gates(arguments), tokens=arguments.tokens, **chosen,
@@ -128,7 +128,7 @@ def _gates(arguments: argparse.Namespace) -> L0 | None:
     return None
 
 
-def _lines(report: Report) -> Iterator[str]:
+def _lines(report: PruningReport) -> Iterator[str]:
     from glassformer.app.cli.uses import use_of
     from glassformer.base.wording import counted
 
@@ -146,8 +146,8 @@ def _lines(report: Report) -> Iterator[str]:
         yield f"{report.new} is ready: {use_of(report.new, report.task)}"
 
 
-def _effect_lines(report: Report) -> Iterator[str]:
-    from glassformer.inspection.pruning.effects import ABLATIONS, SELF_REPAIR
+def _effect_lines(report: PruningReport) -> Iterator[str]:
+    from glassformer.inspection.ablation import ABLATION_KINDS, SELF_REPAIR
 
     assert report.ablation is not None
     width = max(len(each.name) for each in report.effects)
@@ -156,12 +156,12 @@ def _effect_lines(report: Report) -> Iterator[str]:
         direct = "" if each.direct is None else f"{each.direct:+.5f}"
         yield f"{each.name:<{width}}  {each.importance:>10.5f}  {each.ablation:>+15.5f}  {direct:>13}".rstrip()
     yield ""
-    yield f"{report.ablation} effect: the loss without the head minus the loss; {ABLATIONS[report.ablation]}"
+    yield f"{report.ablation} effect: the loss without the head minus the loss; {ABLATION_KINDS[report.ablation]}"
     yield "direct effect: the same when only its own path to the logits is cut; empty where there is no such path"
     yield SELF_REPAIR
 
 
-def _curve_lines(report: Report) -> Iterator[str]:
+def _curve_lines(report: PruningReport) -> Iterator[str]:
     names = list(report.curves)
     yield f"{'heads removed':<16}" + "".join(f"{name:>12}" for name in names)
     for index, point in enumerate(report.curves[names[0]][0]):

@@ -65,7 +65,7 @@ def run(arguments: argparse.Namespace) -> int:
     from glassformer.inspection.receipt import write_receipt
     from glassformer.inspection.receipt.snippet import snippet
     from glassformer.inspection.receipt.table import table
-    from glassformer.runs.opening import load_text_model
+    from glassformer.runs.opening import OpenedRun
 
     for name in ("step", "mask", "top"):
         value = getattr(arguments, name)
@@ -75,7 +75,7 @@ def run(arguments: argparse.Namespace) -> int:
         refuse_no_folder(Path(arguments.snippet))
         if Path(arguments.snippet).exists():
             raise GlassError(f"{arguments.snippet} is there already", "Give another name for the script.")
-    model = load_text_model(arguments.run, arguments.checkpoint, arguments.device)
+    model = OpenedRun.load(arguments.run, arguments.checkpoint, arguments.device).text_model
     config = _settings(arguments, model.config)
     text = arguments.text
     if text == "-":

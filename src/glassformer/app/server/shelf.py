@@ -11,6 +11,7 @@ import copy
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -23,32 +24,35 @@ from glassformer.runs.folder import Folder, Run, open_run
 
 if TYPE_CHECKING:
     from glassformer.inspection.explain import Subject
+    from glassformer.runs.opening import OpenedRun
     from glassformer.tasks import AnyTextModel
 
 SUBJECTS = 16
 """Texts whose tokens, and translations, are kept."""
 BUDGET = 768 * 2**20
 """Bytes of what the views of one run keep: queries, keys and the like of the texts looked at last."""
-TRIES = 3
 
 
 class Opened:
-    """One checkpoint of one run, loaded.
+    """One checkpoint of one run, and what the server keeps of it.
 
     Attributes:
         name: of the run on the shelf.
+        run: itself.
         folder: of the run, as it was given.
-        model: with tokenizer and settings. Views may hook and patch its modules, one view at a time: see `lock`.
+        model: does the run's task. Views may hook and patch its modules, one view at a time: see `lock`.
         version: the checkpoint, such as "step-000850".
         lock: held by the view that is at work.
         kept: what views keep of their work, within a budget; used under the lock.
         turns: held by the long work that is being done, one for all runs of a shelf.
     """
 
-    def __init__(
-        self, name: str, folder: Path, model: AnyTextModel, version: str, turns: threading.Lock | None = None
-    ) -> None:
-        self.name, self.folder, self.model, self.version = name, folder, model, version
+    def __init__(self, name: str, run: OpenedRun, turns: threading.Lock | None = None) -> None:
+        self.name = name
+        self.run = run
+        self.folder = run.folder
+        self.model: AnyTextModel = run.text_model
+        self.version = run.checkpoint.name
         self.lock, self.kept = threading.RLock(), Kept(BUDGET)
         self._subjects: OrderedDict[tuple[str, str | None], Subject] = OrderedDict()
         self._later: dict[str, Later] = {}
@@ -75,13 +79,12 @@ class Opened:
             self._subjects.popitem(last=False)
         return self._subjects[key]
 
-    def copy(self) -> AnyTextModel:
-        """The model again, with the same weight tensors in modules of its own: nobody's hooks are on them."""
+    def copy(self) -> OpenedRun:
+        """Return the run with the same weight tensors in modules of its own: no view's hooks are on them."""
+        model = self.run.model
         with self.lock:
-            found = copy.copy(self.model)
-            tensors = [*self.model.model.parameters(), *self.model.model.buffers()]
-            found.model = copy.deepcopy(self.model.model, {id(tensor): tensor for tensor in tensors})
-        return found
+            tensors = [*model.parameters(), *model.buffers()]
+            return replace(self.run, model=copy.deepcopy(model, {id(tensor): tensor for tensor in tensors}))
 
     def later(self, name: str, make: Callable[[], Any]) -> Any | None:
         """What `make` gives, worked out once, in the background; None until it is there.
@@ -189,24 +192,15 @@ class Shelf:
                     409,
                 )
             try:
-                self._opened[name] = self._load(name, run)
+                from glassformer.runs.opening import OpenedRun
+
+                self._opened[name] = Opened(name, OpenedRun.load(run.folder, "best", self.device), self._turns)
             except GlassError:
                 if held is None:
                     raise
                 self._unreadable[name] = version
                 return held  # a newer checkpoint that cannot be read takes nothing away from the one that is here
             return self._opened[name]
-
-    def _load(self, name: str, run: Run) -> Opened:
-        """Load a checkpoint, and make sure that it is the one whose name is noted."""
-        from glassformer.runs.opening import load_text_model
-
-        for _ in range(TRIES):
-            version = self.version(name)
-            model = load_text_model(run.folder, "best", self.device)
-            if version is not None and version == self.version(name):
-                return Opened(name, run.folder, model, version, self._turns)
-        raise RefusedError(f"{name} writes checkpoints faster than they are read", "Ask again in a moment.", 409)
 
 
 def _free_name(name: str, taken: Iterable[str]) -> str:

@@ -172,10 +172,11 @@ def finite(value: Any) -> Any:
 
 
 def script(opened: Opened, *lines: str, imports: Sequence[str] = ()) -> str:
-    """A view's script: its imports, what all of them share, which loads the run into `model`, and its lines."""
+    """Return a view's script: its imports, the lines that load the run into `run` and `model`, and its own lines."""
     own = sorted(
-        [line for line in imports if "glassformer" in line] + ["from glassformer.runs.opening import load_text_model"]
+        [line for line in imports if "glassformer" in line] + ["from glassformer.runs.opening import OpenedRun"]
     )
     others = [line for line in imports if "glassformer" not in line]
     first = [*others, "", *own] if others else own
-    return "\n".join([*first, "", f"model = load_text_model({str(opened.folder)!r})", *lines]) + "\n"
+    load = [f"run = OpenedRun.load({str(opened.folder)!r})", "model = run.text_model"]
+    return "\n".join([*first, "", *load, *lines]) + "\n"

@@ -108,7 +108,7 @@ def _search(shelf: Shelf, name: str, question: WriteQuestion, stopped: Event) ->
     from glassformer.app.server.views.write import settings_of
     from glassformer.tasks import TextModel, Translator
 
-    model = shelf.open(name).copy()
+    model = shelf.open(name).copy().text_model
     assert isinstance(model, TextModel | Translator)
 
     def watch(look: object) -> None:

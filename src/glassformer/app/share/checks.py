@@ -14,8 +14,8 @@ from torch import Tensor
 
 from glassformer.base.errors import GlassError
 from glassformer.generation import decoding
-from glassformer.generation.context import reading
 from glassformer.generation.decoding import check_finite
+from glassformer.model.evaluation_mode import inference
 from glassformer.model.transformer import EncoderDecoder
 from glassformer.tasks import AnyTextModel, MaskFiller, TextClassifier, TextModel, Translator
 
@@ -147,7 +147,7 @@ def _log_shares(model: AnyTextModel, row: Row) -> Tensor:
 def _logits(model: AnyTextModel, row: Row) -> Tensor:
     """(T, V), or of a classifier (1, C); float64."""
     ids = torch.tensor([row.ids])  # (1, T)
-    with reading(model.model):
+    with inference(model.model):
         if isinstance(model.model, EncoderDecoder):
             logits = model.model(torch.tensor([row.source]), ids)[0]  # (T, V)
         else:

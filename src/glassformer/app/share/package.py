@@ -24,8 +24,7 @@ from glassformer.app.share.quantize import Bits, Floats, Stored, pack, unpack
 from glassformer.app.share.tokenizing import for_the_page
 from glassformer.base.config import PAIRS, Config, ModelConfig
 from glassformer.base.errors import GlassError
-from glassformer.runs.folder import Run
-from glassformer.runs.opening import Parts
+from glassformer.runs.opening import OpenedRun
 from glassformer.text.tokenizers import frame_of
 
 FORMAT = 1
@@ -104,31 +103,30 @@ def _between(text: str, block: str) -> str:
     return inside
 
 
-def make_package(run: Run, parts: Parts, version: str, bits: Bits, examples: Sequence[str]) -> Package:
+def make_package(opened: OpenedRun, bits: Bits, examples: Sequence[str]) -> Package:
     """The run as the page reads it; what was compared is added later.
 
     Args:
-        run: its files.
-        parts: the run, opened.
-        version: of the checkpoint, such as "step-000850".
+        opened: the run.
         bits: of a weight.
         examples: texts to begin with; none: the run's own prompt.
 
     Raises:
         GlassError: the tokenizer does not work in the page, or the run's files are damaged.
     """
-    config, facts = parts.config, shape_of(run)
-    weights = {name: tensor.detach().float().cpu().numpy() for name, tensor in parts.model.state_dict().items()}
+    config = opened.config
+    run = opened.files
+    facts = shape_of(run)
+    weights = {name: tensor.detach().float().cpu().numpy() for name, tensor in opened.model.state_dict().items()}
     stored, data = pack(weights, bits)
-    tokenizer = for_the_page(parts.tokenizer, run.tokenizer_file)
-    source = for_the_page(parts.source_tokenizer, run.source_tokenizer_file) if config.two_vocabularies else None
-    frame = frame_of(parts.source_tokenizer if config.train.task in PAIRS else parts.tokenizer, config)
-    step = re.fullmatch(r"step-(\d+)", version)
+    tokenizer = for_the_page(opened.tokenizer, run.tokenizer_file)
+    source = for_the_page(opened.source_tokenizer, run.source_tokenizer_file) if config.two_vocabularies else None
+    frame = frame_of(opened.source_tokenizer if config.train.task in PAIRS else opened.tokenizer, config)
     header = {
         "format": FORMAT,
         "bits": bits,
         "run": {
-            "name": run.folder.resolve().name, "version": version, "step": int(step[1]) if step else None,
+            "name": run.folder.resolve().name, "version": opened.checkpoint.name, "step": opened.step,
             "training": False, "error": None, **facts,
         },
         "examples": list(examples) or [facts["prompt"]],

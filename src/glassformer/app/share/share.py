@@ -15,8 +15,8 @@ from glassformer.app.share.quantize import Bits
 from glassformer.base.config import ModelConfig
 from glassformer.base.errors import GlassError
 from glassformer.base.files import clear_disk_errors, refuse_no_folder
-from glassformer.runs.folder import Which, open_run
-from glassformer.runs.opening import load_parts, text_model_of
+from glassformer.runs.folder import Which
+from glassformer.runs.opening import OpenedRun
 
 MOST_BYTES = 40_000_000
 """Of the file: more is too much for a mail, and for the memory of a telephone."""
@@ -110,12 +110,10 @@ def share_run(request: ShareRequest) -> ShareReport:
     refuse_no_folder(request.out)
     if request.out.is_dir():
         raise GlassError(f"{request.out} is a folder", "Give the name of a file: --out class.html")
-    run = open_run(request.folder)
-    parts = load_parts(request.folder, request.which, device="cpu")
-    _refuse_not_computed(parts.config.model)
+    opened = OpenedRun.load(request.folder, request.which, device="cpu")
+    _refuse_not_computed(opened.config.model)
     request.note(f"rounding the weights to {request.bits} bits" if request.bits < 32 else "packing the weights")
-    version = run.checkpoint(request.which).name
-    package = make_package(run, parts, version, request.bits, request.examples)
+    package = make_package(opened, request.bits, request.examples)
     _refuse_large(package, request)
     partial = request.out.with_name(request.out.name + ".partial")
     with clear_disk_errors(request.out):
@@ -123,7 +121,7 @@ def share_run(request: ShareRequest) -> ShareReport:
             _write(package, partial)
             request.note("reading it back, and comparing with the run")
             texts = package.header["examples"][:SAMPLED]
-            rounding = compare(text_model_of(parts), load_shared(partial), texts)
+            rounding = compare(opened.text_model, load_shared(partial), texts)
             whole = replace(package, header={**package.header, "check": rounding.facts()})
             _write(whole, partial)
             _refuse_other(whole, Package.read(partial), partial)

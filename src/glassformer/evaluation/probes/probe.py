@@ -17,10 +17,9 @@ from glassformer.evaluation.probes.result import ProbeResult
 from glassformer.evaluation.probes.sequences import probe_induction, probe_recall
 from glassformer.evaluation.probes.surprisal import SurprisalResult
 from glassformer.evaluation.probes.texts import surprisal_of_file, surprisal_of_split
-from glassformer.runs.folder import Folder, Which, open_run
-from glassformer.runs.opening import load_text_model
-from glassformer.runs.run_text import encoded_text
-from glassformer.tasks import AnyTextModel, MaskFiller
+from glassformer.runs.folder import Folder, Which
+from glassformer.runs.opening import OpenedRun
+from glassformer.tasks import MaskFiller
 from glassformer.text.prepare import Prepared
 
 TAUGHT_BY = {
@@ -98,14 +97,14 @@ class ProbeReport:
         return "\n\n".join(filter(None, ["\n".join(self.notes), *(result.table() for result in self.results)]))
 
 
-def probe_run(request: Request, loaded: AnyTextModel | None = None) -> ProbeReport:
+def probe_run(request: Request, opened: OpenedRun | None = None) -> ProbeReport:
     """Ask a run what it knows.
 
     Where all probes are asked for, one that the run cannot take is left out, with a note; one that is named is not.
 
     Args:
         request: what, and how.
-        loaded: the run's model, where it is at hand; `which` and `device` are those of it then.
+        opened: the run, where it is in memory; `which` and `device` are those of it then.
 
     Raises:
         GlassError: there is no such run or probe, the run gives tokens no probability, a file is no text or no pairs,
@@ -115,8 +114,9 @@ def probe_run(request: Request, loaded: AnyTextModel | None = None) -> ProbeRepo
         if name not in PROBES:
             raise GlassError(f"there is no probe {name!r}", nearest(name, PROBES))
     pairs = None if request.pairs is None else read_pairs(request.pairs)
-    model = readable(loaded or load_text_model(request.folder, request.which, request.device))
-    own, notes = _own(request, model)
+    opened = opened or OpenedRun.load(request.folder, request.which, request.device, note=request.note)
+    model = readable(opened.text_model)
+    own, notes = _own(opened)
     known = None if own is None else Known(own.train.tokens, model.tokenizer.vocab_size, model.tokenizer.text_ids)
     results: list[ProbeResult | SurprisalResult] = []
 
@@ -147,13 +147,12 @@ def _names(request: Request) -> list[str]:
     return [name for name in PROBES if name in asked]
 
 
-def _own(request: Request, model: Readable) -> tuple[Prepared | None, list[str]]:
+def _own(opened: OpenedRun) -> tuple[Prepared | None, list[str]]:
     """The run's own text, if it is at hand, and what there is to say of all probes."""
-    notes = [PSEUDO] if isinstance(model, MaskFiller) else []
+    notes = [PSEUDO] if isinstance(opened.text_model, MaskFiller) else []
     try:
-        found = encoded_text(open_run(request.folder), model.config, request.note)
-        assert isinstance(found, Prepared)
-        return found, notes
+        assert isinstance(opened.data, Prepared)
+        return opened.data, notes
     except GlassError as error:
         return None, [*notes, f"no rules of frequency, which need the training text: {error.problem}"]
 

@@ -16,15 +16,15 @@ import numpy.typing as npt
 
 from glassformer.base.errors import GlassError
 from glassformer.evaluation.minimal_pairs import TokenScores
-from glassformer.generation.context import reading
+from glassformer.model.evaluation_mode import inference
 from glassformer.model.transformer import Model
 from glassformer.tasks import AnyTextModel, MaskFiller, TextModel, Translator
 from glassformer.tasks.losses import logits_of, token_losses, tokens_at_once
 from glassformer.tasks.refusing import VERBS
+from glassformer.tasks.task_rows import MOST_TOKENS, groups
 from glassformer.text.batches import Batch
 from glassformer.text.rows import Masked, Pair
 from glassformer.text.tokenizers import Tokenizer
-from glassformer.training.validation import MOST_TOKENS, groups
 
 PSEUDO = "a masked model: each token is hidden in turn and the model sees both sides (pseudo-log-likelihood)"
 Readable = TextModel | MaskFiller
@@ -103,7 +103,7 @@ def _read(
     device = model.embedding.tokens.weight.device
     nats = []
     best = []
-    with reading(model):
+    with inference(model):
         for group in groups(spread, min(MOST_TOKENS, tokens_at_once(model))):
             batch = collate(group).to(device)
             logits = logits_of(model, batch)  # (B, T, V)

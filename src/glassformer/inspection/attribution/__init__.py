@@ -1,9 +1,9 @@
 """Attribution: which parts and which tokens an answer comes from, by several measures, each with what it cannot say."""
 
-from glassformer.inspection.attribution.agreement import Agreement, agreement
+from glassformer.inspection.attribution.agreement import RankAgreement, agreement
 from glassformer.inspection.attribution.blanking import Blanking, blank
-from glassformer.inspection.attribution.case import Case, Output, case_of
-from glassformer.inspection.attribution.flow import Flow, flow
+from glassformer.inspection.attribution.case import AttributionCase, Output, case_of
+from glassformer.inspection.attribution.flow import AttentionFlow, flow
 from glassformer.inspection.attribution.grid import PatchGrid, Question, patch_grids
 from glassformer.inspection.attribution.lens import Lens, lens
 from glassformer.inspection.attribution.logits import (
@@ -17,16 +17,16 @@ from glassformer.inspection.attribution.logits import (
 from glassformer.inspection.attribution.rollout import Rollout, rollout
 
 __all__ = [
-    "Agreement",
+    "AttentionFlow",
+    "AttributionCase",
     "Blanking",
-    "Case",
-    "Flow",
     "Lens",
     "LogitSplit",
     "Neurons",
     "Output",
     "PatchGrid",
     "Question",
+    "RankAgreement",
     "Rollout",
     "agreement",
     "blank",

@@ -42,7 +42,7 @@ class Agreed:
 
 
 @dataclass(frozen=True)
-class Agreement:
+class RankAgreement:
     """All layers and measures beside blank-out, and the last layer's attention beside the rollout."""
 
     rows: tuple[Agreed, ...]
@@ -57,7 +57,7 @@ class Agreement:
         }
 
 
-def agreement(model: Model, trace: Trace, blanking: Blanking) -> Agreement:
+def agreement(model: Model, trace: Trace, blanking: Blanking) -> RankAgreement:
     """Compare.
 
     Args:
@@ -83,7 +83,7 @@ def agreement(model: Model, trace: Trace, blanking: Blanking) -> Agreement:
                 found = [] if values is None else _correlations(values, effects.abs(), counts)
                 rows.append(Agreed(layer, measure, side, _average(found), len(found)))
         between[side] = None if weights is None else _average(_correlations(weights, share, counts))
-    return Agreement(tuple(rows), between)
+    return RankAgreement(tuple(rows), between)
 
 
 def _correlations(a: Tensor, b: Tensor, counts: list[int]) -> list[float]:

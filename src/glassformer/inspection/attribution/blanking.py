@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from glassformer.inspection.attribution.case import Case, Output
+from glassformer.inspection.attribution.case import AttributionCase, Output
 
 MOST_LOGITS = 1 << 23
 """Most logits of one forward pass."""
@@ -50,7 +50,7 @@ class Blanking:
         }
 
 
-def blank(case: Case, replacement: int, source_replacement: int | None = None) -> Blanking:
+def blank(case: AttributionCase, replacement: int, source_replacement: int | None = None) -> Blanking:
     """Blank each token of a text, one at a time.
 
     Args:
@@ -70,7 +70,7 @@ def blank(case: Case, replacement: int, source_replacement: int | None = None) -
     return Blanking(case.outputs, replacement, before, _seen(case, own.T), source.T)
 
 
-def _seen(case: Case, own: Tensor) -> Tensor:
+def _seen(case: AttributionCase, own: Tensor) -> Tensor:
     """(P, T) without the rounding that batches of another size leave at tokens that are ahead of a causal output."""
     if case.model.config.family == "encoder":
         return own
@@ -84,7 +84,7 @@ def _blanked(row: Tensor, replacement: int) -> Tensor:
     return copies.fill_diagonal_(replacement)
 
 
-def _each(case: Case, tokens: Tensor, target: Tensor | None) -> Tensor:
+def _each(case: AttributionCase, tokens: Tensor, target: Tensor | None) -> Tensor:
     """ln p of the answers for many rows: (B, P), a few rows at a time."""
     size = max(1, MOST_LOGITS // (case.row.shape[1] * case.model.vocab_size))
     return torch.cat(
@@ -95,7 +95,7 @@ def _each(case: Case, tokens: Tensor, target: Tensor | None) -> Tensor:
     )
 
 
-def _log_p(case: Case, tokens: Tensor, target: Tensor | None) -> Tensor:
+def _log_p(case: AttributionCase, tokens: Tensor, target: Tensor | None) -> Tensor:
     """ln p of the answers: (B, P) float64."""
     answers = torch.tensor([output.answer for output in case.outputs])  # (P)
     log_p = case.logits(tokens, target).double().log_softmax(dim=-1)  # (B, P, V)

@@ -9,10 +9,10 @@ from torch import Tensor
 
 from glassformer.base.errors import GlassError
 from glassformer.base.wording import span
-from glassformer.generation.context import reading
 from glassformer.generation.decoding import check_finite
 from glassformer.inspection.explain.subject import Subject
 from glassformer.inspection.trace import Trace, check_given, trace
+from glassformer.model.evaluation_mode import evaluation_mode
 from glassformer.model.transformer import Classifier, EncoderDecoder, Model
 
 
@@ -34,7 +34,7 @@ class Output:
 
 
 @dataclass(frozen=True, eq=False)
-class Case:
+class AttributionCase:
     """A model with what it reads, and the outputs that are explained.
 
     Attributes:
@@ -71,7 +71,7 @@ class Case:
 def run_model(model: Model, tokens: Tensor, target: Tensor | None = None) -> Tensor:
     """The logits of a plain pass, on the CPU: ids (B, T) -> (B, T, V), or (B, C) of a classifier."""
     tokens, target, _ = check_given(model, tokens, target, None)
-    with reading(model), torch.inference_mode(False), torch.no_grad():
+    with evaluation_mode(model), torch.inference_mode(False), torch.no_grad():
         if isinstance(model, EncoderDecoder):
             assert target is not None
             logits: Tensor = model(tokens, target)  # (B, T, V)
@@ -81,7 +81,9 @@ def run_model(model: Model, tokens: Tensor, target: Tensor | None = None) -> Ten
     return logits.cpu()
 
 
-def case_of(subject: Subject, answer: int | None = None, end: int | None = None, everywhere: bool = False) -> Case:
+def case_of(
+    subject: Subject, answer: int | None = None, end: int | None = None, everywhere: bool = False
+) -> AttributionCase:
     """The outputs of a subject: every place of a text that is continued or translated, a filler's holes, a label.
 
     Args:
@@ -100,7 +102,7 @@ def case_of(subject: Subject, answer: int | None = None, end: int | None = None,
     if isinstance(model, Classifier):
         reads = (0,) if model.config.pooling == "first" else tuple(range(len(row)))
         found = int(logits.argmax()) if answer is None else answer
-        return Case(model, tokens, target, (Output(0, reads, found, False),))
+        return AttributionCase(model, tokens, target, (Output(0, reads, found, False),))
     causal = model.config.family != "encoder"
     following = [*row[1:], end] if causal else [None] * len(row)
     outputs = []
@@ -108,7 +110,7 @@ def case_of(subject: Subject, answer: int | None = None, end: int | None = None,
         known = answer is None and following[place] is not None
         chosen = following[place] if answer is None else answer
         outputs.append(Output(place, (place,), int(logits[place].argmax()) if chosen is None else chosen, known))
-    return Case(model, tokens, target, tuple(outputs))
+    return AttributionCase(model, tokens, target, tuple(outputs))
 
 
 def check_number(what: str, number: int, count: int) -> int:

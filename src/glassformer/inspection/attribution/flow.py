@@ -32,7 +32,7 @@ ROUNDING = 1e-15
 
 
 @dataclass(frozen=True, eq=False)
-class Flow:
+class AttentionFlow:
     """The flow from one output to all tokens.
 
     Attributes:
@@ -53,7 +53,7 @@ class Flow:
         return {"reads": list(self.reads), "layers": self.layers, "own": self.own.tolist(), "source": source}
 
 
-def flow(trace: Trace, reads: Sequence[int], layers: int | None = None) -> Flow:
+def flow(trace: Trace, reads: Sequence[int], layers: int | None = None) -> AttentionFlow:
     """The flows of the first row.
 
     Args:
@@ -102,7 +102,7 @@ def flow(trace: Trace, reads: Sequence[int], layers: int | None = None) -> Flow:
     )
     found = [network.most(size, token) for token in range(S + T)]
     values = torch.tensor(found, dtype=torch.float64)  # (S + T)
-    return Flow(tuple(reads), layers, values[S:], values[:S] if S else None)
+    return AttentionFlow(tuple(reads), layers, values[S:], values[:S] if S else None)
 
 
 class Network:

@@ -18,12 +18,12 @@ import torch
 from torch import Tensor
 
 from glassformer.base.errors import GlassError
-from glassformer.generation.context import reading
 from glassformer.inspection.attribution.case import Output, run_model
 from glassformer.inspection.patching import Value, patch
 from glassformer.inspection.receipt.parts import stack_of
 from glassformer.inspection.recording import record
 from glassformer.inspection.sites import stacks
+from glassformer.model.evaluation_mode import evaluation_mode
 from glassformer.model.transformer import Classifier, Model
 
 TOP = 3
@@ -133,7 +133,7 @@ def read_stream(model: Model, x: Tensor, tokens: Tensor, target: Tensor | None =
     if isinstance(model, Classifier):  # the mean over places is the model's own
         with patch(model, {f"enc.{len(model.stack.blocks)}.resid": Value(x)}):
             return run_model(model, tokens, target)  # (1, C)
-    with reading(model), torch.inference_mode(False), torch.no_grad():
+    with evaluation_mode(model), torch.inference_mode(False), torch.no_grad():
         logits: Tensor = model.head(stack_of(model).norm(x), model.embedding)  # (1, T, V)
         return logits.cpu()
 

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from glassformer.inspection.attribution.case import Output, check_number
 from glassformer.inspection.receipt.parts import (
-    Part,
+    LogitPart,
     double,
     final_directions,
     head_rows,
@@ -43,7 +43,7 @@ class LogitSplit:
 
     outputs: tuple[Output, ...]
     against: int | None
-    parts: tuple[Part, ...]
+    parts: tuple[LogitPart, ...]
     values: Tensor
     logits: Tensor
 
@@ -99,7 +99,7 @@ def split_outputs(model: Model, trace: Trace, outputs: Sequence[Output], against
     columns = []
     for share in split_logits(model, trace, rows, w, bias):
         found.append(
-            Part(share.kind, float(share.values.sum()), share.layer, share.head)
+            LogitPart(share.kind, float(share.values.sum()), share.layer, share.head)
         )  # sources would take R S each
         columns.append(torch.zeros(len(outputs), dtype=torch.float64).index_add(0, owner, share.values))  # (P)
     logits = trace.logits[0].cpu().double()  # (T, V) or (C)
@@ -109,7 +109,7 @@ def split_outputs(model: Model, trace: Trace, outputs: Sequence[Output], against
     return LogitSplit(tuple(outputs), against, tuple(found), torch.stack(columns), own)
 
 
-def split_output(model: Model, trace: Trace, output: Output, against: int | None = None) -> list[Part]:
+def split_output(model: Model, trace: Trace, output: Output, against: int | None = None) -> list[LogitPart]:
     """Split the logit of one answer, heads and embeddings also by the tokens that they read.
 
     Args and errors: as of `split_outputs`.
@@ -119,7 +119,7 @@ def split_output(model: Model, trace: Trace, output: Output, against: int | None
     return [share.part() for share in split_logits(model, trace, rows, w, bias)]
 
 
-def split_residual(model: Model, trace: Trace, place: int) -> list[Part]:
+def split_residual(model: Model, trace: Trace, place: int) -> list[LogitPart]:
     """Return each part's share of the stream x before the final norm: part · x / ‖x‖². The shares add up to 1.
 
     Args:
@@ -195,7 +195,7 @@ def _read(
     return rows, owner, w[owner] * share[:, None], None if bias is None else bias[owner] * share
 
 
-def _group(part: Part) -> str:
+def _group(part: LogitPart) -> str:
     if part.kind in ("token embedding", "position embedding", "embedding norm bias"):
         return "embedding"
     if part.layer is None:

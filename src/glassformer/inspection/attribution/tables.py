@@ -6,12 +6,12 @@ from collections.abc import Callable, Iterator, Sequence
 
 from torch import Tensor
 
-from glassformer.inspection.attribution.agreement import LEAST, Agreement
+from glassformer.inspection.attribution.agreement import LEAST, RankAgreement
 from glassformer.inspection.attribution.case import Output
 from glassformer.inspection.attribution.grid import PatchGrid
 from glassformer.inspection.attribution.lens import Lens
 from glassformer.inspection.attribution.logits import LogitSplit, Neurons
-from glassformer.inspection.receipt.parts import CROSS, Part
+from glassformer.inspection.receipt.parts import CROSS, LogitPart
 
 BAR = 20  # characters of the longest bar
 CELL = 14  # of the widest token
@@ -79,7 +79,7 @@ def split_grid(found: LogitSplit, labels: Sequence[str], name: Name) -> Iterator
     yield f"largest distance of a sum from its logit: {found.error:.1e}"
 
 
-def split_place(parts: Sequence[Part], row: Sequence[str], source: Sequence[str], top: int) -> Iterator[str]:
+def split_place(parts: Sequence[LogitPart], row: Sequence[str], source: Sequence[str], top: int) -> Iterator[str]:
     """The largest parts of one logit, each with the token that most of it came through."""
     order = sorted(parts, key=lambda part: -abs(part.value))
     width = max(len(part.name) for part in order[:top])
@@ -122,7 +122,7 @@ def token_lines(columns: dict[str, Tensor], labels: Sequence[str], form: str = "
         yield f"{_placed(labels, place):<{front}}{row}  {bar}".rstrip()
 
 
-def agreement_lines(found: Agreement) -> Iterator[str]:
+def agreement_lines(found: RankAgreement) -> Iterator[str]:
     """A line for each layer."""
     names = {"own": "tokens of the row", "source": "tokens of the source"}
     for side in dict.fromkeys(row.side for row in found.rows):

@@ -2,7 +2,7 @@
 
 from glassformer.base.wording import LEVELS, Level
 from glassformer.inspection.explain.example import example
-from glassformer.inspection.explain.sections import Matrix, Section, Table, Walk
+from glassformer.inspection.explain.sections import Matrix, Section, SectionTable, Walk
 from glassformer.inspection.explain.subject import Subject, subject_of, whole_subject_of
 from glassformer.inspection.explain.tape import Tape, make_tape, tape_bytes
 from glassformer.inspection.explain.walk import make_walk
@@ -12,8 +12,8 @@ __all__ = [
     "Level",
     "Matrix",
     "Section",
+    "SectionTable",
     "Subject",
-    "Table",
     "Tape",
     "Walk",
     "example",

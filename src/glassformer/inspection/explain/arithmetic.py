@@ -260,7 +260,7 @@ def softmax(around: Around, scores: str) -> Softmax:
 
 
 @dataclass(frozen=True, eq=False)
-class Norm:
+class NormFormula:
     """A row by its own size: less its mean where `centred`, times a gain, plus a bias."""
 
     name: str
@@ -300,6 +300,6 @@ class Norm:
         return Working(tuple(lines))
 
 
-def normed(around: Around, name: str, kind: str, eps: str, rest: str) -> Norm:
+def normed(around: Around, name: str, kind: str, eps: str, rest: str) -> NormFormula:
     more = tuple((sign, letter, around[letter]) for sign, letter in re.findall(r" ([·+]) (\w+)", rest))
-    return Norm(name, around[name], kind == "variance", float(eps), more)
+    return NormFormula(name, around[name], kind == "variance", float(eps), more)

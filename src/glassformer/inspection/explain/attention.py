@@ -17,7 +17,7 @@ Labels = tuple[str, ...]
 
 
 @dataclass(frozen=True)
-class View:
+class AttentionCaptions:
     """What a reader sees of an attention layer.
 
     Attributes:
@@ -39,13 +39,13 @@ class View:
     bias: str
 
 
-def attention_sections(part: AttentionTrace, layer: Attention, view: View) -> list[Section]:
+def attention_sections(part: AttentionTrace, layer: Attention, view: AttentionCaptions) -> list[Section]:
     """The heads, then the sum of what they write. A head's number is not its index where others were removed."""
     chosen = [index for index, head in enumerate(part.heads) if view.heads is None or head in view.heads]
     return [*(_head(part, layer, index, view) for index in chosen), _output(part, layer, view)]
 
 
-def looks(weights: Tensor, view: View) -> str:
+def looks(weights: Tensor, view: AttentionCaptions) -> str:
     """Where the query that matters looks, by its weights (T, S)."""
     row = numbers(weights[view.place])[0]  # (S)
     best = np.argsort(-row, kind="stable")[:3]
@@ -53,7 +53,7 @@ def looks(weights: Tensor, view: View) -> str:
     return f"{view.queries[view.place]} (place {view.place}) looks most at: {seen or 'nothing'}"
 
 
-def _head(part: AttentionTrace, layer: Attention, head: int, view: View) -> Section:
+def _head(part: AttentionTrace, layer: Attention, head: int, view: AttentionCaptions) -> Section:
     number = part.heads[head]
     shared = part.asks[head]
     steps = [_projections(part, layer, head, view)]
@@ -77,7 +77,7 @@ def _heads(numbers: list[int]) -> str:
     return f"heads {', '.join(most)} and {last}" if most else f"head {last}"
 
 
-def _projections(part: AttentionTrace, layer: Attention, head: int, view: View) -> Section:
+def _projections(part: AttentionTrace, layer: Attention, head: int, view: AttentionCaptions) -> Section:
     """Q, K and V of one head, with the columns of the matrices that make them."""
     shared = part.asks[head]
     matrices: list[Matrix] = []
@@ -98,7 +98,7 @@ def _projections(part: AttentionTrace, layer: Attention, head: int, view: View) 
 
 
 def _qk_norm(
-    part: AttentionTrace, query_norm: nn.RMSNorm, key_norm: nn.RMSNorm, head: int, shared: int, view: View
+    part: AttentionTrace, query_norm: nn.RMSNorm, key_norm: nn.RMSNorm, head: int, shared: int, view: AttentionCaptions
 ) -> Section:
     """Divided by each head's own root mean square, or by r, that of all heads as one vector."""
     matrices: list[Matrix] = []
@@ -120,7 +120,7 @@ def _qk_norm(
     return Section("qk_norm", "Queries and keys normalised", tuple(matrices))
 
 
-def _rotation(part: AttentionTrace, head: int, shared: int, view: View) -> Section:
+def _rotation(part: AttentionTrace, head: int, shared: int, view: AttentionCaptions) -> Section:
     return Section(
         "rotation",
         "Queries and keys turned by their places",
@@ -131,7 +131,7 @@ def _rotation(part: AttentionTrace, head: int, shared: int, view: View) -> Secti
     )
 
 
-def _scores(part: AttentionTrace, head: int, view: View) -> list[Section]:
+def _scores(part: AttentionTrace, head: int, view: AttentionCaptions) -> list[Section]:
     """From the product of queries and keys to weights."""
     K = part.q.shape[-1]
 
@@ -173,7 +173,7 @@ def _mask(square: Callable[[str, str, Tensor], Matrix], masked: Tensor, name: st
     return Section("mask", "Mask", (shown,), notes=(f"{hidden:,} of the {allowed.numel():,} scores {verb} hidden.",))
 
 
-def _mixing(part: AttentionTrace, layer: Attention, head: int, view: View) -> Section:
+def _mixing(part: AttentionTrace, layer: Attention, head: int, view: AttentionCaptions) -> Section:
     K = part.q.shape[-1]
     own = layer.output.weight[:, head * K : head * K + K]  # (D, K)
     return Section(
@@ -187,7 +187,7 @@ def _mixing(part: AttentionTrace, layer: Attention, head: int, view: View) -> Se
     )
 
 
-def _output(part: AttentionTrace, layer: Attention, view: View) -> Section:
+def _output(part: AttentionTrace, layer: Attention, view: AttentionCaptions) -> Section:
     written = [f"O{head}" for head in part.heads]
     terms = [written[0], "…", written[-1]] if len(written) > 2 else written
     matrices: tuple[Matrix, ...] = ()

@@ -11,7 +11,16 @@ from string import Template
 from glassformer.base.errors import GlassError
 from glassformer.base.files import clear_disk_errors, refuse_no_folder, write_text
 from glassformer.base.wording import LEVELS, Level
-from glassformer.inspection.explain.sections import Cell, Matrix, Section, Table, Walk, edges, line_of, write_number
+from glassformer.inspection.explain.sections import (
+    Cell,
+    Matrix,
+    Section,
+    SectionTable,
+    Walk,
+    edges,
+    line_of,
+    write_number,
+)
 from glassformer.inspection.explain.wording import wordings
 
 MARK = '<meta name="generator" content="glass explain">'
@@ -128,7 +137,7 @@ def _value(matrix: Matrix, row: int | None, column: int | None, form: str) -> st
     return f"<td{kind}>{value:{form}}</td>"
 
 
-def _table(table: Table) -> str:
+def _table(table: SectionTable) -> str:
     head = "".join(f"<th>{escape(name)}</th>" for name in table.header)
     shown = [None if at is None else table.rows[at] for at in edges(len(table.rows), 40)]
     body = "".join(

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from glassformer.generation.sampling import ranked
 from glassformer.inspection.explain.norm import norm_section
-from glassformer.inspection.explain.sections import Matrix, Section, Table, numbers, parameters
+from glassformer.inspection.explain.sections import Matrix, Section, SectionTable, numbers, parameters
 from glassformer.inspection.explain.subject import Subject
 from glassformer.inspection.trace import Trace
 from glassformer.model.transformer import Classifier, activate
@@ -106,7 +106,7 @@ def _probabilities(subject: Subject, found: Trace, top: int) -> Section:
     if len(of) > SEVERAL:
         header = ("place", "after", "likeliest", "probability", "second", "probability")
         lines = tuple(_best_two(subject, place, token, row) for (place, token), row in of)
-        tables.insert(0, Table("the likeliest after each token", header, lines))
+        tables.insert(0, SectionTable("the likeliest after each token", header, lines))
     size = logits.shape[-1] - len(subject.special)
     what = "classes" if isinstance(subject.model, Classifier) else "tokens"
     left_out = "; special tokens are no candidates" if subject.special else ""
@@ -114,7 +114,7 @@ def _probabilities(subject: Subject, found: Trace, top: int) -> Section:
     return Section("probabilities", "Probabilities", tables=tuple(tables), notes=notes)
 
 
-def _ranking(subject: Subject, place: int, token: str, row: Tensor, top: int) -> Table:
+def _ranking(subject: Subject, place: int, token: str, row: Tensor, top: int) -> SectionTable:
     name = "the likeliest classes"
     if subject.places:
         name = f"the likeliest at place {place}" if subject.special else f"the likeliest after {token} (place {place})"
@@ -123,7 +123,7 @@ def _ranking(subject: Subject, place: int, token: str, row: Tensor, top: int) ->
         for rank, (id, share) in enumerate(ranked(row, top), start=1)
     )
     output = "token" if subject.places else "class"
-    return Table(name, ("rank", output, "id", "logit", "probability"), rows)
+    return SectionTable(name, ("rank", output, "id", "logit", "probability"), rows)
 
 
 def _best_two(subject: Subject, place: int, token: str, row: Tensor) -> tuple[int, str, str, float, str, float]:

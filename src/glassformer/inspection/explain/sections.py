@@ -66,7 +66,7 @@ class Matrix:
 
 
 @dataclass(frozen=True)
-class Table:
+class SectionTable:
     """Rows of words and numbers."""
 
     name: str
@@ -90,7 +90,7 @@ class Section:
     key: str
     title: str
     matrices: tuple[Matrix, ...] = ()
-    tables: tuple[Table, ...] = ()
+    tables: tuple[SectionTable, ...] = ()
     notes: tuple[str, ...] = ()
     children: tuple[Section, ...] = ()
     layer: int | None = None
@@ -120,7 +120,7 @@ class Walk:
     target: str | None
     facts: dict[str, str]
     sections: tuple[Section, ...]
-    predictions: tuple[Table, ...]
+    predictions: tuple[SectionTable, ...]
 
     def everything(self) -> Iterator[Section]:
         """Yield all sections, in order."""

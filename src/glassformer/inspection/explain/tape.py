@@ -27,7 +27,7 @@ INSIDE = re.compile(r"X\d|N\d|O\d*")
 
 
 @dataclass(frozen=True, eq=False)
-class Step:
+class TapeStep:
     """A section of the walk on its place on the tape.
 
     Attributes:
@@ -56,7 +56,7 @@ class Tape:
 
     walk: Walk
     parts: tuple[str, ...]
-    steps: tuple[Step, ...]
+    steps: tuple[TapeStep, ...]
     matrices: tuple[Matrix, ...]
     _around: tuple[Around, ...] = field(repr=False)
 
@@ -139,7 +139,7 @@ class _Recorder:
         self._subject = subject
         self._known = dict[str, Numbers]()
         self._parts: list[str] = []
-        self._steps: list[Step] = []
+        self._steps: list[TapeStep] = []
         self._matrices: list[Matrix] = []
         self._around: list[Around] = []
         self._side = "own"
@@ -170,7 +170,7 @@ class _Recorder:
         return self._known.get("Y", self._known["X"])
 
     def _section(self, section: Section, depth: int) -> None:
-        self._steps.append(Step(len(self._parts) - 1, section, depth, len(self._matrices)))
+        self._steps.append(TapeStep(len(self._parts) - 1, section, depth, len(self._matrices)))
         outside = self._cross
         self._cross = self._cross or section.key == "cross"
         if section.key == "pooling":

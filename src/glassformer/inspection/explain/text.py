@@ -6,7 +6,16 @@ import unicodedata
 from collections.abc import Callable, Iterator
 
 from glassformer.base.wording import Level
-from glassformer.inspection.explain.sections import Matrix, Section, Table, Walk, edges, line_of, shown, write_number
+from glassformer.inspection.explain.sections import (
+    Matrix,
+    Section,
+    SectionTable,
+    Walk,
+    edges,
+    line_of,
+    shown,
+    write_number,
+)
 from glassformer.inspection.explain.wording import wordings
 
 ROWS = 12  # of a matrix or a table; more are shortened
@@ -124,7 +133,7 @@ def _matrix(matrix: Matrix, width: int) -> Iterator[str]:
         yield f"   {line_of(matrix.statistics(), matrix.shape)}"
 
 
-def _table(table: Table, width: int) -> Iterator[str]:
+def _table(table: SectionTable, width: int) -> Iterator[str]:
     shown = [None if at is None else table.rows[at] for at in edges(len(table.rows), 2 * ROWS)]
     written = [["…"] * len(table.header) if row is None else [write_number(each) for each in row] for row in shown]
     room = max(8, width // len(table.header) - 3)

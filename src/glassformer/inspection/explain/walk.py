@@ -9,10 +9,10 @@ from torch import Tensor, nn
 
 from glassformer.base.errors import GlassError
 from glassformer.base.wording import span
-from glassformer.inspection.explain.attention import Labels, View, attention_sections
+from glassformer.inspection.explain.attention import AttentionCaptions, Labels, attention_sections
 from glassformer.inspection.explain.norm import norm_section
 from glassformer.inspection.explain.prediction import prediction
-from glassformer.inspection.explain.sections import Matrix, Section, Table, Walk, numbers, parameters
+from glassformer.inspection.explain.sections import Matrix, Section, SectionTable, Walk, numbers, parameters
 from glassformer.inspection.explain.subject import Subject
 from glassformer.inspection.traced import BlockTrace, FeedForwardTrace, StackTrace
 from glassformer.model.pruned_attention import head_numbers
@@ -52,7 +52,7 @@ def make_walk(
     _check(heads, config.heads, "head")
     _check_left(heads, _heads_left(stacks, layers))
     found = subject.trace()
-    own = Chosen(layers, heads, config.positions)
+    own = WalkSelection(layers, heads, config.positions)
     sections = [_tokens(subject)]
     if isinstance(model, EncoderDecoder):
         assert found.source is not None
@@ -85,7 +85,7 @@ def make_walk(
     return Walk(subject.title, subject.text, subject.target, facts, (*sections, *ends), tables)
 
 
-class Chosen:
+class WalkSelection:
     """The layers and heads to show, and the words for the model's position method."""
 
     def __init__(self, layers: Collection[int] | None, heads: Collection[int] | None, positions: str) -> None:
@@ -122,9 +122,9 @@ def _check_left(chosen: Collection[int] | None, left: set[int]) -> None:
 
 
 def _tokens(subject: Subject) -> Section:
-    def table(name: str, ids: tuple[int, ...], labels: Labels) -> Table:
+    def table(name: str, ids: tuple[int, ...], labels: Labels) -> SectionTable:
         rows = tuple((place, label, id) for place, (label, id) in enumerate(zip(labels, ids, strict=True)))
-        return Table(name, ("place", "token", "id"), rows)
+        return SectionTable(name, ("place", "token", "id"), rows)
 
     tables = [table("text" if subject.target_ids is None else "source", subject.ids, subject.labels)]
     if subject.target_ids is not None and subject.target_labels is not None:
@@ -138,7 +138,7 @@ def _stack(
     embedding: Embedding,
     labels: Labels,
     place: int,
-    chosen: Chosen,
+    chosen: WalkSelection,
     source: Labels | None = None,
 ) -> list[Section]:
     """Embedding, layers and final norm of an encoder or a decoder; `place` is the query that notes speak of."""
@@ -146,7 +146,7 @@ def _stack(
     for number, (block, module) in enumerate(zip(found.blocks, stack.blocks, strict=True)):
         if chosen.layers is None or number in chosen.layers:
             assert isinstance(module, Block)
-            view = View(labels, labels, place, "X", "X", number, chosen.heads, chosen.bias)
+            view = AttentionCaptions(labels, labels, place, "X", "X", number, chosen.heads, chosen.bias)
             sections.append(_layer(block, module, view, source))
     if not isinstance(stack.norm, nn.Identity):
         sections.append(
@@ -178,7 +178,7 @@ def _embedding(found: StackTrace, embedding: Embedding, labels: Labels, place: s
     return sections
 
 
-def _layer(block: BlockTrace, module: Block, view: View, source: Labels | None) -> Section:
+def _layer(block: BlockTrace, module: Block, view: AttentionCaptions, source: Labels | None) -> Section:
     """The parts of a block in the order in which it runs them; X is the residual stream, X1, X2, X3 what it becomes."""
     steps = []
     names = iter(("X1", "X2", "X3"))
@@ -215,14 +215,14 @@ def _layer(block: BlockTrace, module: Block, view: View, source: Labels | None) 
 
 
 def _part(
-    kind: str, block: BlockTrace, module: Block, view: View, read: str, source: Labels | None
+    kind: str, block: BlockTrace, module: Block, view: AttentionCaptions, read: str, source: Labels | None
 ) -> tuple[list[Section], Tensor, str]:
     """The steps of one part, what it wrote (B, T, D), and its name."""
     if kind == "attention":
-        own = View(view.queries, view.keys, view.place, read, read, view.layer, view.heads, view.bias)
+        own = AttentionCaptions(view.queries, view.keys, view.place, read, read, view.layer, view.heads, view.bias)
         return attention_sections(block.attention, module.attention, own), block.attention.output, "O"
     if kind == "cross" and block.cross is not None and module.cross is not None and source is not None:
-        own = View(view.queries, source, view.place, read, "memory", view.layer, view.heads, "")
+        own = AttentionCaptions(view.queries, source, view.place, read, "memory", view.layer, view.heads, "")
         inside = attention_sections(block.cross, module.cross, own)
         return (
             [Section("cross", "Cross-attention: looking at the source", children=tuple(inside))],

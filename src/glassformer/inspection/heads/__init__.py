@@ -5,9 +5,20 @@ the texts, `passes` sends them through a model, `survey` does it all.
 """
 
 from glassformer.inspection.heads.looks import Looks, looks
-from glassformer.inspection.heads.probes import Probe
-from glassformer.inspection.heads.report import HeadReport, Report
-from glassformer.inspection.heads.survey import Known, survey
-from glassformer.inspection.heads.tallies import Scored, Tally, judge
+from glassformer.inspection.heads.probes import HeadProbe
+from glassformer.inspection.heads.report import HeadReport, HeadSurvey
+from glassformer.inspection.heads.survey import TokenFacts, survey
+from glassformer.inspection.heads.tallies import RoleScore, RoleTally, judge
 
-__all__ = ["HeadReport", "Known", "Looks", "Probe", "Report", "Scored", "Tally", "judge", "looks", "survey"]
+__all__ = [
+    "HeadProbe",
+    "HeadReport",
+    "HeadSurvey",
+    "Looks",
+    "RoleScore",
+    "RoleTally",
+    "TokenFacts",
+    "judge",
+    "looks",
+    "survey",
+]

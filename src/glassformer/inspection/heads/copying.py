@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from glassformer.inspection.heads.looks import Bools, Floats, Looks
-from glassformer.inspection.heads.tallies import Tally
+from glassformer.inspection.heads.tallies import RoleTally
 from glassformer.inspection.traced import AttentionTrace
 from glassformer.model.attention import Attention
 from glassformer.model.pruned_attention import kv_index
@@ -38,7 +38,7 @@ def no_direct_path(model: Model, stack: str, part: str) -> str | None:
     return None
 
 
-def copying(looks: Looks, raised: Floats) -> Tally:
+def copying(looks: Looks, raised: Floats) -> RoleTally:
     """Olsson et al. 2022, copying score: between -1 and 1, measured on tokens that do not repeat.
 
     A head's output gives each token of the sequence a logit; what is above the mean over the vocabulary is what it
@@ -59,7 +59,7 @@ def copying(looks: Looks, raised: Floats) -> Tally:
     score = np.einsum("nhts,nhts,nt->nh", looks.weights, ratio, rows)  # (N, H)
     chance = np.einsum("nts,nhts,nt->nh", even, ratio, rows)  # (N, H)
     count = rows.sum(axis=-1)  # (N,)
-    return Tally(4 * score - count[:, None], 4 * chance - count[:, None], count)
+    return RoleTally(4 * score - count[:, None], 4 * chance - count[:, None], count)
 
 
 def raised_logits(model: Model, made: AttentionTrace, keys: Tensor) -> Floats:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from glassformer.inspection.heads.looks import Floats, Looks
-from glassformer.inspection.heads.tallies import Tally, mass
+from glassformer.inspection.heads.tallies import RoleTally, mass
 from glassformer.inspection.ranks import spearman
 
 ALIGNED = 0.8
@@ -14,7 +14,7 @@ COVERED = 0.5
 """A source token is covered when it gets as much weight as half a target token has to give."""
 
 
-def alignment(looks: Looks) -> Tally:
+def alignment(looks: Looks) -> RoleTally:
     """Does the head move along the source with the target: Spearman's correlation of i with the key of most weight.
 
     Special keys cannot be the one; equal largest weights stand at their mean place. Uniform attention has 0.
@@ -29,10 +29,10 @@ def alignment(looks: Looks) -> Tally:
             continue
         rows[number] = 1.0
         score[number] = [spearman(np.arange(here.sum(), dtype=np.float64), head[here]) or 0.0 for head in row]
-    return Tally(score, np.zeros_like(score), rows)
+    return RoleTally(score, np.zeros_like(score), rows)
 
 
-def end_sink(looks: Looks) -> Tally:
+def end_sink(looks: Looks) -> RoleTally:
     """Weight on the special tokens of the source: its end token, where a head looks that has nothing to do."""
     return mass(looks, np.broadcast_to(looks.special_keys[:, None, :], looks.allowed.shape))
 

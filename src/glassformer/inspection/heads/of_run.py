@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
 
 from glassformer.base.config import PAIRS, Config
 from glassformer.base.errors import GlassError
-from glassformer.inspection.heads import Known, Probe, Report, survey
+from glassformer.inspection.heads import HeadProbe, HeadSurvey, TokenFacts, survey
 from glassformer.inspection.heads.probes import marks, random_probes, sentence_probe, special_ids, vocabulary
 from glassformer.inspection.heads.texts import given_probe, held_out_probe, random_text, window_probe
 from glassformer.model.transformer import Classifier, Model
-from glassformer.runs.folder import Folder, open_run
-from glassformer.runs.run_text import encoded_text
-from glassformer.tasks import AnyTextModel, MaskFiller, TextModel, Translator
+from glassformer.runs.opening import OpenedRun
 from glassformer.tasks.make import make_task
 from glassformer.text.examples import PreparedExamples
 from glassformer.text.prepare import Prepared
@@ -41,24 +39,20 @@ class Given:
     lines: bool = False
 
 
-def heads_of_run(
-    folder: Folder, model: AnyTextModel, given: Given | None = None, note: Callable[[str], None] = lambda text: None
-) -> Report:
-    """The roles of all heads of a run.
+def heads_of_run(opened: OpenedRun, given: Given | None = None) -> HeadSurvey:
+    """Return the roles of all heads of a run.
 
     Args:
-        folder: of the run.
-        model: what it holds.
+        opened: the run.
         given: texts to look at the heads on; None: the run's own.
-        note: is told what a person should know.
 
     Raises:
         GlassError: a text is empty, or longer than the context.
     """
-    probe = None if given is None else _given(model, given)
-    data = _own_text(folder, model, note if given is None else lambda text: None)
-    reader = model.source_tokenizer if isinstance(model, Translator) else model.tokenizer
-    return survey(model.model, *probes_for(model.model, model.config, reader, model.tokenizer, data, probe))
+    probe = None if given is None else _given(opened, given)
+    data = _own_text(opened if given is None else replace(opened, note=lambda text: None))
+    tokenizers = opened.source_tokenizer, opened.tokenizer
+    return survey(opened.model, *probes_for(opened.model, opened.config, *tokenizers, data, probe))
 
 
 def probes_for(
@@ -67,8 +61,8 @@ def probes_for(
     reader: Tokenizer,
     tokenizer: Tokenizer,
     data: Prepared | PreparedExamples | None,
-    text: Probe | None = None,
-) -> tuple[list[Probe], Known]:
+    text: HeadProbe | None = None,
+) -> tuple[list[HeadProbe], TokenFacts]:
     """Return the probes on which `survey` looks at the heads of a run: always the same, whatever the weights.
 
     Args:
@@ -87,23 +81,23 @@ def probes_for(
     start = isinstance(model, Classifier) or config.data.windows == "documents"
     sentences = sentence_probe(model, tokenizer, start, corpus)
     probes += [] if sentences is None else [sentences]
-    return probes, Known(special_ids(tokenizer), special_ids(reader), marks(reader), counts, corpus)
+    return probes, TokenFacts(special_ids(tokenizer), special_ids(reader), marks(reader), counts, corpus)
 
 
-def _given(model: AnyTextModel, given: Given) -> Probe:
-    """Windows of running text, or one text in each row."""
-    running = isinstance(model, TextModel | MaskFiller) and model.config.data.windows == "stream"
+def _given(opened: OpenedRun, given: Given) -> HeadProbe:
+    """Return windows of running text, or one text in each row."""
+    running = opened.config.train.task in ("lm", "masked") and opened.config.data.windows == "stream"
     if given.lines and running:
-        return window_probe(model, "\n".join(given.texts), given.name)
-    return given_probe(model, given.texts, given.name)
+        return window_probe(opened.text_model, "\n".join(given.texts), given.name)
+    return given_probe(opened.text_model, given.texts, given.name)
 
 
-def _own_text(folder: Folder, model: AnyTextModel, note: Callable[[str], None]) -> Prepared | PreparedExamples | None:
+def _own_text(opened: OpenedRun) -> Prepared | PreparedExamples | None:
     """Return the text that the run learnt from, if it is at hand."""
     try:
-        return encoded_text(open_run(folder), model.config, note)
+        return opened.data
     except GlassError as error:
-        note(f"looking at random tokens instead of text: {error.problem}")
+        opened.note(f"looking at random tokens instead of text: {error.problem}")
         return None
 
 

@@ -10,7 +10,7 @@ import torch
 
 from glassformer.inspection.heads.copying import no_direct_path, raised_logits
 from glassformer.inspection.heads.looks import Bools, Floats, Ids, Looks, looks
-from glassformer.inspection.heads.probes import Probe, batch
+from glassformer.inspection.heads.probes import HeadProbe, batch
 from glassformer.inspection.sites import Site, stacks
 from glassformer.inspection.trace import StackTrace, trace
 from glassformer.model.transformer import Decoder, EncoderDecoder, Model
@@ -47,7 +47,7 @@ class _Side:
 
 
 def passes(
-    model: Model, probe: Probe, special: frozenset[int], source_special: frozenset[int] = frozenset()
+    model: Model, probe: HeadProbe, special: frozenset[int], source_special: frozenset[int] = frozenset()
 ) -> Iterator[Passed]:
     """Yield all layers on all sequences of a probe.
 
@@ -82,7 +82,7 @@ def _padding(side: _Side) -> torch.Tensor | None:
     return None if side.real.all() else torch.from_numpy(side.real)
 
 
-def _batches(model: Model, probe: Probe) -> Iterator[list[int]]:
+def _batches(model: Model, probe: HeadProbe) -> Iterator[list[int]]:
     """Numbers of the rows of each forward pass: as many as the memory has room for, two at least."""
     longest = max(map(len, [*probe.rows, *(probe.targets or ())]))
     layers = sum(len(stack.blocks) for stack in stacks(model).values()) * (2 if probe.targets else 1)
@@ -92,7 +92,7 @@ def _batches(model: Model, probe: Probe) -> Iterator[list[int]]:
 
 
 def _layers(
-    model: Model, name: str, stack: StackTrace, side: _Side, memory: _Side | None, probe: Probe, rows: list[int]
+    model: Model, name: str, stack: StackTrace, side: _Side, memory: _Side | None, probe: HeadProbe, rows: list[int]
 ) -> Iterator[Passed]:
     for layer, block in enumerate(stack.blocks):
         for part, made in (("self", block.attention), ("cross", block.cross)):

@@ -35,7 +35,7 @@ LARGE = 100
 
 
 @dataclass(frozen=True, eq=False)
-class Probe:
+class HeadProbe:
     """Sequences of one kind.
 
     Attributes:
@@ -59,7 +59,7 @@ class Probe:
 
 
 @dataclass(frozen=True, eq=False)
-class Vocabulary:
+class TokenPool:
     """The ids that random tokens are drawn from, and the ids that begin or end a sequence.
 
     Attributes:
@@ -72,7 +72,7 @@ class Vocabulary:
     end: int
 
 
-def vocabulary(tokenizer: Tokenizer, counts: Ids | None = None) -> Vocabulary:
+def vocabulary(tokenizer: Tokenizer, counts: Ids | None = None) -> TokenPool:
     """The tokens that stand for text; where their counts (V,) are known, without the most and the least frequent."""
     special = special_ids(tokenizer) | {tokenizer.unknown_id}
     pool = np.array([token for token in range(tokenizer.vocab_size) if token not in special], dtype=np.int64)
@@ -81,7 +81,7 @@ def vocabulary(tokenizer: Tokenizer, counts: Ids | None = None) -> Vocabulary:
         order = pool[np.argsort(-counts[pool], kind="stable")]
         edge = int(EDGE * len(order))
         pool = np.sort(order[edge : len(order) - edge])
-    return Vocabulary(pool, tokenizer.start_id, tokenizer.end_id)
+    return TokenPool(pool, tokenizer.start_id, tokenizer.end_id)
 
 
 def special_ids(tokenizer: Tokenizer) -> frozenset[int]:
@@ -95,7 +95,7 @@ def marks(tokenizer: Tokenizer) -> frozenset[int]:
     return frozenset(token for token, text in texts.items() if text in (b".", b",", "।".encode()))
 
 
-def random_probes(model: Model, source: Vocabulary, target: Vocabulary) -> list[Probe]:
+def random_probes(model: Model, source: TokenPool, target: TokenPool) -> list[HeadProbe]:
     """Random tokens repeated, and random tokens all different; as many as the context has room for.
 
     Args:
@@ -115,18 +115,18 @@ def random_probes(model: Model, source: Vocabulary, target: Vocabulary) -> list[
         if isinstance(model, EncoderDecoder):
             answers = [_drawn(generator, target, length, copies) for _ in range(EXAMPLES)]
             rows = [np.append(ids, source.end) for ids in drawn]
-            made.append(Probe(name, words, rows, [np.insert(ids, 0, target.end) for ids in answers]))
+            made.append(HeadProbe(name, words, rows, [np.insert(ids, 0, target.end) for ids in answers]))
         else:
-            made.append(Probe(name, words, [np.insert(ids, 0, source.start) for ids in drawn]))
+            made.append(HeadProbe(name, words, [np.insert(ids, 0, source.start) for ids in drawn]))
     return made
 
 
-def _drawn(generator: np.random.Generator, from_: Vocabulary, length: int, copies: int) -> Ids:
+def _drawn(generator: np.random.Generator, from_: TokenPool, length: int, copies: int) -> Ids:
     ids: Ids = np.tile(generator.choice(from_.pool, length, replace=False), copies)
     return ids
 
 
-def sentence_probe(model: Model, tokenizer: Tokenizer, start: bool, corpus: str | None) -> Probe | None:
+def sentence_probe(model: Model, tokenizer: Tokenizer, start: bool, corpus: str | None) -> HeadProbe | None:
     """Sentences with gold relations; None where this corpus has none, or this tokenizer or this context no room.
 
     Args:
@@ -150,7 +150,7 @@ def sentence_probe(model: Model, tokenizer: Tokenizer, start: bool, corpus: str 
     if not rows:
         return None
     known = "subjects" if corpus == "agreement" else 'nouns for "it"'
-    return Probe("sentences", f"{len(rows)} generated sentences with known {known}", rows, gold=relations)
+    return HeadProbe("sentences", f"{len(rows)} generated sentences with known {known}", rows, gold=relations)
 
 
 def batch(rows: Sequence[Ids]) -> tuple[Ids, Bools]:

@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
-from glassformer.inspection.heads.probes import Probe
+from glassformer.inspection.heads.probes import HeadProbe
 from glassformer.inspection.heads.roles import SINK
-from glassformer.inspection.heads.tallies import Scored
-from glassformer.inspection.sites import Head
+from glassformer.inspection.heads.tallies import RoleScore
+from glassformer.inspection.sites import HeadSite
 
 
 @dataclass(frozen=True)
@@ -38,8 +38,8 @@ class HeadReport:
         importance: how much the loss depends on the head; None where it was not measured.
     """
 
-    head: Head
-    roles: dict[str, Scored]
+    head: HeadSite
+    roles: dict[str, RoleScore]
     numbers: dict[str, float]
     importance: float | None = None
 
@@ -66,7 +66,7 @@ class HeadReport:
 
 
 @dataclass(frozen=True, eq=False)
-class Report:
+class HeadSurvey:
     """The report on all heads of a model.
 
     Attributes:
@@ -77,7 +77,7 @@ class Report:
     """
 
     heads: list[HeadReport]
-    probes: tuple[Probe, ...]
+    probes: tuple[HeadProbe, ...]
     left_out: tuple[LeftOut, ...]
     notes: tuple[str, ...] = field(default=())
 
@@ -95,7 +95,7 @@ class Report:
         ]
         return sum(weight > SINK for weight in weights) / len(weights) if weights else None
 
-    def with_importance(self, importance: Mapping[str, float]) -> Report:
+    def with_importance(self, importance: Mapping[str, float]) -> HeadSurvey:
         """Return the same report with how much the loss depends on each head, by the head's name."""
         heads = [replace(found, importance=importance.get(str(found.head))) for found in self.heads]
         return replace(self, heads=heads)

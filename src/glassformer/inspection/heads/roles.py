@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from glassformer.inspection.heads.looks import Bools, Floats, Ids, Looks
-from glassformer.inspection.heads.tallies import Tally, counted, mass
+from glassformer.inspection.heads.tallies import RoleTally, counted, mass
 
 SINK = 0.3
 """Weight on the first token above which a head counts as a sink (Gu et al. 2025)."""
@@ -75,12 +75,12 @@ DELIMITER = 0.5
 RARE = 0.5
 
 
-def role(looks: Looks, name: str) -> Tally:
+def role(looks: Looks, name: str) -> RoleTally:
     """One of `ROLES`."""
     return mass(looks, ROLES[name].pattern(looks))
 
 
-def delimiter(looks: Looks, marks: Collection[int]) -> Tally:
+def delimiter(looks: Looks, marks: Collection[int]) -> RoleTally:
     """Weight on special tokens and on full stops and commas.
 
     Args:
@@ -91,7 +91,7 @@ def delimiter(looks: Looks, marks: Collection[int]) -> Tally:
     return mass(looks, np.broadcast_to(keys[:, None, :], looks.allowed.shape))
 
 
-def rare_word(looks: Looks, counts: Ids) -> Tally:
+def rare_word(looks: Looks, counts: Ids) -> RoleTally:
     """Count how often the largest weight is on the rarest token of the sequence.
 
     Args:
@@ -108,7 +108,7 @@ def rare_word(looks: Looks, counts: Ids) -> Tally:
     return voted(looks, np.broadcast_to(keys[:, None, :], looks.allowed.shape))
 
 
-def voted(looks: Looks, pattern: Bools, rows: Bools | None = None) -> Tally:
+def voted(looks: Looks, pattern: Bools, rows: Bools | None = None) -> RoleTally:
     """Count how often the largest weight is on a pattern (N, T, S); special keys cannot have it (Voita et al. 2019)."""
     candidates = looks.allowed & ~looks.special_keys[:, None, :]  # (N, T, S)
     return counted(looks, looks.votes(candidates), pattern, rows, candidates)
@@ -132,7 +132,7 @@ def offset_votes(looks: Looks, span: int) -> tuple[Floats, Floats, Floats]:
     return found, chance, looks.rows.sum(axis=-1).astype(np.float64)
 
 
-def positional(found: Floats, chance: Floats, rows: Floats) -> tuple[Tally, list[int]]:
+def positional(found: Floats, chance: Floats, rows: Floats) -> tuple[RoleTally, list[int]]:
     """The share of the largest weights that is at one offset, the best one of each head, and these offsets.
 
     Args:
@@ -141,7 +141,7 @@ def positional(found: Floats, chance: Floats, rows: Floats) -> tuple[Tally, list
     span = found.shape[-1] // 2
     best = found.sum(axis=0).argmax(axis=-1)  # (H,)
     score = np.take_along_axis(found, best[None, :, None], axis=-1)[..., 0]  # (N, H)
-    return Tally(score, chance[:, best], rows), [int(each) - span for each in best]
+    return RoleTally(score, chance[:, best], rows), [int(each) - span for each in best]
 
 
 def sink_weight(looks: Looks) -> Floats:

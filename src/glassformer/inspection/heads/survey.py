@@ -11,10 +11,10 @@ import numpy as np
 from glassformer.inspection.heads import copying, cross, numbers, relations, roles
 from glassformer.inspection.heads.looks import Floats, Ids, Looks
 from glassformer.inspection.heads.passes import Passed, passes
-from glassformer.inspection.heads.probes import Probe
-from glassformer.inspection.heads.report import HeadReport, LeftOut, Report
-from glassformer.inspection.heads.tallies import Scored, Tally, judge
-from glassformer.inspection.sites import Head, Site, attentions, stacks
+from glassformer.inspection.heads.probes import HeadProbe
+from glassformer.inspection.heads.report import HeadReport, HeadSurvey, LeftOut
+from glassformer.inspection.heads.tallies import RoleScore, RoleTally, judge
+from glassformer.inspection.sites import HeadSite, Site, attentions, stacks
 from glassformer.model.transformer import Block, Model
 
 THRESHOLDS: Mapping[str, float] = {
@@ -36,7 +36,7 @@ NO_PLACE = {
 
 
 @dataclass(frozen=True, eq=False)
-class Known:
+class TokenFacts:
     """Facts about the tokens beyond their ids.
 
     Attributes:
@@ -66,19 +66,19 @@ class _Layer:
         hidden: (H,) largest weight on a hidden key, of each batch.
     """
 
-    tallies: dict[str, list[Tally]] = field(default_factory=lambda: defaultdict(list))
+    tallies: dict[str, list[RoleTally]] = field(default_factory=lambda: defaultdict(list))
     probe: dict[str, str] = field(default_factory=dict)
     votes: list[tuple[Floats, Floats, Floats]] = field(default_factory=list)
     sums: dict[str, list[tuple[Floats, float]]] = field(default_factory=lambda: defaultdict(list))
     hits: dict[str, list[tuple[Floats, float]]] = field(default_factory=lambda: defaultdict(list))
     hidden: list[Floats] = field(default_factory=list)
 
-    def add(self, role: str, tally: Tally, probe: str) -> None:
+    def add(self, role: str, tally: RoleTally, probe: str) -> None:
         self.tallies[role].append(tally)
         self.probe[role] = probe
 
 
-def survey(model: Model, probes: Sequence[Probe], known: Known) -> Report:
+def survey(model: Model, probes: Sequence[HeadProbe], known: TokenFacts) -> HeadSurvey:
     """Score all heads in all roles that are possible; memory does not grow with the number of sequences.
 
     Args:
@@ -103,11 +103,11 @@ def survey(model: Model, probes: Sequence[Probe], known: Known) -> Report:
             left_out[LeftOut(f"{site.stack}.{site.part}", role, reason)] = None
         for number in range(attention.heads):
             own = {role: verdicts[number] for role, verdicts in scored.items()}
-            found.append(HeadReport(Head(site, number), own, _numbers(layer, number)))
-    return Report(found, tuple(probes), tuple(left_out))
+            found.append(HeadReport(HeadSite(site, number), own, _numbers(layer, number)))
+    return HeadSurvey(found, tuple(probes), tuple(left_out))
 
 
-def _tally(layer: _Layer, passed: Passed, probe: Probe, known: Known, span: int) -> None:
+def _tally(layer: _Layer, passed: Passed, probe: HeadProbe, known: TokenFacts, span: int) -> None:
     """Add up the tallies that this probe allows for this layer."""
     here = passed.looks
     if passed.raised is not None:
@@ -123,7 +123,7 @@ def _tally(layer: _Layer, passed: Passed, probe: Probe, known: Known, span: int)
         _tally_text(layer, passed.site, here, known, span)
 
 
-def _tally_text(layer: _Layer, site: Site, here: Looks, known: Known, span: int) -> None:
+def _tally_text(layer: _Layer, site: Site, here: Looks, known: TokenFacts, span: int) -> None:
     rows = float(here.rows.sum())
     for name, sums in numbers.numbers(here).items():
         layer.sums[name].append((sums.sum(axis=0), rows))
@@ -142,12 +142,12 @@ def _tally_text(layer: _Layer, site: Site, here: Looks, known: Known, span: int)
         layer.add("rare_word", roles.rare_word(here, known.counts), "text")
 
 
-def _judged(layer: _Layer) -> tuple[dict[str, list[Scored]], dict[str, str]]:
+def _judged(layer: _Layer) -> tuple[dict[str, list[RoleScore]], dict[str, str]]:
     """The verdicts by role, for each head; and the roles that have no row, with the reason."""
-    found: dict[str, list[Scored]] = {}
+    found: dict[str, list[RoleScore]] = {}
     without: dict[str, str] = {}
     for role, tallies in layer.tallies.items():
-        whole = Tally.join(tallies)
+        whole = RoleTally.join(tallies)
         if not whole.rows.sum():
             without[role] = NO_PLACE.get(role, f"no row of {layer.probe[role]} can show it")
             continue
@@ -170,7 +170,7 @@ def _judged(layer: _Layer) -> tuple[dict[str, list[Scored]], dict[str, str]]:
     return found, without
 
 
-def _ask_for_copying(scored: dict[str, list[Scored]]) -> None:
+def _ask_for_copying(scored: dict[str, list[RoleScore]]) -> None:
     """An induction head has to copy what it finds (Olsson et al. 2022), by either measure, where there is one.
 
     On tokens that do not repeat it has nothing to look at, so its weights often show better than its outputs that it
@@ -200,7 +200,7 @@ def _numbers(layer: _Layer, head: int) -> dict[str, float]:
     return found
 
 
-def _by_weights(model: Model, site: Site) -> list[Scored] | None:
+def _by_weights(model: Model, site: Site) -> list[RoleScore] | None:
     """Copying by the weights alone: no probe, so no chance and no interval."""
     if site.part == "cross" or copying.no_direct_path(model, site.stack, site.part) is not None:
         return None
@@ -208,13 +208,13 @@ def _by_weights(model: Model, site: Site) -> list[Scored] | None:
     assert isinstance(block, Block)
     limit = copying.COPIES_BY_WEIGHTS
     return [
-        Scored(score, None, None, None, limit, score >= limit, 0, "weights", {})
+        RoleScore(score, None, None, None, limit, score >= limit, 0, "weights", {})
         for score in copying.copying_by_weights(model, block)
     ]
 
 
 def _impossible(
-    model: Model, site: Site, scored: Collection[str], without: Collection[str], known: Known
+    model: Model, site: Site, scored: Collection[str], without: Collection[str], known: TokenFacts
 ) -> Iterator[tuple[str, str]]:
     """Roles that were not looked for here, with the reason."""
     if "copying" not in scored and "copying" not in without:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from glassformer.inspection.heads.report import HeadReport, Report
-from glassformer.inspection.heads.tallies import Scored
+from glassformer.inspection.heads.report import HeadReport, HeadSurvey
+from glassformer.inspection.heads.tallies import RoleScore
 
 NUMBERS = {
     "entropy": "nats: how spread its attention is",
@@ -20,7 +20,7 @@ NUMBERS = {
 }
 
 
-def table_lines(report: Report, heads: Sequence[HeadReport]) -> Iterator[str]:
+def table_lines(report: HeadSurvey, heads: Sequence[HeadReport]) -> Iterator[str]:
     """A line for each head, and below what they were looked at on, and what was left out."""
     ranked = any(found.importance is not None for found in report.heads)
     width = max(len(str(found.head)) for found in heads)
@@ -44,7 +44,7 @@ def table_lines(report: Report, heads: Sequence[HeadReport]) -> Iterator[str]:
     yield from report.notes
 
 
-def head_lines(report: Report, found: HeadReport) -> Iterator[str]:
+def head_lines(report: HeadSurvey, found: HeadReport) -> Iterator[str]:
     """Everything about one head."""
     yield f"{found.head} is {_is(found) or 'nothing that has a name here'}"
     yield ""
@@ -72,7 +72,7 @@ def _is(found: HeadReport) -> str:
     return ", ".join(_named(role, found.roles[role]) for role in found.names)
 
 
-def _named(role: str, scored: Scored) -> str:
+def _named(role: str, scored: RoleScore) -> str:
     offset = scored.detail.get("offset")
     where = "" if offset is None else f" {offset:+.0f}"
     return f"{_plain(role)}{where} {scored.score:.2f}"

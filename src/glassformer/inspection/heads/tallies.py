@@ -16,7 +16,7 @@ LIFT = 5.0
 
 
 @dataclass(frozen=True, eq=False)
-class Tally:
+class RoleTally:
     """Sums over the rows of each sequence. Batches of sequences are tallied one by one, then joined.
 
     Attributes:
@@ -30,14 +30,14 @@ class Tally:
     rows: Floats
 
     @staticmethod
-    def join(tallies: Sequence[Tally]) -> Tally:
+    def join(tallies: Sequence[RoleTally]) -> RoleTally:
         """The sequences of all of them."""
         parts = zip(*((each.score, each.chance, each.rows) for each in tallies), strict=True)
-        return Tally(*(np.concatenate(part) for part in parts))
+        return RoleTally(*(np.concatenate(part) for part in parts))
 
 
 @dataclass(frozen=True)
-class Scored:
+class RoleScore:
     """The score of one head in one role.
 
     Attributes:
@@ -62,12 +62,12 @@ class Scored:
     probe: str
     detail: dict[str, float]
 
-    def if_also(self, condition: bool) -> Scored:
+    def if_also(self, condition: bool) -> RoleScore:
         """Return the same scores, earned only if a condition is met as well."""
         return replace(self, earned=self.earned and condition)
 
 
-def mass(looks: Looks, pattern: Bools, rows: Bools | None = None) -> Tally:
+def mass(looks: Looks, pattern: Bools, rows: Bools | None = None) -> RoleTally:
     """Tally the weight on a pattern: mean over rows of Σ_j A[i, j] P[i, j].
 
     Args:
@@ -78,7 +78,7 @@ def mass(looks: Looks, pattern: Bools, rows: Bools | None = None) -> Tally:
     return counted(looks, looks.weights, pattern, rows, looks.allowed)
 
 
-def counted(looks: Looks, values: Floats, pattern: Bools, rows: Bools | None, candidates: Bools) -> Tally:
+def counted(looks: Looks, values: Floats, pattern: Bools, rows: Bools | None, candidates: Bools) -> RoleTally:
     """`mass` of any (N, H, T, S) values that sum to 1 over the candidates (N, T, S): weights, or votes."""
     wanted = pattern & candidates  # (N, T, S)
     here = looks.rows & (wanted.any(axis=-1) if rows is None else rows)  # (N, T)
@@ -86,17 +86,17 @@ def counted(looks: Looks, values: Floats, pattern: Bools, rows: Bools | None, ca
     score = np.einsum("nhts,nts->nh", values, kept.astype(np.float64))  # (N, H)
     share = kept.sum(axis=-1) / np.maximum(candidates.sum(axis=-1), 1)  # (N, T)
     chance = np.broadcast_to(share.sum(axis=-1)[:, None], score.shape)  # (N, H)
-    return Tally(score, chance, here.sum(axis=-1).astype(np.float64))
+    return RoleTally(score, chance, here.sum(axis=-1).astype(np.float64))
 
 
 def judge(
-    tally: Tally,
+    tally: RoleTally,
     threshold: float | Floats,
     probe: str,
     seed: int = 0,
     lowest: float = 0.0,
     details: Sequence[dict[str, float]] | None = None,
-) -> list[Scored]:
+) -> list[RoleScore]:
     """A verdict for each head.
 
     Args:
@@ -125,7 +125,7 @@ def judge(
         above = interval is not None and interval[0] > chance
         earned = bool(score >= limits[head] and (lift is None or lift >= LIFT) and above)
         detail = details[head] if details else {}
-        found.append(Scored(score, chance, lift, interval, float(limits[head]), earned, int(total), probe, detail))
+        found.append(RoleScore(score, chance, lift, interval, float(limits[head]), earned, int(total), probe, detail))
     return found
 
 

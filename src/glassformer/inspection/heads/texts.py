@@ -10,7 +10,7 @@ import numpy as np
 from glassformer.base.errors import GlassError
 from glassformer.base.wording import counted
 from glassformer.inspection.heads.looks import Ids
-from glassformer.inspection.heads.probes import SEED, TEXTS, Probe, Vocabulary
+from glassformer.inspection.heads.probes import SEED, TEXTS, HeadProbe, TokenPool
 from glassformer.model.transformer import EncoderDecoder, Model
 from glassformer.tasks import AnyTextModel, TextClassifier, Translator
 from glassformer.text.rows import Labelled, Masked, Pair
@@ -22,7 +22,7 @@ STAND_IN = 64
 SHORTEST = 3
 
 
-def held_out_probe(rows: Sequence[Any]) -> Probe | None:
+def held_out_probe(rows: Sequence[Any]) -> HeadProbe | None:
     """Return a probe of evenly drawn rows of a run's validation part; None where all are too short.
 
     Args:
@@ -50,13 +50,13 @@ def _ids(row: Any) -> tuple[Ids, Ids]:
     return read, read
 
 
-def _probe(rows: Sequence[tuple[Ids, Ids]], what: str) -> Probe:
+def _probe(rows: Sequence[tuple[Ids, Ids]], what: str) -> HeadProbe:
     pairs = any(source is not target for source, target in rows)
     words = f"{counted(len(rows), 'rows')} {what}"
-    return Probe("text", words, [row for row, _ in rows], [row for _, row in rows] if pairs else None)
+    return HeadProbe("text", words, [row for row, _ in rows], [row for _, row in rows] if pairs else None)
 
 
-def given_probe(model: AnyTextModel, texts: Sequence[str], name: str) -> Probe:
+def given_probe(model: AnyTextModel, texts: Sequence[str], name: str) -> HeadProbe:
     """Texts of a person, one in each row; a translator's may have its target behind a tab, or it writes one.
 
     Args:
@@ -85,7 +85,7 @@ def given_probe(model: AnyTextModel, texts: Sequence[str], name: str) -> Probe:
     return _probe(rows, f"of {name}")
 
 
-def window_probe(model: AnyTextModel, text: str, name: str) -> Probe:
+def window_probe(model: AnyTextModel, text: str, name: str) -> HeadProbe:
     """A long text cut into windows, some of them evenly drawn, as a run on running text reads it.
 
     Raises:
@@ -113,12 +113,12 @@ def _fitting(ids: list[int], model: AnyTextModel, where: str) -> list[int]:
     return ids
 
 
-def random_text(model: Model, source: Vocabulary, target: Vocabulary) -> Probe:
+def random_text(model: Model, source: TokenPool, target: TokenPool) -> HeadProbe:
     """Random tokens in the place of text, for a run whose text is not at hand."""
     generator = np.random.Generator(np.random.Philox(SEED + 1))
     length = max(SHORTEST, min(STAND_IN, model.config.context - 1))
 
-    def drawn(of: Vocabulary) -> Ids:
+    def drawn(of: TokenPool) -> Ids:
         ids: Ids = generator.choice(of.pool, length)
         return ids
 

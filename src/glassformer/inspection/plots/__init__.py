@@ -8,7 +8,7 @@ from glassformer.inspection.plots.attention import draw_attention, facts, look
 from glassformer.inspection.plots.cells import SCALES, Floats, Scale, block_for, pooled
 from glassformer.inspection.plots.charts import draw_curve, draw_lens, draw_roles
 from glassformer.inspection.plots.fonts import Fonts, find_fonts
-from glassformer.inspection.plots.maps import Labels, draw_maps, draw_rollout
+from glassformer.inspection.plots.maps import MapLabels, draw_maps, draw_rollout
 from glassformer.inspection.plots.reading import AttentionMaps, find_site
 from glassformer.inspection.plots.saving import refuse_no_matplotlib, refuse_no_picture, save
 
@@ -17,7 +17,7 @@ __all__ = [
     "AttentionMaps",
     "Floats",
     "Fonts",
-    "Labels",
+    "MapLabels",
     "Scale",
     "block_for",
     "draw_attention",

@@ -9,9 +9,9 @@ import numpy as np
 from glassformer.base.wording import counted
 from glassformer.inspection.plots.cells import Scale
 from glassformer.inspection.plots.fonts import Fonts, find_fonts
-from glassformer.inspection.plots.maps import LARGE, MOST_CELLS, Grid, Labels, draw_maps
+from glassformer.inspection.plots.maps import LARGE, MOST_CELLS, Grid, MapLabels, draw_maps
 from glassformer.inspection.plots.reading import AttentionMaps, read_maps
-from glassformer.inspection.sites import Head, Site, attentions
+from glassformer.inspection.sites import HeadSite, Site, attentions
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -27,7 +27,7 @@ ACROSS = 4
 DECIMALS = 6  # of printed weights
 
 
-def look(subject: Subject, shown: Head | Site | None = None) -> AttentionMaps:
+def look(subject: Subject, shown: HeadSite | Site | None = None) -> AttentionMaps:
     """Record attention for drawing, pooled to what a picture has room for.
 
     Args:
@@ -38,7 +38,7 @@ def look(subject: Subject, shown: Head | Site | None = None) -> AttentionMaps:
         GlassError: there are no heads, or the weights of one layer alone are above the budget of a recording.
     """
     match shown:
-        case Head():
+        case HeadSite():
             found = read_maps(subject, [shown.site], MOST_CELLS)
             return AttentionMaps(subject, found.block, {shown: found.maps[shown]})
         case Site():
@@ -72,12 +72,12 @@ def draw_attention(found: AttentionMaps, scale: Scale = "linear", fonts: Fonts |
     return draw_maps(title, grid, block=found.block, labels=labels, scale=scale, size=size, families=fonts.families)
 
 
-def labels_of(found: AttentionMaps, site: Site, fonts: Fonts) -> Labels:
+def labels_of(found: AttentionMaps, site: Site, fonts: Fonts) -> MapLabels:
     """The tokens along the maps of a layer, and what the axes are."""
     rows, columns = (fonts.labels(*zip(*tokens, strict=True)) for tokens in found.tokens(site))
     if site.part == "cross":
-        return Labels(rows, columns, "target tokens that look", "source tokens looked at")
-    return Labels(rows, columns)
+        return MapLabels(rows, columns, "target tokens that look", "source tokens looked at")
+    return MapLabels(rows, columns)
 
 
 def facts(found: AttentionMaps) -> dict[str, Any]:
@@ -109,4 +109,4 @@ def _overview(found: AttentionMaps, sites: list[Site]) -> Grid:
     """A row for each layer, all of one part together; a head that was removed leaves its place empty."""
     order = sorted(sites, key=lambda site: (site.stack == "dec", site.part == "cross", site.layer))
     width = 1 + max(head.head for head in found.maps)
-    return [(str(site), [(str(head), found.maps.get(Head(site, head))) for head in range(width)]) for site in order]
+    return [(str(site), [(str(head), found.maps.get(HeadSite(site, head))) for head in range(width)]) for site in order]

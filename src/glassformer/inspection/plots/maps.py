@@ -40,7 +40,7 @@ LARGEST_LETTERS = 15.0
 
 
 @dataclass(frozen=True)
-class Labels:
+class MapLabels:
     """Labels along the maps.
 
     Attributes:
@@ -77,7 +77,7 @@ def draw_maps(
     grid: Grid,
     *,
     block: int = 1,
-    labels: Labels | None = None,
+    labels: MapLabels | None = None,
     scale: Scale = "linear",
     size: int = LARGE,
     families: Families = (BASE,),
@@ -124,7 +124,7 @@ def draw_maps(
 
 def draw_rollout(
     weights: Floats,
-    labels: Labels,
+    labels: MapLabels,
     title: str = "attention rollout",
     *,
     scale: Scale = "linear",
@@ -145,7 +145,7 @@ def draw_rollout(
 
 
 def _plan(
-    grid: Grid, cells: Sequence[Floats], block: int, labels: Labels | None, size: int, families: Families
+    grid: Grid, cells: Sequence[Floats], block: int, labels: MapLabels | None, size: int, families: Families
 ) -> _Plan:
     """Choose the size of cells, the words above them, and the place of the first map."""
     rows = max(each.shape[0] for each in cells)
@@ -182,7 +182,9 @@ def _letters(cell: int) -> float:
     return min(LARGEST_LETTERS, cell * 0.8)
 
 
-def _label(sheet: Sheet, axes: Axes, labels: Labels | None, block: int, plan: _Plan, sides: tuple[bool, bool]) -> None:
+def _label(
+    sheet: Sheet, axes: Axes, labels: MapLabels | None, block: int, plan: _Plan, sides: tuple[bool, bool]
+) -> None:
     """Label tokens where they are legible, else draw a ruler; on the left and below, where these `sides` are outer."""
     if labels is None:
         return

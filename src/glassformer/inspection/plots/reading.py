@@ -12,7 +12,7 @@ from glassformer.base.errors import GlassError
 from glassformer.inspection.explain import Subject
 from glassformer.inspection.plots.cells import Floats, block_for, pooled
 from glassformer.inspection.recording import record
-from glassformer.inspection.sites import Head, Site, attentions
+from glassformer.inspection.sites import HeadSite, Site, attentions
 from glassformer.model.pruned_attention import head_numbers
 from glassformer.model.transformer import Model
 
@@ -29,7 +29,7 @@ class AttentionMaps:
 
     subject: Subject
     block: int
-    maps: dict[Head, Floats]
+    maps: dict[HeadSite, Floats]
 
     def tokens(self, site: Site) -> tuple[list[tuple[str, int]], list[tuple[str, int]]]:
         """The texts and ids of the rows (that look) and of the columns (that are looked at) of a layer's maps."""
@@ -60,7 +60,7 @@ def read_maps(subject: Subject, sites: Sequence[Site], most: int) -> AttentionMa
     block = block_for(longest, most)
     tokens = torch.tensor([subject.ids])  # (1, T)
     target = None if subject.target_ids is None else torch.tensor([subject.target_ids])  # (1, T)
-    found: dict[Head, Floats] = {}
+    found: dict[HeadSite, Floats] = {}
     layers = attentions(subject.model)
     for site in sites:
         if not layers[site].heads:
@@ -70,7 +70,7 @@ def read_maps(subject: Subject, sites: Sequence[Site], most: int) -> AttentionMa
         patterns, scores = (made[name][0].numpy() for name in keep)  # (H, T, S) each
         weights = np.where(np.isneginf(scores), np.nan, patterns)  # (H, T, S)
         numbers = head_numbers(layers[site])
-        found |= {Head(site, n): pooled(each, block) for n, each in zip(numbers, weights, strict=True)}
+        found |= {HeadSite(site, n): pooled(each, block) for n, each in zip(numbers, weights, strict=True)}
     if not found:
         raise GlassError(f"all heads of {', '.join(map(str, sites))} were removed", "Look at another layer, or run.")
     return AttentionMaps(subject, block, found)

@@ -7,19 +7,19 @@ linear, and the logits without the head are those of the model minus head(norm(c
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from glassformer.inspection.pruning.effects import z_values
-from glassformer.inspection.pruning.measuring import Rows, without_dropout
+from glassformer.inspection.hooks import Tap, last_values
 from glassformer.inspection.sites import Site, attentions, stacks
 from glassformer.model.attention import Attention
+from glassformer.model.evaluation_mode import inference
 from glassformer.model.pruned_attention import head_numbers
 from glassformer.model.transformer import Block, Classifier, Model
 from glassformer.tasks.losses import logits_of, token_losses
+from glassformer.tasks.task_rows import TaskRows
 
 
 def no_direct_effect(model: Model, stack: str) -> str | None:
@@ -33,16 +33,18 @@ def no_direct_effect(model: Model, stack: str) -> str | None:
     return None
 
 
-def direct_effects(model: Model, data: Rows) -> dict[str, float]:
+def direct_effects(model: Model, data: TaskRows) -> dict[str, float]:
     """The loss without each head's direct path minus the loss, in nats per target; without heads that have none."""
     sites = [site for site in attentions(model) if no_direct_effect(model, site.stack) is None]
+    z_taps = {site: Tap(layer.hook_z) for site, layer in attentions(model).items()}
+    norm_taps = _inputs_of_norms(model)
     lost: dict[str, float] = {}
     whole = 0.0
     targets = 0
-    with torch.inference_mode(), without_dropout(model):
+    with inference(model):
         for _, rows in data.groups(model) if sites else ():
             batch = data.batch(rows)
-            with z_values(model) as z, _entering_norms(model) as entering:
+            with last_values(z_taps) as z, last_values(norm_taps) as entering:
                 logits = logits_of(model, batch)  # (B, T, V)
             for site in sites:
                 for number, written in _written(model, site, z[site], entering):
@@ -55,20 +57,14 @@ def direct_effects(model: Model, data: Rows) -> dict[str, float]:
     return {name: (loss - whole) / max(1, targets) for name, loss in lost.items()}
 
 
-@contextmanager
-def _entering_norms(model: Model) -> Iterator[dict[nn.Module, Tensor]]:
-    """What every norm of the last stack was given, (B, T, D) each."""
-    seen: dict[nn.Module, Tensor] = {}
-
-    def keep(module: nn.Module, args: tuple[Tensor, ...]) -> None:
-        seen[module] = args[0]
-
+def _inputs_of_norms(model: Model) -> dict[nn.Module, Tap]:
+    """Return where the input (B, T, D) of each norm of the last stack can be read."""
     stack = list(stacks(model).values())[-1]
-    with ExitStack() as hooks:
-        for name, module in stack.named_modules():
-            if name.endswith("norm") and not name.endswith(("query_norm", "key_norm")):
-                hooks.callback(module.register_forward_pre_hook(keep).remove)
-        yield seen
+    return {
+        module: Tap(module, "input")
+        for name, module in stack.named_modules()
+        if name.endswith("norm") and not name.endswith(("query_norm", "key_norm"))
+    }
 
 
 def _written(model: Model, site: Site, z: Tensor, entering: dict[nn.Module, Tensor]) -> Iterator[tuple[int, Tensor]]:

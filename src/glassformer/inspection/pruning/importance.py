@@ -10,34 +10,30 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Callable, Mapping
-from pathlib import Path
+from collections.abc import Mapping
 
 import torch
 from torch import Tensor
 
 from glassformer.inspection.gates import gated
-from glassformer.inspection.pruning.measuring import Rows, row_losses, validation_rows, without_dropout
 from glassformer.inspection.sites import attentions
+from glassformer.model.evaluation_mode import evaluation_mode
 from glassformer.model.pruned_attention import head_numbers
 from glassformer.model.transformer import Model
-from glassformer.runs.folder import Which, open_run
-from glassformer.runs.opening import load_text_model
-from glassformer.runs.run_text import encoded_text
-from glassformer.tasks import AnyTextModel
-from glassformer.tasks.make import make_task
+from glassformer.tasks.task_rows import TaskRows, row_losses
 
 
-def importance(model: Model, data: Rows) -> dict[str, float]:
-    """I_h of every head, by its name, in nats per target: Σ over rows of |∂ the row's loss / ∂ξ_h|, over all targets.
+def head_importance(model: Model, data: TaskRows) -> dict[str, float]:
+    """Return I_h of every head by its name, in nats per target.
 
+    It is Σ over rows of |∂ the row's loss / ∂ξ_h|, divided by the number of targets.
     The losses are those of training without label smoothing and dropout. Nothing of the model changes, its gradients
     included.
     """
     sites = attentions(model)
     sums = {str(site): torch.zeros(layer.heads, dtype=torch.float64) for site, layer in sites.items()}  # (H) each
     targets = 0
-    with without_dropout(model):
+    with evaluation_mode(model):
         for _, rows in data.groups(model):
             batch = data.batch(rows)
             with torch.enable_grad(), gated(model) as gates:
@@ -64,30 +60,3 @@ def per_layer(scores: Mapping[str, float]) -> dict[str, float]:
     for name, score in scores.items():
         squares[name.rpartition(".")[0]] += score**2
     return {name: score / (math.sqrt(squares[name.rpartition(".")[0]]) or 1.0) for name, score in scores.items()}
-
-
-def head_importance(
-    folder: Path,
-    model: AnyTextModel | None = None,
-    *,
-    which: Which = "best",
-    device: str = "auto",
-    tokens: int | None = None,
-    note: Callable[[str], None] = lambda text: None,
-) -> dict[str, float]:
-    """I_h of every head of a run, by its name, on the run's own validation part.
-
-    Args:
-        folder: of the run.
-        model: what `load_text_model` made of it; None: it is loaded.
-        which, device: of the model, where it is loaded.
-        tokens: of about so many tokens, evenly drawn; None: of all.
-        note: is told what a person should know.
-
-    Raises:
-        GlassError: there is no such run, or its text is gone.
-    """
-    run = open_run(folder)
-    found = model or load_text_model(folder, which, device)
-    task = make_task(found.config, encoded_text(run, found.config, note))
-    return importance(found.model, validation_rows(task, tokens, next(found.model.parameters()).device))

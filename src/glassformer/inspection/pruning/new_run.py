@@ -15,65 +15,31 @@ from glassformer.base.config import Config
 from glassformer.base.files import clear_disk_errors, no_empty_folders, partial_path
 from glassformer.base.locks import is_held
 from glassformer.inspection.pruning.l0 import L0, learn_gates
-from glassformer.inspection.pruning.measuring import validation_rows
 from glassformer.inspection.pruning.removal import cut_optimizers, fold_gates, refuse_unprunable, without
 from glassformer.inspection.sites import heads
-from glassformer.model.device import choose_device
 from glassformer.model.transformer import Model
-from glassformer.runs.folder import Run, Which, create_run, open_run
-from glassformer.runs.opening import Parts, load_parts
-from glassformer.runs.run_text import encoded_text
-from glassformer.tasks.make import make_task
-from glassformer.tasks.task import Task
+from glassformer.runs.folder import Which, create_run, open_run
+from glassformer.runs.opening import OpenedRun
 from glassformer.training.checkpoint import TrainState, load_checkpoint, save_checkpoint
 from glassformer.training.optimizers import make_optimizers
 from glassformer.training.setup import set_threads
 from glassformer.training.stepping import Stepper
+from glassformer.training.validation import loss_on_rows
 
 
-@dataclass(frozen=True)
-class Opened:
-    """A run, ready to be pruned.
-
-    Attributes:
-        run: its folder.
-        checkpoint: the folder of the checkpoint.
-        parts: its model and what belongs to it.
-        task: what it learns, with its text.
-        device: of the model.
-    """
-
-    run: Run
-    checkpoint: Path
-    parts: Parts
-    task: Task
-    device: torch.device
-
-    @property
-    def config(self) -> Config:
-        """All settings of the run."""
-        return self.parts.config
-
-    @property
-    def model(self) -> Model:
-        """With the weights of the checkpoint."""
-        return self.parts.model
-
-
-def open_for_pruning(folder: Path, which: Which, device: str, note: Callable[[str], None]) -> Opened:
-    """A run with its model and its text.
+def open_for_pruning(folder: Path, which: Which, device: str, note: Callable[[str], None]) -> OpenedRun:
+    """Return a run whose heads can be removed, and whose text is at hand.
 
     Raises:
         GlassError: there is no such run, its text is gone, or its heads cannot be taken out.
     """
     run = open_run(folder)
-    config = run.config()
-    refuse_unprunable(config.model)
+    refuse_unprunable(run.config().model)
     if is_held(folder):
         note(f"{folder} is still training: this is its {which} checkpoint so far")
-    checkpoint = run.checkpoint(which)
-    parts = load_parts(folder, which, device)
-    return Opened(run, checkpoint, parts, make_task(config, encoded_text(run, config, note)), choose_device(device))
+    opened = OpenedRun.load(folder, which, device, note=note)
+    _ = opened.task  # a text that is gone is an error now, not after minutes of work
+    return opened
 
 
 @dataclass(frozen=True)
@@ -93,14 +59,14 @@ class Pruned:
     state: TrainState
 
 
-def pruned(opened: Opened, names: Sequence[str]) -> Pruned:
+def pruned(opened: OpenedRun, names: Sequence[str]) -> Pruned:
     """The model of a run without these heads; its weights are those of the checkpoint."""
     optimizers = make_optimizers(opened.model, opened.config.train)
     state = load_checkpoint(opened.checkpoint, opened.model, optimizers)
     return _cut_out(opened.model, names, optimizers, state, opened.config)
 
 
-def pruned_by_gates(opened: Opened, how: L0, note: Callable[[str], None]) -> Pruned:
+def pruned_by_gates(opened: OpenedRun, how: L0, note: Callable[[str], None]) -> Pruned:
     """Train on with gates, remove the heads whose gates are settled at 0, and put the other gates into the weights."""
     config = opened.config
     here = {"device": str(opened.device), "compile": False}  # compiled code does not see the gates, which are hooks
@@ -128,7 +94,7 @@ def _cut_out(
     return Pruned(smaller, tuple(names), own, state)
 
 
-def write_pruned(out: Path, opened: Opened, found: Pruned, facts: Mapping[str, Any]) -> None:
+def write_pruned(out: Path, opened: OpenedRun, found: Pruned, facts: Mapping[str, Any]) -> None:
     """The new run folder, whole or not at all; `out` must be free.
 
     Its training state is that of the checkpoint, but its best loss is its own, and its log begins anew.
@@ -141,7 +107,7 @@ def write_pruned(out: Path, opened: Opened, found: Pruned, facts: Mapping[str, A
     """
     config = opened.config
     config = config.replace(model={**config.model.model_dump(), "removed_heads": found.model.config.removed_heads})
-    loss = validation_rows(opened.task, config.train.evaluate_tokens, opened.device).loss(found.model).loss
+    loss = loss_on_rows(found.model, opened.held_out(config.train.evaluate_tokens, "fp32")).loss
     state = replace(
         found.state,
         best_step=found.state.step,
@@ -151,16 +117,16 @@ def write_pruned(out: Path, opened: Opened, found: Pruned, facts: Mapping[str, A
         plateau=replace(found.state.plateau, best=None, waited=0),
         evaluations=[(found.state.step, loss)],
     )
-    before = opened.run.manifest()
+    before = opened.files.manifest()
     kept: dict[str, Any] = {name: before[name] for name in ("data", "tokenizers") if name in before}
-    origin = {"from": str(opened.run.folder), "checkpoint": opened.checkpoint.name, "heads": list(found.names)}
+    origin = {"from": str(opened.folder), "checkpoint": opened.checkpoint.name, "heads": list(found.names)}
     partial = partial_path(out)
     with no_empty_folders(out.parent), clear_disk_errors(out):
         try:
             run = create_run(partial, config, {**kept, "pruned": {**origin, **facts}})
             for name in ("tokenizer.json", "source_tokenizer.json", "labels.json"):
-                if (opened.run.folder / name).exists():
-                    shutil.copyfile(opened.run.folder / name, run.folder / name)
+                if (opened.folder / name).exists():
+                    shutil.copyfile(opened.folder / name, run.folder / name)
             save_checkpoint(run, found.model, found.optimizers, state, config)
             if out.exists():
                 out.rmdir()  # it is empty

@@ -10,13 +10,14 @@ from typing import Literal
 
 import torch
 
-from glassformer.inspection.pruning.effects import ablation_effects
-from glassformer.inspection.pruning.importance import importance, per_layer
-from glassformer.inspection.pruning.measuring import Rows
+from glassformer.inspection.ablation import ablation_effects
+from glassformer.inspection.pruning.importance import head_importance, per_layer
 from glassformer.inspection.pruning.removal import without
 from glassformer.inspection.sites import attentions, heads
 from glassformer.model.pruned_attention import head_numbers
 from glassformer.model.transformer import Model
+from glassformer.tasks.task_rows import TaskRows
+from glassformer.training.validation import loss_on_rows
 
 Order = Literal["importance", "ablation", "random", "reverse"]
 Choose = Callable[[Model, int], Sequence[str]]
@@ -40,7 +41,7 @@ class Point:
     names: tuple[str, ...]
 
 
-def choose_by(order: Order, data: Rows, normalised: bool = False, seed: int = 0) -> Choose:
+def choose_by(order: Order, data: TaskRows, normalised: bool = False, seed: int = 0) -> Choose:
     """What says which heads go next; it looks at the model as it is then.
 
     Args:
@@ -56,10 +57,10 @@ def choose_by(order: Order, data: Rows, normalised: bool = False, seed: int = 0)
     return partial(_lowest, partial(_scores, order, data, normalised))
 
 
-def _scores(order: Order, data: Rows, normalised: bool, model: Model) -> dict[str, float]:
+def _scores(order: Order, data: TaskRows, normalised: bool, model: Model) -> dict[str, float]:
     if order == "ablation":
         return ablation_effects(model, data, "zero")
-    found = importance(model, data)
+    found = head_importance(model, data)
     found = per_layer(found) if normalised else found
     return {name: -score for name, score in found.items()} if order == "reverse" else found
 
@@ -74,7 +75,9 @@ def _drawn(generator: torch.Generator, model: Model, count: int) -> Sequence[str
     return [names[index] for index in torch.randperm(len(names), generator=generator)[:count]]
 
 
-def prune_steps(model: Model, choose: Choose, measured: Rows, step: int, most: int) -> Iterator[tuple[Point, Model]]:
+def prune_steps(
+    model: Model, choose: Choose, measured: TaskRows, step: int, most: int
+) -> Iterator[tuple[Point, Model]]:
     """Points of the curve with the model of each, from the whole model on, until `most` heads are gone.
 
     Args:
@@ -84,18 +87,18 @@ def prune_steps(model: Model, choose: Choose, measured: Rows, step: int, most: i
         step: heads that go at a time; the last step may be shorter.
         most: heads to remove in all.
     """
-    estimate = measured.loss(model)
+    estimate = loss_on_rows(model, measured)
     yield Point(0, estimate.loss, estimate.ci95, ()), model
     removed = 0
     while removed < most:
         names = tuple(choose(model, min(step, most - removed)))
         model = without(model, names)
         removed += len(names)
-        estimate = measured.loss(model)
+        estimate = loss_on_rows(model, measured)
         yield Point(removed, estimate.loss, estimate.ci95, names), model
 
 
-def curve(model: Model, choose: Choose, measured: Rows, step: int) -> list[Point]:
+def curve(model: Model, choose: Choose, measured: TaskRows, step: int) -> list[Point]:
     """The whole curve, until no head is left."""
     return [point for point, _ in prune_steps(model, choose, measured, step, len(heads(model)))]
 
@@ -106,11 +109,11 @@ def area(points: Sequence[Point]) -> float:
     return whole / points[-1].removed if points[-1].removed else points[0].loss
 
 
-def attention_effects(model: Model, measured: Rows) -> dict[str, float]:
+def attention_effects(model: Model, measured: TaskRows) -> dict[str, float]:
     """The loss without all heads of an attention minus the loss, in nats per target, for each attention by its site."""
-    whole = measured.loss(model).loss
+    whole = loss_on_rows(model, measured).loss
     found = {}
     for site, layer in attentions(model).items():
         names = [f"{site}.{number}" for number in head_numbers(layer)]
-        found[str(site)] = measured.loss(without(model, names)).loss - whole
+        found[str(site)] = loss_on_rows(without(model, names), measured).loss - whole
     return found

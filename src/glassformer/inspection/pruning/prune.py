@@ -10,13 +10,11 @@ from typing import Any
 
 from glassformer.base.errors import GlassError
 from glassformer.base.wording import counted, span
+from glassformer.inspection.ablation import SELF_REPAIR, AblationKind, ablation_effects
 from glassformer.inspection.pruning.direct import direct_effects
-from glassformer.inspection.pruning.effects import SELF_REPAIR, Ablation, ablation_effects
-from glassformer.inspection.pruning.importance import importance
+from glassformer.inspection.pruning.importance import head_importance
 from glassformer.inspection.pruning.l0 import L0
-from glassformer.inspection.pruning.measuring import Rows, training_rows, validation_rows
 from glassformer.inspection.pruning.new_run import (
-    Opened,
     Pruned,
     open_for_pruning,
     pruned,
@@ -26,10 +24,13 @@ from glassformer.inspection.pruning.new_run import (
 from glassformer.inspection.pruning.order import Order, Point, area, attention_effects, choose_by, curve, prune_steps
 from glassformer.inspection.sites import heads
 from glassformer.runs.folder import Which, refuse_existing
+from glassformer.runs.opening import OpenedRun
+from glassformer.tasks.task_rows import TaskRows
+from glassformer.training.validation import loss_on_rows
 
 
 @dataclass(frozen=True)
-class Request:
+class PruningRequest:
     """What to do with the heads of a run.
 
     Attributes:
@@ -59,7 +60,7 @@ class Request:
     per_layer: bool = False
     curve: bool = False
     random_orders: int = 10
-    effects: Ablation | None = None
+    effects: AblationKind | None = None
     l0: L0 | None = None
     tokens: int = 20_000
     seed: int = 0
@@ -86,7 +87,7 @@ class Effect:
 
 
 @dataclass
-class Report:
+class PruningReport:
     """What was found and made.
 
     Attributes:
@@ -109,7 +110,7 @@ class Report:
     task: str
     rows: int
     loss: float
-    ablation: Ablation | None = None
+    ablation: AblationKind | None = None
     effects: list[Effect] = field(default_factory=list)
     points: list[Point] = field(default_factory=list)
     curves: dict[str, list[list[Point]]] = field(default_factory=dict)
@@ -143,7 +144,7 @@ class Report:
         }
 
 
-def prune_run(request: Request) -> Report:
+def prune_run(request: PruningRequest) -> PruningReport:
     """Do what is asked for; bad requests are refused before anything is measured, and nothing is half written.
 
     Raises:
@@ -155,10 +156,10 @@ def prune_run(request: Request) -> Report:
     opened = open_for_pruning(request.folder, request.which, request.device, request.note)
     total = len(heads(opened.model))
     wanted = _wanted(request, total)
-    measured = validation_rows(opened.task, request.tokens, opened.device)
-    chosen = training_rows(opened.task, request.tokens, opened.device)
-    estimate = measured.loss(opened.model)
-    report = Report(opened.run.folder, opened.config.train.task, estimate.tokens, estimate.loss)
+    measured = opened.held_out(request.tokens, "fp32")
+    chosen = _first_training_rows(opened, request.tokens)
+    estimate = loss_on_rows(opened.model, measured)
+    report = PruningReport(opened.folder, opened.config.train.task, estimate.tokens, estimate.loss)
     if request.effects is not None:
         report.ablation = request.effects
         report.effects = list(_effects(opened, measured, request.effects))
@@ -169,7 +170,7 @@ def prune_run(request: Request) -> Report:
     return report
 
 
-def refuse_unclear(request: Request) -> None:
+def refuse_unclear(request: PruningRequest) -> None:
     """Raise a `GlassError` unless it is said what to do, once, with numbers that are possible."""
     given = [request.heads, request.fraction, request.max_loss, request.l0]
     ways = sum(value is not None for value in given)
@@ -204,7 +205,17 @@ def refuse_unclear(request: Request) -> None:
                 raise GlassError(f"{name} = {rate:g}", "Give a number above 0, such as 0.1.")
 
 
-def _wanted(request: Request, total: int) -> int:
+def _first_training_rows(opened: OpenedRun, tokens: int) -> TaskRows:
+    """Return the rows of the first steps of training, of about that many tokens, short ones first."""
+    rows: list[Any] = []
+    step = 0
+    while sum(map(len, rows)) < tokens:
+        rows += opened.task.rows(step)
+        step += 1
+    return TaskRows(opened.task, sorted(rows, key=len), opened.device)
+
+
+def _wanted(request: PruningRequest, total: int) -> int:
     """How many heads shall go at most."""
     if total == 0:
         raise GlassError(f"{request.folder} has no heads left", "There is nothing to prune.")
@@ -215,19 +226,21 @@ def _wanted(request: Request, total: int) -> int:
     return request.heads or total
 
 
-def _step(request: Request, total: int) -> int:
+def _step(request: PruningRequest, total: int) -> int:
     return max(1, round(request.step * total))
 
 
-def _effects(opened: Opened, measured: Rows, kind: Ablation) -> Iterator[Effect]:
+def _effects(opened: OpenedRun, measured: TaskRows, kind: AblationKind) -> Iterator[Effect]:
     model = opened.model
-    important = importance(model, measured)
+    important = head_importance(model, measured)
     direct = direct_effects(model, measured)
     for name, lost in ablation_effects(model, measured, kind).items():
         yield Effect(name, important[name], lost, direct.get(name))
 
 
-def _draw_curves(report: Report, request: Request, opened: Opened, chosen: Rows, measured: Rows) -> None:
+def _draw_curves(
+    report: PruningReport, request: PruningRequest, opened: OpenedRun, chosen: TaskRows, measured: TaskRows
+) -> None:
     """The order asked for, its reverse, and random orders, all measured on the same rows."""
     step = _step(request, len(heads(opened.model)))
     orders: list[tuple[Order, int]] = [(request.order, request.seed)] if request.order != "random" else []
@@ -240,7 +253,9 @@ def _draw_curves(report: Report, request: Request, opened: Opened, chosen: Rows,
     report.attentions = attention_effects(opened.model, measured)
 
 
-def _make(report: Report, request: Request, opened: Opened, chosen: Rows, measured: Rows, wanted: int) -> None:
+def _make(
+    report: PruningReport, request: PruningRequest, opened: OpenedRun, chosen: TaskRows, measured: TaskRows, wanted: int
+) -> None:
     assert request.out is not None
     before = _parameters(opened)
     if request.l0 is not None:
@@ -252,11 +267,13 @@ def _make(report: Report, request: Request, opened: Opened, chosen: Rows, measur
     write_pruned(request.out, opened, found, facts)
     report.new = request.out
     report.removed = found.names
-    report.new_loss = measured.loss(found.model).loss
+    report.new_loss = loss_on_rows(found.model, measured).loss
     report.parameters = (before, _count(found))
 
 
-def _by_order(report: Report, request: Request, opened: Opened, chosen: Rows, measured: Rows, wanted: int) -> list[str]:
+def _by_order(
+    report: PruningReport, request: PruningRequest, opened: OpenedRun, chosen: TaskRows, measured: TaskRows, wanted: int
+) -> list[str]:
     """The heads to remove; with a limit on the loss, those of the last step that kept it."""
     choose = choose_by(request.order, chosen, request.per_layer, request.seed)
     step = _step(request, len(heads(opened.model)))
@@ -275,7 +292,7 @@ def _by_order(report: Report, request: Request, opened: Opened, chosen: Rows, me
     return [name for point in report.points for name in point.names]
 
 
-def _parameters(opened: Opened) -> int:
+def _parameters(opened: OpenedRun) -> int:
     return sum(parameter.numel() for parameter in opened.model.parameters())
 
 

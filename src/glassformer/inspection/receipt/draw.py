@@ -20,7 +20,7 @@ FILTERS = {"repetition_penalty": 1.0, "temperature": 1.0, "top_k": None, "top_p"
 
 
 @dataclass(frozen=True)
-class Stage:
+class SamplingStage:
     """The distribution over all tokens after one filter, and all before it.
 
     Attributes:
@@ -70,7 +70,7 @@ class Draw:
 
     how: Literal["drawn", "likeliest", "beam search"]
     token: int
-    stages: tuple[Stage, ...]
+    stages: tuple[SamplingStage, ...]
     seed: int
     step: int
     runners: tuple[Runner, ...]
@@ -102,12 +102,12 @@ def explain_draw(logits: Tensor, settings: SampleConfig, previous: Sequence[int]
     return Draw("drawn", sample_token(shares, times), stages, settings.seed, step, runners)
 
 
-def model_stage(logits: Tensor) -> Stage:
+def model_stage(logits: Tensor) -> SamplingStage:
     """The model's own distribution over logits (V)."""
-    return Stage(None, None, probabilities(logits, SampleConfig(temperature=1.0)))
+    return SamplingStage(None, None, probabilities(logits, SampleConfig(temperature=1.0)))
 
 
-def _stages(logits: Tensor, settings: SampleConfig, previous: Sequence[int]) -> tuple[Stage, ...]:
+def _stages(logits: Tensor, settings: SampleConfig, previous: Sequence[int]) -> tuple[SamplingStage, ...]:
     """One filter more each time; the last is what is drawn from."""
     now = settings.replace(**FILTERS)
     stages = [model_stage(logits)]
@@ -117,5 +117,5 @@ def _stages(logits: Tensor, settings: SampleConfig, previous: Sequence[int]) -> 
             break
         if value != neutral:
             now = now.replace(**{name: value})
-            stages.append(Stage(name, value, probabilities(logits, now, previous)))
+            stages.append(SamplingStage(name, value, probabilities(logits, now, previous)))
     return tuple(stages)

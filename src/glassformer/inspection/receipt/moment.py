@@ -11,10 +11,11 @@ from glassformer.base.config import SampleConfig
 from glassformer.base.errors import GlassError
 from glassformer.base.wording import counted, span
 from glassformer.generation.beam import beam_search, beam_translate
-from glassformer.generation.context import reading, window
+from glassformer.generation.context import window
 from glassformer.generation.decoding import check_finite, generate, translate
 from glassformer.generation.readers import next_logits
-from glassformer.inspection.receipt.draw import Draw, Stage, explain_draw, model_stage
+from glassformer.inspection.receipt.draw import Draw, SamplingStage, explain_draw, model_stage
+from glassformer.model.evaluation_mode import inference
 from glassformer.tasks import MaskFiller, TextClassifier, TextModel, Translator
 from glassformer.tasks.writing import Writer
 
@@ -77,11 +78,11 @@ def of_hole(model: MaskFiller, text: str, hole: int) -> Moment:
         remedy = f"Give a number from 1 to {len(holes)}." if len(holes) > 1 else "It has one: leave the number out."
         raise GlassError(f"there is no {model.MASK} number {hole} in the text", remedy)
     place = holes[hole - 1]
-    with reading(model.model):
+    with inference(model.model):
         logits = model.model(torch.tensor([ids], device=_device(model)))[0, place].cpu()  # (V)
     check_finite(logits)
     left = model_stage(logits.index_fill(0, torch.tensor(sorted(model.tokenizer.special)), -torch.inf)).shares  # (V)
-    stages = (model_stage(logits), Stage("special tokens left out", None, left))
+    stages = (model_stage(logits), SamplingStage("special tokens left out", None, left))
     return Moment(tuple(ids), None, 0, (place,), logits, Draw("likeliest", int(left.argmax()), stages, 0, 1, ()))
 
 
@@ -89,7 +90,7 @@ def of_label(model: TextClassifier, text: str) -> Moment:
     """The naming of a text's label: the likeliest."""
     ids = model.ids(text)
     tokens = torch.tensor([ids], device=_device(model))  # (1, T)
-    with reading(model.model):
+    with inference(model.model):
         logits = model.model(tokens, torch.ones_like(tokens, dtype=torch.bool))[0].cpu()  # (C)
     check_finite(logits)
     places = (0,) if model.config.model.pooling == "first" else tuple(range(len(ids)))
@@ -129,7 +130,7 @@ def _found(model: Writes, prompt: list[int], settings: SampleConfig, step: int) 
     written = list(best.tokens[:step])
     if len(written) < step:
         raise _too_short(len(written), best.ended)
-    with reading(model.model):
+    with inference(model.model):
         if isinstance(model, Translator):
             logits = next_logits(model.model, [[*start, *written[:-1]]], [prompt])  # (1, V)
         else:

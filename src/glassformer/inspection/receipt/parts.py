@@ -57,7 +57,7 @@ Kind = Literal[
 
 
 @dataclass(frozen=True)
-class Part:
+class LogitPart:
     """The contribution of one part of the model to the logit.
 
     Attributes:
@@ -84,11 +84,11 @@ class Part:
 
 
 @dataclass(frozen=True, eq=False)
-class Share:
-    """The contribution of one part of the model along a direction, at each of P places, in the letters of `Part`.
+class DirectionPart:
+    """The contribution of one part of the model along a direction, at each of P places, in the letters of `LogitPart`.
 
     Attributes:
-        kind, layer, head: as of a `Part`.
+        kind, layer, head: as of a `LogitPart`.
         values: (P) float64.
         sources: (P, S) the split of `values` by the token that they came from, or None.
     """
@@ -99,15 +99,15 @@ class Share:
     head: int | None = None
     sources: Tensor | None = None
 
-    def part(self) -> Part:
+    def part(self) -> LogitPart:
         """The sum over the places."""
         sources = None if self.sources is None else tuple(self.sources.sum(dim=0).tolist())
-        return Part(self.kind, float(self.values.sum()), self.layer, self.head, sources)
+        return LogitPart(self.kind, float(self.values.sum()), self.layer, self.head, sources)
 
 
 def split_logit(
     model: Model, trace: Trace, places: Sequence[int], token: int, against: int | None = None
-) -> list[Part]:
+) -> list[LogitPart]:
     """Split one logit of the first row into all parts, in the order of the model; their sum is the logit.
 
     Args:
@@ -127,7 +127,9 @@ def split_logit(
     return [share.part() for share in split_logits(model, trace, list(places), w, bias)]
 
 
-def split_logits(model: Model, trace: Trace, rows: list[int], w: Tensor, bias: Tensor | None) -> Iterator[Share]:
+def split_logits(
+    model: Model, trace: Trace, rows: list[int], w: Tensor, bias: Tensor | None
+) -> Iterator[DirectionPart]:
     """Split the logits at P places of the first row into all parts, in the order of the model; they add up at each.
 
     Args:
@@ -139,12 +141,12 @@ def split_logits(model: Model, trace: Trace, rows: list[int], w: Tensor, bias: T
     yield from split_stream(model, trace, rows, final_directions(model, trace, rows, w))
     beta = getattr(stack_of(model).norm, "bias", None)
     if beta is not None:
-        yield Share("final norm bias", w @ double(beta))
+        yield DirectionPart("final norm bias", w @ double(beta))
     if bias is not None:
-        yield Share("head bias", bias)
+        yield DirectionPart("head bias", bias)
 
 
-def split_stream(model: Model, trace: Trace, rows: list[int], u: Tensor) -> Iterator[Share]:
+def split_stream(model: Model, trace: Trace, rows: list[int], u: Tensor) -> Iterator[DirectionPart]:
     """Split the residual stream x before the final norm along u: at each place the parts add up to u · x.
 
     Args:
@@ -156,15 +158,15 @@ def split_stream(model: Model, trace: Trace, rows: list[int], u: Tensor) -> Iter
         assert isinstance(block, Block)
         through, offset = output_norm(block.norm_order, block.attention_norm, made.attention.output, rows, u)
         yield from _attention(block.attention, made.attention, rows, through, layer, "head", "attention bias")
-        yield from (Share("attention norm bias", values, layer) for values in offset)
+        yield from (DirectionPart("attention norm bias", values, layer) for values in offset)
         if block.cross_norm is not None and block.cross is not None and made.cross is not None:
             through, offset = output_norm(block.norm_order, block.cross_norm, made.cross.output, rows, u)
             yield from _attention(block.cross, made.cross, rows, through, layer, "cross head", "cross bias")
-            yield from (Share("cross norm bias", values, layer) for values in offset)
+            yield from (DirectionPart("cross norm bias", values, layer) for values in offset)
         through, offset = output_norm(block.norm_order, block.feedforward_norm, made.feedforward.output, rows, u)
         written = double(made.feedforward.output[0, rows])  # (P, D)
-        yield Share("feed-forward", (written * through).sum(dim=-1), layer)
-        yield from (Share("feed-forward norm bias", values, layer) for values in offset)
+        yield DirectionPart("feed-forward", (written * through).sum(dim=-1), layer)
+        yield from (DirectionPart("feed-forward norm bias", values, layer) for values in offset)
 
 
 def output_norm(
@@ -204,7 +206,7 @@ def refuse_inexact(model: Model) -> None:
         )
 
 
-def total(parts: Sequence[Part]) -> float:
+def total(parts: Sequence[LogitPart]) -> float:
     """The sum of all values; `math.fsum`, so that adding up loses nothing."""
     return math.fsum(part.value for part in parts)
 
@@ -243,7 +245,7 @@ def _directions(norm: nn.Module, x: Tensor, w: Tensor) -> Tensor:
     return w.expand_as(x)  # (P, D)
 
 
-def _embedded(norm: nn.Module, stack: StackTrace, rows: list[int], u: Tensor) -> Iterator[Share]:
+def _embedded(norm: nn.Module, stack: StackTrace, rows: list[int], u: Tensor) -> Iterator[DirectionPart]:
     """Return the parts of the places' own embeddings; those of other places arrive through heads.
 
     Where a norm follows the embeddings, its scale is held, too: u then goes through it as w does through the final one.
@@ -256,15 +258,15 @@ def _embedded(norm: nn.Module, stack: StackTrace, rows: list[int], u: Tensor) ->
         values = (each * through).sum(dim=-1)  # (P)
         sources = torch.zeros(len(rows), stack.ids.shape[1], dtype=torch.float64)  # (P, T)
         sources[torch.arange(len(rows)), rows] = values
-        yield Share(kind, values, sources=sources)
+        yield DirectionPart(kind, values, sources=sources)
     beta = getattr(norm, "bias", None)
     if beta is not None:
-        yield Share("embedding norm bias", u @ double(beta))
+        yield DirectionPart("embedding norm bias", u @ double(beta))
 
 
 def _attention(
     layer: Attention, made: AttentionTrace, rows: list[int], u: Tensor, number: int, kind: Kind, bias_kind: Kind
-) -> Iterator[Share]:
+) -> Iterator[DirectionPart]:
     """Each head's values by source token, and the output projection's bias."""
     matrix = double(layer.output.weight).unflatten(1, (layer.heads, layer.head_width))  # (D, H, K)
     read = torch.einsum("pd,dhk->hpk", u, matrix)  # (H, P, K): u as each head's values see it
@@ -272,6 +274,6 @@ def _attention(
     weights = double(made.weights[0, :, rows])  # (H, P, S)
     sources = weights * (read @ v.transpose(-2, -1))  # (H, P, S)
     for head, each in zip(made.heads, sources, strict=True):
-        yield Share(kind, each.sum(dim=-1), number, head, each)
+        yield DirectionPart(kind, each.sum(dim=-1), number, head, each)
     if made.output_bias is not None:
-        yield Share(bias_kind, u @ double(made.output_bias), number)
+        yield DirectionPart(bias_kind, u @ double(made.output_bias), number)

@@ -13,7 +13,7 @@ from glassformer.base.errors import GlassError
 from glassformer.inspection.receipt.draw import Draw
 from glassformer.inspection.receipt.moment import Moment, of_hole, of_label, of_next_token
 from glassformer.inspection.receipt.naming import label_named, token_named
-from glassformer.inspection.receipt.parts import CROSS, Part, refuse_inexact, split_logit, total
+from glassformer.inspection.receipt.parts import CROSS, LogitPart, refuse_inexact, split_logit, total
 from glassformer.inspection.trace import trace
 from glassformer.tasks import AnyTextModel, MaskFiller, TextClassifier, Translator
 from glassformer.text.tokenizers import Tokenizer
@@ -42,7 +42,7 @@ class Receipt:
     moment: Moment
     token: int
     against: int | None
-    parts: tuple[Part, ...]
+    parts: tuple[LogitPart, ...]
     logit: float
     names: Callable[[int], str]
     read: tuple[str, ...]
@@ -53,7 +53,7 @@ class Receipt:
         """The sum of the parts."""
         return total(self.parts)
 
-    def ranked(self) -> list[tuple[Part, float]]:
+    def ranked(self) -> list[tuple[LogitPart, float]]:
         """The parts, the largest size first, each with its share of all sizes."""
         sizes = sum(abs(part.value) for part in self.parts)
         order = sorted(self.parts, key=lambda part: -abs(part.value))
@@ -168,7 +168,7 @@ def write_receipt(
     )
 
 
-def _parts(model: AnyTextModel, moment: Moment, token: int, against: int | None) -> list[Part]:
+def _parts(model: AnyTextModel, moment: Moment, token: int, against: int | None) -> list[LogitPart]:
     read = torch.tensor([moment.read])  # (1, T)
     if moment.source is None:
         made = trace(model.model, read)

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from glassformer.base.wording import counted
-from glassformer.inspection.receipt.draw import Draw, Runner, Stage
+from glassformer.inspection.receipt.draw import Draw, Runner, SamplingStage
 from glassformer.inspection.receipt.naming import in_quotes
-from glassformer.inspection.receipt.parts import CROSS, Part
+from glassformer.inspection.receipt.parts import CROSS, LogitPart
 from glassformer.inspection.receipt.receipt import Receipt
 
 BAR = 24  # characters of the longest bar
@@ -61,7 +61,7 @@ def _parts(receipt: Receipt, top: int) -> list[str]:
     return [*lines, f"sum of parts {receipt.total:.6f} = {whole} {receipt.logit:.6f}, difference {difference:.1e}"]
 
 
-def _mostly(receipt: Receipt, part: Part) -> str:
+def _mostly(receipt: Receipt, part: LogitPart) -> str:
     """The source token that most of a head's value came through."""
     if part.head is None or part.sources is None:
         return ""
@@ -106,7 +106,7 @@ def _draw(receipt: Receipt) -> list[str]:
     return [*lines, *_choice(receipt, draw)]
 
 
-def _stage_name(stage: Stage) -> str:
+def _stage_name(stage: SamplingStage) -> str:
     if stage.filter is None:
         return "the model's own"
     name = stage.filter.replace("_", " ")

@@ -10,7 +10,14 @@ from typing import Any
 import numpy as np
 
 from glassformer.base.errors import GlassError, nearest
-from glassformer.inspection.replay.snapshot import Flags, Labels, Numbers, Snapshot, read_snapshot, snapshot_files
+from glassformer.inspection.replay.snapshot import (
+    Flags,
+    Numbers,
+    Snapshot,
+    SnapshotLabels,
+    read_snapshot,
+    snapshot_files,
+)
 from glassformer.runs.folder import Run
 
 IN_A_ROW = 3
@@ -45,7 +52,7 @@ class History:
     snapshots: tuple[Snapshot, ...]
 
     @property
-    def labels(self) -> Labels:
+    def labels(self) -> SnapshotLabels:
         """Return the labels, which are the same for all snapshots."""
         return self.snapshots[0].labels
 

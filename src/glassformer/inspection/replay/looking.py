@@ -8,11 +8,11 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
-from glassformer.inspection.heads import Known, Probe, survey
+from glassformer.inspection.heads import HeadProbe, TokenFacts, survey
 from glassformer.inspection.heads.looks import Ids
-from glassformer.inspection.heads.tallies import LIFT, Scored
+from glassformer.inspection.heads.tallies import LIFT, RoleScore
 from glassformer.inspection.recording import record
-from glassformer.inspection.replay.snapshot import Flags, Labels, Map, Numbers, Shown
+from glassformer.inspection.replay.snapshot import Flags, Map, Numbers, Shown, SnapshotLabels
 from glassformer.inspection.sites import Site, attentions
 from glassformer.model.transformer import EncoderDecoder, Model
 from glassformer.text.tokenizers import Tokenizer
@@ -28,7 +28,7 @@ MOST_BYTES = 400_000
 
 
 @dataclass(frozen=True, eq=False)
-class Mapped:
+class MappedText:
     """A text whose maps are kept: its tokens, and their ids, (T,) each; `target` of an encoder-decoder."""
 
     shown: Shown
@@ -37,17 +37,17 @@ class Mapped:
 
 
 @dataclass(frozen=True, eq=False)
-class Look:
+class HeadArrays:
     """The arrays of one model: labels, scores (heads, R), reached (heads, R), numbers (heads, M), and maps."""
 
-    labels: Labels
+    labels: SnapshotLabels
     scores: Numbers
     reached: Flags
     numbers: Numbers
     maps: dict[tuple[int, str], Map]
 
 
-def look(model: Model, probes: Sequence[Probe], known: Known, texts: Sequence[Mapped]) -> Look:
+def look(model: Model, probes: Sequence[HeadProbe], known: TokenFacts, texts: Sequence[MappedText]) -> HeadArrays:
     """Look at all heads. Nothing about the model changes, and no random number is drawn.
 
     Args:
@@ -58,7 +58,7 @@ def look(model: Model, probes: Sequence[Probe], known: Known, texts: Sequence[Ma
     found = survey(model, probes, known).heads
     roles = tuple(dict.fromkeys(role for each in found for role in each.roles))
     kinds = tuple(dict.fromkeys(number for each in found for number in each.numbers))
-    labels = Labels(tuple(str(each.head) for each in found), roles, kinds, tuple(text.shown for text in texts))
+    labels = SnapshotLabels(tuple(str(each.head) for each in found), roles, kinds, tuple(text.shown for text in texts))
     scores = np.full((len(found), len(roles)), np.nan, dtype=np.float32)  # (heads, R)
     reached = np.zeros(scores.shape, dtype=np.bool_)  # (heads, R)
     numbers = np.full((len(found), len(kinds)), np.nan, dtype=np.float32)  # (heads, M)
@@ -68,16 +68,16 @@ def look(model: Model, probes: Sequence[Probe], known: Known, texts: Sequence[Ma
             reached[row, roles.index(role)] = _reaches(scored)
         for kind, value in each.numbers.items():
             numbers[row, kinds.index(kind)] = value
-    return Look(labels, scores, reached, numbers, _maps(model, texts))
+    return HeadArrays(labels, scores, reached, numbers, _maps(model, texts))
 
 
-def _reaches(scored: Scored) -> bool:
+def _reaches(scored: RoleScore) -> bool:
     """Return whether the score alone, measured on texts, is high enough. An induction head need not copy here."""
     high = scored.score >= scored.threshold and (scored.lift is None or scored.lift >= LIFT)
     return high and scored.interval is not None and scored.interval[0] > (scored.chance or 0.0)
 
 
-def _maps(model: Model, texts: Sequence[Mapped]) -> dict[tuple[int, str], Map]:
+def _maps(model: Model, texts: Sequence[MappedText]) -> dict[tuple[int, str], Map]:
     """(H, T, S) for each text and attention, each text alone: without padding."""
     maps = {}
     for number, text in enumerate(texts):
@@ -89,7 +89,7 @@ def _maps(model: Model, texts: Sequence[Mapped]) -> dict[tuple[int, str], Map]:
     return maps
 
 
-def mapped_texts(model: Model, probes: Sequence[Probe], reader: Tokenizer, writer: Tokenizer) -> list[Mapped]:
+def mapped_texts(model: Model, probes: Sequence[HeadProbe], reader: Tokenizer, writer: Tokenizer) -> list[MappedText]:
     """Return rows of the text probe, and one of repeated random tokens, while all maps together are small enough.
 
     Args:
@@ -108,17 +108,17 @@ def mapped_texts(model: Model, probes: Sequence[Probe], reader: Tokenizer, write
     return found
 
 
-def _chosen(probe: Probe, texts: int) -> list[int]:
+def _chosen(probe: HeadProbe, texts: int) -> list[int]:
     """Numbers of the rows, evenly drawn."""
     wanted = {"text": min(texts, len(probe.rows)), "repeated": 1}.get(probe.name, 0)
     return [number * len(probe.rows) // wanted for number in range(wanted)]
 
 
-def _mapped(probe: Probe, row: int, longest: int, reader: Tokenizer, writer: Tokenizer) -> Mapped:
+def _mapped(probe: HeadProbe, row: int, longest: int, reader: Tokenizer, writer: Tokenizer) -> MappedText:
     source = probe.rows[row][:longest]  # (S,)
     target = None if probe.targets is None else probe.targets[row][:longest]  # (T,)
     written = () if target is None else tuple(writer.token_text(int(id)) for id in target)
-    return Mapped(Shown(probe.name, tuple(reader.token_text(int(id)) for id in source), written), source, target)
+    return MappedText(Shown(probe.name, tuple(reader.token_text(int(id)) for id in source), written), source, target)
 
 
 def _size(model: Model, shown: Shown) -> int:

@@ -9,23 +9,22 @@ from typing import Any
 import numpy as np
 
 from glassformer.base.config import Config
-from glassformer.generation.context import reading
 from glassformer.inspection.heads.of_run import probes_for
 from glassformer.inspection.replay.history import History
 from glassformer.inspection.replay.looking import look, mapped_texts
 from glassformer.inspection.replay.schedule import snapshot_steps, thinned
 from glassformer.inspection.replay.snapshot import Numbers, Snapshot, snapshot_files, write_snapshot
+from glassformer.model.evaluation_mode import inference
 from glassformer.model.transformer import Model
 from glassformer.runs.folder import Run, step_of
-from glassformer.runs.opening import load_text_model
+from glassformer.runs.opening import OpenedRun
 from glassformer.runs.run_text import encoded_text
-from glassformer.tasks.losses import logits_of, token_losses, tokens_at_once
-from glassformer.tasks.make import make_task
+from glassformer.tasks.losses import logits_of, token_losses
 from glassformer.tasks.task import Task
+from glassformer.tasks.task_rows import TaskRows
 from glassformer.text.examples import PreparedExamples
 from glassformer.text.prepare import Prepared
 from glassformer.training.trainer import Trainer
-from glassformer.training.validation import MOST_TOKENS, groups
 
 LOSSES = 2000
 """About so many validation tokens have their losses kept."""
@@ -70,11 +69,11 @@ class Camera:
 
     def _losses(self, model: Model, rows: Sequence[Any]) -> Numbers:
         """(rows, T) nats at every place; NaN where nothing is predicted."""
-        device = model.embedding.tokens.weight.device
+        chosen = TaskRows(self.task, rows, model.embedding.tokens.weight.device)
         parts = []
-        with reading(model):
-            for group in groups(rows, min(MOST_TOKENS, tokens_at_once(model))):
-                batch = self.task.collate(group).to(device)
+        with inference(model):
+            for _, group in chosen.groups(model):
+                batch = chosen.batch(group)
                 losses = token_losses(logits_of(model, batch), batch)  # (B, T)
                 parts.append(losses.masked_fill(~batch.loss_mask, np.nan).float().cpu().numpy())
         longest = max((part.shape[1] for part in parts), default=0)
@@ -120,7 +119,7 @@ class Recorder:
 
 
 @dataclass(frozen=True)
-class Agreement:
+class SnapshotAgreement:
     """Largest differences between a snapshot and the weights of its step now.
 
     Attributes:
@@ -138,7 +137,7 @@ class Agreement:
 
 def agreement(
     run: Run, history: History, device: str = "auto", note: Callable[[str], None] = lambda text: None
-) -> Agreement | None:
+) -> SnapshotAgreement | None:
     """Take the last snapshot again, from the weights of the last checkpoint, and compare the two.
 
     Args:
@@ -157,11 +156,10 @@ def agreement(
     kept = next((snapshot for snapshot in history.snapshots if snapshot.step == step), None)
     if kept is None:
         return None
-    loaded = load_text_model(run.folder, "last", device)
-    data = encoded_text(run, loaded.config, note)
-    again = Camera(loaded.config, make_task(loaded.config, data), data, loaded.model).snapshot(loaded.model, step)
+    opened = OpenedRun.load(run.folder, "last", device, note=note)
+    again = Camera(opened.config, opened.task, opened.data, opened.model).snapshot(opened.model, step)
     maps = max(int(np.abs(again.maps[key].astype(int) - seen.astype(int)).max()) for key, seen in kept.maps.items())
-    return Agreement(step, maps / 255, _apart(again.scores, kept.scores), _apart(again.losses, kept.losses))
+    return SnapshotAgreement(step, maps / 255, _apart(again.scores, kept.scores), _apart(again.losses, kept.losses))
 
 
 def _apart(found: Numbers, kept: Numbers) -> float:

@@ -47,7 +47,7 @@ class Shown:
 
 
 @dataclass(frozen=True)
-class Labels:
+class SnapshotLabels:
     """The meaning of the axes of a snapshot's arrays; the same in all snapshots of a run.
 
     Attributes:
@@ -79,7 +79,7 @@ class Snapshot:
     """
 
     step: int
-    labels: Labels
+    labels: SnapshotLabels
     scores: Numbers
     reached: Flags
     numbers: Numbers
@@ -156,7 +156,7 @@ def _checked(arrays: dict[str, npt.NDArray[Any]]) -> Snapshot:
     about = json.loads(arrays["about"].tobytes())
     named = about["labels"]
     texts = (Shown(each["probe"], tuple(each["source"]), tuple(each["target"])) for each in named["texts"])
-    labels = Labels(tuple(named["heads"]), tuple(named["roles"]), tuple(named["numbers"]), tuple(texts))
+    labels = SnapshotLabels(tuple(named["heads"]), tuple(named["roles"]), tuple(named["numbers"]), tuple(texts))
     shape = (len(labels.heads), len(labels.roles))
     maps: dict[tuple[int, str], Map] = {}
     for number, text in enumerate(labels.texts):

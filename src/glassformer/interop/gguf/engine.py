@@ -14,13 +14,13 @@ import numpy as np
 import torch
 
 from glassformer.base.errors import GlassError
-from glassformer.generation.context import reading
 from glassformer.interop.comparing import LEVEL, TOKENS, Logits, largest_difference, logits_limit, random_rows
 from glassformer.interop.export_report import Measured
 from glassformer.interop.gguf.targets import Target
 from glassformer.interop.packages import version_of
+from glassformer.model.evaluation_mode import inference
 from glassformer.model.transformer import Decoder
-from glassformer.runs.opening import Parts
+from glassformer.runs.opening import OpenedRun
 from glassformer.text.tokenizers import Tokenizer, frame_of
 
 PACKAGE = "xllamacpp"
@@ -42,11 +42,11 @@ def engine() -> str | None:
     return f"llama.cpp ({version_of(PACKAGE)})"
 
 
-def compare_with_engine(parts: Parts, path: Path, kind: str, target: Target) -> list[Measured]:
+def compare_with_engine(opened: OpenedRun, path: Path, kind: str, target: Target) -> list[Measured]:
     """Open a file with llama.cpp, read texts and rows of tokens, and write `TOKENS` greedy tokens after three prompts.
 
     Args:
-        parts: of the run; its context is 2 at least.
+        opened: of the run; its context is 2 at least.
         path: of the file.
         kind: of its numbers; only of f32 the greedy tokens are compared.
         target: its architecture.
@@ -54,18 +54,18 @@ def compare_with_engine(parts: Parts, path: Path, kind: str, target: Target) -> 
     Raises:
         GlassError: llama.cpp does not open it.
     """
-    model = parts.model
+    model = opened.model
     assert isinstance(model, Decoder)
-    context = parts.config.model.context
-    frame = frame_of(parts.tokenizer, parts.config)
-    size = parts.tokenizer.vocab_size
-    texts = {text: frame.around(parts.tokenizer.encode(text)) for text in known_texts(parts.tokenizer, TEXTS)}
+    context = opened.config.model.context
+    frame = frame_of(opened.tokenizer, opened.config)
+    size = opened.tokenizer.vocab_size
+    texts = {text: frame.around(opened.tokenizer.encode(text)) for text in known_texts(opened.tokenizer, TEXTS)}
     rows = [random_rows(1, length, size)[0] for length in sorted({min(length, context - 1) for length in LENGTHS})]
     read: list[tuple[str | list[int], list[int]]] = [(row, row) for row in rows]
     read += [(text, ids) for text, ids in texts.items() if len(ids) < context]
     prompts = [random_rows(1, min(length, context - 1), size)[0] for length in (1, 5, 11)] if kind == "f32" else []
     counts = [min(TOKENS, context - len(prompt)) for prompt in prompts]
-    whole = next(id for id in parts.tokenizer.text_ids if "\ufffd" not in parts.tokenizer.decode([id]))
+    whole = next(id for id in opened.tokenizer.text_ids if "\ufffd" not in opened.tokenizer.decode([id]))
     asked = [_next_token(given, size, int(whole)) for given, _ in read]
     asked += [_greedy(prompt, count) for prompt, count in zip(prompts, counts, strict=True)]
     answers = run_engine(path, context, asked)
@@ -78,7 +78,7 @@ def compare_with_engine(parts: Parts, path: Path, kind: str, target: Target) -> 
     found = [Measured("by llama.cpp", largest_difference(ours, theirs), limit, said)]
     differ = 0
     for prompt, answer in zip(prompts, answers[len(read) :], strict=True):
-        differ += _unlikely(model, prompt, answer["tokens"], parts.tokenizer.end_id, max(LEVEL, 2 * limit))
+        differ += _unlikely(model, prompt, answer["tokens"], opened.tokenizer.end_id, max(LEVEL, 2 * limit))
     written = [len(answer["tokens"]) for answer in answers[len(read) :]]
     differ += sum(abs(one - other) for one, other in zip(written, counts, strict=True))
     compared = f"{sum(written)} tokens after {len(prompts)} prompts, by llama.cpp with its cache in float32"
@@ -142,7 +142,7 @@ def _answered(answer: dict[str, Any], size: int) -> Logits:
 
 def _log_probabilities(model: Decoder, ids: Sequence[int]) -> Logits:
     """Ids (T) -> (T, V)."""
-    with reading(model):
+    with inference(model):
         found: Logits = model(torch.tensor([list(ids)]))[0].double().log_softmax(dim=-1).numpy()  # (T, V)
     return found
 

@@ -28,8 +28,7 @@ from glassformer.interop.huggingface.writing import written
 from glassformer.interop.packages import require_packages
 from glassformer.model.build import build_model
 from glassformer.model.transformer import Decoder
-from glassformer.runs.folder import open_run
-from glassformer.runs.opening import Parts, load_parts
+from glassformer.runs.opening import OpenedRun
 
 UNTRIED = "llama.cpp itself did not open the file: for that, pip install xllamacpp"
 
@@ -52,18 +51,18 @@ def export(request: ExportRequest) -> ExportReport:
         raise GlassError(f"GGUF weights in {request.dtype!r} are not written", nearest(kind, TYPES))
     refuse_taken(out)
     require_packages("export to GGUF", "gguf", "transformers")
-    parts = load_parts(request.folder, request.which, device="cpu")
-    if not isinstance(parts.model, Decoder):
+    opened = OpenedRun.load(request.folder, request.which, device="cpu")
+    if not isinstance(opened.model, Decoder):
         raise GlassError(
-            f"GGUF files are written of language models; this run learnt train.task = {parts.config.train.task}",
+            f"GGUF files are written of language models; this run learnt train.task = {opened.config.train.task}",
             "Use --to onnx or --to hf.",
         )
-    config = parts.model.config.replace(vocab_size=parts.model.vocab_size)
-    target = choose_target(config, dict(parts.model.state_dict()), request.architecture)
-    tokens = read_tokens(open_run(request.folder).tokenizer_file)
-    values, theirs = written(ARCHITECTURES[target.name], parts.model, "lm")
-    form, ours = fitted(ARCHITECTURES[target.name], config, dict(parts.model.state_dict()))
-    begins = parts.config.data.windows == "documents"
+    config = opened.model.config.replace(vocab_size=opened.model.vocab_size)
+    target = choose_target(config, dict(opened.model.state_dict()), request.architecture)
+    tokens = read_tokens(opened.files.tokenizer_file)
+    values, theirs = written(ARCHITECTURES[target.name], opened.model, "lm")
+    form, ours = fitted(ARCHITECTURES[target.name], config, dict(opened.model.state_dict()))
+    begins = opened.config.data.windows == "documents"
     runs_here = engine() if config.context > 1 else None  # llama.cpp keeps a place for the token that it writes
     checked_by = runs_here or "our own reader of GGUF"
 
@@ -72,8 +71,8 @@ def export(request: ExportRequest) -> ExportReport:
         tensors = gguf_tensors(theirs, target, form)
         write_gguf(partial, tensors, kind, target, form, tokens, begins, request.folder.resolve().name)
         request.note(f"comparing by {checked_by}")
-        found = compare(parts, partial, kind, values, rounded(form, ours, kind))
-        return found + (compare_with_engine(parts, partial, kind, target) if runs_here else [])
+        found = compare(opened, partial, kind, values, rounded(form, ours, kind))
+        return found + (compare_with_engine(opened, partial, kind, target) if runs_here else [])
 
     measured = appear_whole("GGUF", out, fill)
     use = f"llama-server --model {quoted(out)}"
@@ -98,21 +97,23 @@ def rounded(form: ModelConfig, ours: Tensors, kind: str) -> Decoder:
     return model.eval()
 
 
-def compare(parts: Parts, path: Path, kind: str, values: dict[str, object], same: Decoder) -> list[Measured]:
+def compare(opened: OpenedRun, path: Path, kind: str, values: dict[str, object], same: Decoder) -> list[Measured]:
     """The file against the run, logits in two ways; greedy tokens where nothing was rounded; and the tokenizer.
 
     Args:
-        parts: of the run.
+        opened: of the run.
         path: of the file.
         kind: of its numbers.
         values: `config.json` of Hugging Face's class.
         same: of `rounded`.
     """
-    context, end = parts.config.model.context, parts.tokenizer.end_id
+    context, end = opened.config.model.context, opened.tokenizer.end_id
     lengths = sorted({min(length, context) for length in LENGTHS})
     rows = [random_rows(1, length, end)[0] for length in lengths]
     with torch.inference_mode():
-        run, ours = ([model(torch.tensor([row]))[0].numpy() for row in rows] for model in (parts.model, same))  # (T, V)
+        run, ours = (
+            [model(torch.tensor([row]))[0].numpy() for row in rows] for model in (opened.model, same)
+        )  # (T, V)
     by_rules, back = GgufModel(path), ReadBack(path, {**values, "bos_token_id": end, "eos_token_id": end})
     ruled, read = [by_rules.logits(row) for row in rows], [back.logits(row) for row in rows]  # (T, V) each
     said, limit = f"rows of {', '.join(map(str, lengths))} tokens", logits_limit(run)
@@ -122,14 +123,14 @@ def compare(parts: Parts, path: Path, kind: str, values: dict[str, object], same
         Measured("by transformers", largest_difference(ours, read), limit, f"logits,{weights} {said}"),
     ]
     if kind == "f32":
-        measured.append(check_greedy(parts, back.next_logits, "by transformers without a cache"))
+        measured.append(check_greedy(opened, back.next_logits, "by transformers without a cache"))
     else:
         measured.append(
             Measured("rounding", distance(run, ruled), DISTANCE[kind], f"logits of the run, relative, {said}")
         )
-    if parts.tokenizer.kind != "bpe":  # transformers refuses merges whose halves are no tokens
+    if opened.tokenizer.kind != "bpe":  # transformers refuses merges whose halves are no tokens
         return measured
     tokenizer = tokenizer_of(path)
     encoded = [tokenizer(text, add_special_tokens=False, split_special_tokens=True)["input_ids"] for text in TEXTS]
-    differ = sum(ids != parts.tokenizer.encode(text) for ids, text in zip(encoded, TEXTS, strict=True))
+    differ = sum(ids != opened.tokenizer.encode(text) for ids, text in zip(encoded, TEXTS, strict=True))
     return [*measured, Measured("token ids", differ, 0, f"{len(TEXTS)} texts in several scripts, by transformers")]

@@ -13,11 +13,11 @@ import torch
 from torch import Tensor
 
 from glassformer.base.errors import GlassError
-from glassformer.generation.context import reading
 from glassformer.interop.comparing import LEVEL, TOKENS, logits_limit
 from glassformer.interop.export_report import Measured
+from glassformer.model.evaluation_mode import inference
 from glassformer.model.transformer import Classifier, Decoder, EncoderDecoder, Model
-from glassformer.runs.opening import Parts
+from glassformer.runs.opening import OpenedRun
 from glassformer.tasks.filling import MaskFiller
 from glassformer.text.tokenizers import frame_of
 
@@ -76,19 +76,19 @@ def class_named(name: str) -> Any:
     return getattr(transformers, name)
 
 
-def compare(folder: Path, parts: Parts, automatic: str, padding: int | None = None) -> tuple[Measured, ...]:
+def compare(folder: Path, opened: OpenedRun, automatic: str, padding: int | None = None) -> tuple[Measured, ...]:
     """Load a folder by the package's own automatic classes, and measure how far it is from the run.
 
     Args:
         folder: what was written.
-        parts: of the run.
+        opened: of the run.
         automatic: the name of the model's class, for `class_named`.
         padding: a token that no text has, by which places are counted.
 
     Raises:
         GlassError: the package cannot load it.
     """
-    model, tokenizer = parts.model, parts.tokenizer
+    model, tokenizer = opened.model, opened.tokenizer
     with quiet() as transformers:
         try:
             theirs = class_named(automatic).from_pretrained(folder, dtype=torch.float32, local_files_only=True).eval()
@@ -98,7 +98,7 @@ def compare(folder: Path, parts: Parts, automatic: str, padding: int | None = No
                 f"transformers {transformers.__version__} cannot load what was written: {_in_a_line(error)}",
                 "Install the version of transformers that constraints.txt names.",
             ) from error
-        found = [_token_ids(words, parts), _logits(theirs, model, padding)]
+        found = [_token_ids(words, opened), _logits(theirs, model, padding)]
         if isinstance(model, Decoder | EncoderDecoder):
             written = _written(theirs, model, tokenizer.end_id)
             found += [written] if written is not None else []
@@ -128,10 +128,10 @@ def _in_a_line(error: Exception) -> str:
     return f"{type(error).__name__} {' '.join(str(error).split())}"[:300]
 
 
-def _token_ids(words: Any, parts: Parts) -> Measured:
+def _token_ids(words: Any, opened: OpenedRun) -> Measured:
     """How many texts have other ids, without and with their frame; of a run that fills in, one with holes, too."""
-    tokenizer, frame = parts.tokenizer, frame_of(parts.tokenizer, parts.config)
-    masked, different = parts.config.train.task == "masked", 0
+    tokenizer, frame = opened.tokenizer, frame_of(opened.tokenizer, opened.config)
+    masked, different = opened.config.train.task == "masked", 0
     texts = [_without(text, words.all_special_tokens) for text in TEXTS] if masked else TEXTS
     for text in texts:
         ids = tokenizer.encode(text)
@@ -139,9 +139,9 @@ def _token_ids(words: Any, parts: Parts) -> Measured:
         different += plain != ids or words(text)["input_ids"] != frame.around(ids)
     if not masked:
         return Measured("token ids", different, 0, f"{len(texts)} texts in nine scripts")
-    holes = MaskFiller(parts.model, tokenizer, parts.config)
+    holes = MaskFiller(opened.model, tokenizer, opened.config)
     both = (f"The {holes.MASK} dog", f"{holes.MASK}, {holes.MASK} and it")
-    for text in both if parts.config.model.context > 2 * len(both[1]) else ():
+    for text in both if opened.config.model.context > 2 * len(both[1]) else ():
         different += words(text.replace(holes.MASK, words.mask_token))["input_ids"] != holes.ids(text)
     return Measured("token ids", different, 0, f"{len(texts)} texts in nine scripts, and with holes")
 
@@ -173,12 +173,12 @@ def _logits(theirs: Any, model: Model, padding: int | None) -> Measured:
     if isinstance(model, EncoderDecoder):
         target = rows_of(model, seed=1)[0]  # (B, T)
         other = theirs(input_ids=tokens, attention_mask=real.long(), decoder_input_ids=target).logits  # (B, T, V)
-        with reading(model):
+        with inference(model):
             ours = model(tokens, target, real)  # (B, T, V)
         real = torch.ones_like(real)
     else:
         other = theirs(input_ids=tokens, attention_mask=real.long()).logits  # (B, T, V or C)
-        with reading(model):
+        with inference(model):
             ours = model(tokens, real)  # (B, T, V), or (B, C) of a classifier
     if isinstance(model, Classifier) and other.ndim == 3:  # a text's scores, of its first token or the mean
         weights = real.float() if model.config.pooling == "mean" else (torch.arange(real.shape[1]) == 0).float()[None]
@@ -210,7 +210,7 @@ def _written(theirs: Any, model: Decoder | EncoderDecoder, end: int) -> Measured
     for prompt in prompts:
         mask = torch.ones(1, len(prompt), dtype=torch.long)  # (1, T)
         found = theirs.generate(prompt[None], attention_mask=mask, **sizes)  # (1, T)
-        with reading(model):
+        with inference(model):
             before = found[:, :-1]  # (1, T)
             logits = model(before) if isinstance(model, Decoder) else model(prompt[None], before)  # (1, T, V)
         likeliest = logits[0, -count:].max(dim=-1).values  # (count)

@@ -26,8 +26,7 @@ from glassformer.interop.huggingface.tokenizer_files import (
 from glassformer.interop.huggingface.writing import written
 from glassformer.interop.packages import version_of
 from glassformer.model.weights import save_tensors
-from glassformer.runs.folder import open_run
-from glassformer.runs.opening import Parts, load_parts
+from glassformer.runs.opening import OpenedRun
 
 USES = {
     "ForCausalLM": "AutoModelForCausalLM", "LMHeadModel": "AutoModelForCausalLM", "ForMaskedLM": "AutoModelForMaskedLM",
@@ -60,12 +59,11 @@ def export(request: ExportRequest) -> ExportReport:
         raise GlassError(f"--dtype {request.dtype} is not for --to hf", "It writes float32; load it as you like.")
     refuse_taken(request.out)
     require_transformers()
-    run = open_run(request.folder)
-    parts = load_parts(request.folder, request.which, device="cpu")
-    refuse_unwritable(parts)
-    task, before = parts.config.train.task, _imported_from(run.folder)
-    config = parts.model.config.replace(vocab_size=parts.model.vocab_size)
-    ours, padding = dict(parts.model.state_dict()), parts.tokenizer.padding_id
+    opened = OpenedRun.load(request.folder, request.which, device="cpu")
+    refuse_unwritable(opened)
+    task, before = opened.config.train.task, _imported_from(opened.folder)
+    config = opened.model.config.replace(vocab_size=opened.model.vocab_size)
+    ours, padding = dict(opened.model.state_dict()), opened.tokenizer.padding_id
     chosen = choose(config, ours, task, request.architecture, before, padding)
     kind = chosen.classes[task]
     automatic = next((use for end, use in USES.items() if kind.endswith(end)), "AutoModelForSeq2SeqLM")
@@ -73,13 +71,13 @@ def export(request: ExportRequest) -> ExportReport:
 
     def fill(folder: Path) -> tuple[Measured, ...]:
         folder.mkdir()
-        _write(folder, chosen, parts, run.tokenizer_file)
+        _write(folder, chosen, opened, opened.files.tokenizer_file)
         request.note("loading it back and comparing")
-        return compare(folder, parts, kind if chosen.own_code else automatic, chosen.needs_padding)
+        return compare(folder, opened, kind if chosen.own_code else automatic, chosen.needs_padding)
 
     measured = appear_whole("Hugging Face", request.out, fill)
     size = sum(path.stat().st_size for path in request.out.iterdir())
-    pooled = "those of its first token" if parts.config.model.pooling == "first" else "the mean over its tokens"
+    pooled = "those of its first token" if opened.config.model.pooling == "first" else "the mean over its tokens"
     notes = []
     if task in NOTES and kind.endswith("ForTokenClassification"):
         notes.append(NOTES[task].format(pooled))
@@ -110,32 +108,32 @@ def _imported_from(run: Path) -> str | None:
     return str(name)
 
 
-def _write(folder: Path, architecture: Architecture, parts: Parts, tokenizer_file: Path) -> None:
-    task: Task = parts.config.train.task
-    values, tensors = written(architecture, parts.model, task)
-    values |= special_ids(parts.tokenizer, parts.config)
+def _write(folder: Path, architecture: Architecture, opened: OpenedRun, tokenizer_file: Path) -> None:
+    task: Task = opened.config.train.task
+    values, tensors = written(architecture, opened.model, task)
+    values |= special_ids(opened.tokenizer, opened.config)
     if task in PAIRS:
         values["tokenizer_class"] = TOKENIZER_CLASS  # CTranslate2 asks here how mBART's texts begin
     if architecture.pads_with_end:
-        values["pad_token_id"] = padding_or_end(parts.tokenizer)
+        values["pad_token_id"] = padding_or_end(opened.tokenizer)
     if architecture.own_code is not None:
         module = f"{architecture.own_code}.py"
         shutil.copyfile(Path(__file__).with_name(module), folder / module)
     if task == "masked" and not architecture.classes[task].endswith("MaskedLM"):
-        names = [parts.tokenizer.token_text(id) for id in range(parts.model.vocab_size)]
+        names = [opened.tokenizer.token_text(id) for id in range(opened.model.vocab_size)]
         values |= _labels([f"{id} {name}" for id, name in enumerate(names)])
     elif task == "classify":
-        values |= _labels(parts.labels)
+        values |= _labels(opened.labels)
         if not architecture.classes[task].endswith(WHOLE):
-            values["summary_type"] = parts.config.model.pooling
+            values["summary_type"] = opened.config.model.pooling
     _write_json(folder / "config.json", values)
     if task == "lm" or task in PAIRS:
-        length = parts.config.model.context
+        length = opened.config.model.context
         _write_json(
-            folder / "generation_config.json", {**writing_ids(parts.tokenizer, parts.config), "max_length": length}
+            folder / "generation_config.json", {**writing_ids(opened.tokenizer, opened.config), "max_length": length}
         )
     save_tensors(tensors, folder / "model.safetensors", {"format": "pt"})
-    write_tokenizer(folder, tokenizer_file, parts.tokenizer, parts.config)
+    write_tokenizer(folder, tokenizer_file, opened.tokenizer, opened.config)
 
 
 def _labels(names: Sequence[str]) -> dict[str, Any]:

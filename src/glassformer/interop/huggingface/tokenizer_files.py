@@ -14,7 +14,7 @@ from typing import Any
 from glassformer.base.config import PAIRS, Config
 from glassformer.base.errors import GlassError
 from glassformer.base.files import write_text
-from glassformer.runs.opening import Parts
+from glassformer.runs.opening import OpenedRun
 from glassformer.tasks.filling import SPACE_BELONGS_TO_WORD
 from glassformer.text.tokenizers import Frame, Tokenizer, frame_of, layout
 
@@ -24,14 +24,14 @@ HOLE = "[MASK]"
 """How a mask token of ours is spelled there, as `glass fill` asks for it."""
 
 
-def refuse_unwritable(parts: Parts) -> None:
+def refuse_unwritable(opened: OpenedRun) -> None:
     """Raise a `GlassError` for what the format cannot hold."""
-    if parts.tokenizer.kind == "graphemes":
+    if opened.tokenizer.kind == "graphemes":
         raise GlassError(
             "tokenizer.kind = graphemes cannot be written for Hugging Face, whose library cuts text otherwise",
             "Nearest: tokenizer.kind=characters, or bpe, which can write every text.",
         )
-    if parts.source_tokenizer.digest != parts.tokenizer.digest:
+    if opened.source_tokenizer.digest != opened.tokenizer.digest:
         raise GlassError(
             "tokenizer.joint = false: source and target have a vocabulary each, and their classes have one",
             "Nearest: a run trained with --set tokenizer.joint=true.",

@@ -22,8 +22,7 @@ from glassformer.interop.onnx.graph import OPSET, inputs_of, output_of, write_gr
 from glassformer.interop.onnx.session import Session, check_logits
 from glassformer.interop.packages import require_packages, version_of
 from glassformer.model.transformer import Decoder, EncoderDecoder
-from glassformer.runs.folder import open_run
-from glassformer.runs.opening import Parts, load_parts
+from glassformer.runs.opening import OpenedRun
 from glassformer.text.tokenizers import frame_of
 
 GRAPH, FACTS, SOURCE = "model.onnx", "glassformer.json", "source_tokenizer.json"
@@ -43,43 +42,44 @@ def export(request: ExportRequest) -> ExportReport:
         raise GlassError(f"an ONNX export has no {what}", "It is the model as it is, in float32: leave that out.")
     refuse_taken(out)
     require_packages("export to ONNX", "onnx", "onnxscript", "onnxruntime")
-    run, parts = open_run(request.folder), load_parts(request.folder, request.which, device="cpu")
+    opened = OpenedRun.load(request.folder, request.which, device="cpu")
+    run = opened.files
 
     def fill(folder: Path) -> list[Measured]:
         folder.mkdir()
         request.note("tracing the model into a graph")
-        write_graph(parts.model, folder / GRAPH)
+        write_graph(opened.model, folder / GRAPH)
         request.note("comparing with onnxruntime")
-        measured = compare(parts, folder / GRAPH)
-        if parts.config.two_vocabularies:
-            parts.tokenizer.save(folder / "tokenizer.json")
-            write_framed(folder / SOURCE, run.source_tokenizer_file, parts.source_tokenizer, parts.config)
+        measured = compare(opened, folder / GRAPH)
+        if opened.config.two_vocabularies:
+            opened.tokenizer.save(folder / "tokenizer.json")
+            write_framed(folder / SOURCE, run.source_tokenizer_file, opened.source_tokenizer, opened.config)
         else:
-            write_framed(folder / "tokenizer.json", run.tokenizer_file, parts.tokenizer, parts.config)
-        write_text(folder / FACTS, json.dumps(facts(parts, measured), ensure_ascii=False, indent=1) + "\n")
+            write_framed(folder / "tokenizer.json", run.tokenizer_file, opened.tokenizer, opened.config)
+        write_text(folder / FACTS, json.dumps(facts(opened, measured), ensure_ascii=False, indent=1) + "\n")
         return measured
 
     measured = appear_whole("ONNX", out, fill)
     size = sum(path.stat().st_size for path in out.iterdir())
-    notes = (NO_CACHE,) if isinstance(parts.model, Decoder | EncoderDecoder) else ()
+    notes = (NO_CACHE,) if isinstance(opened.model, Decoder | EncoderDecoder) else ()
     path = json.dumps(str(out / GRAPH), ensure_ascii=False)
     use = f"onnxruntime.InferenceSession({path}); inputs and output: {out / FACTS}"
     checked_by = version_of("onnxruntime")
-    return ExportReport("onnx", type(parts.model).__name__, out, size, measured, checked_by, notes, use)
+    return ExportReport("onnx", type(opened.model).__name__, out, size, measured, checked_by, notes, use)
 
 
-def compare(parts: Parts, graph: Path) -> list[Measured]:
+def compare(opened: OpenedRun, graph: Path) -> list[Measured]:
     """Logits at several batch sizes and lengths, with padding; and for models that write, greedy tokens."""
-    session = Session(graph, parts.model)
-    measured = [check_logits(parts.model, session)]
-    if isinstance(parts.model, Decoder | EncoderDecoder):
-        measured.append(check_greedy(parts, session.next_logits, "by onnxruntime without a cache"))
+    session = Session(graph, opened.model)
+    measured = [check_logits(opened.model, session)]
+    if isinstance(opened.model, Decoder | EncoderDecoder):
+        measured.append(check_greedy(opened, session.next_logits, "by onnxruntime without a cache"))
     return measured
 
 
-def facts(parts: Parts, measured: list[Measured]) -> dict[str, Any]:
+def facts(opened: OpenedRun, measured: list[Measured]) -> dict[str, Any]:
     """What a program that uses the graph must know."""
-    config, model = parts.config, parts.model
+    config, model = opened.config, opened.model
     inputs = [
         {
             "name": each.name,
@@ -89,7 +89,7 @@ def facts(parts: Parts, measured: list[Measured]) -> dict[str, Any]:
         }
         for each in inputs_of(model)
     ]
-    frame = frame_of(parts.source_tokenizer, config)
+    frame = frame_of(opened.source_tokenizer, config)
     return {
         "glassformer": __version__,
         "task": config.train.task,
@@ -98,13 +98,13 @@ def facts(parts: Parts, measured: list[Measured]) -> dict[str, Any]:
         "output": {"name": "logits", "type": "float32", "meaning": output_of(model)},
         "longest": config.model.context,
         "vocabulary": model.vocab_size,
-        "end_id": parts.tokenizer.end_id,
-        "mask_id": parts.tokenizer.mask_id,
-        "special": sorted(parts.tokenizer.special),
+        "end_id": opened.tokenizer.end_id,
+        "mask_id": opened.tokenizer.mask_id,
+        "special": sorted(opened.tokenizer.special),
         "before": list(frame.before),
         "after": list(frame.after),
-        "target_start": list(parts.tokenizer.target_start) if config.train.task in PAIRS else [],
-        "labels": list(parts.labels),
+        "target_start": list(opened.tokenizer.target_start) if config.train.task in PAIRS else [],
+        "labels": list(opened.labels),
         "opset": OPSET,
         "cache": False,
         "compared": [{**asdict(each), "ok": each.ok} for each in measured],

@@ -178,14 +178,14 @@ class TransformerEstimator(BaseEstimator):
             GlassError: there is no such estimator, or a file of it is missing, cut short or altered.
         """
         from glassformer.interop.sklearn.keeping import read_estimator
-        from glassformer.runs.opening import load_text_model
+        from glassformer.runs.opening import OpenedRun
 
         parameters, facts = read_estimator(Path(path), cls.__name__)
         estimator = cls(**parameters)
         if device is not None:
             estimator.device = device
         estimator._restore(facts)
-        estimator._take(load_text_model(Path(path), device=estimator.device))
+        estimator._take(OpenedRun.load(Path(path), device=estimator.device).text_model)
         return estimator
 
     def _facts(self) -> dict[str, Any]:

@@ -19,7 +19,7 @@ from glassformer.base.files import write_folder
 from glassformer.interop.sklearn.inputs import RefusedError
 from glassformer.model.weights import save_tensors
 from glassformer.runs.folder import create_run
-from glassformer.runs.opening import load_text_model
+from glassformer.runs.opening import OpenedRun
 from glassformer.tasks import AnyTextModel, TextClassifier, Translator
 
 FORMAT = 1
@@ -28,7 +28,9 @@ PLAIN = (str, bool, int, float, type(None))
 
 
 def write_run(folder: Path, text_model: AnyTextModel, step: int) -> None:
-    """Write what `load_text_model` reads: settings, tokenizers, labels, and the weights as best and last checkpoint.
+    """Write the files that `OpenedRun.load` reads.
+
+    They are settings, tokenizers, labels, and the weights as best and last checkpoint.
 
     Raises:
         GlassError: there is something in the folder, or it cannot be written.
@@ -65,7 +67,7 @@ def unpacked(files: Mapping[str, bytes], device: str) -> AnyTextModel:
             path = Path(temporary) / name
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_bytes(data)
-        return load_text_model(Path(temporary), device=device)
+        return OpenedRun.load(Path(temporary), device=device).text_model
 
 
 def estimator_json(name: str, parameters: Mapping[str, Any], fitted: Mapping[str, Any]) -> str:

@@ -48,8 +48,7 @@ class Loaded:
                 f"{self.name} learnt the task {task}: it writes no text",
                 f"Ask the page, or glass {'classify' if task == 'classify' else 'fill'}; /v1/models lists what writes.",
             )
-        text = opened.copy()
-        assert isinstance(text, TextModel | Translator)
+        text = opened.copy().writer
         self.text = text
         self.context = text.config.model.context
         layers = [part for part in text.model.modules() if isinstance(part, Attention)]
@@ -57,9 +56,7 @@ class Loaded:
 
     def searcher(self) -> TextModel | Translator:
         """Return a copy of the model for a beam search, which runs beside the token loop."""
-        text = self._opened.copy()
-        assert isinstance(text, TextModel | Translator)
-        return text
+        return self._opened.copy().writer
 
     @property
     def tokenizer(self) -> Tokenizer:

@@ -28,20 +28,22 @@ from glassformer.app.server.views.reading import refuse_unencoded
 from glassformer.base.errors import GlassError
 from glassformer.evaluation.one_text import Surprisals, outlook, surprisals
 from glassformer.evaluation.side_by_side import bars
-from glassformer.evaluation.without import HeldOut, held_out
 from glassformer.inspection.ablation import (
-    INSTEADS,
+    ABLATION_KINDS,
+    PART_KINDS,
+    AblatedModel,
     Ablation,
-    Switched,
+    ablatable,
+    ablate,
     ablation_loss,
-    checked,
-    switched,
-    switches,
+    check_ablation,
     written_without,
 )
 from glassformer.inspection.explain import Subject
 from glassformer.inspection.pruning.removal import refuse_unprunable
 from glassformer.tasks import TextModel, Translator
+from glassformer.tasks.task_rows import TaskRows
+from glassformer.training.validation import loss_on_rows
 
 ROWS = 4_096
 """Targets of the rows over which means are taken, where the loss on the validation part is not asked for."""
@@ -70,15 +72,16 @@ class Question(TextQuestion):
 def answer(opened: Opened, question: Question) -> dict[str, Any]:
     """See the module."""
     model = opened.model
-    ablation = checked(model.model, question.off, question.instead)
+    ablation = check_ablation(model.model, question.off, question.instead)
     subject = opened.subject(question.text, question.target)
-    found = _switched(opened, ablation, question.tokens)
+    found = _ablated(opened, ablation, question.tokens)
     first = question.target is None
     key = "outlook", question.text, question.target
     before = opened.kept.get(key, lambda: outlook(model, subject, None, first), lambda kept: 8 * len(kept.shares))
     after = outlook(model, subject, found, first)
     return {
-        "switches": switches(model.model), "off": list(ablation.off), "instead": ablation.instead, "kinds": INSTEADS,
+        "switches": ablatable(model.model), "off": list(ablation.off), "instead": ablation.kind,
+        "kinds": {kind: ABLATION_KINDS[kind] for kind in PART_KINDS},
         "text": _on_text(opened, subject, question, found),
         "answer": {
             "what": before.what,
@@ -92,23 +95,23 @@ def answer(opened: Opened, question: Question) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _switched(opened: Opened, ablation: Ablation, tokens: int | None) -> Switched:
+def _ablated(opened: Opened, ablation: Ablation, tokens: int | None) -> AblatedModel:
     """The model with parts off; means are over the rows that the loss is, or would be, measured on."""
-    if ablation.instead != "mean" or not ablation.parts:
-        return Switched(opened.model.model, ablation)
+    if ablation.kind != "mean" or not ablation.parts:
+        return AblatedModel(opened.model.model, ablation)
     data = _held_out(opened, tokens or ROWS)
-    return switched(opened.model.model, ablation, data.rows, data.task.collate, data.device)
+    return ablate(opened.model.model, ablation, data)
 
 
-def _held_out(opened: Opened, tokens: int) -> HeldOut:
-    def make() -> HeldOut:
+def _held_out(opened: Opened, tokens: int) -> TaskRows:
+    def make() -> TaskRows:
         refuse_unencoded(opened)
-        return held_out(opened.folder, opened.model, tokens)
+        return opened.run.held_out(tokens)
 
     return opened.kept.get(("held out", tokens), make, lambda found: BYTES)
 
 
-def _on_text(opened: Opened, subject: Subject, question: Question, found: Switched) -> dict[str, Any]:
+def _on_text(opened: Opened, subject: Subject, question: Question, found: AblatedModel) -> dict[str, Any]:
     """The loss on this text."""
     model, target = opened.model, subject.target
     key = "costs", question.text, question.target
@@ -125,14 +128,14 @@ def _on_text(opened: Opened, subject: Subject, question: Question, found: Switch
     }  # fmt: skip
 
 
-def _written(opened: Opened, question: Question, found: Switched) -> dict[str, Any]:
+def _written(opened: Opened, question: Question, found: AblatedModel) -> dict[str, Any]:
     """What is written greedily, before and after."""
     model = opened.model
     if not question.write or not isinstance(model, TextModel | Translator):
         return {"before": None, "after": None, "why": None if question.write == 0 else "this run writes no text"}
 
     def whole() -> str:
-        return written_without(Switched(model.model, Ablation(())), model, question.text, question.write)
+        return written_without(AblatedModel(model.model, Ablation(())), model, question.text, question.write)
 
     before = opened.kept.get(("written", question.text, question.write), whole, len)
     try:
@@ -142,19 +145,14 @@ def _written(opened: Opened, question: Question, found: Switched) -> dict[str, A
     return {"before": before, "after": after, "why": None}
 
 
-def _validation(opened: Opened, found: Switched, tokens: int) -> dict[str, Any]:
+def _validation(opened: Opened, found: AblatedModel, tokens: int) -> dict[str, Any]:
     """The loss on rows of the validation part."""
     try:
         data = _held_out(opened, tokens)
     except GlassError as error:
         return {"whole": None, "off": None, "tokens": 0, "rows": 0, "unit": "token", "why": error.problem}
-    nothing = Switched(opened.model.model, Ablation(()))
-    whole = opened.kept.get(
-        ("held out loss", tokens),
-        lambda: ablation_loss(nothing, data.rows, data.task.collate, data.device, data.dtype).whole,
-        lambda kept: 100,
-    )
-    loss = ablation_loss(found, data.rows, data.task.collate, data.device, data.dtype, whole)
+    whole = opened.kept.get(("held out loss", tokens), lambda: loss_on_rows(opened.model.model, data), lambda kept: 100)
+    loss = ablation_loss(found, data, whole)
     return {
         "whole": loss.whole.loss, "off": loss.off.loss, "tokens": loss.whole.tokens, "rows": loss.whole.windows,
         "unit": data.task.unit, "why": None,
@@ -165,7 +163,7 @@ def _keep(opened: Opened, ablation: Ablation) -> dict[str, Any]:
     """What a run that keeps this would lack."""
     others = [name for name in ablation.off if not name.rpartition(".")[2].isdigit()]
     why = None
-    if ablation.instead != "zero":
+    if ablation.kind != "zero":
         why = "only heads with nothing in their place can be taken out for good"
     elif others:
         why = f"only heads can be taken out for good, and {others[0]} is off"
@@ -185,15 +183,15 @@ def python(opened: Opened, question: Question) -> str:
     wants = mean or question.tokens is not None
     lines = [
         f"text, target = {question.text!r}, {subject.target!r}",
-        f"ablation = checked(model.model, {question.off!r}, {question.instead!r})",
+        f"ablation = check_ablation(model.model, {question.off!r}, {question.instead!r})",
     ]
     if wants:
         lines += [
-            f"data = held_out({str(opened.folder)!r}, model, {question.tokens or ROWS})",
-            "off = switched(model.model, ablation, data.rows, data.task.collate, data.device)",
+            f"data = run.held_out({question.tokens or ROWS})",
+            "off = ablate(model.model, ablation, data)",
         ]
     else:
-        lines += ["off = Switched(model.model, ablation)"]
+        lines += ["off = AblatedModel(model.model, ablation)"]
     lines += [
         "print(surprisals(model, text, target).mean, surprisals(model, text, target, off).mean)",
         "subject = subject_of(model, text, target)",
@@ -203,11 +201,11 @@ def python(opened: Opened, question: Question) -> str:
     ]
     if question.tokens is not None:
         lines += [
-            "loss = ablation_loss(off, data.rows, data.task.collate, data.device, data.dtype)",
+            "loss = ablation_loss(off, data)",
             "print(loss.whole.loss, loss.off.loss)",
         ]
     names = ["ablation_loss"] if question.tokens is not None else []
-    names += ["checked", "switched"] if wants else ["Switched", "checked"]
+    names += ["ablate", "check_ablation"] if wants else ["AblatedModel", "check_ablation"]
     return script(
         opened,
         *lines,
@@ -215,7 +213,6 @@ def python(opened: Opened, question: Question) -> str:
             f"from glassformer.inspection.ablation import {', '.join(sorted(names, key=_order))}",
             "from glassformer.evaluation.one_text import outlook, surprisals",
             "from glassformer.evaluation.side_by_side import bars",
-            *(["from glassformer.evaluation.without import held_out"] if wants else []),
             "from glassformer.inspection.explain import subject_of",
         ],
     )

@@ -110,7 +110,7 @@ def python(opened: Opened, question: CompareQuestion, other: Opened) -> str:
     """The stretches and the bars."""
     one, two = targets_of((opened, other), question)
     lines = [
-        f"other = load_text_model({str(other.folder)!r})",
+        f"other = OpenedRun.load({str(other.folder)!r}).text_model",
         f"text, targets = {question.text!r}, ({one!r}, {two!r})",
         "costs = [surprisals(each, text, target) for each, target in zip((model, other), targets)]",
         "print(costs[0].mean, costs[1].mean)",

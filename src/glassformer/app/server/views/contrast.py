@@ -70,7 +70,7 @@ def python(opened: Opened, question: ContrastQuestion, other: Opened) -> str:
     """Both maps, and their difference."""
     one, two = targets_of((opened, other), question)
     lines: list[Any] = [
-        f"other = load_text_model({str(other.folder)!r})",
+        f"other = OpenedRun.load({str(other.folder)!r}).text_model",
         f"one = subject_of(model, {question.text!r}, {one!r}), {question.head!r}",
         f"two = subject_of(other, {question.text!r}, {two!r}), {question.other_head!r}",
         f"print(weights_of(*one, {MOST}))",

@@ -22,7 +22,7 @@ from glassformer.app.server.shelf import Opened
 from glassformer.app.server.view import TextQuestion, View
 from glassformer.app.server.views.reading import case_at, case_script, column_at, labels_of, refuse_long
 from glassformer.base.errors import GlassError
-from glassformer.inspection.attribution import Agreement, Blanking, Case, agreement, blank
+from glassformer.inspection.attribution import AttributionCase, Blanking, RankAgreement, agreement, blank
 from glassformer.inspection.attribution.agreement import LEAST
 from glassformer.inspection.attribution.importance import blanking_work, importance
 from glassformer.inspection.receipt.parts import stack_of
@@ -68,7 +68,7 @@ def answer(opened: Opened, question: Question) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _made(opened: Opened, question: Question) -> tuple[Case, Trace, Blanking, Agreement]:
+def _made(opened: Opened, question: Question) -> tuple[AttributionCase, Trace, Blanking, RankAgreement]:
     case = case_at(opened, question)
     tokens, target = case.tokens.shape[1], None if case.target is None else case.target.shape[1]
     if (work := blanking_work(case.model, tokens, target)) > MOST_WORK:
@@ -81,7 +81,7 @@ def _made(opened: Opened, question: Question) -> tuple[Case, Trace, Blanking, Ag
     return case, made, blanking, agreement(case.model, made, blanking)
 
 
-def _bytes(found: tuple[Case, Trace, Blanking, Agreement]) -> int:
+def _bytes(found: tuple[AttributionCase, Trace, Blanking, RankAgreement]) -> int:
     """The trace is most of it: scores, scaled scores and weights."""
     made, blanking = found[1], found[2]
     stacks = [made.stack, *([] if made.source is None else [made.source])]

@@ -24,7 +24,7 @@ from glassformer.app.server.shelf import Opened
 from glassformer.app.server.view import Binary, TextQuestion, View
 from glassformer.app.server.views.reading import case_at, case_script, labels_of
 from glassformer.base.errors import GlassError
-from glassformer.inspection.attribution import Case, Lens, lens
+from glassformer.inspection.attribution import AttributionCase, Lens, lens
 from glassformer.inspection.attribution.importance import pass_work
 from glassformer.inspection.attribution.lens import TOP, refuse_post
 from glassformer.inspection.receipt.parts import stack_of
@@ -72,7 +72,7 @@ def answer(opened: Opened, question: Question) -> dict[str, Any] | Binary:
     }  # fmt: skip
 
 
-def _made(opened: Opened, question: Question) -> tuple[Case, Lens, torch.Tensor]:
+def _made(opened: Opened, question: Question) -> tuple[AttributionCase, Lens, torch.Tensor]:
     """The lens of all outputs; and, of a plain pass, the surprisal of each answer (P)."""
     case = case_at(opened, question, everywhere=True)
     _refuse_long(case)
@@ -81,7 +81,7 @@ def _made(opened: Opened, question: Question) -> tuple[Case, Lens, torch.Tensor]
     return case, lens(case.model, case.tokens, case.outputs, case.target), -own.gather(1, answers[:, None])[:, 0]
 
 
-def lens_work(case: Case) -> float:
+def lens_work(case: AttributionCase) -> float:
     """About how many multiplications and additions an answer takes: two passes, and the logits of every layer.
 
     Of a classifier each layer is read with a pass of its own.
@@ -94,7 +94,7 @@ def lens_work(case: Case) -> float:
     return 2 * one + cells * (2.0 * case.model.config.width + SORTING)
 
 
-def _refuse_long(case: Case) -> None:
+def _refuse_long(case: AttributionCase) -> None:
     """Raise a `GlassError` if the lens would take too long, or too much memory at once."""
     tokens, work = max(each.shape[1] for each in (case.tokens, case.target) if each is not None), lens_work(case)
     if work > MOST_WORK:
@@ -109,12 +109,12 @@ def _refuse_long(case: Case) -> None:
         )
 
 
-def _bytes(made: tuple[Case, Lens, torch.Tensor]) -> int:
+def _bytes(made: tuple[AttributionCase, Lens, torch.Tensor]) -> int:
     found = made[1]
     return sum(each.nbytes for each in (found.top, found.probabilities, found.ranks, found.losses))
 
 
-def _output(case: Case, column: int) -> dict[str, Any]:
+def _output(case: AttributionCase, column: int) -> dict[str, Any]:
     output = case.outputs[column]
     return {"place": output.place, "answer": output.answer, "known": output.known}
 

@@ -28,8 +28,7 @@ from glassformer.evaluation.ladder import counts_of
 from glassformer.evaluation.probes.reading import Readable, readable
 from glassformer.evaluation.probes.surprisal import Listed, SurprisalResult
 from glassformer.evaluation.probes.texts import surprisal_of_split, surprisal_of_target, surprisal_of_text
-from glassformer.runs.folder import open_run
-from glassformer.runs.run_text import encoded_text
+from glassformer.runs.opening import OpenedRun
 from glassformer.tasks import AnyTextModel, MaskFiller, Translator
 from glassformer.text.examples import PreparedExamples
 
@@ -108,17 +107,18 @@ def _split(opened: Opened, start: bool) -> dict[str, Any]:
     """The held-out part, as far as it was measured."""
     work = opened.work("held-out loss")
     if start and (work is None or not work.done):
-        loaded = _scored(opened.copy())
-        work = opened.work("held-out loss", lambda tell: _of_split(opened, loaded))
+        run = opened.copy()
+        model = _scored(run.text_model)
+        work = opened.work("held-out loss", lambda tell: _of_split(run, model))
     if work is None:
         return {**IDLE, "result": None}
     found = work.result() if work.done else None
     return {**work.facts(), "result": None if found is None else _facts(found)}
 
 
-def _of_split(opened: Opened, model: Readable | Translator) -> SurprisalResult:
+def _of_split(run: OpenedRun, model: Readable | Translator) -> SurprisalResult:
     """Measure it; the training part is counted by the way."""
-    data = encoded_text(open_run(opened.folder), model.config, lambda text: None)
+    data = run.data
     train = data.train.targets if isinstance(data, PreparedExamples) else data.train
     assert train is not None
     return surprisal_of_split(model, data, counts_of(train.tokens, model.tokenizer.vocab_size))
@@ -134,16 +134,9 @@ def python(opened: Opened, question: Question) -> str:
     imports = [f"from glassformer.evaluation.probes.texts import {name}"]
     counting = ["counts = None"]
     if counts is not None:
-        imports += [
-            "from glassformer.evaluation.ladder import counts_of",
-            "from glassformer.runs.folder import open_run",
-            "from glassformer.runs.run_text import encoded_text",
-        ]
+        imports.append("from glassformer.evaluation.ladder import counts_of")
         side = "targets.tokens" if translates else "tokens"
-        counting = [
-            f"data = encoded_text(open_run({str(opened.folder)!r}), model.config, print)",
-            f"counts = counts_of(data.train.{side}, model.tokenizer.vocab_size)",
-        ]
+        counting = [f"counts = counts_of(run.data.train.{side}, model.tokenizer.vocab_size)"]
     return script(
         opened,
         *counting,

@@ -29,11 +29,10 @@ from glassformer.app.server.view import TextQuestion, View, script
 from glassformer.app.server.views.reading import refuse_unencoded
 from glassformer.base.errors import GlassError
 from glassformer.evaluation.one_text import Surprisals, guess, surprisals
-from glassformer.evaluation.without import held_out
-from glassformer.inspection.ablation import Ablation, Switched, ablation_loss
 from glassformer.inspection.explain import Subject
 from glassformer.inspection.sight import sights
 from glassformer.tasks import MaskFiller, TextClassifier, TextModel, Translator
+from glassformer.training.validation import loss_on_rows
 
 SHOWN = 48
 WRITES, MEASURED = 24, 2_000
@@ -156,9 +155,8 @@ def _validation(opened: Opened) -> dict[str, Any]:
 
 def _measured(opened: Opened) -> dict[str, Any]:
     refuse_unencoded(opened)
-    data = held_out(opened.folder, opened.model, MEASURED)
-    whole = Switched(opened.model.model, Ablation(()))
-    loss = ablation_loss(whole, data.rows, data.task.collate, data.device, data.dtype).whole
+    data = opened.run.held_out(MEASURED)
+    loss = loss_on_rows(opened.run.model, data)
     return {"loss": loss.loss, "tokens": loss.tokens, "unit": data.task.unit, "why": None}
 
 

@@ -47,10 +47,10 @@ def answer(opened: Opened, question: Question) -> dict[str, Any]:
     name = f"probes {question.size}"
     work = opened.work(name)
     if question.start and (work is None or not work.done):
-        loaded = opened.copy()
+        run = opened.copy()
 
         def ask(tell: Tell) -> ProbeReport:
-            return probe_run(Request(opened.folder, without=WITHOUT, size=question.size, tell=tell), loaded)
+            return probe_run(Request(opened.folder, without=WITHOUT, size=question.size, tell=tell), run)
 
         work = opened.work(name, ask)
     report = work.result() if work is not None and work.done else None

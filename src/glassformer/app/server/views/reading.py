@@ -7,10 +7,9 @@ from typing import Any
 from glassformer.app.server.shelf import Opened
 from glassformer.app.server.view import TextQuestion, script
 from glassformer.base.errors import GlassError
-from glassformer.inspection.attribution import Case, case_of
+from glassformer.inspection.attribution import AttributionCase, case_of
 from glassformer.inspection.explain import Subject
 from glassformer.inspection.receipt.naming import label_named, token_named
-from glassformer.runs.folder import open_run
 from glassformer.runs.run_text import stored_text
 from glassformer.tasks import AnyTextModel, TextClassifier, Translator
 
@@ -34,13 +33,15 @@ def end_of(model: AnyTextModel, question: TextQuestion) -> int | None:
     return model.tokenizer.end_id if isinstance(model, Translator) and question.target is not None else None
 
 
-def case_at(opened: Opened, question: TextQuestion, answer: int | None = None, everywhere: bool = False) -> Case:
+def case_at(
+    opened: Opened, question: TextQuestion, answer: int | None = None, everywhere: bool = False
+) -> AttributionCase:
     """The answers of a text; see `case_of`."""
     subject = opened.subject(question.text, question.target)
     return case_of(subject, answer, end_of(opened.model, question), everywhere)
 
 
-def column_at(case: Case, place: int | None) -> int:
+def column_at(case: AttributionCase, place: int | None) -> int:
     """Which of the outputs stands at a place; None: the last one.
 
     Raises:
@@ -83,7 +84,7 @@ def refuse_unencoded(opened: Opened) -> None:
 
     That can take minutes, in which others wait for the run, and the whole server for Python.
     """
-    stored_text(open_run(opened.folder), opened.model.config)
+    stored_text(opened.run.files, opened.run.config)
 
 
 def case_lines(opened: Opened, question: TextQuestion, token: str | None = None, everywhere: bool = False) -> list[str]:

@@ -25,9 +25,9 @@ from glassformer.app.server.shelf import Opened
 from glassformer.app.server.view import Name, TextQuestion, View
 from glassformer.app.server.views.reading import case_at, case_script, column_at, labels_of, named, refuse_long
 from glassformer.generation.sampling import ranked
-from glassformer.inspection.attribution import Case, Output, split_output
+from glassformer.inspection.attribution import AttributionCase, Output, split_output
 from glassformer.inspection.attribution.case import check_number
-from glassformer.inspection.receipt.parts import CROSS, Part, refuse_inexact, total
+from glassformer.inspection.receipt.parts import CROSS, LogitPart, refuse_inexact, total
 
 CANDIDATES = 12
 
@@ -78,7 +78,7 @@ def answer(opened: Opened, question: Question) -> dict[str, Any]:
 
 def _made(
     opened: Opened, question: Question, token: int | None, against: int | None
-) -> tuple[Case, Output, list[Part], Tensor]:
+) -> tuple[AttributionCase, Output, list[LogitPart], Tensor]:
     """The case, the answer that is explained, its parts, and all logits there: (V) or (C), float64."""
     case = case_at(opened, question, token)
     output, made = case.outputs[column_at(case, question.place)], case.trace()
@@ -86,12 +86,12 @@ def _made(
     return case, output, split_output(case.model, made, output, against), logits.cpu().double()
 
 
-def _bytes(made: tuple[Case, Output, list[Part], Tensor]) -> int:
+def _bytes(made: tuple[AttributionCase, Output, list[LogitPart], Tensor]) -> int:
     """Numbers of Python take 32 bytes."""
     return made[3].nbytes + sum(32 * len(part.sources or ()) for part in made[2])
 
 
-def _by_token(parts: list[Part], cross: bool) -> list[float] | None:
+def _by_token(parts: list[LogitPart], cross: bool) -> list[float] | None:
     """What came from each token of the row, or of the source, over all parts that read tokens."""
     rows = [part.sources for part in parts if part.sources is not None and (part.kind == CROSS) == cross]
     return [sum(column) for column in zip(*rows, strict=True)] if rows else None

@@ -30,7 +30,7 @@ from glassformer.app.server.view import TextQuestion, View, script
 from glassformer.base.config import SampleConfig
 from glassformer.base.errors import GlassError
 from glassformer.evaluation.one_text import next_logits
-from glassformer.inspection.receipt.draw import Draw, Stage, explain_draw
+from glassformer.inspection.receipt.draw import Draw, SamplingStage, explain_draw
 from glassformer.tasks import TextModel, Translator
 
 RANKS, RUNNERS, LAST = 160, 12, 12
@@ -81,7 +81,7 @@ def settings_of(question: Question) -> SampleConfig:
     )  # fmt: skip
 
 
-def _stage(stage: Stage, before: Stage | None) -> dict[str, Any]:
+def _stage(stage: SamplingStage, before: SamplingStage | None) -> dict[str, Any]:
     shares = stage.shares  # (V)
     gone = torch.zeros_like(shares, dtype=torch.bool) if before is None else (shares == 0) & (before.shares > 0)
     known = shares[shares > 0]

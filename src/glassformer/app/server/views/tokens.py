@@ -28,7 +28,6 @@ from glassformer.app.server.shelf import Opened
 from glassformer.app.server.view import TextQuestion, View, script
 from glassformer.base.errors import GlassError
 from glassformer.evaluation.ladder import counts_of
-from glassformer.runs.folder import open_run
 from glassformer.runs.run_text import stored_text
 from glassformer.tasks import MaskFiller, TextModel, Translator, unknown_symbols
 from glassformer.text.examples import PreparedExamples
@@ -141,7 +140,7 @@ def count_tokens(opened: Opened) -> Counts:
         GlassError: the encoded text is gone. It is not made again: meanwhile the whole server would wait for Python.
     """
     model = opened.model
-    data = stored_text(open_run(opened.folder), model.config)
+    data = stored_text(opened.run.files, opened.run.config)
     if not isinstance(data, PreparedExamples):
         return {"text": counts_of(data.train.tokens, model.tokenizer.vocab_size)}
     sources = counts_of(data.train.sources.tokens, data.source_tokenizer.vocab_size)

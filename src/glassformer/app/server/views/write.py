@@ -110,7 +110,7 @@ def _copied(opened: Opened, model: TextModel | Translator, text: str, least: int
     counted = _Counted()
     try:
         refuse_unencoded(opened)
-        found = matches(text, counted.through(training_text(opened.folder, model)), least)
+        found = matches(text, counted.through(training_text(opened.run)), least)
     except GlassError as error:
         return {"why": error.problem, "least": least, "read": 0, "whole": False, "matches": [], "cover": []}
     return {
@@ -159,7 +159,7 @@ def python(opened: Opened, question: WriteQuestion) -> str:
         f"settings = model.config.sample.replace({given})",
         f"(sample,) = model.generate([{text!r}], settings)",
         "print(repr(sample.text))",
-        f"for match in matches(sample.text, training_text({str(opened.folder)!r}, model), {question.least}):",
+        f"for match in matches(sample.text, training_text(run), {question.least}):",
         "    print(match.start, match.length, match.position)",
         imports=[
             "from glassformer.evaluation.matches import matches",

@@ -10,21 +10,20 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
-from functools import partial
-from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from glassformer.app.server.shelf import Opened
 from glassformer.app.server.view import Pass
 from glassformer.base.errors import GlassError
-from glassformer.generation.context import reading
 from glassformer.generation.decoding import check_finite
 from glassformer.inspection.explain import Subject
-from glassformer.inspection.sites import Head, Site, attentions, find_head, stacks
+from glassformer.inspection.hooks import Tap, tapped
+from glassformer.inspection.sites import HeadSite, Site, attentions, find_head, stacks
 from glassformer.inspection.trace import check_given
 from glassformer.model.attention import EVERY_KEY, Attention, Mask, self_attention_mask
+from glassformer.model.evaluation_mode import evaluation_mode
 from glassformer.model.pruned_attention import head_numbers, kv_index, mask_of_heads
 from glassformer.model.transformer import EncoderDecoder, Model, Stack
 
@@ -97,7 +96,7 @@ class LayerPass:
         if key not in self._last:
             self._last.clear()
             with (
-                reading(self.model),
+                evaluation_mode(self.model),
                 torch.inference_mode(False),
                 torch.no_grad(),
                 recorded_patterns(self.module) as recorded,
@@ -134,7 +133,7 @@ class AttentionPass:
     which: Pass
     nbytes: int
 
-    def head(self, name: str) -> tuple[Head, LayerPass, int]:
+    def head(self, name: str) -> tuple[HeadSite, LayerPass, int]:
         """Return the head of a name, its layer, and its index among the layer's heads.
 
         Raises:
@@ -171,7 +170,7 @@ def run_pass(subject: Subject) -> AttentionPass:
     given = None if subject.target_ids is None else torch.tensor([subject.target_ids])
     tokens, target, _ = check_given(model, torch.tensor([subject.ids]), given, None)
     which: Pass = "observed" if _bytes(layers, tokens, target) <= OBSERVED else "recomputed"
-    with ExitStack() as hooks, reading(model), torch.inference_mode(False), torch.no_grad():
+    with ExitStack() as hooks, evaluation_mode(model), torch.inference_mode(False), torch.no_grad():
         qkv = {site: hooks.enter_context(recorded_qkv(layer)) for site, layer in layers.items()}
         observed: dict[Site, dict[str, Tensor]] = {site: {} for site in layers}
         if which == "observed":
@@ -210,12 +209,10 @@ def recorded_patterns(layer: Attention) -> Iterator[dict[str, Tensor]]:
     """Record the scores and the pattern of the one text of a pass, float32 (H, T, S) each."""
     recorded: dict[str, Tensor] = {}
 
-    def note(name: str, module: nn.Module, args: tuple[Any, ...], value: Tensor) -> None:
+    def take(name: str, value: Tensor) -> None:
         recorded[name] = value[0].float().cpu()
 
-    with ExitStack() as hooks:
-        hooks.callback(layer.hook_scores.register_forward_hook(partial(note, "scores")).remove)
-        hooks.callback(layer.hook_pattern.register_forward_hook(partial(note, "pattern")).remove)
+    with tapped({"scores": Tap(layer.hook_scores), "pattern": Tap(layer.hook_pattern)}, take):
         yield recorded
 
 
@@ -224,12 +221,10 @@ def recorded_qkv(layer: Attention) -> Iterator[dict[str, Tensor]]:
     """Record queries, keys and values of the one text of a pass, normalised and rotated."""
     recorded: dict[str, Tensor] = {}
 
-    def note(name: str, module: nn.Module, args: tuple[Any, ...], value: Tensor) -> None:
+    def take(name: str, value: Tensor) -> None:
         recorded[name] = value[0].clone()  # the projections' whole outputs are not kept alive
 
-    with ExitStack() as hooks:
-        for name, point in (("q", layer.hook_q), ("k", layer.hook_k), ("v", layer.hook_v)):
-            hooks.callback(point.register_forward_hook(partial(note, name)).remove)
+    with tapped({"q": Tap(layer.hook_q), "k": Tap(layer.hook_k), "v": Tap(layer.hook_v)}, take):
         yield recorded
 
 

@@ -27,7 +27,7 @@ from glassformer.app.server.views.attention.scripts import recorded
 from glassformer.base.errors import GlassError
 from glassformer.base.wording import counted
 from glassformer.inspection.plots import Floats, block_for, pooled
-from glassformer.inspection.sites import Head, Site
+from glassformer.inspection.sites import HeadSite, Site
 
 ROOM = 180_000
 """Numbers of all rows together."""
@@ -70,7 +70,7 @@ def answer(opened: Opened, question: Question) -> Binary:
         for number, row in zip(layer.heads, found, strict=True):
             cells = row if block == 1 else pooled(row[None], block)[0]  # (C,)
             heads.append({
-                "head": str(Head(site, number)), "part": f"{site.stack}.{site.part}", "at": at, "cells": len(cells),
+                "head": str(HeadSite(site, number)), "part": f"{site.stack}.{site.part}", "at": at, "cells": len(cells),
                 "keys": len(row), **_top(row, question.top),
             })  # fmt: skip
             rows.append(cells)

@@ -26,7 +26,7 @@ from glassformer.app.server.views.attention.attention_pass import AttentionPass,
 from glassformer.app.server.views.attention.cells import FULL, HIDDEN, as_bytes, hidden, pooled
 from glassformer.base.errors import GlassError
 from glassformer.inspection.plots import Floats, Scale, block_for, find_site
-from glassformer.inspection.sites import Head, Site
+from glassformer.inspection.sites import HeadSite, Site
 
 MOST = 64
 ROOM = 900_000
@@ -59,10 +59,16 @@ def answer(opened: Opened, question: Question) -> Binary:
         cells = np.concatenate([each[0] for each in small], axis=1)  # (H, R, C)
         spread = np.sum([each[1] for each in small], axis=0) / layer.shape[0]  # (H,)
         for number, own, nats in zip(layer.heads, cells, spread, strict=True):
-            heads.append({
-                "head": str(Head(site, number)), "at": len(data), "shape": list(own.shape), "size": list(layer.shape),
-                "largest": float(np.nanmax(own)), "entropy": float(nats),
-            })  # fmt: skip
+            heads.append(
+                {
+                    "head": str(HeadSite(site, number)),
+                    "at": len(data),
+                    "shape": list(own.shape),
+                    "size": list(layer.shape),
+                    "largest": float(np.nanmax(own)),
+                    "entropy": float(nats),
+                }
+            )
             data += as_bytes([own], "uint8", question.scale)
     header = {
         "pass": made.which,

@@ -17,6 +17,7 @@ It is of the run's own validation text, not of what somebody typed.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from pydantic import Field
@@ -52,11 +53,11 @@ def answer(opened: Opened, question: Question) -> dict[str, Any]:
 
 def measure(opened: Opened) -> dict[str, Any]:
     """The report, with importance where the run's text is at hand."""
-    model, notes = opened.copy(), list[str]()
-    report, problem = heads_of_run(opened.folder, model, note=notes.append), None
+    notes: list[str] = []
+    run = replace(opened.copy(), note=notes.append)
+    report, problem = heads_of_run(run), None
     try:
-        tokens = model.config.train.evaluate_tokens
-        report = report.with_importance(head_importance(opened.folder, model, tokens=tokens))
+        report = report.with_importance(head_importance(run.model, run.held_out(run.config.train.evaluate_tokens)))
     except GlassError as error:
         problem = error.problem
     facts = report.facts()
@@ -65,15 +66,15 @@ def measure(opened: Opened) -> dict[str, Any]:
 
 def python(opened: Opened, question: Question) -> str:
     """Roles, numbers and importance of every head."""
-    folder, report = repr(str(opened.folder)), opened.later("head roles", lambda: measure(opened))
+    report = opened.later("head roles", lambda: measure(opened))
     lines = [
-        f"for found in heads_of_run({folder}, model).heads:",
+        "for found in heads_of_run(run).heads:",
         "    print(json.dumps(found.facts()))",
     ]
     imports = ["import json", "from glassformer.inspection.heads.of_run import heads_of_run"]
     if report is None or report["importance"] is None:
         imports.append("from glassformer.inspection.pruning.importance import head_importance")
-        lines.append(f"print(head_importance({folder}, model, tokens=model.config.train.evaluate_tokens))")
+        lines.append("print(head_importance(run.model, run.held_out(run.config.train.evaluate_tokens)))")
     return script(opened, *lines, imports=imports)
 
 

@@ -1,0 +1,66 @@
+"""Rows of a task in groups for one forward pass each, and the losses of each row."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from glassformer.model.transformer import Model
+from glassformer.tasks.losses import logits_of, token_losses, tokens_at_once
+from glassformer.tasks.task import Task
+from glassformer.text.batches import Batch
+
+MOST_TOKENS = 8192
+"""Most tokens of one forward pass that measures."""
+
+
+@dataclass(frozen=True)
+class TaskRows:
+    """Rows of a task, and how to run a model on them.
+
+    Attributes:
+        task: makes batches of the rows.
+        rows: of its training part or of its validation part.
+        device: of the model.
+        dtype: the precision of matrix multiplications in autocast.
+    """
+
+    task: Task
+    rows: Sequence[Any]
+    device: torch.device
+    dtype: torch.dtype = torch.float32
+
+    def groups(self, model: Model) -> Iterator[tuple[int, list[Any]]]:
+        """Yield the rows of one forward pass after the other, with the number of the first row."""
+        first = 0
+        for group in groups(self.rows, min(MOST_TOKENS, tokens_at_once(model))):
+            yield first, group
+            first += len(group)
+
+    def batch(self, rows: Sequence[Any]) -> Batch:
+        """Return rows as a batch on the device."""
+        return self.task.collate(rows).to(self.device)
+
+
+def groups(rows: Sequence[Any], most_tokens: int) -> Iterator[list[Any]]:
+    """Yield rows in order, in groups of at most `most_tokens` tokens, padding included."""
+    group: list[Any] = []
+    width = 0
+    for row in rows:
+        if group and max(width, len(row)) * (len(group) + 1) > most_tokens:
+            yield group
+            group = []
+            width = 0
+        group.append(row)
+        width = max(width, len(row))
+    if group:
+        yield group
+
+
+def row_losses(model: Model, batch: Batch) -> Tensor:
+    """Return the sum of -ln p(target) over the targets of each row: (B) in nats."""
+    return token_losses(logits_of(model, batch), batch).sum(dim=1)  # (B)
