@@ -223,6 +223,8 @@ class Transformer:
         model = self.text_model
         if not isinstance(model, TextModel | Translator):
             raise self._wrong_task("write text")
+        if prompt != "" or isinstance(model, Translator):  # a decoder can begin with nothing
+            _check_text(prompt)
         sampling = {"temperature": temperature, "top_k": top_k, "top_p": top_p, "seed": seed}
         given = {name: value for name, value in sampling.items() if value is not None}
         if given and (beams or 1) > 1:
@@ -494,7 +496,7 @@ def fit(
     for name, value in (("data", data), ("target", target)):
         if value is not None and not isinstance(value, str | PathLike):
             raise GlassError(
-                f"{name} is a {type(value).__name__}",
+                f"{name} of type {type(value).__name__} was given",
                 "Give a path or a corpus; for texts in memory see glassformer.interop.sklearn.",
             )
     shortcuts = {"train.task": task, "train.minutes": minutes, "train.steps": steps}
@@ -546,7 +548,7 @@ def _setting_text(name: str, value: Any) -> str:
 def _check_text(text: str) -> None:
     """Refuse anything but one text."""
     if not isinstance(text, str):
-        raise GlassError(f"the text is a {type(text).__name__}", "Give one text at a time, as str.")
+        raise GlassError(f"a text of type {type(text).__name__} was given", "Give one text at a time, as str.")
     if not text:
         raise GlassError("the text is empty", "Give a text of at least one token.")
 

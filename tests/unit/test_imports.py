@@ -46,6 +46,10 @@ UPWARD = {("tasks/continuing.py", "runs")}
 """Imports that still go up, to be removed: `TextModel.load` opens a run."""
 
 
+HEAVY = ("'torch'", "'numpy'", "'pydantic'", "'tokenizers'", "'rich'")
+"""Packages that take long to import, as a list of `sys.modules` shows them."""
+
+
 def rooms_below(room: str) -> set[str]:
     """Return the rooms that a room may import from, besides itself."""
     for number, floor in enumerate(FLOORS):
@@ -153,7 +157,14 @@ def test_help_imports_nothing_heavy() -> None:
     code = "import sys; from glassformer.app.cli.main import main; main(['--help']); print(sorted(sys.modules))"
     shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
     loaded = shown.splitlines()[-1]
-    for heavy in ("'torch'", "'numpy'", "'pydantic'", "'tokenizers'", "'rich'"):
+    for heavy in HEAVY:
+        assert heavy not in loaded
+
+
+def test_the_front_door_imports_nothing_heavy_until_it_is_used() -> None:
+    code = "import sys; import glassformer as gf; dir(gf); gf.GlassError; print(sorted(sys.modules))"
+    loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    for heavy in HEAVY:
         assert heavy not in loaded
 
 
