@@ -8,8 +8,7 @@
 The names are those of `glassformer.api`, which is imported when one is first used; so is torch.
 """
 
-from typing import TYPE_CHECKING, Any
-
+TYPE_CHECKING = False  # as in `typing`, whose import takes longer than all else here
 if TYPE_CHECKING:
     from glassformer.api import TextTokens, Transformer, fit, import_model, load
     from glassformer.base.errors import GlassError
@@ -28,7 +27,7 @@ def __dir__() -> list[str]:
 
 if not TYPE_CHECKING:
 
-    def __getattr__(name: str) -> Any:
+    def __getattr__(name: str) -> object:
         from importlib import import_module
         from importlib.util import find_spec
 
