@@ -333,16 +333,16 @@ class Transformer:
         there = self.tokens(other, target)
         if there.source is not None:  # both get the target that is written for the first
             there = TextTokens(here.ids, here.texts, there.source)
-        mine = _row_of(part, here)
-        if len(mine) != len(_row_of(part, there)):
+        length = len(_row_of(part, here))
+        if length != len(_row_of(part, there)):
             raise GlassError(
-                f"the texts have {len(mine)} and {len(_row_of(part, there))} tokens, so {part} has no counterpart",
+                f"the texts have {length} and {len(_row_of(part, there))} tokens, so {part} has no counterpart",
                 "Give two texts of equal length in tokens.",
             )
         found = record(self.model, *_as_inputs(there), keep=(activation,))
         where = None
         if at is not None:
-            where = (torch.arange(len(mine)) == check_number("token", at, len(mine)))[None]  # (1, T)
+            where = (torch.arange(length) == check_number("token", at, length))[None]  # (1, T)
         with patch(self.model, {part: Resample(found, where=where)}):
             return run_model(self.model, *_as_inputs(here))[0]  # (T, V) or (C)
 
@@ -375,7 +375,9 @@ class Transformer:
             forward = Switched(self.model, ablation)
         return self._loss(text, target, forward) - self._loss(text, target)
 
-    def receipt(self, text: str, token: str | None = None, against: str | None = None) -> Receipt:
+    def receipt(
+        self, text: str, token: str | None = None, against: str | None = None, *, step: int = 1, hole: int = 1
+    ) -> Receipt:
         """Return the direct logit attribution of one token: its logit as the sum of what each part gave.
 
         `glassformer.inspection.receipt.write_receipt` (Elhage et al. 2021). `.parts` are the contributions, in the
@@ -385,11 +387,13 @@ class Transformer:
             text: what stands before the token; a source; a text with `[MASK]`; a text to label.
             token: its text or id, or a label; None: the one that the model chooses.
             against: another one, whose logit is subtracted.
+            step: which token of the text that `generate` writes, from 1.
+            hole: which `[MASK]`, from 1.
 
         Raises:
             GlassError: the model has no exact split (post-norm), the text is empty, or there is no such token.
         """
-        return write_receipt(self.text_model, text, token, against)
+        return write_receipt(self.text_model, text, token, against, step=step, hole=hole)
 
     def heads(self, text: str | None = None) -> Report:
         """Return the roles of all attention heads, with scores, chance levels and intervals; printed, it is a table.
