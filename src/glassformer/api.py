@@ -5,9 +5,9 @@
     model = gf.load("runs/book")
     model.attention("It was a day", layer=0, head=1)  # (T, S)
 
-Every method is a short way to a function of the library, named in its docstring, and gives the same number. Texts come
-in one at a time. Results have no batch axis, except those of `record`; shapes are in the letters of
-`glassformer.base.shapes`: T tokens, S keys, V vocabulary, D width.
+Every method calls a function of the library, named in its docstring, and gives the same number. Texts come in one at a
+time. Results have no batch axis, except those of `record`; shapes are in the letters of `glassformer.base.shapes`: T
+tokens, S keys, V vocabulary, D width.
 """
 
 from __future__ import annotations
@@ -99,8 +99,8 @@ class Transformer:
     decoder's second block, `dec.1.self.2` its third head, `dec.1.feedforward` its feed-forward layer; `enc.` is an
     encoder's, and `dec.1.cross` cross-attention. `parts` lists all that can be ablated.
 
-    Of an encoder-decoder, methods take a `target`, the text that stands written so far; without one it is the text that
-    the model writes greedily. Of other models it has to be left out.
+    Methods of an encoder-decoder take a `target`, the text written so far; without one it is the text that the model
+    writes greedily. For `loss` and `ablate` of a classifier it is the label. Other models have none.
 
     Attributes:
         folder: of the run.
@@ -160,14 +160,18 @@ class Transformer:
         """
         model = self.text_model
         _check_text(text)
-        if isinstance(model, MaskFiller) and model.MASK not in text:  # nothing to fill, but a text to look into
-            return self._named(framed_ids(model, text), model.tokenizer)
+        if isinstance(model, MaskFiller) and target is None and model.MASK not in text:  # nothing to fill, but to see
+            ids = framed_ids(model, text)
+            context = self.config.model.context
+            if len(ids) > context:
+                raise GlassError(
+                    f"the text has {len(ids):,} tokens, the model reads {context:,}", "Give a shorter one."
+                )
+            return _named(ids, model.tokenizer)
         subject = whole_subject_of(model, text, target, str(self.folder))
         if subject.target_ids is None or not isinstance(model, Translator):
-            return self._named(subject.ids, model.tokenizer)
-        source = self._named(subject.ids, model.source_tokenizer)
-        found = self._named(subject.target_ids, model.tokenizer)
-        return TextTokens(found.ids, found.texts, source)
+            return _named(subject.ids, model.tokenizer)
+        return _named(subject.target_ids, model.tokenizer, _named(subject.ids, model.source_tokenizer))
 
     def logits(self, text: str, target: str | None = None) -> Tensor:
         """Return the logits after each token: (T, V) on the CPU; of a classifier (C), one for each label.
@@ -409,12 +413,6 @@ class Transformer:
         given = None if text is None else Given([text], "the given text")
         return heads_of_run(self.folder, self.text_model, given)
 
-    def _named(self, ids: Sequence[int], tokenizer: Tokenizer) -> TextTokens:
-        context = self.config.model.context
-        if len(ids) > context:
-            raise GlassError(f"the text has {len(ids):,} tokens, the model reads {context:,}", "Give a shorter one.")
-        return TextTokens(torch.tensor(ids), tuple(map(tokenizer.token_text, ids)))
-
     def _inputs(self, text: str, target: str | None) -> tuple[Tensor, Tensor | None]:
         return _as_inputs(self.tokens(text, target))
 
@@ -555,6 +553,10 @@ def _check_text(text: str) -> None:
         raise GlassError(f"a text of type {type(text).__name__} was given", "Give one text at a time, as str.")
     if not text:
         raise GlassError("the text is empty", "Give a text of at least one token.")
+
+
+def _named(ids: Sequence[int], tokenizer: Tokenizer, source: TextTokens | None = None) -> TextTokens:
+    return TextTokens(torch.tensor(ids), tuple(map(tokenizer.token_text, ids)), source)
 
 
 def _as_inputs(tokens: TextTokens) -> tuple[Tensor, Tensor | None]:
