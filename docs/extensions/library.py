@@ -14,6 +14,7 @@ from sphinx.transforms import SphinxTransform
 from sphinx.util.nodes import find_pending_xref_condition
 
 ROOMS = {
+    "api": "The front door: one import",
     "model": "Models",
     "generation": "Generation",
     "tasks": "Tasks, and a model with its tokenizer",
@@ -23,6 +24,7 @@ ROOMS = {
     "training": "Training",
     "inspection": "Inspection",
     "evaluation": "Evaluation",
+    "launch": "Launching a run",
     "verification": "Verification",
     "experiments": "Experiments",
     "numpy_reference": "The NumPy transformer",

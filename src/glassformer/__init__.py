@@ -1,3 +1,46 @@
-"""glassformer: the transformer you can see through."""
+"""glassformer: the transformer you can see through.
+
+    import glassformer as gf
+
+    model = gf.load("runs/book")  # or gf.fit("book.txt", minutes=5), or gf.import_model("gpt2")
+    print(model.generate("It was"))
+
+The names are those of `glassformer.api`, which is imported when one is first used; so is torch.
+"""
+
+TYPE_CHECKING = False  # as in `typing`, whose import takes longer than all else here
+if TYPE_CHECKING:
+    from glassformer.api import TextTokens, Transformer, fit, import_model, load
+    from glassformer.base.errors import GlassError
 
 __version__ = "0.1.0"
+__all__ = ["GlassError", "TextTokens", "Transformer", "__version__", "fit", "import_model", "load"]
+
+_MODULES = {"GlassError": "glassformer.base.errors"} | dict.fromkeys(
+    ("TextTokens", "Transformer", "fit", "import_model", "load"), "glassformer.api"
+)
+
+
+def __dir__() -> list[str]:
+    return list(__all__)
+
+
+if not TYPE_CHECKING:
+
+    def __getattr__(name: str) -> object:
+        from importlib import import_module
+        from importlib.util import find_spec
+
+        if name in _MODULES:
+            return getattr(import_module(_MODULES[name]), name)
+        problem = f"module 'glassformer' has no attribute {name!r}"
+        if name.startswith("_"):
+            raise AttributeError(problem)
+        if find_spec(f"glassformer.{name}") is not None:
+            raise AttributeError(f"{problem}: it is a module. Write: import glassformer.{name}")
+        from glassformer.api import Transformer
+        from glassformer.base.errors import nearest
+
+        if hasattr(Transformer, name):
+            raise AttributeError(f"{problem}: it is a method of a model. Write: glassformer.load(RUN).{name}")
+        raise AttributeError(f"{problem}. {nearest(name, _MODULES)}")

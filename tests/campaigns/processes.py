@@ -21,9 +21,7 @@ from tests.campaigns.stopping import Stop, install
 LOADED = (
     "torch",
     "glassformer.app.cli.train",
-    "glassformer.inspection.replay.of_run",
-    "glassformer.training.parallel.joining",
-    "glassformer.training.setup",
+    "glassformer.launch.start",
     "glassformer.training.parallel.shards",
     "torch.distributed.launcher.api",
 )

@@ -15,9 +15,10 @@ from pathlib import Path
 
 import pytest
 
+from glassformer.launch import start
 from glassformer.model.weights import load_tensors
 from glassformer.runs.folder import Run
-from glassformer.training import reporting
+from glassformer.training.reporting import Status
 from tests.journey.command_output import facts, metrics, shown
 from tests.journey.commands import here
 from tests.journey.task_files import write_all
@@ -57,7 +58,7 @@ class StopsAt:
     def __init__(self, step: int) -> None:
         self.step = step
 
-    def status(self, status: reporting.Status) -> None:
+    def status(self, status: Status) -> None:
         if status.step == self.step:
             signal.raise_signal(signal.SIGINT)
 
@@ -74,7 +75,7 @@ def test_a_stopped_run_that_goes_on_ends_with_the_same_weights(
 ) -> None:
     write_all(tmp_path)
     with monkeypatch.context() as patch:
-        patch.setattr(reporting, "choose_reporter", lambda: StopsAt(30))
+        patch.setattr(start, "choose_reporter", lambda: StopsAt(30))
         stopped = here(*train(name, out="stopped"), folder=tmp_path)
     assert stopped.returncode == 130
     assert stopped.stdout == ""

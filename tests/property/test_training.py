@@ -264,7 +264,7 @@ def test_cadence_settings_change_what_is_written(tmp_path: Path) -> None:
 @pytest.mark.thorough
 def test_random_tokens_cannot_be_learnt(tmp_path: Path) -> None:
     """A model that beats ln V on uniform tokens has seen its answers."""
-    from glassformer.app.cli.choosing import chosen_settings, named_source
+    from glassformer.launch.request import chosen_settings, named_source
     from glassformer.training.setup import new_training
 
     changes = {

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from glassformer.app.cli.settings import settings_of
-from glassformer.base.config import Config
+from glassformer.base.config import Config, settings_of
 from glassformer.experiments.grid import Grid, make_grid, parse_variations
 
 VARY = ["model.positions=learned, rotary,none", "train.learning_rate=1e-3,3e-3"]

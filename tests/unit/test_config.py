@@ -11,13 +11,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from glassformer.app.cli.choosing import add_run_arguments, chosen_run, recipe_of
-from glassformer.app.cli.foreseeing import leaves_sizes_open
-from glassformer.app.cli.settings import SHORT, add_setting_flags, changes_from, settings_of
-from glassformer.base.config import Config, ModelConfig, TrainConfig
+from glassformer.app.cli.choosing import add_run_arguments, request_from
+from glassformer.app.cli.settings import SHORT, add_setting_flags, changes_from
+from glassformer.base.config import Config, ModelConfig, TrainConfig, settings_of
 from glassformer.base.errors import GlassError
 from glassformer.base.recipes import load_recipe, recipe_names
 from glassformer.base.settings import UNSET
+from glassformer.launch.request import RunRequest
 
 
 def test_toml_round_trip_keeps_what_is_unset() -> None:
@@ -162,10 +162,10 @@ def test_train_config_defaults_are_usable() -> None:
     assert TrainConfig().steps == 2000
 
 
-def run_arguments(*words: str) -> argparse.Namespace:
+def request_of(*words: str) -> RunRequest:
     parser = argparse.ArgumentParser()
     add_run_arguments(parser)
-    return parser.parse_args(words)
+    return request_from(parser.parse_args(words))
 
 
 @pytest.mark.parametrize(
@@ -194,10 +194,10 @@ def test_running_text_without_a_recipe_gets_what_was_learnt(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     Path("own.toml").write_text("[train]\nminutes = 5\n", encoding="utf-8")
-    arguments = run_arguments(*words)
-    assert recipe_of(arguments) == recipe
-    assert leaves_sizes_open(arguments) == measured
-    config, _ = chosen_run(arguments)
+    request = request_of(*words)
+    assert request.recipe_name == recipe
+    assert request.leaves_sizes_open() == measured
+    config = request.config
     if recipe == "auto":
         assert (config.model.positions, config.train.optimizer) == ("rotary", "muon")
         assert (config.train.steps is None) == ("--steps" not in words)
@@ -210,7 +210,5 @@ def test_running_text_without_a_recipe_gets_what_was_learnt(
 
 
 def test_what_a_person_says_stands_over_the_usual_recipe() -> None:
-    config, _ = chosen_run(
-        run_arguments("book.txt", "--steps", "9", "--train.optimizer", "adamw", "--model.layers", "2")
-    )
+    config = request_of("book.txt", "--steps", "9", "--train.optimizer", "adamw", "--model.layers", "2").config
     assert (config.train.optimizer, config.model.layers, config.model.positions) == ("adamw", 2, "rotary")

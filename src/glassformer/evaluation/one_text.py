@@ -120,7 +120,7 @@ def surprisals(model: AnyTextModel, text: str, target: str | None = None, forwar
         known = _left_to_right(model, Batch.from_rows([np.array(tokens)]), forward) if len(tokens) > 1 else []
         nats = [None, *known]
     else:
-        tokens = _framed(model, text)
+        tokens = framed_ids(model, text)
         _refuse_long(len(tokens), model)
         if isinstance(model, MaskFiller) and len(tokens) > MOST_HOLES:
             raise GlassError(
@@ -140,7 +140,7 @@ def surprisals(model: AnyTextModel, text: str, target: str | None = None, forwar
     )
 
 
-def _framed(model: TextClassifier | MaskFiller, text: str) -> list[int]:
+def framed_ids(model: TextClassifier | MaskFiller, text: str) -> list[int]:
     """Return the tokens that an encoder reads; of a text without holes, too."""
     if isinstance(model, MaskFiller) and model.MASK in text:
         return model.ids(text)
@@ -240,7 +240,7 @@ def guess(model: AnyTextModel, text: str, place: int) -> Outlook:
             f"a run of train.task = {model.config.train.task} guesses no token of the text itself",
             "Give one that continues text, or fills holes.",
         )
-    tokens = model.prompt_ids(text) if isinstance(model, TextModel) else _framed(model, text)
+    tokens = model.prompt_ids(text) if isinstance(model, TextModel) else framed_ids(model, text)
     _refuse_long(len(tokens), model)
     first, reads_left = (1, True) if isinstance(model, TextModel) else (0, False)
     if not first <= place < len(tokens):

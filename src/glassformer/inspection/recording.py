@@ -76,6 +76,11 @@ class Recording(Mapping[str, Tensor]):
     def __len__(self) -> int:
         return len(self._values)
 
+    def __repr__(self) -> str:
+        width = max(map(len, self._values), default=0)
+        lines = [f"  {name:<{width}}  {tuple(value.shape)}" for name, value in self._values.items()]
+        return "\n".join([f"Recording of {len(self)} tensors, {_size(self.nbytes)}", *lines])
+
     @property
     def nbytes(self) -> int:
         """The memory that the values take."""

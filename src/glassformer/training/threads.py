@@ -7,7 +7,8 @@ their number, so only runs limited by minutes choose, which follow the clock any
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 
 import torch
 
@@ -132,3 +133,14 @@ def _seconds_per_step(step: Callable[[int], object], seconds: float, clock: Seco
         if took >= seconds:
             return took / number
     raise AssertionError("unreachable")
+
+
+@contextmanager
+def torch_state_restored() -> Iterator[None]:
+    """Restore the random state and the number of threads of torch afterwards, for callers from Python."""
+    threads = torch.get_num_threads()
+    try:
+        with torch.random.fork_rng(devices=list(range(torch.cuda.device_count()))):
+            yield
+    finally:
+        torch.set_num_threads(threads)

@@ -23,12 +23,13 @@ import json
 import os
 import sys
 
-from glassformer.app.cli.choosing import add_run_arguments, chosen_settings, named_source
+from glassformer.app.cli.choosing import add_run_arguments
 from glassformer.app.cli.settings import changes_from
 from glassformer.base.config import Config
 from glassformer.base.errors import GlassError, nearest
 from glassformer.experiments.grid import Cell, Grid, make_grid, parse_variations
 from glassformer.experiments.study import COST, COST_QUESTION, Study, load_study, study_names
+from glassformer.launch.request import chosen_settings, named_source
 
 SEEDS = 3
 """Of each cell: the fewest that have a standard deviation worth the name."""

@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Any
 
 from glassformer.app.cli import count_gpus
-from glassformer.app.cli.settings import add_setting_flags, changes_from, settings_of
-from glassformer.base.config import Config
+from glassformer.app.cli.settings import add_setting_flags, changes_from
+from glassformer.base.config import Config, settings_of
 from glassformer.base.errors import GlassError, nearest
 from glassformer.base.recipes import Recipe, load_recipe, recipe_names
 from glassformer.base.wording import counted

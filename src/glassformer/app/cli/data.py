@@ -21,7 +21,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from glassformer.app.cli import data_encode
-from glassformer.app.cli.choosing import chosen_settings, named_source
 from glassformer.app.cli.settings import add_setting_flags, changes_from
 from glassformer.base.config import EXAMPLES, PAIRS, Config
 from glassformer.base.errors import GlassError, nearest
@@ -35,6 +34,7 @@ from glassformer.corpora import (
     corpus_names,
     find_corpus,
 )
+from glassformer.launch.request import chosen_settings, named_source
 
 if TYPE_CHECKING:
     from glassformer.text.reading import SourceFile

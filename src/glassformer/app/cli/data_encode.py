@@ -8,10 +8,10 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from glassformer.app.cli.choosing import chosen_settings, named_source
 from glassformer.base.config import EXAMPLES, Config
 from glassformer.base.errors import GlassError, nearest
 from glassformer.base.wording import quoted
+from glassformer.launch.request import chosen_settings, named_source
 
 if TYPE_CHECKING:
     from glassformer.text.prepare import Prepared

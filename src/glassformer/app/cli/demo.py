@@ -13,10 +13,9 @@ from collections.abc import Iterator
 from itertools import count
 from pathlib import Path
 
-from glassformer.app.cli.choosing import chosen_settings
 from glassformer.app.cli.settings import add_short_flags, changes_from
-from glassformer.app.cli.train import new_run
 from glassformer.base.wording import quoted
+from glassformer.launch.request import chosen_settings
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -29,6 +28,7 @@ def run(arguments: argparse.Namespace) -> int:
     """Train, measure, write a story."""
     from glassformer.evaluation.evaluate import Request, evaluate_run
     from glassformer.evaluation.language import LanguageReport
+    from glassformer.launch.start import start_run
     from glassformer.runs.opening import OpenedRun
     from glassformer.training.loop import train
 
@@ -36,7 +36,7 @@ def run(arguments: argparse.Namespace) -> int:
     config = chosen_settings("tiny", None, changes_from(arguments))
     out = arguments.out or next(path for path in _names() if not path.exists())
     print(f"Training a {config.model.layers}-layer transformer on generated stories, into {out}", file=sys.stderr)
-    with new_run(config, out, arguments.began) as trainer:
+    with start_run(config, out, arguments.began) as trainer:
         outcome = train(trainer)
     if outcome is None:
         return 130

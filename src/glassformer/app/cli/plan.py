@@ -21,8 +21,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING
 
-from glassformer.app.cli.choosing import add_run_arguments, chosen_run
-from glassformer.app.cli.foreseeing import leaves_sizes_open, note, sized
+from glassformer.app.cli.choosing import add_run_arguments, request_from
 from glassformer.base.errors import GlassError
 from glassformer.base.wording import as_said, counted
 
@@ -53,20 +52,26 @@ def run(arguments: argparse.Namespace) -> int:
     """Plan, and print."""
     if not 0 <= arguments.probe <= LONGEST_PROBE:
         raise GlassError(f"--probe {arguments.probe:g} is not allowed", f"Give seconds from 0 to {LONGEST_PROBE}.")
-    config, out = chosen_run(arguments)
+    request = request_from(arguments)
+    config = request.config
+    out = request.folder
+    is_open = request.leaves_sizes_open()
     from glassformer.evaluation.ladder import ladder
     from glassformer.model.precision import settled
+    from glassformer.training.auto import size_run
     from glassformer.training.forecast import loss_band
     from glassformer.training.plan import plan_run
     from glassformer.training.setup import text_of_run
 
-    found = sized(arguments, config, out, arguments.probe) if arguments.probe and leaves_sizes_open(arguments) else None
+    found = None
+    if arguments.probe and is_open:
+        found = size_run(config, request.named_settings(), out, arguments.probe, _note)
     config = found.config if found else settled(config)
-    data = text_of_run(config, out, note, found.data if found else None)
+    data = text_of_run(config, out, _note, found.data if found else None)
     probe, warnings = (found.probe, []) if found else _probed(config, data, arguments.probe)
     plan = plan_run(config, data, probe)
     warnings += plan.warnings()
-    if leaves_sizes_open(arguments) and not found:
+    if is_open and not found:
         warnings.append("no sizes were chosen: that needs a probe, and these are the recipe's own")
     rungs = ladder(config, data)
     band = loss_band(plan, rungs)
@@ -82,6 +87,10 @@ def run(arguments: argparse.Namespace) -> int:
     for warning in warnings:
         print(f"note: {warning}")
     return 0
+
+
+def _note(text: str) -> None:
+    print(text, file=sys.stderr)
 
 
 def _chosen(found: Sized) -> Iterator[str]:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable
 from typing import Any, get_args
 
-from glassformer.base.config import Config, overlay, parse_changes
+from glassformer.base.config import Config
 from glassformer.base.errors import GlassError
 from glassformer.base.settings import UNSET, Settings
 
@@ -73,24 +73,6 @@ def changes_from(arguments: argparse.Namespace) -> dict[str, str]:
     changes |= {key: value for key, value in given.items() if not key.startswith("short.")}
     changes |= {SHORT[key[6:]]: value for key, value in given.items() if key.startswith("short.")}
     return changes
-
-
-def settings_of(
-    layers: Iterable[Mapping[str, Mapping[str, Any]]], changes: Mapping[str, str], where: str = ""
-) -> Config:
-    """Default settings, overlaid by tables of sections in order, then by single changes; errors name `where`."""
-    merged: dict[str, dict[str, Any]] = {}
-    for layer in layers:
-        for section, values in layer.items():
-            if not isinstance(values, Mapping):
-                raise GlassError(
-                    f"{section!r} in {where or 'the settings'} stands outside all sections",
-                    f"Write it under one of [{'], ['.join(Config.model_fields)}].",
-                )
-            overlay(merged, section, values)
-    for section, values in parse_changes(changes).items():
-        overlay(merged, section, values)
-    return Config.from_dict(merged, where)
 
 
 def _section(name: str) -> type[Settings]:

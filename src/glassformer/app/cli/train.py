@@ -34,27 +34,18 @@ from __future__ import annotations
 
 import argparse
 import json
-import signal
-import sys
-from contextlib import AbstractContextManager, contextmanager
-from pathlib import Path
 from typing import TYPE_CHECKING
 
-from glassformer.app.cli.choosing import add_run_arguments, chosen_run
-from glassformer.app.cli.foreseeing import foreseen
+from glassformer.app.cli.choosing import add_run_arguments, request_from
 from glassformer.app.cli.settings import changes_from
 from glassformer.app.cli.uses import use_of
 from glassformer.base.config import Config
 from glassformer.base.errors import GlassError
-from glassformer.base.wording import quoted
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from contextlib import AbstractContextManager
 
     from glassformer.runs.folder import Run
-    from glassformer.training.foresight import Foresight
-    from glassformer.training.parallel.processes import Processes
-    from glassformer.training.reporting import Reporter
     from glassformer.training.trainer import Outcome, Trainer
 
 
@@ -69,8 +60,8 @@ def run(arguments: argparse.Namespace) -> int:
 
     From the command to the first gradient of a new run:
 
-    1. `chosen_run` (`app/cli/choosing.py`) joins the settings: defaults, recipe, file, options.
-    2. `foreseen` (`app/cli/foreseeing.py`): with the recipe auto, which is the default, or --minutes (10 if nothing is
+    1. `RunRequest` (`launch/request.py`) joins the settings: defaults, recipe, file, options.
+    2. `foreseen` (`launch/foreseeing.py`): with the recipe auto, which is the default, or --minutes (10 if nothing is
        said), it reads, splits and tokenizes the text, times steps in a separate process and chooses the sizes.
     3. `joined` (`training/parallel/joining.py`) connects the processes of torchrun.
     4. `new_training` (`training/setup.py`): `text_of_run` prepares the text if step 2 did not, `try_threads` times
@@ -80,69 +71,19 @@ def run(arguments: argparse.Namespace) -> int:
        evaluation and one sample. Each step sets the learning rate and calls `compute_gradients`, which takes the rows
        of the step and calls `accumulate_gradients`: logits, loss, `loss.backward()`.
     """
+    from glassformer.launch.start import start_requested
     from glassformer.training.loop import train
 
-    prepared_trainer = _resumed_trainer if arguments.resume else _new_trainer
-    with prepared_trainer(arguments) as trainer:
+    started = _resumed(arguments) if arguments.resume else start_requested(request_from(arguments), arguments.began)
+    with started as trainer:
         outcome = train(trainer)
     return _report(trainer.run, trainer.config, outcome, arguments.json)
 
 
-@contextmanager
-def _new_trainer(arguments: argparse.Namespace) -> Iterator[Trainer]:
-    """Yield the trainer of a run that the arguments describe."""
-    from glassformer.training.memory import keep_few_shapes
+def _resumed(arguments: argparse.Namespace) -> AbstractContextManager[Trainer]:
+    """Return the trainer of the run that the arguments name, or of the newest one, after its newest checkpoint."""
+    from glassformer.launch.start import resume_run
     from glassformer.training.parallel.joining import said_once
-
-    with said_once():
-        config, out = chosen_run(arguments)
-        keep_few_shapes(config)
-        config, foresight = foreseen(arguments, config, out)
-    with new_run(config, out, arguments.began, foresight) as trainer:
-        yield trainer
-
-
-@contextmanager
-def new_run(config: Config, out: Path, began: float, foresight: Foresight | None = None) -> Iterator[Trainer]:
-    """Yield the trainer of a new run; inside, a signal stops its training politely.
-
-    A run that this very start of torchrun began, before it restarted its processes, is resumed.
-
-    Args:
-        config: all settings.
-        out: the folder of the run.
-        began: the reading of `time.monotonic` from which `train.minutes` count.
-        foresight: what was found out before; written into the folder.
-    """
-    from glassformer.training.clock import since
-    from glassformer.training.parallel.joining import begun_by_this_job
-    from glassformer.training.setup import new_training, resume_training
-
-    @contextmanager
-    def open_new(reporter: Reporter, processes: Processes) -> Iterator[Trainer]:
-        if processes.on_rank_zero(lambda: begun_by_this_job(out, config)):
-            with resume_training(out, {}, reporter, processes=processes, seconds=since(began)) as trainer:
-                yield trainer
-            return
-        data = foresight.data if foresight is not None else None
-        with new_training(config, out, reporter, processes=processes, data=data, seconds=since(began)) as trainer:
-            if foresight is not None:
-                foresight.write(trainer.run)
-            yield trainer
-
-    with _in_all_processes(config, open_new) as trainer:
-        yield trainer
-
-
-@contextmanager
-def _resumed_trainer(arguments: argparse.Namespace) -> Iterator[Trainer]:
-    """Yield the trainer of the run that the arguments name, or of the newest one, after its newest checkpoint."""
-    from glassformer.model.device import choose_device
-    from glassformer.model.precision import as_recorded
-    from glassformer.runs.folder import open_run
-    from glassformer.training.clock import since
-    from glassformer.training.parallel.joining import said_once
-    from glassformer.training.setup import newest_run, resume_training
 
     with said_once():
         for name in ("recipe", "config"):
@@ -152,74 +93,9 @@ def _resumed_trainer(arguments: argparse.Namespace) -> Iterator[Trainer]:
                     "A resumed run keeps its own: leave it out.",
                 )
         changes = changes_from(arguments)
-        out = arguments.out or newest_run(Path("runs"))
-        config = open_run(out).config().with_changes(changes)
-        config = as_recorded(config, choose_device(config.train.device))
-        given = {"source": arguments.data, "target": arguments.target}
-        named = {name: value for name, value in given.items() if value is not None}
-
-    def open_resumed(reporter: Reporter, processes: Processes) -> AbstractContextManager[Trainer]:
-        seconds = since(arguments.began)
-        return resume_training(out, changes, reporter, processes=processes, named=named, seconds=seconds)
-
-    with _in_all_processes(config, open_resumed) as trainer:
-        yield trainer
-
-
-@contextmanager
-def _in_all_processes(
-    config: Config, open_trainer: Callable[[Reporter, Processes], AbstractContextManager[Trainer]]
-) -> Iterator[Trainer]:
-    """Yield the trainer that `open_trainer` makes after the processes of torchrun are connected; rank 0 reports.
-
-    Inside, Ctrl-C and SIGTERM stop the training after a step, and snapshots are recorded if the run keeps them.
-    """
-    from glassformer.training.memory import forget_peak, keep_few_shapes, steady_heap
-    from glassformer.training.parallel.joining import joined
-    from glassformer.training.reporting import Silent, choose_reporter
-
-    keep_few_shapes(config)
-    with joined(config.train) as processes:
-        reporter = choose_reporter() if processes.is_rank_zero else Silent()
-        try:
-            with open_trainer(reporter, processes) as trainer:
-                steady_heap(trainer.config)
-                forget_peak(trainer.stepper.device)
-                if trainer.config.train.snapshots and processes.is_rank_zero:
-                    from glassformer.inspection.replay.of_run import Recorder
-
-                    trainer.observer = Recorder(trainer)
-                with _stopped_by_signals(trainer):
-                    yield trainer
-        finally:
-            reporter.close()
-
-
-@contextmanager
-def _stopped_by_signals(trainer: Trainer) -> Iterator[None]:
-    """Inside, Ctrl-C or SIGTERM stops training after the step, with everything saved; a second one stops at once."""
-
-    def say(text: str) -> None:
-        if trainer.processes.is_rank_zero:
-            print(text, file=sys.stderr)
-
-    def stop(number: int, frame: object) -> None:
-        if trainer.stop_requested:
-            raise KeyboardInterrupt
-        trainer.stop_requested = True
-        say("stopping after this step; once more stops at once")
-
-    before = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
-    if trainer.stopping:
-        say(f"stopped after step {trainer.state.step}, all saved")
-        if trainer.state.best_loss is None:
-            say("no evaluation yet: until the first one, best names the last checkpoint")
-        say(f"Resume with: glass train --resume --out {quoted(trainer.run.folder)}")
+    given = {"source": arguments.data, "target": arguments.target}
+    named = {name: value for name, value in given.items() if value is not None}
+    return resume_run(arguments.out, changes, named, arguments.began)
 
 
 def _report(run: Run, config: Config, outcome: Outcome | None, as_json: bool) -> int:

@@ -7,7 +7,7 @@ changes. Nothing here imports torch.
 from glassformer.base.config.model import GATED, Activation, Family, ModelConfig, Norm, Positions
 from glassformer.base.config.text import TOKENIZER_KINDS, DataConfig, TokenizerConfig
 from glassformer.base.config.training import SampleConfig, Task, TrainConfig
-from glassformer.base.config.whole import EXAMPLES, FAMILIES, PAIRS, Config, overlay, parse_changes
+from glassformer.base.config.whole import EXAMPLES, FAMILIES, PAIRS, Config, parse_changes, settings_of
 
 __all__ = [
     "EXAMPLES",
@@ -26,6 +26,6 @@ __all__ = [
     "Task",
     "TokenizerConfig",
     "TrainConfig",
-    "overlay",
     "parse_changes",
+    "settings_of",
 ]

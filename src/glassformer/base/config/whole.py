@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, Self
 
@@ -142,6 +142,27 @@ class Config(Settings):
         for section, fields in parse_changes(changes).items():
             overlay(values, section, fields)
         return validated(Config, values, "")
+
+
+def settings_of(
+    layers: Iterable[Mapping[str, Mapping[str, Any]]], changes: Mapping[str, str], where: str = ""
+) -> Config:
+    """Return the default settings, overlaid by tables of sections in order, then by single changes.
+
+    Errors name `where`.
+    """
+    merged: dict[str, dict[str, Any]] = {}
+    for layer in layers:
+        for section, values in layer.items():
+            if not isinstance(values, Mapping):
+                raise GlassError(
+                    f"{section!r} in {where or 'the settings'} stands outside all sections",
+                    f"Write it under one of [{'], ['.join(Config.model_fields)}].",
+                )
+            overlay(merged, section, values)
+    for section, values in parse_changes(changes).items():
+        overlay(merged, section, values)
+    return Config.from_dict(merged, where)
 
 
 def overlay(sections: dict[str, dict[str, Any]], section: str, values: Mapping[str, Any]) -> None:

@@ -81,6 +81,11 @@ class HeadSurvey:
     left_out: tuple[LeftOut, ...]
     notes: tuple[str, ...] = field(default=())
 
+    def __repr__(self) -> str:
+        from glassformer.inspection.heads.table import table_lines  # it imports this module
+
+        return "\n".join(table_lines(self, self.heads))
+
     @property
     def sinks(self) -> float | None:
         """The share of self-attention heads of the last stack that are sinks: Sink_1 of Gu et al. 2025, ε = 0.3.

@@ -48,6 +48,11 @@ class Receipt:
     read: tuple[str, ...]
     source: tuple[str, ...] | None
 
+    def __repr__(self) -> str:
+        from glassformer.inspection.receipt.table import table  # it imports this module
+
+        return table(self)
+
     @property
     def total(self) -> float:
         """The sum of the parts."""

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import tempfile
 import warnings
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-import torch
 
 from glassformer.base.config import PAIRS, Config
 from glassformer.base.errors import GlassError
@@ -32,6 +30,8 @@ from glassformer.text.tokenizers import Tokenizer, train_tokenizer
 from glassformer.training.clock import Seconds, since
 from glassformer.training.loop import train
 from glassformer.training.reporting import Reporter, Silent, choose_reporter
+from glassformer.training.setup import set_threads
+from glassformer.training.threads import torch_state_restored
 from glassformer.training.trainer import Outcome, Trainer
 
 Data = Prepared | PreparedExamples
@@ -84,7 +84,8 @@ def fit(job: Job) -> Fitted:
     """
     seconds = since()
     reporter = choose_reporter() if job.verbose else Silent()
-    with tempfile.TemporaryDirectory(prefix="glass-fit-", ignore_cleanup_errors=True) as folder, _borrowed(job.config):
+    with tempfile.TemporaryDirectory(prefix="glass-fit-", ignore_cleanup_errors=True) as folder, torch_state_restored():
+        set_threads(job.config)
         try:
             return _fit(job, Path(folder), reporter, seconds)
         finally:
@@ -111,19 +112,6 @@ def _fit(job: Job, folder: Path, reporter: Reporter, seconds: Seconds) -> Fitted
     outcome = train(Trainer(run, quiet, model, make_task(quiet, data), reporter, seconds=seconds))
     assert outcome is not None  # nobody asked it to stop
     return Fitted(config, model.eval(), data.tokenizer, source, labels, outcome)
-
-
-@contextmanager
-def _borrowed(config: Config) -> Iterator[None]:
-    """Inside, the trainer may seed torch and set the threads; afterwards both are what they were."""
-    threads = torch.get_num_threads()
-    if config.train.threads is not None:
-        torch.set_num_threads(config.train.threads)
-    try:
-        with torch.random.fork_rng(devices=list(range(torch.cuda.device_count()))):
-            yield
-    finally:
-        torch.set_num_threads(threads)
 
 
 def say_what_is_cut(store: ExampleStore, config: Config, what: str) -> None:

@@ -1,0 +1,573 @@
+"""The front door: open, train or import a model, and ask it everything from one object.
+
+    import glassformer as gf
+
+    model = gf.load("runs/book")
+    model.attention("It was a day", layer=0, head=1)  # (T, S)
+
+Every method calls a function of the library, named in its docstring, and gives the same number. Texts come in one at a
+time. Results have no batch axis, except those of `record`; shapes are in the letters of `glassformer.base.shapes`: T
+tokens, S keys, V vocabulary, D width.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from os import PathLike, fspath
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+import torch
+from torch import Tensor
+
+from glassformer.base.config import Config
+from glassformer.base.errors import GlassError, nearest
+from glassformer.base.settings import UNSET
+from glassformer.base.wording import counted
+from glassformer.evaluation.one_text import framed_ids, outlook, surprisals
+from glassformer.inspection.ablation import AblatedModel, ablatable, ablate, check_ablation
+from glassformer.inspection.attribution.case import check_number, run_model
+from glassformer.inspection.catalogue import catalogue
+from glassformer.inspection.explain.subject import whole_subject_of
+from glassformer.inspection.heads.of_run import Given, heads_of_run
+from glassformer.inspection.heads.report import HeadSurvey
+from glassformer.inspection.patching import Resample, patch, patchable
+from glassformer.inspection.receipt import Receipt, write_receipt
+from glassformer.inspection.receipt.naming import label_named
+from glassformer.inspection.recording import Recording, record
+from glassformer.inspection.sites import find_head, stacks
+from glassformer.interop.huggingface import importing
+from glassformer.launch.request import RunRequest, named_source
+from glassformer.launch.start import start_requested
+from glassformer.model.device import choose_device
+from glassformer.model.transformer import Model
+from glassformer.runs.folder import Folder, Which
+from glassformer.runs.opening import OpenedRun
+from glassformer.tasks import AnyTextModel, Candidate, Classified, MaskFiller, TextClassifier, TextModel, Translator
+from glassformer.tasks.refusing import VERBS
+from glassformer.text.tokenizers import Tokenizer
+from glassformer.training.foresight import compared
+from glassformer.training.loop import train
+from glassformer.training.memory import peak_memory
+from glassformer.training.threads import torch_state_restored
+
+__all__ = ["TextTokens", "Transformer", "fit", "import_model", "load"]
+
+MEANS = 4_096
+"""Held-out targets over which the mean of an ablated part is taken."""
+METHODS = {
+    "lm": "generate",
+    "masked": "fill",
+    "classify": "classify",
+    "translate": "generate",
+    "summarize": "generate",
+}
+"""The method that does what a run of each task has learnt."""
+
+
+@dataclass(frozen=True, eq=False)
+class TextTokens:
+    """The tokens that a model reads of a text.
+
+    Attributes:
+        ids: (T); of an encoder-decoder those of the target.
+        texts: the printable text of each.
+        source: of an encoder-decoder the tokens that its encoder reads; else None.
+    """
+
+    ids: Tensor
+    texts: tuple[str, ...]
+    source: TextTokens | None = None
+
+    def __len__(self) -> int:
+        return len(self.texts)
+
+    def __repr__(self) -> str:
+        pairs = zip(self.texts, self.ids.tolist(), strict=True)
+        own = f"{len(self)} tokens: " + " ".join(f"{text!r}:{id}" for text, id in pairs)
+        return own if self.source is None else f"{own}\nsource, {self.source!r}"
+
+
+class Transformer:
+    """A model with its tokenizer and its task, opened by `load`, `fit` or `import_model`.
+
+    Parts have the names of `glassformer.inspection.sites`, counted from 0: `dec.1.self` is the self-attention of the
+    decoder's second block, `dec.1.self.2` its third head, `dec.1.feedforward` its feed-forward layer; `enc.` is an
+    encoder's, and `dec.1.cross` cross-attention. `parts` lists all that can be ablated.
+
+    Methods of an encoder-decoder take a `target`, the text written so far; without one it is the text that the model
+    writes greedily. For `loss` and `ablate` of a classifier it is the label. Other models have none.
+
+    Attributes:
+        run: folder, settings, weights, task and held-out text.
+    """
+
+    def __init__(self, run: OpenedRun) -> None:
+        self.run = run
+
+    @property
+    def folder(self) -> Path:
+        """The run folder."""
+        return self.run.folder
+
+    @property
+    def text_model(self) -> AnyTextModel:
+        """The object that does the task: `TextModel`, `MaskFiller`, `TextClassifier` or `Translator`."""
+        return self.run.text_model
+
+    @property
+    def model(self) -> Model:
+        """The PyTorch module: ids (B, T) -> logits (B, T, V)."""
+        return self.run.model
+
+    @property
+    def tokenizer(self) -> Tokenizer:
+        """The tokenizer; of an encoder-decoder that of the target."""
+        return self.run.tokenizer
+
+    @property
+    def config(self) -> Config:
+        """All settings of the run."""
+        return self.run.config
+
+    @property
+    def parts(self) -> list[str]:
+        """The names of all parts that can be ablated, in the order in which they run."""
+        return ablatable(self.model)
+
+    def __repr__(self) -> str:
+        shape = self.config.model
+        size = f"{counted(shape.layers, 'layers')}, {counted(shape.heads, 'heads')}, {shape.width} wide"
+        task = self.config.train.task
+        parameters = sum(parameter.numel() for parameter in self.model.parameters())
+        return (
+            f"Transformer from {self.folder}, {self.run.checkpoint.name}\n"
+            f"  {shape.family}: {size}, context {shape.context}, {parameters:,} parameters on {self.run.device}\n"
+            f"  task {task}: .{METHODS[task]}()\n"
+            f"  tokenizer: {self.tokenizer.description()}"
+        )
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Any:
+            known = [each for each in dir(type(self)) if not each.startswith("_")]
+            raise AttributeError(f"a Transformer has no attribute {name!r}. {nearest(name, known)}")
+
+    def tokens(self, text: str, target: str | None = None) -> TextTokens:
+        """Return the tokens that the model reads of a text: those to which the rows of `logits` belong.
+
+        Raises:
+            GlassError: the text is empty or longer than the context.
+        """
+        model = self.text_model
+        _check_text(text)
+        if isinstance(model, MaskFiller) and target is None and model.MASK not in text:  # nothing to fill, but to see
+            ids = framed_ids(model, text)
+            context = self.config.model.context
+            if len(ids) > context:
+                raise GlassError(
+                    f"the text has {len(ids):,} tokens, the model reads {context:,}", "Give a shorter one."
+                )
+            return _named(ids, model.tokenizer)
+        subject = whole_subject_of(model, text, target, str(self.folder))
+        if subject.target_ids is None or not isinstance(model, Translator):
+            return _named(subject.ids, model.tokenizer)
+        return _named(subject.target_ids, model.tokenizer, _named(subject.ids, model.source_tokenizer))
+
+    def logits(self, text: str, target: str | None = None) -> Tensor:
+        """Return the logits after each token: (T, V) on the CPU; of a classifier (C), one for each label.
+
+        `glassformer.inspection.attribution.case.run_model`.
+
+        Raises:
+            GlassError: the text is empty or longer than the context.
+        """
+        return run_model(self.model, *self._inputs(text, target))[0]  # (T, V) or (C)
+
+    def loss(self, text: str, target: str | None = None) -> float:
+        """Return the mean loss of a text in nats per token.
+
+        `glassformer.evaluation.one_text.surprisals`. A decoder predicts each token but the first from those before it;
+        an encoder-decoder each token of `target` and the end; a masked model each token, hidden alone; a classifier the
+        label that `target` names, in nats.
+
+        Raises:
+            GlassError: the text is empty, longer than the context or too short to predict a token of it; or `target` is
+                missing, or of no use to the task.
+        """
+        return self._loss(text, target)
+
+    def generate(
+        self,
+        prompt: str,
+        *,
+        tokens: int | None = None,
+        temperature: float | None = None,
+        top_k: int | None = None,
+        top_p: float | None = None,
+        beams: int | None = None,
+        seed: int | None = None,
+    ) -> str:
+        """Return the text that the model writes: after a prompt, or for a source.
+
+        `glassformer.tasks.TextModel.generate`. The same seed gives the same text. What is not given is as the run's own
+        settings say (`config.sample`); a setting of sampling turns off beam search.
+
+        Args:
+            prompt: the text to continue, translate or summarize.
+            tokens: most tokens to write.
+            temperature: 0: always the likeliest token.
+            top_k: sample from the k likeliest tokens only.
+            top_p: sample from the likeliest tokens that hold this share of the probability.
+            beams: above 1: beam search for the likeliest text.
+            seed: of the sampling.
+
+        Raises:
+            GlassError: the model writes no text, or a setting is not allowed.
+        """
+        model = self.text_model
+        if not isinstance(model, TextModel | Translator):
+            raise self._wrong_task("write text")
+        if prompt != "" or isinstance(model, Translator):  # a decoder can begin with nothing
+            _check_text(prompt)
+        sampling = {"temperature": temperature, "top_k": top_k, "top_p": top_p, "seed": seed}
+        given = {name: value for name, value in sampling.items() if value is not None}
+        if given and (beams or 1) > 1:
+            raise GlassError(f"{next(iter(given))} was given with beams = {beams}", "Beam search samples nothing.")
+        searching = {"beams": 1} if given else {} if beams is None else {"beams": beams}
+        lasting = {} if tokens is None else {"tokens": tokens}
+        return model.generate([prompt], self.config.sample.replace(**given, **searching, **lasting))[0].text
+
+    def fill(self, text: str, n: int = 5) -> list[list[Candidate]]:
+        """Return the n likeliest tokens for each `[MASK]` of a text, with their probabilities.
+
+        `glassformer.tasks.MaskFiller.fill`.
+
+        Raises:
+            GlassError: the model fills no masks, or the text has none.
+        """
+        if not isinstance(self.text_model, MaskFiller):
+            raise self._wrong_task("fill in masks")
+        return self.text_model.fill(text, n)
+
+    def classify(self, text: str) -> Classified:
+        """Return the likeliest label of a text, and the probability of every label.
+
+        `glassformer.tasks.TextClassifier.classify`.
+
+        Raises:
+            GlassError: the model knows no labels.
+        """
+        if not isinstance(self.text_model, TextClassifier):
+            raise self._wrong_task("name labels")
+        return self.text_model.classify([text])[0]
+
+    def attention(
+        self,
+        text: str,
+        layer: int,
+        head: int,
+        *,
+        part: Literal["self", "cross"] = "self",
+        stack: Literal["enc", "dec"] | None = None,
+        target: str | None = None,
+    ) -> Tensor:
+        """Return the attention pattern of one head: (T, S), each row a distribution over the keys it may attend to.
+
+        `glassformer.inspection.recording.record`: the softmax of the model's own pass.
+
+        Args:
+            text: what the model reads.
+            layer, head: counted from 0; removed heads keep their number.
+            part: "cross": attention of the decoder to the source.
+            stack: of an encoder-decoder "enc" or "dec"; None: the decoder, and otherwise the only stack.
+            target: of an encoder-decoder.
+
+        Raises:
+            GlassError: there is no such head, or the text is empty or longer than the context.
+        """
+        site = f"{stack or list(stacks(self.model))[-1]}.{layer}.{part}"
+        find_head(self.model, f"{site}.{head}")
+        return self.record(text, (f"{site}.pattern",), target)[f"{site}.{head}.pattern"][0]  # (T, S)
+
+    def record(
+        self, text: str, keep: str | Sequence[str] = ("pattern", "resid"), target: str | None = None
+    ) -> Recording:
+        """Return tensors of the forward pass, by name: `found["dec.0.self.pattern"]` is (1, H, T, S).
+
+        `glassformer.inspection.recording.record`; docs/trace.md lists the names and their TransformerLens equivalents.
+
+        Args:
+            text: what the model reads.
+            keep: kinds, such as "pattern", "resid", "z", for all layers, or names, such as "dec.1.resid".
+            target: of an encoder-decoder.
+
+        Raises:
+            GlassError: there is no such kind or name, or the recording would not fit its budget of memory.
+        """
+        keep = (keep,) if isinstance(keep, str) else keep
+        return record(self.model, *self._inputs(text, target), keep=keep)
+
+    def patch(self, text: str, part: str, other: str, *, at: int | None = None, target: str | None = None) -> Tensor:
+        """Return the logits of a text, (T, V) or (C), with the activation that `part` has on another text.
+
+        `glassformer.inspection.patching.patch` with `Resample`: activation patching (Vig et al. 2020).
+
+        Args:
+            text: the text whose logits are returned.
+            part: a name of `glassformer.inspection.patching.patchable`: a head (its z), an attention or feed-forward
+                layer (what it adds), or the residual stream before a block, such as "dec.1.resid".
+            other: the text that the activation is taken from, with as many tokens.
+            at: the token at which the activation is replaced, counted from 0; None: at all tokens.
+            target: of an encoder-decoder, for both texts.
+
+        Raises:
+            GlassError: there is no such part, its activation cannot be recorded, or the two texts differ in length.
+        """
+        known = patchable(self.model)
+        if part not in known:
+            raise GlassError(f"there is nothing called {part!r} to patch in this model", nearest(part, known))
+        site, _, last = part.rpartition(".")
+        activation = f"{site}.z" if last.isdigit() else part
+        if activation not in catalogue(self.model):
+            raise GlassError(
+                f"{part} has no activation that another text could give",
+                "Patch a head, an attention, a feed-forward layer or the residual stream.",
+            )
+        here = self.tokens(text, target)
+        there = self.tokens(other, target)
+        if there.source is not None:  # both get the target that is written for the first
+            there = TextTokens(here.ids, here.texts, there.source)
+        length = len(_row_of(part, here))
+        if length != len(_row_of(part, there)):
+            raise GlassError(
+                f"the texts have {length} and {len(_row_of(part, there))} tokens, so {part} has no counterpart",
+                "Give two texts of equal length in tokens.",
+            )
+        found = record(self.model, *_as_inputs(there), keep=(activation,))
+        where = None
+        if at is not None:
+            where = (torch.arange(length) == check_number("token", at, length))[None]  # (1, T)
+        with patch(self.model, {part: Resample(found, where=where)}):
+            return run_model(self.model, *_as_inputs(here))[0]  # (T, V) or (C)
+
+    def ablate(
+        self,
+        text: str,
+        part: str | Sequence[str],
+        target: str | None = None,
+        instead: Literal["zero", "mean", "first", "frozen"] = "zero",
+    ) -> float:
+        """Return the change of `loss` by switching parts off, in nats per token: above 0 where they helped.
+
+        `glassformer.inspection.ablation`.
+
+        Args:
+            text, target: as for `loss`.
+            part: a name of `parts`, or several.
+            instead: the replacement: zeros; the mean over the run's held-out text; for heads, attention to the first
+                token alone; or zeros with all other attention patterns frozen.
+
+        Raises:
+            GlassError: there is no such part, it cannot be replaced so, the run's own text is gone (for means), or as
+                `loss`.
+        """
+        ablation = check_ablation(self.model, (part,) if isinstance(part, str) else tuple(part), instead)
+        if instead == "mean" and ablation.parts:
+            forward = ablate(self.model, ablation, self.run.held_out(MEANS))
+        else:
+            forward = AblatedModel(self.model, ablation)
+        return self._loss(text, target, forward) - self._loss(text, target)
+
+    def receipt(
+        self, text: str, token: str | None = None, against: str | None = None, *, step: int = 1, hole: int = 1
+    ) -> Receipt:
+        """Return the direct logit attribution of one token: its logit as the sum of what each part gave.
+
+        `glassformer.inspection.receipt.write_receipt` (Elhage et al. 2021). `.parts` are the contributions, in the
+        logit's unit, `.logit` is the model's own and `.total` their sum; printed, it is a table.
+
+        Args:
+            text: what stands before the token; a source; a text with `[MASK]`; a text to label.
+            token: its text or id, or a label; None: the one that the model chooses.
+            against: another one, whose logit is subtracted.
+            step: which token of the text that `generate` writes, from 1.
+            hole: which `[MASK]`, from 1.
+
+        Raises:
+            GlassError: the model has no exact split (post-norm), the text is empty, or there is no such token.
+        """
+        return write_receipt(self.text_model, text, token, against, step=step, hole=hole)
+
+    def heads(self, text: str | None = None) -> HeadSurvey:
+        """Return the roles of all attention heads, with scores, chance levels and intervals; printed, it is a table.
+
+        `glassformer.inspection.heads.of_run.heads_of_run`.
+
+        Args:
+            text: what to look at the heads on; None: the run's held-out text, or random tokens if that is gone.
+
+        Raises:
+            GlassError: the text is empty, or longer than the context.
+        """
+        given = None if text is None else Given([text], "the given text")
+        return heads_of_run(self.run, given)
+
+    def _inputs(self, text: str, target: str | None) -> tuple[Tensor, Tensor | None]:
+        return _as_inputs(self.tokens(text, target))
+
+    def _loss(self, text: str, target: str | None, forward: AblatedModel | None = None) -> float:
+        """Return the mean loss of a text; `forward` is called in the model's place."""
+        model = self.text_model
+        _check_text(text)
+        if isinstance(model, TextClassifier):
+            if target is None:
+                raise GlassError("the loss of a classifier needs the label", nearest("", model.labels))
+            label = label_named(model.labels, target)
+            shares = outlook(model, whole_subject_of(model, text), forward).shares  # (C)
+            return -float(shares[label].log())
+        if isinstance(model, Translator) and target is None:
+            raise GlassError("the loss of an encoder-decoder needs a target", "Give target=, the text it should write.")
+        mean = surprisals(model, text, target, forward).mean
+        if mean is None:
+            raise GlassError(f"no token of {text!r} is predicted, so it has no loss", "Give a longer text.")
+        return mean
+
+    def _wrong_task(self, wanted: str) -> GlassError:
+        task = self.config.train.task
+        return GlassError(
+            f"{self.folder} learnt train.task = {task}: to {VERBS[task]}, not to {wanted}",
+            f"Use .{METHODS[task]}(), or a run of another task.",
+        )
+
+
+def load(
+    run: Folder,
+    checkpoint: Which = "best",
+    device: str = "auto",
+    precision: Literal["auto", "fp32", "bf16"] = "fp32",
+) -> Transformer:
+    """Open a run: its model, tokenizer and task. The folder alone is enough.
+
+    Args:
+        run: the folder that `glass train` or `fit` made.
+        checkpoint: "best" on the validation part, or "last".
+        device: "auto", "cpu", "cuda", "cuda:N" or "mps".
+        precision: of the weights; "auto": bf16 where the device is fast at it.
+
+    Raises:
+        GlassError: there is no such run, or its files are damaged.
+    """
+    with torch_state_restored():  # new modules draw random weights before they get the saved ones
+        return Transformer(OpenedRun.load(run, checkpoint, device, precision))
+
+
+def fit(
+    data: str | PathLike[str],
+    target: str | PathLike[str] | None = None,
+    *,
+    task: str | None = None,
+    minutes: float | None = None,
+    steps: int | None = None,
+    out: Folder | None = None,
+    recipe: str | None = None,
+    settings: Mapping[str, Any] | None = None,
+    progress: bool = False,
+) -> Transformer:
+    """Train a new run as `glass train` does, and open its best checkpoint.
+
+    Ctrl-C ends the training after a step with everything saved, and then raises KeyboardInterrupt. Random numbers and
+    threads of torch are afterwards as before.
+
+    Args:
+        data: a text file, a folder, .gz, CSV, TSV, JSONL, or the name of a generated corpus.
+        target: the second of two parallel files.
+        task: "lm" (the default), "masked", "classify", "translate" or "summarize".
+        minutes: wall time of the whole call, 10 if neither minutes nor steps are given.
+        steps: optimizer steps; the same steps give the same weights, bit for bit.
+        out: the run folder; None: runs/NAME-OF-DATA.
+        recipe: named settings; None: the default recipe of the task.
+        settings: any other setting, by its name: {"model.layers": 4, "train.seed": 1}.
+        progress: show a progress bar, and notes, on standard error.
+
+    Raises:
+        GlassError: the folder holds a run already, a setting is not allowed, or the data cannot be used.
+    """
+    began = time.monotonic()
+    for name, value in (("data", data), ("target", target)):
+        if value is not None and not isinstance(value, str | PathLike):
+            raise GlassError(
+                f"{name} of type {type(value).__name__} was given",
+                "Give a path or a corpus; for texts in memory see glassformer.interop.sklearn.",
+            )
+    shortcuts = {"train.task": task, "train.minutes": minutes, "train.steps": steps}
+    given = {**(settings or {}), **{name: value for name, value in shortcuts.items() if value is not None}}
+    changes = {name: _setting_text(name, value) for name, value in given.items()}
+    changes |= named_source(fspath(data), None if target is None else fspath(target))
+    request = RunRequest(changes, recipe, out=None if out is None else Path(out))
+    with torch_state_restored(), start_requested(request, began, quiet=not progress) as trainer:
+        outcome = train(trainer)
+    if outcome is None:
+        raise KeyboardInterrupt
+    run = trainer.run
+    compared(run, outcome, peak_memory(choose_device(trainer.config.train.device)))
+    return load(run.folder, device=trainer.config.train.device)
+
+
+def import_model(path: Folder, out: Folder | None = None) -> Transformer:
+    """Import a model that Hugging Face transformers saved, as a run, and open it.
+
+    `glassformer.interop.huggingface.importing.import_model`: compared with transformers where that is installed.
+    Nothing is downloaded.
+
+    Args:
+        path: the folder with config.json, model.safetensors and tokenizer.json.
+        out: the new run folder; None: runs/NAME-OF-FOLDER.
+
+    Raises:
+        GlassError: the folder cannot be read, has something that glassformer cannot express exactly, or `out` holds a
+            run already.
+    """
+    folder = Path("runs") / Path(path).resolve().name if out is None else Path(out)
+    with torch_state_restored():
+        importing.import_model(Path(path), folder, lambda text: None)
+    return load(folder)
+
+
+def _setting_text(name: str, value: Any) -> str:
+    """Return a setting's value as `--set` takes it."""
+    if value is None:
+        return UNSET
+    try:
+        return json.dumps(value, ensure_ascii=False)
+    except TypeError:
+        raise GlassError(
+            f"{name} = {value!r} is not allowed", "Give a number, a text, True or False, None, or a list of texts."
+        ) from None
+
+
+def _check_text(text: str) -> None:
+    """Refuse anything but one text."""
+    if not isinstance(text, str):
+        raise GlassError(f"a text of type {type(text).__name__} was given", "Give one text at a time, as str.")
+    if not text:
+        raise GlassError("the text is empty", "Give a text of at least one token.")
+
+
+def _named(ids: Sequence[int], tokenizer: Tokenizer, source: TextTokens | None = None) -> TextTokens:
+    return TextTokens(torch.tensor(ids), tuple(map(tokenizer.token_text, ids)), source)
+
+
+def _as_inputs(tokens: TextTokens) -> tuple[Tensor, Tensor | None]:
+    """Return the inputs of a forward pass, with a batch axis: ids, or those of the source and the target."""
+    if tokens.source is None:
+        return tokens.ids[None], None  # (1, T)
+    return tokens.source.ids[None], tokens.ids[None]  # (1, S), (1, T)
+
+
+def _row_of(part: str, tokens: TextTokens) -> TextTokens:
+    """Return the tokens that the stack of a part reads."""
+    return tokens.source if tokens.source is not None and part.startswith("enc.") else tokens

@@ -1,0 +1,84 @@
+"""Decide and forecast before a run begins: its open sizes, its time, its memory and its loss."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+from glassformer.base.config import Config
+from glassformer.evaluation.ladder import ladder
+from glassformer.launch.request import RunRequest
+from glassformer.model.device import choose_device
+from glassformer.model.precision import settled
+from glassformer.runs.folder import refuse_existing
+from glassformer.runs.run_text import prepare_for
+from glassformer.runs.text_places import token_cache
+from glassformer.training.auto import size_run
+from glassformer.training.clock import since
+from glassformer.training.forecast import loss_band
+from glassformer.training.foresight import Foresight
+from glassformer.training.parallel.joining import job, speaks
+from glassformer.training.plan import plan_run
+from glassformer.training.probe import Probe, ProbeError, probe
+
+SHARE = 1 / 40
+"""Share of the minutes that each probe takes."""
+LONGEST = 3.0
+"""Longest probe, in seconds."""
+
+
+def foreseen(request: RunRequest, note: Callable[[str], None], began: float) -> tuple[Config, Foresight | None]:
+    """Measure a run that `is_forecast`; return its final settings and the forecast.
+
+    With several processes nothing is measured, and the forecast is None: one process alone cannot tell their speed and
+    memory.
+
+    Args:
+        request: the run.
+        note: prints a note.
+        began: the reading of `time.monotonic` from which the minutes count.
+
+    Raises:
+        GlassError: the run exists already, or its text cannot be used.
+    """
+    config = request.config
+    minutes = config.train.minutes
+    is_open = request.leaves_sizes_open()
+    if job() is not None:
+        if is_open and speaks():
+            note("started by torchrun: sizes are as the recipe has them; glass plan says which suit one process")
+        return config, None
+    refuse_existing(request.folder)
+    choose_device(config.train.device)
+    seconds = LONGEST if minutes is None else min(LONGEST, 60 * minutes * SHARE)
+    spent = since(began)
+    measured: Probe | None
+    if is_open:
+        found = size_run(config, request.named_settings(), request.folder, seconds, note, spent)
+        config = found.config
+        data = found.data
+        measured = found.probe
+        chosen = found.chosen
+        why = found.why
+    else:
+        config = settled(config)
+        data = prepare_for(config, token_cache(request.folder), note)
+        measured = _measured(config, data.folder, seconds, note)
+        chosen = {}
+        why = ()
+    rungs = ladder(config, data)
+    plan = plan_run(config, data, measured, spent())
+    foresight = Foresight(data, plan, loss_band(plan, rungs), chosen, why)
+    for line in foresight.lines():
+        note(line)
+    return config, foresight
+
+
+def _measured(config: Config, tokens: Path, seconds: float, note: Callable[[str], None]) -> Probe | None:
+    """Return a measurement of these settings; None, with a note, if it fails."""
+    note(f"measuring for about {seconds:g} seconds, to foresee time and memory")
+    try:
+        return probe(config, tokens, seconds)
+    except ProbeError as error:
+        note(f"nothing was measured: {error.problem}. {error.remedy}")
+        return None

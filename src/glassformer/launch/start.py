@@ -1,0 +1,169 @@
+"""Start or resume a run: yield a trainer that is ready to take steps, in one process or in all of torchrun."""
+
+from __future__ import annotations
+
+import signal
+import sys
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
+from pathlib import Path
+
+from glassformer.base.config import Config
+from glassformer.base.wording import quoted
+from glassformer.launch.request import RunRequest
+from glassformer.model.device import choose_device
+from glassformer.model.precision import as_recorded
+from glassformer.runs.folder import open_run
+from glassformer.training.clock import since
+from glassformer.training.foresight import Foresight
+from glassformer.training.memory import forget_peak, keep_few_shapes, steady_heap
+from glassformer.training.parallel.joining import begun_by_this_job, joined, said_once
+from glassformer.training.parallel.processes import Processes
+from glassformer.training.reporting import PlainLines, Reporter, Silent, choose_reporter
+from glassformer.training.setup import new_training, newest_run, resume_training
+from glassformer.training.trainer import Trainer
+
+
+@contextmanager
+def start_requested(request: RunRequest, began: float, quiet: bool = False) -> Iterator[Trainer]:
+    """Choose the settings that a request leaves open, and yield the trainer of the new run.
+
+    Args:
+        request: the run.
+        began: the reading of `time.monotonic` from which `train.minutes` count.
+        quiet: print nothing.
+
+    Raises:
+        GlassError: a setting is not allowed, the run exists already, or its text cannot be used.
+    """
+    with said_once():
+        keep_few_shapes(request.config)
+        config = request.config
+        foresight = None
+        if request.is_forecast():
+            from glassformer.launch.foreseeing import foreseen
+
+            config, foresight = foreseen(request, (Silent() if quiet else PlainLines()).note, began)
+    with start_run(config, request.folder, began, foresight, quiet) as trainer:
+        yield trainer
+
+
+@contextmanager
+def start_run(
+    config: Config, folder: Path, began: float, foresight: Foresight | None = None, quiet: bool = False
+) -> Iterator[Trainer]:
+    """Yield the trainer of a new run; inside, a signal stops the training after a step.
+
+    A run that this very start of torchrun began, before it restarted its processes, is resumed.
+
+    Args:
+        config: all settings.
+        folder: the folder of the run.
+        began: the reading of `time.monotonic` from which `train.minutes` count.
+        foresight: the forecast; written into the folder.
+        quiet: print nothing.
+
+    Raises:
+        GlassError: see `new_training`.
+    """
+
+    @contextmanager
+    def open_trainer(reporter: Reporter, processes: Processes) -> Iterator[Trainer]:
+        if processes.on_rank_zero(lambda: begun_by_this_job(folder, config)):
+            with resume_training(folder, {}, reporter, processes=processes, seconds=since(began)) as trainer:
+                yield trainer
+            return
+        data = foresight.data if foresight is not None else None
+        with new_training(config, folder, reporter, processes=processes, data=data, seconds=since(began)) as trainer:
+            if foresight is not None:
+                foresight.write(trainer.run)
+            yield trainer
+
+    with _in_all_processes(config, open_trainer, quiet) as trainer:
+        yield trainer
+
+
+@contextmanager
+def resume_run(
+    folder: Path | None, changes: dict[str, str], named: Mapping[str, str], began: float
+) -> Iterator[Trainer]:
+    """Yield the trainer of a run after its newest checkpoint.
+
+    Args:
+        folder: of the run; None: the newest in `runs`.
+        changes: settings as text, by SECTION.FIELD.
+        named: `source` and `target` of `data` where the text is now.
+        began: the reading of `time.monotonic` from which the minutes of this leg count.
+
+    Raises:
+        GlassError: see `resume_training`.
+    """
+    with said_once():
+        run = folder or newest_run(Path("runs"))
+        config = open_run(run).config().with_changes(changes)
+        config = as_recorded(config, choose_device(config.train.device))
+
+    def open_trainer(reporter: Reporter, processes: Processes) -> AbstractContextManager[Trainer]:
+        return resume_training(run, changes, reporter, processes=processes, named=named, seconds=since(began))
+
+    with _in_all_processes(config, open_trainer) as trainer:
+        yield trainer
+
+
+@contextmanager
+def _in_all_processes(
+    config: Config, open_trainer: Callable[[Reporter, Processes], AbstractContextManager[Trainer]], quiet: bool = False
+) -> Iterator[Trainer]:
+    """Yield the trainer that `open_trainer` opens, in this process or in all of torchrun; the first one reports.
+
+    Inside, Ctrl-C and SIGTERM stop the training after a step, and snapshots are recorded if the run keeps them.
+    """
+    keep_few_shapes(config)
+    with joined(config.train) as processes:
+        reporter = choose_reporter() if processes.is_rank_zero and not quiet else Silent()
+        try:
+            with open_trainer(reporter, processes) as trainer:
+                steady_heap(trainer.config)
+                forget_peak(trainer.stepper.device)
+                if trainer.config.train.snapshots and processes.is_rank_zero:
+                    from glassformer.inspection.replay.of_run import Recorder
+
+                    trainer.observer = Recorder(trainer)
+                with _stopped_by_signals(trainer):
+                    yield trainer
+        finally:
+            reporter.close()
+
+
+@contextmanager
+def _stopped_by_signals(trainer: Trainer) -> Iterator[None]:
+    """Inside, Ctrl-C or SIGTERM stops training after the step, with everything saved; a second one stops at once.
+
+    Python delivers signals to the main thread only; in another thread nothing is changed.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def say(text: str) -> None:
+        if trainer.processes.is_rank_zero:
+            print(text, file=sys.stderr)
+
+    def stop(number: int, frame: object) -> None:
+        if trainer.stop_requested:
+            raise KeyboardInterrupt
+        trainer.stop_requested = True
+        say("stopping after this step; once more stops at once")
+
+    before = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+    if trainer.stopping:
+        say(f"stopped after step {trainer.state.step}, all saved")
+        if trainer.state.best_loss is None:
+            say("no evaluation yet: until the first one, best names the last checkpoint")
+        say(f"Resume with: glass train --resume --out {quoted(trainer.run.folder)}")
