@@ -61,11 +61,15 @@ def run(arguments: argparse.Namespace) -> int:
     From the command to the first gradient of a new run:
 
     1. `RunRequest` (`launch/request.py`) joins the settings: defaults, recipe, file, options.
-    2. `foreseen` (`launch/foreseeing.py`) chooses what --minutes leaves open. It measures steps in a separate process.
+    2. `foreseen` (`launch/foreseeing.py`): with the recipe auto, which is the default, or --minutes (10 if nothing is
+       said), it reads, splits and tokenizes the text, times steps in a separate process and chooses the sizes.
     3. `joined` (`training/parallel/joining.py`) connects the processes of torchrun.
-    4. `new_training` (`training/setup.py`) prepares the text, builds the model and yields a `Trainer`.
-       With --minutes it also times steps with one thread and with all, on a copy of the model.
-    5. `train` (`training/loop.py`) takes the steps: `compute_gradients`, `accumulate_gradients`, `backward()`.
+    4. `new_training` (`training/setup.py`): `text_of_run` prepares the text if step 2 did not, `try_threads` times
+       steps of a discarded model with one thread and with all (runs of minutes), `fresh_model` builds the model,
+       `create_run` makes the folder; the `Trainer` is yielded.
+    5. `train` (`training/loop.py`): `Trainer.begin` saves the checkpoint of step 0 and, in a run of minutes, times one
+       evaluation and one sample. Each step sets the learning rate and calls `compute_gradients`, which takes the rows
+       of the step and calls `accumulate_gradients`: logits, loss, `loss.backward()`.
     """
     from glassformer.launch.start import start_requested
     from glassformer.training.loop import train
