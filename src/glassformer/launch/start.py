@@ -69,7 +69,7 @@ def start_run(
     """
 
     @contextmanager
-    def open_trainer(reporter: Reporter, processes: Processes) -> Iterator[Trainer]:
+    def open_new(reporter: Reporter, processes: Processes) -> Iterator[Trainer]:
         if processes.on_rank_zero(lambda: begun_by_this_job(folder, config)):
             with resume_training(folder, {}, reporter, processes=processes, seconds=since(began)) as trainer:
                 yield trainer
@@ -80,7 +80,7 @@ def start_run(
                 foresight.write(trainer.run)
             yield trainer
 
-    with _in_all_processes(config, open_trainer, quiet) as trainer:
+    with _in_all_processes(config, open_new, quiet) as trainer:
         yield trainer
 
 
@@ -104,10 +104,10 @@ def resume_run(
         config = open_run(run).config().with_changes(changes)
         config = as_recorded(config, choose_device(config.train.device))
 
-    def open_trainer(reporter: Reporter, processes: Processes) -> AbstractContextManager[Trainer]:
+    def open_resumed(reporter: Reporter, processes: Processes) -> AbstractContextManager[Trainer]:
         return resume_training(run, changes, reporter, processes=processes, named=named, seconds=since(began))
 
-    with _in_all_processes(config, open_trainer) as trainer:
+    with _in_all_processes(config, open_resumed) as trainer:
         yield trainer
 
 
@@ -115,7 +115,7 @@ def resume_run(
 def _in_all_processes(
     config: Config, open_trainer: Callable[[Reporter, Processes], AbstractContextManager[Trainer]], quiet: bool = False
 ) -> Iterator[Trainer]:
-    """Yield the trainer that `open_trainer` opens, in this process or in all of torchrun; the first one reports.
+    """Yield the trainer that `open_trainer` makes after the processes of torchrun are connected; rank 0 reports.
 
     Inside, Ctrl-C and SIGTERM stop the training after a step, and snapshots are recorded if the run keeps them.
     """
