@@ -11,12 +11,11 @@ from typing import Any
 
 import pytest
 import torch
-from glassformer.evaluation.without import held_out
 
 import glassformer as gf
 from glassformer import api
 from glassformer.evaluation.one_text import surprisals
-from glassformer.inspection.ablation import checked, switched
+from glassformer.inspection.ablation import ablate, check_ablation
 from glassformer.training.trainer import Trainer
 from tests.fixtures.replaying import copy_runs
 from tests.journey.commands import glass, here
@@ -193,9 +192,8 @@ def test_all_that_can_be_ablated_can_be_asked_for(models: dict[str, gf.Transform
 def test_means_are_those_of_the_held_out_text(models: dict[str, gf.Transformer], home: Path) -> None:
     model = models["lm"]
     run: Any = model.text_model
-    data = held_out(home / RUNS["lm"], run, api.MEANS)
-    ablation = checked(model.model, ["dec.0.self.1"], "mean")
-    off = surprisals(run, TEXT, None, switched(model.model, ablation, data.rows, data.task.collate, data.device))
+    ablation = check_ablation(model.model, ["dec.0.self.1"], "mean")
+    off = surprisals(run, TEXT, None, ablate(model.model, ablation, model.run.held_out(api.MEANS)))
     whole = surprisals(run, TEXT)
     assert off.mean is not None
     assert whole.mean is not None
@@ -227,7 +225,7 @@ def test_a_training_from_python_is_the_command_s(
     done = here("train", "proverbs.txt", *options, "--steps", "4", "--out", "runs/other", folder=tmp_path)
     assert done.returncode == 0, done.stderr
     other = gf.load("runs/other")
-    assert other.checkpoint == model.checkpoint
+    assert other.run.checkpoint.name == model.run.checkpoint.name
     for name, weight in other.model.state_dict().items():
         assert torch.equal(weight, model.model.state_dict()[name]), name
     with pytest.raises(gf.GlassError, match="already holds a run"):
@@ -260,7 +258,7 @@ def test_an_interrupted_training_is_saved(tmp_path: Path, monkeypatch: pytest.Mo
     monkeypatch.setattr(api, "train", stopped)
     with pytest.raises(KeyboardInterrupt):
         gf.fit(tmp_path / "proverbs.txt", steps=4, out=tmp_path / "run", settings=TINY)
-    assert gf.load(tmp_path / "run", "last").checkpoint == "step-000000"
+    assert gf.load(tmp_path / "run", "last").run.checkpoint.name == "step-000000"
 
 
 @pytest.mark.parametrize(
