@@ -147,10 +147,12 @@ def test_cached_generation_shows_the_last_row_of_the_whole(choice: dict[str, Any
             alone = trace(model, torch.tensor([texts[row]])).stack
             for layer, block in enumerate(alone.blocks):
                 want = block.attention.weights[0, :, -1]  # (H, T)
-                seen = found[f"dec.{layer}.self.pattern"][slot, :, -1]  # (H, S)
-                torch.testing.assert_close(seen[:, -want.shape[1] :], want, atol=1e-5, rtol=1e-5)
-                assert (seen[:, : -want.shape[1]] == 0).all()  # padding
-                stream = found[f"dec.{layer}.resid"][slot, -1]
+                pattern = found[f"dec.{layer}.self.pattern"]  # (B, H, T, S)
+                last = min(len(texts[row]), pattern.shape[2]) - 1  # prompts are padded on the right
+                seen = pattern[slot, :, last]  # (H, S)
+                torch.testing.assert_close(seen[:, : want.shape[1]], want, atol=1e-5, rtol=1e-5)
+                assert (seen[:, want.shape[1] :] == 0).all()  # padding
+                stream = found[f"dec.{layer}.resid"][slot, last]
                 torch.testing.assert_close(stream, block.before[0, -1], atol=1e-5, rtol=1e-5)
             texts[row].append(step.tokens[slot])
 

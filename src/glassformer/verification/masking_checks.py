@@ -17,7 +17,7 @@ from glassformer.verification.subject import Subject, is_causal
 
 
 def batched_logits(subject: Subject) -> Finding:
-    """Each row in the padded batch of training, and by itself; decoders also padded on the left, as when they write."""
+    """Each row in the padded batch of training, and by itself; decoders also padded on the left, as without a cache."""
     model, batch = subject.model, subject.batch
     with inference(model):
         together = logits_of(model, batch)  # (B, T, V) or (B, C)
@@ -30,7 +30,7 @@ def batched_logits(subject: Subject) -> Finding:
 
 
 def padding_blind(subject: Subject) -> Finding:
-    """Other ids at all padding, on the right as in training and on the left as when a decoder writes.
+    """Other ids at all padding, on the right as in training and on the left as a decoder without a cache.
 
     A row that is nothing but padding must give finite numbers.
     """
