@@ -40,12 +40,12 @@ def run(arguments: argparse.Namespace) -> int:
     from glassformer.app.server.access import LOCAL, Access, new_token
     from glassformer.app.server.app import make_app
     from glassformer.app.server.bundle import PAGE
+    from glassformer.app.server.registry import ModelRegistry
     from glassformer.app.server.server import PORT, address_of, listen, open_browser, serve
-    from glassformer.app.server.shelf import Shelf
 
     local = _is_local(arguments.host)
     _check(arguments, local)
-    shelf = Shelf(arguments.runs, arguments.device)
+    registry = ModelRegistry(arguments.runs, arguments.device)
     listening = listen(arguments.host, PORT if arguments.port is None else arguments.port)
     port = listening.getsockname()[1]
     address = address_of(arguments.host, port)
@@ -56,16 +56,17 @@ def run(arguments: argparse.Namespace) -> int:
     def ready() -> None:
         if arguments.json:
             print(
-                json.dumps({"url": url, "token": access.token, "runs": shelf.names()}, ensure_ascii=False), flush=True
+                json.dumps({"url": url, "token": access.token, "runs": registry.names()}, ensure_ascii=False),
+                flush=True,
             )
         else:
-            print(f"{', '.join(shelf.names())}: {url}\nCtrl-C ends it.", flush=True)
+            print(f"{', '.join(registry.names())}: {url}\nCtrl-C ends it.", flush=True)
         if not local:
             print(_open_to_others(arguments.host), file=sys.stderr)
         if not arguments.no_open:
             open_browser(url)
 
-    serve(make_app(shelf, access, arguments.page or PAGE), listening, ready)
+    serve(make_app(registry, access, arguments.page or PAGE), listening, ready)
     return 0
 
 

@@ -24,7 +24,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from glassformer.app.server.refusing import RefusedError
-from glassformer.app.server.shelf import Shelf
+from glassformer.app.server.registry import ModelRegistry
 from glassformer.runs.folder import Run
 
 SECONDS = 0.5
@@ -81,14 +81,14 @@ class Follower:
         return [ServerSentEvent(json.dumps(named), event="checkpoint")]
 
 
-async def events_of(request: Request, shelf: Shelf, name: str) -> Response:
+async def events_of(request: Request, registry: ModelRegistry, name: str) -> Response:
     """The stream of a run.
 
     Raises:
         GlassError: there is no such run, `after` is no step, or too many read already.
     """
-    run, state = shelf.run(name), request.app.state
-    if not await to_thread.run_sync(shelf.training, name):
+    run, state = registry.run(name), request.app.state
+    if not await to_thread.run_sync(registry.training, name):
         return Response(status_code=204)
     if getattr(state, "streams", 0) >= STREAMS:
         raise RefusedError(f"{STREAMS} readers follow runs already", "Close one of their pages.", 429)
@@ -102,7 +102,7 @@ async def events_of(request: Request, shelf: Shelf, name: str) -> Response:
         try:
             training = True
             while training:
-                training = await to_thread.run_sync(shelf.training, name)  # before the look: nothing is missed
+                training = await to_thread.run_sync(registry.training, name)  # before the look: nothing is missed
                 for event in await to_thread.run_sync(follower.look):
                     yield event
                 await anyio.sleep(SECONDS if training else 0)

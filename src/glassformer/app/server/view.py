@@ -12,7 +12,7 @@ from typing import Annotated, Any, Concatenate, Generic, Literal, NamedTuple, Ty
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from glassformer.app.server.refusing import RefusedError, in_two_lines
-from glassformer.app.server.shelf import Opened
+from glassformer.app.server.registry import ServedModel
 
 LIMIT = 2**20
 """Bytes of an answer. A view that could give more cuts, pools or pages."""
@@ -110,8 +110,8 @@ class View(Generic[Q]):
     """
 
     question: type[Q]
-    answer: Callable[Concatenate[Opened, Q, ...], dict[str, Any] | Binary]
-    python: Callable[Concatenate[Opened, Q, ...], str]
+    answer: Callable[Concatenate[ServedModel, Q, ...], dict[str, Any] | Binary]
+    python: Callable[Concatenate[ServedModel, Q, ...], str]
     others: Callable[[Q], Sequence[str]] = nobody
 
     def asked(self, body: bytes) -> Q:
@@ -126,7 +126,11 @@ class View(Generic[Q]):
             raise in_two_lines(error) from None
 
     def reply(
-        self, opened: Opened, question: Q, others: Sequence[Opened] = (), gone: Callable[[], bool] = lambda: False
+        self,
+        opened: ServedModel,
+        question: Q,
+        others: Sequence[ServedModel] = (),
+        gone: Callable[[], bool] = lambda: False,
     ) -> Reply:
         """The answer as it is sent, with the fields `run`, `version` and `python`: JSON in UTF-8, or binary.
 
@@ -171,7 +175,7 @@ def finite(value: Any) -> Any:
     return value
 
 
-def script(opened: Opened, *lines: str, imports: Sequence[str] = ()) -> str:
+def script(opened: ServedModel, *lines: str, imports: Sequence[str] = ()) -> str:
     """A view's script: its imports, what all of them share, which loads the run into `model`, and its lines."""
     own = sorted(
         [line for line in imports if "glassformer" in line] + ["from glassformer.runs.opening import load_text_model"]

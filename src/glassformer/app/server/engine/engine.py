@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from glassformer.app.server.engine.jobs import Job, Order, Piece
 from glassformer.app.server.engine.metrics import Metrics
 from glassformer.app.server.refusing import SHORTER, RefusedError
-from glassformer.app.server.shelf import Shelf
+from glassformer.app.server.registry import ModelRegistry
 from glassformer.base.errors import GlassError, clear_memory_errors
 
 if TYPE_CHECKING:
@@ -63,15 +63,21 @@ class Engine:
 
     Args:
         name: of the run.
-        shelf: where it is.
+        registry: where it is.
         metrics: what is counted.
         rows, waiting, memory: see `ROWS`, `WAITING` and `MEMORY`.
     """
 
     def __init__(
-        self, name: str, shelf: Shelf, metrics: Metrics, rows: int = ROWS, waiting: int = WAITING, memory: int = MEMORY
+        self,
+        name: str,
+        registry: ModelRegistry,
+        metrics: Metrics,
+        rows: int = ROWS,
+        waiting: int = WAITING,
+        memory: int = MEMORY,
     ) -> None:
-        self.name, self._shelf, self._metrics = name, shelf, metrics
+        self.name, self._registry, self._metrics = name, registry, metrics
         self._most_rows, self._most_waiting, self._memory = rows, waiting, memory
         self._queue: deque[Job] = deque()
         self._crews: list[_Crew] = []
@@ -99,7 +105,7 @@ class Engine:
         """
         from glassformer.app.server.engine.loaded import Loaded
 
-        opened = self._shelf.open(self.name)
+        opened = self._registry.open(self.name)
         with self._loading:
             if self._newest is None or self._newest.version != opened.version:
                 self._newest = Loaded(opened)
@@ -242,16 +248,16 @@ def _put(pieces: Sequence[tuple[Order, Piece]]) -> None:
 
 
 class Engines:
-    """The engines of a shelf: each begins when it is first asked for.
+    """The engines of a registry: each begins when it is first asked for.
 
     Args:
-        shelf: the runs.
+        registry: the runs.
         rows, waiting: of each engine.
     """
 
-    def __init__(self, shelf: Shelf, rows: int = ROWS, waiting: int = WAITING) -> None:
+    def __init__(self, registry: ModelRegistry, rows: int = ROWS, waiting: int = WAITING) -> None:
         self.metrics = Metrics()
-        self._shelf, self._rows, self._waiting = shelf, rows, waiting
+        self._registry, self._rows, self._waiting = registry, rows, waiting
         self._engines: dict[str, Engine] = {}
         self._lock = threading.Lock()
 
@@ -261,10 +267,10 @@ class Engines:
         Raises:
             GlassError: there is no such run.
         """
-        self._shelf.run(name)
+        self._registry.run(name)
         with self._lock:
             if name not in self._engines:
-                self._engines[name] = Engine(name, self._shelf, self.metrics, self._rows, self._waiting)
+                self._engines[name] = Engine(name, self._registry, self.metrics, self._rows, self._waiting)
             return self._engines[name]
 
     def close(self) -> None:

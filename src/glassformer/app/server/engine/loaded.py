@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from glassformer.app.server.refusing import RefusedError
-from glassformer.app.server.shelf import Opened
+from glassformer.app.server.registry import ServedModel
 from glassformer.generation.continuous import Batch
 from glassformer.model.attention import Attention
 from glassformer.tasks import TextModel, Translator
@@ -21,7 +21,7 @@ class Loaded:
     """A checkpoint that writes.
 
     Args:
-        opened: from the shelf; views may go on to use its model.
+        opened: from the registry; views may go on to use its model.
 
     Attributes:
         text: the model, which nobody hooks or patches.
@@ -33,7 +33,7 @@ class Loaded:
         GlassError: the run learnt to do something else than to write.
     """
 
-    def __init__(self, opened: Opened) -> None:
+    def __init__(self, opened: ServedModel) -> None:
         self.name, self.version, self.folder, self._opened = opened.name, opened.version, opened.folder, opened
         if not isinstance(opened.model, TextModel | Translator):
             task = opened.model.config.train.task

@@ -7,7 +7,7 @@ To add one, say `lens`:
    - `class Question(TextQuestion)` from `app.server.view`: pydantic, every field bounded, unknown fields refused;
    - `answer(opened, question) -> dict | Binary`. It runs in a thread and holds `opened.lock`, so hooks and patches are
      safe as long as they are taken away again. `opened.subject(text, target)` gives what the model reads, encoded and
-     translated once; `opened.model` is the `AnyTextModel`, `opened.kept.get(key, make, size)` keeps work within a
+     translated once; `opened.model` is the `AnyTextModel`, `opened.cached(key, make, size)` keeps work within a
      budget of bytes, `opened.later(name, make)` works in the background (on `opened.copy()`) and gives None until
      done: answer `{"ready": False}` until then, and the page asks again;
    - `python(opened, question) -> str`: a script of the library's public functions that prints the same numbers;

@@ -22,7 +22,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from glassformer.app.server.shelf import Opened
+from glassformer.app.server.registry import ServedModel
 from glassformer.app.server.view import Name, TextQuestion, View, script
 from glassformer.app.server.views.reading import refuse_unencoded
 from glassformer.base.errors import GlassError
@@ -67,7 +67,7 @@ class Question(TextQuestion):
     tokens: Annotated[int, Field(ge=1, le=50_000)] | None = None
 
 
-def answer(opened: Opened, question: Question) -> dict[str, Any]:
+def answer(opened: ServedModel, question: Question) -> dict[str, Any]:
     """See the module."""
     model = opened.model
     ablation = checked(model.model, question.off, question.instead)
@@ -75,7 +75,7 @@ def answer(opened: Opened, question: Question) -> dict[str, Any]:
     found = _switched(opened, ablation, question.tokens)
     first = question.target is None
     key = "outlook", question.text, question.target
-    before = opened.kept.get(key, lambda: outlook(model, subject, None, first), lambda kept: 8 * len(kept.shares))
+    before = opened.cached(key, lambda: outlook(model, subject, None, first), lambda kept: 8 * len(kept.shares))
     after = outlook(model, subject, found, first)
     return {
         "switches": switches(model.model), "off": list(ablation.off), "instead": ablation.instead, "kinds": INSTEADS,
@@ -92,7 +92,7 @@ def answer(opened: Opened, question: Question) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _switched(opened: Opened, ablation: Ablation, tokens: int | None) -> Switched:
+def _switched(opened: ServedModel, ablation: Ablation, tokens: int | None) -> Switched:
     """The model with parts off; means are over the rows that the loss is, or would be, measured on."""
     if ablation.instead != "mean" or not ablation.parts:
         return Switched(opened.model.model, ablation)
@@ -100,20 +100,20 @@ def _switched(opened: Opened, ablation: Ablation, tokens: int | None) -> Switche
     return switched(opened.model.model, ablation, data.rows, data.task.collate, data.device)
 
 
-def _held_out(opened: Opened, tokens: int) -> HeldOut:
+def _held_out(opened: ServedModel, tokens: int) -> HeldOut:
     def make() -> HeldOut:
         refuse_unencoded(opened)
         return held_out(opened.folder, opened.model, tokens)
 
-    return opened.kept.get(("held out", tokens), make, lambda found: BYTES)
+    return opened.cached(("held out", tokens), make, lambda found: BYTES)
 
 
-def _on_text(opened: Opened, subject: Subject, question: Question, found: Switched) -> dict[str, Any]:
+def _on_text(opened: ServedModel, subject: Subject, question: Question, found: Switched) -> dict[str, Any]:
     """The loss on this text."""
     model, target = opened.model, subject.target
     key = "costs", question.text, question.target
     try:
-        whole: Surprisals = opened.kept.get(
+        whole: Surprisals = opened.cached(
             key, lambda: surprisals(model, question.text, target), lambda kept: 200 * len(kept.tokens)
         )
     except GlassError as error:  # a text that is too long for a filler to hide each of its tokens
@@ -125,7 +125,7 @@ def _on_text(opened: Opened, subject: Subject, question: Question, found: Switch
     }  # fmt: skip
 
 
-def _written(opened: Opened, question: Question, found: Switched) -> dict[str, Any]:
+def _written(opened: ServedModel, question: Question, found: Switched) -> dict[str, Any]:
     """What is written greedily, before and after."""
     model = opened.model
     if not question.write or not isinstance(model, TextModel | Translator):
@@ -134,7 +134,7 @@ def _written(opened: Opened, question: Question, found: Switched) -> dict[str, A
     def whole() -> str:
         return written_without(Switched(model.model, Ablation(())), model, question.text, question.write)
 
-    before = opened.kept.get(("written", question.text, question.write), whole, len)
+    before = opened.cached(("written", question.text, question.write), whole, len)
     try:
         after = written_without(found, model, question.text, question.write)
     except GlassError as error:
@@ -142,14 +142,14 @@ def _written(opened: Opened, question: Question, found: Switched) -> dict[str, A
     return {"before": before, "after": after, "why": None}
 
 
-def _validation(opened: Opened, found: Switched, tokens: int) -> dict[str, Any]:
+def _validation(opened: ServedModel, found: Switched, tokens: int) -> dict[str, Any]:
     """The loss on rows of the validation part."""
     try:
         data = _held_out(opened, tokens)
     except GlassError as error:
         return {"whole": None, "off": None, "tokens": 0, "rows": 0, "unit": "token", "why": error.problem}
     nothing = Switched(opened.model.model, Ablation(()))
-    whole = opened.kept.get(
+    whole = opened.cached(
         ("held out loss", tokens),
         lambda: ablation_loss(nothing, data.rows, data.task.collate, data.device, data.dtype).whole,
         lambda kept: 100,
@@ -161,7 +161,7 @@ def _validation(opened: Opened, found: Switched, tokens: int) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _keep(opened: Opened, ablation: Ablation) -> dict[str, Any]:
+def _keep(opened: ServedModel, ablation: Ablation) -> dict[str, Any]:
     """What a run that keeps this would lack."""
     others = [name for name in ablation.off if not name.rpartition(".")[2].isdigit()]
     why = None
@@ -178,7 +178,7 @@ def _keep(opened: Opened, ablation: Ablation) -> dict[str, Any]:
     return {"heads": [] if why else list(ablation.off), "why": why}
 
 
-def python(opened: Opened, question: Question) -> str:
+def python(opened: ServedModel, question: Question) -> str:
     """The losses, on this text and on the validation part, and the answers before and after."""
     subject = opened.subject(question.text, question.target)
     mean = question.instead == "mean"

@@ -17,7 +17,7 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
-from glassformer.app.server.shelf import Opened
+from glassformer.app.server.registry import ServedModel
 from glassformer.app.server.view import Question, Text, View, script
 from glassformer.base.config import SampleConfig
 from glassformer.base.errors import GlassError
@@ -41,7 +41,7 @@ class BeamQuestion(Question):
     length_penalty: Annotated[float, Field(ge=0, le=10)] = 0.6
 
 
-def answer(opened: Opened, question: BeamQuestion) -> dict[str, Any]:
+def answer(opened: ServedModel, question: BeamQuestion) -> dict[str, Any]:
     """See the module."""
     model = opened.model
     if not isinstance(model, TextModel | Translator):
@@ -77,7 +77,7 @@ def _search(model: TextModel | Translator, question: BeamQuestion, looks: list[L
     return beam_search(model.model, [ids], settings, tokenizer.end_id, watch=looks.append)[0]
 
 
-def python(opened: Opened, question: BeamQuestion) -> str:
+def python(opened: ServedModel, question: BeamQuestion) -> str:
     """What the search finds, and the tree."""
     pair = isinstance(opened.model, Translator)
     name, start = ("beam_translate", ", start=model.tokenizer.target_start") if pair else ("beam_search", "")

@@ -20,7 +20,7 @@ from __future__ import annotations
 from typing import Any
 
 from glassformer.app.server.background import IDLE
-from glassformer.app.server.shelf import Opened
+from glassformer.app.server.registry import ServedModel
 from glassformer.app.server.view import TextQuestion, View, script
 from glassformer.app.server.views.tokens import Counts, count_tokens
 from glassformer.base.errors import GlassError
@@ -49,7 +49,7 @@ class Question(TextQuestion):
     start: bool = False
 
 
-def answer(opened: Opened, question: Question) -> dict[str, Any]:
+def answer(opened: ServedModel, question: Question) -> dict[str, Any]:
     """See the module."""
     model = _scored(opened.model)
     counts, why = _counts(opened)
@@ -64,7 +64,7 @@ def answer(opened: Opened, question: Question) -> dict[str, Any]:
         return surprisal_of_text(model, question.text, known, MOST_HOLES if isinstance(model, MaskFiller) else MOST)
 
     key = "loss", question.text, target, known is None
-    found = opened.kept.get(key, measure, lambda result: BYTES * result.tokens)
+    found = opened.cached(key, measure, lambda result: BYTES * result.tokens)
     return {
         "text": {**_facts(found), "target": target, "each": _columns(found)},
         "counts": "absent" if why else "ready" if counts is not None else "counting", "why": why,
@@ -77,7 +77,7 @@ def _scored(model: AnyTextModel) -> Readable | Translator:
     return model if isinstance(model, Translator) else readable(model)
 
 
-def _counts(opened: Opened) -> tuple[Counts | None, str | None]:
+def _counts(opened: ServedModel) -> tuple[Counts | None, str | None]:
     """How often each token was learnt from, once counted; or why that cannot be known."""
     try:
         return opened.later("token counts", lambda: count_tokens(opened)), None
@@ -85,7 +85,7 @@ def _counts(opened: Opened) -> tuple[Counts | None, str | None]:
         return None, error.problem
 
 
-def _target(opened: Opened, question: Question) -> str | None:
+def _target(opened: ServedModel, question: Question) -> str | None:
     """What is scored after a source: what is given, or what the run writes."""
     if not isinstance(opened.model, Translator):
         if question.target is not None:
@@ -104,19 +104,19 @@ def _columns(found: SurprisalResult) -> dict[str, list[Any]]:
     return {name: [getattr(each, name) for each in found.each] for name in Listed._fields}
 
 
-def _split(opened: Opened, start: bool) -> dict[str, Any]:
+def _split(opened: ServedModel, start: bool) -> dict[str, Any]:
     """The held-out part, as far as it was measured."""
-    work = opened.work("held-out loss")
+    work = opened.task("held-out loss")
     if start and (work is None or not work.done):
         loaded = _scored(opened.copy())
-        work = opened.work("held-out loss", lambda tell: _of_split(opened, loaded))
+        work = opened.task("held-out loss", lambda tell: _of_split(opened, loaded))
     if work is None:
         return {**IDLE, "result": None}
     found = work.result() if work.done else None
     return {**work.facts(), "result": None if found is None else _facts(found)}
 
 
-def _of_split(opened: Opened, model: Readable | Translator) -> SurprisalResult:
+def _of_split(opened: ServedModel, model: Readable | Translator) -> SurprisalResult:
     """Measure it; the training part is counted by the way."""
     data = encoded_text(open_run(opened.folder), model.config, lambda text: None)
     train = data.train.targets if isinstance(data, PreparedExamples) else data.train
@@ -124,7 +124,7 @@ def _of_split(opened: Opened, model: Readable | Translator) -> SurprisalResult:
     return surprisal_of_split(model, data, counts_of(train.tokens, model.tokenizer.vocab_size))
 
 
-def python(opened: Opened, question: Question) -> str:
+def python(opened: ServedModel, question: Question) -> str:
     """The loss of each token of the text."""
     with opened.lock:
         target, (counts, _) = _target(opened, question), _counts(opened)

@@ -24,7 +24,7 @@ from typing import Annotated, Any, Literal
 import numpy as np
 from pydantic import Field
 
-from glassformer.app.server.shelf import Opened
+from glassformer.app.server.registry import ServedModel
 from glassformer.app.server.view import Binary, Text, TextQuestion, View, script
 from glassformer.app.server.view import Question as Asked
 from glassformer.app.server.views.reading import case_at, case_lines, column_at, labels_of
@@ -69,12 +69,12 @@ class Question(Asked):
     seed: Annotated[int, Field(ge=0, le=2**31)] = 0
 
 
-def answer(opened: Opened, question: Question) -> dict[str, Any] | Binary:
+def answer(opened: ServedModel, question: Question) -> dict[str, Any] | Binary:
     """See the module."""
     return _shuffled(opened, question) if question.shuffle else _curves(opened, question)
 
 
-def _curves(opened: Opened, question: Question) -> Binary:
+def _curves(opened: ServedModel, question: Question) -> Binary:
     model = opened.model.model
     names = list(stacks(model))
     which = question.stack or names[-1]
@@ -101,7 +101,7 @@ def _curves(opened: Opened, question: Question) -> Binary:
     return Binary(header, data.tobytes())
 
 
-def _shuffled(opened: Opened, question: Question) -> dict[str, Any]:
+def _shuffled(opened: ServedModel, question: Question) -> dict[str, Any]:
     asked = _text(question)
     subject, case = opened.subject(asked.text, asked.target), case_at(opened, asked)
     column = column_at(case, question.place)
@@ -120,7 +120,7 @@ def _shuffled(opened: Opened, question: Question) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def times_of(opened: Opened, question: Question) -> int:
+def times_of(opened: ServedModel, question: Question) -> int:
     """How many orders are tried: as many as were asked for, or as many as `MOST_WORK` allows, at least one."""
     subject = opened.subject(_text(question).text, question.target)
     target = None if subject.target_ids is None else len(subject.target_ids)
@@ -128,7 +128,7 @@ def times_of(opened: Opened, question: Question) -> int:
     return max(1, min(question.times, int(MOST_WORK / work)))
 
 
-def fixed_of(opened: Opened) -> tuple[int, ...]:
+def fixed_of(opened: ServedModel) -> tuple[int, ...]:
     """The special tokens of what is shuffled: frames and holes stay where they are."""
     model = opened.model
     tokenizer = model.source_tokenizer if isinstance(model, Translator) else model.tokenizer
@@ -141,7 +141,7 @@ def _text(question: Question) -> TextQuestion:
     return TextQuestion(text=question.text, target=question.target)
 
 
-def python(opened: Opened, question: Question) -> str:
+def python(opened: ServedModel, question: Question) -> str:
     """The curves; or the test."""
     if question.shuffle:
         asked = _text(question)

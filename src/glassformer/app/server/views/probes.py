@@ -21,7 +21,7 @@ from pydantic import Field
 
 from glassformer.app.server import view
 from glassformer.app.server.background import IDLE, Tell
-from glassformer.app.server.shelf import Opened
+from glassformer.app.server.registry import ServedModel
 from glassformer.evaluation.probes.probe import SIZE, TAUGHT_BY, ProbeReport, Request, probe_run
 from glassformer.evaluation.probes.reading import readable
 
@@ -41,18 +41,18 @@ class Question(view.Question):
     size: Annotated[int, Field(ge=20, le=4 * SIZE)] = SIZE
 
 
-def answer(opened: Opened, question: Question) -> dict[str, Any]:
+def answer(opened: ServedModel, question: Question) -> dict[str, Any]:
     """See the module."""
     readable(opened.model)
     name = f"probes {question.size}"
-    work = opened.work(name)
+    work = opened.task(name)
     if question.start and (work is None or not work.done):
         loaded = opened.copy()
 
         def ask(tell: Tell) -> ProbeReport:
             return probe_run(Request(opened.folder, without=WITHOUT, size=question.size, tell=tell), loaded)
 
-        work = opened.work(name, ask)
+        work = opened.task(name, ask)
     report = work.result() if work is not None and work.done else None
     return {
         "names": list(TAUGHT_BY),
@@ -63,7 +63,7 @@ def answer(opened: Opened, question: Question) -> dict[str, Any]:
     }
 
 
-def python(opened: Opened, question: Question) -> str:
+def python(opened: ServedModel, question: Question) -> str:
     """All probes but surprisal."""
     return "\n".join([
         "import json",

@@ -25,7 +25,7 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
-from glassformer.app.server.shelf import Opened
+from glassformer.app.server.registry import ServedModel
 from glassformer.app.server.view import TextQuestion, View, script
 from glassformer.base.config import SampleConfig
 from glassformer.base.errors import GlassError
@@ -52,7 +52,7 @@ class Question(TextQuestion):
     top: Annotated[int, Field(ge=1, le=200)] = 20
 
 
-def answer(opened: Opened, question: Question) -> dict[str, Any]:
+def answer(opened: ServedModel, question: Question) -> dict[str, Any]:
     """See the module."""
     model = opened.model
     if not isinstance(model, TextModel | Translator):
@@ -61,7 +61,7 @@ def answer(opened: Opened, question: Question) -> dict[str, Any]:
             "Choose a run that continues text, translates or summarizes.",
         )
     key = "sampling", question.text, question.target
-    after = opened.kept.get(
+    after = opened.cached(
         key, lambda: next_logits(model, question.text, question.target), lambda found: 4 * len(found.logits)
     )
     found = explain_draw(after.logits, settings_of(question), after.previous, after.step)
@@ -132,7 +132,7 @@ def _draw(found: Draw, name: Any) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def python(opened: Opened, question: Question) -> str:
+def python(opened: ServedModel, question: Question) -> str:
     """The stages and the draw."""
     given = f"temperature={question.temperature!r}, top_k={question.top_k!r}, top_p={question.top_p!r}"
     return script(

@@ -25,7 +25,7 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
-from glassformer.app.server.shelf import Opened
+from glassformer.app.server.registry import ServedModel
 from glassformer.app.server.view import Question, Text, View, script
 from glassformer.app.server.views.reading import refuse_unencoded
 from glassformer.base.config import SampleConfig
@@ -81,7 +81,7 @@ def settings_of(model: AnyTextModel, question: WriteQuestion) -> SampleConfig:
     return model.config.sample.replace(**{name: getattr(question, name) for name in SETTINGS})
 
 
-def answer(opened: Opened, question: WriteQuestion) -> dict[str, Any]:
+def answer(opened: ServedModel, question: WriteQuestion) -> dict[str, Any]:
     """See the module."""
     model = opened.model
     if isinstance(model, TextClassifier):
@@ -105,7 +105,7 @@ def answer(opened: Opened, question: WriteQuestion) -> dict[str, Any]:
     return {"kind": "text", **said, "copied": _copied(opened, model, said["text"], question.least)}
 
 
-def _copied(opened: Opened, model: TextModel | Translator, text: str, least: int) -> dict[str, Any]:
+def _copied(opened: ServedModel, model: TextModel | Translator, text: str, least: int) -> dict[str, Any]:
     """The copy meter's shading."""
     counted = _Counted()
     try:
@@ -136,7 +136,7 @@ class _Counted:
             yield piece
 
 
-def python(opened: Opened, question: WriteQuestion) -> str:
+def python(opened: ServedModel, question: WriteQuestion) -> str:
     """The text and its matches, the labels, or the candidates."""
     text = question.text
     if isinstance(opened.model, TextClassifier):

@@ -20,7 +20,7 @@ from typing import Any, Literal
 import numpy as np
 from pydantic import Field
 
-from glassformer.app.server.shelf import Opened
+from glassformer.app.server.registry import ServedModel
 from glassformer.app.server.view import Binary, TextQuestion, View
 from glassformer.app.server.views.attention.attention_pass import AttentionPass, LayerPass, attention_pass_of
 from glassformer.app.server.views.attention.scripts import recorded
@@ -49,7 +49,7 @@ class Question(TextQuestion):
     top: int = Field(8, ge=1, le=MOST_TOP)
 
 
-def answer(opened: Opened, question: Question) -> Binary:
+def answer(opened: ServedModel, question: Question) -> Binary:
     """See the module."""
     made = attention_pass_of(opened, question.text, question.target)
     layers = _layers(made, question)
@@ -101,7 +101,7 @@ def _top(row: Floats, count: int) -> dict[str, Any]:
     return {"top": top, "rest": float(np.delete(weights, best).sum())}
 
 
-def python(opened: Opened, question: Question) -> str:
+def python(opened: ServedModel, question: Question) -> str:
     """The row of every head."""
     made = attention_pass_of(opened, question.text, question.target)
     sites = [f"{site}.pattern" for site in _layers(made, question)]

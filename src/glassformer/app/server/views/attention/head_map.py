@@ -23,7 +23,7 @@ from typing import Any
 
 from pydantic import Field
 
-from glassformer.app.server.shelf import Opened
+from glassformer.app.server.registry import ServedModel
 from glassformer.app.server.view import Binary, Name, TextQuestion, View
 from glassformer.app.server.views.attention.attention_pass import AttentionPass, LayerPass, attention_pass_of
 from glassformer.app.server.views.attention.cells import FULL, HIDDEN, Aggregate, Form, Span, as_bytes, cells_of, window
@@ -56,7 +56,7 @@ class Question(TextQuestion):
     scale: Scale = "linear"
 
 
-def answer(opened: Opened, question: Question) -> Binary:
+def answer(opened: ServedModel, question: Question) -> Binary:
     """See the module."""
     made = attention_pass_of(opened, question.text, question.target)
     head, layer, place = made.head(question.head)
@@ -86,7 +86,7 @@ def _window(layer: LayerPass, question: Question) -> tuple[slice, slice, int]:
     return rows, keys, block_for(max(rows.stop - rows.start, keys.stop - keys.start), most)
 
 
-def python(opened: Opened, question: Question) -> str:
+def python(opened: ServedModel, question: Question) -> str:
     """The window's cells as numbers, whatever form was asked for."""
     layer = attention_pass_of(opened, question.text, question.target).head(question.head)[1]
     rows, keys, block = _window(layer, question)

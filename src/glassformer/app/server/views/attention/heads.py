@@ -20,7 +20,7 @@ import numpy as np
 import torch
 from pydantic import Field
 
-from glassformer.app.server.shelf import Opened
+from glassformer.app.server.registry import ServedModel
 from glassformer.app.server.view import Binary, Name, TextQuestion, View, script
 from glassformer.app.server.views.attention.attention_pass import AttentionPass, LayerPass, attention_pass_of
 from glassformer.app.server.views.attention.cells import FULL, HIDDEN, as_bytes, hidden, pooled
@@ -47,7 +47,7 @@ class Question(TextQuestion):
     scale: Scale = "linear"
 
 
-def answer(opened: Opened, question: Question) -> Binary:
+def answer(opened: ServedModel, question: Question) -> Binary:
     """See the module."""
     made = attention_pass_of(opened, question.text, question.target)
     chosen = _chosen(made, question)
@@ -100,7 +100,7 @@ def _most(chosen: dict[Site, LayerPass], px: int) -> int:
     return max(1, min(px, math.isqrt(ROOM // sum(len(layer.heads) for layer in chosen.values()))))
 
 
-def python(opened: Opened, question: Question) -> str:
+def python(opened: ServedModel, question: Question) -> str:
     """The cells of all maps, by the name of their head."""
     made = attention_pass_of(opened, question.text, question.target)
     chosen = _chosen(made, question)

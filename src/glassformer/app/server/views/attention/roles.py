@@ -21,7 +21,7 @@ from typing import Any
 
 from pydantic import Field
 
-from glassformer.app.server.shelf import Opened
+from glassformer.app.server.registry import ServedModel
 from glassformer.app.server.view import Name, View, script
 from glassformer.app.server.view import Question as Asked
 from glassformer.base.errors import GlassError
@@ -40,7 +40,7 @@ class Question(Asked):
     sites: list[Name] | None = Field(None, min_length=1, max_length=500)
 
 
-def answer(opened: Opened, question: Question) -> dict[str, Any]:
+def answer(opened: ServedModel, question: Question) -> dict[str, Any]:
     """See the module."""
     sites = None if question.sites is None else {str(find_site(opened.model.model, name)) for name in question.sites}
     report = opened.later("head roles", lambda: measure(opened))
@@ -50,7 +50,7 @@ def answer(opened: Opened, question: Question) -> dict[str, Any]:
     return {"ready": True, **report, "heads": heads}
 
 
-def measure(opened: Opened) -> dict[str, Any]:
+def measure(opened: ServedModel) -> dict[str, Any]:
     """The report, with importance where the run's text is at hand."""
     model, notes = opened.copy(), list[str]()
     report, problem = heads_of_run(opened.folder, model, note=notes.append), None
@@ -63,7 +63,7 @@ def measure(opened: Opened) -> dict[str, Any]:
     return {**facts, "notes": [*facts["notes"], *dict.fromkeys(notes)], "importance": problem}
 
 
-def python(opened: Opened, question: Question) -> str:
+def python(opened: ServedModel, question: Question) -> str:
     """Roles, numbers and importance of every head."""
     folder, report = repr(str(opened.folder)), opened.later("head roles", lambda: measure(opened))
     lines = [
