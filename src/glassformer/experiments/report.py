@@ -5,21 +5,14 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from html import escape
 from pathlib import Path
 from typing import Any
 
 from glassformer.base.files import write_text
+from glassformer.base.pages import render_page
 from glassformer.base.settings import UNSET
 from glassformer.experiments.grid import Grid, shared_settings
 from glassformer.experiments.statistics import CLAIM, Row, Table, warnings_of
-
-STYLE = """body { font: 16px/1.5 system-ui, sans-serif; max-width: 60rem; margin: 2rem auto;
-padding: 0 1rem; color: #222 }
-table { border-collapse: collapse; font-size: .9rem } td, th { padding: .3rem .7rem; border-bottom: 1px solid #ddd }
-td + td, th + th { text-align: right } svg { max-width: 100%; height: auto } pre { background: #f6f6f6; padding: 1rem;
-overflow: auto } .wide { overflow-x: auto }"""
-
 
 ROWS = ("model.context", "train.batch", "train.batch_tokens", "train.task")
 """Settings outside of `data` and `tokenizer` that decide what a step learns from."""
@@ -61,19 +54,8 @@ class Report:
         return ["| " + " | ".join(row) + " |" for row in (rows[0], ruler, *rows[1:])]
 
     def html(self) -> str:
-        """The pictures are in it."""
-        body = [f"<h1>{escape(self.title)}</h1>", *(f"<p>{escape(text)}</p>" for text in self.paragraphs)]
-        head = "".join(f"<th>{escape(cell)}</th>" for cell in self.header)
-        rows = ["<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in row) + "</tr>" for row in self.rows]
-        body.append(f'<div class="wide"><table><tr>{head}</tr>{"".join(rows)}</table></div>')
-        body += [f"<figure>{picture}</figure>" for picture in self.pictures.values()]
-        body += ["<ul>" + "".join(f"<li>{escape(note)}</li>" for note in self.notes) + "</ul>"] if self.notes else []
-        for heading, words in self.texts:
-            body.append(f"<h2>{escape(heading)}</h2><pre>{escape(words)}</pre>")
-        return (
-            f'<!doctype html><html lang="en"><head><meta charset="utf-8"><title>{escape(self.title)}</title>'
-            f"<style>{STYLE}</style></head><body>\n" + "\n".join(body) + "\n</body></html>\n"
-        )
+        """The report as a page that holds its pictures."""
+        return render_page("glassformer.experiments", "report.html", report=self)
 
     def plain(self) -> str:
         """The table for a terminal, with the notes."""
