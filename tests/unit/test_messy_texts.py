@@ -85,7 +85,7 @@ def test_evaluate_and_train_show_the_share_of_unknown_tokens(tmp_path: Path) -> 
     assert facts["bits_per_byte"] is None
     assert facts["unknown_share"] == outcome.unknown_share
     assert [rung["bits_per_byte"] for rung in facts["baselines"]] == [None, None, None]
-    assert f"{outcome.unknown_share:.3%} of the tokens are unknown: no bits per byte" in report.table()
+    assert f"{outcome.unknown_share:.3%} of the tokens are unknown: no bits per byte" in report.text()
     assert json.loads(json.dumps(facts, allow_nan=False)) == facts
 
 

@@ -21,7 +21,7 @@ from glassformer.training.reporting import Silent
 from glassformer.training.setup import new_training
 from glassformer.verification import numeric_checks
 from glassformer.verification import sheet as sheets
-from glassformer.verification.sheet import Sheet, verify_run
+from glassformer.verification.sheet import ProofSheet, verify_run
 from glassformer.verification.subject import Subject
 from tests.journey.commands import here
 from tests.property.trainers import small_config
@@ -148,7 +148,7 @@ def test_a_sheet_that_cannot_be_kept_is_shown(once: Path, monkeypatch: pytest.Mo
     own: Callable[..., Any] = sheets.chosen
     monkeypatch.setattr(sheets, "chosen", lambda only: own(only) if only else checks)
 
-    def refuse(sheet: Sheet) -> Path:
+    def refuse(sheet: ProofSheet) -> Path:
         raise GlassError("no permission to use verify.json", "Change its permissions, or choose another place.")
 
     monkeypatch.setattr(sheets, "save", refuse)

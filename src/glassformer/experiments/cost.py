@@ -22,7 +22,7 @@ from torch import Tensor, nn
 from glassformer.base.config import ModelConfig
 from glassformer.base.errors import GlassError
 from glassformer.experiments.pictures import lines_picture
-from glassformer.experiments.report import Report
+from glassformer.experiments.report import StudyReport
 from glassformer.experiments.study import COST_QUESTION
 from glassformer.model.attention import Mask, attend
 from glassformer.model.build import build_model
@@ -204,8 +204,8 @@ def refuse_used_folder(folder: Path) -> None:
         raise GlassError(f"{folder} is not empty: it holds {name}", "Choose another --out, or empty that folder.")
 
 
-def cost_report(laws: Sequence[Law]) -> Report:
-    """The powers beside those of theory, and the curves against T."""
+def cost_report(laws: Sequence[Law], folder: Path) -> StudyReport:
+    """Return the powers beside those of theory, and the curves against T, to be written into `folder`."""
     header = ["part", "against", "time ~", "theory", "memory ~", "theory", "largest", "milliseconds", "MB kept"]
     rows = [
         [law.part, law.size, f"{law.size}^{law.time}", law.theory[0], f"{law.size}^{law.memory}", law.theory[1],
@@ -224,7 +224,16 @@ def cost_report(laws: Sequence[Law]) -> Report:
         "The fused kernel never holds the T x T weights, so its memory grows with T alone; its time still with T^2.",
         "Where theory has two powers, terms of both are there: the larger wins as the size grows.",
     ]
-    return Report("What a pass costs", [COST_QUESTION], header, rows, pictures, notes)
+    return StudyReport(
+        folder=folder,
+        fields={"laws": _facts(laws)},
+        title="What a pass costs",
+        paragraphs=[COST_QUESTION],
+        header=header,
+        rows=rows,
+        pictures=pictures,
+        notes=notes,
+    )
 
 
 def _picture(
@@ -241,12 +250,10 @@ def _picture(
     return lines_picture(lines, "T", name)
 
 
-def cost_facts(laws: Sequence[Law], folder: Path) -> dict[str, Any]:
-    """The same for `--json`."""
-    found = [
+def _facts(laws: Sequence[Law]) -> list[dict[str, Any]]:
+    return [
         {"part": law.part, "against": law.size, "sizes": law.sizes, "seconds": law.seconds, "bytes_kept": law.kept,
          "time_power": law.time.power, "time_margin": law.time.margin, "time_theory": law.theory[0],
          "memory_power": law.memory.power, "memory_margin": law.memory.margin, "memory_theory": law.theory[1]}
         for law in laws
     ]  # fmt: skip
-    return {"folder": str(folder), "report": str(folder / "report.html"), "laws": found}

@@ -19,10 +19,12 @@ ROWS = ("model.context", "train.batch", "train.batch_tokens", "train.task")
 
 
 @dataclass(frozen=True)
-class Report:
-    """What both files say, in order.
+class StudyReport:
+    """A comparison or a measurement of costs: a table with pictures and notes.
 
     Attributes:
+        folder: of the files.
+        fields: for JSON, beside the names of the files.
         title: of the page.
         paragraphs: before the table.
         header, rows: of the table.
@@ -31,6 +33,8 @@ class Report:
         texts: (heading, words as they are).
     """
 
+    folder: Path
+    fields: Mapping[str, Any]
     title: str
     paragraphs: Sequence[str]
     header: Sequence[str]
@@ -57,8 +61,17 @@ class Report:
         """The report as a page that holds its pictures."""
         return render_page("glassformer.experiments", "report.html", report=self)
 
-    def plain(self) -> str:
-        """The table for a terminal, with the notes."""
+    @property
+    def page(self) -> Path:
+        """The HTML file."""
+        return self.folder / "report.html"
+
+    def facts(self) -> dict[str, Any]:
+        """Return the fields of the JSON object."""
+        return {"folder": str(self.folder), "report": str(self.page), **self.fields}
+
+    def text(self) -> str:
+        """Return the table for a terminal, with the notes."""
         widths = [max(map(len, column)) for column in zip(self.header, *self.rows, strict=True)]
         lines = [
             "  ".join(f"{cell:<{width}}" if number == 0 else f"{cell:>{width}}"
@@ -67,16 +80,17 @@ class Report:
         ]  # fmt: skip
         return "\n".join([*lines, *self.notes])
 
-    def write(self, folder: Path) -> None:
-        """`report.md`, `report.html` and the pictures, each whole or not at all."""
+    def write(self) -> None:
+        """Write `report.md`, `report.html` and the pictures, each whole or not at all."""
+        self.folder.mkdir(parents=True, exist_ok=True)
         for name, picture in self.pictures.items():
-            write_text(folder / name, picture)
-        write_text(folder / "report.md", self.markdown())
-        write_text(folder / "report.html", self.html())
+            write_text(self.folder / name, picture)
+        write_text(self.folder / "report.md", self.markdown())
+        write_text(self.page, self.html())
 
 
-def comparison_report(grid: Grid, table: Table, pictures: Mapping[str, str]) -> Report:
-    """What a grid came to, in words, numbers and pictures."""
+def comparison_report(grid: Grid, table: Table, pictures: Mapping[str, str], folder: Path) -> StudyReport:
+    """Return the results of a grid in words, numbers and pictures, to be written into `folder`."""
     measure, baseline = table.title, table.rows[table.baseline]
     header = ["cell", f"{measure} (mean ± sd)", "seeds", "delta", "delta / sd", "against the baseline"]
     removals = any(row.writing.values for row in table.rows)
@@ -103,7 +117,7 @@ def comparison_report(grid: Grid, table: Table, pictures: Mapping[str, str]) -> 
     if removals:
         texts += [(f"What {row.name} writes", row.writes[:400]) for row in table.rows if row.writes]
     title = "Comparison of " + " and ".join(grid.varied)
-    return Report(title, paragraphs, header, rows, pictures, notes, texts)
+    return StudyReport(folder, _facts(grid, table), title, paragraphs, header, rows, pictures, notes, texts)
 
 
 def _changes_rows(key: str) -> bool:
@@ -132,11 +146,8 @@ def _value(value: Any) -> str:
     return UNSET if value is None else str(value)
 
 
-def facts(grid: Grid, table: Table, folder: Path) -> dict[str, Any]:
-    """The same for `--json`."""
+def _facts(grid: Grid, table: Table) -> dict[str, Any]:
     return {
-        "folder": str(folder),
-        "report": str(folder / "report.html"),
         "question": grid.question or None,
         "measure": table.measure,
         "unit": table.unit,

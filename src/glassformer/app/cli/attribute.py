@@ -19,11 +19,13 @@ a residual stream: they refuse post-norm models. Layers, heads and places count 
 from __future__ import annotations
 
 import argparse
-import json
+from itertools import chain
 from pathlib import Path
 
 from glassformer.app.cli.attribute_views import TOP, VIEWS, Asked, named
+from glassformer.app.cli.emit import emit
 from glassformer.base.errors import GlassError, nearest
+from glassformer.base.report import SimpleReport
 
 USES = {
     "logits": ("target", "token", "against", "place", "layer", "head", "top"),
@@ -66,11 +68,8 @@ def run(arguments: argparse.Namespace) -> int:
     _check(arguments)
     asked = _ask(arguments)
     facts, lines = VIEWS[arguments.view](asked)
-    if arguments.json:
-        whole = {"view": arguments.view, "text": arguments.text, "row": asked.row, "source": asked.source or None}
-        print(json.dumps({**whole, **facts}, ensure_ascii=False, allow_nan=False))
-    else:
-        print("\n".join([*asked.subject.notes, *lines]))
+    asked_facts = {"view": arguments.view, "text": arguments.text, "row": asked.row, "source": asked.source or None}
+    emit(SimpleReport({**asked_facts, **facts}, chain(asked.subject.notes, lines)), arguments.json)
     return 0
 
 

@@ -6,7 +6,6 @@ glass demo
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 import time
 from collections.abc import Iterator
@@ -14,8 +13,10 @@ from itertools import count
 from pathlib import Path
 
 from glassformer.app.cli.choosing import chosen_settings
+from glassformer.app.cli.emit import emit
 from glassformer.app.cli.settings import add_short_flags, changes_from
 from glassformer.app.cli.train import new_run
+from glassformer.base.report import SimpleReport
 from glassformer.base.wording import quoted
 
 
@@ -47,15 +48,14 @@ def run(arguments: argparse.Namespace) -> int:
     floor = next((rung.loss for rung in report.baselines if rung.name == "true entropy"), None)
     ratio = None if floor is None else report.loss / floor
     seconds = time.perf_counter() - started
-    if arguments.json:
-        facts = {**report.facts(), "run": str(out), "text": sample.text, "entropy": floor, "ratio": ratio}
-        print(json.dumps({**facts, "seconds": seconds}, ensure_ascii=False))
-        return 0
-    print(report.table())
+    facts = {**report.facts(), "run": str(out), "text": sample.text, "entropy": floor, "ratio": ratio}
+    lines = [report.text()]
     if ratio is not None:
-        print(f"\nThe best possible loss on this text is {floor:.4f}; the model is at {ratio:.3f} times that.")
-    print(f"\nIt writes:\n{sample.text.strip()}\n")
-    print(f'{seconds:.0f} seconds in all. Next: glass generate {quoted(out)} "Once"   or   glass train YOUR-TEXT.txt')
+        lines.append(f"\nThe best possible loss on this text is {floor:.4f}; the model is at {ratio:.3f} times that.")
+    lines.append(f"\nIt writes:\n{sample.text.strip()}\n")
+    following = f'glass generate {quoted(out)} "Once"   or   glass train YOUR-TEXT.txt'
+    lines.append(f"{seconds:.0f} seconds in all. Next: {following}")
+    emit(SimpleReport({**facts, "seconds": seconds}, lines), arguments.json)
     return 0
 
 

@@ -22,10 +22,10 @@ as without DATA.
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 from pathlib import Path
 
+from glassformer.app.cli.emit import emit
 from glassformer.app.cli.settings import add_setting_flags, changes_from
 from glassformer.base.errors import GlassError
 
@@ -79,6 +79,5 @@ def run(arguments: argparse.Namespace) -> int:
         tokens=arguments.tokens,
         note=lambda text: print(text, file=sys.stderr),
     )
-    report = evaluate_run(request)
-    print(json.dumps(report.facts(), ensure_ascii=False) if arguments.json else report.table())
+    emit(evaluate_run(request), arguments.json)
     return 0

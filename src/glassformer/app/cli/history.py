@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import argparse
-import json
 import sys
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from glassformer.app.cli.emit import emit
 from glassformer.base.errors import GlassError
+from glassformer.base.report import SimpleReport
 
 if TYPE_CHECKING:
     from glassformer.inspection.replay import History
@@ -43,14 +45,11 @@ def run(arguments: argparse.Namespace) -> int:
     head = None if arguments.head is None else history.checked_head(arguments.head)
     if arguments.out is not None:
         draw(arguments.out, f"{run.folder.name}: heads while it learnt", history, head, role)
-    if arguments.json:
-        print(json.dumps(history.facts(role, head), ensure_ascii=False, allow_nan=False))
-        return 0
-    print("\n".join(birth_lines(history, role, head)))
+    lines = birth_lines(history, role, head)
     if head is not None or role is not None:
-        shown, of = history.chosen(head, role)
-        print("\n".join(["", *curve_lines(history, shown, of)]))
-    if arguments.out is not None:
+        lines = chain(lines, [""], curve_lines(history, *history.chosen(head, role)))
+    emit(SimpleReport(history.facts(role, head), lines), arguments.json)
+    if arguments.out is not None and not arguments.json:
         print(f"{arguments.out} is written", file=sys.stderr)
     return 0
 

@@ -15,15 +15,17 @@ suit the text, the minutes and this machine.
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
+from itertools import chain
 from typing import TYPE_CHECKING
 
 from glassformer.app.cli.choosing import add_run_arguments, chosen_run
+from glassformer.app.cli.emit import emit
 from glassformer.app.cli.foreseeing import leaves_sizes_open, note, sized
 from glassformer.base.errors import GlassError
+from glassformer.base.report import SimpleReport
 from glassformer.base.wording import as_said, counted
 
 if TYPE_CHECKING:
@@ -70,17 +72,21 @@ def run(arguments: argparse.Namespace) -> int:
         warnings.append("no sizes were chosen: that needs a probe, and these are the recipe's own")
     rungs = ladder(config, data)
     band = loss_band(plan, rungs)
-    if arguments.json:
-        facts = {
-            **plan.facts(), "baselines": [asdict(rung) for rung in rungs], "loss_band": band and band.facts(),
-            "chosen": found.chosen if found else {}, "warnings": warnings,
-        }  # fmt: skip
-        print(json.dumps(facts, ensure_ascii=False))
-        return 0
-    lines = [*(_chosen(found) if found else ()), *_table(plan), *_ladder_lines(config.train.task, rungs)]
-    print("\n".join([*lines, *_band_lines(config.train.task, band)]))
-    for warning in warnings:
-        print(f"note: {warning}")
+    facts = {
+        **plan.facts(),
+        "baselines": [asdict(rung) for rung in rungs],
+        "loss_band": band and band.facts(),
+        "chosen": found.chosen if found else {},
+        "warnings": warnings,
+    }
+    lines = chain(
+        _chosen(found) if found else (),
+        _table(plan),
+        _ladder_lines(config.train.task, rungs),
+        _band_lines(config.train.task, band),
+        (f"note: {warning}" for warning in warnings),
+    )
+    emit(SimpleReport(facts, lines), arguments.json)
     return 0
 
 

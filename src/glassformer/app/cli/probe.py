@@ -18,11 +18,11 @@ hidden tokens are measured by pseudo-log-likelihood; runs that classify, transla
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 from pathlib import Path
 from typing import get_args
 
+from glassformer.app.cli.emit import emit
 from glassformer.base.config import DataConfig
 from glassformer.base.errors import GlassError
 from glassformer.text.tables import ONLY_TABLES
@@ -79,5 +79,5 @@ def run(arguments: argparse.Namespace) -> int:
             note=lambda text: print(text, file=sys.stderr),
         )
     )
-    print(json.dumps(report.facts(), ensure_ascii=False) if arguments.json else report.table())
+    emit(report, arguments.json)
     return 0

@@ -17,16 +17,17 @@ or glass classify names.
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from glassformer.app.cli.emit import emit
 from glassformer.app.cli.generate import drawing_changes, refuse_idle_penalty, stop_changes
 from glassformer.app.cli.settings import add_section_flags
 from glassformer.app.cli.texts import say_unknown, say_unread, standard_input
 from glassformer.base.config import PAIRS, Config, SampleConfig
 from glassformer.base.errors import GlassError
+from glassformer.base.report import SimpleReport
 from glassformer.base.wording import quoted, span
 
 if TYPE_CHECKING:
@@ -88,12 +89,10 @@ def run(arguments: argparse.Namespace) -> int:
     if script is not None and arguments.snippet != "-":
         write_text(Path(arguments.snippet), script)
         print(f"the script is in {arguments.snippet}: python {quoted(arguments.snippet)}", file=sys.stderr)
-    if arguments.json:
-        print(json.dumps({**receipt.facts(), "snippet": script}, ensure_ascii=False))
-    elif arguments.snippet == "-":
+    if arguments.snippet == "-" and not arguments.json:
         print(script, end="")
-    else:
-        print(table(receipt, arguments.top))
+        return 0
+    emit(SimpleReport({**receipt.facts(), "snippet": script}, [table(receipt, arguments.top)]), arguments.json)
     return 0
 
 

@@ -13,12 +13,13 @@ from __future__ import annotations
 
 import argparse
 import ipaddress
-import json
 import re
 import sys
 from pathlib import Path
 
+from glassformer.app.cli.emit import emit
 from glassformer.base.errors import GlassError
+from glassformer.base.report import SimpleReport
 
 LONG_ENOUGH = 16
 """Characters of a token that keeps others on the network out."""
@@ -54,13 +55,9 @@ def run(arguments: argparse.Namespace) -> int:
     url = f"{address}/?token={access.token}"
 
     def ready() -> None:
-        if arguments.json:
-            print(
-                json.dumps({"url": url, "token": access.token, "runs": registry.names()}, ensure_ascii=False),
-                flush=True,
-            )
-        else:
-            print(f"{', '.join(registry.names())}: {url}\nCtrl-C ends it.", flush=True)
+        names = registry.names()
+        facts = {"url": url, "token": access.token, "runs": names}
+        emit(SimpleReport(facts, [f"{', '.join(names)}: {url}", "Ctrl-C ends it."]), arguments.json)
         if not local:
             print(_open_to_others(arguments.host), file=sys.stderr)
         if not arguments.no_open:

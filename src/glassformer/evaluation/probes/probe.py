@@ -93,9 +93,9 @@ class ProbeReport:
             "probes": {result.name: result.facts() for result in self.results},
         }
 
-    def table(self) -> str:
+    def text(self) -> str:
         """Format the results as text."""
-        return "\n\n".join(filter(None, ["\n".join(self.notes), *(result.table() for result in self.results)]))
+        return "\n\n".join(filter(None, ["\n".join(self.notes), *(result.text() for result in self.results)]))
 
 
 def probe_run(request: Request, loaded: AnyTextModel | None = None) -> ProbeReport:
