@@ -6,9 +6,8 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from glassformer.app.cli.emit import emit
 from glassformer.base.errors import GlassError
-from glassformer.base.report import SimpleReport
+from glassformer.base.report import SimpleReport, emit
 from glassformer.base.wording import counted, quoted
 
 if TYPE_CHECKING:

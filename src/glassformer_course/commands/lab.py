@@ -18,9 +18,8 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from glassformer.app.cli.emit import emit
 from glassformer.base.errors import GlassError, nearest
-from glassformer.base.report import SimpleReport
+from glassformer.base.report import SimpleReport, emit
 
 if TYPE_CHECKING:
     from glassformer_course.lab.case import Case

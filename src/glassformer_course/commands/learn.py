@@ -26,9 +26,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from glassformer.app.cli.emit import emit
 from glassformer.base.errors import GlassError, nearest
-from glassformer.base.report import SimpleReport
+from glassformer.base.report import SimpleReport, emit
 from glassformer.base.wording import LEVELS, counted, quoted
 from glassformer_course.commands import classes
 

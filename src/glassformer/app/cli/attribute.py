@@ -23,9 +23,8 @@ from itertools import chain
 from pathlib import Path
 
 from glassformer.app.cli.attribute_views import TOP, VIEWS, Asked, named
-from glassformer.app.cli.emit import emit
 from glassformer.base.errors import GlassError, nearest
-from glassformer.base.report import SimpleReport
+from glassformer.base.report import SimpleReport, emit
 
 USES = {
     "logits": ("target", "token", "against", "place", "layer", "head", "top"),

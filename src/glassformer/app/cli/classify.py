@@ -11,11 +11,10 @@ import sys
 from dataclasses import asdict
 from pathlib import Path
 
-from glassformer.app.cli.emit import emit
 from glassformer.app.cli.texts import lines_of, say_unknown, say_unread, standard_input
 from glassformer.app.cli.uses import wrong_command
 from glassformer.base.errors import GlassError
-from glassformer.base.report import SimpleReport
+from glassformer.base.report import SimpleReport, emit
 from glassformer.base.wording import counted
 
 SHOWN = 5  # labels with their probabilities

@@ -24,11 +24,10 @@ import sys
 from typing import TYPE_CHECKING
 
 from glassformer.app.cli.choosing import add_run_arguments, chosen_settings, named_source
-from glassformer.app.cli.emit import emit
 from glassformer.app.cli.settings import changes_from
 from glassformer.base.config import Config
 from glassformer.base.errors import GlassError, nearest
-from glassformer.base.report import SimpleReport
+from glassformer.base.report import SimpleReport, emit
 from glassformer.experiments.grid import Cell, Grid, make_grid, parse_variations
 from glassformer.experiments.study import COST, COST_QUESTION, Study, load_study, study_names
 

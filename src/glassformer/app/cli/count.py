@@ -16,12 +16,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from glassformer.app.cli import count_gpus
-from glassformer.app.cli.emit import emit
 from glassformer.app.cli.settings import add_setting_flags, changes_from, settings_of
 from glassformer.base.config import Config, ModelConfig
 from glassformer.base.errors import GlassError, nearest
 from glassformer.base.recipes import Recipe, load_recipe, recipe_names
-from glassformer.base.report import SimpleReport
+from glassformer.base.report import SimpleReport, emit
 from glassformer.base.wording import counted
 
 if TYPE_CHECKING:

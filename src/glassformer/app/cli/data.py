@@ -21,12 +21,11 @@ from typing import TYPE_CHECKING, Any
 
 from glassformer.app.cli import data_encode
 from glassformer.app.cli.choosing import chosen_settings, named_source
-from glassformer.app.cli.emit import emit
 from glassformer.app.cli.settings import add_setting_flags, changes_from
 from glassformer.base.config import EXAMPLES, PAIRS, Config
 from glassformer.base.errors import GlassError, nearest
 from glassformer.base.recipes import load_recipe, recipe_names
-from glassformer.base.report import SimpleReport
+from glassformer.base.report import SimpleReport, emit
 from glassformer.corpora import (
     Corpus,
     Generated,

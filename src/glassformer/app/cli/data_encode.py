@@ -8,10 +8,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from glassformer.app.cli.choosing import chosen_settings, named_source
-from glassformer.app.cli.emit import emit
 from glassformer.base.config import EXAMPLES, Config
 from glassformer.base.errors import GlassError, nearest
-from glassformer.base.report import SimpleReport
+from glassformer.base.report import SimpleReport, emit
 from glassformer.base.wording import quoted
 
 if TYPE_CHECKING:

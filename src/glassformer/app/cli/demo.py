@@ -13,10 +13,9 @@ from itertools import count
 from pathlib import Path
 
 from glassformer.app.cli.choosing import chosen_settings
-from glassformer.app.cli.emit import emit
 from glassformer.app.cli.settings import add_short_flags, changes_from
 from glassformer.app.cli.train import new_run
-from glassformer.base.report import SimpleReport
+from glassformer.base.report import SimpleReport, emit
 from glassformer.base.wording import quoted
 
 

@@ -18,11 +18,10 @@ from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from glassformer.app.cli.emit import emit
 from glassformer.base.config import Config
 from glassformer.base.errors import GlassError, nearest
 from glassformer.base.recipes import load_recipe, recipe_names
-from glassformer.base.report import SimpleReport
+from glassformer.base.report import SimpleReport, emit
 
 if TYPE_CHECKING:
     from glassformer.verification.device import DeviceAgreement

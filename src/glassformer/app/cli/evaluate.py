@@ -25,9 +25,9 @@ import argparse
 import sys
 from pathlib import Path
 
-from glassformer.app.cli.emit import emit
 from glassformer.app.cli.settings import add_setting_flags, changes_from
 from glassformer.base.errors import GlassError
+from glassformer.base.report import emit
 
 INSTEADS = ("zero", "mean", "first", "frozen")
 

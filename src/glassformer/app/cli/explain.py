@@ -21,9 +21,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from glassformer.app.cli.emit import emit
 from glassformer.app.cli.texts import say_unknown_to, standard_input
 from glassformer.base.errors import GlassError, nearest
+from glassformer.base.report import emit
 from glassformer.base.wording import counted, quoted
 
 if TYPE_CHECKING:

@@ -16,7 +16,7 @@ import importlib
 import sys
 from pathlib import Path
 
-from glassformer.app.cli.emit import emit
+from glassformer.base.report import emit
 
 TARGETS = {
     "hf": "glassformer.interop.huggingface.export",

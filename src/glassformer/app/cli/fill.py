@@ -9,11 +9,10 @@ import argparse
 from dataclasses import asdict
 from pathlib import Path
 
-from glassformer.app.cli.emit import emit
 from glassformer.app.cli.texts import say_unknown, standard_input
 from glassformer.app.cli.uses import wrong_command
 from glassformer.base.errors import GlassError
-from glassformer.base.report import SimpleReport
+from glassformer.base.report import SimpleReport, emit
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -22,13 +22,12 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from glassformer.app.cli.emit import emit
 from glassformer.app.cli.settings import add_section_flags
 from glassformer.app.cli.texts import lines_of, say_unknown, say_unread, standard_input
 from glassformer.app.cli.uses import wrong_command
 from glassformer.base.config import Config, SampleConfig
 from glassformer.base.errors import GlassError
-from glassformer.base.report import SimpleReport
+from glassformer.base.report import SimpleReport, emit
 from glassformer.base.wording import counted
 
 if TYPE_CHECKING:

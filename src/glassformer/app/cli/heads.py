@@ -23,9 +23,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from glassformer.app.cli import history
-from glassformer.app.cli.emit import emit
 from glassformer.base.errors import GlassError, nearest_file
-from glassformer.base.report import SimpleReport
+from glassformer.base.report import SimpleReport, emit
 
 if TYPE_CHECKING:
     from glassformer.inspection.heads import HeadReport

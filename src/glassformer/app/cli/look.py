@@ -17,10 +17,9 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from glassformer.app.cli.emit import emit
 from glassformer.app.cli.texts import say_training, say_unknown_to, standard_input
 from glassformer.base.errors import GlassError
-from glassformer.base.report import SimpleReport
+from glassformer.base.report import SimpleReport, emit
 
 if TYPE_CHECKING:
     from glassformer.inspection.explain import Subject

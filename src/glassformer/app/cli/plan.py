@@ -22,10 +22,9 @@ from itertools import chain
 from typing import TYPE_CHECKING
 
 from glassformer.app.cli.choosing import add_run_arguments, chosen_run
-from glassformer.app.cli.emit import emit
 from glassformer.app.cli.foreseeing import leaves_sizes_open, note, sized
 from glassformer.base.errors import GlassError
-from glassformer.base.report import SimpleReport
+from glassformer.base.report import SimpleReport, emit
 from glassformer.base.wording import as_said, counted
 
 if TYPE_CHECKING:

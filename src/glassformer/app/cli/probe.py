@@ -22,9 +22,9 @@ import sys
 from pathlib import Path
 from typing import get_args
 
-from glassformer.app.cli.emit import emit
 from glassformer.base.config import DataConfig
 from glassformer.base.errors import GlassError
+from glassformer.base.report import emit
 from glassformer.text.tables import ONLY_TABLES
 
 

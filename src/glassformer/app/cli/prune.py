@@ -22,8 +22,8 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from glassformer.app.cli.emit import emit
 from glassformer.base.errors import GlassError
+from glassformer.base.report import emit
 
 if TYPE_CHECKING:
     from glassformer.inspection.pruning.l0 import L0

@@ -21,13 +21,12 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from glassformer.app.cli.emit import emit
 from glassformer.app.cli.generate import drawing_changes, refuse_idle_penalty, stop_changes
 from glassformer.app.cli.settings import add_section_flags
 from glassformer.app.cli.texts import say_unknown, say_unread, standard_input
 from glassformer.base.config import PAIRS, Config, SampleConfig
 from glassformer.base.errors import GlassError
-from glassformer.base.report import SimpleReport
+from glassformer.base.report import SimpleReport, emit
 from glassformer.base.wording import quoted, span
 
 if TYPE_CHECKING:

@@ -17,9 +17,8 @@ import re
 import sys
 from pathlib import Path
 
-from glassformer.app.cli.emit import emit
 from glassformer.base.errors import GlassError
-from glassformer.base.report import SimpleReport
+from glassformer.base.report import SimpleReport, emit
 
 LONG_ENOUGH = 16
 """Characters of a token that keeps others on the network out."""

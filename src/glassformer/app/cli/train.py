@@ -40,12 +40,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from glassformer.app.cli.choosing import add_run_arguments, chosen_run
-from glassformer.app.cli.emit import emit
 from glassformer.app.cli.foreseeing import foreseen
 from glassformer.app.cli.settings import changes_from
 from glassformer.base.config import Config
 from glassformer.base.errors import GlassError
-from glassformer.base.report import SimpleReport
+from glassformer.base.report import SimpleReport, emit
 from glassformer.base.wording import quoted, use_of
 
 if TYPE_CHECKING:

@@ -16,8 +16,8 @@ import argparse
 import sys
 from pathlib import Path
 
-from glassformer.app.cli.emit import emit
 from glassformer.base.errors import GlassError
+from glassformer.base.report import emit
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

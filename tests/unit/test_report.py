@@ -8,8 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from glassformer.app.cli.emit import emit
-from glassformer.base.report import SimpleReport
+from glassformer.base.report import SimpleReport, emit
 
 
 def test_a_report_is_text_or_one_line_of_json(capsys: pytest.CaptureFixture[str]) -> None:
