@@ -76,18 +76,15 @@ def _refuse_unread(arguments: argparse.Namespace) -> None:
 
 
 def refuse_no_picture(path: Path) -> None:
-    """Known before the work is done: another format, no folder, or no Pillow."""
-    import importlib.util
-
+    """Refuse another format, a missing folder, and a moving picture without matplotlib, before the work is done."""
     from glassformer.base.files import refuse_no_folder
+    from glassformer.inspection.plots import refuse_no_matplotlib
 
     if path.suffix.lower() not in FORMATS or path.is_dir():
         raise GlassError(f"--out {path} is no name of a page or picture", f"Let it end in {', '.join(FORMATS)}.")
     refuse_no_folder(path)
-    if path.suffix.lower() != ".html" and importlib.util.find_spec("PIL") is None:
-        raise GlassError(
-            "a moving picture needs Pillow", 'Install it: pip install -e ".[plots]", or let --out end in .html'
-        )
+    if path.suffix.lower() != ".html":
+        refuse_no_matplotlib()
 
 
 def draw(path: Path, title: str, history: History, head: str | None, role: str | None) -> None:
