@@ -22,7 +22,7 @@ from glassformer.app.cli.serve import LONG_ENOUGH
 from glassformer.app.server.access import MOST_BYTES, Access
 from glassformer.app.server.app import make_app
 from glassformer.app.server.registry import ModelRegistry, ServedModel
-from glassformer.app.server.view import Binary, TextQuestion, View
+from glassformer.app.server.view import Binary, PageView, TextQuestion
 from glassformer.app.server.views import VIEWS
 from glassformer.base.errors import GlassError
 from glassformer.base.locks import only_one
@@ -150,7 +150,7 @@ def test_nothing_is_worked_out_for_those_who_have_gone(server: Served, monkeypat
         worked.append(question.text)
         return {}
 
-    monkeypatch.setitem(VIEWS, "slow", View(TextQuestion, answer, lambda opened, question: ""))
+    monkeypatch.setitem(VIEWS, "slow", PageView(TextQuestion, answer, lambda opened, question: ""))
     with server.registry.open("book").lock:
         with pytest.raises(httpx.ReadTimeout):
             httpx.post(f"{server.url}/api/runs/book/slow", json={"text": "gone"}, headers=BEARER, timeout=0.5)

@@ -22,7 +22,7 @@ from glassformer.training.setup import new_training
 from glassformer.verification import numeric_checks
 from glassformer.verification import sheet as sheets
 from glassformer.verification.sheet import ProofSheet, verify_run
-from glassformer.verification.subject import Subject
+from glassformer.verification.subject import VerifiedRun
 from tests.journey.commands import here
 from tests.property.trainers import small_config
 
@@ -129,7 +129,7 @@ def test_a_single_token_has_no_padding_and_no_future(tmp_path: Path) -> None:
 
 def test_rows_of_two_tokens_are_padded(tmp_path: Path) -> None:
     run = trained(tmp_path, context=2)
-    assert not Subject(open_run(run)).batch.real.all()
+    assert not VerifiedRun(open_run(run)).batch.real.all()
     assert found(run, "padding-blind", "future-blind") == {"padding-blind": True, "future-blind": True}
 
 

@@ -21,9 +21,9 @@ from glassformer.app.server.registry import ModelRegistry
 from glassformer.app.server.view import LIMIT
 from glassformer.app.server.views import find_view, loss, replay
 from glassformer.base.errors import GlassError
-from glassformer.evaluation.evaluate import Request as Evaluate
+from glassformer.evaluation.evaluate import EvaluationRequest as Evaluate
 from glassformer.evaluation.evaluate import evaluate_run
-from glassformer.evaluation.probes.probe import TAUGHT_BY, Request, probe_run
+from glassformer.evaluation.probes.probe import TAUGHT_BY, ProbeRequest, probe_run
 from glassformer.inspection.replay import read_history
 from glassformer.inspection.replay.of_run import agreement
 from glassformer.runs.folder import Run
@@ -120,7 +120,7 @@ def test_the_surprisal_is_that_of_glass_probe(
     registry: ModelRegistry, run: str, tmp_path: Path, scripts: list[tuple[str, list[float]]]
 ) -> None:
     (tmp_path / "typed.txt").write_text(TEXTS[run], encoding="utf-8")
-    request = Request(registry.open(run).folder, ["surprisal"], text=tmp_path / "typed.txt", device="cpu")
+    request = ProbeRequest(registry.open(run).folder, ["surprisal"], text=tmp_path / "typed.txt", device="cpu")
     wanted = probe_run(request).results[0].facts()
     wanted.pop("about")
     answer = measured(registry, run)
@@ -165,7 +165,7 @@ def test_the_loss_of_the_held_out_part_is_that_of_glass_evaluate(registry: Model
 def test_the_held_out_part_of_a_filler_is_that_of_glass_probe(registry: ModelRegistry) -> None:
     ask(registry, "fill", "loss", text=TEXTS["fill"], start=True)
     found = wait(registry, "fill", "loss", "split", text=TEXTS["fill"])["split"]["result"]
-    wanted = probe_run(Request(registry.open("fill").folder, ["surprisal"], device="cpu")).results[0].facts()
+    wanted = probe_run(ProbeRequest(registry.open("fill").folder, ["surprisal"], device="cpu")).results[0].facts()
     assert {**found, "before": ""} == {key: value for key, value in wanted.items() if key != "each"} | {"before": ""}
 
 
@@ -189,7 +189,9 @@ def test_probes_are_those_of_glass_probe(
     assert (before["work"]["state"], before["results"]) == ("idle", [])
     ask(registry, run, "probes", size=SMALL, start=True)
     answer = wait(registry, run, "probes", "work", size=SMALL)
-    report = probe_run(Request(registry.open(run).folder, without=("surprisal",), size=SMALL, device="cpu")).facts()
+    report = probe_run(
+        ProbeRequest(registry.open(run).folder, without=("surprisal",), size=SMALL, device="cpu")
+    ).facts()
     assert {result.pop("name"): result for result in answer["results"]} == report["probes"]
     assert answer["notes"] == report["notes"]
     assert answer["names"] == list(TAUGHT_BY)

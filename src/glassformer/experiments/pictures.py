@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from glassformer.experiments.grid import Grid
-from glassformer.experiments.statistics import Table
+from glassformer.experiments.statistics import ResultTable
 from glassformer.inspection.plots.charts import COLOURS
 from glassformer.inspection.plots.saving import svg_text
 from glassformer.runs.folder import Run
@@ -39,7 +39,7 @@ def curves_picture(folder: Path, grid: Grid) -> str:
     return svg_text(figure)
 
 
-def bars_picture(table: Table) -> str:
+def bars_picture(table: ResultTable) -> str:
     """The measure of each cell: a bar for the mean, a whisker for one standard deviation, a dot for each seed."""
     figure, axes = _figure(8.0, 1.2 + 0.36 * len(table.rows))
     for number, row in enumerate(table.rows):

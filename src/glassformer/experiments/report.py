@@ -12,7 +12,7 @@ from glassformer.base.files import write_text
 from glassformer.base.pages import render_page
 from glassformer.base.settings import UNSET
 from glassformer.experiments.grid import Grid, shared_settings
-from glassformer.experiments.statistics import CLAIM, Row, Table, warnings_of
+from glassformer.experiments.statistics import CLAIM, CellResult, ResultTable, warnings_of
 
 ROWS = ("model.context", "train.batch", "train.batch_tokens", "train.task")
 """Settings outside of `data` and `tokenizer` that decide what a step learns from."""
@@ -89,7 +89,7 @@ class StudyReport:
         write_text(self.page, self.html())
 
 
-def comparison_report(grid: Grid, table: Table, pictures: Mapping[str, str], folder: Path) -> StudyReport:
+def comparison_report(grid: Grid, table: ResultTable, pictures: Mapping[str, str], folder: Path) -> StudyReport:
     """Return the results of a grid in words, numbers and pictures, to be written into `folder`."""
     measure, baseline = table.title, table.rows[table.baseline]
     header = ["cell", f"{measure} (mean ± sd)", "seeds", "delta", "delta / sd", "against the baseline"]
@@ -125,7 +125,7 @@ def _changes_rows(key: str) -> bool:
     return key.startswith(("data.", "tokenizer.")) or key in ROWS
 
 
-def _cells(row: Row, removals: bool) -> list[str]:
+def _cells(row: CellResult, removals: bool) -> list[str]:
     contrast = row.contrast
     delta = "" if contrast is None or contrast.delta is None else f"{contrast.delta:+.4f}"
     ratio = "" if contrast is None or contrast.ratio is None else f"{contrast.ratio:.1f}"
@@ -146,7 +146,7 @@ def _value(value: Any) -> str:
     return UNSET if value is None else str(value)
 
 
-def _facts(grid: Grid, table: Table) -> dict[str, Any]:
+def _facts(grid: Grid, table: ResultTable) -> dict[str, Any]:
     return {
         "question": grid.question or None,
         "measure": table.measure,
@@ -160,7 +160,7 @@ def _facts(grid: Grid, table: Table) -> dict[str, Any]:
     }
 
 
-def _row_facts(row: Row) -> dict[str, Any]:
+def _row_facts(row: CellResult) -> dict[str, Any]:
     contrast = row.contrast
     return {
         "cell": row.name, "values": dict(row.values), "mean": row.spread.mean, "sd": row.spread.sd,

@@ -12,7 +12,7 @@ from glassformer.generation.targets import CachedTargetReader, PlainTargetReader
 from glassformer.model.transformer import Decoder, EncoderDecoder
 from glassformer.verification.check import LOGITS, Check, Finding, distance
 from glassformer.verification.rows import ids_of
-from glassformer.verification.subject import Subject, writes
+from glassformer.verification.subject import VerifiedRun, writes
 
 STEPS = 16  # tokens that are read or written in a row
 PAST = 6  # steps around the end of the context, where the window of a decoder moves
@@ -23,7 +23,7 @@ TEMPERATURES = (0.0, 1.0)
 PROBABILITIES = 1e-9  # of float64
 
 
-def cached_logits(subject: Subject) -> Finding:
+def cached_logits(subject: VerifiedRun) -> Finding:
     """Both ways read the same growing rows; every step is compared."""
     model, apart, note = subject.model, 0.0, f"{len(subject.rows)} rows, {STEPS} steps"
     with reading(model):
@@ -46,7 +46,7 @@ def _apart(one: Reader, other: Reader, grown: Sequence[Sequence[Sequence[int]]])
     return max(distance(one.read(rows), other.read(rows)) for rows in grown)
 
 
-def _grown(subject: Subject, prompts: Sequence[list[int]], steps: int) -> list[list[list[int]]]:
+def _grown(subject: VerifiedRun, prompts: Sequence[list[int]], steps: int) -> list[list[list[int]]]:
     """The prompts, and what they are after each step; what is added is text of the run."""
     added = [_tiled(ids_of(row), steps) for row in subject.rows]
     return [[prompt + more[:count] for prompt, more in zip(prompts, added, strict=False)] for count in range(steps)]
@@ -60,14 +60,14 @@ def _longest(prompts: Sequence[Sequence[int]]) -> int:
     return max(map(len, prompts)) + STEPS
 
 
-def cached_text(subject: Subject) -> Finding:
+def cached_text(subject: VerifiedRun) -> Finding:
     """Greedy and drawn tokens, by the generator itself."""
     rows = subject.prompts
     pairs = [(_written(subject, rows, t), _written(subject, rows, t, cached=False)) for t in TEMPERATURES]
     return _differing(pairs, rows, "greedy and drawn, in float64")
 
 
-def batched_text(subject: Subject) -> Finding:
+def batched_text(subject: VerifiedRun) -> Finding:
     """Greedy and drawn tokens of prompts of different lengths, side by side and each by itself."""
     rows = subject.prompts
     pairs = [
@@ -77,14 +77,14 @@ def batched_text(subject: Subject) -> Finding:
     return _differing(pairs, rows, "greedy and drawn, in float64")
 
 
-def beam_one(subject: Subject) -> Finding:
+def beam_one(subject: VerifiedRun) -> Finding:
     """One hypothesis is greedy decoding."""
     rows = subject.prompts
     found = [list(best[0].tokens) for best in _searched(subject, 1, True)]
     return _differing([(found, _written(subject, rows, 0.0))], rows, "in float64")
 
 
-def beam_cached(subject: Subject) -> Finding:
+def beam_cached(subject: VerifiedRun) -> Finding:
     """All hypotheses: their tokens, and the sum of log p of each."""
     cached, plain = _searched(subject, BEAMS, True), _searched(subject, BEAMS, False)
     found, wanted = [best for each in cached for best in each], [best for each in plain for best in each]
@@ -99,16 +99,16 @@ def _settings(temperature: float = 0.0, beams: int = 1) -> SampleConfig:
     return SampleConfig(tokens=tokens, temperature=temperature, beams=beams)
 
 
-def _end(subject: Subject) -> int:
+def _end(subject: VerifiedRun) -> int:
     return subject.parts.tokenizer.end_id
 
 
-def _start(subject: Subject) -> tuple[int, ...]:
+def _start(subject: VerifiedRun) -> tuple[int, ...]:
     return subject.parts.tokenizer.target_start
 
 
 def _written(
-    subject: Subject, rows: Sequence[Sequence[int]], temperature: float, first_seed: int = 0, cached: bool = True
+    subject: VerifiedRun, rows: Sequence[Sequence[int]], temperature: float, first_seed: int = 0, cached: bool = True
 ) -> list[list[int]]:
     """The tokens of each row, in float64; each row has a seed of its own."""
     seeds, settings = range(first_seed, first_seed + len(rows)), _settings(temperature)
@@ -124,7 +124,7 @@ def _written(
     return written
 
 
-def _searched(subject: Subject, beams: int, cached: bool) -> list[list[Hypothesis]]:
+def _searched(subject: VerifiedRun, beams: int, cached: bool) -> list[list[Hypothesis]]:
     """The hypotheses of each prompt, in float64."""
     model, rows, settings = subject.double, subject.prompts, _settings(beams=beams)
     if isinstance(model, EncoderDecoder):

@@ -30,7 +30,7 @@ from glassformer.verification import (
     training_checks,
 )
 from glassformer.verification.check import Check, Result
-from glassformer.verification.subject import Subject
+from glassformer.verification.subject import VerifiedRun
 from glassformer.verification.surroundings import own_random_numbers
 
 CHECKS: tuple[Check, ...] = (
@@ -143,7 +143,12 @@ def verify_run(
     """
     run = open_run(folder)
     choose_device(device)
-    subject, checks, started, results = Subject(run, which, device), chosen(only), time.perf_counter(), list[Result]()
+    subject, checks, started, results = (
+        VerifiedRun(run, which, device),
+        chosen(only),
+        time.perf_counter(),
+        list[Result](),
+    )
     name, weights = _weights(run, which)
     with own_random_numbers():
         for check in checks:
@@ -193,7 +198,7 @@ def chosen(only: Sequence[str]) -> tuple[Check, ...]:
     return tuple(check for check in CHECKS if check.name in only or not only)
 
 
-def make(check: Check, subject: Subject) -> Result:
+def make(check: Check, subject: VerifiedRun) -> Result:
     """Carry out one check. One that breaks down has failed: whatever it is, something is not as promised."""
     started = time.perf_counter()
     if not check.files_only and subject.trouble is not None:

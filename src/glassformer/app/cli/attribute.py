@@ -22,7 +22,7 @@ import argparse
 from itertools import chain
 from pathlib import Path
 
-from glassformer.app.cli.attribute_views import TOP, VIEWS, Asked, named
+from glassformer.app.cli.attribute_views import TOP, VIEWS, AttributionRequest, named
 from glassformer.base.errors import GlassError, nearest
 from glassformer.base.report import SimpleReport, emit
 
@@ -91,7 +91,7 @@ def _check(arguments: argparse.Namespace) -> None:
         refuse_no_picture(arguments.plot, "--plot")
 
 
-def _ask(arguments: argparse.Namespace) -> Asked:
+def _ask(arguments: argparse.Namespace) -> AttributionRequest:
     """Open the run, and read the text."""
     from glassformer.app.cli.texts import say_training, say_unknown, standard_input
     from glassformer.inspection.attribution import case_of
@@ -111,4 +111,6 @@ def _ask(arguments: argparse.Namespace) -> Asked:
     answer = named(model, arguments.token)
     case = case_of(subject, answer, end, everywhere=arguments.view == "lens")
     row = subject.labels if subject.target_labels is None else subject.target_labels
-    return Asked(arguments, model, subject, case, row, () if subject.target_labels is None else subject.labels)
+    return AttributionRequest(
+        arguments, model, subject, case, row, () if subject.target_labels is None else subject.labels
+    )

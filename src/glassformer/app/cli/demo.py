@@ -27,7 +27,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Train, measure, write a story."""
-    from glassformer.evaluation.evaluate import Request, evaluate_run
+    from glassformer.evaluation.evaluate import EvaluationRequest, evaluate_run
     from glassformer.evaluation.language import LanguageReport
     from glassformer.tasks import TextModel
     from glassformer.training.loop import train
@@ -40,7 +40,9 @@ def run(arguments: argparse.Namespace) -> int:
         outcome = train(trainer)
     if outcome is None:
         return 130
-    report = evaluate_run(Request(out, device=config.train.device, note=lambda text: print(text, file=sys.stderr)))
+    report = evaluate_run(
+        EvaluationRequest(out, device=config.train.device, note=lambda text: print(text, file=sys.stderr))
+    )
     assert isinstance(report, LanguageReport)
     model = TextModel.load(out, device=config.train.device)
     sample = model.generate([""], model.config.sample)[0]

@@ -59,11 +59,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Evaluate and print."""
-    from glassformer.evaluation.evaluate import Request, evaluate_run
+    from glassformer.evaluation.evaluate import EvaluationRequest, evaluate_run
 
     if arguments.examples < 0:
         raise GlassError(f"--examples {arguments.examples} is less than none", "Give a number, or 0 for all.")
-    request = Request(
+    request = EvaluationRequest(
         folder=arguments.run,
         source=arguments.data,
         target=arguments.target,

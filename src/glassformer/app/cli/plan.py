@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from glassformer.text.prepare import Prepared
     from glassformer.training.auto import Sized
     from glassformer.training.forecast import Band
-    from glassformer.training.plan import Plan
+    from glassformer.training.plan import RunPlan
     from glassformer.training.probe import Probe
 
 LONGEST_PROBE = 600
@@ -122,7 +122,7 @@ def _probed(config: Config, data: Prepared | PreparedExamples, seconds: float) -
         return None, [f"nothing was measured: {error.problem}. {error.remedy}"]
 
 
-def _table(plan: Plan) -> Iterator[str]:
+def _table(plan: RunPlan) -> Iterator[str]:
     """All but what has to be beaten."""
     from glassformer.model.count import MIB
     from glassformer.training.plan import CHECKPOINTS
@@ -145,7 +145,7 @@ def _table(plan: Plan) -> Iterator[str]:
     yield f"disk     {plan.checkpoint_bytes / MIB:,.1f} MiB a checkpoint, {CHECKPOINTS} at most at a time"
 
 
-def _measured(plan: Plan, probe: Probe) -> Iterator[str]:
+def _measured(plan: RunPlan, probe: Probe) -> Iterator[str]:
     from glassformer.model.count import MIB
     from glassformer.training.memory import memory_kind
     from glassformer.training.reporting import duration

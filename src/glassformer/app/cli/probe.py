@@ -51,7 +51,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Probe and print."""
     from glassformer.app.cli.texts import say_training
-    from glassformer.evaluation.probes.probe import Request, probe_run
+    from glassformer.evaluation.probes.probe import ProbeRequest, probe_run
     from glassformer.runs.folder import open_run
 
     if arguments.size < 1:
@@ -66,7 +66,7 @@ def run(arguments: argparse.Namespace) -> int:
         )
     say_training(open_run(arguments.run).folder, arguments.checkpoint)
     report = probe_run(
-        Request(
+        ProbeRequest(
             folder=arguments.run,
             probes=arguments.probe,
             pairs=arguments.pairs,

@@ -54,7 +54,7 @@ if TYPE_CHECKING:
     from glassformer.training.foresight import Foresight
     from glassformer.training.parallel.processes import Processes
     from glassformer.training.reporting import Reporter
-    from glassformer.training.trainer import Outcome, Trainer
+    from glassformer.training.trainer import Trainer, TrainingOutcome
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -217,7 +217,7 @@ def _stopped_by_signals(trainer: Trainer) -> Iterator[None]:
         say(f"Resume with: glass train --resume --out {quoted(trainer.run.folder)}")
 
 
-def _report(run: Run, config: Config, outcome: Outcome | None, as_json: bool) -> int:
+def _report(run: Run, config: Config, outcome: TrainingOutcome | None, as_json: bool) -> int:
     """Print the loss of the kept checkpoint and what may be done with the run; return the exit code."""
     from glassformer.training.parallel.joining import speaks
 

@@ -37,7 +37,7 @@ from glassformer.app.server.events import events_of
 from glassformer.app.server.listing import Listing
 from glassformer.app.server.openai import routes as api_routes
 from glassformer.app.server.pruned import keep_without
-from glassformer.app.server.refusing import RefusedError, as_json, status_of
+from glassformer.app.server.refusing import RefusedRequestError, as_json, status_of
 from glassformer.app.server.registry import ModelRegistry
 from glassformer.app.server.workers import Workers
 from glassformer.app.server.writing import writing_of
@@ -159,9 +159,11 @@ async def _not_found(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
     path = request.url.path[:200]
     if error.status_code == 405:
-        said = RefusedError(f"{path} does not know {request.method}", "See docs/serve.md for what it knows.", 405)
+        said = RefusedRequestError(
+            f"{path} does not know {request.method}", "See docs/serve.md for what it knows.", 405
+        )
     else:
-        said = RefusedError(
+        said = RefusedRequestError(
             f"there is nothing at {path}", "The page is at /, runs are at /api/runs.", error.status_code
         )
     answer = await _refused(request, said)

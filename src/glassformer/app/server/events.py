@@ -23,7 +23,7 @@ from sse_starlette import EventSourceResponse, ServerSentEvent
 from starlette.requests import Request
 from starlette.responses import Response
 
-from glassformer.app.server.refusing import RefusedError
+from glassformer.app.server.refusing import RefusedRequestError
 from glassformer.app.server.registry import ModelRegistry
 from glassformer.runs.folder import Run
 
@@ -91,10 +91,10 @@ async def events_of(request: Request, registry: ModelRegistry, name: str) -> Res
     if not await to_thread.run_sync(registry.training, name):
         return Response(status_code=204)
     if getattr(state, "streams", 0) >= STREAMS:
-        raise RefusedError(f"{STREAMS} readers follow runs already", "Close one of their pages.", 429)
+        raise RefusedRequestError(f"{STREAMS} readers follow runs already", "Close one of their pages.", 429)
     after = request.headers.get("last-event-id") or request.query_params.get("after")
     if after is not None and not (after.isascii() and after.isdecimal() and len(after) < 16):
-        raise RefusedError(f"after = {after[:40]!r} is no step", "Give a whole number, or leave it out.")
+        raise RefusedRequestError(f"after = {after[:40]!r} is no step", "Give a whole number, or leave it out.")
     follower = await to_thread.run_sync(Follower, run, None if after is None else int(after))
 
     async def stream() -> AsyncIterator[ServerSentEvent]:

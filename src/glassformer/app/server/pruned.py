@@ -13,7 +13,7 @@ from typing import Annotated, Any
 
 from pydantic import Field, ValidationError
 
-from glassformer.app.server.refusing import RefusedError, in_two_lines
+from glassformer.app.server.refusing import RefusedRequestError, in_two_lines
 from glassformer.app.server.registry import ModelRegistry
 from glassformer.base.wording import quoted
 
@@ -29,7 +29,7 @@ def checked_name(name: str) -> str:
         GlassError: it may not.
     """
     if not NAME.fullmatch(name) or RESERVED.fullmatch(name):
-        raise RefusedError(
+        raise RefusedRequestError(
             f"{name[:80]!r} is no name for a run",
             "Use up to 64 letters, digits and the signs . _ - and begin with a letter or digit.",
         )
@@ -42,10 +42,10 @@ def keep_without(registry: ModelRegistry, name: str, body: bytes) -> dict[str, A
     Raises:
         GlassError: the body is no such question, the name is taken, or the run cannot be pruned so.
     """
-    from glassformer.app.server.view import Name, Question
+    from glassformer.app.server.view import Name, ViewQuestion
     from glassformer.inspection.pruning.by_hand import prune_by_hand
 
-    class Keep(Question):
+    class Keep(ViewQuestion):
         """What is asked."""
 
         heads: Annotated[tuple[Name, ...], Field(min_length=1, max_length=4_096)]
@@ -59,7 +59,7 @@ def keep_without(registry: ModelRegistry, name: str, body: bytes) -> dict[str, A
     run = registry.run(name)
     out = run.folder.resolve().parent / checked_name(asked.name)
     if asked.name in registry.names() or out.exists():
-        raise RefusedError(f"there is a {asked.name} beside {name} already", "Choose another name.", 409)
+        raise RefusedRequestError(f"there is a {asked.name} beside {name} already", "Choose another name.", 409)
     found = prune_by_hand(run.folder, out, asked.heads, device=registry.device, checkpoint=asked.version)
     return {
         "name": registry.add(found.folder), "removed": list(found.removed),

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from cachetools import LRUCache
 
 from glassformer.app.server.background import BackgroundTask, Tell, in_background
-from glassformer.app.server.refusing import RefusedError
+from glassformer.app.server.refusing import RefusedRequestError
 from glassformer.base.errors import GlassError, nearest
 from glassformer.base.locks import is_held
 from glassformer.runs.folder import Folder, Run, open_run
@@ -177,7 +177,7 @@ class ModelRegistry:
             GlassError: there is no run of that name here.
         """
         if name not in self._folders:
-            raise RefusedError(f"no run called {name!r} is served here", nearest(name, self._folders), 404)
+            raise RefusedRequestError(f"no run called {name!r} is served here", nearest(name, self._folders), 404)
         return Run(self._folders[name])
 
     def training(self, name: str) -> bool:
@@ -203,7 +203,7 @@ class ModelRegistry:
             if held is not None and version in (held.version, None, self._unreadable.get(name)):
                 return held
             if version is None and is_held(run.folder):
-                raise RefusedError(
+                raise RefusedRequestError(
                     f"{name} has just begun to train: it has no checkpoint yet",
                     "Wait for the first one; train.evaluate_every says when it comes.",
                     409,
@@ -226,7 +226,7 @@ class ModelRegistry:
             model = load_text_model(run.folder, "best", self.device)
             if version is not None and version == self.version(name):
                 return ServedModel(name, run.folder, model, version, self._turns)
-        raise RefusedError(f"{name} writes checkpoints faster than they are read", "Ask again in a moment.", 409)
+        raise RefusedRequestError(f"{name} writes checkpoints faster than they are read", "Ask again in a moment.", 409)
 
 
 def _free_name(name: str, taken: Iterable[str]) -> str:

@@ -39,7 +39,7 @@ ROWS = 64
 
 
 @dataclass(frozen=True)
-class Request:
+class ProbeRequest:
     """A request to probe a run.
 
     Attributes:
@@ -98,7 +98,7 @@ class ProbeReport:
         return "\n\n".join(filter(None, ["\n".join(self.notes), *(result.text() for result in self.results)]))
 
 
-def probe_run(request: Request, loaded: AnyTextModel | None = None) -> ProbeReport:
+def probe_run(request: ProbeRequest, loaded: AnyTextModel | None = None) -> ProbeReport:
     """Ask a run what it knows.
 
     Where all probes are asked for, one that the run cannot take is left out, with a note; one that is named is not.
@@ -139,7 +139,7 @@ def probe_run(request: Request, loaded: AnyTextModel | None = None) -> ProbeRepo
     return ProbeReport(str(request.folder), results, notes)
 
 
-def _names(request: Request) -> list[str]:
+def _names(request: ProbeRequest) -> list[str]:
     """The probes that are asked for, each once, in their order."""
     asked = {*request.probes, *(("surprisal",) if request.text is not None else ())}
     if not asked and request.pairs is None:
@@ -147,7 +147,7 @@ def _names(request: Request) -> list[str]:
     return [name for name in PROBES if name in asked]
 
 
-def _own(request: Request, model: Readable) -> tuple[Prepared | None, list[str]]:
+def _own(request: ProbeRequest, model: Readable) -> tuple[Prepared | None, list[str]]:
     """The run's own text, if it is at hand, and what there is to say of all probes."""
     notes = [PSEUDO] if isinstance(model, MaskFiller) else []
     try:
@@ -159,7 +159,7 @@ def _own(request: Request, model: Readable) -> tuple[Prepared | None, list[str]]
 
 
 def _probe(
-    name: str, request: Request, model: Readable, own: Prepared | None, known: Known | None
+    name: str, request: ProbeRequest, model: Readable, own: Prepared | None, known: Known | None
 ) -> ProbeResult | SurprisalResult:
     if name == "surprisal":
         return _surprisal(request, model, own, known)
@@ -179,7 +179,7 @@ def _probe(
     return replace(result, notes=[untaught, *result.notes])
 
 
-def _surprisal(request: Request, model: Readable, own: Prepared | None, known: Known | None) -> SurprisalResult:
+def _surprisal(request: ProbeRequest, model: Readable, own: Prepared | None, known: Known | None) -> SurprisalResult:
     """Measure the surprisal of another text, or of the run's own validation part."""
     counts = None if known is None else known.counts
     if request.text is not None:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from glassformer.app.server.engine.jobs import Job, Order, Piece
 from glassformer.app.server.engine.metrics import Metrics
-from glassformer.app.server.refusing import SHORTER, RefusedError
+from glassformer.app.server.refusing import SHORTER, RefusedRequestError
 from glassformer.app.server.registry import ModelRegistry
 from glassformer.base.errors import GlassError, clear_memory_errors
 
@@ -30,7 +30,7 @@ PATIENCE = 5.0
 """Seconds in which a thread must have ended when the server stops."""
 
 
-class BusyError(RefusedError):
+class BusyError(RefusedRequestError):
     """The queue is full: ask again after `seconds`."""
 
     def __init__(self, name: str, waiting: int, seconds: int) -> None:
@@ -120,7 +120,7 @@ class Engine:
         """
         with self._awake:
             if self._closed:
-                raise RefusedError("the server is stopping", "Start it again.", 503)
+                raise RefusedRequestError("the server is stopping", "Start it again.", 503)
             if len(self._queue) + len(jobs) > self._most_waiting:
                 self._metrics.refused.labels(self.name).inc()
                 raise BusyError(self.name, len(self._queue), self._wait())
@@ -153,7 +153,7 @@ class Engine:
                 except Exception as error:  # whatever it is, others must be served
                     self._give_up(crew, error)
             self._crews = [crew for crew in self._crews if crew.jobs or crew.loaded is self._newest]
-        stopped = RefusedError("the server is stopping", "Start it again, and ask again.", 503)
+        stopped = RefusedRequestError("the server is stopping", "Start it again, and ask again.", 503)
         left = [*self._queue, *(job for crew in self._crews for job in crew.jobs.values())]
         _hand_over([(job, Piece(job.choice, error=stopped)) for job in left])
         self._crews = []
@@ -224,7 +224,7 @@ def _as_glass_error(error: Exception) -> GlassError:
     if isinstance(error, GlassError):
         return error
     traceback.print_exception(error, file=sys.stderr)
-    return RefusedError(
+    return RefusedRequestError(
         f"unexpected: {type(error).__name__}: {str(error)[:300]}",
         "This is a fault in glassformer: the terminal of glass serve shows where. Please report it.",
         500,

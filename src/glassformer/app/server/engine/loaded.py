@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from glassformer.app.server.refusing import RefusedError
+from glassformer.app.server.refusing import RefusedRequestError
 from glassformer.app.server.registry import ServedModel
 from glassformer.generation.continuous import Batch
 from glassformer.model.attention import Attention
@@ -37,7 +37,7 @@ class Loaded:
         self.name, self.version, self.folder, self._opened = opened.name, opened.version, opened.folder, opened
         if not isinstance(opened.model, TextModel | Translator):
             task = opened.model.config.train.task
-            raise RefusedError(
+            raise RefusedRequestError(
                 f"{self.name} learnt the task {task}: it writes no text",
                 f"Ask the page, or glass {'classify' if task == 'classify' else 'fill'}; /v1/models lists what writes.",
             )

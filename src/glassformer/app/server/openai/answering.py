@@ -17,7 +17,7 @@ from starlette.types import Message, Receive, Scope, Send
 from glassformer.app.server.engine import Engine, Order
 from glassformer.app.server.engine.jobs import Piece
 from glassformer.app.server.openai.errors import error_body, json_response
-from glassformer.app.server.openai.shapes import Choice, Shape, Usage
+from glassformer.app.server.openai.shapes import AnswerShape, Choice, Usage
 from glassformer.app.server.workers import Workers
 from glassformer.base.errors import GlassError
 
@@ -41,7 +41,7 @@ class Asked:
 
     engine: Engine
     order: Order
-    shape: Shape
+    shape: AnswerShape
     prompt_tokens: int
     search: Callable[[Event], list[Piece]] | None = None
 

@@ -25,7 +25,7 @@ from glassformer.app.server.openai.answering import GONE, Asked, Stream, begin, 
 from glassformer.app.server.openai.bodies import ChatBody, CompletionBody, Drawing
 from glassformer.app.server.openai.document import document
 from glassformer.app.server.openai.errors import json_response, read_body, refusal
-from glassformer.app.server.refusing import SHORTER, RefusedError
+from glassformer.app.server.refusing import SHORTER, RefusedRequestError
 from glassformer.app.server.registry import ModelRegistry
 from glassformer.base.config import PAIRS
 from glassformer.base.errors import GlassError, clear_memory_errors
@@ -129,6 +129,8 @@ def _model(registry: ModelRegistry, name: str) -> dict[str, Any]:
     run = registry.run(name)
     task = run.config().train.task
     if task not in WRITE:
-        raise RefusedError(f"{name} learnt the task {task}: it writes no text", "/v1/models lists what does.", 404)
+        raise RefusedRequestError(
+            f"{name} learnt the task {task}: it writes no text", "/v1/models lists what does.", 404
+        )
     created = int((run.folder / "config.toml").stat().st_mtime)
     return {"id": name, "object": "model", "created": created, "owned_by": "glassformer"}

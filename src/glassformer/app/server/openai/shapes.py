@@ -51,7 +51,7 @@ class Usage:
         return {"prompt_tokens": self.prompt, "completion_tokens": self.written, "total_tokens": total}
 
 
-class Shape(ABC):
+class AnswerShape(ABC):
     """The form of the answers to one request.
 
     Args:
@@ -100,7 +100,7 @@ class Shape(ABC):
             return "bytes:" + "".join(f"\\x{byte:02x}" for byte in data), list(data)
 
 
-class CompletionShape(Shape):
+class CompletionShape(AnswerShape):
     """Of /v1/completions.
 
     Args:
@@ -131,7 +131,7 @@ class CompletionShape(Shape):
         return {**told, "finish_reason": choice.reason}
 
 
-class ChatShape(Shape):
+class ChatShape(AnswerShape):
     """Of /v1/chat/completions."""
 
     prefix, whole_object, chunk_object = "chatcmpl", "chat.completion", "chat.completion.chunk"

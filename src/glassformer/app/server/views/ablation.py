@@ -23,7 +23,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field
 
 from glassformer.app.server.registry import ServedModel
-from glassformer.app.server.view import Name, TextQuestion, View, script
+from glassformer.app.server.view import Name, PageView, TextQuestion, script
 from glassformer.app.server.views.reading import refuse_unencoded
 from glassformer.base.errors import GlassError
 from glassformer.evaluation.one_text import Surprisals, outlook, surprisals
@@ -49,7 +49,7 @@ BYTES = 2**20
 """That rows of the validation part and what belongs to them take, roughly."""
 
 
-class Question(TextQuestion):
+class AblationQuestion(TextQuestion):
     """What is asked.
 
     Attributes:
@@ -67,7 +67,7 @@ class Question(TextQuestion):
     tokens: Annotated[int, Field(ge=1, le=50_000)] | None = None
 
 
-def answer(opened: ServedModel, question: Question) -> dict[str, Any]:
+def answer(opened: ServedModel, question: AblationQuestion) -> dict[str, Any]:
     """See the module."""
     model = opened.model
     ablation = checked(model.model, question.off, question.instead)
@@ -108,7 +108,7 @@ def _held_out(opened: ServedModel, tokens: int) -> HeldOut:
     return opened.cached(("held out", tokens), make, lambda found: BYTES)
 
 
-def _on_text(opened: ServedModel, subject: Subject, question: Question, found: Switched) -> dict[str, Any]:
+def _on_text(opened: ServedModel, subject: Subject, question: AblationQuestion, found: Switched) -> dict[str, Any]:
     """The loss on this text."""
     model, target = opened.model, subject.target
     key = "costs", question.text, question.target
@@ -125,7 +125,7 @@ def _on_text(opened: ServedModel, subject: Subject, question: Question, found: S
     }  # fmt: skip
 
 
-def _written(opened: ServedModel, question: Question, found: Switched) -> dict[str, Any]:
+def _written(opened: ServedModel, question: AblationQuestion, found: Switched) -> dict[str, Any]:
     """What is written greedily, before and after."""
     model = opened.model
     if not question.write or not isinstance(model, TextModel | Translator):
@@ -178,7 +178,7 @@ def _keep(opened: ServedModel, ablation: Ablation) -> dict[str, Any]:
     return {"heads": [] if why else list(ablation.off), "why": why}
 
 
-def python(opened: ServedModel, question: Question) -> str:
+def python(opened: ServedModel, question: AblationQuestion) -> str:
     """The losses, on this text and on the validation part, and the answers before and after."""
     subject = opened.subject(question.text, question.target)
     mean = question.instead == "mean"
@@ -226,4 +226,4 @@ def _order(name: str) -> tuple[bool, str]:
     return name[0].islower(), name
 
 
-VIEW = View(Question, answer, python)
+VIEW = PageView(AblationQuestion, answer, python)

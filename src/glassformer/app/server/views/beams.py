@@ -18,7 +18,7 @@ from typing import Annotated, Any
 from pydantic import Field
 
 from glassformer.app.server.registry import ServedModel
-from glassformer.app.server.view import Question, Text, View, script
+from glassformer.app.server.view import PageView, Text, ViewQuestion, script
 from glassformer.base.config import SampleConfig
 from glassformer.base.errors import GlassError
 from glassformer.generation.beam import Hypothesis, Look, beam_search, beam_translate
@@ -27,7 +27,7 @@ from glassformer.tasks import TextModel, Translator
 from glassformer.tasks.writing import written
 
 
-class BeamQuestion(Question):
+class BeamQuestion(ViewQuestion):
     """What is asked.
 
     Attributes:
@@ -100,4 +100,4 @@ def python(opened: ServedModel, question: BeamQuestion) -> str:
     )
 
 
-VIEW = View(BeamQuestion, answer, python)
+VIEW = PageView(BeamQuestion, answer, python)

@@ -20,7 +20,7 @@ from typing import Annotated, Any
 from pydantic import Field
 
 from glassformer.app.server.registry import ServedModel
-from glassformer.app.server.view import Name, TextQuestion, View, script
+from glassformer.app.server.view import Name, PageView, TextQuestion, script
 from glassformer.base.errors import GlassError
 from glassformer.evaluation.one_text import Surprisals, outlook, surprisals
 from glassformer.evaluation.side_by_side import Stretch, bars, stretches
@@ -133,4 +133,4 @@ def python(opened: ServedModel, question: CompareQuestion, other: ServedModel) -
     )
 
 
-VIEW = View(CompareQuestion, answer, python, others=lambda question: [question.other])
+VIEW = PageView(CompareQuestion, answer, python, others=lambda question: [question.other])

@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from glassformer.app.server.registry import ServedModel
-from glassformer.app.server.view import Binary, Name, TextQuestion, View, script
+from glassformer.app.server.view import Binary, Name, PageView, TextQuestion, script
 from glassformer.app.server.views.compare import targets_of
 from glassformer.base.errors import GlassError
 from glassformer.evaluation.side_by_side import refuse_unlike, sides, weights_of
@@ -88,4 +88,4 @@ def python(opened: ServedModel, question: ContrastQuestion, other: ServedModel) 
     )
 
 
-VIEW = View(ContrastQuestion, answer, python, others=lambda question: [question.other])
+VIEW = PageView(ContrastQuestion, answer, python, others=lambda question: [question.other])

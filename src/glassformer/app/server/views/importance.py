@@ -19,7 +19,7 @@ from typing import Annotated, Any
 from pydantic import Field
 
 from glassformer.app.server.registry import ServedModel
-from glassformer.app.server.view import TextQuestion, View
+from glassformer.app.server.view import PageView, TextQuestion
 from glassformer.app.server.views.reading import case_at, case_script, column_at, labels_of, refuse_long
 from glassformer.base.errors import GlassError
 from glassformer.inspection.attribution import Agreement, Blanking, Case, agreement, blank
@@ -34,7 +34,7 @@ MOST_WORK = 6e11
 """Multiplications and additions that blanking every token may take: about half a minute of a laptop."""
 
 
-class Question(TextQuestion):
+class ImportanceQuestion(TextQuestion):
     """A text.
 
     Attributes:
@@ -46,7 +46,7 @@ class Question(TextQuestion):
     layer: Annotated[int, Field(ge=0, le=100_000)] | None = None
 
 
-def answer(opened: ServedModel, question: Question) -> dict[str, Any]:
+def answer(opened: ServedModel, question: ImportanceQuestion) -> dict[str, Any]:
     """See the module."""
     subject = opened.subject(question.text, question.target)
     refuse_long(subject)
@@ -68,7 +68,7 @@ def answer(opened: ServedModel, question: Question) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _made(opened: ServedModel, question: Question) -> tuple[Case, Trace, Blanking, Agreement]:
+def _made(opened: ServedModel, question: ImportanceQuestion) -> tuple[Case, Trace, Blanking, Agreement]:
     case = case_at(opened, question)
     tokens, target = case.tokens.shape[1], None if case.target is None else case.target.shape[1]
     if (work := blanking_work(case.model, tokens, target)) > MOST_WORK:
@@ -100,7 +100,7 @@ def replacements(model: AnyTextModel) -> tuple[int, int | None]:
     return first(model.tokenizer), None if source is model.tokenizer else first(source)
 
 
-def python(opened: ServedModel, question: Question) -> str:
+def python(opened: ServedModel, question: ImportanceQuestion) -> str:
     """The three measures of the answer, their correlations, and the table of agreement."""
     own, other = replacements(opened.model)
     place = "None" if question.place is None else str(question.place)
@@ -120,4 +120,4 @@ def python(opened: ServedModel, question: Question) -> str:
     )  # fmt: skip
 
 
-VIEW = View(Question, answer, python)
+VIEW = PageView(ImportanceQuestion, answer, python)

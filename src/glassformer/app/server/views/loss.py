@@ -21,7 +21,7 @@ from typing import Any
 
 from glassformer.app.server.background import IDLE
 from glassformer.app.server.registry import ServedModel
-from glassformer.app.server.view import TextQuestion, View, script
+from glassformer.app.server.view import PageView, TextQuestion, script
 from glassformer.app.server.views.tokens import Counts, count_tokens
 from glassformer.base.errors import GlassError
 from glassformer.evaluation.ladder import counts_of
@@ -39,7 +39,7 @@ BYTES = 200
 """Of a token in a result that is kept."""
 
 
-class Question(TextQuestion):
+class LossQuestion(TextQuestion):
     """What is asked.
 
     Attributes:
@@ -49,7 +49,7 @@ class Question(TextQuestion):
     start: bool = False
 
 
-def answer(opened: ServedModel, question: Question) -> dict[str, Any]:
+def answer(opened: ServedModel, question: LossQuestion) -> dict[str, Any]:
     """See the module."""
     model = _scored(opened.model)
     counts, why = _counts(opened)
@@ -85,7 +85,7 @@ def _counts(opened: ServedModel) -> tuple[Counts | None, str | None]:
         return None, error.problem
 
 
-def _target(opened: ServedModel, question: Question) -> str | None:
+def _target(opened: ServedModel, question: LossQuestion) -> str | None:
     """What is scored after a source: what is given, or what the run writes."""
     if not isinstance(opened.model, Translator):
         if question.target is not None:
@@ -124,7 +124,7 @@ def _of_split(opened: ServedModel, model: Readable | Translator) -> SurprisalRes
     return surprisal_of_split(model, data, counts_of(train.tokens, model.tokenizer.vocab_size))
 
 
-def python(opened: ServedModel, question: Question) -> str:
+def python(opened: ServedModel, question: LossQuestion) -> str:
     """The loss of each token of the text."""
     with opened.lock:
         target, (counts, _) = _target(opened, question), _counts(opened)
@@ -158,4 +158,4 @@ def python(opened: ServedModel, question: Question) -> str:
     )
 
 
-VIEW = View(Question, answer, python)
+VIEW = PageView(LossQuestion, answer, python)

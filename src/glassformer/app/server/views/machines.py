@@ -25,7 +25,7 @@ from typing import Annotated, Any
 from pydantic import Field
 
 from glassformer.app.server.registry import ServedModel
-from glassformer.app.server.view import TextQuestion, View, script
+from glassformer.app.server.view import PageView, TextQuestion, script
 from glassformer.app.server.views.reading import refuse_unencoded
 from glassformer.base.errors import GlassError
 from glassformer.evaluation.one_text import Surprisals, guess, surprisals
@@ -184,4 +184,4 @@ def python(opened: ServedModel, question: MachinesQuestion) -> str:
     return script(opened, *lines, imports=[f"from glassformer.evaluation.one_text import {names}"])
 
 
-VIEW = View(MachinesQuestion, answer, python)
+VIEW = PageView(MachinesQuestion, answer, python)

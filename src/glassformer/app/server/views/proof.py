@@ -31,7 +31,7 @@ SHOWN = ("ok", "checkpoint", "date", "text", "seconds", "versions", "checks")
 """Of a sheet; the rest says where it was made."""
 
 
-class Question(view.Question):
+class ProofQuestion(view.ViewQuestion):
     """What is asked.
 
     Attributes:
@@ -41,7 +41,7 @@ class Question(view.Question):
     start: bool = False
 
 
-def answer(opened: ServedModel, question: Question) -> dict[str, Any]:
+def answer(opened: ServedModel, question: ProofQuestion) -> dict[str, Any]:
     """See the module."""
     do = (lambda tell: verify_apart(opened.folder, tell=tell)) if question.start else None
     work = opened.task("verify", do)
@@ -75,7 +75,7 @@ def _weights(opened: ServedModel) -> str | None:
     return opened.cached("weights", lambda: sha256(path) if path.exists() else None, lambda text: 64)
 
 
-def python(opened: ServedModel, question: Question) -> str:
+def python(opened: ServedModel, question: ProofQuestion) -> str:
     """The kept sheet; or making one."""
     with opened.lock:
         kept = _is_current(opened)
@@ -96,4 +96,4 @@ def python(opened: ServedModel, question: Question) -> str:
     return "\n".join(lines) + "\n"
 
 
-VIEW = view.View(Question, answer, python)
+VIEW = view.PageView(ProofQuestion, answer, python)

@@ -51,7 +51,7 @@ HEADS, BIRTHS, SAMPLES, CHARACTERS = 200, 200, 64, 1_000
 T = TypeVar("T")
 
 
-class Question(view.Question):
+class ReplayQuestion(view.ViewQuestion):
     """What is asked.
 
     Attributes:
@@ -66,7 +66,7 @@ class Question(view.Question):
     check: bool = False
 
 
-def answer(opened: ServedModel, question: Question) -> dict[str, Any]:
+def answer(opened: ServedModel, question: ReplayQuestion) -> dict[str, Any]:
     """See the module."""
     run = Run(opened.folder)
     lines = read_metrics(run)
@@ -113,7 +113,7 @@ def _samples(run: Run) -> list[dict[str, Any]]:
     return [{"step": step, "text": text[:CHARACTERS]} for step, text in found]
 
 
-def _snapshots(history: History, question: Question) -> dict[str, Any]:
+def _snapshots(history: History, question: ReplayQuestion) -> dict[str, Any]:
     """What is shown of the snapshots: one role of all heads, and the maps of one head on one text."""
     head, role = _chosen(history, question)
     labels, scores = history.labels, history.scores[:, :, history.labels.roles.index(role)]  # (snapshots, heads)
@@ -137,7 +137,7 @@ def _snapshots(history: History, question: Question) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _chosen(history: History, question: Question) -> tuple[str, str]:
+def _chosen(history: History, question: ReplayQuestion) -> tuple[str, str]:
     head = None if question.head is None else history.checked_head(question.head)
     role = None if question.role is None else history.checked_role(question.role)
     return history.chosen(head, role)
@@ -157,7 +157,7 @@ def _check(opened: ServedModel, run: Run, history: History | None, asked: bool) 
     return {**work.facts(), "found": None if found is None else asdict(found)}
 
 
-def python(opened: ServedModel, question: Question) -> str:
+def python(opened: ServedModel, question: ReplayQuestion) -> str:
     """The curves; and of the snapshots the head's score, and its last map."""
     history, _ = _history_of(opened)
     lines = [
@@ -186,4 +186,4 @@ def _history_of(opened: ServedModel) -> tuple[History | None, GlassError | None]
         return _history(opened, Run(opened.folder))
 
 
-VIEW = view.View(Question, answer, python)
+VIEW = view.PageView(ReplayQuestion, answer, python)

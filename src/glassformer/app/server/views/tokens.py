@@ -25,7 +25,7 @@ import numpy as np
 import numpy.typing as npt
 
 from glassformer.app.server.registry import ServedModel
-from glassformer.app.server.view import TextQuestion, View, script
+from glassformer.app.server.view import PageView, TextQuestion, script
 from glassformer.base.errors import GlassError
 from glassformer.evaluation.ladder import counts_of
 from glassformer.runs.folder import open_run
@@ -39,11 +39,11 @@ MOST = 2_000
 Counts = dict[str, npt.NDArray[np.int64]]
 
 
-class Question(TextQuestion):
+class TokensQuestion(TextQuestion):
     """Which text; and which target of a run that translates."""
 
 
-def answer(opened: ServedModel, question: Question) -> dict[str, Any]:
+def answer(opened: ServedModel, question: TokensQuestion) -> dict[str, Any]:
     """See the module."""
     model, tokenizer = opened.model, opened.model.tokenizer
     counts, why = _counts(opened)
@@ -67,7 +67,7 @@ def answer(opened: ServedModel, question: Question) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _target(opened: ServedModel, question: Question) -> tuple[str, list[int]]:
+def _target(opened: ServedModel, question: TokensQuestion) -> tuple[str, list[int]]:
     """The target and its ids: as it was given, or as the model writes it."""
     tokenizer = opened.model.tokenizer
     if question.target is not None:
@@ -151,7 +151,7 @@ def count_tokens(opened: ServedModel) -> Counts:
     return {"source": sources, "target": counts_of(data.train.targets.tokens, data.tokenizer.vocab_size)}
 
 
-def python(opened: ServedModel, question: Question) -> str:
+def python(opened: ServedModel, question: TokensQuestion) -> str:
     """The ids, and what each stands for."""
     model, text = opened.model, repr(question.text)
     more: tuple[str, ...] = ()
@@ -172,4 +172,4 @@ def python(opened: ServedModel, question: Question) -> str:
     return script(opened, *lines, imports=more)
 
 
-VIEW = View(Question, answer, python)
+VIEW = PageView(TokensQuestion, answer, python)

@@ -26,7 +26,7 @@ from typing import Annotated, Any
 from pydantic import Field
 
 from glassformer.app.server.registry import ServedModel
-from glassformer.app.server.view import Question, Text, View, script
+from glassformer.app.server.view import PageView, Text, ViewQuestion, script
 from glassformer.app.server.views.reading import refuse_unencoded
 from glassformer.base.config import SampleConfig
 from glassformer.base.errors import GlassError
@@ -44,7 +44,7 @@ MOST_MATCHES = 500
 Stop = Annotated[str, Field(min_length=1, max_length=200)]
 
 
-class WriteQuestion(Question):
+class WriteQuestion(ViewQuestion):
     """What is asked.
 
     Attributes:
@@ -168,4 +168,4 @@ def python(opened: ServedModel, question: WriteQuestion) -> str:
     )
 
 
-VIEW = View(WriteQuestion, answer, python)
+VIEW = PageView(WriteQuestion, answer, python)

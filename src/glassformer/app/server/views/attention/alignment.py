@@ -26,7 +26,7 @@ from pydantic import Field
 from torch import Tensor
 
 from glassformer.app.server.registry import ServedModel
-from glassformer.app.server.view import Binary, Name, TextQuestion, View
+from glassformer.app.server.view import Binary, Name, PageView, TextQuestion
 from glassformer.app.server.views.attention.attention_pass import AttentionPass, LayerPass, attention_pass_of
 from glassformer.app.server.views.attention.cells import FULL, HIDDEN, Form, as_bytes, cells_of
 from glassformer.app.server.views.attention.scripts import recorded
@@ -42,7 +42,7 @@ MOST_TOKENS = 4_096
 """Of either side."""
 
 
-class Question(TextQuestion):
+class AlignmentQuestion(TextQuestion):
     """Which cross-attention.
 
     Attributes:
@@ -60,7 +60,7 @@ class Question(TextQuestion):
     beams: int = Field(4, ge=0, le=MOST_BEAMS)
 
 
-def answer(opened: ServedModel, question: Question) -> Binary:
+def answer(opened: ServedModel, question: AlignmentQuestion) -> Binary:
     """See the module."""
     made = attention_pass_of(opened, question.text, question.target)
     site, layer = _layer(made, question.site)
@@ -127,7 +127,7 @@ def _hypotheses(opened: ServedModel, text: str, beams: int) -> list[dict[str, An
     return opened.cached(("hypotheses", text, beams), search, lambda found: 1_000 * len(found))
 
 
-def python(opened: ServedModel, question: Question) -> str:
+def python(opened: ServedModel, question: AlignmentQuestion) -> str:
     """The weights, their entropy and coverage, and the hypotheses."""
     site, layer = _layer(attention_pass_of(opened, question.text, question.target), question.site)
     chosen = ".mean(0)" if question.head is None else f"[{_place(layer, site, question.head)}]"
@@ -147,4 +147,4 @@ def python(opened: ServedModel, question: Question) -> str:
     return recorded(opened, question, [f"{site}.pattern"], *lines, more=imports)
 
 
-VIEW = View(Question, answer, python)
+VIEW = PageView(AlignmentQuestion, answer, python)
