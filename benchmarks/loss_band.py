@@ -150,16 +150,16 @@ def append(to: Path, line: dict[str, Any]) -> None:
     print(f"{line['text']} {line['tokenizer']}: {line['loss']:.3f} after {line['train_seconds']:.0f} s", flush=True)
 
 
-def read(path: Path) -> list[tuple[str, forecast.Known, float]]:
+def read(path: Path) -> list[tuple[str, forecast.RunFacts, float]]:
     """Text, what was known, and the loss of each run of a file."""
-    names = {field.name for field in fields(forecast.Known)}
+    names = {field.name for field in fields(forecast.RunFacts)}
     lines = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
     return [
-        (line["text"], forecast.Known(**{name: line[name] for name in names}), line["loss"]) for line in lines
+        (line["text"], forecast.RunFacts(**{name: line[name] for name in names}), line["loss"]) for line in lines
     ]  # fmt: skip
 
 
-def weights_of(runs: Sequence[tuple[str, forecast.Known, float]]) -> NDArray[np.float64]:
+def weights_of(runs: Sequence[tuple[str, forecast.RunFacts, float]]) -> NDArray[np.float64]:
     """Least squares with a small penalty on all weights but the constant."""
     x = np.array([list(known.features().values()) for _, known, _ in runs])  # (N, P)
     y = np.array([known.left_at(loss) for _, known, loss in runs])  # (N,)
@@ -168,7 +168,7 @@ def weights_of(runs: Sequence[tuple[str, forecast.Known, float]]) -> NDArray[np.
     return np.linalg.solve(x.T @ x + penalty, x.T @ y)
 
 
-def unseen(runs: Sequence[tuple[str, forecast.Known, float]]) -> NDArray[np.float64]:
+def unseen(runs: Sequence[tuple[str, forecast.RunFacts, float]]) -> NDArray[np.float64]:
     """(N,) ln s of each run less what the fit to the runs on all other texts says."""
     errors = np.empty(len(runs))
     for text in {text for text, _, _ in runs}:
@@ -179,12 +179,12 @@ def unseen(runs: Sequence[tuple[str, forecast.Known, float]]) -> NDArray[np.floa
     return errors
 
 
-def half_width_of(runs: Sequence[tuple[str, forecast.Known, float]]) -> float:
+def half_width_of(runs: Sequence[tuple[str, forecast.RunFacts, float]]) -> float:
     """Of the band in ln s that would have held the share `COVERAGE` of runs on unseen texts."""
     return float(np.quantile(np.abs(unseen(runs)), COVERAGE))
 
 
-def inside_unseen(runs: Sequence[tuple[str, forecast.Known, float]]) -> list[bool]:
+def inside_unseen(runs: Sequence[tuple[str, forecast.RunFacts, float]]) -> list[bool]:
     """Whether each run fell inside a band whose weights and width come from the runs on all other texts alone."""
     errors, texts = np.abs(unseen(runs)), np.array([text for text, _, _ in runs])
     return [bool(errors[n] <= np.quantile(errors[texts != text], COVERAGE)) for n, text in enumerate(texts)]

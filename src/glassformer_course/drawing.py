@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from html import escape
 from math import isfinite
 from textwrap import fill
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+
+from glassformer.base.svg import document, element, text
 
 SHADES = " ░▒▓█"
 WIDEST = 640  # pixels of a row of panels; those that do not fit go below
@@ -65,13 +66,21 @@ class Picture:
             drawn, wide, tall = _svg_of(panel)
             if x > EDGE and x + wide + EDGE > WIDEST:
                 x, y = EDGE, height
-            parts.append(f'<g transform="translate({x} {y})">{drawn}</g>')
+            parts.append(element("g", drawn, transform=f"translate({x} {y})"))
             width, height = max(width, x + wide + EDGE), max(height, y + tall + EDGE)
             x += wide + GAP
-        return (
-            f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" width="{width}" height="{height}" '
-            f'role="img" aria-label="{escape(self.caption)}" font-family="sans-serif" font-size="13" fill="#20242a">'
-            f'<rect width="{width}" height="{height}" rx="8" fill="#fafaf7"/>{"".join(parts)}</svg>'
+        card = element("rect", width=width, height=height, rx=8, fill="#fafaf7")
+        return document(
+            width,
+            height,
+            self.caption,
+            card,
+            *parts,
+            width=width,
+            height=height,
+            font_family="sans-serif",
+            font_size=13,
+            fill="#20242a",
         )
 
 
@@ -115,21 +124,27 @@ def _svg_of(panel: Panel) -> tuple[str, int, int]:
     """The panel's elements, its width and its height."""
     x0 = 9 * max((len(name) for name in panel.rows), default=0) + (8 if panel.rows else 0)
     top = TOP + (18 if panel.columns else 0)
-    parts = [f'<text x="{x0}" y="18" font-weight="600">{escape(panel.title)}</text>']
+    parts = [text(panel.title, x=x0, y=18, font_weight=600)]
     for j, name in enumerate(panel.columns):
-        parts.append(f'<text x="{x0 + (j + 0.5) * CELL}" y="{top - 8}" text-anchor="middle">{escape(name)}</text>')
+        parts.append(text(name, x=x0 + (j + 0.5) * CELL, y=top - 8, text_anchor="middle"))
     for i, (row, strengths) in enumerate(zip(panel.values, panel.strengths(), strict=True)):
         y = top + i * CELL
         if panel.rows:
-            parts.append(f'<text x="{x0 - 8}" y="{y + CELL / 2 + 5}" text-anchor="end">{escape(panel.rows[i])}</text>')
+            parts.append(text(panel.rows[i], x=x0 - 8, y=y + CELL / 2 + 5, text_anchor="end"))
         for j, (value, strength) in enumerate(zip(row, strengths, strict=True)):
-            colour = "#d8572f" if value < 0 else "#2f7ed8"
             parts.append(
-                f'<rect x="{x0 + j * CELL + 1}" y="{y + 1}" width="{CELL - 2}" height="{CELL - 2}" rx="4" '
-                f'fill="{colour}" fill-opacity="{0.08 + 0.52 * strength:.3f}"/>'
+                element(
+                    "rect",
+                    x=x0 + j * CELL + 1,
+                    y=y + 1,
+                    width=CELL - 2,
+                    height=CELL - 2,
+                    rx=4,
+                    fill="#d8572f" if value < 0 else "#2f7ed8",
+                    fill_opacity=f"{0.08 + 0.52 * strength:.3f}",
+                )
             )
             if not np.isnan(value):
-                middle = x0 + (j + 0.5) * CELL
-                parts.append(f'<text x="{middle}" y="{y + CELL / 2 + 5}" text-anchor="middle">{number(value)}</text>')
+                parts.append(text(number(value), x=x0 + (j + 0.5) * CELL, y=y + CELL / 2 + 5, text_anchor="middle"))
     width = x0 + max(panel.values.shape[1] * CELL, 8 * len(panel.title))
     return "".join(parts), width, top + len(panel.values) * CELL + 4

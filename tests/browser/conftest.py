@@ -16,8 +16,8 @@ from playwright.sync_api import Browser, BrowserContext, Page, sync_playwright
 from glassformer.app.server.access import Access
 from glassformer.app.server.app import make_app
 from glassformer.app.server.bundle import PAGE
+from glassformer.app.server.registry import ModelRegistry
 from glassformer.app.server.server import Server, listen
-from glassformer.app.server.shelf import Shelf
 from glassformer.runs.opening import OpenedRun
 from glassformer.tasks import AnyTextModel
 from tests.browser.reading import PATIENCE, Faults, Served, settled
@@ -68,7 +68,7 @@ def server(runs: dict[str, Path], page_folder: Path) -> Iterator[Served]:
     """The real server, in a thread."""
     listening, token = listen("127.0.0.1", 0), "a-token-for-tests"
     port, ready = listening.getsockname()[1], threading.Event()
-    app = make_app(Shelf(list(runs.values()), "cpu"), Access(token, port), page_folder)
+    app = make_app(ModelRegistry(list(runs.values()), "cpu"), Access(token, port), page_folder)
     found = Server(app, ready.set)
     thread = threading.Thread(target=found.run, kwargs={"sockets": [listening]}, daemon=True)
     thread.start()

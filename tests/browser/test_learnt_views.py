@@ -13,7 +13,7 @@ import pytest
 from playwright.sync_api import Browser, Page, Route, expect
 
 from glassformer.evaluation.ladder import counts_of
-from glassformer.evaluation.probes.probe import Request, probe_run
+from glassformer.evaluation.probes.probe import ProbeRequest, probe_run
 from glassformer.evaluation.probes.surprisal import SurprisalResult
 from glassformer.evaluation.probes.texts import surprisal_of_target, surprisal_of_text
 from glassformer.inspection.replay import read_history
@@ -122,7 +122,7 @@ def test_probes_are_those_of_glass_probe(page: Visit, runs: dict[str, Path]) -> 
     shown = page("probes", "book", questions=80)
     shown.get_by_role("button", name="Ask the model").click()
     expect(shown.get_by_text("Answered; kept")).to_be_visible(timeout=LONG)
-    report = probe_run(Request(runs["book"], without=("surprisal",), size=80, device="cpu")).facts()
+    report = probe_run(ProbeRequest(runs["book"], without=("surprisal",), size=80, device="cpu")).facts()
     for name, result in report["probes"].items():
         shares = values(shown, f"[data-probe={name}]")
         assert shares == pytest.approx([group["share"] for group in result["groups"]], abs=NEAR)

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 from playwright.sync_api import Browser, Page
 
-from glassformer.app.server.shelf import Opened
+from glassformer.app.server.registry import ServedModel
 from glassformer.app.server.view import Binary, finite
 from glassformer.app.server.views import VIEWS
 from glassformer.app.share.loading import load_shared
@@ -206,7 +206,7 @@ def test_the_views_answer_as_the_server_does(
     report = share_run(ShareRequest(made, tmp_path / "book.html", examples=[TEXTS[task]]))
     package, model = Package.read(report.out), load_shared(report.out)
     model.config = model.config.with_changes({"data.size": "4"})  # the file does not say: the copy meter reads little
-    served = Opened("run", replace(OpenedRun.load(made), config=model.config, model=model.model))
+    served = ServedModel("run", replace(OpenedRun.load(made), config=model.config, model=model.model))
     header, data = package.header, base64.b64encode(package.data).decode()
     monkeypatch.chdir(tmp_path)  # the scripts name the page's file, book.html
     for view, question in questions(task):

@@ -13,8 +13,8 @@ import httpx
 from glassformer.app.server.access import Access
 from glassformer.app.server.app import make_app
 from glassformer.app.server.engine import Engines
+from glassformer.app.server.registry import ModelRegistry
 from glassformer.app.server.server import Server, listen
-from glassformer.app.server.shelf import Shelf
 
 TOKEN = "a-token-for-tests"
 
@@ -27,22 +27,22 @@ class Served:
     port: int
     http: httpx.Client
     engines: Engines
-    shelf: Shelf
+    registry: ModelRegistry
 
 
 @contextmanager
 def serving(folders: Sequence[Path], rows: int = 64, waiting: int = 256) -> Iterator[Served]:
     """Serve runs until the block ends."""
-    shelf, listening, ready = Shelf(folders, "cpu"), listen("127.0.0.1", 0), threading.Event()
-    port, engines = listening.getsockname()[1], Engines(shelf, rows, waiting)
-    server = Server(make_app(shelf, Access(TOKEN, port), engines=engines), ready.set)
+    registry, listening, ready = ModelRegistry(folders, "cpu"), listen("127.0.0.1", 0), threading.Event()
+    port, engines = listening.getsockname()[1], Engines(registry, rows, waiting)
+    server = Server(make_app(registry, Access(TOKEN, port), engines=engines), ready.set)
     thread = threading.Thread(target=server.run, args=([listening],), daemon=True)
     thread.start()
     assert ready.wait(20)
     url, headers = f"http://127.0.0.1:{port}", {"Authorization": f"Bearer {TOKEN}"}
     try:
         with httpx.Client(base_url=url, headers=headers, timeout=60) as http:
-            yield Served(url, port, http, engines, shelf)
+            yield Served(url, port, http, engines, registry)
     finally:
         server.should_exit = True
         thread.join(10)

@@ -417,7 +417,7 @@ def test_large_models_write_fewer_texts_at_once(served: Served, book: TextModel)
     cache, config = Cache(book.model.config, 1, loaded.context, torch.device("cpu"), torch.float32), book.config.model
     assert loaded.row_bytes == sum(each.keys.nbytes + each.values.nbytes for each in cache.layers) > config.context
     for memory, most in [(3 * loaded.row_bytes, 3), (1, 1), (1 << 40, 5)]:
-        engine = Engine("book", served.shelf, Metrics(), rows=5, memory=memory)
+        engine = Engine("book", served.registry, Metrics(), rows=5, memory=memory)
         try:
             with engine._awake:  # its thread waits meanwhile
                 engine._queue.extend(cast(TextJob, SimpleNamespace(loaded=loaded)) for _ in range(7))

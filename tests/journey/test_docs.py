@@ -43,7 +43,7 @@ NEEDS = {
     "compare.md": "matplotlib",
     "data-encode.md": "datatrove",
     "look.md": "matplotlib",
-    "replay.md": "PIL",
+    "replay.md": "matplotlib",
     "serve.md": "starlette",
 }
 """Pages about one more library."""

@@ -21,8 +21,8 @@ import pytest
 from glassformer.app.cli.serve import LONG_ENOUGH
 from glassformer.app.server.access import MOST_BYTES, Access
 from glassformer.app.server.app import make_app
-from glassformer.app.server.shelf import Opened, Shelf
-from glassformer.app.server.view import Binary, TextQuestion, View
+from glassformer.app.server.registry import ModelRegistry, ServedModel
+from glassformer.app.server.view import Binary, PageView, TextQuestion
 from glassformer.app.server.views import VIEWS
 from glassformer.base.errors import GlassError
 from glassformer.base.locks import only_one
@@ -70,18 +70,18 @@ def test_runs_are_listed_by_name(server: Served) -> None:
     book, _, mails, pairs = runs
     assert (book["task"], book["family"], book["step"], book["training"]) == ("lm", "decoder", 1, False)
     assert (book["layers"], book["heads"], book["context"], book["tokenizer"]) == (2, 3, 37, "bpe")
-    model = server.shelf.open("book").model
+    model = server.registry.open("book").model
     assert book["parameters"] == sum(parameter.numel() for parameter in model.model.parameters())
     assert book["vocabulary"] == model.tokenizer.vocab_size
     assert book["attentions"] == {"dec.0.self": [0, 1, 2], "dec.1.self": [0, 1, 2]}
     assert mails["labels"] == list(LABELS)
     assert list(pairs["attentions"])[2:4] == ["dec.0.self", "dec.0.cross"]
     assert all(run["prompt"] and run["error"] is None for run in runs)
-    assert str(Path(server.shelf.run("book").folder)) not in json.dumps(runs)
+    assert str(Path(server.registry.run("book").folder)) not in json.dumps(runs)
 
 
 def test_a_view_answers_with_the_librarys_numbers(server: Served) -> None:
-    opened = server.shelf.open("book")
+    opened = server.registry.open("book")
     tokens = ask(server, "book", "tokens", text=TEXT).json()
     ids = opened.model.tokenizer.encode(TEXT)
     (side,) = tokens["sides"]
@@ -98,7 +98,7 @@ def test_a_view_answers_with_the_librarys_numbers(server: Served) -> None:
 
 def test_both_sides_of_a_translation_have_tokens(server: Served) -> None:
     sides = ask(server, "en-bn", "tokens", text=TEXT, target="গান").json()["sides"]
-    tokenizer = server.shelf.open("en-bn").model.tokenizer
+    tokenizer = server.registry.open("en-bn").model.tokenizer
     assert [side["name"] for side in sides] == ["source", "target"]
     assert [token["id"] for token in sides[0]["tokens"]] == [*tokenizer.encode(TEXT), tokenizer.end_id]
     assert [token["id"] for token in sides[1]["tokens"]] == [tokenizer.end_id, *tokenizer.encode("গান")]
@@ -146,12 +146,12 @@ def test_questions_at_the_same_time_are_all_answered(server: Served) -> None:
 def test_nothing_is_worked_out_for_those_who_have_gone(server: Served, monkeypatch: pytest.MonkeyPatch) -> None:
     worked: list[str] = []
 
-    def answer(opened: Opened, question: TextQuestion) -> dict[str, Any]:
+    def answer(opened: ServedModel, question: TextQuestion) -> dict[str, Any]:
         worked.append(question.text)
         return {}
 
-    monkeypatch.setitem(VIEWS, "slow", View(TextQuestion, answer, lambda opened, question: ""))
-    with server.shelf.open("book").lock:
+    monkeypatch.setitem(VIEWS, "slow", PageView(TextQuestion, answer, lambda opened, question: ""))
+    with server.registry.open("book").lock:
         with pytest.raises(httpx.ReadTimeout):
             httpx.post(f"{server.url}/api/runs/book/slow", json={"text": "gone"}, headers=BEARER, timeout=0.5)
         waiting = threading.Thread(target=ask, args=(server, "book", "slow"), kwargs={"text": "here"})
@@ -167,10 +167,10 @@ def test_the_page_and_its_assets(home: Path, tmp_path: Path) -> None:
     (tmp_path / "index.html").write_text("<title>glass</title>", encoding="utf-8")
     (tmp_path / "assets" / "index-Ab3_x-9Z.js").write_text("1", encoding="utf-8")
     (tmp_path.parent / "secret.txt").write_text("secret", encoding="utf-8")
-    shelf, access = Shelf([home / "book"]), Access(TOKEN, 80)
+    registry, access = ModelRegistry([home / "book"]), Access(TOKEN, 80)
 
     async def get(path: str, page: Path = tmp_path) -> httpx.Response:
-        transport = httpx.ASGITransport(make_app(shelf, access, page))
+        transport = httpx.ASGITransport(make_app(registry, access, page))
         async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1") as client:
             return await client.get(path, headers=BEARER)
 
@@ -198,28 +198,28 @@ def new_checkpoint(run: Run, step: int, best: bool = True) -> None:
 
 def test_a_run_that_is_training_is_read_again(tmp_path: Path) -> None:
     run = Run(make_run(tmp_path / "book"))
-    shelf = Shelf([run.folder], "cpu")
+    registry = ModelRegistry([run.folder], "cpu")
     (run.folder / "best").rename(run.folder / "later")
     with only_one(run.folder):
-        assert shelf.training("book")
+        assert registry.training("book")
         with pytest.raises(GlassError, match="has just begun to train"):
-            shelf.open("book")
+            registry.open("book")
         (run.folder / "later").rename(run.folder / "best")
-        first = shelf.open("book")
-        assert shelf.open("book") is first
+        first = registry.open("book")
+        assert registry.open("book") is first
         new_checkpoint(run, 20, best=False)
-        assert shelf.open("book") is first
+        assert registry.open("book") is first
         new_checkpoint(run, 30)
-        second = shelf.open("book")
+        second = registry.open("book")
         assert (first.version, second.version) == ("step-000001", "step-000030")
         assert second is not first
         new_checkpoint(run, 40)
         (run.checkpoints / "step-000040" / "model.safetensors").write_bytes(b"half")
-        assert shelf.open("book") is second
-        assert shelf.open("book") is second
+        assert registry.open("book") is second
+        assert registry.open("book") is second
         new_checkpoint(run, 50)
-        assert shelf.open("book").version == "step-000050"
-    assert not shelf.training("book")
+        assert registry.open("book").version == "step-000050"
+    assert not registry.training("book")
 
 
 @pytest.mark.thorough
@@ -271,7 +271,7 @@ def events(stream: httpx.Response) -> Iterator[tuple[str, dict[str, Any]]]:
 
 
 def test_a_copy_has_the_same_weights_and_modules_of_its_own(home: Path) -> None:
-    opened = Shelf([home / "book"], "cpu").open("book")
+    opened = ModelRegistry([home / "book"], "cpu").open("book")
     copy = opened.copy()
     assert not {id(module) for module in copy.model.modules()} & {id(module) for module in opened.model.model.modules()}
     for mine, theirs in zip(copy.model.parameters(), opened.model.model.parameters(), strict=True):

@@ -19,7 +19,7 @@ import glassformer.numpy_reference
 from glassformer.base.config import Activation, ModelConfig
 from glassformer.model import transformer
 from glassformer.model.positions import RelativePositions
-from glassformer.numpy_reference import IGNORED, Batch, Settings, activations, backward, forward, gradients, logits
+from glassformer.numpy_reference import IGNORED, NumpyBatch, Settings, activations, backward, forward, gradients, logits
 from glassformer.numpy_reference.positions import bucket_of
 from glassformer.verification.surroundings import in_float64
 from tests.parity.reference_cases import (
@@ -136,7 +136,7 @@ def test_loss_and_its_gradients(kind: str, smoothing: float) -> None:
     flat = theirs.reshape(-1, theirs.shape[-1])
     wanted = cross_entropy(flat, torch.from_numpy(targets).flatten(), ignore_index=IGNORED, label_smoothing=smoothing)
     wanted.backward()
-    loss, found = gradients(settings_of(config), weights_of(model), Batch(inputs, targets), smoothing)
+    loss, found = gradients(settings_of(config), weights_of(model), NumpyBatch(inputs, targets), smoothing)
     assert abs(loss - wanted.item()) <= 1e-12
     error, name = furthest(found, {name: parameter.grad.numpy() for name, parameter in model.named_parameters()})
     assert error <= GRADIENTS, name

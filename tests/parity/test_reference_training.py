@@ -17,8 +17,8 @@ from glassformer.model.transformer import Model
 from glassformer.numpy_reference import (
     IGNORED,
     AdamW,
-    Batch,
     Inputs,
+    NumpyBatch,
     Settings,
     State,
     adamw,
@@ -58,23 +58,23 @@ def _double() -> Iterator[None]:
         yield
 
 
-def batch_for(config: ModelConfig, kind: str, step: int) -> Batch:
+def batch_for(config: ModelConfig, kind: str, step: int) -> NumpyBatch:
     """Something to learn: rows that count in steps of 1 to 3; their last half, class or copy is asked for."""
     draw = np.random.default_rng([7, step])
     pace = draw.integers(1, 4, (ROWS, 1))
     rows = (draw.integers(0, MASK, (ROWS, 1)) + pace * np.arange(10)) % MASK  # (B, 10)
     real = np.arange(9) < draw.integers(5, 10, (ROWS, 1))  # (B, 9)
     if kind == "decoder":
-        return Batch(Inputs(rows[:, :-1]), np.where(real, rows[:, 1:], IGNORED))
+        return NumpyBatch(Inputs(rows[:, :-1]), np.where(real, rows[:, 1:], IGNORED))
     if kind == "classifier":
-        return Batch(Inputs(rows[:, :-1], real), pace[:, 0] - 1)
+        return NumpyBatch(Inputs(rows[:, :-1], real), pace[:, 0] - 1)
     if kind == "encoder":
         hidden = real & (np.arange(9) % 3 == 1)
-        return Batch(Inputs(np.where(hidden, MASK, rows[:, 1:]), real), np.where(hidden, rows[:, 1:], IGNORED))
-    return Batch(Inputs(rows[:, :-1], None, rows[:, 1:], real), np.where(real, rows[:, 1:], IGNORED))
+        return NumpyBatch(Inputs(np.where(hidden, MASK, rows[:, 1:]), real), np.where(hidden, rows[:, 1:], IGNORED))
+    return NumpyBatch(Inputs(rows[:, :-1], None, rows[:, 1:], real), np.where(real, rows[:, 1:], IGNORED))
 
 
-def torch_losses(model: Model, batches: list[Batch], smoothing: float) -> list[float]:
+def torch_losses(model: Model, batches: list[NumpyBatch], smoothing: float) -> list[float]:
     """The same steps by PyTorch: autograd, its clipping, and the optimizer that `glass train` makes."""
     rule = TrainConfig(
         learning_rate=RULE.learning_rate, beta1=RULE.beta1, beta2=RULE.beta2, epsilon=RULE.epsilon,
@@ -118,7 +118,7 @@ def test_gradients_are_finite_differences(case: Case) -> None:
     config, draw, h = config_of(case).replace(layers=1), np.random.default_rng(8), 1e-5
     settings, weights, inputs = settings_of(config), weights_of(grown_model(config)), inputs_for(config)
     rows = (ROWS,) if case.kind == "classifier" else inputs.tokens.shape
-    batch = Batch(inputs, draw.integers(0, CLASSES if case.kind == "classifier" else VOCAB, rows))
+    batch = NumpyBatch(inputs, draw.integers(0, CLASSES if case.kind == "classifier" else VOCAB, rows))
     _, found = gradients(settings, weights, batch, smoothing=0.1)
     for name, weight in weights.items():
         direction = draw.normal(size=weight.shape)
@@ -149,7 +149,7 @@ def test_first_weights_are_drawn_as_the_models(case: Case) -> None:
         np.testing.assert_allclose(weights[name].std(), value.std(), rtol=spread, err_msg=name)
     inputs, classes = inputs_for(config), CLASSES if case.kind == "classifier" else VOCAB
     targets = np.zeros((ROWS,) if case.kind == "classifier" else inputs.tokens.shape, dtype=int)
-    loss, _ = gradients(settings_of(config), weights, Batch(inputs, targets), smoothing=1.0)  # any target, equally
+    loss, _ = gradients(settings_of(config), weights, NumpyBatch(inputs, targets), smoothing=1.0)  # any target, equally
     assert abs(loss / math.log(classes) - 1) < 0.01
 
 
@@ -191,7 +191,7 @@ def test_clipping_scales_all_gradients_alike() -> None:
 def test_training_without_any_target_changes_nothing_but_by_decay() -> None:
     config = config_of(Case("decoder", {}))
     weights, batch = weights_of(grown_model(config)), batch_for(config, "decoder", 0)
-    nothing = Batch(batch.inputs, np.full_like(batch.targets, IGNORED))
+    nothing = NumpyBatch(batch.inputs, np.full_like(batch.targets, IGNORED))
     found, losses = train(settings_of(config), weights, [nothing], AdamW(weight_decay=0.0))
     assert losses == [0.0]
     assert all((found[name] == value).all() for name, value in weights.items())
@@ -220,7 +220,7 @@ IDS = np.array([[3, 1, 4]])
     ],
 )
 def test_inputs_that_do_not_fit_are_refused(settings: Settings, inputs: Inputs, message: str) -> None:
-    batch = Batch(inputs, IDS)
+    batch = NumpyBatch(inputs, IDS)
     with pytest.raises(ValueError, match=message):
         gradients(settings, initial_weights(settings, 5), batch)
 
@@ -235,14 +235,14 @@ def test_weights_that_do_not_fit_are_refused() -> None:
         ({}, "there is no weight embedding.tokens.weight"),
     ]:
         with pytest.raises(ValueError, match=message):
-            gradients(SMALL, changed, Batch(Inputs(IDS), IDS))
+            gradients(SMALL, changed, NumpyBatch(Inputs(IDS), IDS))
 
 
 def test_targets_and_settings_that_do_not_fit_are_refused() -> None:
     weights = initial_weights(SMALL, 5)
     for targets, message in [(IDS[:, 1:], "there are 2 targets for 3 predictions"), (IDS + 1, "give 0 to 4, or -100")]:
         with pytest.raises(ValueError, match=message):
-            gradients(SMALL, weights, Batch(Inputs(IDS), targets))
+            gradients(SMALL, weights, NumpyBatch(Inputs(IDS), targets))
     with pytest.raises(ValueError, match="positions = 'rotery' does not exist: choose one of learned, sinusoidal"):
         Settings(positions="rotery")
     assert Settings(kv_heads="unset").kv_heads is None  # type: ignore[arg-type]
@@ -252,4 +252,4 @@ def test_a_loss_that_is_not_finite_ends_training() -> None:
     weights = initial_weights(SMALL, 5)
     weights["stack.norm.weight"] = np.full(8, np.inf)
     with np.errstate(all="ignore"), pytest.raises(ValueError, match="the loss of step 1 is nan"):
-        train(SMALL, weights, [Batch(Inputs(IDS), IDS)])
+        train(SMALL, weights, [NumpyBatch(Inputs(IDS), IDS)])

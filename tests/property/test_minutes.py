@@ -27,7 +27,7 @@ from glassformer.training.reporting import Silent
 from glassformer.training.setup import new_training, resume_training
 from glassformer.training.stepping import Stepper
 from glassformer.training.threads import ThreadChoice
-from glassformer.training.trainer import Outcome, Trainer
+from glassformer.training.trainer import Trainer, TrainingOutcome
 from tests.property.trainers import change_state, same, small_config, small_trainer, weights
 
 EXIT = 0.3
@@ -116,7 +116,7 @@ def costing(world: World) -> Iterator[None]:
 
 def trained(
     folder: Path, world: World, name: str = "run", stop: Callable[[Trainer], bool] | None = None, **changes: Any
-) -> tuple[Outcome | None, Trainer]:
+) -> tuple[TrainingOutcome | None, Trainer]:
     """Train a run of minutes in a world; `stop` is asked after each step whether a signal comes."""
     own = {
         "train__minutes": world.costs.minutes, "train__steps": None, "train__schedule": "linear",
@@ -131,14 +131,14 @@ def trained(
 
 def gone_on(
     folder: Path, world: World, name: str = "run", stop: Callable[[Trainer], bool] | None = None, **changes: str
-) -> tuple[Outcome | None, Trainer]:
+) -> tuple[TrainingOutcome | None, Trainer]:
     """Resume it in a world of its own."""
     world.now += world.costs.seconds("before")
     with costing(world), resume_training(folder / name, changes, Silent(), seconds=lambda: world.now) as trainer:
         return _ended(trainer, stop), trainer
 
 
-def _ended(trainer: Trainer, stop: Callable[[Trainer], bool] | None) -> Outcome | None:
+def _ended(trainer: Trainer, stop: Callable[[Trainer], bool] | None) -> TrainingOutcome | None:
     count_step = trainer.count_step
 
     def watched(*given: Any) -> None:

@@ -32,7 +32,7 @@ from glassformer.training.reporting import Silent
 from glassformer.training.setup import new_training
 from glassformer.training.stepping import Stepper
 from glassformer.verification.sheet import CHECKS, make, verify_run
-from glassformer.verification.subject import Subject
+from glassformer.verification.subject import VerifiedRun
 from tests.journey.task_files import write_all
 from tests.property.trainers import LINES, small_config
 
@@ -416,9 +416,9 @@ def test_another_tokenizer_of_the_same_size_is_noticed(spoilt: Path) -> None:
 def test_a_device_that_computes_something_else_is_noticed(home: Path, monkeypatch: Patch) -> None:
     """The check as it is made where there is such a device, with a "device" that is the processor."""
     check = next(check for check in CHECKS if check.name == "device")
-    assert make(check, Subject(open_run(home / "decoder"), device="cpu")).ok is None
+    assert make(check, VerifiedRun(open_run(home / "decoder"), device="cpu")).ok is None
     check = replace(check, exempt=lambda subject: None)
-    assert make(check, Subject(open_run(home / "decoder"), device="cpu")).ok is True
+    assert make(check, VerifiedRun(open_run(home / "decoder"), device="cpu")).ok is True
     own = nn.Module.to
 
     def to(self: nn.Module, *where: Any) -> nn.Module:
@@ -428,7 +428,7 @@ def test_a_device_that_computes_something_else_is_noticed(home: Path, monkeypatc
         return moved
 
     monkeypatch.setattr(nn.Module, "to", to)
-    assert make(check, Subject(open_run(home / "decoder"), device="cpu")).ok is False
+    assert make(check, VerifiedRun(open_run(home / "decoder"), device="cpu")).ok is False
 
 
 @pytest.mark.thorough

@@ -1,4 +1,4 @@
-"""Runs of each family that learnt from a text that is at hand, served by a shelf; and asking their views."""
+"""Runs of each family that learnt from a text that is at hand, served by a registry; and asking their views."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from glassformer.app.server.shelf import Opened, Shelf
+from glassformer.app.server.registry import ModelRegistry, ServedModel
 from glassformer.app.server.view import LIMIT, Binary
 from glassformer.app.server.views import find_view
 from glassformer.runs.opening import OpenedRun
@@ -46,16 +46,16 @@ def make(folder: Path, learnt: dict[str, list[str]]) -> None:
         assert done.returncode == 0, done.stderr
 
 
-def ask(shelf: Shelf, run: str, name: str, **question: Any) -> Any:
+def ask(registry: ModelRegistry, run: str, name: str, **question: Any) -> Any:
     """What a view answers to a body of JSON."""
-    view, opened = find_view(name), shelf.open(run)
+    view, opened = find_view(name), registry.open(run)
     asked = view.asked(json.dumps({"text": TEXTS[run], **question}).encode())
-    reply = view.reply(opened, asked, [shelf.open(other) for other in view.others(asked)])
+    reply = view.reply(opened, asked, [registry.open(other) for other in view.others(asked)])
     assert len(reply.body) <= LIMIT
     return Binary.unpacked(reply.body) if reply.binary else json.loads(reply.body)
 
 
-def library(opened: Opened) -> AnyTextModel:
+def library(opened: ServedModel) -> AnyTextModel:
     """The run, opened by the library alone."""
     return OpenedRun.load(opened.folder, device="cpu").text_model
 

@@ -12,7 +12,7 @@ from glassformer.base.config import Config
 from glassformer.model.precision import Speeds, remember
 from glassformer.training import auto
 from glassformer.training.probe import Probe
-from glassformer.training.sizing import RULES, SHAPES, SIZED, Case, Shape
+from glassformer.training.sizing import RULES, SHAPES, SIZED, ModelShape, SizingCase
 from tests.property.trainers import small_config
 
 Speed = Callable[[Config], float]
@@ -27,8 +27,8 @@ def machine(monkeypatch: pytest.MonkeyPatch) -> Any:
 
         def probe(config: Config, tokens: Path, seconds: float) -> Probe:
             probed.append(config)
-            model, case = config.model, Case("decoder", "adamw", 1, VOCABULARY, None, 1.0)
-            cost = Shape(model.layers, model.width, model.context).arithmetic(case)
+            model, case = config.model, SizingCase("decoder", "adamw", 1, VOCABULARY, None, 1.0)
+            cost = ModelShape(model.layers, model.width, model.context).arithmetic(case)
             step = cost * config.train.batch * model.context / speed(config)
             return Probe("cpu", 1, "float32", 9, step, 0.1, 0.1, 0.1, 0.1, None, None)
 

@@ -182,7 +182,7 @@ def test_of_many_labels_json_has_the_pairs_that_occur() -> None:
 def table_of(names: list[str], n: int, seed: int = 2) -> tuple[ClassificationScores, list[str]]:
     truth, chances = drawn(n, len(names), seed)
     scores = classification_scores(truth, chances, names)
-    return scores, scores.table().splitlines()
+    return scores, scores.text().splitlines()
 
 
 def test_the_table_lines_up_whatever_the_labels_are_called() -> None:
@@ -213,7 +213,7 @@ def test_a_shortened_label_keeps_its_vowel_signs() -> None:
 
 def test_zeros_are_dots_and_twenty_labels_still_make_a_matrix() -> None:
     twenty = classification_scores(list(range(20)), certain(list(range(20)), 20), [f"label {i}" for i in range(20)])
-    lines = twenty.table().splitlines()
+    lines = twenty.text().splitlines()
     assert len(lines) == 22
     assert lines[2].count(".") - 3 == 19  # three scores have decimal points
 
@@ -223,7 +223,7 @@ def test_many_labels_give_the_worst_confused_pairs() -> None:
     truth = [0] * 10 + [1] * 5 + [2] * 3
     predicted = [5] * 4 + [0] * 6 + [0] * 5 + [2, 2, 20]
     scores = classification_scores(truth, certain(predicted, 21), names)
-    lines = scores.table().splitlines()
+    lines = scores.text().splitlines()
     assert [line.split(maxsplit=2) for line in lines[2:]] == [
         ["5", "5", "label 1 -> label 0"],
         ["4", "10", "label 0 -> label 5"],
@@ -231,7 +231,7 @@ def test_many_labels_give_the_worst_confused_pairs() -> None:
     ]
     assert scores.confusion[0, 0] == 6  # what is shown leaves the counts alone
     perfect = classification_scores([0], certain([0], 21), names)
-    assert perfect.table() == "no two labels were ever confused"
+    assert perfect.text() == "no two labels were ever confused"
     _, many = table_of([f"label {i}" for i in range(60)], 3000)
     assert len(many) == 2 + 20
 

@@ -13,7 +13,7 @@ from glassformer.base.config import Config
 from glassformer.base.errors import GlassError
 from glassformer.experiments.grid import Cell, Grid, difference, make_grid, parse_variations, shared_settings
 from glassformer.experiments.pictures import band, validation_curve
-from glassformer.experiments.report import comparison_report, facts
+from glassformer.experiments.report import comparison_report
 from glassformer.experiments.statistics import Contrast, Spread, tabulate
 from tests.unit.comparison_grids import VARY, grid_of, result, settings
 
@@ -123,13 +123,13 @@ def test_a_table_puts_seeds_together_and_lists_failures() -> None:
     assert table.rows[1].spread.values == (3.0,)
     assert table.rows[1].failures == ((b[1], "it fell over"),)
     assert table.choices == 5
-    report = comparison_report(grid, table, {"bars.svg": "<svg>bars</svg>"})
-    for text in (report.markdown(), report.html(), report.plain()):
+    report = comparison_report(grid, table, {"bars.svg": "<svg>bars</svg>"}, Path("out"))
+    for text in (report.markdown(), report.html(), report.text()):
         assert "1.1000 ± 0.1414" in text
         assert f"{b[1]} failed: it fell over" in text
     assert "](bars.svg)" in report.markdown()
     assert "<svg>bars</svg>" in report.html()
-    told = facts(grid, table, Path("out"))["cells"]
+    told = report.facts()["cells"]
     assert told[1]["delta"] == pytest.approx(1.9)
     assert told[1]["finding"] == "no sd, no claim"
     other = tabulate(grid, results, baseline=1)
@@ -140,14 +140,14 @@ def test_a_difference_without_spread_is_no_number_in_json() -> None:
     grid = grid_of("model.positions=learned,none", seeds=2)
     losses = [1.0, 3.0, 1.0, 3.0]  # seed by seed
     table = tabulate(grid, {job.name: result(loss) for job, loss in zip(grid.jobs(), losses, strict=True)})
-    told = json.loads(json.dumps(facts(grid, table, Path("out")), allow_nan=False))
+    told = json.loads(json.dumps(comparison_report(grid, table, {}, Path("out")).facts(), allow_nan=False))
     assert (told["cells"][1]["delta_over_sd"], told["cells"][1]["finding"]) == (None, "higher")
 
 
 @pytest.mark.parametrize(("vary", "same"), [("model.positions=learned,none", True), ("train.batch=3,5", False)])
 def test_the_report_says_same_rows_only_where_they_are(vary: str, same: bool) -> None:
     grid = grid_of(vary, seeds=1)
-    report = comparison_report(grid, tabulate(grid, {job.name: result(1.0) for job in grid.jobs()}), {})
+    report = comparison_report(grid, tabulate(grid, {job.name: result(1.0) for job in grid.jobs()}), {}, Path("out"))
     assert ("see the same rows" in report.markdown()) == same
 
 

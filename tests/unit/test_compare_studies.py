@@ -16,7 +16,7 @@ from glassformer.app.cli.main import main
 from glassformer.base.config import ModelConfig
 from glassformer.base.errors import GlassError
 from glassformer.experiments import cost, runner
-from glassformer.experiments.cost import Work, attention_work, feedforward_work, fit_power, kept_bytes
+from glassformer.experiments.cost import MeasuredPass, attention_work, feedforward_work, fit_power, kept_bytes
 from glassformer.experiments.grid import Grid
 from glassformer.experiments.study import load_study, study_names
 from glassformer.model.transformer import FeedForward
@@ -108,7 +108,7 @@ def test_what_is_kept_of_a_feedforward_layer_is_counted_to_the_byte() -> None:
     assert kept_bytes(feedforward_work(sizes)) == 4 * 13 * (24 + 2 * hidden)  # input, before and after the activation
     layer = FeedForward(ModelConfig(width=24, heads=4))
     x = torch.randn(1, 7, 24)  # (B, T, D) asks for no gradient, yet the weights of `up` need it
-    assert kept_bytes(Work(lambda: layer(x), layer)) == 4 * 7 * (24 + 2 * hidden)
+    assert kept_bytes(MeasuredPass(lambda: layer(x), layer)) == 4 * 7 * (24 + 2 * hidden)
 
 
 def test_only_attention_step_by_step_keeps_a_square() -> None:

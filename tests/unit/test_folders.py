@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from glassformer.base.errors import GlassError
-from glassformer.evaluation.probes.probe import Request, probe_run
+from glassformer.evaluation.probes.probe import ProbeRequest, probe_run
 from glassformer.inspection.heads.of_run import heads_of_run
 from glassformer.runs.folder import open_run
 from glassformer.runs.opening import OpenedRun
@@ -29,7 +29,7 @@ def test_a_text_names_the_same_run_as_a_path(folder: Path) -> None:
     ways: list[Callable[[str | Path], str]] = [
         lambda place: OpenedRun.load(place).text_model.config.to_toml(),
         lambda place: str(heads_of_run(OpenedRun.load(place)).facts()),
-        lambda place: str(probe_run(Request(place, ["induction"], size=20)).facts()),
+        lambda place: str(probe_run(ProbeRequest(place, ["induction"], size=20)).facts()),
     ]
     for way in ways:
         assert way(str(folder)) == way(folder)

@@ -15,12 +15,12 @@ import pytest
 from glassformer.evaluation.ladder import Rung
 from glassformer.runs.run_text import prepare_for
 from glassformer.training import forecast
-from glassformer.training.forecast import Known, loss_band
+from glassformer.training.forecast import RunFacts, loss_band
 from glassformer.training.plan import plan_run
 from tests.property.trainers import small_config
 
 BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
-KNOWN = Known(3.3, 1.6, 800_000, 1000, 2e6, 1_000_000, 67, True)
+KNOWN = RunFacts(3.3, 1.6, 800_000, 1000, 2e6, 1_000_000, 67, True)
 
 
 @pytest.fixture(scope="module")
@@ -62,7 +62,7 @@ def test_no_loss_is_below_zero() -> None:
 
 
 def test_more_steps_and_more_parameters_leave_less() -> None:
-    def left(known: Known) -> float:
+    def left(known: RunFacts) -> float:
         return sum(forecast.WEIGHTS[name] * value for name, value in known.features().items())
 
     assert left(replace(KNOWN, steps=4000, tokens=8e6)) < left(KNOWN)

@@ -21,7 +21,7 @@ from glassformer.base.config import Config, DataConfig
 from glassformer.base.errors import GlassError
 from glassformer.corpora import find_text_corpus
 from glassformer.evaluation.baselines import baselines
-from glassformer.evaluation.evaluate import Request, evaluate_run
+from glassformer.evaluation.evaluate import EvaluationRequest, evaluate_run
 from glassformer.evaluation.seen import count_seen
 from glassformer.experiments.statistics import tabulate
 from glassformer.text.documents import kept_pieces, survey
@@ -80,12 +80,12 @@ def test_evaluate_and_train_show_the_share_of_unknown_tokens(tmp_path: Path) -> 
     assert outcome is not None
     assert outcome.bits_per_byte is None
     assert outcome.unknown_share > 0.2
-    report = evaluate_run(Request(trainer.run.folder))
+    report = evaluate_run(EvaluationRequest(trainer.run.folder))
     facts = report.facts()
     assert facts["bits_per_byte"] is None
     assert facts["unknown_share"] == outcome.unknown_share
     assert [rung["bits_per_byte"] for rung in facts["baselines"]] == [None, None, None]
-    assert f"{outcome.unknown_share:.3%} of the tokens are unknown: no bits per byte" in report.table()
+    assert f"{outcome.unknown_share:.3%} of the tokens are unknown: no bits per byte" in report.text()
     assert json.loads(json.dumps(facts, allow_nan=False)) == facts
 
 
@@ -94,7 +94,7 @@ def test_a_text_in_another_script_has_no_bits_per_byte(tmp_path: Path) -> None:
     train(trainer)
     other = tmp_path / "bangla.txt"
     other.write_text("ক্ষুদ্র নদী বিশ্ববিদ্যালয়ের পথে\n" * 20, encoding="utf-8")
-    facts = evaluate_run(Request(trainer.run.folder, source=str(other))).facts()
+    facts = evaluate_run(EvaluationRequest(trainer.run.folder, source=str(other))).facts()
     assert facts["unknown_share"] > 0.8
     assert facts["bits_per_byte"] is None
     assert all(rung["bits_per_byte"] is None and rung["name"] != "gzip" for rung in facts["baselines"])
@@ -113,7 +113,7 @@ def test_unknown_targets_have_no_bits_per_byte(tmp_path: Path) -> None:
     assert outcome is not None
     assert outcome.unknown_share > 0
     assert outcome.bits_per_byte is None
-    facts = evaluate_run(Request(tmp_path / "run", examples=3)).facts()
+    facts = evaluate_run(EvaluationRequest(tmp_path / "run", examples=3)).facts()
     assert facts["bits_per_byte"] is None
     assert facts["unknown_share"] == outcome.unknown_share
     assert facts["unknown_source_share"] > 0
@@ -284,7 +284,7 @@ def proverbs(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def evaluated(run: Path, text: Path, **changes: str) -> tuple[dict[str, Any], str]:
     """What is said of a text, for programs and for people."""
     said: list[str] = []
-    report = evaluate_run(Request(run, source=str(text), changes=changes, note=said.append))
+    report = evaluate_run(EvaluationRequest(run, source=str(text), changes=changes, note=said.append))
     return report.facts(), "\n".join(said)
 
 
@@ -303,7 +303,7 @@ def test_evaluate_says_that_a_text_is_the_training_text(proverbs: Path, tmp_path
     """It measures the validation part then; read with other settings, the whole text is measured."""
     copy = tmp_path / "another name.txt"
     shutil.copy(text_file(proverbs), copy)
-    own = evaluate_run(Request(proverbs / "run")).facts()
+    own = evaluate_run(EvaluationRequest(proverbs / "run")).facts()
     facts, said = evaluated(proverbs / "run", copy)
     assert "began with: measuring its validation part" in said
     assert (facts["loss"], facts["tokens"]) == (own["loss"], own["tokens"])

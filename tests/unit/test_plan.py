@@ -22,7 +22,7 @@ from glassformer.runs.run_text import prepare_for
 from glassformer.tasks.make import make_task
 from glassformer.training import memory, probe
 from glassformer.training.checkpoint import save_checkpoint
-from glassformer.training.plan import Plan, plan_run
+from glassformer.training.plan import RunPlan, plan_run
 from glassformer.training.probe import Probe, ProbeError
 from glassformer.training.reporting import Silent
 from glassformer.training.setup import fresh_model, new_training
@@ -52,7 +52,7 @@ def config_of(name: str, folder: Path, **changes: Any) -> Config:
     return small_config(folder, **own, **changes)
 
 
-def planned(config: Config, folder: Path, measured: Probe | None = MEASURED) -> Plan:
+def planned(config: Config, folder: Path, measured: Probe | None = MEASURED) -> RunPlan:
     return plan_run(config, prepare_for(config, folder / "cache", lambda text: None), measured)
 
 

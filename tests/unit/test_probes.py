@@ -286,14 +286,14 @@ def test_surprisal_adds_up() -> None:
     assert len(reach) >= len(nats) / 2
     wanted = np.mean([part[late - 1] for part in reach]) - np.mean([part[early - 1] for part in nats])
     assert found.learning == pytest.approx(wanted)
-    assert "in-context learning" in found.table()
+    assert "in-context learning" in found.text()
     assert [listed.nats for listed in found.each] == pytest.approx(np.concatenate(nats).tolist())
     assert "".join(listed.token for listed in found.each).count(".") == 9
     assert found.facts()["each"][0] == found.each[0]._asdict()
     assert [listed.place for listed in found.each] == [place for part in nats for place in range(1, len(part) + 1)]
     assert [listed.hit for listed in found.each] == np.concatenate([seen_earlier(row) for row in rows]).tolist()
     few = surprisal(model, rows[:1], counts, "this text", "of one", listed=1000)
-    assert f"{few.each[3][1]:.4f}  {few.each[3][0]}\n" in few.table()
+    assert f"{few.each[3][1]:.4f}  {few.each[3][0]}\n" in few.text()
     assert surprisal(model, rows, counts, "this text", "of nine sentences", listed=7).each == found.each[:7]
 
 

@@ -7,7 +7,7 @@ import threading
 import anyio
 import pytest
 
-from glassformer.app.server.refusing import SHORTER, RefusedError, status_of
+from glassformer.app.server.refusing import SHORTER, RefusedRequestError, status_of
 from glassformer.app.server.workers import Workers
 from glassformer.base.errors import ShortMemoryError, clear_memory_errors
 
@@ -37,7 +37,7 @@ def test_a_queue_has_an_end(monkeypatch: pytest.MonkeyPatch) -> None:
                 tasks.start_soon(workers.of_run, "slow", go.wait, 30)
             await anyio.sleep(0.05)
             try:
-                with pytest.raises(RefusedError, match="2 questions wait already"):
+                with pytest.raises(RefusedRequestError, match="2 questions wait already"):
                     await workers.of_run("slow", str)
             finally:
                 go.set()

@@ -11,9 +11,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from glassformer.base.config import EXAMPLES, Config
-from glassformer.training.sizing import HEAD_WIDTH, RULES, SHAPES, SIZED, Case, Shape, choose_sizes, choose_vocabulary
+from glassformer.training.sizing import (
+    HEAD_WIDTH,
+    RULES,
+    SHAPES,
+    SIZED,
+    ModelShape,
+    SizingCase,
+    choose_sizes,
+    choose_vocabulary,
+)
 
-CASE = Case("decoder", "muon", 1_000_000, 2048, None, 600.0)
+CASE = SizingCase("decoder", "muon", 1_000_000, 2048, None, 600.0)
 SPEED = 1e11
 
 
@@ -27,7 +36,7 @@ def config_of(settings: dict[str, Any], task: str = "lm") -> Config:
 
 
 def test_the_arithmetic_of_a_token_by_hand() -> None:
-    shape = Shape(layers=3, width=40, context=50)
+    shape = ModelShape(layers=3, width=40, context=50)
     assert shape.weights("decoder") == 3 * (4 * 40 * 40 + 2 * 40 * 160)
     assert shape.arithmetic(CASE) == 6 * (shape.weights("decoder") + 40 * 2048 + 3 * 2 * 40 * 50 / 2)
 
@@ -65,9 +74,9 @@ def test_every_choice_is_a_run_that_can_be(
     family: str,
 ) -> None:
     if task in EXAMPLES:
-        case = Case(family, optimizer, tokens, vocabulary, row, seconds, task, longest, like_length)
+        case = SizingCase(family, optimizer, tokens, vocabulary, row, seconds, task, longest, like_length)
     else:
-        case = Case(family, optimizer, tokens, vocabulary, None, seconds, task)
+        case = SizingCase(family, optimizer, tokens, vocabulary, None, seconds, task)
     sizes = choose_sizes(case, speed, {})
     assert set(sizes.settings) <= set(SIZED)
     config = config_of(sizes.settings, task)
@@ -83,8 +92,8 @@ def test_the_largest_that_reads_enough_and_is_fed() -> None:
         shape = choose_sizes(case, SPEED, {}).shape
         weights = shape.weights("decoder")
         tokens = SPEED * seconds / shape.arithmetic(case)
-        assert tokens >= RULES["lm"].tokens_per_weight * weights or shape == Shape(*SHAPES[0])
-        larger = [Shape(*row) for row in SHAPES[SHAPES.index((shape.layers, shape.width, shape.context)) + 1 :]]
+        assert tokens >= RULES["lm"].tokens_per_weight * weights or shape == ModelShape(*SHAPES[0])
+        larger = [ModelShape(*row) for row in SHAPES[SHAPES.index((shape.layers, shape.width, shape.context)) + 1 :]]
         assert all(
             SPEED * seconds / one.arithmetic(case) < RULES["lm"].tokens_per_weight * one.weights("decoder")
             for one in larger
@@ -138,7 +147,7 @@ def test_heads_have_the_usual_width() -> None:
         assert width // heads == wanted
 
 
-PAIRS = Case("encoder-decoder", "muon", 1_000_000, 4096, 30.0, 1400.0, "translate", longest=67, like_length=True)
+PAIRS = SizingCase("encoder-decoder", "muon", 1_000_000, 4096, 30.0, 1400.0, "translate", longest=67, like_length=True)
 
 
 def test_rows_of_like_length_are_counted_in_tokens_and_fit_the_context() -> None:
@@ -176,7 +185,7 @@ def test_a_vocabulary_grows_with_the_texts(size: int, task: str, tokens: int | N
     assert choose_vocabulary(size, task) == tokens
 
 
-LABELS = Case("encoder", "adamw", 300_000, 8192, 45.0, 500.0, "classify", longest=120, like_length=True)
+LABELS = SizingCase("encoder", "adamw", 300_000, 8192, 45.0, 500.0, "classify", longest=120, like_length=True)
 
 
 def test_few_labelled_texts_are_read_a_few_times_with_much_dropout() -> None:

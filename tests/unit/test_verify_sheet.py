@@ -21,8 +21,8 @@ from glassformer.training.reporting import Silent
 from glassformer.training.setup import new_training
 from glassformer.verification import numeric_checks
 from glassformer.verification import sheet as sheets
-from glassformer.verification.sheet import Sheet, verify_run
-from glassformer.verification.subject import Subject
+from glassformer.verification.sheet import ProofSheet, verify_run
+from glassformer.verification.subject import VerifiedRun
 from tests.journey.commands import here
 from tests.property.trainers import small_config
 
@@ -129,7 +129,7 @@ def test_a_single_token_has_no_padding_and_no_future(tmp_path: Path) -> None:
 
 def test_rows_of_two_tokens_are_padded(tmp_path: Path) -> None:
     run = trained(tmp_path, context=2)
-    assert not Subject(open_run(run)).batch.real.all()
+    assert not VerifiedRun(open_run(run)).batch.real.all()
     assert found(run, "padding-blind", "future-blind") == {"padding-blind": True, "future-blind": True}
 
 
@@ -148,7 +148,7 @@ def test_a_sheet_that_cannot_be_kept_is_shown(once: Path, monkeypatch: pytest.Mo
     own: Callable[..., Any] = sheets.chosen
     monkeypatch.setattr(sheets, "chosen", lambda only: own(only) if only else checks)
 
-    def refuse(sheet: Sheet) -> Path:
+    def refuse(sheet: ProofSheet) -> Path:
         raise GlassError("no permission to use verify.json", "Change its permissions, or choose another place.")
 
     monkeypatch.setattr(sheets, "save", refuse)

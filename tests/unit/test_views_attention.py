@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 import torch
 
-from glassformer.app.server.shelf import Opened, Shelf
+from glassformer.app.server.registry import ModelRegistry, ServedModel
 from glassformer.app.server.view import LIMIT, Binary
 from glassformer.app.server.views import find_view
 from glassformer.app.server.views.attention import attention_pass
@@ -47,13 +47,13 @@ SITES = {
 
 
 @pytest.fixture(scope="module")
-def shelf(tmp_path_factory: pytest.TempPathFactory) -> Shelf:
+def registry(tmp_path_factory: pytest.TempPathFactory) -> ModelRegistry:
     """A run of each family, with Bangla in its vocabulary."""
     home = tmp_path_factory.mktemp("views")
-    return Shelf([make_run(home / name, **made) for name, made in RUNS.items()], "cpu")
+    return ModelRegistry([make_run(home / name, **made) for name, made in RUNS.items()], "cpu")
 
 
-def ask(opened: Opened, name: str, **question: Any) -> Any:
+def ask(opened: ServedModel, name: str, **question: Any) -> Any:
     """What a view answers to a body of JSON: a table, or a `Binary`."""
     view = find_view(name)
     body = json.dumps(question if name == "roles" else {"text": TEXTS.get(opened.name, ""), **question})
@@ -66,7 +66,7 @@ def numbers(answer: Binary, at: int = 0, count: int = -1) -> Floats:
     return np.frombuffer(answer.data, "<f4", count, 4 * at)
 
 
-def traced(opened: Opened) -> Trace:
+def traced(opened: ServedModel) -> Trace:
     """The pass, by the library alone."""
     model = OpenedRun.load(opened.folder, device="cpu").text_model
     return whole_subject_of(model, TEXTS[opened.name]).trace()
@@ -98,8 +98,8 @@ def summed(weights: Floats, block: int) -> Floats:
 
 
 @pytest.mark.parametrize("name", RUNS)
-def test_every_map_is_the_traces(shelf: Shelf, name: str) -> None:
-    opened, trace = shelf.open(name), traced(shelf.open(name))
+def test_every_map_is_the_traces(registry: ModelRegistry, name: str) -> None:
+    opened, trace = registry.open(name), traced(registry.open(name))
     sites = attentions(opened.model.model)
     for site, layer in sites.items():
         for number in head_numbers(layer):
@@ -117,10 +117,12 @@ def test_every_map_is_the_traces(shelf: Shelf, name: str) -> None:
 
 
 @pytest.mark.parametrize("name", RUNS)
-def test_rows_of_a_long_text_are_those_of_a_recording(shelf: Shelf, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_rows_of_a_long_text_are_those_of_a_recording(
+    registry: ModelRegistry, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A text whose patterns are too large to keep: a few rows at a time, of every kind of attention and position."""
-    whole = shelf.open(name)
-    opened = Opened(name, whole.run)
+    whole = registry.open(name)
+    opened = ServedModel(name, whole.run)
     monkeypatch.setattr(attention_pass, "OBSERVED", 0)
     monkeypatch.setattr(attention_pass, "CELLS", 120)
     subject = opened.subject(TEXTS[name])
@@ -137,8 +139,8 @@ def test_rows_of_a_long_text_are_those_of_a_recording(shelf: Shelf, name: str, m
 
 
 @pytest.mark.parametrize("name", RUNS)
-def test_labels_are_the_tokens_of_both_sides(shelf: Shelf, name: str) -> None:
-    opened = shelf.open(name)
+def test_labels_are_the_tokens_of_both_sides(registry: ModelRegistry, name: str) -> None:
+    opened = registry.open(name)
     subject = opened.subject(TEXTS[name])
     labels = ask(opened, "attention", head=f"{SITES[name]}.0").header["labels"]
     assert labels["keys"] == list(subject.labels)
@@ -147,8 +149,8 @@ def test_labels_are_the_tokens_of_both_sides(shelf: Shelf, name: str) -> None:
 
 @pytest.mark.parametrize("name", ["book", "slope", "turn"])
 @pytest.mark.parametrize("px", [1, 7, 11])
-def test_pooling_keeps_the_largest_and_the_sums(shelf: Shelf, name: str, px: int) -> None:
-    opened, head = shelf.open(name), f"{SITES[name]}.0"
+def test_pooling_keeps_the_largest_and_the_sums(registry: ModelRegistry, name: str, px: int) -> None:
+    opened, head = registry.open(name), f"{SITES[name]}.0"
     real = weights_of(traced(opened), head)
     best, sums = (ask(opened, "attention", head=head, form="float32", px=px, agg=agg) for agg in ("max", "sum"))
     block, shape = best.header["block"], best.header["shape"]
@@ -165,8 +167,8 @@ def test_pooling_keeps_the_largest_and_the_sums(shelf: Shelf, name: str, px: int
 @pytest.mark.parametrize(
     ("name", "window"), [("book", {"queries": [3, 9], "keys": [2, 5]}), ("turn", {"keys": [1, 4]})]
 )
-def test_a_window_is_cut_out_of_the_map(shelf: Shelf, name: str, window: dict[str, list[int]]) -> None:
-    opened, head = shelf.open(name), f"{SITES[name]}.2"
+def test_a_window_is_cut_out_of_the_map(registry: ModelRegistry, name: str, window: dict[str, list[int]]) -> None:
+    opened, head = registry.open(name), f"{SITES[name]}.2"
     real = weights_of(traced(opened), head)
     answer = ask(opened, "attention", head=head, form="float32", **window)
     sides = zip(("queries", "keys"), real.shape, strict=True)
@@ -176,8 +178,8 @@ def test_a_window_is_cut_out_of_the_map(shelf: Shelf, name: str, window: dict[st
 
 
 @pytest.mark.parametrize("scale", ["linear", "sqrt", "log"])
-def test_bytes_stand_for_places_on_the_scale(shelf: Shelf, scale: str) -> None:
-    opened = shelf.open("book")
+def test_bytes_stand_for_places_on_the_scale(registry: ModelRegistry, scale: str) -> None:
+    opened = registry.open("book")
     real = weights_of(traced(opened), "dec.1.self.0")
     answer = ask(opened, "attention", head="dec.1.self.0", scale=scale)
     found = np.frombuffer(answer.data, np.uint8).reshape(real.shape)
@@ -190,9 +192,9 @@ def test_bytes_stand_for_places_on_the_scale(shelf: Shelf, scale: str) -> None:
     assert np.abs(weights - low).max() <= steps
 
 
-def test_small_maps_are_those_of_glass_look(shelf: Shelf) -> None:
+def test_small_maps_are_those_of_glass_look(registry: ModelRegistry) -> None:
     for name in RUNS:
-        opened = shelf.open(name)
+        opened = registry.open(name)
         drawn, trace = look(opened.subject(TEXTS[name])), traced(opened)
         answer = ask(opened, "heads")
         assert [each["head"] for each in answer.header["heads"]] == list(map(str, drawn.maps))
@@ -206,8 +208,8 @@ def test_small_maps_are_those_of_glass_look(shelf: Shelf) -> None:
 
 @pytest.mark.parametrize("name", RUNS)
 @pytest.mark.parametrize("place", [0, 6])
-def test_from_one_token_every_head(shelf: Shelf, name: str, place: int) -> None:
-    opened, trace = shelf.open(name), traced(shelf.open(name))
+def test_from_one_token_every_head(registry: ModelRegistry, name: str, place: int) -> None:
+    opened, trace = registry.open(name), traced(registry.open(name))
     if name == "turn" and place >= len(opened.subject(TEXTS[name]).target_ids or ()):
         pytest.fail("the target is too short for this test")
     for stack in ("enc", "dec") if name == "turn" else (None,):
@@ -223,8 +225,8 @@ def test_from_one_token_every_head(shelf: Shelf, name: str, place: int) -> None:
 
 
 @pytest.mark.parametrize("name", RUNS)
-def test_a_score_is_taken_apart(shelf: Shelf, name: str) -> None:
-    opened, site, query = shelf.open(name), SITES[name], 4
+def test_a_score_is_taken_apart(registry: ModelRegistry, name: str) -> None:
+    opened, site, query = registry.open(name), SITES[name], 4
     here = part(traced(opened), site)
     for place, number in enumerate(here.heads):
         scores, weights = here.scaled[0, place, query], here.weights[0, place, query]
@@ -248,8 +250,8 @@ def test_a_score_is_taken_apart(shelf: Shelf, name: str) -> None:
 
 
 @pytest.mark.parametrize("head", [None, 1])
-def test_an_alignment_is_the_cross_attention(shelf: Shelf, head: int | None) -> None:
-    opened = shelf.open("turn")
+def test_an_alignment_is_the_cross_attention(registry: ModelRegistry, head: int | None) -> None:
+    opened = registry.open("turn")
     here = part(traced(opened), "dec.1.cross").weights[0].double()
     real = (here.mean(0) if head is None else here[head]).numpy()
     answer = ask(opened, "alignment", head=head, beams=2)
@@ -267,8 +269,8 @@ def test_an_alignment_is_the_cross_attention(shelf: Shelf, head: int | None) -> 
     assert len(header["labels"]["target"]), len(header["labels"]["source"]) == real.shape
 
 
-def test_a_given_target_is_looked_at_instead(shelf: Shelf) -> None:
-    opened = shelf.open("turn")
+def test_a_given_target_is_looked_at_instead(registry: ModelRegistry) -> None:
+    opened = registry.open("turn")
     answer = ask(opened, "alignment", target="the river", beams=0)
     subject = opened.subject(SOURCE, "the river")
     assert answer.header["labels"]["target"] == list(subject.target_labels or ())
@@ -293,14 +295,16 @@ WRONG = [
 
 
 @pytest.mark.parametrize(("name", "view", "question", "said"), WRONG)
-def test_what_cannot_be_shown_is_said(shelf: Shelf, name: str, view: str, question: dict[str, Any], said: str) -> None:
+def test_what_cannot_be_shown_is_said(
+    registry: ModelRegistry, name: str, view: str, question: dict[str, Any], said: str
+) -> None:
     with pytest.raises(GlassError) as caught:
-        ask(shelf.open(name), view, **question)
+        ask(registry.open(name), view, **question)
     assert said in caught.value.problem
     assert caught.value.remedy
 
 
-def when_ready(opened: Opened) -> Any:
+def when_ready(opened: ServedModel) -> Any:
     """The roles, once they are measured."""
     deadline = time.monotonic() + 60
     while not (answer := ask(opened, "roles"))["ready"]:
@@ -309,8 +313,8 @@ def when_ready(opened: Opened) -> Any:
     return answer
 
 
-def test_roles_are_those_of_glass_heads(shelf: Shelf) -> None:
-    opened = Shelf([shelf.open("book").folder], "cpu").open("book")
+def test_roles_are_those_of_glass_heads(registry: ModelRegistry) -> None:
+    opened = ModelRegistry([registry.open("book").folder], "cpu").open("book")
     assert ask(opened, "roles")["ready"] is False
     answer = when_ready(opened)
     report = heads_of_run(OpenedRun.load(opened.folder, device="cpu"))
@@ -324,7 +328,7 @@ def test_roles_are_those_of_glass_heads(shelf: Shelf) -> None:
 def test_long_texts_are_pooled_into_small_answers(tmp_path: Path) -> None:
     """4,096 tokens: no weights of all heads exist at once, and every answer is below 1 MB."""
     folder = make_run(tmp_path / "long", layers=1, heads=2, width=8, head_width=4, hidden=8, context=4096, kv_heads=1)
-    opened, text = Shelf([folder], "cpu").open("long"), "the old dog sleeps; " * 4000
+    opened, text = ModelRegistry([folder], "cpu").open("long"), "the old dog sleeps; " * 4000
     ids = opened.model.tokenizer.encode(text)[:4096]
     text = opened.model.tokenizer.decode(ids)
     answer = ask(opened, "attention", text=text, head="dec.0.self.1")
@@ -352,23 +356,23 @@ print(json.dumps(outputs))
 """
 
 
-def test_every_script_is_python(shelf: Shelf) -> None:
+def test_every_script_is_python(registry: ModelRegistry) -> None:
     for agg in ("max", "sum"):
-        script = ask(shelf.open("book"), "attention", head="dec.1.self.2", agg=agg).header["python"]
+        script = ask(registry.open("book"), "attention", head="dec.1.self.2", agg=agg).header["python"]
         compile(script, agg, "exec")
     for view, question in {"heads": {}, "focus": {"place": 2}}.items():
-        compile(ask(shelf.open("book"), view, **question).header["python"], view, "exec")
+        compile(ask(registry.open("book"), view, **question).header["python"], view, "exec")
     for view, question in {"score": {"head": "dec.1.self.2", "query": 3, "key": 1}, "tokens": {}}.items():
-        compile(ask(shelf.open("book"), view, **question)["python"], view, "exec")
+        compile(ask(registry.open("book"), view, **question)["python"], view, "exec")
 
 
 @pytest.mark.thorough
-def test_the_scripts_print_the_same_numbers(shelf: Shelf) -> None:
+def test_the_scripts_print_the_same_numbers(registry: ModelRegistry) -> None:
     asked: list[tuple[str, Any]] = []
-    when_ready(shelf.open("book"))
+    when_ready(registry.open("book"))
 
     def note(name: str, view: str, **question: Any) -> Any:
-        answer = ask(shelf.open(name), view, **question)
+        answer = ask(registry.open(name), view, **question)
         asked.append((answer.header["python"] if isinstance(answer, Binary) else answer["python"], answer))
         return answer
 

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import torch
 
-from glassformer.app.server.shelf import Shelf
+from glassformer.app.server.registry import ModelRegistry
 from glassformer.app.server.views.machines import WRITES
 from glassformer.base.errors import GlassError
 from glassformer.evaluation.probes.reading import read_after
@@ -31,11 +31,11 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def shelf(home: Path) -> Iterator[Shelf]:
+def registry(home: Path) -> Iterator[ModelRegistry]:
     """The runs."""
     with pytest.MonkeyPatch.context() as patched:
         patched.chdir(home)
-        yield Shelf([home / "runs" / name for name in LEARNT], "cpu")
+        yield ModelRegistry([home / "runs" / name for name in LEARNT], "cpu")
 
 
 @pytest.fixture(scope="module")
@@ -51,9 +51,9 @@ def scripts() -> list[Script]:
 @pytest.mark.parametrize("run", OFF)
 @pytest.mark.parametrize("instead", ["zero", "mean", "first", "frozen"])
 def test_the_page_and_the_terminal_agree(
-    shelf: Shelf, home: Path, run: str, instead: str, scripts: list[Script]
+    registry: ModelRegistry, home: Path, run: str, instead: str, scripts: list[Script]
 ) -> None:
-    answer = ask(shelf, run, "ablation", off=[OFF[run]], instead=instead, tokens=150)
+    answer = ask(registry, run, "ablation", off=[OFF[run]], instead=instead, tokens=150)
     done = here(
         "evaluate", f"runs/{run}", "--ablate", OFF[run], "--instead", instead, "--tokens", "150", "--json", folder=home
     )
@@ -69,8 +69,8 @@ def test_the_page_and_the_terminal_agree(
 
 
 @pytest.mark.parametrize("run", OFF)
-def test_what_is_switched_off_is_patched(shelf: Shelf, run: str) -> None:
-    answer, model = ask(shelf, run, "ablation", off=[OFF[run]]), library(shelf.open(run))
+def test_what_is_switched_off_is_patched(registry: ModelRegistry, run: str) -> None:
+    answer, model = ask(registry, run, "ablation", off=[OFF[run]]), library(registry.open(run))
     subject = subject_of(model, TEXTS[run])
     given = [torch.tensor([ids]) for ids in (subject.ids, subject.target_ids) if ids is not None]
     with torch.no_grad(), patch(model.model, {OFF[run]: Zero()}):
@@ -83,8 +83,8 @@ def test_what_is_switched_off_is_patched(shelf: Shelf, run: str) -> None:
         assert bar["after"] == pytest.approx(shares[bar["name"]], abs=1e-6)
 
 
-def test_without_a_mask_nothing_is_left_of_the_order_of_reading(shelf: Shelf) -> None:
-    found = ask(shelf, "book", "ablation", off=["dec.mask", "dec.positions"], write=5)
+def test_without_a_mask_nothing_is_left_of_the_order_of_reading(registry: ModelRegistry) -> None:
+    found = ask(registry, "book", "ablation", off=["dec.mask", "dec.positions"], write=5)
     assert found["text"]["off"] != found["text"]["whole"]
     assert found["written"]["before"] is not None
     assert found["keep"]["why"] == "only heads can be taken out for good, and dec.mask is off"
@@ -98,13 +98,15 @@ def test_without_a_mask_nothing_is_left_of_the_order_of_reading(shelf: Shelf) ->
         (["dec.0.feedforward"], "first", "looks at no token"),
     ],
 )
-def test_what_cannot_be_switched_off_is_refused(shelf: Shelf, off: list[str], instead: str, said: str) -> None:
+def test_what_cannot_be_switched_off_is_refused(
+    registry: ModelRegistry, off: list[str], instead: str, said: str
+) -> None:
     with pytest.raises(GlassError, match=said):
-        ask(shelf, "book", "ablation", off=off, instead=instead)
+        ask(registry, "book", "ablation", off=off, instead=instead)
 
 
-def test_what_is_not_written_yet_cannot_be_frozen(shelf: Shelf) -> None:
-    found = ask(shelf, "book", "ablation", off=["dec.0.self.0"], instead="frozen", write=5)
+def test_what_is_not_written_yet_cannot_be_frozen(registry: ModelRegistry) -> None:
+    found = ask(registry, "book", "ablation", off=["dec.0.self.0"], instead="frozen", write=5)
     assert "cannot be frozen" in found["written"]["why"]
 
 
@@ -138,15 +140,15 @@ def test_glass_evaluate_with_nothing_less_says_what_it_says_without(home: Path) 
 @pytest.mark.thorough
 @pytest.mark.parametrize(("one", "other", "by"), [("book", "post", "tokens"), ("book", "letters", "characters")])
 def test_two_runs_pay_for_the_same_characters(
-    shelf: Shelf, one: str, other: str, by: str, scripts: list[Script]
+    registry: ModelRegistry, one: str, other: str, by: str, scripts: list[Script]
 ) -> None:
-    answer = ask(shelf, one, "compare", other=other)
+    answer = ask(registry, one, "compare", other=other)
     parts = answer["stretches"]
     assert answer["by"] == by
     assert "".join(part["text"] for part in parts) == TALL
     bars = {bar["name"]: bar for bar in answer["bars"]}
     for side, name in (("one", one), ("other", other)):
-        model = library(shelf.open(name))
+        model = library(registry.open(name))
         nats = read_after(model, [np.array(model.prompt_ids(TALL))])[0].nats
         first = next(at for at, part in enumerate(parts) if part[side] is not None)
         start, lengths = parts[first]["start"], np.cumsum([len(part["text"]) for part in parts[first:]])
@@ -165,19 +167,19 @@ def test_two_runs_pay_for_the_same_characters(
     scripts.append((answer["python"], [number for number in numbers if number is not None]))
 
 
-def test_a_classifier_gives_no_token_a_probability(shelf: Shelf) -> None:
-    answer = ask(shelf, "book", "compare", other="mails")
+def test_a_classifier_gives_no_token_a_probability(registry: ModelRegistry) -> None:
+    answer = ask(registry, "book", "compare", other="mails")
     assert answer["stretches"] is None
     assert "no probability" in answer["why"]
     assert "labels" in answer["answers"]
 
 
-def test_the_difference_of_two_maps(shelf: Shelf) -> None:
+def test_the_difference_of_two_maps(registry: ModelRegistry) -> None:
     heads = {"head": "dec.0.self.1", "other_head": "dec.0.self.0"}
-    answer = ask(shelf, "book", "contrast", other="post", **heads)
+    answer = ask(registry, "book", "contrast", other="post", **heads)
     maps = []
     for name, head in (("book", 1), ("post", 0)):
-        model = library(shelf.open(name))
+        model = library(registry.open(name))
         attention = subject_of(model, TEXTS[name]).trace().stack.blocks[0].attention
         maps.append(attention.weights[0, head].numpy())
     T = len(maps[0])
@@ -186,7 +188,7 @@ def test_the_difference_of_two_maps(shelf: Shelf) -> None:
     assert np.isnan(found[:, hidden]).all()
     np.testing.assert_allclose(found[0][~hidden], maps[0][~hidden], atol=1e-6)
     np.testing.assert_allclose(found[2][~hidden], (maps[1] - maps[0])[~hidden], atol=1e-6)
-    other = ask(shelf, "book", "contrast", other="letters", **heads)
+    other = ask(registry, "book", "contrast", other="letters", **heads)
     assert not other.header["difference"]
     assert len(other.data) == 4 * sum(math.prod(shape) for shape in other.header["shapes"])
     assert "do not look from the same tokens" in other.header["why"]
@@ -195,9 +197,10 @@ def test_the_difference_of_two_maps(shelf: Shelf) -> None:
 # machines
 
 
-def test_each_machine_sees_what_its_family_sees(shelf: Shelf) -> None:
+def test_each_machine_sees_what_its_family_sees(registry: ModelRegistry) -> None:
     masks = {
-        run: {m["kind"]: m["allowed"] for m in ask(shelf, run, "machines")["masks"]} for run in ("book", "fill", "turn")
+        run: {m["kind"]: m["allowed"] for m in ask(registry, run, "machines")["masks"]}
+        for run in ("book", "fill", "turn")
     }
     triangle = masks["book"]["dec.self"]
     assert triangle == ["1" * (row + 1) + "0" * (len(triangle) - row - 1) for row in range(len(triangle))]
@@ -207,11 +210,11 @@ def test_each_machine_sees_what_its_family_sees(shelf: Shelf) -> None:
 
 
 @pytest.mark.thorough
-def test_each_machine_guesses_from_what_it_sees(shelf: Shelf, scripts: list[Script]) -> None:
+def test_each_machine_guesses_from_what_it_sees(registry: ModelRegistry, scripts: list[Script]) -> None:
     text = "It was a tall day when the dog met the bird."
     for run in ("book", "fill"):
-        answer = ask(shelf, run, "machines", text=text, at=text.index("dog") + 1)
-        guess, model = answer["guess"], library(shelf.open(run))
+        answer = ask(registry, run, "machines", text=text, at=text.index("dog") + 1)
+        guess, model = answer["guess"], library(registry.open(run))
         assert guess["token"].strip() == "dog"
         ids = model.prompt_ids(text) if run == "book" else list(model.frame.around(model.tokenizer.encode(text)))
         place = guess["place"]
@@ -225,9 +228,9 @@ def test_each_machine_guesses_from_what_it_sees(shelf: Shelf, scripts: list[Scri
         assert shown == pytest.approx(shares.sort(descending=True).values[:5].tolist(), abs=1e-6)
         nats = [n for n in answer["costs"]["nats"] if n is not None]
         scripts.append((answer["python"], [*nats, *shown]))
-    turn = ask(shelf, "turn", "machines")
+    turn = ask(registry, "turn", "machines")
     assert turn["guess"] is None
-    translator = library(shelf.open("turn"))
+    translator = library(registry.open("turn"))
     assert isinstance(translator, Translator)
     greedy = translator.config.sample.replace(beams=1, temperature=0.0, repetition_penalty=1.0, tokens=WRITES)
     assert turn["writes"] == translator.generate([TEXTS["turn"]], greedy)[0].text

@@ -16,14 +16,14 @@ import numpy as np
 import pytest
 import torch
 
-from glassformer.app.server.background import Work
-from glassformer.app.server.shelf import Shelf
+from glassformer.app.server.background import BackgroundTask
+from glassformer.app.server.registry import ModelRegistry
 from glassformer.app.server.view import LIMIT
 from glassformer.app.server.views import find_view, loss, replay
 from glassformer.base.errors import GlassError
-from glassformer.evaluation.evaluate import Request as Evaluate
+from glassformer.evaluation.evaluate import EvaluationRequest as Evaluate
 from glassformer.evaluation.evaluate import evaluate_run
-from glassformer.evaluation.probes.probe import TAUGHT_BY, Request, probe_run
+from glassformer.evaluation.probes.probe import TAUGHT_BY, ProbeRequest, probe_run
 from glassformer.inspection.replay import read_history
 from glassformer.inspection.replay.of_run import agreement
 from glassformer.runs.folder import Run
@@ -59,10 +59,10 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def shelf(home: Path) -> Iterator[Shelf]:
+def registry(home: Path) -> Iterator[ModelRegistry]:
     with pytest.MonkeyPatch.context() as patched:
         patched.chdir(home)
-        yield Shelf([home / "runs" / name for name in LEARNT], "cpu")
+        yield ModelRegistry([home / "runs" / name for name in LEARNT], "cpu")
 
 
 @pytest.fixture(scope="module")
@@ -71,19 +71,19 @@ def scripts() -> list[tuple[str, list[float]]]:
     return []
 
 
-def ask(shelf: Shelf, run: str, name: str, **question: Any) -> dict[str, Any]:
+def ask(registry: ModelRegistry, run: str, name: str, **question: Any) -> dict[str, Any]:
     """What a view answers to a body of JSON."""
-    view, opened = find_view(name), shelf.open(run)
+    view, opened = find_view(name), registry.open(run)
     reply = view.reply(opened, view.asked(json.dumps(question).encode()))
     assert len(reply.body) <= LIMIT
     found: dict[str, Any] = json.loads(reply.body)
     return found
 
 
-def wait(shelf: Shelf, run: str, name: str, *path: str, **question: Any) -> dict[str, Any]:
+def wait(registry: ModelRegistry, run: str, name: str, *path: str, **question: Any) -> dict[str, Any]:
     """Ask until the long work, which stands at `path` in the answer, has ended."""
     for _ in range(3000):  # the machine may do much else
-        answer = ask(shelf, run, name, **question)
+        answer = ask(registry, run, name, **question)
         work = answer
         for key in path:
             work = work[key]
@@ -93,10 +93,10 @@ def wait(shelf: Shelf, run: str, name: str, *path: str, **question: Any) -> dict
     raise AssertionError(f"{name} of {run} does not end")
 
 
-def measured(shelf: Shelf, run: str, **question: Any) -> dict[str, Any]:
+def measured(registry: ModelRegistry, run: str, **question: Any) -> dict[str, Any]:
     """The answer of `loss` when all tokens are counted."""
     for _ in range(200):
-        answer = ask(shelf, run, "loss", text=TEXTS[run], **question)
+        answer = ask(registry, run, "loss", text=TEXTS[run], **question)
         if answer["counts"] != "counting":
             return answer
         time.sleep(0.02)
@@ -117,13 +117,13 @@ def facts_of(answer: dict[str, Any]) -> dict[str, Any]:
 @pytest.mark.thorough
 @pytest.mark.parametrize("run", ["book", "fill"])
 def test_the_surprisal_is_that_of_glass_probe(
-    shelf: Shelf, run: str, tmp_path: Path, scripts: list[tuple[str, list[float]]]
+    registry: ModelRegistry, run: str, tmp_path: Path, scripts: list[tuple[str, list[float]]]
 ) -> None:
     (tmp_path / "typed.txt").write_text(TEXTS[run], encoding="utf-8")
-    request = Request(shelf.open(run).folder, ["surprisal"], text=tmp_path / "typed.txt", device="cpu")
+    request = ProbeRequest(registry.open(run).folder, ["surprisal"], text=tmp_path / "typed.txt", device="cpu")
     wanted = probe_run(request).results[0].facts()
     wanted.pop("about")
-    answer = measured(shelf, run)
+    answer = measured(registry, run)
     assert answer["counts"] == "ready"
     assert facts_of(answer) == wanted
     nats = answer["text"]["each"]["nats"]
@@ -132,9 +132,11 @@ def test_the_surprisal_is_that_of_glass_probe(
 
 
 @pytest.mark.thorough
-def test_the_surprisal_of_a_target_is_that_of_its_model(shelf: Shelf, scripts: list[tuple[str, list[float]]]) -> None:
-    answer = measured(shelf, "turn", target="die katze schläft .")
-    model = OpenedRun.load(shelf.open("turn").folder, device="cpu").text_model
+def test_the_surprisal_of_a_target_is_that_of_its_model(
+    registry: ModelRegistry, scripts: list[tuple[str, list[float]]]
+) -> None:
+    answer = measured(registry, "turn", target="die katze schläft .")
+    model = OpenedRun.load(registry.open("turn").folder, device="cpu").text_model
     assert isinstance(model, Translator)
     ids = [*model.tokenizer.target_start, *model.tokenizer.encode("die katze schläft ."), model.tokenizer.end_id]
     with torch.no_grad():
@@ -144,35 +146,35 @@ def test_the_surprisal_of_a_target_is_that_of_its_model(shelf: Shelf, scripts: l
     assert answer["text"]["each"]["nats"] == pytest.approx(wanted, abs=1e-6)
     assert answer["text"]["mean"] == pytest.approx(np.mean(wanted), abs=1e-6)
     scripts.append((answer["python"], answer["text"]["each"]["nats"]))
-    written = measured(shelf, "turn")
-    assert written["text"]["target"] == shelf.open("turn").subject(TEXTS["turn"]).target
+    written = measured(registry, "turn")
+    assert written["text"]["target"] == registry.open("turn").subject(TEXTS["turn"]).target
     with pytest.raises(GlassError, match="the target has"):
-        ask(shelf, "turn", "loss", text=TEXTS["turn"], target="die " * 60)
+        ask(registry, "turn", "loss", text=TEXTS["turn"], target="die " * 60)
 
 
 @pytest.mark.parametrize("run", ["book", "turn"])
-def test_the_loss_of_the_held_out_part_is_that_of_glass_evaluate(shelf: Shelf, run: str) -> None:
-    assert ask(shelf, run, "loss", text=TEXTS[run])["split"]["state"] == "idle"
-    ask(shelf, run, "loss", text=TEXTS[run], start=True)
-    found = wait(shelf, run, "loss", "split", text=TEXTS[run])["split"]["result"]
-    wanted = evaluate_run(Evaluate(shelf.open(run).folder, device="cpu", examples=1)).facts()
+def test_the_loss_of_the_held_out_part_is_that_of_glass_evaluate(registry: ModelRegistry, run: str) -> None:
+    assert ask(registry, run, "loss", text=TEXTS[run])["split"]["state"] == "idle"
+    ask(registry, run, "loss", text=TEXTS[run], start=True)
+    found = wait(registry, run, "loss", "split", text=TEXTS[run])["split"]["result"]
+    wanted = evaluate_run(Evaluate(registry.open(run).folder, device="cpu", examples=1)).facts()
     assert found["mean"] == pytest.approx(wanted["loss"], abs=1e-6)
     assert found["tokens"] == wanted["tokens"]
 
 
-def test_the_held_out_part_of_a_filler_is_that_of_glass_probe(shelf: Shelf) -> None:
-    ask(shelf, "fill", "loss", text=TEXTS["fill"], start=True)
-    found = wait(shelf, "fill", "loss", "split", text=TEXTS["fill"])["split"]["result"]
-    wanted = probe_run(Request(shelf.open("fill").folder, ["surprisal"], device="cpu")).results[0].facts()
+def test_the_held_out_part_of_a_filler_is_that_of_glass_probe(registry: ModelRegistry) -> None:
+    ask(registry, "fill", "loss", text=TEXTS["fill"], start=True)
+    found = wait(registry, "fill", "loss", "split", text=TEXTS["fill"])["split"]["result"]
+    wanted = probe_run(ProbeRequest(registry.open("fill").folder, ["surprisal"], device="cpu")).results[0].facts()
     assert {**found, "before": ""} == {key: value for key, value in wanted.items() if key != "each"} | {"before": ""}
 
 
-def test_a_text_that_is_too_long_is_refused(shelf: Shelf, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_text_that_is_too_long_is_refused(registry: ModelRegistry, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(loss, "MOST", 12)
     with pytest.raises(GlassError, match="12 are read at once"):
-        ask(shelf, "book", "loss", text="It was a tall day when the dog met the bird and the child.")
+        ask(registry, "book", "loss", text="It was a tall day when the dog met the bird and the child.")
     with pytest.raises(GlassError, match="no probability"):
-        ask(shelf, "mails", "loss", text=TEXTS["mails"])
+        ask(registry, "mails", "loss", text=TEXTS["mails"])
 
 
 # probes
@@ -180,12 +182,16 @@ def test_a_text_that_is_too_long_is_refused(shelf: Shelf, monkeypatch: pytest.Mo
 
 @pytest.mark.thorough
 @pytest.mark.parametrize("run", ["book", "fill"])
-def test_probes_are_those_of_glass_probe(shelf: Shelf, run: str, scripts: list[tuple[str, list[float]]]) -> None:
-    before = ask(shelf, run, "probes", size=SMALL)
+def test_probes_are_those_of_glass_probe(
+    registry: ModelRegistry, run: str, scripts: list[tuple[str, list[float]]]
+) -> None:
+    before = ask(registry, run, "probes", size=SMALL)
     assert (before["work"]["state"], before["results"]) == ("idle", [])
-    ask(shelf, run, "probes", size=SMALL, start=True)
-    answer = wait(shelf, run, "probes", "work", size=SMALL)
-    report = probe_run(Request(shelf.open(run).folder, without=("surprisal",), size=SMALL, device="cpu")).facts()
+    ask(registry, run, "probes", size=SMALL, start=True)
+    answer = wait(registry, run, "probes", "work", size=SMALL)
+    report = probe_run(
+        ProbeRequest(registry.open(run).folder, without=("surprisal",), size=SMALL, device="cpu")
+    ).facts()
     assert {result.pop("name"): result for result in answer["results"]} == report["probes"]
     assert answer["notes"] == report["notes"]
     assert answer["names"] == list(TAUGHT_BY)
@@ -196,21 +202,23 @@ def test_probes_are_those_of_glass_probe(shelf: Shelf, run: str, scripts: list[t
 
 
 @pytest.mark.parametrize("run", ["mails", "turn"])
-def test_runs_without_probabilities_of_a_text_have_no_probes(shelf: Shelf, run: str) -> None:
+def test_runs_without_probabilities_of_a_text_have_no_probes(registry: ModelRegistry, run: str) -> None:
     with pytest.raises(GlassError, match="nothing to probe"):
-        ask(shelf, run, "probes", start=True)
+        ask(registry, run, "probes", start=True)
 
 
 # the proof sheet
 
 
 @pytest.mark.thorough
-def test_the_sheet_is_made_kept_and_bound_to_its_weights(shelf: Shelf, scripts: list[tuple[str, list[float]]]) -> None:
-    run = Run(shelf.open("book").folder)
-    before = ask(shelf, "book", "proof")
+def test_the_sheet_is_made_kept_and_bound_to_its_weights(
+    registry: ModelRegistry, scripts: list[tuple[str, list[float]]]
+) -> None:
+    run = Run(registry.open("book").folder)
+    before = ask(registry, "book", "proof")
     assert (before["sheet"], before["current"], before["work"]["state"]) == (None, False, "idle")
-    ask(shelf, "book", "proof", start=True)
-    answer = wait(shelf, "book", "proof", "work")
+    ask(registry, "book", "proof", start=True)
+    answer = wait(registry, "book", "proof", "work")
     kept = kept_sheet(run)
     assert kept is not None
     assert [check["name"] for check in answer["made"]] == answer["names"] == [check.name for check in CHECKS]
@@ -220,11 +228,11 @@ def test_the_sheet_is_made_kept_and_bound_to_its_weights(shelf: Shelf, scripts: 
     scripts.append((answer["python"], [check["measured"] for check in kept["checks"] if check["measured"] is not None]))
     file = run.folder / "verify.json"
     file.write_text(json.dumps({**kept, "weights_sha256": "0" * 64}), encoding="utf-8")
-    assert ask(shelf, "book", "proof")["current"] is False
+    assert ask(registry, "book", "proof")["current"] is False
     file.write_text(json.dumps({**kept, "checks": [{"name": "x"}]}), encoding="utf-8")
     with pytest.raises(GlassError, match=r"verify\.json is damaged"):
         kept_sheet(run)
-    assert ask(shelf, "book", "proof")["sheet"] is None
+    assert ask(registry, "book", "proof")["sheet"] is None
     file.write_text(json.dumps(kept), encoding="utf-8")
 
 
@@ -249,9 +257,9 @@ def test_verifying_apart_fails_as_it_would_here(
 
 
 @pytest.mark.thorough
-def test_the_replay_is_what_the_run_wrote(shelf: Shelf, scripts: list[tuple[str, list[float]]]) -> None:
-    run = Run(shelf.open("book").folder)
-    answer, lines, history = ask(shelf, "book", "replay"), read_metrics(run), read_history(run)
+def test_the_replay_is_what_the_run_wrote(registry: ModelRegistry, scripts: list[tuple[str, list[float]]]) -> None:
+    run = Run(registry.open("book").folder)
+    answer, lines, history = ask(registry, "book", "replay"), read_metrics(run), read_history(run)
     assert answer["lines"] == len(lines) == 2
     for key, column in answer["curves"].items():
         assert column == [line[key] for line in lines]
@@ -270,27 +278,27 @@ def test_the_replay_is_what_the_run_wrote(shelf: Shelf, scripts: list[tuple[str,
     scripts.append((answer["python"], [*(line["loss"] for line in lines), *film["curve"]]))
 
 
-def test_another_head_role_and_text_are_shown_when_asked_for(shelf: Shelf) -> None:
-    history = read_history(Run(shelf.open("book").folder))
+def test_another_head_role_and_text_are_shown_when_asked_for(registry: ModelRegistry) -> None:
+    history = read_history(Run(registry.open("book").folder))
     head, role = history.labels.heads[-1], history.labels.roles[0]
-    film = ask(shelf, "book", "replay", head=head, role=role, text=len(history.labels.texts) - 1)["snapshots"]
+    film = ask(registry, "book", "replay", head=head, role=role, text=len(history.labels.texts) - 1)["snapshots"]
     assert film["curve"] == pytest.approx(history.curve(head, role).tolist(), abs=1e-6)
     assert film["texts"][-1] == "random tokens that repeat"
     assert film["rows"] == list(history.labels.texts[-1].source)
     for wrong in ({"head": "dec.9.self.0"}, {"role": "nothing"}, {"text": 90}):
         with pytest.raises(GlassError, match="no "):
-            ask(shelf, "book", "replay", **wrong)
+            ask(registry, "book", "replay", **wrong)
 
 
-def test_the_last_snapshot_is_what_the_weights_do_now(shelf: Shelf, tmp_path: Path) -> None:
-    assert ask(shelf, "book", "replay")["check"]["state"] == "idle"
-    ask(shelf, "book", "replay", check=True)
-    check = wait(shelf, "book", "replay", "check")["check"]
+def test_the_last_snapshot_is_what_the_weights_do_now(registry: ModelRegistry, tmp_path: Path) -> None:
+    assert ask(registry, "book", "replay")["check"]["state"] == "idle"
+    ask(registry, "book", "replay", check=True)
+    check = wait(registry, "book", "replay", "check")["check"]
     assert (check["state"], check["found"]["step"]) == ("done", 20)
     assert check["found"]["maps"] <= 1 / 255
     assert check["found"]["scores"] == pytest.approx(0, abs=1e-6)
     assert check["found"]["losses"] == pytest.approx(0, abs=1e-6)
-    run = Run(shelf.open("book").folder)
+    run = Run(registry.open("book").folder)
     history = read_history(run)
     history.snapshots[-1].maps[0, "dec.0.self"][:] = 255
     off = agreement(run, history, "cpu")
@@ -301,9 +309,9 @@ def test_the_last_snapshot_is_what_the_weights_do_now(shelf: Shelf, tmp_path: Pa
     assert agreement(later, read_history(later), "cpu") is None
 
 
-def test_a_run_without_snapshots_has_its_curves_and_is_told_the_setting(shelf: Shelf) -> None:
-    answer = ask(shelf, "turn", "replay")
-    run = Run(shelf.open("turn").folder)
+def test_a_run_without_snapshots_has_its_curves_and_is_told_the_setting(registry: ModelRegistry) -> None:
+    answer = ask(registry, "turn", "replay")
+    run = Run(registry.open("turn").folder)
     assert answer["snapshots"] is None
     assert "train.snapshots" in answer["why"]["remedy"]
     assert answer["curves"]["loss"] == [line["loss"] for line in read_metrics(run)]
@@ -339,10 +347,10 @@ def test_long_works_take_turns_and_tell_of_their_results() -> None:
     def broken(tell: Any) -> None:
         raise GlassError("it broke", "Mend it.")
 
-    first = Work(slow, turns)
+    first = BackgroundTask(slow, turns)
     while not first.told:
         time.sleep(0.01)
-    second = Work(broken, turns)
+    second = BackgroundTask(broken, turns)
     assert (first.facts()["state"], first.told, first.result()) == ("working", ["half"], None)
     assert second.facts() == {"state": "waiting", "error": None}
     release.set()
@@ -352,12 +360,12 @@ def test_long_works_take_turns_and_tell_of_their_results() -> None:
     assert second.facts() == {"state": "failed", "error": {"what": "it broke", "remedy": "Mend it."}}
 
 
-def test_a_checkpoint_keeps_its_work(shelf: Shelf) -> None:
-    opened = shelf.open("mails")
-    assert opened.work("nothing") is None
-    first = opened.work("thing", lambda tell: 1)
-    assert first is opened.work("thing")
-    assert opened.turns is shelf.open("book").turns
+def test_a_checkpoint_keeps_its_work(registry: ModelRegistry) -> None:
+    opened = registry.open("mails")
+    assert opened.task("nothing") is None
+    first = opened.task("thing", lambda tell: 1)
+    assert first is opened.task("thing")
+    assert opened.turns is registry.open("book").turns
 
 
 # the scripts

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import torch
 
-from glassformer.app.server.shelf import Opened, Shelf
+from glassformer.app.server.registry import ModelRegistry, ServedModel
 from glassformer.app.server.view import LIMIT, Binary
 from glassformer.app.server.views import find_view, tape
 from glassformer.app.server.views.importance import replacements
@@ -39,19 +39,19 @@ FAMILIES = ("book", "fill", "name", "turn")
 
 
 @pytest.fixture(scope="module")
-def shelf(tmp_path_factory: pytest.TempPathFactory) -> Shelf:
+def registry(tmp_path_factory: pytest.TempPathFactory) -> ModelRegistry:
     """A run of each family, as if trained."""
     home = tmp_path_factory.mktemp("reading")
-    return Shelf([make_run(home / name, **made) for name, made in RUNS.items()], "cpu")
+    return ModelRegistry([make_run(home / name, **made) for name, made in RUNS.items()], "cpu")
 
 
 @pytest.fixture(scope="module")
-def subjects(shelf: Shelf) -> dict[str, Subject]:
+def subjects(registry: ModelRegistry) -> dict[str, Subject]:
     """What each run reads, by the library alone."""
-    return {name: whole_subject_of(OpenedRun.load(shelf.open(name).folder).text_model, TEXTS[name]) for name in RUNS}
+    return {name: whole_subject_of(OpenedRun.load(registry.open(name).folder).text_model, TEXTS[name]) for name in RUNS}
 
 
-def ask(opened: Opened, name: str, **question: Any) -> Any:
+def ask(opened: ServedModel, name: str, **question: Any) -> Any:
     """What a view answers to a body of JSON: a table, or a `Binary`."""
     reads = {} if name in ("embeddings", "positions") else {"text": TEXTS[opened.name]}
     view = find_view(name)
@@ -66,8 +66,8 @@ def near(shown: Any, right: Any) -> bool:
 
 
 @pytest.mark.parametrize("run", [*FAMILIES, "post"])
-def test_the_tape_has_every_matrix(run: str, shelf: Shelf, subjects: dict[str, Subject]) -> None:
-    opened, right = shelf.open(run), make_tape(subjects[run])
+def test_the_tape_has_every_matrix(run: str, registry: ModelRegistry, subjects: dict[str, Subject]) -> None:
+    opened, right = registry.open(run), make_tape(subjects[run])
     listed, titles = [], []
     for part in range(len(right.parts)):
         contents = ask(opened, "tape", part=part)
@@ -102,20 +102,20 @@ def test_a_large_matrix_is_sent_in_windows() -> None:
         assert (height, width) == (rows, columns) or 2 * height * width >= min(tape.CELLS, tape.SIDE)
 
 
-def test_a_tape_that_would_be_too_long_is_refused(shelf: Shelf, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_tape_that_would_be_too_long_is_refused(registry: ModelRegistry, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tape, "MOST_BYTES", 300_000)
     with pytest.raises(GlassError, match="tokens: every number of its pass would take 0 MiB") as refused:
-        ask(shelf.open("book"), "tape", text=TEXT[:-1])
+        ask(registry.open("book"), "tape", text=TEXT[:-1])
     assert re.search(r"at most \d+ tokens", refused.value.remedy)
 
 
 @pytest.mark.parametrize("run", FAMILIES)
-def test_the_receipt_adds_up_to_the_logit(run: str, shelf: Shelf, subjects: dict[str, Subject]) -> None:
+def test_the_receipt_adds_up_to_the_logit(run: str, registry: ModelRegistry, subjects: dict[str, Subject]) -> None:
     subject, against = subjects[run], 2
     case = case_of(subject)
     output = case.outputs[-1]
     right = split_output(case.model, case.trace(), output, against)
-    shown = ask(shelf.open(run), "receipt", against=str(against), part=1)
+    shown = ask(registry.open(run), "receipt", against=str(against), part=1)
     assert shown["pass"] == "observed"
     assert [part["name"] for part in shown["parts"]] == [part.name for part in right]
     assert near([part["value"] for part in shown["parts"]], [part.value for part in right])
@@ -130,19 +130,19 @@ def test_the_receipt_adds_up_to_the_logit(run: str, shelf: Shelf, subjects: dict
     assert (shown["memory"] is None) == (run != "turn")
 
 
-def test_a_receipt_without_an_exact_split_is_refused(shelf: Shelf) -> None:
+def test_a_receipt_without_an_exact_split_is_refused(registry: ModelRegistry) -> None:
     for view in ("receipt", "lens"):
         with pytest.raises(GlassError, match="norm_order = post"):
-            ask(shelf.open("post"), view)
+            ask(registry.open("post"), view)
     with pytest.raises(GlassError, match="no answer at place 500"):
-        ask(shelf.open("book"), "receipt", place=500)
+        ask(registry.open("book"), "receipt", place=500)
 
 
 @pytest.mark.parametrize("run", FAMILIES)
-def test_the_last_row_of_the_lens_is_the_model(run: str, shelf: Shelf, subjects: dict[str, Subject]) -> None:
+def test_the_last_row_of_the_lens_is_the_model(run: str, registry: ModelRegistry, subjects: dict[str, Subject]) -> None:
     case = case_of(subjects[run], everywhere=True)
     right = lens(case.model, case.tokens, case.outputs, case.target)
-    shown = ask(shelf.open(run), "lens")
+    shown = ask(registry.open(run), "lens")
     assert shown["pass"] == "plain"
     assert [[cell["rank"] for cell in row] for row in shown["grid"]] == right.ranks.tolist()
     assert near([[cell["loss"] for cell in row] for row in shown["grid"]], right.losses)
@@ -158,18 +158,18 @@ def test_the_last_row_of_the_lens_is_the_model(run: str, shelf: Shelf, subjects:
     assert shown["settled"][-1] == 1
 
 
-def test_places_of_the_lens_come_in_windows(shelf: Shelf, monkeypatch: pytest.MonkeyPatch) -> None:
-    whole = ask(shelf.open("book"), "lens")
+def test_places_of_the_lens_come_in_windows(registry: ModelRegistry, monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = ask(registry.open("book"), "lens")
     monkeypatch.setattr("glassformer.app.server.views.lens.WINDOW", 4)
-    part = ask(shelf.open("book"), "lens", first=5)
+    part = ask(registry.open("book"), "lens", first=5)
     assert part["count"] == whole["count"] > 9
     assert part["outputs"] == whole["outputs"][5:9]
     assert part["grid"] == [row[5:9] for row in whole["grid"]]
 
 
 @pytest.mark.parametrize("run", FAMILIES)
-def test_importance_is_that_of_the_library(run: str, shelf: Shelf, subjects: dict[str, Subject]) -> None:
-    opened, case = shelf.open(run), case_of(subjects[run])
+def test_importance_is_that_of_the_library(run: str, registry: ModelRegistry, subjects: dict[str, Subject]) -> None:
+    opened, case = registry.open(run), case_of(subjects[run])
     output, made, replaced = case.outputs[-1], case.trace(), replacements(opened.model)
     blanking, shown = blank(case, *replaced), ask(opened, "importance", layer=0)
     rows, rolled = list(output.reads), rollout(made)
@@ -191,11 +191,11 @@ def test_importance_is_that_of_the_library(run: str, shelf: Shelf, subjects: dic
 
 
 @pytest.mark.parametrize(("run", "table"), [("book", "tokens"), ("turn", "source tokens"), ("turn", "positions")])
-def test_the_map_and_the_neighbours(run: str, table: str, shelf: Shelf) -> None:
-    model: Any = OpenedRun.load(shelf.open(run).folder).model
+def test_the_map_and_the_neighbours(run: str, table: str, registry: ModelRegistry) -> None:
+    model: Any = OpenedRun.load(registry.open(run).folder).model
     embedding = model.source_embedding if table.startswith("source") else model.embedding
     vectors = embedding.positions.table.weight if table == "positions" else embedding.tokens.weight
-    found, shown = components(vectors), ask(shelf.open(run), "embeddings", table=table, token="5")
+    found, shown = components(vectors), ask(registry.open(run), "embeddings", table=table, token="5")
     assert near(np.transpose([shown["x"], shown["y"]]), found.of(vectors)[:, :2])
     assert near(shown["shares"], found.shares[:10])
     right = neighbours(vectors, 5, 20)
@@ -205,8 +205,8 @@ def test_the_map_and_the_neighbours(run: str, table: str, shelf: Shelf) -> None:
 
 
 @pytest.mark.parametrize("run", [*FAMILIES, "post"])
-def test_positions_and_the_shuffle_test(run: str, shelf: Shelf, subjects: dict[str, Subject]) -> None:
-    opened, case = shelf.open(run), case_of(subjects[run])
+def test_positions_and_the_shuffle_test(run: str, registry: ModelRegistry, subjects: dict[str, Subject]) -> None:
+    opened, case = registry.open(run), case_of(subjects[run])
     stack, embedding = embedding_of(case.model, "dec" if run in ("book", "post", "turn") else "enc")
     shown, vectors = ask(opened, "positions"), place_vectors(embedding, stack.context)
     assert shown.header["kind"] == RUNS[run]["positions"]
@@ -248,12 +248,12 @@ print(json.dumps(told))
 
 
 @pytest.mark.thorough
-def test_all_scripts_print_the_numbers_that_are_shown(shelf: Shelf) -> None:
+def test_all_scripts_print_the_numbers_that_are_shown(registry: ModelRegistry) -> None:
     answers = []
     for run in FAMILIES:
         for view, question in QUESTIONS:
             more = {"text": TEXTS[run]} if question.get("shuffle") else {}
-            answers.append((run, view, ask(shelf.open(run), view, **{**question, **more})))
+            answers.append((run, view, ask(registry.open(run), view, **{**question, **more})))
     facts = [answer.header if isinstance(answer, Binary) else answer for _, _, answer in answers]
     scripts = json.dumps([each["python"] for each in facts])
     done = ended(begin("-c", RUNNER, folder=Path.cwd(), text=scripts))
@@ -286,20 +286,20 @@ def expected(view: str, fact: dict[str, Any]) -> list[float]:
     raise AssertionError(view)
 
 
-def test_a_lens_that_would_take_long_is_refused(shelf: Shelf, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_lens_that_would_take_long_is_refused(registry: ModelRegistry, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("glassformer.app.server.views.lens.MOST_WORK", 1e4)
     for run in FAMILIES:
         with pytest.raises(GlassError, match=r"^to read every layer at \d+ places would take \d") as refused:
-            ask(shelf.open(run), "lens", text=TEXTS[run] + " then")
+            ask(registry.open(run), "lens", text=TEXTS[run] + " then")
         assert re.search(r"at most about \d+ tokens", refused.value.remedy)
 
 
-def test_nothing_is_encoded_again_for_a_view(shelf: Shelf, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_nothing_is_encoded_again_for_a_view(registry: ModelRegistry, monkeypatch: pytest.MonkeyPatch) -> None:
     def again(*given: object) -> None:
         raise AssertionError("that can take minutes")
 
     monkeypatch.setattr("glassformer.runs.run_text.prepare_for", again)
-    book = shelf.open("book")
+    book = registry.open("book")
     for part in (ask(book, "machines")["validation"], ask(book, "write", written="a")["copied"]):
         assert part["why"].endswith("is gone")
     with pytest.raises(GlassError, match="is gone") as refused:

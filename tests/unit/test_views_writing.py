@@ -17,7 +17,7 @@ from glassformer.app.server import writing
 from glassformer.app.server.access import Access
 from glassformer.app.server.app import make_app
 from glassformer.app.server.engine import Engines
-from glassformer.app.server.shelf import Shelf
+from glassformer.app.server.registry import ModelRegistry
 from glassformer.app.server.views.write import WriteQuestion
 from glassformer.base.config import SampleConfig
 from glassformer.base.errors import GlassError
@@ -38,11 +38,11 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def shelf(home: Path) -> Iterator[Shelf]:
+def registry(home: Path) -> Iterator[ModelRegistry]:
     """The runs."""
     with pytest.MonkeyPatch.context() as patched:
         patched.chdir(home)
-        yield Shelf([home / "runs" / name for name in LEARNT], "cpu")
+        yield ModelRegistry([home / "runs" / name for name in LEARNT], "cpu")
 
 
 @pytest.fixture(scope="module")
@@ -56,13 +56,13 @@ def scripts() -> list[Script]:
 
 @pytest.mark.thorough
 @pytest.mark.parametrize("run", WRITES)
-def test_what_is_written_is_what_generate_writes(shelf: Shelf, run: str, scripts: list[Script]) -> None:
+def test_what_is_written_is_what_generate_writes(registry: ModelRegistry, run: str, scripts: list[Script]) -> None:
     given = {"tokens": 12, "temperature": 0.9, "top_k": 20, "top_p": 0.95, "seed": 3}
-    answer = ask(shelf, run, "write", **given, least=4)
-    model = library(shelf.open(run))
+    answer = ask(registry, run, "write", **given, least=4)
+    model = library(registry.open(run))
     (sample,) = model.generate([TEXTS[run]], model.config.sample.replace(**given, beams=1, length_penalty=0.6))
     assert (answer["text"], answer["tokens"], answer["ended"]) == (sample.text, sample.tokens, sample.ended)
-    text = "".join(training_text(shelf.open(run).run))
+    text = "".join(training_text(registry.open(run).run))
     copied, longest = answer["copied"], longest_overlap(sample.text, [text])
     assert copied["read"] == len(text)
     assert max(copied["cover"]) == (longest.length if longest and longest.length >= 4 else 0)
@@ -73,31 +73,31 @@ def test_what_is_written_is_what_generate_writes(shelf: Shelf, run: str, scripts
     scripts.append((answer["python"], [n for m in copied["matches"] for n in (m["start"], m["length"], m["position"])]))
 
 
-def test_what_was_written_is_measured_and_not_written_again(shelf: Shelf) -> None:
-    answer = ask(shelf, "book", "write", written="It was a tall day when the dog met", least=10)
+def test_what_was_written_is_measured_and_not_written_again(registry: ModelRegistry) -> None:
+    answer = ask(registry, "book", "write", written="It was a tall day when the dog met", least=10)
     assert answer["text"] == "It was a tall day when the dog met"
     assert answer["copied"]["matches"]
 
 
 @pytest.mark.thorough
-def test_labels_and_fillings_are_the_runs(shelf: Shelf, scripts: list[Script]) -> None:
-    labels = ask(shelf, "mails", "write")
-    (found,) = library(shelf.open("mails")).classify([TEXTS["mails"]])
+def test_labels_and_fillings_are_the_runs(registry: ModelRegistry, scripts: list[Script]) -> None:
+    labels = ask(registry, "mails", "write")
+    (found,) = library(registry.open("mails")).classify([TEXTS["mails"]])
     assert {each["name"]: each["probability"] for each in labels["labels"]} == pytest.approx(found.probabilities)
     assert sum(each["probability"] for each in labels["labels"]) == pytest.approx(1.0)
     scripts.append((labels["python"], [each["probability"] for each in labels["labels"]]))
-    filled = ask(shelf, "fill", "write", top=3)
-    holes = library(shelf.open("fill")).fill(TEXTS["fill"], 3)
+    filled = ask(registry, "fill", "write", top=3)
+    holes = library(registry.open("fill")).fill(TEXTS["fill"], 3)
     shares = [each["probability"] for hole in filled["holes"] for each in hole]
     assert shares == pytest.approx([each.probability for hole in holes for each in hole], abs=1e-6)
     scripts.append((filled["python"], shares))
 
 
-def test_a_text_that_is_gone_is_said(shelf: Shelf, home: Path) -> None:
+def test_a_text_that_is_gone_is_said(registry: ModelRegistry, home: Path) -> None:
     tokens = Path(Run(home / "runs" / "letters").manifest()["data"]["tokens"])
     tokens.rename(tokens.with_name("away")), (home / "book.txt").rename(home / "away.txt")
     try:
-        copied = ask(shelf, "letters", "write", written="It was a tall day")["copied"]
+        copied = ask(registry, "letters", "write", written="It was a tall day")["copied"]
     finally:
         tokens.with_name("away").rename(tokens), (home / "away.txt").rename(home / "book.txt")
     assert "is gone" in copied["why"]
@@ -108,9 +108,11 @@ def test_a_text_that_is_gone_is_said(shelf: Shelf, home: Path) -> None:
 
 
 @pytest.fixture(scope="module")
-def client(shelf: Shelf) -> Iterator[TestClient]:
+def client(registry: ModelRegistry) -> Iterator[TestClient]:
     headers = {"Authorization": "Bearer a-token", "Host": "127.0.0.1:80"}
-    with TestClient(make_app(shelf, Access("a-token", 80)), base_url="http://127.0.0.1:80", headers=headers) as found:
+    with TestClient(
+        make_app(registry, Access("a-token", 80)), base_url="http://127.0.0.1:80", headers=headers
+    ) as found:
         yield found
 
 
@@ -123,10 +125,10 @@ def events(client: TestClient, run: str, **question: Any) -> list[dict[str, Any]
 
 @pytest.mark.parametrize("run", WRITES)
 @pytest.mark.parametrize("beams", [1, 3])
-def test_the_stream_is_the_text_of_generate(client: TestClient, shelf: Shelf, run: str, beams: int) -> None:
+def test_the_stream_is_the_text_of_generate(client: TestClient, registry: ModelRegistry, run: str, beams: int) -> None:
     given = {"tokens": 12, "temperature": 0.9, "seed": 3, "beams": beams}
     *pieces, last = events(client, run, **given)
-    model = library(shelf.open(run))
+    model = library(registry.open(run))
     settings = model.config.sample.replace(**given, length_penalty=0.6, stop=())
     (sample,) = model.generate([TEXTS[run]], settings)
     assert "".join(piece["text"] for piece in pieces) == sample.text
@@ -134,9 +136,9 @@ def test_the_stream_is_the_text_of_generate(client: TestClient, shelf: Shelf, ru
     assert last["score"] == pytest.approx(sample.score)
 
 
-def test_who_closes_the_stream_stops_the_writing(shelf: Shelf) -> None:
+def test_who_closes_the_stream_stops_the_writing(registry: ModelRegistry) -> None:
     """Drawn text leaves the engine's batch; beam search ends at its next step."""
-    engines, question = Engines(shelf), WriteQuestion(text=TEXTS["book"], tokens=2_000, temperature=2.0)
+    engines, question = Engines(registry), WriteQuestion(text=TEXTS["book"], tokens=2_000, temperature=2.0)
     engine = engines.engine("book")
 
     async def stopped() -> int:
@@ -155,7 +157,7 @@ def test_who_closes_the_stream_stops_the_writing(shelf: Shelf) -> None:
         engines.close()
     ended = Event()
     ended.set()
-    assert writing._search(shelf, "book", WriteQuestion(text=TEXTS["book"], beams=3), ended) is None
+    assert writing._search(registry, "book", WriteQuestion(text=TEXTS["book"], beams=3), ended) is None
 
 
 def test_a_run_that_writes_nothing_is_refused(client: TestClient) -> None:
@@ -165,14 +167,16 @@ def test_a_run_that_writes_nothing_is_refused(client: TestClient) -> None:
 
 
 @pytest.mark.thorough
-def test_kept_heads_make_a_run_that_gives_what_was_seen(client: TestClient, shelf: Shelf, home: Path) -> None:
-    seen = ask(shelf, "book", "ablation", off=["dec.1.self.0", "dec.0.self.1"], tokens=200)
+def test_kept_heads_make_a_run_that_gives_what_was_seen(
+    client: TestClient, registry: ModelRegistry, home: Path
+) -> None:
+    seen = ask(registry, "book", "ablation", off=["dec.1.self.0", "dec.0.self.1"], tokens=200)
     assert seen["keep"] == {"heads": ["dec.1.self.0", "dec.0.self.1"], "why": None}
     body = {"heads": seen["keep"]["heads"], "name": "book-small", "version": seen["version"]}
     reply = client.post("/api/runs/book/keep", json=body)
     assert reply.status_code == 200, reply.text
     assert reply.json()["name"] in [run["name"] for run in client.get("/api/runs").json()["runs"]]
-    now = ask(shelf, "book-small", "ablation", tokens=200)
+    now = ask(registry, "book-small", "ablation", tokens=200)
     assert now["validation"]["whole"] == pytest.approx(seen["validation"]["off"], abs=1e-5)
     assert now["text"]["whole"] == pytest.approx(seen["text"]["off"], abs=1e-5)
     before = {bar["name"]: bar["after"] for bar in seen["answer"]["bars"]}
@@ -198,9 +202,9 @@ def test_a_name_that_is_a_path_is_refused(client: TestClient, home: Path, name: 
 
 @pytest.mark.thorough
 @pytest.mark.parametrize("run", WRITES)
-def test_every_stage_is_over_the_whole_vocabulary(shelf: Shelf, run: str, scripts: list[Script]) -> None:
+def test_every_stage_is_over_the_whole_vocabulary(registry: ModelRegistry, run: str, scripts: list[Script]) -> None:
     given = {"temperature": 0.7, "top_k": 9, "top_p": 0.8, "repetition_penalty": 1.3, "seed": 5}
-    answer, model = ask(shelf, run, "sampling", **given, top=200), library(shelf.open(run))
+    answer, model = ask(registry, run, "sampling", **given, top=200), library(registry.open(run))
     (drawn,) = model.generate([TEXTS[run]], SampleConfig(tokens=1, **given))
     assert answer["vocabulary"] == model.tokenizer.vocab_size
     assert [stage["filter"] for stage in answer["stages"]] == [
@@ -229,8 +233,8 @@ def test_every_stage_is_over_the_whole_vocabulary(shelf: Shelf, run: str, script
     )
 
 
-def test_after_a_part_of_a_target_the_next_one_is_drawn(shelf: Shelf) -> None:
-    answer, model = ask(shelf, "turn", "sampling", target="der alte"), library(shelf.open("turn"))
+def test_after_a_part_of_a_target_the_next_one_is_drawn(registry: ModelRegistry) -> None:
+    answer, model = ask(registry, "turn", "sampling", target="der alte"), library(registry.open("turn"))
     source, target = (
         model.prompt_ids(TEXTS["turn"]),
         [*model.tokenizer.target_start, *model.tokenizer.encode("der alte")],
@@ -245,8 +249,8 @@ def test_after_a_part_of_a_target_the_next_one_is_drawn(shelf: Shelf) -> None:
 
 @pytest.mark.thorough
 @pytest.mark.parametrize("run", WRITES)
-def test_the_tree_holds_what_the_search_finds(shelf: Shelf, run: str, scripts: list[Script]) -> None:
-    answer, model = ask(shelf, run, "beams", beams=3, tokens=6, length_penalty=0.8), library(shelf.open(run))
+def test_the_tree_holds_what_the_search_finds(registry: ModelRegistry, run: str, scripts: list[Script]) -> None:
+    answer, model = ask(registry, run, "beams", beams=3, tokens=6, length_penalty=0.8), library(registry.open(run))
     found = model.best([TEXTS[run]], model.config.sample.replace(beams=3, tokens=6, length_penalty=0.8))[0]
     assert [each["text"] for each in answer["found"]] == [each.text for each in found]
     assert [each["score"] for each in answer["found"]] == pytest.approx([each.score for each in found])
@@ -264,10 +268,10 @@ def test_the_tree_holds_what_the_search_finds(shelf: Shelf, run: str, scripts: l
     scripts.append((answer["python"], [each["score"] for each in answer["found"]]))
 
 
-def test_an_encoder_draws_nothing(shelf: Shelf) -> None:
+def test_an_encoder_draws_nothing(registry: ModelRegistry) -> None:
     for view in ("sampling", "beams"):
         with pytest.raises(GlassError, match="Choose a run"):
-            ask(shelf, "fill", view)
+            ask(registry, "fill", view)
 
 
 @pytest.mark.thorough

@@ -7,9 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from glassformer.app.cli.uses import use_of
 from glassformer.base.errors import GlassError
-from glassformer.base.wording import counted, quoted, span
+from glassformer.base.wording import counted, quoted, span, use_of
 from glassformer.runs.folder import Run, refuse_existing
 
 

@@ -12,7 +12,7 @@ from pydantic_core import ErrorDetails
 
 from glassformer.base.errors import GlassError, nearest, nearest_file
 
-S = TypeVar("S", bound="Settings")
+S = TypeVar("S", bound="BaseSettings")
 
 
 UNSET = "unset"
@@ -34,7 +34,7 @@ REMEDIES = {
 """What to do, by the kind of a pydantic error, or by the kind's first word."""
 
 
-class Settings(BaseModel):
+class BaseSettings(BaseModel):
     """What all sections share: frozen, no unknown keys, no infinite numbers."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
@@ -94,7 +94,7 @@ def validated(kind: type[S], values: Mapping[str, Any], where: str) -> S:
         raise _as_glass_error(kind, error, where) from None
 
 
-def _as_glass_error(kind: type[Settings], error: ValidationError, where: str) -> GlassError:
+def _as_glass_error(kind: type[BaseSettings], error: ValidationError, where: str) -> GlassError:
     first = error.errors()[0]
     path = [str(part) for part in first["loc"]]
     name, place = ".".join(path), f" in {where}" if where else ""
@@ -120,7 +120,7 @@ def _shown(value: Any) -> str:
     return text if len(text) <= LONGEST else f"{text[:LONGEST]}…"
 
 
-def _remedy(kind: type[Settings], error: ErrorDetails) -> str:
+def _remedy(kind: type[BaseSettings], error: ErrorDetails) -> str:
     """What is allowed, in words; pydantic's own words where we have none."""
     sentence = REMEDIES.get(error["type"]) or REMEDIES.get(error["type"].partition("_")[0]) or f"{error['msg']}."
     bound = next(iter(error.get("ctx", {}).values()), "")
@@ -129,7 +129,7 @@ def _remedy(kind: type[Settings], error: ErrorDetails) -> str:
     field: Any = None
     for part in error["loc"]:
         owner = kind if field is None else field.annotation
-        if not (isinstance(part, str) and isinstance(owner, type) and issubclass(owner, Settings)):
+        if not (isinstance(part, str) and isinstance(owner, type) and issubclass(owner, BaseSettings)):
             break
         field = owner.model_fields[part]
     return sentence.format(bound=bound, name=error["loc"][-1], description=field.description if field else "")

@@ -24,14 +24,14 @@ class Documents(Protocol):
         """One past the last token of each document."""
 
 
-class Decoder(Protocol):
+class TextDecoder(Protocol):
     """A tokenizer, as far as true entropies need it."""
 
     def decode(self, ids: Sequence[int]) -> str:
         """Text of tokens; special ones are left out."""
 
 
-def true_nats(documents: Documents, tokenizer: Decoder, corpus: str) -> tuple[float, str] | None:
+def true_nats(documents: Documents, tokenizer: TextDecoder, corpus: str) -> tuple[float, str] | None:
     """-ln p of the documents themselves, and what the figure rests on.
 
     Where the tokenizer does not give the documents back, their expected value. None where the corpus does not know.

@@ -51,7 +51,7 @@ class Text(Protocol):
         """Return how many of the tokens are the unknown token."""
 
 
-class Decoder(Protocol):
+class VocabularyDecoder(Protocol):
     """A tokenizer, as far as baselines need it."""
 
     @property
@@ -86,7 +86,7 @@ class Baseline:
 def baselines(
     train: Text,
     validation: Text,
-    tokenizer: Decoder,
+    tokenizer: VocabularyDecoder,
     corpus: str | None = None,
     windows: Literal["stream", "documents"] = "stream",
     ngram_tokens: int = NGRAM_TOKENS,
@@ -155,7 +155,7 @@ def _ngram_nats(counted: NDArray[np.integer[Any]], validation: Text, vocab_size:
     return nats
 
 
-def _gzip_nats(train: Text, validation: Text, tokenizer: Decoder) -> float:
+def _gzip_nats(train: Text, validation: Text, tokenizer: VocabularyDecoder) -> float:
     """By the difference of two compressed sizes: what comes before alone, and with the validation text."""
     known = tokenizer.decode(train.tokens[-GZIP_TAIL_TOKENS:].tolist()).encode("utf-8", "surrogatepass")
     before = zlib.compressobj(9, wbits=31)

@@ -124,7 +124,7 @@ class ClassificationScores:
             for true, said in places
         ]
 
-    def table(self) -> str:
+    def text(self) -> str:
         """The confusion matrix for a terminal, or the pairs most often confused where there are many labels.
 
         Names stand at the ends of lines: whatever a terminal makes of the width of Bangla or Chinese letters, the

@@ -40,7 +40,7 @@ Report = LanguageReport | MaskedReport | PairReport | LabelReport | AblationRepo
 
 
 @dataclass(frozen=True)
-class Request:
+class EvaluationRequest:
     """A request to measure a run.
 
     Attributes:
@@ -77,7 +77,7 @@ class Request:
     moved: Mapping[str, str] | None = None
 
 
-def evaluate_run(request: Request) -> Report:
+def evaluate_run(request: EvaluationRequest) -> Report:
     """Measure a run.
 
     Raises:
@@ -109,7 +109,7 @@ def evaluate_run(request: Request) -> Report:
         return _of_examples(request, model, Path(temporary))
 
 
-def _check(request: Request, config: Config) -> None:
+def _check(request: EvaluationRequest, config: Config) -> None:
     """Nothing that is given may be without effect."""
     _check_ablation(request)
     parse_changes(request.changes)  # what is no setting at all is named first
@@ -139,7 +139,7 @@ def _check(request: Request, config: Config) -> None:
         )
 
 
-def _names_own_text(request: Request, config: Config) -> bool:
+def _names_own_text(request: EvaluationRequest, config: Config) -> bool:
     """Return whether DATA is the text that the run was trained on, by its hash.
 
     It is not if settings of `data` ask for another reading, or if it is a generated corpus.
@@ -159,7 +159,7 @@ def _names_own_text(request: Request, config: Config) -> bool:
     return False
 
 
-def _check_ablation(request: Request) -> None:
+def _check_ablation(request: EvaluationRequest) -> None:
     """Parts are switched off on the run's own validation part, where nothing is written or compared."""
     given = {
         "another text": request.source,
@@ -179,13 +179,13 @@ def _check_ablation(request: Request) -> None:
         raise GlassError(f"--tokens {request.tokens} is less than one", "Give a number of tokens, or leave it out.")
 
 
-def _writing(request: Request) -> dict[str, str]:
+def _writing(request: EvaluationRequest) -> dict[str, str]:
     """Changes of how text is written."""
     changes = {key: value for key, value in request.changes.items() if key.startswith("sample.")}
     return changes if request.seed is None else {**changes, "sample.seed": str(request.seed)}
 
 
-def _of_text(request: Request, model: TextModel | MaskFiller, folder: Path) -> Report:
+def _of_text(request: EvaluationRequest, model: TextModel | MaskFiller, folder: Path) -> Report:
     """Evaluate a language model or a masked model on a text."""
     config = model.config
     said: list[str] = []
@@ -230,7 +230,7 @@ def _seen(folder: Path, whole: WholeText, train: TokenStore | None) -> Seen:
     return Seen(same, passages, seen)
 
 
-def _of_examples(request: Request, model: AnyTextModel, folder: Path) -> Report:
+def _of_examples(request: EvaluationRequest, model: AnyTextModel, folder: Path) -> Report:
     """Measure a run that learns from examples."""
     assert isinstance(model, Translator | TextClassifier)
     said: list[str] = []
@@ -266,7 +266,7 @@ def _of_examples(request: Request, model: AnyTextModel, folder: Path) -> Report:
 
 
 def _measured_on(
-    request: Request,
+    request: EvaluationRequest,
     model: Translator | TextClassifier,
     own: Prepared | PreparedExamples | None,
     folder: Path,
@@ -286,7 +286,9 @@ def _measured_on(
     return text, store, config
 
 
-def _loss(request: Request, model: Translator | TextClassifier, store: ExampleStore, config: Config) -> LossEstimate:
+def _loss(
+    request: EvaluationRequest, model: Translator | TextClassifier, store: ExampleStore, config: Config
+) -> LossEstimate:
     """Over all examples that become rows."""
     device = next(model.model.parameters()).device
     dtype = choose_precision(request.precision or config.train.precision, device)
@@ -295,7 +297,7 @@ def _loss(request: Request, model: Translator | TextClassifier, store: ExampleSt
     return validation_loss(model.model, labelled_rows(store, config), device, dtype, collate=Batch.from_labelled)
 
 
-def _other(request: Request, model: Translator | TextClassifier) -> AnyTextModel | None:
+def _other(request: EvaluationRequest, model: Translator | TextClassifier) -> AnyTextModel | None:
     """The run to compare with, changed as the first one is."""
     if request.against is None:
         return None
@@ -316,7 +318,7 @@ def _other(request: Request, model: Translator | TextClassifier) -> AnyTextModel
     return other
 
 
-def _own(request: Request, config: Config, note: Callable[[str], None]) -> Prepared | PreparedExamples | None:
+def _own(request: EvaluationRequest, config: Config, note: Callable[[str], None]) -> Prepared | PreparedExamples | None:
     """The run's own text; where another one is measured, it may have been left behind."""
     try:
         return encoded_text(open_run(request.folder), config, request.note, request.moved)
@@ -327,7 +329,7 @@ def _own(request: Request, config: Config, note: Callable[[str], None]) -> Prepa
         return None
 
 
-def _reading(config: Config, request: Request) -> Config:
+def _reading(config: Config, request: EvaluationRequest) -> Config:
     """The settings with those by which another text is read: its rows are cut as in training.
 
     What its file looks like is its own affair.
@@ -343,7 +345,7 @@ def _reading(config: Config, request: Request) -> Config:
     return config.replace(data=fresh.model_dump()).with_changes(given)
 
 
-def _corpus(request: Request, config: Config) -> str | None:
+def _corpus(request: EvaluationRequest, config: Config) -> str | None:
     """The generated corpus that is measured on, if it is one."""
     name = config.data.source if request.source is None else request.source
     return name if name in CORPORA else None

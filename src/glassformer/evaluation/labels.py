@@ -32,7 +32,7 @@ class LabelReport:
     """One evaluation.
 
     Attributes:
-        text: what was measured on, in words.
+        measured_on: the data, in words.
         estimate: nats per text.
         unknown_share: the share of the texts' tokens that are the unknown token.
         scores: accuracy, F1, confusion, calibration.
@@ -42,7 +42,7 @@ class LabelReport:
         notes: what a person was told: texts left out or cut, and what else is odd.
     """
 
-    text: str
+    measured_on: str
     estimate: LossEstimate
     unknown_share: float
     scores: ClassificationScores
@@ -64,17 +64,17 @@ class LabelReport:
             "notes": self.notes,
         }
 
-    def table(self) -> str:
+    def text(self) -> str:
         """Format the report as text."""
         scores = self.scores
         lines = [
-            f"on {self.text}: {counted(scores.examples, 'texts')}, {scores.right:,} labelled right",
+            f"on {self.measured_on}: {counted(scores.examples, 'texts')}, {scores.right:,} labelled right",
             f"loss {self.estimate.loss:.4f} {self.estimate.margin} nats per text (95 %)",
             *([f"{self.unknown_share:.3%} of the tokens are unknown"] if self.unknown_share else []),
             *(measure.line() for measure in self.measures),
             f"{'calibration':<16}{scores.calibration_error:>9.4f}   mean gap between confidence and accuracy",
         ]
-        lines += ["", scores.table(), "", f"{'predictor':<34}{'accuracy':>10}{'macro-F1':>10}"]
+        lines += ["", scores.text(), "", f"{'predictor':<34}{'accuracy':>10}{'macro-F1':>10}"]
         rows = [*self.baselines, ("this model", scores.accuracy, scores.macro_f1, "")]
         for name, accuracy, f1, note in sorted(rows, key=lambda row: row[1]):
             balanced = "" if f1 is None else f"{f1:.4f}"

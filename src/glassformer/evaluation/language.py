@@ -22,7 +22,7 @@ class LanguageReport:
     """One evaluation.
 
     Attributes:
-        text: what was measured on, in words.
+        measured_on: the data, in words.
         estimate: over all of it, in non-overlapping windows.
         bits_per_byte: the same loss per byte of text; None where some of its tokens are unknown.
         unknown_share: the share of the text's tokens that are the unknown token.
@@ -33,7 +33,7 @@ class LanguageReport:
         reading: the documents that were left out, and how much of the text was in the training part.
     """
 
-    text: str
+    measured_on: str
     estimate: LossEstimate
     bits_per_byte: float | None
     unknown_share: float
@@ -59,10 +59,10 @@ class LanguageReport:
             **self.reading.facts(),
         }
 
-    def table(self) -> str:
+    def text(self) -> str:
         """Format the report as text."""
         lines = [
-            f"on {self.text}: {counted(self.estimate.tokens, 'tokens')}",
+            f"on {self.measured_on}: {counted(self.estimate.tokens, 'tokens')}",
             f"loss {self.loss:.4f} {self.estimate.margin} nats per token (95 %), "
             f"perplexity {self.estimate.perplexity:.2f}{bits_words(self.bits_per_byte)}",
         ]
@@ -125,7 +125,7 @@ def language_report(
         ladder = baselines(train, store, model.tokenizer, corpus, config.data.windows)
         overlap = longest_overlap(sample.text, train.iter_text(model.tokenizer))
     return LanguageReport(
-        text=text,
+        measured_on=text,
         estimate=estimate,
         bits_per_byte=estimate.bits_per_byte(store.recoverable_bytes),
         unknown_share=store.unknown_share,

@@ -27,7 +27,7 @@ class MaskedReport:
     """One evaluation.
 
     Attributes:
-        text: what was measured on, in words.
+        measured_on: the data, in words.
         estimate: nats per hidden token.
         unknown_share: the share of the text's tokens that are the unknown token.
         measures: how often the likeliest token is the right one, and the right one is among the five likeliest.
@@ -35,7 +35,7 @@ class MaskedReport:
         reading: the documents that were left out, and how much of the text was in the training part.
     """
 
-    text: str
+    measured_on: str
     estimate: LossEstimate
     unknown_share: float
     measures: list[Measure]
@@ -52,10 +52,10 @@ class MaskedReport:
             **self.reading.facts(),
         }
 
-    def table(self) -> str:
+    def text(self) -> str:
         """Format the report as text."""
         lines = [
-            f"on {self.text}: {counted(self.estimate.tokens, 'hidden tokens')}",
+            f"on {self.measured_on}: {counted(self.estimate.tokens, 'hidden tokens')}",
             f"loss {self.estimate.loss:.4f} {self.estimate.margin} nats per hidden token (95 %), "
             f"perplexity {self.estimate.perplexity:.2f}",
             *([f"{self.unknown_share:.3%} of the tokens are unknown"] if self.unknown_share else []),
@@ -103,7 +103,7 @@ def masked_report(
         whole_set("accuracy_of_five", "among best five", lambda chosen: _share(counts, 1, chosen), len(counts)),
     ]
     return MaskedReport(
-        text=text,
+        measured_on=text,
         estimate=estimate,
         unknown_share=task.unknown_share,
         measures=measures,

@@ -27,7 +27,7 @@ class PairReport:
     """One evaluation.
 
     Attributes:
-        text: what was measured on, in words.
+        measured_on: the data, in words.
         estimate: nats per target token, each token after the true ones.
         bits_per_byte: the same per byte of the targets; None if some were cut, left out, or have unknown tokens.
         unknown_share: the share of the targets' tokens that are the unknown token.
@@ -40,7 +40,7 @@ class PairReport:
         notes: what a person was told: pairs left out or cut, and what else is odd.
     """
 
-    text: str
+    measured_on: str
     estimate: LossEstimate
     bits_per_byte: float | None
     unknown_share: float
@@ -65,10 +65,10 @@ class PairReport:
             "notes": self.notes,
         }
 
-    def table(self) -> str:
+    def text(self) -> str:
         """Format the report as text."""
         lines = [
-            f"on {self.text}: {counted(self.estimate.windows, 'pairs')}, {self.estimate.tokens:,} target tokens",
+            f"on {self.measured_on}: {counted(self.estimate.windows, 'pairs')}, {self.estimate.tokens:,} target tokens",
             f"loss {self.estimate.loss:.4f} {self.estimate.margin} nats per token (95 %), "
             f"perplexity {self.estimate.perplexity:.2f}{bits_words(self.bits_per_byte)}",
             *([f"targets: {unknown_words(self.unknown_share)}"] if self.unknown_share else []),
@@ -160,7 +160,7 @@ def pair_report(
         answers = [nearest.answer(source) for source in sources]
         baselines["answer of the nearest source"] = _scores(answers, references)
     return PairReport(
-        text=text,
+        measured_on=text,
         estimate=estimate,
         bits_per_byte=estimate.bits_per_byte(measured_bytes(store, model.config.model.context)),
         unknown_share=store.targets.unknown_share,

@@ -22,7 +22,7 @@ from torch import Tensor, nn
 from glassformer.base.config import ModelConfig
 from glassformer.base.errors import GlassError
 from glassformer.experiments.pictures import lines_picture
-from glassformer.experiments.report import Report
+from glassformer.experiments.report import StudyReport
 from glassformer.experiments.study import COST_QUESTION
 from glassformer.model.attention import Mask, attend
 from glassformer.model.build import build_model
@@ -43,7 +43,7 @@ STUDENT = (12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228
 
 
 @dataclass(frozen=True)
-class Work:
+class MeasuredPass:
     """A forward pass that can be made again and again, and the module whose parameters it uses, if any."""
 
     forward: Callable[[], Tensor]
@@ -109,31 +109,31 @@ def fit_power(x: Sequence[float], y: Sequence[float]) -> Fit:
     return Fit(slope, margin, scale)
 
 
-def attention_work(sizes: Mapping[str, int], explicit: bool) -> Work:
+def attention_work(sizes: Mapping[str, int], explicit: bool) -> MeasuredPass:
     """Causal attention of T places without its projections, by the fused kernel or step by step."""
     T, K = sizes["T"], sizes["D"] // HEADS
     q, k, v = (torch.randn(1, HEADS, T, K, requires_grad=True) for _ in range(3))  # (1, H, T, K)
-    return Work(lambda: attend(q, k, v, Mask(is_causal=True), explicit=explicit)[0])
+    return MeasuredPass(lambda: attend(q, k, v, Mask(is_causal=True), explicit=explicit)[0])
 
 
-def feedforward_work(sizes: Mapping[str, int]) -> Work:
+def feedforward_work(sizes: Mapping[str, int]) -> MeasuredPass:
     """One feed-forward layer, F = 4 D."""
     layer, x = FeedForward(_config(sizes)), torch.randn(1, sizes["T"], sizes["D"], requires_grad=True)  # (1, T, D)
-    return Work(lambda: layer(x), layer)
+    return MeasuredPass(lambda: layer(x), layer)
 
 
-def model_work(sizes: Mapping[str, int]) -> Work:
+def model_work(sizes: Mapping[str, int]) -> MeasuredPass:
     """A whole decoder."""
     model = build_model(_config(sizes), VOCABULARY)
     tokens = torch.randint(0, VOCABULARY, (1, sizes["T"]))  # (1, T)
-    return Work(lambda: model(tokens), model)
+    return MeasuredPass(lambda: model(tokens), model)
 
 
 def _config(sizes: Mapping[str, int]) -> ModelConfig:
     return ModelConfig(context=sizes["T"], width=sizes["D"], layers=sizes["L"], heads=HEADS)
 
 
-PLANS: tuple[tuple[str, Callable[[Mapping[str, int]], Work], Mapping[str, tuple[str, str]]], ...] = (
+PLANS: tuple[tuple[str, Callable[[Mapping[str, int]], MeasuredPass], Mapping[str, tuple[str, str]]], ...] = (
     ("attention, fused", lambda s: attention_work(s, False), {"T": ("2", "1"), "D": ("1", "1")}),
     ("attention, step by step", lambda s: attention_work(s, True), {"T": ("2", "2"), "D": ("0 to 1", "0 to 1")}),
     ("feed-forward", feedforward_work, {"T": ("1", "1"), "D": ("2", "1")}),
@@ -159,7 +159,7 @@ def measure_costs(sizes: Mapping[str, Sequence[int]], note: Callable[[str], None
     return laws
 
 
-def _seconds(works: Sequence[Work]) -> tuple[float, ...]:
+def _seconds(works: Sequence[MeasuredPass]) -> tuple[float, ...]:
     """The fastest pass of each; the rounds go through all of them, so that a busy moment strikes them alike."""
     best = [math.inf] * len(works)
     for _ in range(REPEATS + 1):  # the first round warms up, and is never the fastest
@@ -173,7 +173,7 @@ def _seconds(works: Sequence[Work]) -> tuple[float, ...]:
     return tuple(best)
 
 
-def kept_bytes(work: Work) -> int:
+def kept_bytes(work: MeasuredPass) -> int:
     """What autograd keeps of a forward pass, parameters left out, each storage counted once."""
     parameters = work.module.parameters() if work.module is not None else ()
     weights = {parameter.untyped_storage().data_ptr() for parameter in parameters}
@@ -204,8 +204,8 @@ def refuse_used_folder(folder: Path) -> None:
         raise GlassError(f"{folder} is not empty: it holds {name}", "Choose another --out, or empty that folder.")
 
 
-def cost_report(laws: Sequence[Law]) -> Report:
-    """The powers beside those of theory, and the curves against T."""
+def cost_report(laws: Sequence[Law], folder: Path) -> StudyReport:
+    """Return the powers beside those of theory, and the curves against T, to be written into `folder`."""
     header = ["part", "against", "time ~", "theory", "memory ~", "theory", "largest", "milliseconds", "MB kept"]
     rows = [
         [law.part, law.size, f"{law.size}^{law.time}", law.theory[0], f"{law.size}^{law.memory}", law.theory[1],
@@ -224,7 +224,16 @@ def cost_report(laws: Sequence[Law]) -> Report:
         "The fused kernel never holds the T x T weights, so its memory grows with T alone; its time still with T^2.",
         "Where theory has two powers, terms of both are there: the larger wins as the size grows.",
     ]
-    return Report("What a pass costs", [COST_QUESTION], header, rows, pictures, notes)
+    return StudyReport(
+        folder=folder,
+        fields={"laws": _facts(laws)},
+        title="What a pass costs",
+        paragraphs=[COST_QUESTION],
+        header=header,
+        rows=rows,
+        pictures=pictures,
+        notes=notes,
+    )
 
 
 def _picture(
@@ -241,12 +250,10 @@ def _picture(
     return lines_picture(lines, "T", name)
 
 
-def cost_facts(laws: Sequence[Law], folder: Path) -> dict[str, Any]:
-    """The same for `--json`."""
-    found = [
+def _facts(laws: Sequence[Law]) -> list[dict[str, Any]]:
+    return [
         {"part": law.part, "against": law.size, "sizes": law.sizes, "seconds": law.seconds, "bytes_kept": law.kept,
          "time_power": law.time.power, "time_margin": law.time.margin, "time_theory": law.theory[0],
          "memory_power": law.memory.power, "memory_margin": law.memory.margin, "memory_theory": law.theory[1]}
         for law in laws
     ]  # fmt: skip
-    return {"folder": str(folder), "report": str(folder / "report.html"), "laws": found}

@@ -54,7 +54,7 @@ class Cell:
 
 
 @dataclass(frozen=True)
-class Job:
+class GridJob:
     """One run of a grid: a cell with one seed."""
 
     name: str
@@ -82,18 +82,18 @@ class Grid:
         """What differs between cells."""
         return list(self.cells[0].values)
 
-    def jobs(self) -> list[Job]:
+    def jobs(self) -> list[GridJob]:
         """All runs, seed by seed: a grid that is stopped early has compared what it has."""
         return [self.job(number, seed) for seed in range(self.seeds) for number in range(len(self.cells))]
 
-    def job(self, number: int, seed: int) -> Job:
+    def job(self, number: int, seed: int) -> GridJob:
         """Cell `number` with its `seed`-th seed."""
         cell = self.cells[number]
         name = re.sub(r"[^\w.=-]+", "-", cell.name)[:80]
         changed = cell.config.train.replace(seed=cell.config.train.seed + seed)
-        return Job(f"{number:02d}-{name}-seed-{seed}", cell, cell.config.replace(train=changed.model_dump()))
+        return GridJob(f"{number:02d}-{name}-seed-{seed}", cell, cell.config.replace(train=changed.model_dump()))
 
-    def find(self, name: str) -> Job:
+    def find(self, name: str) -> GridJob:
         """The run of that name."""
         return next(job for job in self.jobs() if job.name == name)
 

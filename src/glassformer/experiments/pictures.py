@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import io
 import math
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from glassformer.experiments.grid import Grid
-from glassformer.experiments.statistics import Table
+from glassformer.experiments.statistics import ResultTable
 from glassformer.inspection.plots.charts import COLOURS
-from glassformer.inspection.plots.saving import SALT, WITHOUT
+from glassformer.inspection.plots.saving import svg_text
 from glassformer.runs.folder import Run
 from glassformer.training.journal import read_metrics
 
@@ -37,10 +36,10 @@ def curves_picture(folder: Path, grid: Grid) -> str:
     axes.set_ylabel("validation loss")
     axes.grid(alpha=0.3)
     figure.legend(loc="outside right upper", fontsize="small", frameon=False)
-    return _svg(figure)
+    return svg_text(figure)
 
 
-def bars_picture(table: Table) -> str:
+def bars_picture(table: ResultTable) -> str:
     """The measure of each cell: a bar for the mean, a whisker for one standard deviation, a dot for each seed."""
     figure, axes = _figure(8.0, 1.2 + 0.36 * len(table.rows))
     for number, row in enumerate(table.rows):
@@ -56,7 +55,7 @@ def bars_picture(table: Table) -> str:
     axes.invert_yaxis()
     axes.set_xlabel(table.title)
     axes.grid(axis="x", alpha=0.3)
-    return _svg(figure)
+    return svg_text(figure)
 
 
 def lines_picture(
@@ -74,7 +73,7 @@ def lines_picture(
     axes.set_ylabel(y)
     axes.grid(alpha=0.3)
     axes.legend(fontsize="small", frameon=False)
-    return _svg(figure)
+    return svg_text(figure)
 
 
 def validation_curve(run: Path) -> Curve:
@@ -98,13 +97,3 @@ def _figure(width: float, height: float) -> tuple[Figure, Axes]:
 
     figure = Figure(figsize=(width, height), layout="constrained")
     return figure, figure.add_subplot()
-
-
-def _svg(figure: Figure) -> str:
-    """The figure as an SVG element, without a prologue, so that a page can hold it."""
-    import matplotlib
-
-    out = io.StringIO()
-    with matplotlib.rc_context({"svg.hashsalt": SALT}):
-        figure.savefig(out, format="svg", metadata=WITHOUT[".svg"])
-    return out.getvalue()[out.getvalue().index("<svg") :]

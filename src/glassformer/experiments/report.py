@@ -5,31 +5,26 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from html import escape
 from pathlib import Path
 from typing import Any
 
 from glassformer.base.files import write_text
+from glassformer.base.pages import render_page
 from glassformer.base.settings import UNSET
 from glassformer.experiments.grid import Grid, shared_settings
-from glassformer.experiments.statistics import CLAIM, Row, Table, warnings_of
-
-STYLE = """body { font: 16px/1.5 system-ui, sans-serif; max-width: 60rem; margin: 2rem auto;
-padding: 0 1rem; color: #222 }
-table { border-collapse: collapse; font-size: .9rem } td, th { padding: .3rem .7rem; border-bottom: 1px solid #ddd }
-td + td, th + th { text-align: right } svg { max-width: 100%; height: auto } pre { background: #f6f6f6; padding: 1rem;
-overflow: auto } .wide { overflow-x: auto }"""
-
+from glassformer.experiments.statistics import CLAIM, CellResult, ResultTable, warnings_of
 
 ROWS = ("model.context", "train.batch", "train.batch_tokens", "train.task")
 """Settings outside of `data` and `tokenizer` that decide what a step learns from."""
 
 
 @dataclass(frozen=True)
-class Report:
-    """What both files say, in order.
+class StudyReport:
+    """A comparison or a measurement of costs: a table with pictures and notes.
 
     Attributes:
+        folder: of the files.
+        fields: for JSON, beside the names of the files.
         title: of the page.
         paragraphs: before the table.
         header, rows: of the table.
@@ -38,6 +33,8 @@ class Report:
         texts: (heading, words as they are).
     """
 
+    folder: Path
+    fields: Mapping[str, Any]
     title: str
     paragraphs: Sequence[str]
     header: Sequence[str]
@@ -61,22 +58,20 @@ class Report:
         return ["| " + " | ".join(row) + " |" for row in (rows[0], ruler, *rows[1:])]
 
     def html(self) -> str:
-        """The pictures are in it."""
-        body = [f"<h1>{escape(self.title)}</h1>", *(f"<p>{escape(text)}</p>" for text in self.paragraphs)]
-        head = "".join(f"<th>{escape(cell)}</th>" for cell in self.header)
-        rows = ["<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in row) + "</tr>" for row in self.rows]
-        body.append(f'<div class="wide"><table><tr>{head}</tr>{"".join(rows)}</table></div>')
-        body += [f"<figure>{picture}</figure>" for picture in self.pictures.values()]
-        body += ["<ul>" + "".join(f"<li>{escape(note)}</li>" for note in self.notes) + "</ul>"] if self.notes else []
-        for heading, words in self.texts:
-            body.append(f"<h2>{escape(heading)}</h2><pre>{escape(words)}</pre>")
-        return (
-            f'<!doctype html><html lang="en"><head><meta charset="utf-8"><title>{escape(self.title)}</title>'
-            f"<style>{STYLE}</style></head><body>\n" + "\n".join(body) + "\n</body></html>\n"
-        )
+        """The report as a page that holds its pictures."""
+        return render_page("glassformer.experiments", "report.html", report=self)
 
-    def plain(self) -> str:
-        """The table for a terminal, with the notes."""
+    @property
+    def page(self) -> Path:
+        """The HTML file."""
+        return self.folder / "report.html"
+
+    def facts(self) -> dict[str, Any]:
+        """Return the fields of the JSON object."""
+        return {"folder": str(self.folder), "report": str(self.page), **self.fields}
+
+    def text(self) -> str:
+        """Return the table for a terminal, with the notes."""
         widths = [max(map(len, column)) for column in zip(self.header, *self.rows, strict=True)]
         lines = [
             "  ".join(f"{cell:<{width}}" if number == 0 else f"{cell:>{width}}"
@@ -85,16 +80,17 @@ class Report:
         ]  # fmt: skip
         return "\n".join([*lines, *self.notes])
 
-    def write(self, folder: Path) -> None:
-        """`report.md`, `report.html` and the pictures, each whole or not at all."""
+    def write(self) -> None:
+        """Write `report.md`, `report.html` and the pictures, each whole or not at all."""
+        self.folder.mkdir(parents=True, exist_ok=True)
         for name, picture in self.pictures.items():
-            write_text(folder / name, picture)
-        write_text(folder / "report.md", self.markdown())
-        write_text(folder / "report.html", self.html())
+            write_text(self.folder / name, picture)
+        write_text(self.folder / "report.md", self.markdown())
+        write_text(self.page, self.html())
 
 
-def comparison_report(grid: Grid, table: Table, pictures: Mapping[str, str]) -> Report:
-    """What a grid came to, in words, numbers and pictures."""
+def comparison_report(grid: Grid, table: ResultTable, pictures: Mapping[str, str], folder: Path) -> StudyReport:
+    """Return the results of a grid in words, numbers and pictures, to be written into `folder`."""
     measure, baseline = table.title, table.rows[table.baseline]
     header = ["cell", f"{measure} (mean ± sd)", "seeds", "delta", "delta / sd", "against the baseline"]
     removals = any(row.writing.values for row in table.rows)
@@ -121,7 +117,7 @@ def comparison_report(grid: Grid, table: Table, pictures: Mapping[str, str]) -> 
     if removals:
         texts += [(f"What {row.name} writes", row.writes[:400]) for row in table.rows if row.writes]
     title = "Comparison of " + " and ".join(grid.varied)
-    return Report(title, paragraphs, header, rows, pictures, notes, texts)
+    return StudyReport(folder, _facts(grid, table), title, paragraphs, header, rows, pictures, notes, texts)
 
 
 def _changes_rows(key: str) -> bool:
@@ -129,7 +125,7 @@ def _changes_rows(key: str) -> bool:
     return key.startswith(("data.", "tokenizer.")) or key in ROWS
 
 
-def _cells(row: Row, removals: bool) -> list[str]:
+def _cells(row: CellResult, removals: bool) -> list[str]:
     contrast = row.contrast
     delta = "" if contrast is None or contrast.delta is None else f"{contrast.delta:+.4f}"
     ratio = "" if contrast is None or contrast.ratio is None else f"{contrast.ratio:.1f}"
@@ -150,11 +146,8 @@ def _value(value: Any) -> str:
     return UNSET if value is None else str(value)
 
 
-def facts(grid: Grid, table: Table, folder: Path) -> dict[str, Any]:
-    """The same for `--json`."""
+def _facts(grid: Grid, table: ResultTable) -> dict[str, Any]:
     return {
-        "folder": str(folder),
-        "report": str(folder / "report.html"),
         "question": grid.question or None,
         "measure": table.measure,
         "unit": table.unit,
@@ -167,7 +160,7 @@ def facts(grid: Grid, table: Table, folder: Path) -> dict[str, Any]:
     }
 
 
-def _row_facts(row: Row) -> dict[str, Any]:
+def _row_facts(row: CellResult) -> dict[str, Any]:
     contrast = row.contrast
     return {
         "cell": row.name, "values": dict(row.values), "mean": row.spread.mean, "sd": row.spread.sd,

@@ -29,7 +29,7 @@ from glassformer.base.errors import GlassError
 from glassformer.base.files import clear_disk_errors, write_text
 from glassformer.base.locks import only_one
 from glassformer.base.wording import counted
-from glassformer.experiments.grid import FILE, Grid, Job, difference
+from glassformer.experiments.grid import FILE, Grid, GridJob, difference
 from glassformer.runs.folder import Folder
 from glassformer.training.reporting import duration
 
@@ -126,9 +126,9 @@ def _refuse_other_text(grid: Grid, done: dict[str, Result], hashes: dict[str, st
 class Pool:
     """Processes that take runs from one queue until it is empty; one that dies costs its own run alone."""
 
-    def __init__(self, folder: Path, jobs: list[Job], processes: int, note: Callable[[str], None]) -> None:
+    def __init__(self, folder: Path, jobs: list[GridJob], processes: int, note: Callable[[str], None]) -> None:
         self.folder, self.processes, self.note, self.total = folder, processes, note, len(jobs)
-        self._queue: SimpleQueue[Job] = SimpleQueue()
+        self._queue: SimpleQueue[GridJob] = SimpleQueue()
         for job in jobs:
             self._queue.put(job)
         self._lock, self._done, self._began = threading.Lock(), 0, time.monotonic()
@@ -183,7 +183,7 @@ class Pool:
             worker.kill()
             worker.wait()
 
-    def _ask(self, worker: subprocess.Popen[str], job: Job) -> Result:
+    def _ask(self, worker: subprocess.Popen[str], job: GridJob) -> Result:
         """Have a run trained; its result, or how the process ended that trained it."""
         assert worker.stdin is not None
         assert worker.stdout is not None
@@ -199,7 +199,7 @@ class Pool:
             write_text(file, json.dumps(result) + "\n")
         return result
 
-    def _tell(self, job: Job, result: Result) -> None:
+    def _tell(self, job: GridJob, result: Result) -> None:
         with self._lock:
             if self._stopped:
                 return

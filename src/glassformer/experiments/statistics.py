@@ -77,7 +77,7 @@ class Contrast:
 
 
 @dataclass(frozen=True)
-class Row:
+class CellResult:
     """One cell of a finished grid.
 
     Attributes:
@@ -111,7 +111,7 @@ class Row:
 
 
 @dataclass(frozen=True)
-class Table:
+class ResultTable:
     """What a grid came to.
 
     Attributes:
@@ -124,7 +124,7 @@ class Table:
 
     measure: str
     unit: str
-    rows: tuple[Row, ...]
+    rows: tuple[CellResult, ...]
     baseline: int
     choices: int | None
     entropy: float | None
@@ -136,7 +136,7 @@ class Table:
         return "bits per byte" if self.measure == "bits_per_byte" else f"nats per {self.unit}"
 
 
-def tabulate(grid: Grid, results: Mapping[str, Mapping[str, Any]], baseline: int = 0) -> Table:
+def tabulate(grid: Grid, results: Mapping[str, Mapping[str, Any]], baseline: int = 0) -> ResultTable:
     """Put the results of single runs together by cell.
 
     Args:
@@ -160,7 +160,7 @@ def tabulate(grid: Grid, results: Mapping[str, Mapping[str, Any]], baseline: int
             if "loss" not in result
         ]
         rows.append(
-            Row(
+            CellResult(
                 name=cell.name,
                 values=cell.values,
                 spread=spread,
@@ -174,7 +174,7 @@ def tabulate(grid: Grid, results: Mapping[str, Mapping[str, Any]], baseline: int
             )
         )
     units = {result["unit"] for result in finished}
-    return Table(
+    return ResultTable(
         measure=measure,
         unit=units.pop() if len(units) == 1 else "prediction",
         rows=tuple(rows),

@@ -26,7 +26,7 @@ import torch
 from glassformer.base.errors import GlassError
 from glassformer.base.files import write_text
 from glassformer.base.locks import only_one
-from glassformer.experiments.grid import REMOVE, Grid, Job
+from glassformer.experiments.grid import REMOVE, Grid, GridJob
 from glassformer.experiments.removal import ALTERATIONS
 from glassformer.inspection.replay.of_run import Recorder
 from glassformer.model.build import build_model
@@ -42,7 +42,7 @@ PATIENCE = 60.0
 """Seconds to wait for a process that still holds a run, as one that is just being killed does."""
 
 
-def train(folder: Path, grid: Grid, job: Job) -> dict[str, Any]:
+def train(folder: Path, grid: Grid, job: GridJob) -> dict[str, Any]:
     """Train one run of a grid, or what is left of it, and return its result.
 
     Raises:
@@ -60,7 +60,7 @@ def train(folder: Path, grid: Grid, job: Job) -> dict[str, Any]:
         return _result(trainer, grid, job)
 
 
-def _result(trainer: Trainer, grid: Grid, job: Job) -> dict[str, Any]:
+def _result(trainer: Trainer, grid: Grid, job: GridJob) -> dict[str, Any]:
     """Train to the end, and return the result."""
     if trainer.config.train.snapshots:
         trainer.observer = Recorder(trainer)

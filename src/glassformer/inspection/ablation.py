@@ -378,14 +378,14 @@ class AblationReport:
     """The report of `glass evaluate RUN --ablate …`.
 
     Attributes:
-        text: what was measured on, in words.
+        measured_on: the data, in words.
         unit: what a loss is the mean over: "token", "hidden token" or "example".
         unknown_share: the share of the validation tokens that are the unknown token.
         ablation: what was off.
         loss: with everything on, and with that off.
     """
 
-    text: str
+    measured_on: str
     unit: str
     unknown_share: float
     ablation: Ablation
@@ -394,7 +394,7 @@ class AblationReport:
     def facts(self) -> dict[str, Any]:
         """Return the report as JSON: `loss` and what belongs to it are with parts off."""
         return {
-            "text": self.text,
+            "text": self.measured_on,
             **self.loss.off.facts(None, self.unknown_share),
             "whole_loss": self.loss.whole.loss,
             "change": self.loss.change,
@@ -402,12 +402,12 @@ class AblationReport:
             "instead": self.ablation.kind,
         }
 
-    def table(self) -> str:
+    def text(self) -> str:
         """Format the report as text."""
         loss = self.loss
         off = ", ".join(self.ablation.off) or "anything off"
         lines = [
-            f"on {self.text}: {counted(loss.whole.tokens, self.unit + 's')}",
+            f"on {self.measured_on}: {counted(loss.whole.tokens, self.unit + 's')}",
             f"loss {loss.whole.loss:.4f} {loss.whole.margin} nats per {self.unit} (95 %) with everything on",
             f"loss {loss.off.loss:.4f} {loss.off.margin} nats per {self.unit} without {off}",
             f"change {loss.change:+.4f}; {ABLATION_KINDS[self.ablation.kind]}",
@@ -415,7 +415,7 @@ class AblationReport:
         return "\n".join(lines)
 
 
-def ablation_report(model: Model, data: TaskRows, ablation: Ablation, text: str) -> AblationReport:
-    """Measure a model with parts off on rows of its task, which are called `text` in the report."""
+def ablation_report(model: Model, data: TaskRows, ablation: Ablation, measured_on: str) -> AblationReport:
+    """Measure a model with parts off on rows of its task, named `measured_on` in the report."""
     loss = ablation_loss(ablate(model, ablation, data), data)
-    return AblationReport(text, data.task.unit, data.task.unknown_share, ablation, loss)
+    return AblationReport(measured_on, data.task.unit, data.task.unknown_share, ablation, loss)

@@ -30,13 +30,13 @@ from glassformer.numpy_reference.initial import initial_weights, shapes
 from glassformer.numpy_reference.inputs import Inputs
 from glassformer.numpy_reference.loss import IGNORED, cross_entropy
 from glassformer.numpy_reference.settings import Settings
-from glassformer.numpy_reference.training import Batch, gradients, train, train_step
+from glassformer.numpy_reference.training import NumpyBatch, gradients, train, train_step
 
 __all__ = [
     "IGNORED",
     "AdamW",
-    "Batch",
     "Inputs",
+    "NumpyBatch",
     "Settings",
     "State",
     "adamw",

@@ -9,8 +9,8 @@ import numpy as np
 
 from glassformer.numpy_reference.arrays import Array, Bools, Ints, Weights, placed, under
 from glassformer.numpy_reference.linear import Linear, linear, linear_backward
-from glassformer.numpy_reference.norms import Norm, norm, norm_backward
-from glassformer.numpy_reference.positions import Rotation, rotate, rotate_backward
+from glassformer.numpy_reference.norms import NumpyNorm, norm, norm_backward
+from glassformer.numpy_reference.positions import RotaryAngles, rotate, rotate_backward
 from glassformer.numpy_reference.settings import RMSNORM_EPSILON, Settings
 
 
@@ -107,17 +107,17 @@ def shared_backward(dx: Array, by: Sharing) -> Array:
     return found
 
 
-class Heads(NamedTuple):
+class ProjectedHeads(NamedTuple):
     """What the backward pass of `project` needs."""
 
     linear: Linear
-    norm: Norm | None
-    rotation: Rotation | None
+    norm: NumpyNorm | None
+    rotation: RotaryAngles | None
 
 
 def project(
-    x: Array, weights: Weights, name: str, heads: int, turn: Rotation | None, settings: Settings
-) -> tuple[Array, Heads]:
+    x: Array, weights: Weights, name: str, heads: int, turn: RotaryAngles | None, settings: Settings
+) -> tuple[Array, ProjectedHeads]:
     """The queries, keys or values of all heads: projected, normalised and turned, as the settings ask.
 
     Queries and keys may have a norm of their own, here RMSNorm: over each head (Henry et al. 2020, section 3), or over
@@ -134,10 +134,10 @@ def project(
     y = flat.reshape(B, T, heads, settings.K).transpose(0, 2, 1, 3)  # (B, heads, T, K)
     if turn is not None:
         y = rotate(y, turn)  # (B, heads, T, K)
-    return y, Heads(kept, normed, turn)
+    return y, ProjectedHeads(kept, normed, turn)
 
 
-def project_backward(dy: Array, kept: Heads, name: str) -> tuple[Array, dict[str, Array]]:
+def project_backward(dy: Array, kept: ProjectedHeads, name: str) -> tuple[Array, dict[str, Array]]:
     """dx (B, T, D), and the gradients of the weights: the steps of `project`, undone from the last to the first."""
     gradients: dict[str, Array] = {}
     if kept.rotation is not None:
@@ -156,14 +156,14 @@ def joined(x: Array) -> Array:
     return x.transpose(0, 2, 1, 3).reshape(B, T, heads * K)
 
 
-class Attention(NamedTuple):
+class NumpyAttention(NamedTuple):
     """What the backward pass of `attention` needs."""
 
     heads: int  # of the settings, the removed ones included
     sharing: Sharing
-    query: Heads
-    key: Heads
-    value: Heads
+    query: ProjectedHeads
+    key: ProjectedHeads
+    value: ProjectedHeads
     attend: Attend
     output: Linear
 
@@ -176,8 +176,8 @@ def attention(
     site: str,
     allowed: Bools,
     bias: Array | None = None,
-    turn: Rotation | None = None,
-) -> tuple[Array, Attention]:
+    turn: RotaryAngles | None = None,
+) -> tuple[Array, NumpyAttention]:
     """MultiHead(x, source) = Concat(head_1 … head_H) W_O (Vaswani et al. 2017, section 3.2.2).
 
     Queries come from x (B, T, D), keys and values from the source (B, S, D): x itself in self-attention, the memory in
@@ -194,10 +194,10 @@ def attention(
     own = None if bias is None else bias[:, by.heads]  # (B, H, T, S)
     mixed, kept = attend(q, k[:, by.asks], v[:, by.asks], allowed, own)  # (B, H, T, K)
     y, output = linear(joined(mixed), under("output", weights))  # (B, T, D)
-    return y, Attention(settings.heads, by, query, key, value, kept, output)
+    return y, NumpyAttention(settings.heads, by, query, key, value, kept, output)
 
 
-def attention_backward(dy: Array, kept: Attention) -> tuple[Array, Array, Array, dict[str, Array]]:
+def attention_backward(dy: Array, kept: NumpyAttention) -> tuple[Array, Array, Array, dict[str, Array]]:
     """dx (B, T, D) through the queries, dsource (B, S, D) through keys and values, dbias, and the rest.
 
     dbias, (B, heads, T, S), is 0 for the heads that are not there.

@@ -5,24 +5,24 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from glassformer.numpy_reference.arrays import Array, Bools, Weights, placed, under
-from glassformer.numpy_reference.attention import Attention, attention, attention_backward
-from glassformer.numpy_reference.feedforward import FeedForward, feedforward, feedforward_backward
-from glassformer.numpy_reference.norms import Norm, norm, norm_backward
-from glassformer.numpy_reference.positions import Rotation
+from glassformer.numpy_reference.attention import NumpyAttention, attention, attention_backward
+from glassformer.numpy_reference.feedforward import NumpyFeedForward, feedforward, feedforward_backward
+from glassformer.numpy_reference.norms import NumpyNorm, norm, norm_backward
+from glassformer.numpy_reference.positions import RotaryAngles
 from glassformer.numpy_reference.settings import Settings
 
 
-class View(NamedTuple):
+class BlockContext(NamedTuple):
     """What one forward pass lets its blocks see: the same for every layer."""
 
     allowed: Bools  # (B, 1, T, T) of self-attention
     bias: Array | None = None  # (B, H, T, T) of self-attention
-    rotation: Rotation | None = None  # of self-attention
+    rotation: RotaryAngles | None = None  # of self-attention
     memory: Array | None = None  # (B, S, D) what cross-attention looks at
     memory_allowed: Bools | None = None  # (B, 1, 1, S)
 
 
-class Flow(NamedTuple):
+class BlockGradients(NamedTuple):
     """The gradients that leave a part or a block, besides those of its weights; None where it took no such input."""
 
     x: Array  # (B, T, D)
@@ -30,10 +30,12 @@ class Flow(NamedTuple):
     memory: Array | None = None  # (B, S, D)
 
 
-Part = Attention | FeedForward
+Part = NumpyAttention | NumpyFeedForward
 
 
-def part(name: str, x: Array, weights: Weights, settings: Settings, view: View, site: str) -> tuple[Array, Part]:
+def part(
+    name: str, x: Array, weights: Weights, settings: Settings, view: BlockContext, site: str
+) -> tuple[Array, Part]:
     """One of the three parts of a block, by its name; (B, T, D) -> (B, T, D)."""
     own = under(name, weights)
     if name == "feedforward":
@@ -45,15 +47,15 @@ def part(name: str, x: Array, weights: Weights, settings: Settings, view: View, 
     return attention(x, view.memory, own, settings, f"{site}.cross", view.memory_allowed)
 
 
-def part_backward(name: str, dy: Array, kept: Part) -> tuple[Flow, dict[str, Array]]:
+def part_backward(name: str, dy: Array, kept: Part) -> tuple[BlockGradients, dict[str, Array]]:
     """In self-attention x is also the source of keys and values, so both gradients add up."""
-    if isinstance(kept, FeedForward):
+    if isinstance(kept, NumpyFeedForward):
         dx, gradients = feedforward_backward(dy, kept)  # (B, T, D)
-        return Flow(dx), placed(name, gradients)
+        return BlockGradients(dx), placed(name, gradients)
     dx, dsource, dbias, gradients = attention_backward(dy, kept)
     if name == "attention":
-        return Flow(dx + dsource, bias=dbias), placed(name, gradients)
-    return Flow(dx, memory=dsource), placed(name, gradients)
+        return BlockGradients(dx + dsource, bias=dbias), placed(name, gradients)
+    return BlockGradients(dx, memory=dsource), placed(name, gradients)
 
 
 class Residual(NamedTuple):
@@ -61,17 +63,17 @@ class Residual(NamedTuple):
 
     name: str
     part: Part
-    norm: Norm
+    norm: NumpyNorm
 
 
-class Block(NamedTuple):
+class NumpyBlock(NamedTuple):
     """What the backward pass of `block` needs."""
 
     order: str
     residuals: list[Residual]
 
 
-def block(x: Array, weights: Weights, settings: Settings, view: View, site: str) -> tuple[Array, Block]:
+def block(x: Array, weights: Weights, settings: Settings, view: BlockContext, site: str) -> tuple[Array, NumpyBlock]:
     """For each part f: x + f(norm(x)), norm(x + f(x)) or x + norm(f(x)).
 
     Pre-norm: Xiong et al. 2020; post-norm: Vaswani et al. 2017; at the output: OLMo 2 (Team OLMo 2025).
@@ -94,10 +96,10 @@ def block(x: Array, weights: Weights, settings: Settings, view: View, site: str)
             added, kept_part = part(name, x, weights, settings, view, site)  # (B, T, D)
             x, kept_norm = norm(x + added, gain, settings.norm, settings.eps)  # (B, T, D)
         residuals.append(Residual(name, kept_part, kept_norm))
-    return x, Block(settings.norm_order, residuals)
+    return x, NumpyBlock(settings.norm_order, residuals)
 
 
-def block_backward(dx: Array, kept: Block) -> tuple[Flow, dict[str, Array]]:
+def block_backward(dx: Array, kept: NumpyBlock) -> tuple[BlockGradients, dict[str, Array]]:
     """The parts from the last to the first; of x + f(x) the gradient goes both past f and through it, and adds up."""
     gradients: dict[str, Array] = {}
     dbias, dmemory = None, None
@@ -117,4 +119,4 @@ def block_backward(dx: Array, kept: Block) -> tuple[Flow, dict[str, Array]]:
         gradients |= own | placed(f"{name}_norm", gain)
         dbias = dbias if flow.bias is None else flow.bias  # one part has a bias, one a memory
         dmemory = dmemory if flow.memory is None else flow.memory
-    return Flow(dx, dbias, dmemory), gradients
+    return BlockGradients(dx, dbias, dmemory), gradients

@@ -13,9 +13,9 @@ from glassformer.numpy_reference.activations import activate, activate_backward
 from glassformer.numpy_reference.arrays import Array, Bools, Ints, Weights, placed, total, under
 from glassformer.numpy_reference.inputs import Inputs, checked_inputs, checked_weights
 from glassformer.numpy_reference.linear import Linear, linear, linear_backward
-from glassformer.numpy_reference.norms import Norm, norm, norm_backward
+from glassformer.numpy_reference.norms import NumpyNorm, norm, norm_backward
 from glassformer.numpy_reference.settings import Settings
-from glassformer.numpy_reference.stack import Stack, stack, stack_backward
+from glassformer.numpy_reference.stack import NumpyStack, stack, stack_backward
 
 
 class Transform(NamedTuple):
@@ -24,7 +24,7 @@ class Transform(NamedTuple):
     activation: str
     raised: Array  # (B, T, D)
     linear: Linear
-    norm: Norm
+    norm: NumpyNorm
 
 
 def transform(x: Array, weights: Weights, settings: Settings) -> tuple[Array, Transform]:
@@ -43,7 +43,7 @@ def transform_backward(dy: Array, kept: Transform) -> tuple[Array, dict[str, Arr
     return dx, placed("transform", matrix) | placed("norm", gain)
 
 
-class Head(NamedTuple):
+class NumpyHead(NamedTuple):
     """What the backward pass of `head` needs."""
 
     tied: bool
@@ -51,7 +51,7 @@ class Head(NamedTuple):
     transform: Transform | None
 
 
-def head(x: Array, weights: Weights, settings: Settings) -> tuple[Array, Head]:
+def head(x: Array, weights: Weights, settings: Settings) -> tuple[Array, NumpyHead]:
     """Logits x Wᵀ + b, with W its own matrix, or the embedding's when tied (Press and Wolf 2017).
 
     x, behind its transform where there is one: (B, T, D) -> (B, T, V).
@@ -63,10 +63,10 @@ def head(x: Array, weights: Weights, settings: Settings) -> tuple[Array, Head]:
     if settings.tied:
         matrix["weight"] = weights["embedding.tokens.weight"]  # (V, D)
     logits, kept = linear(x, matrix)  # (B, T, V)
-    return logits, Head(settings.tied, kept, transformed)
+    return logits, NumpyHead(settings.tied, kept, transformed)
 
 
-def head_backward(dlogits: Array, kept: Head) -> tuple[Array, dict[str, Array]]:
+def head_backward(dlogits: Array, kept: NumpyHead) -> tuple[Array, dict[str, Array]]:
     """dx (B, T, D); a tied matrix gets its gradient under the embedding's name, where that of the look-up is added."""
     dx, gradients = linear_backward(dlogits, kept.linear)  # (B, T, D)
     matrix = {"embedding.tokens.weight": gradients.pop("weight")} if kept.tied else {}
@@ -79,8 +79,8 @@ def head_backward(dlogits: Array, kept: Head) -> tuple[Array, dict[str, Array]]:
 class TokenModel(NamedTuple):
     """What the backward pass of a decoder, or of an encoder with a head over tokens, needs."""
 
-    stack: Stack
-    head: Head
+    stack: NumpyStack
+    head: NumpyHead
 
 
 def token_model(inputs: Inputs, weights: Weights, settings: Settings) -> tuple[Array, TokenModel]:
@@ -103,15 +103,15 @@ def token_model_backward(dlogits: Array, kept: TokenModel) -> dict[str, Array]:
     return total(of_head, placed("stack", found.stack), placed("embedding", found.embedding))
 
 
-class Classifier(NamedTuple):
+class NumpyClassifier(NamedTuple):
     """What the backward pass of a classifier needs."""
 
-    stack: Stack
+    stack: NumpyStack
     shares: Array  # (B, T)
     head: Linear
 
 
-def classifier(inputs: Inputs, weights: Weights, settings: Settings) -> tuple[Array, Classifier]:
+def classifier(inputs: Inputs, weights: Weights, settings: Settings) -> tuple[Array, NumpyClassifier]:
     """Scores of the classes, from one vector for each row: Σ_t share_t x_t, then a linear map.
 
     The shares are 1 / n for each of n real tokens (mean), or 1 for the first real one (Devlin et al. 2019, section 3).
@@ -128,10 +128,10 @@ def classifier(inputs: Inputs, weights: Weights, settings: Settings) -> tuple[Ar
         shares = real / np.maximum(real.sum(axis=1, keepdims=True), 1)  # (B, T)
     pooled = (shares[..., None] * x).sum(axis=1)  # (B, D)
     scores, kept_head = linear(pooled, under("head", weights))  # (B, C)
-    return scores, Classifier(kept, shares, kept_head)
+    return scores, NumpyClassifier(kept, shares, kept_head)
 
 
-def classifier_backward(dscores: Array, kept: Classifier) -> dict[str, Array]:
+def classifier_backward(dscores: Array, kept: NumpyClassifier) -> dict[str, Array]:
     """Each token gets its share of the pooled vector's gradient: dx_t = share_t dpooled."""
     dpooled, of_head = linear_backward(dscores, kept.head)  # (B, D)
     dx = kept.shares[..., None] * dpooled[:, None, :]  # (B, T, D)
@@ -139,16 +139,16 @@ def classifier_backward(dscores: Array, kept: Classifier) -> dict[str, Array]:
     return total(placed("head", of_head), placed("stack", found.stack), placed("embedding", found.embedding))
 
 
-class EncoderDecoder(NamedTuple):
+class NumpyEncoderDecoder(NamedTuple):
     """What the backward pass of an encoder-decoder needs."""
 
-    encoder: Stack
-    decoder: Stack
-    head: Head
+    encoder: NumpyStack
+    decoder: NumpyStack
+    head: NumpyHead
     source_name: str  # of the source's embedding
 
 
-def encoder_decoder(inputs: Inputs, weights: Weights, settings: Settings) -> tuple[Array, EncoderDecoder]:
+def encoder_decoder(inputs: Inputs, weights: Weights, settings: Settings) -> tuple[Array, NumpyEncoderDecoder]:
     """The source is read whole, the target token by token (Vaswani et al. 2017, section 3.1).
 
     A target's padding stands last, where no real token of it looks, so the decoder hides none.
@@ -165,10 +165,10 @@ def encoder_decoder(inputs: Inputs, weights: Weights, settings: Settings) -> tup
         under("decoder", weights), settings, True, memory, real_source,
     )  # (B, T, D)  # fmt: skip
     logits, kept_head = head(x, weights, settings)  # (B, T, V)
-    return logits, EncoderDecoder(encoder, decoder, kept_head, source_name)
+    return logits, NumpyEncoderDecoder(encoder, decoder, kept_head, source_name)
 
 
-def encoder_decoder_backward(dlogits: Array, kept: EncoderDecoder) -> dict[str, Array]:
+def encoder_decoder_backward(dlogits: Array, kept: NumpyEncoderDecoder) -> dict[str, Array]:
     """Through the decoder to the memory, and from there through the encoder; a shared embedding gets all three sums."""
     dx, of_head = head_backward(dlogits, kept.head)  # (B, T, D)
     target = stack_backward(dx, kept.decoder)
@@ -184,7 +184,7 @@ def encoder_decoder_backward(dlogits: Array, kept: EncoderDecoder) -> dict[str, 
     )
 
 
-Kept = TokenModel | Classifier | EncoderDecoder
+Kept = TokenModel | NumpyClassifier | NumpyEncoderDecoder
 
 
 def forward(settings: Settings, weights: Weights, inputs: Inputs) -> tuple[Array, Kept]:
@@ -209,7 +209,7 @@ def backward(dlogits: Array, kept: Kept) -> dict[str, Array]:
     """The gradient of every weight, under its name, from the gradient of the logits."""
     if isinstance(kept, TokenModel):
         return token_model_backward(dlogits, kept)
-    if isinstance(kept, Classifier):
+    if isinstance(kept, NumpyClassifier):
         return classifier_backward(dlogits, kept)
     return encoder_decoder_backward(dlogits, kept)
 

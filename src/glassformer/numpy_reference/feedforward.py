@@ -10,7 +10,7 @@ from glassformer.numpy_reference.linear import Linear, linear, linear_backward
 from glassformer.numpy_reference.settings import GATED
 
 
-class FeedForward(NamedTuple):
+class NumpyFeedForward(NamedTuple):
     """What the backward pass of `feedforward` needs."""
 
     activation: str
@@ -21,7 +21,7 @@ class FeedForward(NamedTuple):
     down: Linear
 
 
-def feedforward(x: Array, weights: Weights, activation: str) -> tuple[Array, FeedForward]:
+def feedforward(x: Array, weights: Weights, activation: str) -> tuple[Array, NumpyFeedForward]:
     """y = W_down f(W_up x), or gated W_down (f(W_gate x) · W_up x).
 
     Vaswani et al. 2017, equation 2, and Shazeer 2020, equation 6.
@@ -36,10 +36,10 @@ def feedforward(x: Array, weights: Weights, activation: str) -> tuple[Array, Fee
     else:
         hidden = activate(raised, activation)  # (B, T, F)
     y, down = linear(hidden, under("down", weights))  # (B, T, D)
-    return y, FeedForward(activation, raised, opened, up, gate, down)
+    return y, NumpyFeedForward(activation, raised, opened, up, gate, down)
 
 
-def feedforward_backward(dy: Array, kept: FeedForward) -> tuple[Array, dict[str, Array]]:
+def feedforward_backward(dy: Array, kept: NumpyFeedForward) -> tuple[Array, dict[str, Array]]:
     """dx, (B, T, D), and the gradients of the weights.
 
     The product rule for the gated kinds: of h = f(g) u, du = f(g) dh and dg = u f'(g) dh; x feeds both, so dx adds.

@@ -9,7 +9,7 @@ import numpy as np
 from glassformer.numpy_reference.arrays import Array, Weights
 
 
-class Norm(NamedTuple):
+class NumpyNorm(NamedTuple):
     """What the backward pass of a norm needs."""
 
     kind: str
@@ -18,7 +18,7 @@ class Norm(NamedTuple):
     weights: Weights
 
 
-def norm(x: Array, weights: Weights, kind: str, epsilon: float) -> tuple[Array, Norm]:
+def norm(x: Array, weights: Weights, kind: str, epsilon: float) -> tuple[Array, NumpyNorm]:
     """The norm of one kind over the last axis, with gain g in `weight` and offset b in `bias`, if there is one.
 
     * layernorm: x̂ = (x - mean) / √(variance + ε), y = g x̂ + b (Ba et al. 2016, equation 4)
@@ -28,7 +28,7 @@ def norm(x: Array, weights: Weights, kind: str, epsilon: float) -> tuple[Array, 
     x: (..., D) -> y: (..., D).
     """
     if kind == "none":
-        return x, Norm(kind, x, np.ones((1,)), weights)
+        return x, NumpyNorm(kind, x, np.ones((1,)), weights)
     if kind == "layernorm":
         x = x - x.mean(axis=-1, keepdims=True)  # (..., D)
     size = np.sqrt((x * x).mean(axis=-1, keepdims=True) + epsilon)  # (..., 1)
@@ -36,10 +36,10 @@ def norm(x: Array, weights: Weights, kind: str, epsilon: float) -> tuple[Array, 
     y = normalised * weights["weight"]  # (..., D)
     if "bias" in weights:
         y = y + weights["bias"]  # (..., D)
-    return y, Norm(kind, normalised, size, weights)
+    return y, NumpyNorm(kind, normalised, size, weights)
 
 
-def norm_backward(dy: Array, kept: Norm) -> tuple[Array, dict[str, Array]]:
+def norm_backward(dy: Array, kept: NumpyNorm) -> tuple[Array, dict[str, Array]]:
     """dx, (..., D), and the gradients of gain and offset.
 
     With s the size and dx̂ = g dy: from ds/dx_j = x̂_j / D follows dx_j = (dx̂_j - x̂_j mean(dx̂ x̂)) / s. LayerNorm also

@@ -63,14 +63,14 @@ def sinusoids(places: Ints, width: int) -> Array:
     return np.stack([np.sin(angles), np.cos(angles)], axis=-1).reshape(*places.shape, width)  # (B, T, D)
 
 
-class Rotation(NamedTuple):
+class RotaryAngles(NamedTuple):
     """The angles of all places, as cosines and sines, (B, 1, T, K)."""
 
     cos: Array
     sin: Array
 
 
-def rotation(places: Ints, head_width: int, base: float) -> Rotation:
+def rotation(places: Ints, head_width: int, base: float) -> RotaryAngles:
     """The angle p base^(-2i/K) for the channels i and i + K/2 (Su et al. 2021, section 3.2.2).
 
     places: (B, T) -> (B, 1, T, K) each.
@@ -78,18 +78,18 @@ def rotation(places: Ints, head_width: int, base: float) -> Rotation:
     frequencies = base ** (-np.arange(0, head_width, 2) / head_width)  # (K/2)
     angles = places[:, None, :, None] * frequencies  # (B, 1, T, K/2)
     angles = np.concatenate([angles, angles], axis=-1)  # (B, 1, T, K)
-    return Rotation(np.cos(angles), np.sin(angles))
+    return RotaryAngles(np.cos(angles), np.sin(angles))
 
 
-def rotate(x: Array, by: Rotation) -> Array:
+def rotate(x: Array, by: RotaryAngles) -> Array:
     """(a, b) -> (a cos θ - b sin θ, b cos θ + a sin θ) for each pair of channels; x: (B, heads, T, K)."""
     a, b = np.split(x, 2, axis=-1)  # (B, heads, T, K/2) each
     return x * by.cos + np.concatenate([-b, a], axis=-1) * by.sin  # (B, heads, T, K)
 
 
-def rotate_backward(dy: Array, by: Rotation) -> Array:
+def rotate_backward(dy: Array, by: RotaryAngles) -> Array:
     """The transpose of a turn by θ is the turn by -θ."""
-    return rotate(dy, Rotation(by.cos, -by.sin))
+    return rotate(dy, RotaryAngles(by.cos, -by.sin))
 
 
 def alibi_slopes(heads: int) -> list[float]:

@@ -9,9 +9,9 @@ import numpy as np
 
 from glassformer.numpy_reference.arrays import Array, Bools, Ints, Weights, placed, under
 from glassformer.numpy_reference.attention import self_allowed
-from glassformer.numpy_reference.block import Block, View, block, block_backward
+from glassformer.numpy_reference.block import BlockContext, NumpyBlock, block, block_backward
 from glassformer.numpy_reference.linear import look_up_backward
-from glassformer.numpy_reference.norms import Norm, norm, norm_backward
+from glassformer.numpy_reference.norms import NumpyNorm, norm, norm_backward
 from glassformer.numpy_reference.positions import (
     position_vectors,
     relative_bias_backward,
@@ -22,17 +22,17 @@ from glassformer.numpy_reference.positions import (
 from glassformer.numpy_reference.settings import Settings
 
 
-class Embedding(NamedTuple):
+class NumpyEmbedding(NamedTuple):
     """What the backward pass of `embed` needs."""
 
     tokens: Ints  # (B, T)
     places: Ints  # (B, T)
     scale: float
-    norm: Norm | None
+    norm: NumpyNorm | None
     weights: Weights
 
 
-def embed(tokens: Ints, places: Ints, weights: Weights, settings: Settings) -> tuple[Array, Embedding]:
+def embed(tokens: Ints, places: Ints, weights: Weights, settings: Settings) -> tuple[Array, NumpyEmbedding]:
     """x = scale · E[token] + P[place], the scale √D or 1 (Vaswani et al. 2017, sections 3.4 and 3.5).
 
     P is learned (Gehring et al. 2017, section 3.1) or made of waves, or absent where places come in elsewhere. A norm
@@ -48,10 +48,10 @@ def embed(tokens: Ints, places: Ints, weights: Weights, settings: Settings) -> t
     last = None
     if settings.embedding_norm:
         x, last = norm(x, under("norm", weights), settings.norm, settings.eps)  # (B, T, D)
-    return x, Embedding(tokens, places, scale, last, weights)
+    return x, NumpyEmbedding(tokens, places, scale, last, weights)
 
 
-def embed_backward(dx: Array, kept: Embedding) -> dict[str, Array]:
+def embed_backward(dx: Array, kept: NumpyEmbedding) -> dict[str, Array]:
     """Only rows that were used get a gradient: of tokens dE[token] += scale · dx, of places dP[place] += dx."""
     table = kept.weights["tokens.weight"]  # (V, D)
     gradients: dict[str, Array] = {}
@@ -65,12 +65,12 @@ def embed_backward(dx: Array, kept: Embedding) -> dict[str, Array]:
     return gradients
 
 
-class Stack(NamedTuple):
+class NumpyStack(NamedTuple):
     """What the backward pass of `stack` needs."""
 
-    embedding: Embedding
-    blocks: list[Block]
-    norm: Norm | None
+    embedding: NumpyEmbedding
+    blocks: list[NumpyBlock]
+    norm: NumpyNorm | None
     buckets: Ints | None  # (B, T, T) of relative positions
     weights: Weights
 
@@ -84,7 +84,7 @@ def stack(
     causal: bool,
     memory: Array | None = None,
     real_memory: Bools | None = None,
-) -> tuple[Array, Stack]:
+) -> tuple[Array, NumpyStack]:
     """Embed, then L blocks, then the last norm, unless each block ends with one.
 
     Args:
@@ -106,9 +106,9 @@ def stack(
         turn = rotation(places, settings.K, settings.rotary_base)  # (B, 1, T, K)
     allowed = self_allowed(places, real, causal, settings.window)  # (B, 1, T, T)
     seen = None if real_memory is None else real_memory[:, None, None, :]  # (B, 1, 1, S)
-    view = View(allowed, bias, turn, memory, seen)
+    view = BlockContext(allowed, bias, turn, memory, seen)
     x, kept_embedding = embed(tokens, places, embedding, settings)  # (B, T, D)
-    blocks: list[Block] = []
+    blocks: list[NumpyBlock] = []
     while own := under(f"blocks.{len(blocks)}", weights):
         site = f"{'dec' if causal else 'enc'}.{len(blocks)}"
         x, kept = block(x, own, settings, view, site)  # (B, T, D)
@@ -116,7 +116,7 @@ def stack(
     last = None
     if settings.norm_order != "post":
         x, last = norm(x, under("norm", weights), settings.norm, settings.eps)  # (B, T, D)
-    return x, Stack(kept_embedding, blocks, last, buckets, weights)
+    return x, NumpyStack(kept_embedding, blocks, last, buckets, weights)
 
 
 class StackGradients(NamedTuple):
@@ -127,7 +127,7 @@ class StackGradients(NamedTuple):
     memory: Array | None  # (B, S, D) the sum over the layers, all of which look at it
 
 
-def stack_backward(dx: Array, kept: Stack) -> StackGradients:
+def stack_backward(dx: Array, kept: NumpyStack) -> StackGradients:
     """From the last norm to the embedding; the bias and the memory, shared by all layers, get the sum over them."""
     gradients: dict[str, Array] = {}
     if kept.norm is not None:

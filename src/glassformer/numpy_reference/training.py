@@ -15,7 +15,7 @@ from glassformer.numpy_reference.loss import cross_entropy, cross_entropy_backwa
 from glassformer.numpy_reference.settings import Settings
 
 
-class Batch(NamedTuple):
+class NumpyBatch(NamedTuple):
     """What one step learns from.
 
     Attributes:
@@ -28,7 +28,7 @@ class Batch(NamedTuple):
 
 
 def gradients(
-    settings: Settings, weights: Weights, batch: Batch, smoothing: float = 0.0
+    settings: Settings, weights: Weights, batch: NumpyBatch, smoothing: float = 0.0
 ) -> tuple[float, dict[str, Array]]:
     """The mean loss of a batch in nats, and its gradient for every weight, by name."""
     said, kept = forward(settings, weights, batch.inputs)  # (B, T, V) or (B, C)
@@ -36,7 +36,7 @@ def gradients(
     return loss, backward(cross_entropy_backward(kept_loss), kept)
 
 
-class Step(NamedTuple):
+class TrainingStep(NamedTuple):
     """What one step leaves: the loss before it, the weights and the optimizer's memory after it."""
 
     loss: float
@@ -45,15 +45,19 @@ class Step(NamedTuple):
 
 
 def train_step(
-    settings: Settings, weights: Weights, state: State, batch: Batch, rule: AdamW, smoothing: float = 0.0
-) -> Step:
+    settings: Settings, weights: Weights, state: State, batch: NumpyBatch, rule: AdamW, smoothing: float = 0.0
+) -> TrainingStep:
     """One step of AdamW on one batch; `weights` and `state` are left alone."""
     loss, found = gradients(settings, weights, batch, smoothing)
-    return Step(loss, *adamw(weights, found, state, rule))
+    return TrainingStep(loss, *adamw(weights, found, state, rule))
 
 
 def train(
-    settings: Settings, weights: Weights, batches: Iterable[Batch], rule: AdamW | None = None, smoothing: float = 0.0
+    settings: Settings,
+    weights: Weights,
+    batches: Iterable[NumpyBatch],
+    rule: AdamW | None = None,
+    smoothing: float = 0.0,
 ) -> tuple[dict[str, Array], list[float]]:
     """A step for each batch.
 

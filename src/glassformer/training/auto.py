@@ -20,7 +20,7 @@ from glassformer.text.prepare import Prepared
 from glassformer.training.plan import plan_run
 from glassformer.training.probe import Probe, probe
 from glassformer.training.setup import sizes
-from glassformer.training.sizing import FIRST_SPEED, SIZED, Case, choose_sizes, choose_vocabulary
+from glassformer.training.sizing import FIRST_SPEED, SIZED, SizingCase, choose_sizes, choose_vocabulary
 
 ROUNDS = 4
 """Probes at most: the speed of a shape decides whether another shape is better, which has a speed of its own."""
@@ -141,12 +141,12 @@ def _longest(data: Prepared | PreparedExamples) -> int | None:
     return math.ceil(np.quantile(lengths, HELD)) + data.train.around
 
 
-def _case(config: Config, data: Prepared | PreparedExamples, spent: float = 0.0) -> Case:
+def _case(config: Config, data: Prepared | PreparedExamples, spent: float = 0.0) -> SizingCase:
     """The case of a run of which so many seconds have passed: a share of the rest is for training."""
     plan = plan_run(config, data, None)
     left = 60 * (config.train.minutes or MINUTES) - spent
     rows = config.train.task in EXAMPLES or config.data.windows == "documents"
-    return Case(
+    return SizingCase(
         family=config.model.family,
         optimizer=config.train.optimizer,
         text_tokens=plan.training_tokens,

@@ -15,7 +15,7 @@ from glassformer.text.batches import Batch
 
 
 @runtime_checkable
-class Sharded(Protocol):
+class ShardedTensor(Protocol):
     """A tensor of which every process has a part."""
 
     def to_local(self) -> Tensor:
@@ -73,5 +73,5 @@ def _noting(name: str, bad: list[str]) -> Callable[[nn.Module, object, object], 
 
 def _finite(tensor: Tensor) -> bool:
     """Return whether all numbers are finite; of a sharded tensor, in the part that is here."""
-    here = tensor.to_local() if isinstance(tensor, Sharded) else tensor
+    here = tensor.to_local() if isinstance(tensor, ShardedTensor) else tensor
     return bool(torch.isfinite(here).all())

@@ -14,7 +14,7 @@ from dataclasses import asdict, dataclass
 from typing import Protocol
 
 from glassformer.corpora import CORPORA
-from glassformer.training.plan import Plan
+from glassformer.training.plan import RunPlan
 
 BELOW = 0.5
 """k: how far below the 5-gram the floor is, as a share of what the 5-gram gains on token frequencies."""
@@ -37,7 +37,7 @@ BEYOND = 10.0
 """How many times as large a run may be for the formula to be believed."""
 
 
-class Rung(Protocol):
+class Predictor(Protocol):
     """A simple predictor, as far as the forecast needs it."""
 
     @property
@@ -50,7 +50,7 @@ class Rung(Protocol):
 
 
 @dataclass(frozen=True)
-class Known:
+class RunFacts:
     """Known facts of a run before it begins.
 
     Attributes:
@@ -118,7 +118,7 @@ class Band:
         return asdict(self)
 
 
-def loss_band(plan: Plan, rungs: Sequence[Rung]) -> Band | None:
+def loss_band(plan: RunPlan, rungs: Sequence[Predictor]) -> Band | None:
     """The interval for a planned run; None where the formula has nothing to say.
 
     That is so for all tasks but lm, for generated text, where the number of steps is not known, where the 5-gram gains
@@ -137,7 +137,7 @@ def loss_band(plan: Plan, rungs: Sequence[Rung]) -> Band | None:
     return Band(low, middle, high)
 
 
-def known(plan: Plan, rungs: Sequence[Rung]) -> Known | None:
+def known(plan: RunPlan, rungs: Sequence[Predictor]) -> RunFacts | None:
     """Return the facts that the formula needs of a run; None where one of them is not known."""
     if plan.config.train.task != "lm" or plan.config.data.source in CORPORA:
         return None
@@ -146,7 +146,7 @@ def known(plan: Plan, rungs: Sequence[Rung]) -> Known | None:
     ngram = losses.get("5-gram")
     if plan.steps is None or unigram is None or ngram is None or ngram >= unigram:
         return None
-    return Known(
+    return RunFacts(
         unigram=unigram,
         ngram=ngram,
         parameters=plan.parameters,

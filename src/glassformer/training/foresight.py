@@ -15,9 +15,9 @@ from glassformer.runs.folder import Run
 from glassformer.text.examples import PreparedExamples
 from glassformer.text.prepare import Prepared
 from glassformer.training.forecast import Band
-from glassformer.training.plan import Plan
+from glassformer.training.plan import RunPlan
 from glassformer.training.reporting import duration
-from glassformer.training.trainer import Outcome
+from glassformer.training.trainer import TrainingOutcome
 
 FILE = "plan.json"
 
@@ -35,7 +35,7 @@ class Foresight:
     """
 
     data: Prepared | PreparedExamples
-    plan: Plan
+    plan: RunPlan
     band: Band | None
     chosen: dict[str, Any]
     why: Sequence[str]
@@ -70,7 +70,7 @@ class Foresight:
         write_text(run.folder / FILE, json.dumps(self.facts(), indent=1, ensure_ascii=False) + "\n")
 
 
-def compared(run: Run, outcome: Outcome, peak: int | None) -> str | None:
+def compared(run: Run, outcome: TrainingOutcome, peak: int | None) -> str | None:
     """Write the outcome into `plan.json`; returns both in one line. None where nothing was foreseen.
 
     Args:

@@ -16,10 +16,10 @@ from glassformer.text.batches import Batch
 from glassformer.training.checkpoint import seed_step
 from glassformer.training.optimizers import set_rate
 from glassformer.training.stepping import Gradients, Stepper
-from glassformer.training.trainer import Outcome, Trainer
+from glassformer.training.trainer import Trainer, TrainingOutcome
 
 
-def train(trainer: Trainer) -> Outcome | None:
+def train(trainer: Trainer) -> TrainingOutcome | None:
     """Train until a limit ends the run, then measure the kept checkpoint; return None if the run was stopped before.
 
     Either way everything is saved. A run of --steps that is stopped and resumed ends with the same weights.

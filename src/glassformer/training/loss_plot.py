@@ -6,6 +6,8 @@ import math
 from collections.abc import Sequence
 from html import escape
 
+from glassformer.base.svg import document, element, line, text, ticks
+
 Curve = Sequence[tuple[int, float]]
 WIDTH = 720
 HEIGHT = 400
@@ -13,6 +15,12 @@ LEFT = 64
 RIGHT = 120
 TOP = 40
 BOTTOM = 48
+STYLE = """
+text { font: 12px system-ui, sans-serif; fill: #444 } .title { font-size: 15px; fill: #111 }
+path { fill: none } path.grid { stroke: #ddd } path.training { stroke: #8fb3d9; stroke-width: 1.5 }
+path.validation { stroke: #1f5fa8; stroke-width: 2.5 } path.floor { stroke: #b3541e; stroke-dasharray: 6 4 }
+circle, text.validation { fill: #1f5fa8 } text.training { fill: #5a86b5 } text.floor { fill: #b3541e }
+"""
 
 
 def loss_svg(training: Curve, validation: Curve, title: str, floor: float | None = None) -> str:
@@ -41,40 +49,32 @@ def loss_svg(training: Curve, validation: Curve, title: str, floor: float | None
     def y(loss: float) -> float:
         return TOP + (HEIGHT - TOP - BOTTOM) * (high - loss) / (high - low)
 
-    parts = [_frame(title)]
-    for value in _ticks(low, high):
-        parts.append(f'<path class="grid" d="M{LEFT} {y(value):.1f}H{WIDTH - RIGHT}"/>')
-        parts.append(f'<text x="{LEFT - 8}" y="{y(value) + 4:.1f}" text-anchor="end">{value:g}</text>')
-    for value in (tick for tick in _ticks(0, last) if tick == round(tick)):
-        parts.append(f'<text x="{x(value):.1f}" y="{HEIGHT - BOTTOM + 18}" text-anchor="middle">{value:,.0f}</text>')
+    parts = [
+        element("title", escape(title)),
+        element("style", STYLE),
+        element("rect", width="100%", height="100%", fill="#fff"),
+    ]
+    parts.append(text(title, class_="title", x=LEFT, y=24))
+    parts.append(text("step", x=(LEFT + WIDTH - RIGHT) / 2, y=HEIGHT - 10, text_anchor="middle"))
+    upright = f"translate(16 {HEIGHT / 2:g}) rotate(-90)"
+    parts.append(text("loss (nats per token)", transform=upright, text_anchor="middle"))
+    for value in ticks(low, high):
+        parts.append(line([(LEFT, y(value)), (WIDTH - RIGHT, y(value))], class_="grid"))
+        parts.append(text(f"{value:g}", x=LEFT - 8, y=y(value) + 4, text_anchor="end"))
+    for value in (tick for tick in ticks(0, last) if tick == round(tick)):
+        parts.append(text(f"{value:,.0f}", x=x(value), y=HEIGHT - BOTTOM + 18, text_anchor="middle"))
     for name, curve in (("training", training), ("validation", validation)):
-        shown = [(step, loss) for step, loss in curve if math.isfinite(loss)]
+        shown = [(x(step), y(loss)) for step, loss in curve if math.isfinite(loss)]
         if shown:
-            path = "L".join(f"{x(step):.1f} {y(loss):.1f}" for step, loss in shown)
-            parts.append(f'<path class="{name}" d="M{path}"/>')
+            parts.append(line(shown, class_=name))
         if name == "validation" and len(shown) <= 60:  # the first alone would make no line
-            parts += [f'<circle cx="{x(step):.1f}" cy="{y(loss):.1f}" r="3"/>' for step, loss in shown]
+            parts += [element("circle", cx=across, cy=down, r=3) for across, down in shown]
     labels = [(name, curve[-1][1]) for name, curve in (("training", training), ("validation", validation)) if curve]
     if floor is not None:
-        parts.append(f'<path class="floor" d="M{LEFT} {y(floor):.1f}H{WIDTH - RIGHT}"/>')
+        parts.append(line([(LEFT, y(floor)), (WIDTH - RIGHT, y(floor))], class_="floor"))
         labels.append(("true entropy", floor))
     parts += _labels([(name, value, y(value)) for name, value in labels if math.isfinite(value)])
-    return "\n".join([*parts, "</svg>\n"])
-
-
-def _frame(title: str) -> str:
-    return f"""<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {HEIGHT}" role="img">
-<title>{escape(title)}</title>
-<style>
-text {{ font: 12px system-ui, sans-serif; fill: #444 }} .title {{ font-size: 15px; fill: #111 }}
-path {{ fill: none }} path.grid {{ stroke: #ddd }} path.training {{ stroke: #8fb3d9; stroke-width: 1.5 }}
-path.validation {{ stroke: #1f5fa8; stroke-width: 2.5 }} path.floor {{ stroke: #b3541e; stroke-dasharray: 6 4 }}
-circle, text.validation {{ fill: #1f5fa8 }} text.training {{ fill: #5a86b5 }} text.floor {{ fill: #b3541e }}
-</style>
-<rect width="100%" height="100%" fill="#fff"/>
-<text class="title" x="{LEFT}" y="24">{escape(title)}</text>
-<text x="{(LEFT + WIDTH - RIGHT) / 2}" y="{HEIGHT - 10}" text-anchor="middle">step</text>
-<text transform="translate(16 {HEIGHT / 2}) rotate(-90)" text-anchor="middle">loss (nats per token)</text>"""
+    return document(WIDTH, HEIGHT, title, *parts) + "\n"
 
 
 def _labels(items: list[tuple[str, float, float]]) -> list[str]:
@@ -91,14 +91,6 @@ def _labels(items: list[tuple[str, float, float]]) -> list[str]:
     parts = []
     for (name, value, _), height in zip(items, heights, strict=True):
         kind = "floor" if name == "true entropy" else name
-        parts.append(f'<text class="{kind}" x="{WIDTH - RIGHT + 8}" y="{height:.1f}">{name}</text>')
-        parts.append(f'<text x="{WIDTH - RIGHT + 8}" y="{height + 13:.1f}">{value:.3f}</text>')
+        parts.append(text(name, class_=kind, x=WIDTH - RIGHT + 8, y=height))
+        parts.append(text(f"{value:.3f}", x=WIDTH - RIGHT + 8, y=height + 13))
     return parts
-
-
-def _ticks(low: float, high: float) -> list[float]:
-    """About five round numbers between two others."""
-    rough = (high - low) / 5
-    power = 10.0 ** math.floor(math.log10(rough))
-    step = next(power * m for m in (1, 2, 5, 10) if power * m >= rough)
-    return [i * step for i in range(math.ceil(low / step), math.floor(high / step) + 1)]

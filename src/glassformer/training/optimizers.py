@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
-from typing import TypeVar
-
 import torch
 from torch import nn
 from torch.optim import Optimizer
@@ -12,8 +9,6 @@ from torch.optim import Optimizer
 from glassformer.base.config import TrainConfig
 from glassformer.model.precision import choose_precision
 from glassformer.training.muon import Muon
-
-Kind = TypeVar("Kind", bound=Optimizer)
 
 
 def make_optimizers(model: nn.Module, config: TrainConfig) -> list[Optimizer]:
@@ -33,7 +28,7 @@ def make_optimizers(model: nn.Module, config: TrainConfig) -> list[Optimizer]:
     optimizers: list[Optimizer] = [_adamw(rest, config)]
     if hidden:
         dtype = choose_precision(config.muon_precision, hidden[0].device)
-        muon = _light(Muon)(hidden, config.muon_learning_rate, config.weight_decay, config.muon_momentum, dtype)
+        muon = Muon(hidden, config.muon_learning_rate, config.weight_decay, config.muon_momentum, dtype)
         optimizers.append(muon)
     for optimizer in optimizers:
         for group in optimizer.param_groups:
@@ -46,7 +41,7 @@ def _adamw(parameters: list[nn.Parameter], config: TrainConfig) -> Optimizer:
         {"params": [p for p in parameters if p.ndim >= 2], "weight_decay": config.weight_decay},
         {"params": [p for p in parameters if p.ndim < 2], "weight_decay": 0.0},
     ]
-    return _light(torch.optim.AdamW)(
+    return torch.optim.AdamW(
         [group for group in groups if group["params"]],
         lr=config.learning_rate,
         betas=(config.beta1, config.beta2),
@@ -60,13 +55,3 @@ def set_rate(optimizers: list[Optimizer], factor: float) -> None:
     for optimizer in optimizers:
         for group in optimizer.param_groups:
             group["lr"] = group["peak"] * factor
-
-
-def _light(kind: type[Kind]) -> type[Kind]:
-    """Return the same optimizer without the wrappers that import torch's compiler at the first call (a second).
-
-    They keep the compiler out of these methods; nothing here is compiled. What has no such wrapper stays as it is.
-    """
-    names = ("add_param_group", "zero_grad", "state_dict", "load_state_dict")
-    methods = {name: inspect.unwrap(getattr(kind, name)) for name in names}
-    return type(kind.__name__, (kind,), {**methods, "step": torch.no_grad()(inspect.unwrap(kind.step))})

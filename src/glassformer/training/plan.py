@@ -34,7 +34,7 @@ VOCABULARY = ("source embedding", "token embedding", "output head")
 
 
 @dataclass(frozen=True)
-class Plan:
+class RunPlan:
     """A run that has not begun.
 
     Attributes:
@@ -147,7 +147,7 @@ class Plan:
 
 def plan_run(
     config: Config, data: Prepared | PreparedExamples, probe: Probe | None, seconds_before: float = 0.0
-) -> Plan:
+) -> RunPlan:
     """Put together what is known of a run.
 
     Args:
@@ -159,7 +159,7 @@ def plan_run(
     task = make_task(config, data)
     vocabulary, source, classes = sizes(config, data)
     first = [task.rows(step) for step in range(LOOKED_AT)]
-    return Plan(
+    return RunPlan(
         config=config,
         components=count_model(config.model, vocabulary, source, classes),
         vocab_size=vocabulary,

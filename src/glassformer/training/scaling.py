@@ -94,7 +94,7 @@ class ModelSize:
 
 
 @dataclass(frozen=True)
-class Sharded:
+class ShardedBytes:
     """Bytes that one process keeps all the time."""
 
     weights: int
@@ -120,7 +120,7 @@ class Estimate:
 
     gpus: int
     parameters: int
-    kept: Sharded
+    kept: ShardedBytes
     gathered: int
     whole_gradients: int
     activations: int
@@ -174,7 +174,7 @@ def size_of(config: ModelConfig, vocab_size: int | None = None, classes: int | N
     )
 
 
-def sharded(shapes: Sequence[tuple[int, ...]], processes: int, rank: int = 0) -> Sharded:
+def sharded(shapes: Sequence[tuple[int, ...]], processes: int, rank: int = 0) -> ShardedBytes:
     """Return the share of a model under AdamW that process `rank` keeps, to the byte.
 
     FSDP2 divides each parameter by its rows: of R rows, each of n processes has ceil(R / n), the last ones fewer or
@@ -185,7 +185,7 @@ def sharded(shapes: Sequence[tuple[int, ...]], processes: int, rank: int = 0) ->
     for rows, *others in shapes:
         each = -(-rows // processes)
         numbers += max(0, min(each, rows - rank * each)) * math.prod(others)
-    return Sharded(FLOAT * numbers, FLOAT * numbers, 2 * FLOAT * numbers + FLOAT * len(shapes))
+    return ShardedBytes(FLOAT * numbers, FLOAT * numbers, 2 * FLOAT * numbers + FLOAT * len(shapes))
 
 
 def kept_of_block(config: ModelConfig) -> int:

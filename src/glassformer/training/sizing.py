@@ -67,7 +67,7 @@ SIZED = (
 
 
 @dataclass(frozen=True)
-class Rules:
+class SizingRules:
     """Limits and defaults that suit a task.
 
     Attributes:
@@ -95,9 +95,9 @@ class Rules:
 PAIRS_DROPOUT = ((2.0, 0.0, 0.0), (5.0, 0.1, 0.1), (math.inf, 0.2, 0.2))
 LABELS_DROPOUT = ((2.0, 0.1, 0.1), (math.inf, 0.5, 0.3))
 RULES = {
-    "lm": Rules(tokens_per_weight=2.0, weights_per_token=10.0, steps=600, rates_by_width=True),
-    "masked": Rules(tokens_per_weight=3.0, weights_per_token=10.0, steps=1500, context=128),
-    "classify": Rules(
+    "lm": SizingRules(tokens_per_weight=2.0, weights_per_token=10.0, steps=600, rates_by_width=True),
+    "masked": SizingRules(tokens_per_weight=3.0, weights_per_token=10.0, steps=1500, context=128),
+    "classify": SizingRules(
         tokens_per_weight=2.0,
         weights_per_token=2.5,
         steps=1000,
@@ -105,10 +105,10 @@ RULES = {
         bytes_per_token=200,
         dropout=LABELS_DROPOUT,
     ),
-    "translate": Rules(
+    "translate": SizingRules(
         tokens_per_weight=4.0, weights_per_token=4.0, steps=1500, bytes_per_token=900, dropout=PAIRS_DROPOUT
     ),
-    "summarize": Rules(
+    "summarize": SizingRules(
         tokens_per_weight=4.0, weights_per_token=4.0, steps=1500, bytes_per_token=900, dropout=PAIRS_DROPOUT
     ),
 }
@@ -118,7 +118,7 @@ See `benchmarks/results/tried.md`; elsewhere they are a guess."""
 
 
 @dataclass(frozen=True)
-class Case:
+class SizingCase:
     """Facts that sizes depend on.
 
     Attributes:
@@ -144,13 +144,13 @@ class Case:
     like_length: bool = False
 
     @property
-    def rules(self) -> Rules:
+    def rules(self) -> SizingRules:
         """Return the rules of the task."""
         return RULES[self.task]
 
 
 @dataclass(frozen=True)
-class Shape:
+class ModelShape:
     """A model, as far as its size goes; `context` in tokens."""
 
     layers: int
@@ -161,7 +161,7 @@ class Shape:
         """Return the weights in matrices, without embeddings and output head."""
         return MATRICES[family] * self.layers * self.width**2
 
-    def arithmetic(self, case: Case) -> float:
+    def arithmetic(self, case: SizingCase) -> float:
         """Floating-point operations that one token costs in training: 6 for each weight of a product that it meets.
 
         Kaplan et al. 2020, section 2.1, with the output head; attention, 2 products with half the context, beside it.
@@ -181,13 +181,13 @@ class Sizes:
         why: in sentences.
     """
 
-    shape: Shape
+    shape: ModelShape
     settings: dict[str, Any]
     tokens: float
     why: tuple[str, ...]
 
 
-def choose_sizes(case: Case, speed: float, said: Mapping[str, Any]) -> Sizes:
+def choose_sizes(case: SizingCase, speed: float, said: Mapping[str, Any]) -> Sizes:
     """The sizes for one case.
 
     Args:
@@ -195,7 +195,7 @@ def choose_sizes(case: Case, speed: float, said: Mapping[str, Any]) -> Sizes:
         speed: floating-point operations a second in training, as `Shape.arithmetic` counts them.
         said: settings by name that a person gave; they stay, and the others are chosen around them.
     """
-    shapes = list(dict.fromkeys(_around(Shape(*row), case, said) for row in SHAPES))
+    shapes = list(dict.fromkeys(_around(ModelShape(*row), case, said) for row in SHAPES))
     fitting = [shape for shape in shapes if _suits(shape, case, speed)]
     shape = fitting[-1] if fitting else shapes[0]
     possible = speed * case.seconds / shape.arithmetic(case)
@@ -246,14 +246,14 @@ def choose_vocabulary(size: int, task: str) -> int | None:
     return min(most, max(least, _power_of_two(size / bytes_per_token)))
 
 
-def _suits(shape: Shape, case: Case, speed: float) -> bool:
+def _suits(shape: ModelShape, case: SizingCase, speed: float) -> bool:
     weights = shape.weights(case.family)
     tokens = min(speed * case.seconds / shape.arithmetic(case), case.rules.epochs * case.text_tokens)
     rules = case.rules
     return tokens >= rules.tokens_per_weight * weights and weights <= rules.weights_per_token * case.text_tokens
 
 
-def _around(shape: Shape, case: Case, said: Mapping[str, Any]) -> Shape:
+def _around(shape: ModelShape, case: SizingCase, said: Mapping[str, Any]) -> ModelShape:
     """A shape with what a person said in place of its own; short texts have short windows."""
     own = {name: int(said[f"model.{name}"]) for name in ("layers", "width", "context") if f"model.{name}" in said}
     if "context" not in own and case.longest is not None:
@@ -263,7 +263,7 @@ def _around(shape: Shape, case: Case, said: Mapping[str, Any]) -> Shape:
     return replace(shape, **own)
 
 
-def _tokens_per_step(tokens: float, case: Case) -> float:
+def _tokens_per_step(tokens: float, case: SizingCase) -> float:
     """Return how many tokens a step has, so that the steps are enough, in bounds."""
     least, most = TOKENS_PER_STEP
     return min(most, max(least, tokens / case.rules.steps))
@@ -287,7 +287,7 @@ def _rounded(rate: float) -> float:
     return float(f"{rate:.2g}")
 
 
-def _why(shape: Shape, case: Case, speed: float, smallest: bool, capped: bool) -> list[str]:
+def _why(shape: ModelShape, case: SizingCase, speed: float, smallest: bool, capped: bool) -> list[str]:
     weights = shape.weights(case.family)
     possible = speed * case.seconds / shape.arithmetic(case)
     found = [

@@ -38,7 +38,7 @@ SHORT_SAMPLE = 16
 
 
 @dataclass(frozen=True)
-class Outcome:
+class TrainingOutcome:
     """The result of a run.
 
     Attributes:
@@ -442,7 +442,7 @@ class Trainer:
 
     # --- after the last step -------------------------------------------------------------------------------------
 
-    def finish(self) -> Outcome:
+    def finish(self) -> TrainingOutcome:
         """Measure the checkpoint that is kept, and return how the run ended."""
         assert self.reason is not None
         state = self.state
@@ -455,7 +455,7 @@ class Trainer:
             estimate, share = self._final_loss()
         if isinstance(self.pace, Pace):
             self._end_on_time(self.pace, share)
-        return Outcome(
+        return TrainingOutcome(
             step=step,
             validation=estimate,
             bits_per_byte=estimate.bits_per_byte(self.task.validation_bytes, share),

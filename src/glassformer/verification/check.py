@@ -9,7 +9,7 @@ from typing import Any
 
 from torch import Tensor
 
-from glassformer.verification.subject import Subject
+from glassformer.verification.subject import VerifiedRun
 
 LOGITS = 1e-5
 """How far logits of single precision may be apart that are computed in two ways; see `distance`."""
@@ -46,8 +46,8 @@ class Check:
     claim: str
     limit: float
     unit: str
-    measure: Callable[[Subject], Finding]
-    exempt: Callable[[Subject], str | None] = lambda subject: None
+    measure: Callable[[VerifiedRun], Finding]
+    exempt: Callable[[VerifiedRun], str | None] = lambda subject: None
     files_only: bool = False
 
 

@@ -12,7 +12,7 @@ from glassformer.model.evaluation_mode import inference
 from glassformer.model.transformer import Decoder, EncoderDecoder
 from glassformer.verification.check import LOGITS, Check, Finding, distance
 from glassformer.verification.rows import ids_of
-from glassformer.verification.subject import Subject, writes
+from glassformer.verification.subject import VerifiedRun, writes
 
 STEPS = 16  # tokens read or generated one after the other
 PAST = 6  # steps around the end of the context, where the window of a decoder moves
@@ -24,7 +24,7 @@ TEMPERATURES = (0.0, 1.0)
 PROBABILITIES = 1e-9  # of float64
 
 
-def cached_logits(subject: Subject) -> Finding:
+def cached_logits(subject: VerifiedRun) -> Finding:
     """Both readers read the same growing rows; every step is compared."""
     model = subject.model
     note = f"{len(subject.rows)} rows, {STEPS} steps"
@@ -54,7 +54,7 @@ def _apart(
     return max(distance(reader.read(rows).logits, next_logits(model, rows, sources)) for rows in grown)
 
 
-def _grown(subject: Subject, prompts: Sequence[list[int]], steps: int) -> list[list[list[int]]]:
+def _grown(subject: VerifiedRun, prompts: Sequence[list[int]], steps: int) -> list[list[list[int]]]:
     """Return the prompts after each step; the added tokens are text of the run."""
     added = [_tiled(ids_of(row), steps) for row in subject.rows]
     return [[prompt + more[:count] for prompt, more in zip(prompts, added, strict=False)] for count in range(steps)]
@@ -64,14 +64,14 @@ def _tiled(ids: list[int], length: int) -> list[int]:
     return (ids * (length // len(ids) + 1))[:length]
 
 
-def cached_text(subject: Subject) -> Finding:
+def cached_text(subject: VerifiedRun) -> Finding:
     """Greedy and sampled tokens, by the generator itself."""
     rows = subject.prompts
     pairs = [(_written(subject, rows, t), _written(subject, rows, t, cached=False)) for t in TEMPERATURES]
     return _differing(pairs, rows, "greedy and sampled, in float64")
 
 
-def batched_text(subject: Subject) -> Finding:
+def batched_text(subject: VerifiedRun) -> Finding:
     """Greedy and sampled tokens of prompts of different lengths, side by side and each by itself."""
     rows = subject.prompts
     pairs = [
@@ -81,14 +81,14 @@ def batched_text(subject: Subject) -> Finding:
     return _differing(pairs, rows, "greedy and sampled, in float64")
 
 
-def beam_one(subject: Subject) -> Finding:
+def beam_one(subject: VerifiedRun) -> Finding:
     """One hypothesis is greedy decoding."""
     rows = subject.prompts
     found = [list(best[0].tokens) for best in _searched(subject, 1, True)]
     return _differing([(found, _written(subject, rows, 0.0))], rows, "in float64")
 
 
-def beam_cached(subject: Subject) -> Finding:
+def beam_cached(subject: VerifiedRun) -> Finding:
     """All hypotheses: their tokens, and the sum of log p of each."""
     cached = _searched(subject, BEAMS, True)
     plain = _searched(subject, BEAMS, False)
@@ -105,16 +105,16 @@ def _settings(temperature: float = 0.0, beams: int = 1) -> SampleConfig:
     return SampleConfig(tokens=tokens, temperature=temperature, beams=beams)
 
 
-def _end(subject: Subject) -> int:
+def _end(subject: VerifiedRun) -> int:
     return subject.opened.tokenizer.end_id
 
 
-def _start(subject: Subject) -> tuple[int, ...]:
+def _start(subject: VerifiedRun) -> tuple[int, ...]:
     return subject.opened.tokenizer.target_start
 
 
 def _written(
-    subject: Subject, rows: Sequence[Sequence[int]], temperature: float, first_seed: int = 0, cached: bool = True
+    subject: VerifiedRun, rows: Sequence[Sequence[int]], temperature: float, first_seed: int = 0, cached: bool = True
 ) -> list[list[int]]:
     """Return the generated tokens of each row, in float64; each row has a seed of its own."""
     seeds = range(first_seed, first_seed + len(rows))
@@ -132,7 +132,7 @@ def _written(
     return written
 
 
-def _searched(subject: Subject, beams: int, cached: bool) -> list[list[Hypothesis]]:
+def _searched(subject: VerifiedRun, beams: int, cached: bool) -> list[list[Hypothesis]]:
     """Return the hypotheses of each prompt, in float64."""
     model = subject.double
     rows = subject.prompts

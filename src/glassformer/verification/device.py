@@ -40,7 +40,7 @@ LIMITS = {"float32": (1e-5, 2e-5), "bfloat16": (5e-2, 1.5e-1), "attention": (1e-
 
 
 @dataclass(frozen=True)
-class Agreement:
+class DeviceAgreement:
     """One comparison.
 
     Attributes:
@@ -99,7 +99,7 @@ def _is_left(head: str, sizes: Mapping[str, int | None]) -> bool:
     return int(layer) < layers and int(number) < (sizes["heads"] or 0)
 
 
-def check_devices(config: ModelConfig, devices: list[str], classify: bool = False) -> list[Agreement]:
+def check_devices(config: ModelConfig, devices: list[str], classify: bool = False) -> list[DeviceAgreement]:
     """All comparisons, on the processor and on other devices.
 
     Args:
@@ -111,7 +111,7 @@ def check_devices(config: ModelConfig, devices: list[str], classify: bool = Fals
         model = build_model(config, VOCABULARY, source_vocab_size=VOCABULARY, classes=CLASSES if classify else None)
         inputs = _inputs(model, min(LENGTH, config.context))
         right = _computed(copy.deepcopy(model).double(), inputs, torch.device("cpu"), torch.float64)
-    found: list[Agreement] = []
+    found: list[DeviceAgreement] = []
     for name in devices:
         device = torch.device(name)
         for count in sorted({1, usable_cores()}) if name == "cpu" else [1]:
@@ -126,7 +126,9 @@ def check_devices(config: ModelConfig, devices: list[str], classify: bool = Fals
     return found
 
 
-def _in_bfloat16(model: Model, inputs: dict[str, Tensor], device: torch.device, right: Computed) -> list[Agreement]:
+def _in_bfloat16(
+    model: Model, inputs: dict[str, Tensor], device: torch.device, right: Computed
+) -> list[DeviceAgreement]:
     """The two ways to use bfloat16: for the products only, as training does, and for the weights, as writing may."""
     products = _computed(copy.deepcopy(model).to(device), inputs, device, torch.bfloat16)
     small = copy.deepcopy(model).to(device, torch.bfloat16)
@@ -138,7 +140,7 @@ def _in_bfloat16(model: Model, inputs: dict[str, Tensor], device: torch.device, 
     ]
 
 
-def check_attention(config: ModelConfig, device: torch.device) -> Agreement:
+def check_attention(config: ModelConfig, device: torch.device) -> DeviceAgreement:
     """Fused attention against the same computed step by step, in float32, with this model's heads and mask."""
     causal, T = config.family != "encoder", min(LENGTH, config.context)
     random = torch.Generator().manual_seed(1)
@@ -161,7 +163,9 @@ def check_attention(config: ModelConfig, device: torch.device) -> Agreement:
         rows = [torch.cat([slope.flatten() for slope in each]) for each in slopes]  # where one key is seen, q's are 0
         logits = max(logits, _distance(outputs[0], outputs[1]))
         gradients = max(gradients, _distance(rows[0], rows[1]))
-    return Agreement("fused attention, against step by step", str(device), logits, gradients, *LIMITS["attention"])
+    return DeviceAgreement(
+        "fused attention, against step by step", str(device), logits, gradients, *LIMITS["attention"]
+    )
 
 
 def computes_in(device: torch.device, dtype: torch.dtype) -> bool:
@@ -215,9 +219,9 @@ def _computed(model: Model, inputs: dict[str, Tensor], device: torch.device, dty
     return logits.detach(), torch.cat([row.flatten().cpu().double() for row in rows])
 
 
-def _compared(name: str, device: str, got: Computed, right: Computed, kind: str) -> Agreement:
+def _compared(name: str, device: str, got: Computed, right: Computed, kind: str) -> DeviceAgreement:
     gradients = None if got[1] is None or right[1] is None else _distance(got[1], right[1])
-    return Agreement(name, device, _distance(got[0], right[0]), gradients, *LIMITS[kind])
+    return DeviceAgreement(name, device, _distance(got[0], right[0]), gradients, *LIMITS[kind])
 
 
 def _distance(got: Tensor, right: Tensor) -> float:

@@ -13,10 +13,10 @@ from glassformer.interop.huggingface.choosing import choose
 from glassformer.interop.huggingface.export import export
 from glassformer.interop.huggingface.tokenizer_files import refuse_unwritable
 from glassformer.verification.check import Check, Finding
-from glassformer.verification.subject import Subject
+from glassformer.verification.subject import VerifiedRun
 
 
-def export_hf(subject: Subject) -> Finding:
+def export_hf(subject: VerifiedRun) -> Finding:
     """The run written for Hugging Face, read by transformers and compared; every comparison has a limit of its own."""
     with tempfile.TemporaryDirectory(prefix="glass-verify-", ignore_cleanup_errors=True) as temporary:
         report = export(ExportRequest(subject.folder, Path(temporary) / "hf", subject.which))
@@ -25,7 +25,7 @@ def export_hf(subject: Subject) -> Finding:
     return Finding(max(shares), f"{report.architecture}: {compared}")
 
 
-def not_exported(subject: Subject) -> str | None:
+def not_exported(subject: VerifiedRun) -> str | None:
     """Exempts runs that no class of Hugging Face can be, and machines without their library."""
     if importlib.util.find_spec("transformers") is None:
         return "the package transformers is not installed"

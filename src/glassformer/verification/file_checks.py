@@ -25,7 +25,7 @@ from glassformer.training.checkpoint import load_checkpoint, step_name
 from glassformer.training.optimizers import make_optimizers
 from glassformer.verification.check import Check, Finding
 from glassformer.verification.rows import ids_of, source_ids_of
-from glassformer.verification.subject import Subject
+from glassformer.verification.subject import VerifiedRun
 
 BOTH: tuple[Which, ...] = ("best", "last")
 NEEDED = {"model.safetensors", "optimizer.safetensors", "state.json"}
@@ -43,7 +43,7 @@ TEXTS = (
 """Scripts, joined emoji, combining marks, odd white space, and words that look like special tokens."""
 
 
-def checkpoints(subject: Subject) -> Finding:
+def checkpoints(subject: VerifiedRun) -> Finding:
     """SHA-256 and size of every file of the best and of the last checkpoint."""
     files = 0
     for which in BOTH:
@@ -65,7 +65,7 @@ def _needed(noted: Collection[str]) -> set[str]:
     return NEEDED - {"optimizer.safetensors"} | {f"optimizer-{each}-of-{parts[0]}.safetensors" for each in numbers}
 
 
-def _pointed(subject: Subject, which: Which) -> Path:
+def _pointed(subject: VerifiedRun, which: Which) -> Path:
     """The folder that `best` or `last` names, unread."""
     try:
         return subject.run.checkpoints / (subject.folder / which).read_text(encoding="utf-8").strip()
@@ -73,7 +73,7 @@ def _pointed(subject: Subject, which: Which) -> Path:
         raise GlassError(f"{subject.folder / which} names no checkpoint", "Copy it again.") from None
 
 
-def settings_fit(subject: Subject) -> Finding:
+def settings_fit(subject: VerifiedRun) -> Finding:
     """The weights are of the model that settings, tokenizer and labels describe, and training can go on from them."""
     model = subject.opened.model
     number = sum(parameter.numel() for parameter in model.parameters())
@@ -85,7 +85,7 @@ def settings_fit(subject: Subject) -> Finding:
     return Finding(wrong, f"{last.name} says that it is of step {state.step}" if wrong else note)
 
 
-def vocabulary(subject: Subject) -> Finding:
+def vocabulary(subject: VerifiedRun) -> Finding:
     """The tokenizer files, against the digests that were noted when the run began, or that its encoded text has."""
     opened, run = subject.opened, subject.run
     files = {run.tokenizer_file.name: opened.tokenizer}
@@ -96,7 +96,7 @@ def vocabulary(subject: Subject) -> Finding:
     return Finding(len(wrong), f"{' and '.join(wrong or files)}, by SHA-256")
 
 
-def _noted(subject: Subject) -> dict[str, str]:
+def _noted(subject: VerifiedRun) -> dict[str, str]:
     """Digests of the tokenizers that the run learnt with, by the names of their files; none where nobody knows."""
     manifest, run = subject.run.manifest(), subject.run
     if isinstance(manifest.get("tokenizers"), dict) and manifest["tokenizers"]:
@@ -109,12 +109,12 @@ def _noted(subject: Subject) -> dict[str, str]:
     return {run.tokenizer_file.name: data.tokenizer.digest, run.source_tokenizer_file.name: source.digest}
 
 
-def not_noted(subject: Subject) -> str | None:
+def not_noted(subject: VerifiedRun) -> str | None:
     """Exempts runs of before such a note was made, without their text."""
     return None if _noted(subject) else "the manifest of this run does not name its tokenizer, and its text is not here"
 
 
-def round_trip(subject: Subject) -> Finding:
+def round_trip(subject: VerifiedRun) -> Finding:
     """Text -> tokens -> text. What cannot come back by design is taken out before it is compared, and named."""
     opened, wrong, tried = subject.opened, list[str](), 0
     for tokenizer in {id(each): each for each in (opened.tokenizer, opened.source_tokenizer)}.values():
@@ -163,13 +163,13 @@ def _as_promised(tokenizer: Tokenizer, text: str) -> str:
     return text
 
 
-def _own_texts(subject: Subject) -> Iterator[str]:
+def _own_texts(subject: VerifiedRun) -> Iterator[str]:
     """The text of the rows."""
     for row in subject.rows:
         yield subject.opened.tokenizer.decode(ids_of(row))
 
 
-def moved(subject: Subject) -> Finding:
+def moved(subject: VerifiedRun) -> Finding:
     """The run's folder, copied to another place and cut off from its text, against the folder where it is."""
     texts = _inputs(subject)
     with tempfile.TemporaryDirectory(prefix="glass-verify-", ignore_cleanup_errors=True) as temporary:
@@ -181,7 +181,7 @@ def moved(subject: Subject) -> Finding:
     return Finding(differing, f"{len(texts)} texts, the run's files alone")
 
 
-def _copy(subject: Subject, folder: Path) -> None:
+def _copy(subject: VerifiedRun, folder: Path) -> None:
     """What a person would take along, with one checkpoint; where the text was is forgotten."""
     kept = _pointed(subject, subject.which)
     subject.run.manifest()  # one that is missing or damaged is named where the run is, not where the copy was
@@ -194,7 +194,7 @@ def _copy(subject: Subject, folder: Path) -> None:
     (folder / MANIFEST).write_text(json.dumps(facts), encoding="utf-8")
 
 
-def _inputs(subject: Subject) -> list[str]:
+def _inputs(subject: VerifiedRun) -> list[str]:
     """A text for each row: what is read of it, the first half."""
     opened, texts = subject.opened, list[str]()
     for row in subject.rows:

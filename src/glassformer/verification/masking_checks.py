@@ -13,10 +13,10 @@ from glassformer.model.transformer import Decoder, EncoderDecoder
 from glassformer.tasks.losses import logits_of
 from glassformer.text.batches import Batch
 from glassformer.verification.check import LOGITS, Check, Finding, distance
-from glassformer.verification.subject import Subject, is_causal
+from glassformer.verification.subject import VerifiedRun, is_causal
 
 
-def batched_logits(subject: Subject) -> Finding:
+def batched_logits(subject: VerifiedRun) -> Finding:
     """Each row in the padded batch of training, and by itself; decoders also padded on the left, as without a cache."""
     model, batch = subject.model, subject.batch
     with inference(model):
@@ -29,7 +29,7 @@ def batched_logits(subject: Subject) -> Finding:
     return Finding(apart, f"{len(subject.rows)} rows of {_lengths(batch)} tokens")
 
 
-def padding_blind(subject: Subject) -> Finding:
+def padding_blind(subject: VerifiedRun) -> Finding:
     """Other ids at all padding, on the right as in training and on the left as a decoder without a cache.
 
     A row that is nothing but padding must give finite numbers.
@@ -53,7 +53,7 @@ def padding_blind(subject: Subject) -> Finding:
     return Finding(apart if empty else float("inf"), note if empty else "an empty row gives no finite numbers")
 
 
-def _all_padding(subject: Subject, batch: Batch) -> Tensor:
+def _all_padding(subject: VerifiedRun, batch: Batch) -> Tensor:
     """What comes of a batch whose first row has no real token."""
     model, real = subject.model, batch.real.clone()
     real[0] = False
@@ -66,7 +66,7 @@ def _all_padding(subject: Subject, batch: Batch) -> Tensor:
     return model(batch.inputs, real)
 
 
-def future_blind(subject: Subject) -> Finding:
+def future_blind(subject: VerifiedRun) -> Finding:
     """The longest row, and the same with all tokens from some place on exchanged: what came before must not change."""
     model, batch = subject.model, subject.collate(subject.rows[:1])
     ids, size = batch.inputs, subject.model.vocab_size  # (1, T)
@@ -80,7 +80,7 @@ def future_blind(subject: Subject) -> Finding:
     return Finding(apart, f"{length} tokens, exchanged from places {', '.join(map(str, cuts))} on")
 
 
-def _both(subject: Subject, batch: Batch, other: Tensor) -> list[tuple[Tensor, Tensor]]:
+def _both(subject: VerifiedRun, batch: Batch, other: Tensor) -> list[tuple[Tensor, Tensor]]:
     """Logits of two rows, by every path that a causal model has: without a mask of padding, and with one."""
     model, ids = subject.model, batch.inputs
     if isinstance(model, EncoderDecoder):
@@ -91,13 +91,13 @@ def _both(subject: Subject, batch: Batch, other: Tensor) -> list[tuple[Tensor, T
     return [(model(ids), model(other)), (model(ids, real), model(other, real))]
 
 
-def no_padding(subject: Subject) -> str | None:
+def no_padding(subject: VerifiedRun) -> str | None:
     """Exempts models whose context is too short for rows of different lengths."""
     places = int((~subject.batch.real).sum()) + _source_padding(subject.batch)
     return None if places else "all rows have one length, with a context of one token"
 
 
-def no_future(subject: Subject) -> str | None:
+def no_future(subject: VerifiedRun) -> str | None:
     """Exempts models without a causal mask, and those that read a single token."""
     if subject.collate(subject.rows[:1]).inputs.shape[1] == 1:
         return "the longest row has one token, after which nothing comes"

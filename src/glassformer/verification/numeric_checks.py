@@ -18,7 +18,7 @@ from glassformer.model.transformer import Classifier, Decoder, Encoder, EncoderD
 from glassformer.tasks.losses import logits_of
 from glassformer.text.batches import Batch
 from glassformer.verification.check import LOGITS, Check, Finding, distance
-from glassformer.verification.subject import Subject
+from glassformer.verification.subject import VerifiedRun
 from glassformer.verification.surroundings import bfloat16_on_cpu, in_float64, threads
 
 ROUNDING = 1e-4  # of float32 against float64, and of another device: errors of all layers add up
@@ -28,7 +28,7 @@ REFERENCE_GRADIENTS = 1e-8  # of float64
 CPU = torch.device("cpu")
 
 
-def fused_explicit(subject: Subject) -> Finding:
+def fused_explicit(subject: VerifiedRun) -> Finding:
     """Every attention of the model computed step by step, in training's batch."""
     model = subject.model
     calls: list[Site] = []
@@ -45,7 +45,7 @@ def fused_explicit(subject: Subject) -> Finding:
     return Finding(apart, f"{len(calls)} attentions, step by step in place of the fused kernel")
 
 
-def _by_every_mask(subject: Subject, batch: Batch) -> list[Tensor]:
+def _by_every_mask(subject: VerifiedRun, batch: Batch) -> list[Tensor]:
     """Logits of the batch; of a decoder also with a mask of padding, which goes another way."""
     found = [logits_of(subject.model, batch)]
     if isinstance(subject.model, Decoder):
@@ -53,14 +53,14 @@ def _by_every_mask(subject: Subject, batch: Batch) -> list[Tensor]:
     return found
 
 
-def float64(subject: Subject) -> Finding:
+def float64(subject: VerifiedRun) -> Finding:
     """Rounding alone lies between single and double precision."""
     with inference(subject.model), inference(subject.double):
         apart = distance(*(logits_of(model, subject.batch) for model in (subject.model, subject.double)))
     return Finding(apart, "float32 against float64")
 
 
-def device(subject: Subject) -> Finding:
+def device(subject: VerifiedRun) -> Finding:
     """The run's weights on the device that would be used."""
     there = choose_device(subject.device)
     with inference(subject.model):
@@ -69,13 +69,13 @@ def device(subject: Subject) -> Finding:
     return Finding(distance(found.cpu(), here), str(there))
 
 
-def no_device(subject: Subject) -> str | None:
+def no_device(subject: VerifiedRun) -> str | None:
     """Exempts machines that have the CPU alone."""
     there = choose_device(subject.device)
     return "there is no other device here; float64 is the second opinion" if there.type == "cpu" else None
 
 
-def bf16(subject: Subject) -> Finding:
+def bf16(subject: VerifiedRun) -> Finding:
     """Matrix products in bfloat16, as train.precision = bf16 makes them."""
     with inference(subject.model):
         exact = logits_of(subject.model, subject.batch)  # (B, T, V) or (B, C)
@@ -88,7 +88,7 @@ def bf16(subject: Subject) -> Finding:
     return Finding(apart, f"{how}; the likeliest changes at {changed:.1%}")
 
 
-def bf16_norms(subject: Subject) -> Finding:
+def bf16_norms(subject: VerifiedRun) -> Finding:
     """Norms divide by a sum of squares, which 8 bits cannot hold."""
     norms = [part for part in subject.model.modules() if isinstance(part, nn.LayerNorm | nn.RMSNorm)]
     inputs = [Tap(norm, "input") for norm in norms]
@@ -105,13 +105,13 @@ def bf16_norms(subject: Subject) -> Finding:
     return Finding(len(rough), f"{len(norms)} norms")
 
 
-def no_norms(subject: Subject) -> str | None:
+def no_norms(subject: VerifiedRun) -> str | None:
     """Exempts models without any."""
     config = subject.config.model
     return "the model has no norms" if config.norm == "none" and config.qk_norm == "none" else None
 
 
-def thread_counts(subject: Subject) -> Finding:
+def thread_counts(subject: VerifiedRun) -> Finding:
     """One thread, and two or what is in use."""
     several = max(2, torch.get_num_threads())
     with inference(subject.model):
@@ -122,7 +122,7 @@ def thread_counts(subject: Subject) -> Finding:
     return Finding(distance(more, one), f"1 thread and {several}")
 
 
-def reference_logits(subject: Subject) -> Finding:
+def reference_logits(subject: VerifiedRun) -> Finding:
     """The NumPy model, written apart from this one, with the same weights."""
     logits, _ = _reference(subject)
     with inference(subject.double), in_float64():
@@ -133,7 +133,7 @@ def reference_logits(subject: Subject) -> Finding:
     return Finding(distance(found, wanted), "in float64")
 
 
-def reference_gradients(subject: Subject) -> Finding:
+def reference_gradients(subject: VerifiedRun) -> Finding:
     """The hand-written backward pass, against autograd, for any gradient of the logits."""
     model, batch = subject.double, subject.batch
     logits, kept = _reference(subject)
@@ -152,7 +152,7 @@ def reference_gradients(subject: Subject) -> Finding:
     return Finding(apart, f"{len(named)} tensors, in float64")
 
 
-def _reference(subject: Subject) -> tuple[Any, Any]:
+def _reference(subject: VerifiedRun) -> tuple[Any, Any]:
     """Logits of the NumPy model, and what its backward pass needs."""
     model, batch = subject.model, subject.batch
     classes = len(subject.opened.labels) if isinstance(model, Classifier) else None

@@ -30,7 +30,7 @@ from glassformer.verification import (
     training_checks,
 )
 from glassformer.verification.check import Check, Result
-from glassformer.verification.subject import Subject
+from glassformer.verification.subject import VerifiedRun
 from glassformer.verification.surroundings import own_random_numbers
 
 CHECKS: tuple[Check, ...] = (
@@ -48,14 +48,14 @@ PACKAGES = ("torch", "numpy", "tokenizers", "safetensors")
 
 
 @dataclass(frozen=True)
-class Sheet:
+class ProofSheet:
     """What was found.
 
     Attributes:
         run: the folder.
         checkpoint: the name of the checkpoint whose weights were checked.
         weights: SHA-256 of its weights' file; None where there is none.
-        text: where the rows are from that were checked with, in words.
+        rows_from: the source of the rows that the checks used, in words.
         results: one for each check.
         seconds: all of it took.
     """
@@ -63,7 +63,7 @@ class Sheet:
     run: Path
     checkpoint: str
     weights: str | None
-    text: str
+    rows_from: str
     results: tuple[Result, ...]
     seconds: float
 
@@ -80,7 +80,7 @@ class Sheet:
             "checkpoint": self.checkpoint,
             "weights_sha256": self.weights,
             "date": datetime.now(UTC).isoformat(timespec="seconds"),
-            "text": self.text,
+            "text": self.rows_from,
             "seconds": round(self.seconds, 2),
             "versions": {"glassformer": __version__, "python": platform.python_version()}
             | {name: metadata.version(name) for name in PACKAGES},
@@ -94,8 +94,13 @@ class Sheet:
             "checks": [result.facts() for result in self.results],
         }
 
+    def text(self) -> str:
+        """Return the checks that could not be made, and a summary; each result is printed as it comes."""
+        unmade = self.unmade()
+        return f"\n{self.summary()}" if unmade is None else f"{unmade}\n\n{self.summary()}"
+
     def summary(self) -> str:
-        """One line for people."""
+        """Count the checks by their verdicts, in one line."""
         counts = {ok: sum(result.ok is ok for result in self.results) for ok in (True, False, None)}
         failed = [result.check.name for result in self.results if result.ok is False]
         named = f" ({', '.join(failed)})" if failed else ""
@@ -107,7 +112,7 @@ class Sheet:
         )
         return (
             f"{self.checkpoint} of {self.run}: {passed} passed, {counts[False]} failed{named}, "
-            f"{exempt}{unmade}; on {self.text}; {self.seconds:.1f} s"
+            f"{exempt}{unmade}; on {self.rows_from}; {self.seconds:.1f} s"
         )
 
     def unmade(self) -> str | None:
@@ -123,7 +128,7 @@ def verify_run(
     device: str = "auto",
     only: Sequence[str] = (),
     tell: Callable[[Result], None] = lambda result: None,
-) -> Sheet:
+) -> ProofSheet:
     """Put a run's promises to the test. Its files are read only; PyTorch's random numbers are as they were afterwards.
 
     Args:
@@ -138,7 +143,12 @@ def verify_run(
     """
     run = open_run(folder)
     choose_device(device)
-    subject, checks, started, results = Subject(run, which, device), chosen(only), time.perf_counter(), list[Result]()
+    subject, checks, started, results = (
+        VerifiedRun(run, which, device),
+        chosen(only),
+        time.perf_counter(),
+        list[Result](),
+    )
     name, weights = _weights(run, which)
     with own_random_numbers():
         for check in checks:
@@ -147,10 +157,10 @@ def verify_run(
     text = subject.text if subject.trouble is None else "nothing"
     if _weights(run, which) != (name, weights):
         raise GlassError(f"the {which} checkpoint of {folder} changed meanwhile", "Verify it when training is over.")
-    return Sheet(folder, name, weights, text, tuple(results), time.perf_counter() - started)
+    return ProofSheet(folder, name, weights, text, tuple(results), time.perf_counter() - started)
 
 
-def save(sheet: Sheet) -> Path:
+def save(sheet: ProofSheet) -> Path:
     """Write `verify.json` into the run's folder, whole or not at all."""
     path = sheet.run / "verify.json"
     write_text(path, json.dumps(sheet.facts(), indent=1, ensure_ascii=False) + "\n")
@@ -188,7 +198,7 @@ def chosen(only: Sequence[str]) -> tuple[Check, ...]:
     return tuple(check for check in CHECKS if check.name in only or not only)
 
 
-def make(check: Check, subject: Subject) -> Result:
+def make(check: Check, subject: VerifiedRun) -> Result:
     """Carry out one check. One that breaks down has failed: whatever it is, something is not as promised."""
     started = time.perf_counter()
     if not check.files_only and subject.trouble is not None:

@@ -23,7 +23,7 @@ LONGEST_PROMPT = 24  # tokens
 
 
 @dataclass(frozen=True)
-class Subject:
+class VerifiedRun:
     """A run under test. What is costly is made when it is first asked for, once.
 
     Attributes:
@@ -121,12 +121,12 @@ class Subject:
         return self.run.folder
 
 
-def writes(subject: Subject) -> str | None:
+def writes(subject: VerifiedRun) -> str | None:
     """Exempts models that write no text."""
     return None if isinstance(subject.model, Decoder | EncoderDecoder) else "an encoder writes no text"
 
 
-def is_causal(subject: Subject) -> str | None:
+def is_causal(subject: VerifiedRun) -> str | None:
     """Exempts models without a causal mask."""
     encoder = isinstance(subject.model, Encoder | Classifier)
     return "an encoder reads both sides, by design" if encoder else None

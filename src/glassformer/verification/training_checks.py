@@ -29,7 +29,7 @@ from glassformer.training.stepping import Stepper
 from glassformer.training.trainer import Trainer
 from glassformer.training.validation import validation_loss
 from glassformer.verification.check import Check, Finding
-from glassformer.verification.subject import Subject
+from glassformer.verification.subject import VerifiedRun
 
 LOSS = 1e-5  # of float32
 GRADIENTS = 1e-6  # of float64, with a loss in float32
@@ -66,7 +66,7 @@ class FewRows:
         return iter(())
 
 
-def loss_by_hand(subject: Subject) -> Finding:
+def loss_by_hand(subject: VerifiedRun) -> Finding:
     """The loss of a batch against -log p at the right places, row by row without padding or shift of `Batch`.
 
     In training and in validation; and other ids at the places that do not count must change nothing.
@@ -112,7 +112,7 @@ def _ids(row: Any) -> Tensor:
     return torch.tensor([[int(id) for id in row]])  # (1, T)
 
 
-def accumulation(subject: Subject) -> Finding:
+def accumulation(subject: VerifiedRun) -> Finding:
     """The gradients of one batch, and of the same rows one by one; in float64, for those of a model that errs on
     nothing any more are as small as the rounding of single precision.
     """
@@ -128,13 +128,13 @@ def accumulation(subject: Subject) -> Finding:
     return Finding(apart, f"{len(rows)} rows at once, and in {len(batches)} parts, in float64")
 
 
-def _stepper(subject: Subject, model: Model, micro_batch: int | None = None) -> Stepper:
+def _stepper(subject: VerifiedRun, model: Model, micro_batch: int | None = None) -> Stepper:
     """Of a copy of the model, on the CPU and without dropout."""
     config = _settings(subject.config, micro_batch=micro_batch, precision="fp32", label_smoothing=0.0)
     return Stepper(copy.deepcopy(model).eval(), _task(subject), config)
 
 
-def _task(subject: Subject) -> FewRows:
+def _task(subject: VerifiedRun) -> FewRows:
     model = subject.model
     return FewRows(subject.rows, subject.collate, model.vocab_size)
 
@@ -159,7 +159,7 @@ class _Interrupter(Silent):
             raise _InterruptedError
 
 
-def resume(subject: Subject) -> Finding:
+def resume(subject: VerifiedRun) -> Finding:
     """The run's weights and settings, trained on by the trainer itself: without a break, and with one."""
     with tempfile.TemporaryDirectory(prefix="glass-verify-", ignore_cleanup_errors=True) as temporary:
         straight = _trainer(subject, Path(temporary) / "straight", Silent())
@@ -176,7 +176,7 @@ def resume(subject: Subject) -> Finding:
     return Finding(len(differing), f"{note}; {len(wanted)} tensors and numbers{named}")
 
 
-def _trainer(subject: Subject, folder: Path, reporter: Silent, fresh: bool = True) -> Trainer:
+def _trainer(subject: VerifiedRun, folder: Path, reporter: Silent, fresh: bool = True) -> Trainer:
     """Return a trainer with the run's weights in a new folder or, unless `fresh`, with weights 0 in a folder to resume.
 
     It computes in float32 where bfloat16 is slow: resuming does not depend on the precision.

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import argparse
-import json
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from glassformer.base.errors import GlassError
+from glassformer.base.report import SimpleReport, emit
 from glassformer.base.wording import counted, quoted
 
 if TYPE_CHECKING:
@@ -39,13 +39,17 @@ def assign(arguments: argparse.Namespace) -> int:
         raise GlassError("no --out was given", "Name a new folder: --out week-1")
     exercises = chosen_exercises(arguments.words)
     files = assign(exercises, arguments.out, arguments.level or "student", arguments.text, bool(arguments.notebooks))
-    if arguments.json:
-        names = [exercise.name for exercise in exercises]
-        print(json.dumps({"folder": str(arguments.out), "exercises": names, "files": [str(path) for path in files]}))
-    else:
-        print(f"{arguments.out} is ready: {counted(len(exercises), 'exercises')} in {counted(len(files), 'files')}")
-        marking = f"glass learn grade FOLDER --assignment {quoted(arguments.out)}"
-        print(f"Give it to the class, and mark what comes back: {marking}")
+    facts = {
+        "folder": str(arguments.out),
+        "exercises": [exercise.name for exercise in exercises],
+        "files": [str(path) for path in files],
+    }
+    marking = f"glass learn grade FOLDER --assignment {quoted(arguments.out)}"
+    lines = [
+        f"{arguments.out} is ready: {counted(len(exercises), 'exercises')} in {counted(len(files), 'files')}",
+        f"Give it to the class, and mark what comes back: {marking}",
+    ]
+    emit(SimpleReport(facts, lines), arguments.json)
     return 0
 
 
@@ -78,23 +82,21 @@ def grade(arguments: argparse.Namespace) -> int:
     )
     if arguments.out is not None:
         write_text(arguments.out, as_csv(marks))
-    if arguments.json:
-        print(json.dumps({"marks": [vars(mark) for mark in marks]}, ensure_ascii=False))
-        return 0
-    _say(marks)
+    lines = _lines(marks)
     if arguments.out is not None:
-        print(f"{quoted(arguments.out)} has a row for each answer")
+        lines.append(f"{quoted(arguments.out)} has a row for each answer")
+    emit(SimpleReport({"marks": [vars(mark) for mark in marks]}, lines), arguments.json)
     return 0
 
 
-def _say(marks: list[Mark]) -> None:
+def _lines(marks: list[Mark]) -> list[str]:
     """A line for each student: how many are right, then each exercise that is not."""
     students = sorted({mark.student for mark in marks})
     width = max(map(len, students))
+    lines = []
     for student in students:
         mine = [mark for mark in marks if mark.student == student]
         wrong = [f"{mark.number} {mark.mistake or mark.result}" for mark in mine if not mark.passed]
-        print(
-            f"{student:<{width}}  {len(mine) - len(wrong)} of {len(mine)} right"
-            + (f"; {', '.join(wrong)}" if wrong else "")
-        )
+        listed = f"; {', '.join(wrong)}" if wrong else ""
+        lines.append(f"{student:<{width}}  {len(mine) - len(wrong)} of {len(mine)} right{listed}")
+    return lines

@@ -13,13 +13,13 @@ that is not right exits with code 2.
 
 from __future__ import annotations
 
-import json
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from glassformer.base.errors import GlassError, nearest
+from glassformer.base.report import SimpleReport, emit
 
 if TYPE_CHECKING:
     from glassformer_course.lab.case import Case
@@ -53,7 +53,7 @@ def run(words: list[str], folder: Path, level: str, as_json: bool) -> int:
             f"{got} was given to glass learn lab {action}", f"Write: glass learn lab {action} {usage}".rstrip()
         )
     said, facts = work(Room(folder), rest, level)
-    print(json.dumps(facts, ensure_ascii=False, allow_nan=False) if as_json else said)
+    emit(SimpleReport(facts, [said]), as_json)
     return 2 if action == "answer" and not facts["right"] else 0
 
 

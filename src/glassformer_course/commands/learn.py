@@ -21,13 +21,13 @@ reference in NumPy, on fresh random cases and edge cases. An answer that is not 
 from __future__ import annotations
 
 import argparse
-import json
 import shutil
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from glassformer.base.errors import GlassError, nearest
+from glassformer.base.report import SimpleReport, emit
 from glassformer.base.wording import LEVELS, counted, quoted
 from glassformer_course.commands import classes
 
@@ -106,15 +106,13 @@ def _exercise(arguments: argparse.Namespace, folder: CourseFolder) -> Exercise:
 def _list(arguments: argparse.Namespace) -> int:
     folder = _folder(arguments)
     records = [(each, folder.record(each)) for each in folder.exercises]
-    if arguments.json:
-        rows = [
-            {"number": each.number, "name": each.name, "title": each.title, "done": record.done}
-            for each, record in records
-        ]
-        print(json.dumps({"exercises": rows}, ensure_ascii=False))
-        return 0
-    for each, record in records:
-        print(f"{each.number:>3} {'done' if record.done else '    '}  {each.name:<20} {each.title}")
+    rows = [
+        {"number": each.number, "name": each.name, "title": each.title, "done": record.done} for each, record in records
+    ]
+    lines = [
+        f"{row['number']:>3} {'done' if row['done'] else '    '}  {row['name']:<20} {row['title']}" for row in rows
+    ]
+    emit(SimpleReport({"exercises": rows}, lines), arguments.json)
     return 0
 
 
@@ -123,18 +121,17 @@ def _progress(arguments: argparse.Namespace) -> int:
     records = [(each, folder.record(each)) for each in folder.exercises]
     done = sum(record.done for _, record in records)
     current = folder.current()
-    if arguments.json:
-        rows = [{"number": each.number, "name": each.name, **vars(record)} for each, record in records]
-        print(json.dumps({"done": done, "of": len(records), "next": current and current.name, "exercises": rows}))
-        return 0
-    print(f"{done} of {len(records)} done  {'█' * done}{'░' * (len(records) - done)}")
+    rows = [{"number": each.number, "name": each.name, **vars(record)} for each, record in records]
+    facts = {"done": done, "of": len(records), "next": current and current.name, "exercises": rows}
+    lines = [f"{done} of {len(records)} done  {'█' * done}{'░' * (len(records) - done)}"]
     for each, record in records:
         if record.attempts or record.hints or record.solution_seen:
             parts = [counted(record.attempts, "checks"), counted(record.hints, "hints")]
             parts += ["solution seen"] if record.solution_seen else []
-            print(f"{each.number:>3} {'done' if record.done else '    '}  {each.name:<20} {', '.join(parts)}")
+            lines.append(f"{each.number:>3} {'done' if record.done else '    '}  {each.name:<20} {', '.join(parts)}")
     if current is not None:
-        print(f"next: {current.number} {current.title}: glass learn start {current.number}")
+        lines.append(f"next: {current.number} {current.title}: glass learn start {current.number}")
+    emit(SimpleReport(facts, lines), arguments.json)
     return 0
 
 
@@ -144,7 +141,7 @@ def _start(arguments: argparse.Namespace) -> int:
     path = folder.start(exercise)
     if arguments.json:
         facts = {"number": exercise.number, "name": exercise.name, "file": str(path), "functions": exercise.functions}
-        print(json.dumps(facts))
+        emit(SimpleReport(facts, ()), as_json=True)
     else:
         _say_start(exercise, folder, path)
     return 0
@@ -168,7 +165,8 @@ def _notebook(arguments: argparse.Namespace) -> int:
     folder = _folder(arguments)
     exercise = _exercise(arguments, folder)
     path = folder.start_notebook(exercise)
-    print(json.dumps({"number": exercise.number, "file": str(path)}) if arguments.json else f"{path} is ready: open it")
+    facts = {"number": exercise.number, "file": str(path)}
+    emit(SimpleReport(facts, [f"{path} is ready: open it"]), arguments.json)
     return 0
 
 
@@ -195,7 +193,7 @@ def _check(arguments: argparse.Namespace) -> int:
             _say_verdict(verdict)
     if arguments.json:
         facts = [verdict.facts() for verdict in verdicts]
-        print(json.dumps({"exercises": facts} if arguments.all else facts[0], ensure_ascii=False))
+        emit(SimpleReport({"exercises": facts} if arguments.all else facts[0], ()), as_json=True)
     return 0 if all(verdict.passed for verdict in verdicts) else 2
 
 
@@ -239,10 +237,9 @@ def _hint(arguments: argparse.Namespace) -> int:
     number = folder.next_hint(exercise)
     text = exercise.hint(number)
     folder.note_hint(exercise, number)
-    if arguments.json:
-        print(json.dumps({"number": exercise.number, "hint": number, "of": HINTS, "text": text}, ensure_ascii=False))
-    else:
-        print(f"{exercise.number} {exercise.title}, hint {number} of {HINTS}:\n\n{text}")
+    facts = {"number": exercise.number, "hint": number, "of": HINTS, "text": text}
+    lines = [f"{exercise.number} {exercise.title}, hint {number} of {HINTS}:", "", text]
+    emit(SimpleReport(facts, lines), arguments.json)
     return 0
 
 
@@ -250,7 +247,8 @@ def _solution(arguments: argparse.Namespace) -> int:
     folder = _folder(arguments)
     exercise = _exercise(arguments, folder)
     folder.note_solution(exercise)
-    print(json.dumps({"number": exercise.number, "source": exercise.solution}) if arguments.json else exercise.solution)
+    facts = {"number": exercise.number, "source": exercise.solution}
+    emit(SimpleReport(facts, [exercise.solution]), arguments.json)
     return 0
 
 
@@ -259,10 +257,8 @@ def _reset(arguments: argparse.Namespace) -> int:
         raise GlassError("glass learn reset needs an exercise", "Such as: glass learn reset 2")
     folder = _folder(arguments)
     path, kept = folder.reset(_exercise(arguments, folder))
-    if arguments.json:
-        print(json.dumps({"file": str(path), "kept": kept and str(kept)}))
-    else:
-        print(f"{path} is new" + (f"; what was there is kept as {kept}" if kept else ""))
+    line = f"{path} is new" + (f"; what was there is kept as {kept}" if kept else "")
+    emit(SimpleReport({"file": str(path), "kept": kept and str(kept)}, [line]), arguments.json)
     return 0
 
 
@@ -278,10 +274,10 @@ def _glossary(arguments: argparse.Namespace) -> int:
 
     if not arguments.words:
         terms = [entry.term for entry in entries()]
-        print(json.dumps({"terms": terms}, ensure_ascii=False) if arguments.json else "\n".join(terms))
+        emit(SimpleReport({"terms": terms}, terms), arguments.json)
         return 0
     entry = look_up(" ".join(arguments.words))
-    print(json.dumps(entry.facts(), ensure_ascii=False) if arguments.json else entry.said())
+    emit(SimpleReport(entry.facts(), [entry.said()]), arguments.json)
     return 0
 
 

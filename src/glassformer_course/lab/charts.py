@@ -6,6 +6,7 @@ import math
 from collections.abc import Sequence
 from html import escape
 
+from glassformer.base.svg import document, element, line, text, ticks
 from glassformer_course.drawing import SHADES, number
 from glassformer_course.lab.evidence import Chart, Map, Point
 
@@ -75,67 +76,62 @@ def maps_svg(maps: Sequence[Map]) -> str:
 
 def _document(width: int, height: int, parts: Sequence[str], title: str) -> str:
     """It follows the page's colour of text; alone it is black on white."""
-    return (
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" width="{width}" height="{height}" '
-        f'role="img" aria-label="{escape(title)}" font-family="sans-serif" font-size="12" fill="currentColor">'
-        f"{''.join(parts)}</svg>\n"
-    )
+    style: dict[str, str | float] = {"font_family": "sans-serif", "font_size": 12, "fill": "currentColor"}
+    return document(width, height, title, *parts, width=width, height=height, **style) + "\n"
 
 
 def _chart_svg(chart: Chart, x0: int) -> str:
     left, right, low, high = _frame(chart)
+    edge = x0 + LEFT
 
     def x(value: float) -> float:
-        return x0 + LEFT + WIDTH * (value - left) / (right - left)
+        return edge + WIDTH * (value - left) / (right - left)
 
     def y(value: float) -> float:
         return TOP + HEIGHT * (high - value) / (high - low)
 
-    parts = [f'<text x="{x0 + LEFT}" y="18" font-size="14" font-weight="600">{escape(chart.title)}</text>']
-    for tick in _ticks(low, high):
-        parts.append(f'<path d="M{x0 + LEFT} {y(tick):.1f}h{WIDTH}" stroke="currentColor" stroke-opacity="0.15"/>')
-        parts.append(f'<text x="{x0 + LEFT - 6}" y="{y(tick) + 4:.1f}" text-anchor="end">{tick:g}</text>')
-    for tick in _ticks(left, right):
-        parts.append(f'<text x="{x(tick):.1f}" y="{TOP + HEIGHT + 18}" text-anchor="middle">{tick:g}</text>')
-    parts.append(
-        f'<text x="{x0 + LEFT + WIDTH / 2}" y="{TOP + HEIGHT + 38}" text-anchor="middle">{escape(chart.x)}</text>'
-    )
-    parts.append(f'<text x="{x0 + LEFT}" y="{TOP - 22}" fill-opacity="0.7">{escape(chart.y)}</text>')
+    parts = [text(chart.title, x=edge, y=18, font_size=14, font_weight=600)]
+    for tick in ticks(low, high):
+        parts.append(line([(edge, y(tick)), (edge + WIDTH, y(tick))], stroke="currentColor", stroke_opacity=0.15))
+        parts.append(text(f"{tick:g}", x=edge - 6, y=y(tick) + 4, text_anchor="end"))
+    for tick in ticks(left, right):
+        parts.append(text(f"{tick:g}", x=x(tick), y=TOP + HEIGHT + 18, text_anchor="middle"))
+    parts.append(text(chart.x, x=edge + WIDTH / 2, y=TOP + HEIGHT + 38, text_anchor="middle"))
+    parts.append(text(chart.y, x=edge, y=TOP - 22, fill_opacity=0.7))
     if chart.level is not None:
         name, value = chart.level
-        parts.append(f'<path d="M{x0 + LEFT} {y(value):.1f}h{WIDTH}" stroke="currentColor" stroke-dasharray="2 3"/>')
-        place = f'x="{x0 + LEFT + WIDTH - 4}" y="{y(value) - 5:.1f}" text-anchor="end"'
-        parts.append(f"<text {place}>{escape(name)} {number(value)}</text>")
-    at = x0 + LEFT + WIDTH - sum(LETTER * len(name) + 40 for name in chart.curves)
+        parts.append(line([(edge, y(value)), (edge + WIDTH, y(value))], stroke="currentColor", stroke_dasharray="2 3"))
+        parts.append(text(f"{name} {number(value)}", x=edge + WIDTH - 4, y=y(value) - 5, text_anchor="end"))
+    at = edge + WIDTH - sum(LETTER * len(name) + 40 for name in chart.curves)
     for curve, (name, points) in enumerate(chart.curves.items()):  # the dashes of the second show the first below
-        style = f'stroke="{COLOURS[curve]}" stroke-dasharray="{DASHES[curve]}" stroke-width="2.5" fill="none"'
-        path = "L".join(f"{x(px):.1f} {y(py):.1f}" for px, py in points if math.isfinite(py))
-        parts.append(f'<path d="M{path}" {style}/>')
-        parts.append(f'<path d="M{at} {TOP - 26}h26" {style}/><text x="{at + 30}" y="{TOP - 22}">{escape(name)}</text>')
+        pen: dict[str, str | float] = {"stroke": COLOURS[curve], "stroke_width": 2.5, "fill": "none"}
+        pen["stroke_dasharray"] = DASHES[curve]
+        parts.append(line([(x(px), y(py)) for px, py in points if math.isfinite(py)], **pen))
+        parts.append(line([(at, TOP - 26), (at + 26, TOP - 26)], **pen))
+        parts.append(text(name, x=at + 30, y=TOP - 22))
         at += LETTER * len(name) + 40
     return "".join(parts)
 
 
 def _map_svg(shown: Map, left: int, top: int) -> str:
-    parts = [f'<text x="{left}" y="18" font-size="14" font-weight="600">{escape(shown.title)}</text>']
-    for place, name in enumerate(shown.columns):
-        at = f"{left + (place + 0.65) * CELL:.1f} {top - 6}"
-        parts.append(f'<text transform="translate({at}) rotate(-90)">{escape(name)}</text>')
-    parts.append(f'<text x="{left + len(shown.columns) * CELL + 8}" y="{top - 6}" fill-opacity="0.7">sum</text>')
-    for line, (name, row) in enumerate(zip(shown.rows, shown.weights, strict=True)):
-        y = top + line * CELL
-        parts.append(f'<text x="{left - 6}" y="{y + 16}" text-anchor="end">{escape(name)}</text>')
-        for place, weight in enumerate(row):
+    end = left + len(shown.columns) * CELL + 8
+    parts = [text(shown.title, x=left, y=18, font_size=14, font_weight=600)]
+    for column, name in enumerate(shown.columns):
+        parts.append(text(name, transform=f"translate({left + (column + 0.65) * CELL:.1f} {top - 6}) rotate(-90)"))
+    parts.append(text("sum", x=end, y=top - 6, fill_opacity=0.7))
+    for row, (name, weights) in enumerate(zip(shown.rows, shown.weights, strict=True)):
+        y = top + row * CELL
+        parts.append(text(name, x=left - 6, y=y + 16, text_anchor="end"))
+        for column, weight in enumerate(weights):
+            x = left + column * CELL
             if weight == 0:  # exactly: to be told from what is small
-                middle = f'cx="{left + (place + 0.5) * CELL}" cy="{y + CELL / 2}"'
-                parts.append(f'<circle {middle} r="1" fill-opacity="0.4"/>')
+                parts.append(element("circle", cx=x + CELL / 2, cy=y + CELL / 2, r=1, fill_opacity=0.4))
                 continue
-            parts.append(
-                f'<rect x="{left + place * CELL + 1}" y="{y + 1}" width="{CELL - 2}" height="{CELL - 2}" rx="3" '
-                f'fill="{COLOURS[0]}" fill-opacity="{0.08 + 0.92 * min(1.0, max(0.0, weight)):.3f}">'
-                f"<title>{escape(name)} looks at {escape(shown.columns[place])}: {weight:.3f}</title></rect>"
-            )
-        parts.append(f'<text x="{left + len(row) * CELL + 8}" y="{y + 16}">{sum(row):.2f}</text>')
+            words = element("title", escape(f"{name} looks at {shown.columns[column]}: {weight:.3f}"))
+            opacity = f"{0.08 + 0.92 * min(1.0, max(0.0, weight)):.3f}"
+            box = {"x": x + 1, "y": y + 1, "width": CELL - 2, "height": CELL - 2, "rx": 3}
+            parts.append(element("rect", words, fill=COLOURS[0], fill_opacity=opacity, **box))
+        parts.append(text(f"{sum(weights):.2f}", x=end, y=y + 16))
     return "".join(parts)
 
 
@@ -160,14 +156,6 @@ def _columns(points: Sequence[Point], left: float, right: float) -> list[tuple[i
             y = y0 if x1 == x0 else y0 + (y1 - y0) * (x - x0) / (x1 - x0)
             found += [(column, y)] if math.isfinite(y) else []
     return found
-
-
-def _ticks(low: float, high: float) -> list[float]:
-    """About five round numbers between two others."""
-    rough = max(high - low, 1e-9) / 5
-    power = 10.0 ** math.floor(math.log10(rough))
-    step = next(power * m for m in (1, 2, 5, 10) if power * m >= rough)
-    return [i * step for i in range(math.ceil(low / step), math.floor(high / step) + 1)]
 
 
 def _shade(weight: float) -> str:

@@ -19,11 +19,12 @@ a residual stream: they refuse post-norm models. Layers, heads and places count 
 from __future__ import annotations
 
 import argparse
-import json
+from itertools import chain
 from pathlib import Path
 
-from glassformer.app.cli.attribute_views import TOP, VIEWS, Asked, named
+from glassformer.app.cli.attribute_views import TOP, VIEWS, AttributionRequest, named
 from glassformer.base.errors import GlassError, nearest
+from glassformer.base.report import SimpleReport, emit
 
 USES = {
     "logits": ("target", "token", "against", "place", "layer", "head", "top"),
@@ -66,11 +67,8 @@ def run(arguments: argparse.Namespace) -> int:
     _check(arguments)
     asked = _ask(arguments)
     facts, lines = VIEWS[arguments.view](asked)
-    if arguments.json:
-        whole = {"view": arguments.view, "text": arguments.text, "row": asked.row, "source": asked.source or None}
-        print(json.dumps({**whole, **facts}, ensure_ascii=False, allow_nan=False))
-    else:
-        print("\n".join([*asked.subject.notes, *lines]))
+    asked_facts = {"view": arguments.view, "text": arguments.text, "row": asked.row, "source": asked.source or None}
+    emit(SimpleReport({**asked_facts, **facts}, chain(asked.subject.notes, lines)), arguments.json)
     return 0
 
 
@@ -93,7 +91,7 @@ def _check(arguments: argparse.Namespace) -> None:
         refuse_no_picture(arguments.plot, "--plot")
 
 
-def _ask(arguments: argparse.Namespace) -> Asked:
+def _ask(arguments: argparse.Namespace) -> AttributionRequest:
     """Open the run, and read the text."""
     from glassformer.app.cli.texts import say_training, say_unknown, standard_input
     from glassformer.inspection.attribution import case_of
@@ -113,4 +111,6 @@ def _ask(arguments: argparse.Namespace) -> Asked:
     answer = named(model, arguments.token)
     case = case_of(subject, answer, end, everywhere=arguments.view == "lens")
     row = subject.labels if subject.target_labels is None else subject.target_labels
-    return Asked(arguments, model, subject, case, row, () if subject.target_labels is None else subject.labels)
+    return AttributionRequest(
+        arguments, model, subject, case, row, () if subject.target_labels is None else subject.labels
+    )

@@ -20,7 +20,7 @@ TOP = 8
 
 
 @dataclass(frozen=True)
-class Asked:
+class AttributionRequest:
     """What a view is made of."""
 
     arguments: argparse.Namespace
@@ -60,7 +60,7 @@ def named(model: AnyTextModel, name: str | None) -> int | None:
     return label_named(model.labels, name) if isinstance(model, TextClassifier) else token_named(model.tokenizer, name)
 
 
-def logits_view(asked: Asked) -> Made:
+def logits_view(asked: AttributionRequest) -> Made:
     """What each part gave to each logit; of one answer its parts, neurons, or one head."""
     from glassformer.inspection.attribution import split_neurons, split_output, split_outputs, tables
     from glassformer.inspection.receipt.parts import refuse_inexact
@@ -97,7 +97,7 @@ def logits_view(asked: Asked) -> Made:
     return facts, _titled(f"{_answer(asked, output)}: {head} gave {part.value:+.4f}, by what it read", lines)
 
 
-def lens_view(asked: Asked) -> Made:
+def lens_view(asked: AttributionRequest) -> Made:
     """The answer after each layer."""
     from glassformer.inspection.attribution import lens, tables
 
@@ -111,7 +111,7 @@ def lens_view(asked: Asked) -> Made:
     return found.facts(name), _titled(_answer(asked, asked.output), tables.lens_place(found, 0, name))
 
 
-def rollout_view(asked: Asked) -> Made:
+def rollout_view(asked: AttributionRequest) -> Made:
     """Shares of the tokens, by attention rollout."""
     from glassformer.inspection.attribution import rollout
     from glassformer.inspection.attribution.rollout import read_by
@@ -133,7 +133,7 @@ def rollout_view(asked: Asked) -> Made:
     return facts, iter(lines)
 
 
-def flow_view(asked: Asked) -> Made:
+def flow_view(asked: AttributionRequest) -> Made:
     """The largest flow of attention to each token."""
     from glassformer.inspection.attribution import flow, rollout
     from glassformer.inspection.attribution.rollout import read_by
@@ -149,7 +149,7 @@ def flow_view(asked: Asked) -> Made:
     return found.facts(), iter(lines)
 
 
-def blank_view(asked: Asked) -> Made:
+def blank_view(asked: AttributionRequest) -> Made:
     """What an answer loses without each token."""
     from glassformer.inspection.attribution import blank
     from glassformer.inspection.attribution.tables import token_lines
@@ -168,7 +168,7 @@ def blank_view(asked: Asked) -> Made:
     return found.facts(asked.subject.name), iter(lines)
 
 
-def agreement_view(asked: Asked) -> Made:
+def agreement_view(asked: AttributionRequest) -> Made:
     """Rank correlations of attention, rollout and blank-out."""
     from glassformer.inspection.attribution import agreement, blank
     from glassformer.inspection.attribution.tables import agreement_lines
@@ -178,7 +178,7 @@ def agreement_view(asked: Asked) -> Made:
     return {"replacement": own, **found.facts()}, _titled(f"blank-out puts {words}", agreement_lines(found))
 
 
-def patching_view(asked: Asked) -> Made:
+def patching_view(asked: AttributionRequest) -> Made:
     """Of two texts, which place of which layer decides."""
     from glassformer.inspection.attribution import Question, case_of, patch_grids
     from glassformer.inspection.attribution.grid import check_part, check_shapes
@@ -222,7 +222,7 @@ def _labels(subject: Subject, source: bool) -> tuple[str, ...]:
     return subject.labels if source or subject.target_labels is None else subject.target_labels
 
 
-def _layer(asked: Asked) -> int:
+def _layer(asked: AttributionRequest) -> int:
     """The layer that is looked at: --layer, or the last."""
     from glassformer.inspection.attribution.case import check_number
     from glassformer.inspection.receipt.parts import stack_of
@@ -231,7 +231,7 @@ def _layer(asked: Asked) -> int:
     return count - 1 if layer is None else check_number("layer", layer, count)
 
 
-def _replacements(asked: Asked) -> tuple[str, int, int | None]:
+def _replacements(asked: AttributionRequest) -> tuple[str, int, int | None]:
     """The token that stands in for a blanked one, in words; its id, and its id in the source's vocabulary."""
     from glassformer.tasks import Translator
 
@@ -250,19 +250,19 @@ def _replacements(asked: Asked) -> tuple[str, int, int | None]:
     return f"{tokenizer.token_text(own)} ({own})", own, None if source is tokenizer else other
 
 
-def _where(asked: Asked, output: Output) -> str:
+def _where(asked: AttributionRequest, output: Output) -> str:
     if len(output.reads) > 1:
         return "from all places"
     after = "after" if asked.model.config.model.family != "encoder" else "from"
     return f"{after} {asked.row[output.place]} at {output.place}"
 
 
-def _read(asked: Asked) -> str:
+def _read(asked: AttributionRequest) -> str:
     """What rollout and flow are of."""
     return f"what reaches the answer {_where(asked, asked.output)}, of each token"
 
 
-def _answer(asked: Asked, output: Output) -> str:
+def _answer(asked: AttributionRequest, output: Output) -> str:
     against = "" if asked.against is None else f" against {asked.subject.name(asked.against)}"
     return f"answer {asked.subject.name(output.answer)}{against} {_where(asked, output)}"
 
@@ -272,7 +272,7 @@ def _titled(title: str, lines: Iterator[str]) -> Iterator[str]:
     yield from lines
 
 
-VIEWS: dict[str, Callable[[Asked], Made]] = {
+VIEWS: dict[str, Callable[[AttributionRequest], Made]] = {
     "logits": logits_view,
     "lens": lens_view,
     "rollout": rollout_view,

@@ -7,7 +7,6 @@ glass classify runs/mails --input mails.txt --json
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 from dataclasses import asdict
 from pathlib import Path
@@ -15,6 +14,7 @@ from pathlib import Path
 from glassformer.app.cli.texts import lines_of, say_unknown, say_unread, standard_input
 from glassformer.app.cli.uses import wrong_command
 from glassformer.base.errors import GlassError
+from glassformer.base.report import SimpleReport, emit
 from glassformer.base.wording import counted
 
 SHOWN = 5  # labels with their probabilities
@@ -46,15 +46,12 @@ def run(arguments: argparse.Namespace) -> int:
     say_unknown(model.tokenizer, texts)
     say_unread([model.unread_tokens(text) for text in texts], "texts", model.config.model.context)
     found = model.classify(texts)
-    if arguments.json:
-        print(json.dumps({"labels": list(model.labels), "texts": [asdict(each) for each in found]}, ensure_ascii=False))
-        return 0
-    for each in found:
-        if len(found) > 1 or arguments.input:  # a file of one line is answered like any other file
-            print(f"{each.label}\t{each.probability:.4f}\t{' '.join(each.text.split())[:100]}")
-            continue
-        for label, share in list(each.probabilities.items())[:SHOWN]:
-            print(f"{share:>8.2%}  {label}")
+    facts = {"labels": list(model.labels), "texts": [asdict(each) for each in found]}
+    if len(found) > 1 or arguments.input:  # a file of one line is answered like any other file
+        lines = [f"{each.label}\t{each.probability:.4f}\t{' '.join(each.text.split())[:100]}" for each in found]
+    else:
+        lines = [f"{share:>8.2%}  {label}" for label, share in list(found[0].probabilities.items())[:SHOWN]]
+    emit(SimpleReport(facts, lines), arguments.json)
     return 0
 
 

@@ -19,17 +19,21 @@ A study is a grid with a name. With DATA it runs on that text, and its other set
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import sys
+from typing import TYPE_CHECKING
 
 from glassformer.app.cli.choosing import add_run_arguments
 from glassformer.app.cli.settings import changes_from
 from glassformer.base.config import Config
 from glassformer.base.errors import GlassError, nearest
+from glassformer.base.report import SimpleReport, emit
 from glassformer.experiments.grid import Cell, Grid, make_grid, parse_variations
 from glassformer.experiments.study import COST, COST_QUESTION, Study, load_study, study_names
 from glassformer.launch.request import chosen_settings, named_source
+
+if TYPE_CHECKING:
+    from glassformer.experiments.report import StudyReport
 
 SEEDS = 3
 """Of each cell: the fewest that have a standard deviation worth the name."""
@@ -59,7 +63,7 @@ def run(arguments: argparse.Namespace) -> int:
     grid = _chosen_grid(arguments)
     baseline = _baseline(grid.cells, arguments.baseline)
     from glassformer.experiments.pictures import bars_picture, curves_picture
-    from glassformer.experiments.report import comparison_report, facts
+    from glassformer.experiments.report import comparison_report
     from glassformer.experiments.runner import run_grid
     from glassformer.experiments.statistics import tabulate
     from glassformer.inspection.plots import refuse_no_matplotlib
@@ -75,11 +79,7 @@ def run(arguments: argparse.Namespace) -> int:
         raise GlassError(f"every run failed, the first so: {failed['failed']}", failed["remedy"])
     table = tabulate(grid, results, baseline)
     pictures = {"curves.svg": curves_picture(arguments.out, grid), "bars.svg": bars_picture(table)}
-    report = comparison_report(grid, table, pictures)
-    report.write(arguments.out)
-    print(json.dumps(facts(grid, table, arguments.out), ensure_ascii=False) if arguments.json else report.plain())
-    _note(f"report: {arguments.out / 'report.html'}")
-    return 0
+    return _tell(comparison_report(grid, table, pictures, arguments.out), arguments.json)
 
 
 def _chosen_grid(arguments: argparse.Namespace) -> Grid:
@@ -130,15 +130,13 @@ def _baseline(cells: tuple[Cell, ...], name: str | None) -> int:
 
 def _list_studies(as_json: bool) -> int:
     questions = {name: load_study(name).question for name in study_names()} | {COST: COST_QUESTION}
-    if as_json:
-        print(json.dumps({"studies": questions}, ensure_ascii=False))
-    else:
-        print("\n".join(f"{name:<20} {question}" for name, question in questions.items()))
+    lines = [f"{name:<20} {question}" for name, question in questions.items()]
+    emit(SimpleReport({"studies": questions}, lines), as_json)
     return 0
 
 
 def _measure_cost(arguments: argparse.Namespace) -> int:
-    from glassformer.experiments.cost import SIZES, cost_facts, cost_report, measure_costs, refuse_used_folder
+    from glassformer.experiments.cost import SIZES, cost_report, measure_costs, refuse_used_folder
     from glassformer.inspection.plots import refuse_no_matplotlib
 
     given = (arguments.data, arguments.target, arguments.vary, arguments.recipe, arguments.config, arguments.baseline)
@@ -153,11 +151,14 @@ def _measure_cost(arguments: argparse.Namespace) -> int:
     refuse_no_matplotlib()
     refuse_used_folder(arguments.out)
     laws = measure_costs(SIZES, _note)
-    report = cost_report(laws)
-    arguments.out.mkdir(parents=True, exist_ok=True)
-    report.write(arguments.out)
-    print(json.dumps(cost_facts(laws, arguments.out)) if arguments.json else report.plain())
-    _note(f"report: {arguments.out / 'report.html'}")
+    return _tell(cost_report(laws, arguments.out), arguments.json)
+
+
+def _tell(report: StudyReport, as_json: bool) -> int:
+    """Write the report's files and print it."""
+    report.write()
+    emit(report, as_json)
+    _note(f"report: {report.page}")
     return 0
 
 

@@ -9,16 +9,22 @@ glass count serve --model.layers 48 --model.width 4096 --gpus 8,64 --gpu h100 --
 from __future__ import annotations
 
 import argparse
-import json
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from glassformer.app.cli import count_gpus
 from glassformer.app.cli.settings import add_setting_flags, changes_from
-from glassformer.base.config import Config, settings_of
+from glassformer.base.config import Config, ModelConfig, settings_of
 from glassformer.base.errors import GlassError, nearest
 from glassformer.base.recipes import Recipe, load_recipe, recipe_names
+from glassformer.base.report import SimpleReport, emit
 from glassformer.base.wording import counted
+
+if TYPE_CHECKING:
+    from glassformer.model.count import Component
 
 Sizes = tuple[int, int | None, int | None]
 """Tokens, tokens of sources with a vocabulary of their own, and labels."""
@@ -33,36 +39,89 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Print the account."""
-    from glassformer.model.count import MIB, count_model, embedding_rows
+    from glassformer.model.count import count_model
 
     config, sizes, published = _what(arguments.what, changes_from(arguments))
-    vocab_size, components = sizes[0], count_model(config.model, *sizes)
-    total = sum(part.parameters for part in components)
     about, estimates = count_gpus.estimates(arguments, config, sizes)
-    widths = embedding_rows(vocab_size)
-    if arguments.json:
-        rows = [{**part.__dict__, "bytes": part.bytes} for part in components]
-        print(json.dumps({"vocab_size": vocab_size, "parameters": total, "bytes": 4 * total, "components": rows,
-                          "embedding_by_width": [{"width": w, "parameters": n, "mib": mib} for w, n, mib in widths],
-                          "published": published, **count_gpus.facts(estimates)}))  # fmt: skip
-        return 0
-    layers = counted(config.model.layers, "layers")
-    print(f"{arguments.what}: {vocab_size:,} tokens, {layers}, {config.model.width} wide\n")
-    print(f"{'component':<20} {'parameters':>14} {'MiB (fp32)':>11} {'FLOPs/token':>14} {'cache B/token':>14}")
-    for part in components:
-        _row(part.name, part.parameters, part.bytes / MIB, part.flops, part.cache_bytes)
-    sums = (sum(part.flops for part in components), sum(part.cache_bytes for part in components))
-    _row("all", total, 4 * total / MIB, *sums)
-    if any(part.name == "output head" and not part.parameters for part in components):
-        print("The output head is the token embedding (tied): it adds no parameters.")
-    print(f"\nThe token embedding alone, for {vocab_size:,} tokens at several widths:")
-    for width, parameters, mib in widths:
-        print(f"  width {width:>5}: {parameters:>12,} parameters, {mib:>7.2f} MB (MiB, float32)")
-    if published:
-        _compare(published, {part.name: part.parameters for part in components}, total)
-    if estimates:
-        print("\n".join(count_gpus.table(about, estimates, arguments.tokens)))
+    gpus = count_gpus.table(about, estimates, arguments.tokens) if estimates else iter(())
+    components = count_model(config.model, *sizes)
+    report = CountReport(arguments.what, config.model, sizes[0], components, published)
+    lines = chain([report.text()], gpus)
+    emit(SimpleReport({**report.facts(), **count_gpus.facts(estimates)}, lines), arguments.json)
     return 0
+
+
+@dataclass(frozen=True)
+class CountReport:
+    """Parameters, bytes, arithmetic and cache of a model.
+
+    Attributes:
+        name: the run or recipe.
+        model: its settings.
+        vocab_size: tokens that the target's embedding has.
+        components: the parts of the model.
+        published: figures of others for the same model; empty if there are none.
+    """
+
+    name: str
+    model: ModelConfig
+    vocab_size: int
+    components: Sequence[Component]
+    published: dict[str, Any]
+
+    @property
+    def total(self) -> int:
+        """Parameters of all components."""
+        return sum(part.parameters for part in self.components)
+
+    def facts(self) -> dict[str, Any]:
+        """Return the account with the published figures."""
+        from glassformer.model.count import embedding_rows
+
+        widths = embedding_rows(self.vocab_size)
+        return {
+            "vocab_size": self.vocab_size,
+            "parameters": self.total,
+            "bytes": 4 * self.total,
+            "components": [{**part.__dict__, "bytes": part.bytes} for part in self.components],
+            "embedding_by_width": [{"width": width, "parameters": count, "mib": mib} for width, count, mib in widths],
+            "published": self.published,
+        }
+
+    def text(self) -> str:
+        """Return a line for each component, and the published figures beside the exact ones."""
+        return "\n".join(self._lines())
+
+    def _lines(self) -> Iterator[str]:
+        from glassformer.model.count import MIB, embedding_rows
+
+        layers = counted(self.model.layers, "layers")
+        yield f"{self.name}: {self.vocab_size:,} tokens, {layers}, {self.model.width} wide\n"
+        yield f"{'component':<20} {'parameters':>14} {'MiB (fp32)':>11} {'FLOPs/token':>14} {'cache B/token':>14}"
+        for part in self.components:
+            yield _row(part.name, part.parameters, part.bytes / MIB, part.flops, part.cache_bytes)
+        flops = sum(part.flops for part in self.components)
+        cache = sum(part.cache_bytes for part in self.components)
+        yield _row("all", self.total, 4 * self.total / MIB, flops, cache)
+        if any(part.name == "output head" and not part.parameters for part in self.components):
+            yield "The output head is the token embedding (tied): it adds no parameters."
+        yield f"\nThe token embedding alone, for {self.vocab_size:,} tokens at several widths:"
+        for width, parameters, mib in embedding_rows(self.vocab_size):
+            yield f"  width {width:>5}: {parameters:>12,} parameters, {mib:>7.2f} MB (MiB, float32)"
+        if self.published:
+            yield from self._differences()
+
+    def _differences(self) -> Iterator[str]:
+        """Published figures beside the exact ones, and the components in which they differ."""
+        stated = self.published["total"]
+        yield f"\nPublished for this model: {stated:,}; exact: {self.total:,}; difference {self.total - stated:+,}:"
+        parts = self.published.get("parts", {})
+        for part in self.components:
+            difference = part.parameters - parts.get(part.name, 0)
+            if difference:
+                figures = f"published {parts.get(part.name, 0):,}, exact {part.parameters:,} ({difference:+,})"
+                yield f"  {part.name}: {figures}"
+        yield f"  {self.published['note']}"
 
 
 def _what(name: str, changes: dict[str, str]) -> tuple[Config, Sizes, dict[str, Any]]:
@@ -97,17 +156,5 @@ def _vocabulary(config: Config, recipe: Recipe) -> int:
     return recipe.vocabulary if recipe.vocabulary and same_text else config.tokenizer.vocab_size
 
 
-def _row(name: str, parameters: int, mib: float, flops: int, cache: int) -> None:
-    print(f"{name:<20} {parameters:>14,} {mib:>11.2f} {flops:>14,} {cache:>14,}")
-
-
-def _compare(published: dict[str, Any], ours: dict[str, int], total: int) -> None:
-    """Published figures beside the exact ones, and where the difference comes from."""
-    difference = total - published["total"]
-    print(f"\nPublished for this model: {published['total']:,}; exact: {total:,}; difference {difference:+,}:")
-    parts = published.get("parts", {})
-    for name in ours:
-        difference = ours.get(name, 0) - parts.get(name, 0)
-        if difference:
-            print(f"  {name}: published {parts.get(name, 0):,}, exact {ours.get(name, 0):,} ({difference:+,})")
-    print(f"  {published['note']}")
+def _row(name: str, parameters: int, mib: float, flops: int, cache: int) -> str:
+    return f"{name:<20} {parameters:>14,} {mib:>11.2f} {flops:>14,} {cache:>14,}"

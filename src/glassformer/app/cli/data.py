@@ -11,11 +11,10 @@ glass data encode texts --out tokens/texts --engine datatrove --workers 8 --data
 from __future__ import annotations
 
 import argparse
-import json
 import tempfile
 from collections.abc import Iterable
 from contextlib import ExitStack
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -25,6 +24,7 @@ from glassformer.app.cli.settings import add_setting_flags, changes_from
 from glassformer.base.config import EXAMPLES, PAIRS, Config
 from glassformer.base.errors import GlassError, nearest
 from glassformer.base.recipes import load_recipe, recipe_names
+from glassformer.base.report import SimpleReport, emit
 from glassformer.corpora import (
     Corpus,
     Generated,
@@ -87,39 +87,47 @@ def run(arguments: argparse.Namespace) -> int:
 def _list(as_json: bool) -> int:
     corpora = {name: find_corpus(name) for name in corpus_names()}
     recipes = {name: load_recipe(name).summary for name in recipe_names()}
-    if as_json:
-        told = {name: {"summary": corpus.summary, "tasks": corpus.tasks} for name, corpus in corpora.items()}
-        print(json.dumps({"corpora": told, "recipes": recipes}, ensure_ascii=False))
-        return 0
-    shown = {name: f"{corpus.summary} [{', '.join(corpus.tasks)}]" for name, corpus in corpora.items()}
-    title = "Generated corpora (glass train NAME), with the tasks they serve (--task):"
-    for heading, entries in ((title, shown), ("Recipes (--recipe NAME):", recipes)):
-        print(heading)
-        for name, summary in entries.items():
-            print(f"  {name:<18} {summary}")
+    told = {name: {"summary": corpus.summary, "tasks": corpus.tasks} for name, corpus in corpora.items()}
+    lines = ["Generated corpora (glass train NAME), with the tasks they serve (--task):"]
+    lines += [f"  {name:<18} {corpus.summary} [{', '.join(corpus.tasks)}]" for name, corpus in corpora.items()]
+    lines.append("Recipes (--recipe NAME):")
+    lines += [f"  {name:<18} {summary}" for name, summary in recipes.items()]
+    emit(SimpleReport({"corpora": told, "recipes": recipes}, lines), as_json)
     return 0
 
 
 def _show(arguments: argparse.Namespace) -> int:
-    """Print what the corpus makes; `--json` has all of it, plain text what its first task is trained on."""
     corpus = find_corpus(arguments.name)
     data = Config().with_changes({"data.size": str(SHOWN), **_changes(arguments)}).data
-    kinds = _made(corpus, data.size, data.seed)
-    if arguments.json:
-        facts: dict[str, object] = {"corpus": corpus.name, "tasks": corpus.tasks}
-        if isinstance(corpus, Corpus):
-            facts |= {"entropy_per_document": corpus.entropy(), "characters_per_document": corpus.mean_characters()}
-        if isinstance(corpus, LabelledCorpus):
-            facts["bayes_error"] = corpus.bayes_error()
-        print(json.dumps(facts | kinds, ensure_ascii=False))
-        return 0
-    first = next(iter(kinds.values()))
-    print("\n".join(line if isinstance(line, str) else "\t".join(line.values()) for line in first))
-    if "minimal_pairs" in kinds:
-        print("\nMinimal pairs (right, wrong); of words, with combinations that no document has:")
-        for pair in kinds["minimal_pairs"]:
-            print(f"{pair['good']}\t{pair['bad']}")
+    emit(CorpusReport(corpus, _made(corpus, data.size, data.seed)), arguments.json)
     return 0
+
+
+@dataclass(frozen=True)
+class CorpusReport:
+    """A generated corpus and texts of it, by kind: documents, pairs, labelled texts, minimal pairs."""
+
+    corpus: Generated
+    kinds: dict[str, list[Any]]
+
+    def facts(self) -> dict[str, Any]:
+        """Return all kinds, with the corpus's entropy and the best possible error where they are known."""
+        facts: dict[str, Any] = {"corpus": self.corpus.name, "tasks": self.corpus.tasks}
+        if isinstance(self.corpus, Corpus):
+            facts["entropy_per_document"] = self.corpus.entropy()
+            facts["characters_per_document"] = self.corpus.mean_characters()
+        if isinstance(self.corpus, LabelledCorpus):
+            facts["bayes_error"] = self.corpus.bayes_error()
+        return facts | self.kinds
+
+    def text(self) -> str:
+        """Return the texts that the corpus's first task is trained on, and minimal pairs."""
+        first = next(iter(self.kinds.values()))
+        lines = [line if isinstance(line, str) else "\t".join(line.values()) for line in first]
+        if "minimal_pairs" in self.kinds:
+            lines.append("\nMinimal pairs (right, wrong); of words, with combinations that no document has:")
+            lines += [f"{pair['good']}\t{pair['bad']}" for pair in self.kinds["minimal_pairs"]]
+        return "\n".join(lines)
 
 
 def _made(corpus: Generated, size: int, seed: int) -> dict[str, list[Any]]:
@@ -144,13 +152,11 @@ def _look(arguments: argparse.Namespace) -> int:
     config = chosen_settings(None, None, changes | ({"train.task": arguments.task} if arguments.task else {}))
     with tempfile.TemporaryDirectory(prefix="glass-look-", ignore_cleanup_errors=True) as folder:
         facts = (_examples if config.train.task in EXAMPLES else _text)(config, Path(folder))
-    if arguments.json:
-        print(json.dumps({"source": config.data.source, **facts}, ensure_ascii=False))
-        return 0
-    print("\n".join([*facts["notes"], "the first rows as they are read:"]))
+    lines = [*facts["notes"], "the first rows as they are read:"]
     for row in facts["first"]:
         parts = [_in_one_line(row[name]) for name in ("label", "source", "text", "target") if name in row]
-        print("  " + (" => " if "source" in row else ": ").join(parts))
+        lines.append("  " + (" => " if "source" in row else ": ").join(parts))
+    emit(SimpleReport({"source": config.data.source, **facts}, lines), arguments.json)
     return 0
 
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from glassformer.base.config import EXAMPLES, Config
 from glassformer.base.errors import GlassError, nearest
+from glassformer.base.report import SimpleReport, emit
 from glassformer.base.wording import quoted
 from glassformer.launch.request import chosen_settings, named_source
 
@@ -56,11 +56,10 @@ def run(arguments: argparse.Namespace, changes: dict[str, str]) -> int:
                 "Give a number of at least 1, with --engine datatrove." if value < 1 else "Add --engine datatrove.",
             )
     found = _encoded(config, arguments, engine)
-    if arguments.json:
-        print(json.dumps({"folder": str(arguments.out), "engine": engine, **facts_of(found)}, ensure_ascii=False))
-        return 0
+    facts = {"folder": str(arguments.out), "engine": engine, **facts_of(found)}
     task = " --task masked" if config.train.task == "masked" else ""
-    print("\n".join([*found.notes, f"{arguments.out} is ready: glass train {quoted(arguments.out)}{task}"]))
+    lines = [*found.notes, f"{arguments.out} is ready: glass train {quoted(arguments.out)}{task}"]
+    emit(SimpleReport(facts, lines), arguments.json)
     return 0
 
 

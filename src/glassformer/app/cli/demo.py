@@ -6,7 +6,6 @@ glass demo
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 import time
 from collections.abc import Iterator
@@ -14,6 +13,7 @@ from itertools import count
 from pathlib import Path
 
 from glassformer.app.cli.settings import add_short_flags, changes_from
+from glassformer.base.report import SimpleReport, emit
 from glassformer.base.wording import quoted
 from glassformer.launch.request import chosen_settings
 
@@ -26,7 +26,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Train, measure, write a story."""
-    from glassformer.evaluation.evaluate import Request, evaluate_run
+    from glassformer.evaluation.evaluate import EvaluationRequest, evaluate_run
     from glassformer.evaluation.language import LanguageReport
     from glassformer.launch.start import start_run
     from glassformer.runs.opening import OpenedRun
@@ -40,22 +40,23 @@ def run(arguments: argparse.Namespace) -> int:
         outcome = train(trainer)
     if outcome is None:
         return 130
-    report = evaluate_run(Request(out, device=config.train.device, note=lambda text: print(text, file=sys.stderr)))
+    report = evaluate_run(
+        EvaluationRequest(out, device=config.train.device, note=lambda text: print(text, file=sys.stderr))
+    )
     assert isinstance(report, LanguageReport)
     model = OpenedRun.load(out, device=config.train.device).writer
     sample = model.generate([""], model.config.sample)[0]
     floor = next((rung.loss for rung in report.baselines if rung.name == "true entropy"), None)
     ratio = None if floor is None else report.loss / floor
     seconds = time.perf_counter() - started
-    if arguments.json:
-        facts = {**report.facts(), "run": str(out), "text": sample.text, "entropy": floor, "ratio": ratio}
-        print(json.dumps({**facts, "seconds": seconds}, ensure_ascii=False))
-        return 0
-    print(report.table())
+    facts = {**report.facts(), "run": str(out), "text": sample.text, "entropy": floor, "ratio": ratio}
+    lines = [report.text()]
     if ratio is not None:
-        print(f"\nThe best possible loss on this text is {floor:.4f}; the model is at {ratio:.3f} times that.")
-    print(f"\nIt writes:\n{sample.text.strip()}\n")
-    print(f'{seconds:.0f} seconds in all. Next: glass generate {quoted(out)} "Once"   or   glass train YOUR-TEXT.txt')
+        lines.append(f"\nThe best possible loss on this text is {floor:.4f}; the model is at {ratio:.3f} times that.")
+    lines.append(f"\nIt writes:\n{sample.text.strip()}\n")
+    following = f'glass generate {quoted(out)} "Once"   or   glass train YOUR-TEXT.txt'
+    lines.append(f"{seconds:.0f} seconds in all. Next: {following}")
+    emit(SimpleReport({**facts, "seconds": seconds}, lines), arguments.json)
     return 0
 
 

@@ -12,17 +12,19 @@ of them is further away than rounding can explain.
 from __future__ import annotations
 
 import argparse
-import json
 import time
+from collections.abc import Iterator
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from glassformer.base.config import Config
 from glassformer.base.errors import GlassError, nearest
 from glassformer.base.recipes import load_recipe, recipe_names
+from glassformer.base.report import SimpleReport, emit
 
 if TYPE_CHECKING:
-    from glassformer.verification.device import Agreement
+    from glassformer.verification.device import DeviceAgreement
     from glassformer.verification.machine import Machine
 
 GIB = 1 << 30
@@ -38,7 +40,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Look, check and print."""
-    start, config = time.perf_counter(), _settings(arguments.what)
+    start = time.perf_counter()
+    config = _settings(arguments.what)
     from glassformer.model.device import choose_device
     from glassformer.verification.device import check_devices, cut_sizes
     from glassformer.verification.machine import look_at_machine
@@ -49,15 +52,23 @@ def run(arguments: argparse.Namespace) -> int:
         devices = list(dict.fromkeys(["cpu", str(choose_device(arguments.device))]))
     model, cut = cut_sizes(config.model)
     checks = check_devices(model, devices, classify=config.train.task == "classify")
-    ok, seconds = all(check.ok for check in checks), time.perf_counter() - start
-    if arguments.json:
-        rows = [check.facts() for check in checks]
-        facts = {"ok": ok, "seconds": seconds, "settings": arguments.what, "cut": cut, "checks": rows}
-        print(json.dumps({**facts, "machine": machine.facts()}, allow_nan=False))
-    else:
-        _print_machine(machine)
-        _print_checks(checks, arguments.what or "a small language model", cut)
-        print(f"\n{'All agree' if ok else 'NOT ALL AGREE: do not trust what is computed there'} ({seconds:.1f} s).")
+    ok = all(check.ok for check in checks)
+    seconds = time.perf_counter() - start
+    facts = {
+        "ok": ok,
+        "seconds": seconds,
+        "settings": arguments.what,
+        "cut": cut,
+        "checks": [check.facts() for check in checks],
+        "machine": machine.facts(),
+    }
+    verdict = "All agree" if ok else "NOT ALL AGREE: do not trust what is computed there"
+    lines = chain(
+        _machine_lines(machine),
+        _check_lines(checks, arguments.what or "a small language model", cut),
+        [f"\n{verdict} ({seconds:.1f} s)."],
+    )
+    emit(SimpleReport(facts, lines), arguments.json)
     return 0 if ok else 1
 
 
@@ -75,36 +86,36 @@ def _settings(name: str | None) -> Config:
     return open_run(Path(name)).config()
 
 
-def _print_machine(machine: Machine) -> None:
+def _machine_lines(machine: Machine) -> Iterator[str]:
     from glassformer.model.precision import cache_file
     from glassformer.verification.machine import EXTRAS
 
-    print(", ".join(f"{name} {version}" for name, version in machine.versions.items()))
-    print(f"{machine.system}; {machine.cores} cores to use")
-    print(f"memory {_gib(machine.memory)}, free {_gib(machine.memory_free)}; disk here free {_gib(machine.disk_free)}")
-    print(f"C++ compiler, for torch.compile: {machine.compiler or 'none found'}")
+    yield ", ".join(f"{name} {version}" for name, version in machine.versions.items())
+    yield f"{machine.system}; {machine.cores} cores to use"
+    yield f"memory {_gib(machine.memory)}, free {_gib(machine.memory_free)}; disk here free {_gib(machine.disk_free)}"
+    yield f"C++ compiler, for torch.compile: {machine.compiler or 'none found'}"
     for device in machine.devices:
         speeds = [f"{name} {_speed(speed)}" for name, speed in device.speeds.items() if name != "float32"]
         free = f", free {_gib(device.memory_free)}" if device.name != "cpu" else ""
-        print(f"{device.name}: {device.description}{free}; against float32: {', '.join(speeds)}")
+        yield f"{device.name}: {device.description}{free}; against float32: {', '.join(speeds)}"
         timed = [f"{name} {speed:.3g} GFLOP/s" for name, speed in device.gflops.items()]
         if timed:
-            print(f"     one thread: {', '.join(timed)}; kept in {cache_file() or 'no file'}")
-        print(f"     train.precision = auto means {device.auto}: {device.why}")
-    print("\nextra     for                                packages")
+            yield f"     one thread: {', '.join(timed)}; kept in {cache_file() or 'no file'}"
+        yield f"     train.precision = auto means {device.auto}: {device.why}"
+    yield "\nextra     for                                packages"
     for extra, packages in machine.extras.items():
         found = ", ".join(f"{name} {version or 'MISSING'}" for name, version in packages.items())
-        print(f"{extra:<9} {EXTRAS[extra][1]:<34} {found}")
+        yield f"{extra:<9} {EXTRAS[extra][1]:<34} {found}"
 
 
-def _print_checks(checks: list[Agreement], subject: str, cut: list[str]) -> None:
-    print(f"\nWhat the devices compute, for {subject}{' (cut: ' + ', '.join(cut) + ')' if cut else ''}:")
-    print(f"{'':<7} {'':<38} {'logits':>8} {'limit':>8} {'gradients':>10} {'limit':>8}")
+def _check_lines(checks: list[DeviceAgreement], subject: str, cut: list[str]) -> Iterator[str]:
+    yield f"\nWhat the devices compute, for {subject}{' (cut: ' + ', '.join(cut) + ')' if cut else ''}:"
+    yield f"{'':<7} {'':<38} {'logits':>8} {'limit':>8} {'gradients':>10} {'limit':>8}"
     for check in checks:
         gradients = "-" if check.gradients is None else f"{check.gradients:.1e}"
         limit = "-" if check.gradients is None else f"{check.gradient_limit:.1e}"
         row = f"{check.device:<7} {check.name:<38} {check.logits:>8.1e} {check.limit:>8.1e} {gradients:>10} {limit:>8}"
-        print(f"{row}  {'ok' if check.ok else 'TOO FAR'}")
+        yield f"{row}  {'ok' if check.ok else 'TOO FAR'}"
 
 
 def _gib(size: int | None) -> str:

@@ -22,12 +22,12 @@ as without DATA.
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 from pathlib import Path
 
 from glassformer.app.cli.settings import add_setting_flags, changes_from
 from glassformer.base.errors import GlassError
+from glassformer.base.report import emit
 
 KINDS = ("zero", "mean", "first", "frozen")
 
@@ -59,11 +59,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Evaluate and print."""
-    from glassformer.evaluation.evaluate import Request, evaluate_run
+    from glassformer.evaluation.evaluate import EvaluationRequest, evaluate_run
 
     if arguments.examples < 0:
         raise GlassError(f"--examples {arguments.examples} is less than none", "Give a number, or 0 for all.")
-    request = Request(
+    request = EvaluationRequest(
         folder=arguments.run,
         source=arguments.data,
         target=arguments.target,
@@ -79,6 +79,5 @@ def run(arguments: argparse.Namespace) -> int:
         tokens=arguments.tokens,
         note=lambda text: print(text, file=sys.stderr),
     )
-    report = evaluate_run(request)
-    print(json.dumps(report.facts(), ensure_ascii=False) if arguments.json else report.table())
+    emit(evaluate_run(request), arguments.json)
     return 0

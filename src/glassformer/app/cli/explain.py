@@ -15,14 +15,15 @@ one head of a larger model in full and a line for each other one: --layer and --
 from __future__ import annotations
 
 import argparse
-import json
 import shutil
 import sys
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from glassformer.app.cli.texts import say_unknown_to, standard_input
 from glassformer.base.errors import GlassError, nearest
+from glassformer.base.report import emit
 from glassformer.base.wording import counted, quoted
 
 if TYPE_CHECKING:
@@ -58,7 +59,6 @@ def run(arguments: argparse.Namespace) -> int:
     """Walk, and print the steps, their numbers, or where the page is."""
     from glassformer.inspection.explain import LEVELS, make_walk
     from glassformer.inspection.explain.page import check_writable, write_page
-    from glassformer.inspection.explain.whole import as_numbers
 
     if arguments.level not in LEVELS:
         raise GlassError(f"there is no level {arguments.level!r}", nearest(arguments.level, LEVELS))
@@ -71,13 +71,11 @@ def run(arguments: argparse.Namespace) -> int:
     walk = make_walk(_subject(arguments), layers, heads, arguments.top)
     if arguments.html is not None:
         write_page(walk, level, arguments.html)
-    if arguments.json:
-        page = {} if arguments.html is None else {"html": str(arguments.html)}
-        print(json.dumps({**as_numbers(walk, level), **page}, ensure_ascii=False, allow_nan=False))
-    elif arguments.html is not None:
-        print(f"{arguments.html} shows the whole pass: open it in a browser")
-    else:
-        _print(walk, level, arguments)
+    chosen = arguments.layer is not None or arguments.head is not None
+    report = WalkReport(walk, level, arguments.html, chosen, arguments.layer)
+    emit(report, arguments.json)
+    if not arguments.json and (note := report.shortened()) is not None:
+        print(note, file=sys.stderr)
     return 0
 
 
@@ -103,24 +101,62 @@ def _subject(arguments: argparse.Namespace) -> Subject:
     return subject
 
 
-def _print(walk: Walk, level: Level, arguments: argparse.Namespace) -> None:
-    from glassformer.inspection.explain.text import text_lines
+@dataclass(frozen=True)
+class WalkReport:
+    """A walk for a terminal.
 
-    heads = [section for section in walk.everything() if section.key == "head"]
-    chosen = arguments.layer is not None or arguments.head is not None
-    full = heads if chosen or len(heads) <= FEW_HEADS else heads[:1]
-    layers = {head.layer for head in full} | {arguments.layer}  # one that has no heads left, too
+    Attributes:
+        walk: the steps and their numbers.
+        level: of the words.
+        page: the HTML file that shows the walk; None: the terminal does.
+        chosen: whether a layer or head was named.
+        layer: number of the layer that was named.
+    """
 
-    def whole(section: Section) -> bool:
-        return section.layer in layers if section.key != "head" else any(section is head for head in full)
+    walk: Walk
+    level: Level
+    page: Path | None
+    chosen: bool
+    layer: int | None
 
-    width = max(80, min(120, shutil.get_terminal_size((100, 24)).columns))
-    for line in text_lines(walk, level, width, whole):
-        print(line)
-    if len(full) < len(heads):
+    def facts(self) -> dict[str, Any]:
+        """Return all numbers of the walk, and where the page is."""
+        from glassformer.inspection.explain.whole import as_numbers
+
+        page = {} if self.page is None else {"html": str(self.page)}
+        return {**as_numbers(self.walk, self.level), **page}
+
+    def text(self) -> str:
+        """Return the walk, or where the page is."""
+        from glassformer.inspection.explain.text import text_lines
+
+        if self.page is not None:
+            return f"{self.page} shows the whole pass: open it in a browser"
+        width = max(80, min(120, shutil.get_terminal_size((100, 24)).columns))
+        return "\n".join(text_lines(self.walk, self.level, width, self._is_whole))
+
+    def _heads(self) -> list[Section]:
+        return [section for section in self.walk.everything() if section.key == "head"]
+
+    def _whole_heads(self) -> list[Section]:
+        """Heads that are shown with all their numbers: those of the named layer, or the first of many."""
+        heads = self._heads()
+        return heads if self.chosen or len(heads) <= FEW_HEADS else heads[:1]
+
+    def _is_whole(self, section: Section) -> bool:
+        heads = self._whole_heads()
+        if section.key == "head":
+            return any(section is head for head in heads)
+        return section.layer in {self.layer, *(head.layer for head in heads)}  # a layer without heads, too
+
+    def shortened(self) -> str | None:
+        """Return a sentence on the heads that `text` gives one line each; None if there are none."""
+        heads = self._heads()
+        number = len(heads) - len(self._whole_heads())
+        if self.page is not None or not number:
+            return None
         of = f"of {len(heads)} heads "
-        print(
-            f"\n{counted(len(heads) - len(full), of + 'have one line each', of + 'has one line')}: "
-            "--layer and --head show one in full, --html FILE all of them",
-            file=sys.stderr,
+        return (
+            f"\n{counted(number, of + 'have one line each', of + 'has one line')}: "
+            "--layer and --head show one in full, --html FILE all of them"
         )

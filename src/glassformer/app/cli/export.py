@@ -13,9 +13,10 @@ from __future__ import annotations
 
 import argparse
 import importlib
-import json
 import sys
 from pathlib import Path
+
+from glassformer.base.report import emit
 
 TARGETS = {
     "hf": "glassformer.interop.huggingface.export",
@@ -50,5 +51,5 @@ def run(arguments: argparse.Namespace) -> int:
         note=lambda text: print(text, file=sys.stderr),
     )
     report: ExportReport = importlib.import_module(TARGETS[arguments.to]).export(request)
-    print(json.dumps(report.facts(), ensure_ascii=False) if arguments.json else report.text())
+    emit(report, arguments.json)
     return 0

@@ -6,13 +6,13 @@ glass fill runs/fill "The [MASK] was very [MASK]."
 from __future__ import annotations
 
 import argparse
-import json
 from dataclasses import asdict
 from pathlib import Path
 
 from glassformer.app.cli.texts import say_unknown, standard_input
 from glassformer.app.cli.uses import wrong_command
 from glassformer.base.errors import GlassError
+from glassformer.base.report import SimpleReport, emit
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -39,11 +39,10 @@ def run(arguments: argparse.Namespace) -> int:
     say_unknown(model.tokenizer, model.parts(text))
     holes = model.fill(text, arguments.top)
     filled = model.filled(text, holes)
-    if arguments.json:
-        rows = [[asdict(candidate) for candidate in candidates] for candidates in holes]
-        print(json.dumps({"text": filled, "masks": rows}, ensure_ascii=False))
-        return 0
-    print(filled)
+    facts = {"text": filled, "masks": [[asdict(candidate) for candidate in candidates] for candidates in holes]}
+    lines = [filled]
     for number, candidates in enumerate(holes, start=1):
-        print(f"[MASK] {number}: " + ", ".join(f"{c.text.strip() or c.text!r} {c.probability:.1%}" for c in candidates))
+        shown = [f"{each.text.strip() or each.text!r} {each.probability:.1%}" for each in candidates]
+        lines.append(f"[MASK] {number}: {', '.join(shown)}")
+    emit(SimpleReport(facts, lines), arguments.json)
     return 0

@@ -27,6 +27,7 @@ from glassformer.app.cli.texts import lines_of, say_unknown, say_unread, standar
 from glassformer.app.cli.uses import wrong_command
 from glassformer.base.config import Config, SampleConfig
 from glassformer.base.errors import GlassError
+from glassformer.base.report import SimpleReport, emit
 from glassformer.base.wording import counted
 
 if TYPE_CHECKING:
@@ -87,9 +88,11 @@ def run(arguments: argparse.Namespace) -> int:
         )
     _warn(model, prompts)
     if arguments.top is not None:
-        return _rank(model, prompts[0], arguments.top, arguments.json)
+        emit(_ranked(model, prompts[0], arguments.top), arguments.json)
+        return 0
     if arguments.json or arguments.input or arguments.samples > 1:
-        return _write_whole(model, prompts, config, arguments)
+        emit(_written_whole(model, prompts, config, arguments), arguments.json)
+        return 0
     pieces, shown = model.stream(prompts[0], config.sample), prompts[0] if isinstance(model, TextModel) else ""
     first = next(pieces, "")  # an error comes before anything is printed
     print(shown + first, end="", flush=True)
@@ -142,39 +145,37 @@ def _warn(model: TextModel | Translator, prompts: list[str]) -> None:
         say_unread([model.unread_tokens(prompt) for prompt in prompts], "sources", model.config.model.context)
 
 
-def _rank(model: TextModel | Translator, prompt: str, count: int, as_json: bool) -> int:
+def _ranked(model: TextModel | Translator, prompt: str, count: int) -> SimpleReport:
     candidates = model.candidates(prompt, count)
-    if as_json:
-        rows = [{"token": id, "text": text, "probability": p} for id, text, p in candidates]
-        print(json.dumps({"prompt": prompt, "candidates": rows}, ensure_ascii=False))
-        return 0
-    print(
-        f"the likeliest of all {model.tokenizer.vocab_size:,} tokens, as the model has it (no temperature, no filter):"
-    )
-    for place, (_, text, probability) in enumerate(candidates, start=1):
-        print(f"{place:>4}  {probability:>8.4%}  {text}")
-    return 0
+    rows = [{"token": id, "text": text, "probability": p} for id, text, p in candidates]
+    vocabulary = f"{model.tokenizer.vocab_size:,} tokens"
+    lines = [f"the likeliest of all {vocabulary}, as the model has it (no temperature, no filter):"]
+    lines += [f"{rank:>4}  {probability:>8.4%}  {text}" for rank, (_, text, probability) in enumerate(candidates, 1)]
+    return SimpleReport({"prompt": prompt, "candidates": rows}, lines)
 
 
-def _write_whole(
+def _written_whole(
     model: TextModel | Translator, prompts: list[str], config: Config, arguments: argparse.Namespace
-) -> int:
+) -> SimpleReport:
     started = time.perf_counter()
     results = _written(model, prompts, config.sample, arguments.samples)
     seconds = time.perf_counter() - started
-    if arguments.json:
-        tokens = sum(result["tokens"] for result in results)
-        facts = {"tokens": tokens, "tokens_per_second": tokens / seconds, "samples": results}
-        print(json.dumps({"text": results[0]["text"], **facts}, ensure_ascii=False))
-        return 0
+    tokens = sum(result["tokens"] for result in results)
+    facts = {
+        "text": results[0]["text"],
+        "tokens": tokens,
+        "tokens_per_second": tokens / seconds,
+        "samples": results,
+    }
     continues = config.train.task == "lm"
+    lines = []
     for result in results:
         text = (result["prompt"] if continues else "") + result["text"]
-        print(" ".join(text.splitlines()) if arguments.input else text)
+        lines.append(" ".join(text.splitlines()) if arguments.input else text)
         if not arguments.input:
             how = f"seed {result['seed']}" if result["score"] is None else f"score {result['score']:.4f}"
-            print(f"--- {how}, {counted(result['tokens'], 'tokens')}, ended by {result['ended']}")
-    return 0
+            lines.append(f"--- {how}, {counted(result['tokens'], 'tokens')}, ended by {result['ended']}")
+    return SimpleReport(facts, lines)
 
 
 def _written(

@@ -18,13 +18,13 @@ all from 0. Of a run that translates, a line of --text may have its target behin
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from glassformer.app.cli import history
 from glassformer.base.errors import GlassError, nearest_file
+from glassformer.base.report import SimpleReport, emit
 
 if TYPE_CHECKING:
     from glassformer.inspection.heads import HeadReport
@@ -79,11 +79,9 @@ def run(arguments: argparse.Namespace) -> int:
     heads.sort(key=lambda found: _order(found, arguments.sort or "place"))
     if arguments.plot is not None:
         _plot(heads, arguments.plot)
-    if arguments.json:
-        facts = {**report.facts(), "heads": [found.facts() for found in heads]}
-        print(json.dumps(facts, ensure_ascii=False, allow_nan=False))
-    else:
-        print("\n".join(table_lines(report, heads) if wanted is None else head_lines(report, heads[0])))
+    facts = {**report.facts(), "heads": [found.facts() for found in heads]}
+    lines = table_lines(report, heads) if wanted is None else head_lines(report, heads[0])
+    emit(SimpleReport(facts, lines), arguments.json)
     return 0
 
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import argparse
-import json
 import sys
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from glassformer.base.errors import GlassError
+from glassformer.base.report import SimpleReport, emit
 
 if TYPE_CHECKING:
     from glassformer.inspection.replay import History
@@ -43,14 +44,11 @@ def run(arguments: argparse.Namespace) -> int:
     head = None if arguments.head is None else history.checked_head(arguments.head)
     if arguments.out is not None:
         draw(arguments.out, f"{run.folder.name}: heads while it learnt", history, head, role)
-    if arguments.json:
-        print(json.dumps(history.facts(role, head), ensure_ascii=False, allow_nan=False))
-        return 0
-    print("\n".join(birth_lines(history, role, head)))
+    lines = birth_lines(history, role, head)
     if head is not None or role is not None:
-        shown, of = history.chosen(head, role)
-        print("\n".join(["", *curve_lines(history, shown, of)]))
-    if arguments.out is not None:
+        lines = chain(lines, [""], curve_lines(history, *history.chosen(head, role)))
+    emit(SimpleReport(history.facts(role, head), lines), arguments.json)
+    if arguments.out is not None and not arguments.json:
         print(f"{arguments.out} is written", file=sys.stderr)
     return 0
 
@@ -78,18 +76,15 @@ def _refuse_unread(arguments: argparse.Namespace) -> None:
 
 
 def refuse_no_picture(path: Path) -> None:
-    """Known before the work is done: another format, no folder, or no Pillow."""
-    import importlib.util
-
+    """Refuse another format, a missing folder, and a moving picture without matplotlib, before the work is done."""
     from glassformer.base.files import refuse_no_folder
+    from glassformer.inspection.plots import refuse_no_matplotlib
 
     if path.suffix.lower() not in FORMATS or path.is_dir():
         raise GlassError(f"--out {path} is no name of a page or picture", f"Let it end in {', '.join(FORMATS)}.")
     refuse_no_folder(path)
-    if path.suffix.lower() != ".html" and importlib.util.find_spec("PIL") is None:
-        raise GlassError(
-            "a moving picture needs Pillow", 'Install it: pip install -e ".[plots]", or let --out end in .html'
-        )
+    if path.suffix.lower() != ".html":
+        refuse_no_matplotlib()
 
 
 def draw(path: Path, title: str, history: History, head: str | None, role: str | None) -> None:

@@ -10,9 +10,10 @@ The new run is used like any other. What glassformer cannot express exactly is r
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 from pathlib import Path
+
+from glassformer.base.report import emit
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -23,17 +24,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Import and print what was measured."""
-    from glassformer.app.cli.uses import use_of
     from glassformer.interop.huggingface.importing import import_model
 
     report = import_model(arguments.path, arguments.out, lambda text: print(text, file=sys.stderr))
-    if arguments.json:
-        print(json.dumps(report.facts(), ensure_ascii=False))
-        return 0
-    print(f"{report.run}: {report.architecture}, {report.parameters:,} parameters")
-    for each in report.measured:
-        print(each.line())
-    for note in report.notes:
-        print(f"note: {note}")
-    print(f"{report.run} is ready: {use_of(report.run, report.task)}")
+    emit(report, arguments.json)
     return 0

@@ -13,13 +13,13 @@ summarizes is looked at with --target, or with what it writes itself. --json giv
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from glassformer.app.cli.texts import say_training, say_unknown_to, standard_input
 from glassformer.base.errors import GlassError
+from glassformer.base.report import SimpleReport, emit
 
 if TYPE_CHECKING:
     from glassformer.inspection.explain import Subject
@@ -60,10 +60,8 @@ def run(arguments: argparse.Namespace) -> int:
             print(message, file=sys.stderr)
         save(draw_attention(found, arguments.scale, fonts), arguments.out)
         picture = {"picture": str(arguments.out), "scale": arguments.scale}
-    if arguments.json:
-        print(json.dumps({**facts(found), **picture}, ensure_ascii=False, allow_nan=False))
-    else:
-        print(f"{arguments.out} shows {counted(len(found.maps), 'heads')} on {_tokens(subject, arguments.target)}")
+    line = f"{arguments.out} shows {counted(len(found.maps), 'heads')} on {_tokens(subject, arguments.target)}"
+    emit(SimpleReport({**facts(found), **picture}, [line]), arguments.json)
     return 0
 
 

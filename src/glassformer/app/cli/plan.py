@@ -15,14 +15,15 @@ suit the text, the minutes and this machine.
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
+from itertools import chain
 from typing import TYPE_CHECKING
 
 from glassformer.app.cli.choosing import add_run_arguments, request_from
 from glassformer.base.errors import GlassError
+from glassformer.base.report import SimpleReport, emit
 from glassformer.base.wording import as_said, counted
 
 if TYPE_CHECKING:
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
     from glassformer.text.prepare import Prepared
     from glassformer.training.auto import Sized
     from glassformer.training.forecast import Band
-    from glassformer.training.plan import Plan
+    from glassformer.training.plan import RunPlan
     from glassformer.training.probe import Probe
 
 LONGEST_PROBE = 600
@@ -75,17 +76,21 @@ def run(arguments: argparse.Namespace) -> int:
         warnings.append("no sizes were chosen: that needs a probe, and these are the recipe's own")
     rungs = ladder(config, data)
     band = loss_band(plan, rungs)
-    if arguments.json:
-        facts = {
-            **plan.facts(), "baselines": [asdict(rung) for rung in rungs], "loss_band": band and band.facts(),
-            "chosen": found.chosen if found else {}, "warnings": warnings,
-        }  # fmt: skip
-        print(json.dumps(facts, ensure_ascii=False))
-        return 0
-    lines = [*(_chosen(found) if found else ()), *_table(plan), *_ladder_lines(config.train.task, rungs)]
-    print("\n".join([*lines, *_band_lines(config.train.task, band)]))
-    for warning in warnings:
-        print(f"note: {warning}")
+    facts = {
+        **plan.facts(),
+        "baselines": [asdict(rung) for rung in rungs],
+        "loss_band": band and band.facts(),
+        "chosen": found.chosen if found else {},
+        "warnings": warnings,
+    }
+    lines = chain(
+        _chosen(found) if found else (),
+        _table(plan),
+        _ladder_lines(config.train.task, rungs),
+        _band_lines(config.train.task, band),
+        (f"note: {warning}" for warning in warnings),
+    )
+    emit(SimpleReport(facts, lines), arguments.json)
     return 0
 
 
@@ -126,7 +131,7 @@ def _probed(config: Config, data: Prepared | PreparedExamples, seconds: float) -
         return None, [f"nothing was measured: {error.problem}. {error.remedy}"]
 
 
-def _table(plan: Plan) -> Iterator[str]:
+def _table(plan: RunPlan) -> Iterator[str]:
     """All but what has to be beaten."""
     from glassformer.model.count import MIB
     from glassformer.training.plan import CHECKPOINTS
@@ -149,7 +154,7 @@ def _table(plan: Plan) -> Iterator[str]:
     yield f"disk     {plan.checkpoint_bytes / MIB:,.1f} MiB a checkpoint, {CHECKPOINTS} at most at a time"
 
 
-def _measured(plan: Plan, probe: Probe) -> Iterator[str]:
+def _measured(plan: RunPlan, probe: Probe) -> Iterator[str]:
     from glassformer.model.count import MIB
     from glassformer.training.memory import memory_kind
     from glassformer.training.reporting import duration

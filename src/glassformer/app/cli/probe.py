@@ -18,13 +18,13 @@ hidden tokens are measured by pseudo-log-likelihood; runs that classify, transla
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 from pathlib import Path
 from typing import get_args
 
 from glassformer.base.config import DataConfig
 from glassformer.base.errors import GlassError
+from glassformer.base.report import emit
 from glassformer.text.tables import ONLY_TABLES
 
 
@@ -51,7 +51,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Probe and print."""
     from glassformer.app.cli.texts import say_training
-    from glassformer.evaluation.probes.probe import Request, probe_run
+    from glassformer.evaluation.probes.probe import ProbeRequest, probe_run
     from glassformer.runs.folder import open_run
 
     if arguments.size < 1:
@@ -66,7 +66,7 @@ def run(arguments: argparse.Namespace) -> int:
         )
     say_training(open_run(arguments.run).folder, arguments.checkpoint)
     report = probe_run(
-        Request(
+        ProbeRequest(
             folder=arguments.run,
             probes=arguments.probe,
             pairs=arguments.pairs,
@@ -79,5 +79,5 @@ def run(arguments: argparse.Namespace) -> int:
             note=lambda text: print(text, file=sys.stderr),
         )
     )
-    print(json.dumps(report.facts(), ensure_ascii=False) if arguments.json else report.table())
+    emit(report, arguments.json)
     return 0

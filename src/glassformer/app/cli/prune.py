@@ -18,17 +18,15 @@ where N counts from the beginning of RUN; what the optimizer knows of the weight
 from __future__ import annotations
 
 import argparse
-import json
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from glassformer.base.errors import GlassError
+from glassformer.base.report import emit
 
 if TYPE_CHECKING:
     from glassformer.inspection.pruning.l0 import L0
-    from glassformer.inspection.pruning.prune import PruningReport
 
 ORDERS = ("importance", "ablation", "random", "reverse")
 KINDS = ("zero", "mean", "resample")
@@ -96,7 +94,7 @@ def run(arguments: argparse.Namespace) -> int:
             for name, several in report.curves.items()
         }
         save(draw_curve(curves, "heads removed", "validation loss (nats)"), arguments.plot)
-    print(json.dumps(report.facts()) if arguments.json else "\n".join(_lines(report)))
+    emit(report, arguments.json)
     return 0
 
 
@@ -126,49 +124,3 @@ def _gates(arguments: argparse.Namespace) -> L0 | None:
         name = next(iter(given)).replace("_", "-")
         raise GlassError(f"--{name} was given without --l0", f"Add --l0 LAMBDA, or leave --{name} out.")
     return None
-
-
-def _lines(report: PruningReport) -> Iterator[str]:
-    from glassformer.app.cli.uses import use_of
-    from glassformer.base.wording import counted
-
-    yield f"{report.run}: validation loss {report.loss:.4f} nats on {report.rows:,} targets"
-    if report.effects:
-        yield from ("", *_effect_lines(report))
-    if report.curves:
-        yield from ("", *_curve_lines(report))
-    if report.new is not None and report.parameters is not None and report.new_loss is not None:
-        before, after = report.parameters
-        yield ""
-        yield f"removed {counted(len(report.removed), 'heads')}: {', '.join(report.removed) or 'none'}"
-        yield f"validation loss {report.new_loss:.4f}, {report.new_loss - report.loss:+.4f}"
-        yield f"{after:,} parameters instead of {before:,}"
-        yield f"{report.new} is ready: {use_of(report.new, report.task)}"
-
-
-def _effect_lines(report: PruningReport) -> Iterator[str]:
-    from glassformer.inspection.ablation import ABLATION_KINDS, SELF_REPAIR
-
-    assert report.ablation is not None
-    width = max(len(each.name) for each in report.effects)
-    yield f"{'head':<{width}}  {'importance':>10}  {report.ablation + ' effect':>15}  {'direct effect':>13}"
-    for each in report.effects:
-        direct = "" if each.direct is None else f"{each.direct:+.5f}"
-        yield f"{each.name:<{width}}  {each.importance:>10.5f}  {each.ablation:>+15.5f}  {direct:>13}".rstrip()
-    yield ""
-    yield f"{report.ablation} effect: the loss without the head minus the loss; {ABLATION_KINDS[report.ablation]}"
-    yield "direct effect: the same when only its own path to the logits is cut; empty where there is no such path"
-    yield SELF_REPAIR
-
-
-def _curve_lines(report: PruningReport) -> Iterator[str]:
-    names = list(report.curves)
-    yield f"{'heads removed':<16}" + "".join(f"{name:>12}" for name in names)
-    for index, point in enumerate(report.curves[names[0]][0]):
-        losses = [[points[index].loss for points in report.curves[name]] for name in names]
-        yield f"{point.removed:<16}" + "".join(f"{sum(each) / len(each):>12.4f}" for each in losses)
-    yield f"{'mean loss':<16}" + "".join(f"{value:>12.4f}" for value in report.areas().values())
-    yield f"random: the mean of {len(report.curves.get('random', []))} orders"
-    yield ""
-    for site, value in sorted(report.attentions.items(), key=lambda item: -item[1]):
-        yield f"without all heads of {site}: {value:+.4f}"

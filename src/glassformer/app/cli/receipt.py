@@ -17,7 +17,6 @@ or glass classify names.
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -27,6 +26,7 @@ from glassformer.app.cli.settings import add_section_flags
 from glassformer.app.cli.texts import say_unknown, say_unread, standard_input
 from glassformer.base.config import PAIRS, Config, SampleConfig
 from glassformer.base.errors import GlassError
+from glassformer.base.report import SimpleReport, emit
 from glassformer.base.wording import quoted, span
 
 if TYPE_CHECKING:
@@ -88,12 +88,10 @@ def run(arguments: argparse.Namespace) -> int:
     if script is not None and arguments.snippet != "-":
         write_text(Path(arguments.snippet), script)
         print(f"the script is in {arguments.snippet}: python {quoted(arguments.snippet)}", file=sys.stderr)
-    if arguments.json:
-        print(json.dumps({**receipt.facts(), "snippet": script}, ensure_ascii=False))
-    elif arguments.snippet == "-":
+    if arguments.snippet == "-" and not arguments.json:
         print(script, end="")
-    else:
-        print(table(receipt, arguments.top))
+        return 0
+    emit(SimpleReport({**receipt.facts(), "snippet": script}, [table(receipt, arguments.top)]), arguments.json)
     return 0
 
 

@@ -13,12 +13,12 @@ from __future__ import annotations
 
 import argparse
 import ipaddress
-import json
 import re
 import sys
 from pathlib import Path
 
 from glassformer.base.errors import GlassError
+from glassformer.base.report import SimpleReport, emit
 
 LONG_ENOUGH = 16
 """Characters of a token that keeps others on the network out."""
@@ -40,12 +40,12 @@ def run(arguments: argparse.Namespace) -> int:
     from glassformer.app.server.access import LOCAL, Access, new_token
     from glassformer.app.server.app import make_app
     from glassformer.app.server.bundle import PAGE
+    from glassformer.app.server.registry import ModelRegistry
     from glassformer.app.server.server import PORT, address_of, listen, open_browser, serve
-    from glassformer.app.server.shelf import Shelf
 
     local = _is_local(arguments.host)
     _check(arguments, local)
-    shelf = Shelf(arguments.runs, arguments.device)
+    registry = ModelRegistry(arguments.runs, arguments.device)
     listening = listen(arguments.host, PORT if arguments.port is None else arguments.port)
     port = listening.getsockname()[1]
     address = address_of(arguments.host, port)
@@ -54,18 +54,15 @@ def run(arguments: argparse.Namespace) -> int:
     url = f"{address}/?token={access.token}"
 
     def ready() -> None:
-        if arguments.json:
-            print(
-                json.dumps({"url": url, "token": access.token, "runs": shelf.names()}, ensure_ascii=False), flush=True
-            )
-        else:
-            print(f"{', '.join(shelf.names())}: {url}\nCtrl-C ends it.", flush=True)
+        names = registry.names()
+        facts = {"url": url, "token": access.token, "runs": names}
+        emit(SimpleReport(facts, [f"{', '.join(names)}: {url}", "Ctrl-C ends it."]), arguments.json)
         if not local:
             print(_open_to_others(arguments.host), file=sys.stderr)
         if not arguments.no_open:
             open_browser(url)
 
-    serve(make_app(shelf, access, arguments.page or PAGE), listening, ready)
+    serve(make_app(registry, access, arguments.page or PAGE), listening, ready)
     return 0
 
 

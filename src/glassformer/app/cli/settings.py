@@ -8,7 +8,7 @@ from typing import Any, get_args
 
 from glassformer.base.config import Config
 from glassformer.base.errors import GlassError
-from glassformer.base.settings import UNSET, Settings
+from glassformer.base.settings import UNSET, BaseSettings
 
 SHORT = {
     "task": "train.task",
@@ -35,7 +35,7 @@ def add_setting_flags(parser: argparse.ArgumentParser, sections: Iterable[str]) 
 
 
 def add_section_flags(
-    group: Any, section: str, kind: type[Settings], prefix: str = "", leave_out: Collection[str] = ()
+    group: Any, section: str, kind: type[BaseSettings], prefix: str = "", leave_out: Collection[str] = ()
 ) -> None:
     """Add a flag per field of one section; without `prefix`, as `--FIELD`, whose default is the run's own."""
     for name, field in kind.model_fields.items():
@@ -75,8 +75,8 @@ def changes_from(arguments: argparse.Namespace) -> dict[str, str]:
     return changes
 
 
-def _section(name: str) -> type[Settings]:
+def _section(name: str) -> type[BaseSettings]:
     kind = Config.model_fields[name].annotation
     assert isinstance(kind, type)
-    assert issubclass(kind, Settings)
+    assert issubclass(kind, BaseSettings)
     return kind

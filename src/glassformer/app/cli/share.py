@@ -11,9 +11,10 @@ and compared with the run before it gets its name, and the page says what was fo
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 from pathlib import Path
+
+from glassformer.base.report import emit
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -41,5 +42,5 @@ def run(arguments: argparse.Namespace) -> int:
             note=lambda text: print(text, file=sys.stderr),
         )
     )
-    print(json.dumps(report.facts(), ensure_ascii=False) if arguments.json else report.text())
+    emit(report, arguments.json)
     return 0

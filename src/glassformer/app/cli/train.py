@@ -33,20 +33,20 @@ Several processes, on one machine or many (docs/parallel.md); --shard when the m
 from __future__ import annotations
 
 import argparse
-import json
 from typing import TYPE_CHECKING
 
 from glassformer.app.cli.choosing import add_run_arguments, request_from
 from glassformer.app.cli.settings import changes_from
-from glassformer.app.cli.uses import use_of
 from glassformer.base.config import Config
 from glassformer.base.errors import GlassError
+from glassformer.base.report import SimpleReport, emit
+from glassformer.base.wording import use_of
 
 if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
     from glassformer.runs.folder import Run
-    from glassformer.training.trainer import Outcome, Trainer
+    from glassformer.training.trainer import Trainer, TrainingOutcome
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -98,7 +98,7 @@ def _resumed(arguments: argparse.Namespace) -> AbstractContextManager[Trainer]:
     return resume_run(arguments.out, changes, named, arguments.began)
 
 
-def _report(run: Run, config: Config, outcome: Outcome | None, as_json: bool) -> int:
+def _report(run: Run, config: Config, outcome: TrainingOutcome | None, as_json: bool) -> int:
     """Print the loss of the kept checkpoint and what may be done with the run; return the exit code."""
     from glassformer.training.parallel.joining import speaks
 
@@ -114,39 +114,37 @@ def _report(run: Run, config: Config, outcome: Outcome | None, as_json: bool) ->
     peak = peak_memory(choose_device(config.train.device))
     comparison = compared(run, outcome, peak)
     validation = outcome.validation
-    if as_json:
-        facts = {
-            "run": str(run.folder),
-            "step": outcome.step,
-            "loss": validation.loss,
-            "loss_ci95": validation.ci95,
-            "perplexity": validation.perplexity,
-            "bits_per_byte": outcome.bits_per_byte,
-            "unknown_share": outcome.unknown_share,
-            "validation_share": outcome.validation_share,
-            "entropy": outcome.entropy,
-            "train_seconds": outcome.train_seconds,
-            "steps_done": outcome.last_step,
-            "peak_memory_bytes": peak,
-            "stopped_because": outcome.reason,
-            "verdict": outcome.verdict,
-        }
-        print(json.dumps(facts))
-        return 0
-    print(f"{outcome.verdict}; training ended because {outcome.reason}")
+    facts = {
+        "run": str(run.folder),
+        "step": outcome.step,
+        "loss": validation.loss,
+        "loss_ci95": validation.ci95,
+        "perplexity": validation.perplexity,
+        "bits_per_byte": outcome.bits_per_byte,
+        "unknown_share": outcome.unknown_share,
+        "validation_share": outcome.validation_share,
+        "entropy": outcome.entropy,
+        "train_seconds": outcome.train_seconds,
+        "steps_done": outcome.last_step,
+        "peak_memory_bytes": peak,
+        "stopped_because": outcome.reason,
+        "verdict": outcome.verdict,
+    }
     whole = outcome.validation_share == 1
     extent = "all" if whole else f"an evenly spaced part ({outcome.validation_share:.1%} of the rows), of"
     bits = "" if outcome.bits_per_byte is None else f", {outcome.bits_per_byte:.3f} bits per byte"
-    print(
+    lines = [
+        f"{outcome.verdict}; training ended because {outcome.reason}",
         f"step {outcome.step}: validation loss {validation.loss:.4f} {validation.margin} nats per {outcome.unit} over "
-        f"{extent} {validation.tokens:,}, perplexity {validation.perplexity:.2f}{bits}"
-    )
+        f"{extent} {validation.tokens:,}, perplexity {validation.perplexity:.2f}{bits}",
+    ]
     if outcome.unknown_share:
-        print(unknown_words(outcome.unknown_share))
+        lines.append(unknown_words(outcome.unknown_share))
     if outcome.entropy is not None:
-        ratio = validation.loss / outcome.entropy
-        print(f"this is {ratio:.3f} times the true entropy of the text, {outcome.entropy:.4f}: no model can do better")
+        ratio = f"{validation.loss / outcome.entropy:.3f} times the true entropy of the text, {outcome.entropy:.4f}"
+        lines.append(f"this is {ratio}: no model can do better")
     if comparison is not None:
-        print(comparison)
-    print(f"{run.folder} is ready: {use_of(run.folder, config.train.task)}")
+        lines.append(comparison)
+    lines.append(f"{run.folder} is ready: {use_of(run.folder, config.train.task)}")
+    emit(SimpleReport(facts, lines), as_json)
     return 0

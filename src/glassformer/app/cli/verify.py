@@ -13,11 +13,11 @@ with the hash of the weights. The exit code is 1 if a check failed, or could not
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 from pathlib import Path
 
 from glassformer.base.errors import GlassError
+from glassformer.base.report import emit
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -44,10 +44,7 @@ def run(arguments: argparse.Namespace) -> int:
         arguments.only,
         tell=lambda result: print(result.line(width), flush=True) if result.made and not arguments.json else None,
     )
-    if arguments.json:
-        print(json.dumps(sheet.facts(), ensure_ascii=False))
-    else:
-        print(*filter(None, [sheet.unmade()]), f"\n{sheet.summary()}", sep="\n")
+    emit(sheet, arguments.json)
     if not arguments.only:
         try:
             save(sheet)

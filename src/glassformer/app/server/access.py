@@ -20,7 +20,7 @@ from starlette.datastructures import Headers, MutableHeaders
 from starlette.requests import cookie_parser
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from glassformer.app.server.refusing import RefusedError, as_json
+from glassformer.app.server.refusing import RefusedRequestError, as_json
 
 LOCAL = frozenset({"127.0.0.1", "localhost", "[::1]"})
 """The names that this machine has for itself."""
@@ -101,28 +101,28 @@ class Guard:
                 await _respond(send, 303, b"", {"location": location, "set-cookie": cookie})
                 return
             body = await _whole_body(scope, receive)
-        except RefusedError as error:
+        except RefusedRequestError as error:
             await refuse(scope, send, error)
             return
         if body is not None:  # None: whoever asked has gone
             await _run(self.app, scope, _again(body, receive), send)
 
     def _check(self, scope: Scope) -> None:
-        """Raise a `RefusedError` if the host, the origin or the token is not right."""
+        """Raise a `RefusedRequestError` if the host, the origin or the token is not right."""
         headers = Headers(scope=scope)
         host, origin = headers.get("host", ""), headers.get("origin")
         if self.access.hosts is not None and _without_port(host) not in self.access.hosts:
-            raise RefusedError(
+            raise RefusedRequestError(
                 f"this server was asked as {host[:100]!r}, and answers to {', '.join(sorted(self.access.hosts))} only",
                 "Open the address that glass serve printed; to be reached from elsewhere it needs --host and --token.",
                 421,
             )
         if origin is not None and not _is_of(origin, host):
-            raise RefusedError(
+            raise RefusedRequestError(
                 f"a page of {origin[:100]!r} asked", "Only the server's own page may: open the address it printed.", 403
             )
         if not _is_open(scope) and not any(self.access.same(token) for token in self._tokens(headers)):
-            raise RefusedError(
+            raise RefusedRequestError(
                 "the token of this server is missing or is another one",
                 "Open the address that glass serve printed, or send the header Authorization: Bearer TOKEN.",
                 401,
@@ -141,7 +141,7 @@ class Guard:
         if scope["path"] != "/" or not tokens:
             return None
         if not self.access.same(tokens[0]):
-            raise RefusedError(
+            raise RefusedRequestError(
                 "the token in this address is not that of this server", "Open the address that it printed last.", 401
             )
         rest = urlencode([(name, value) for name, value in query if name != "token"])
@@ -169,7 +169,7 @@ def _is_of(origin: str, host: str) -> bool:
 
 async def _whole_body(scope: Scope, receive: Receive) -> bytes | None:
     """The body, which may come in chunks of any size; None if the one who asks went away."""
-    too_large = RefusedError(
+    too_large = RefusedRequestError(
         f"the body is larger than {MOST_BYTES:,} bytes", "Send less at once: no question needs more.", 413
     )
     announced = Headers(scope=scope).get("content-length", "")
@@ -187,7 +187,9 @@ async def _whole_body(scope: Scope, receive: Receive) -> bytes | None:
                 if size > MOST_BYTES:
                     raise too_large
     except TimeoutError:
-        raise RefusedError(f"the body did not come within {SECONDS:.0f} seconds", "Send it again.", 408) from None
+        raise RefusedRequestError(
+            f"the body did not come within {SECONDS:.0f} seconds", "Send it again.", 408
+        ) from None
     return b"".join(chunks)
 
 
@@ -218,14 +220,16 @@ async def _run(app: ASGIApp, scope: Scope, receive: Receive, send: Send) -> None
         await app(scope, receive, noting)
     except asyncio.CancelledError:  # uvicorn stops, and has waited long enough; it would print where it was
         if not started:
-            await refuse(scope, send, RefusedError("the server is stopping", "Start it again, and ask again.", 503))
+            await refuse(
+                scope, send, RefusedRequestError("the server is stopping", "Start it again, and ask again.", 503)
+            )
     except Exception as error:
         if started:
             raise
         traceback.print_exception(error, file=sys.stderr)
         problem = f"unexpected: {type(error).__name__}: {str(error)[:300]}"
         remedy = "This is a fault in glassformer: the terminal of glass serve shows where. Please report it."
-        await refuse(scope, send, RefusedError(problem, remedy, 500))
+        await refuse(scope, send, RefusedRequestError(problem, remedy, 500))
 
 
 def _with_headers(send: Send) -> Send:
@@ -242,7 +246,7 @@ def _with_headers(send: Send) -> Send:
     return safely
 
 
-async def refuse(scope: Scope, send: Send, error: RefusedError) -> None:
+async def refuse(scope: Scope, send: Send, error: RefusedRequestError) -> None:
     """Answer with an error: JSON to programs, the two lines to people."""
     more = {"connection": "close"} if error.status in (408, 413) else {}
     if scope["path"].startswith(("/api/", "/v1/")):

@@ -37,8 +37,8 @@ from glassformer.app.server.events import events_of
 from glassformer.app.server.listing import Listing
 from glassformer.app.server.openai import routes as api_routes
 from glassformer.app.server.pruned import keep_without
-from glassformer.app.server.refusing import RefusedError, as_json, status_of
-from glassformer.app.server.shelf import Shelf
+from glassformer.app.server.refusing import RefusedRequestError, as_json, status_of
+from glassformer.app.server.registry import ModelRegistry
 from glassformer.app.server.workers import Workers
 from glassformer.app.server.writing import writing_of
 from glassformer.base.errors import GlassError
@@ -50,23 +50,23 @@ SEARCHES = 2
 """Beam searches at once."""
 
 
-def make_app(shelf: Shelf, access: Access, page: Path = PAGE, engines: Engines | None = None) -> Starlette:
+def make_app(registry: ModelRegistry, access: Access, page: Path = PAGE, engines: Engines | None = None) -> Starlette:
     """The application.
 
     Args:
-        shelf: the runs.
+        registry: the runs.
         access: who may ask.
         page: the folder of the built page.
-        engines: of the shelf, which write for the API; closed at the end. None: new ones.
+        engines: of the registry, which write for the API; closed at the end. None: new ones.
     """
-    listing, writing = Listing(shelf), engines or Engines(shelf)
+    listing, writing = Listing(registry), engines or Engines(registry)
 
     @asynccontextmanager
     async def life(app: Starlette) -> AsyncIterator[None]:
         """The first run is opened while the page is on its way to the reader."""
         app.state.workers, app.state.searchers = Workers(), Workers(SEARCHES)
         async with anyio.create_task_group() as tasks:
-            tasks.start_soon(_open_first, app.state.workers, shelf)
+            tasks.start_soon(_open_first, app.state.workers, registry)
             yield
             tasks.cancel_scope.cancel()
         await to_thread.run_sync(writing.close)
@@ -79,18 +79,20 @@ def make_app(shelf: Shelf, access: Access, page: Path = PAGE, engines: Engines |
 
     async def view(request: Request) -> Response:
         run, name = request.path_params["run"], request.path_params["view"]
-        shelf.run(run)  # refuses a name that there is not, before anything is kept for it
-        reply = await request.app.state.workers.of_run(run, _reply, shelf, run, name, await request.body(), request)
+        registry.run(run)  # refuses a name that there is not, before anything is kept for it
+        reply = await request.app.state.workers.of_run(run, _reply, registry, run, name, await request.body(), request)
         return Response(reply.body, media_type="application/octet-stream" if reply.binary else "application/json")
 
     async def events(request: Request) -> Response:
-        return await events_of(request, shelf, request.path_params["run"])
+        return await events_of(request, registry, request.path_params["run"])
 
     async def stream(request: Request) -> Response:
-        return await writing_of(request, shelf, writing, request.path_params["run"])
+        return await writing_of(request, registry, writing, request.path_params["run"])
 
     async def keep(request: Request) -> Response:
-        found = await request.app.state.workers(keep_without, shelf, request.path_params["run"], await request.body())
+        found = await request.app.state.workers(
+            keep_without, registry, request.path_params["run"], await request.body()
+        )
         return _json(found)
 
     routes: list[BaseRoute] = [
@@ -100,7 +102,7 @@ def make_app(shelf: Shelf, access: Access, page: Path = PAGE, engines: Engines |
         Route("/api/runs/{run}/write/stream", stream, methods=["POST"]),
         Route("/api/runs/{run}/keep", keep, methods=["POST"]),
         Route("/api/runs/{run}/{view}", view, methods=["POST"]),
-        *api_routes(shelf, writing),
+        *api_routes(registry, writing),
         *page_routes(page),
     ]
     return Starlette(
@@ -111,14 +113,14 @@ def make_app(shelf: Shelf, access: Access, page: Path = PAGE, engines: Engines |
     )
 
 
-def _reply(shelf: Shelf, run: str, view: str, body: bytes, request: Request) -> Reply:
+def _reply(registry: ModelRegistry, run: str, view: str, body: bytes, request: Request) -> Reply:
     """A view's answer, as it is sent; none is worked out for those who have gone."""
     from glassformer.app.server.views import find_view  # with torch, which takes a second: the page is there before it
 
     found = find_view(view)
     question = found.asked(body)
-    others = [shelf.open(name) for name in found.others(question)]
-    return found.reply(shelf.open(run), question, others, lambda: from_thread.run(request.is_disconnected))
+    others = [registry.open(name) for name in found.others(question)]
+    return found.reply(registry.open(run), question, others, lambda: from_thread.run(request.is_disconnected))
 
 
 def _views() -> dict[str, Any]:
@@ -128,11 +130,11 @@ def _views() -> dict[str, Any]:
     return {"views": list(VIEWS), "questions": {name: v.question.model_json_schema() for name, v in VIEWS.items()}}
 
 
-async def _open_first(workers: Workers, shelf: Shelf) -> None:
+async def _open_first(workers: Workers, registry: ModelRegistry) -> None:
     """Load the first run, so that the first question about it is answered at once; its faults are told when asked."""
-    for name in shelf.names()[:1]:
+    for name in registry.names()[:1]:
         try:
-            await workers(shelf.open, name)
+            await workers(registry.open, name)
         except GlassError:
             return
         await workers(_views)
@@ -157,9 +159,11 @@ async def _not_found(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
     path = request.url.path[:200]
     if error.status_code == 405:
-        said = RefusedError(f"{path} does not know {request.method}", "See docs/serve.md for what it knows.", 405)
+        said = RefusedRequestError(
+            f"{path} does not know {request.method}", "See docs/serve.md for what it knows.", 405
+        )
     else:
-        said = RefusedError(
+        said = RefusedRequestError(
             f"there is nothing at {path}", "The page is at /, runs are at /api/runs.", error.status_code
         )
     answer = await _refused(request, said)

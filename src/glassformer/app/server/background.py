@@ -1,47 +1,68 @@
-"""Long work that somebody asked for with a button: one at a time, in a thread of its own, with what it has so far."""
+"""Work in the background: a future from a thread, and long tasks that take turns and report results as they come."""
 
 from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from typing import Any
+from concurrent.futures import Future
+from typing import Any, TypeVar
 
-from glassformer.app.server.keeping import Later
 from glassformer.base.errors import GlassError
 
+T = TypeVar("T")
 Tell = Callable[[Any], None]
 
 
-class Work:
-    """One such work.
+def in_background(make: Callable[[], T]) -> Future[T]:
+    """Call `make` in a thread of its own and return the future of its result.
+
+    The thread is a daemon, unlike those of `ThreadPoolExecutor`: a server that is stopped does not wait for it.
+    """
+    future: Future[T] = Future()
+
+    def run() -> None:
+        try:
+            result = make()
+        except BaseException as error:  # raised by future.result()
+            future.set_exception(error)
+        else:
+            future.set_result(result)
+
+    threading.Thread(target=run, daemon=True).start()
+    return future
+
+
+class BackgroundTask:
+    """Long work that a button of the page started.
 
     Args:
-        do: does it; it is given a function that takes each result as it comes. It must not touch what views use.
-        turns: held while it is done, so that what is asked for meanwhile waits.
+        do: does the work. It is given a function that takes each result as it comes, and must not touch the model that
+            views use.
+        turns: held while the work is done, so that other tasks wait.
 
     Attributes:
         told: the results so far; only ever added to.
-        waiting: whether another work has to end first.
+        waiting: whether another task has to end first.
     """
 
     def __init__(self, do: Callable[[Tell], Any], turns: threading.Lock) -> None:
         self.told: list[Any] = []
         self.waiting = True
-        self._later = Later(lambda: self._run(do, turns))
+        self._future = in_background(lambda: self._run(do, turns))
 
     @property
     def ready(self) -> bool:
-        """Whether it has ended."""
-        return self._later.ready
+        """Whether the task has ended."""
+        return self._future.done()
 
     @property
     def done(self) -> bool:
-        """Whether it has ended well."""
+        """Whether the task has ended without an error."""
         return self.ready and self.error is None
 
     @property
     def error(self) -> GlassError | None:
-        """Why it failed; None of one that did not, or is still at it."""
+        """The error that ended the task; None if there is none (yet)."""
         try:
             self.result()
         except GlassError as error:
@@ -49,15 +70,15 @@ class Work:
         return None
 
     def result(self) -> Any | None:
-        """What it gave; None while it is not done.
+        """Return the task's result; None while it is not done.
 
         Raises:
-            GlassError: it failed.
+            GlassError: the task failed.
         """
-        return self._later.result() if self.ready else None
+        return self._future.result() if self.ready else None
 
     def facts(self) -> dict[str, Any]:
-        """For the page: the state, "waiting", "working", "failed" or "done", and the error's two lines or null."""
+        """Return the state ("waiting", "working", "failed" or "done") and the two lines of the error or null."""
         error = self.error
         state = "done" if self.ready else "waiting" if self.waiting else "working"
         return {
@@ -72,4 +93,4 @@ class Work:
 
 
 IDLE: dict[str, Any] = {"state": "idle", "error": None}
-"""The facts of a work that nobody asked for."""
+"""The facts of a task that was never started."""

@@ -23,8 +23,8 @@ from sse_starlette import EventSourceResponse, ServerSentEvent
 from starlette.requests import Request
 from starlette.responses import Response
 
-from glassformer.app.server.refusing import RefusedError
-from glassformer.app.server.shelf import Shelf
+from glassformer.app.server.refusing import RefusedRequestError
+from glassformer.app.server.registry import ModelRegistry
 from glassformer.runs.folder import Run
 
 SECONDS = 0.5
@@ -81,20 +81,20 @@ class Follower:
         return [ServerSentEvent(json.dumps(named), event="checkpoint")]
 
 
-async def events_of(request: Request, shelf: Shelf, name: str) -> Response:
+async def events_of(request: Request, registry: ModelRegistry, name: str) -> Response:
     """The stream of a run.
 
     Raises:
         GlassError: there is no such run, `after` is no step, or too many read already.
     """
-    run, state = shelf.run(name), request.app.state
-    if not await to_thread.run_sync(shelf.training, name):
+    run, state = registry.run(name), request.app.state
+    if not await to_thread.run_sync(registry.training, name):
         return Response(status_code=204)
     if getattr(state, "streams", 0) >= STREAMS:
-        raise RefusedError(f"{STREAMS} readers follow runs already", "Close one of their pages.", 429)
+        raise RefusedRequestError(f"{STREAMS} readers follow runs already", "Close one of their pages.", 429)
     after = request.headers.get("last-event-id") or request.query_params.get("after")
     if after is not None and not (after.isascii() and after.isdecimal() and len(after) < 16):
-        raise RefusedError(f"after = {after[:40]!r} is no step", "Give a whole number, or leave it out.")
+        raise RefusedRequestError(f"after = {after[:40]!r} is no step", "Give a whole number, or leave it out.")
     follower = await to_thread.run_sync(Follower, run, None if after is None else int(after))
 
     async def stream() -> AsyncIterator[ServerSentEvent]:
@@ -102,7 +102,7 @@ async def events_of(request: Request, shelf: Shelf, name: str) -> Response:
         try:
             training = True
             while training:
-                training = await to_thread.run_sync(shelf.training, name)  # before the look: nothing is missed
+                training = await to_thread.run_sync(registry.training, name)  # before the look: nothing is missed
                 for event in await to_thread.run_sync(follower.look):
                     yield event
                 await anyio.sleep(SECONDS if training else 0)

@@ -6,7 +6,7 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from glassformer.app.server.refusing import as_json
-from glassformer.app.server.shelf import Shelf
+from glassformer.app.server.registry import ModelRegistry
 from glassformer.base.config import PAIRS, Config
 from glassformer.base.errors import GlassError
 from glassformer.model.pruned_attention import head_numbers
@@ -31,34 +31,34 @@ PROMPTS = {
 
 
 class Listing:
-    """Facts of the runs on a shelf; what never changes is read once.
+    """Facts of the runs on a registry; what never changes is read once.
 
     Args:
-        shelf: of the runs.
+        registry: of the runs.
     """
 
-    def __init__(self, shelf: Shelf) -> None:
-        self._shelf = shelf
+    def __init__(self, registry: ModelRegistry) -> None:
+        self._registry = registry
         self._fixed: dict[str, tuple[str, dict[str, Any]]] = {}
 
     def all(self) -> list[dict[str, Any]]:
-        """One table of facts for each run, in the order of the shelf; see `of`."""
-        return [self.of(name) for name in self._shelf.names()]
+        """One table of facts for each run, in the order of the registry; see `of`."""
+        return [self.of(name) for name in self._registry.names()]
 
     def of(self, name: str) -> dict[str, Any]:
         """One run: name, task, family, step (null: no checkpoint yet), training, and `shape_of`.
 
         Where something cannot be read, `error` has the two lines of it, and what it would have told is missing.
         """
-        version = self._shelf.version(name)
+        version = self._registry.version(name)
         facts = {
-            "name": name, "version": version, "step": _step(version), "training": self._shelf.training(name),
+            "name": name, "version": version, "step": _step(version), "training": self._registry.training(name),
             "error": None,
         }  # fmt: skip
         known = self._fixed.get(name)
         if known is None or known[0] != (version or NEVER):
             try:
-                self._fixed[name] = version or NEVER, shape_of(self._shelf.run(name))
+                self._fixed[name] = version or NEVER, shape_of(self._registry.run(name))
             except GlassError as error:
                 return {**facts, **as_json(error)}
         return {**facts, **self._fixed[name][1]}

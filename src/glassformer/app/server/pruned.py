@@ -13,8 +13,8 @@ from typing import Annotated, Any
 
 from pydantic import Field, ValidationError
 
-from glassformer.app.server.refusing import RefusedError, in_two_lines
-from glassformer.app.server.shelf import Shelf
+from glassformer.app.server.refusing import RefusedRequestError, in_two_lines
+from glassformer.app.server.registry import ModelRegistry
 from glassformer.base.wording import quoted
 
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
@@ -29,23 +29,23 @@ def checked_name(name: str) -> str:
         GlassError: it may not.
     """
     if not NAME.fullmatch(name) or RESERVED.fullmatch(name):
-        raise RefusedError(
+        raise RefusedRequestError(
             f"{name[:80]!r} is no name for a run",
             "Use up to 64 letters, digits and the signs . _ - and begin with a letter or digit.",
         )
     return name
 
 
-def keep_without(shelf: Shelf, name: str, body: bytes) -> dict[str, Any]:
+def keep_without(registry: ModelRegistry, name: str, body: bytes) -> dict[str, Any]:
     """Write the run, and serve it.
 
     Raises:
         GlassError: the body is no such question, the name is taken, or the run cannot be pruned so.
     """
-    from glassformer.app.server.view import Name, Question
+    from glassformer.app.server.view import Name, ViewQuestion
     from glassformer.inspection.pruning.by_hand import prune_by_hand
 
-    class Keep(Question):
+    class Keep(ViewQuestion):
         """What is asked."""
 
         heads: Annotated[tuple[Name, ...], Field(min_length=1, max_length=4_096)]
@@ -56,13 +56,13 @@ def keep_without(shelf: Shelf, name: str, body: bytes) -> dict[str, Any]:
         asked = Keep.model_validate_json(body)
     except ValidationError as error:
         raise in_two_lines(error) from None
-    run = shelf.run(name)
+    run = registry.run(name)
     out = run.folder.resolve().parent / checked_name(asked.name)
-    if asked.name in shelf.names() or out.exists():
-        raise RefusedError(f"there is a {asked.name} beside {name} already", "Choose another name.", 409)
-    found = prune_by_hand(run.folder, out, asked.heads, device=shelf.device, checkpoint=asked.version)
+    if asked.name in registry.names() or out.exists():
+        raise RefusedRequestError(f"there is a {asked.name} beside {name} already", "Choose another name.", 409)
+    found = prune_by_hand(run.folder, out, asked.heads, device=registry.device, checkpoint=asked.version)
     return {
-        "name": shelf.add(found.folder), "removed": list(found.removed),
+        "name": registry.add(found.folder), "removed": list(found.removed),
         "parameters": dict(zip(("before", "after"), found.parameters, strict=True)),
         "command": f"glass verify {quoted(found.folder)}",
     }  # fmt: skip

@@ -16,7 +16,7 @@ TYPES = {401: "authentication_error", 403: "permission_error", 404: "not_found_e
 """OpenAI's names for kinds of errors."""
 
 
-class RefusedError(GlassError):
+class RefusedRequestError(GlassError):
     """A `GlassError` with a status of its own.
 
     Args:
@@ -33,7 +33,7 @@ def status_of(error: GlassError) -> int:
     """The status with which an error is answered."""
     if isinstance(error, ShortMemoryError):
         return 503
-    return error.status if isinstance(error, RefusedError) else BAD_REQUEST
+    return error.status if isinstance(error, RefusedRequestError) else BAD_REQUEST
 
 
 def as_json(error: GlassError) -> dict[str, Any]:
@@ -47,10 +47,10 @@ def as_json(error: GlassError) -> dict[str, Any]:
     return {"error": {"what": error.problem, "remedy": error.remedy, "message": str(error), "type": kind, **known}}
 
 
-def in_two_lines(error: ValidationError) -> RefusedError:
+def in_two_lines(error: ValidationError) -> RefusedRequestError:
     """What pydantic found wrong with a body: its first fault."""
     first = error.errors(include_url=False, include_context=False, include_input=False)[0]
     place = " ".join(".".join(map(str, first["loc"])).split())[:100]  # an unknown field may have any name
     more = f" ({error.error_count() - 1} more)" if error.error_count() > 1 else ""
     problem = f"{place}: {first['msg']}{more}" if place else f"the body is not what is asked for: {first['msg']}{more}"
-    return RefusedError(problem, "See GET /api/views for the fields of each view and their bounds.", 422)
+    return RefusedRequestError(problem, "See GET /api/views for the fields of each view and their bounds.", 422)

@@ -11,8 +11,8 @@ from typing import Annotated, Any, Concatenate, Generic, Literal, NamedTuple, Ty
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from glassformer.app.server.refusing import RefusedError, in_two_lines
-from glassformer.app.server.shelf import Opened
+from glassformer.app.server.refusing import RefusedRequestError, in_two_lines
+from glassformer.app.server.registry import ServedModel
 
 LIMIT = 2**20
 """Bytes of an answer. A view that could give more cuts, pools or pages."""
@@ -32,13 +32,13 @@ are shown, on queries, keys and values of the pass. A shared file says "browser"
 """
 
 
-class Question(BaseModel):
+class ViewQuestion(BaseModel):
     """The body of a view's request: every field has bounds, and unknown ones are refused."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
 
-class TextQuestion(Question):
+class TextQuestion(ViewQuestion):
     """A question about a text.
 
     Attributes:
@@ -90,16 +90,16 @@ class Reply(NamedTuple):
     binary: bool
 
 
-Q = TypeVar("Q", bound=Question)
+Q = TypeVar("Q", bound=ViewQuestion)
 
 
-def nobody(question: Question) -> Sequence[str]:
+def nobody(question: ViewQuestion) -> Sequence[str]:
     """No other run."""
     return ()
 
 
 @dataclass(frozen=True)
-class View(Generic[Q]):
+class PageView(Generic[Q]):
     """One view.
 
     Attributes:
@@ -110,8 +110,8 @@ class View(Generic[Q]):
     """
 
     question: type[Q]
-    answer: Callable[Concatenate[Opened, Q, ...], dict[str, Any] | Binary]
-    python: Callable[Concatenate[Opened, Q, ...], str]
+    answer: Callable[Concatenate[ServedModel, Q, ...], dict[str, Any] | Binary]
+    python: Callable[Concatenate[ServedModel, Q, ...], str]
     others: Callable[[Q], Sequence[str]] = nobody
 
     def asked(self, body: bytes) -> Q:
@@ -126,7 +126,11 @@ class View(Generic[Q]):
             raise in_two_lines(error) from None
 
     def reply(
-        self, opened: Opened, question: Q, others: Sequence[Opened] = (), gone: Callable[[], bool] = lambda: False
+        self,
+        opened: ServedModel,
+        question: Q,
+        others: Sequence[ServedModel] = (),
+        gone: Callable[[], bool] = lambda: False,
     ) -> Reply:
         """The answer as it is sent, with the fields `run`, `version` and `python`: JSON in UTF-8, or binary.
 
@@ -144,7 +148,7 @@ class View(Generic[Q]):
             for each in sorted((opened, *others), key=lambda run: run.name):
                 locks.enter_context(each.lock)
             if gone():  # someone who moves through a text asks much, and waits for the last answer only
-                raise RefusedError("nobody waits for this answer any more", "Ask again.", 499)
+                raise RefusedRequestError("nobody waits for this answer any more", "Ask again.", 499)
             answer = self.answer(opened, question, *others)
             python = self.python(opened, question, *others)
         of = {"run": opened.name, "version": opened.version, "python": python}
@@ -154,7 +158,7 @@ class View(Generic[Q]):
             text = json.dumps(finite({**answer, **of}), ensure_ascii=False, allow_nan=False)
             reply = text.encode("utf-8", "backslashreplace")
         if len(reply) > LIMIT:
-            raise RefusedError(
+            raise RefusedRequestError(
                 f"the answer would take {len(reply):,} bytes, and at most {LIMIT:,} are sent", "Ask for less at once."
             )
         return Reply(reply, isinstance(answer, Binary))
@@ -171,7 +175,7 @@ def finite(value: Any) -> Any:
     return value
 
 
-def script(opened: Opened, *lines: str, imports: Sequence[str] = ()) -> str:
+def script(opened: ServedModel, *lines: str, imports: Sequence[str] = ()) -> str:
     """Return a view's script: its imports, the lines that load the run into `run` and `model`, and its own lines."""
     own = sorted(
         [line for line in imports if "glassformer" in line] + ["from glassformer.runs.opening import OpenedRun"]

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 import anyio
 from anyio import to_thread
 
-from glassformer.app.server.refusing import SHORTER, RefusedError
+from glassformer.app.server.refusing import SHORTER, RefusedRequestError
 from glassformer.base.errors import clear_memory_errors
 
 T = TypeVar("T")
@@ -52,7 +52,7 @@ class Workers:
 
 def _refuse_more(waiting: int) -> None:
     if waiting >= WAITING:
-        raise RefusedError(f"{WAITING} questions wait already", "Ask again in a moment.", 429)
+        raise RefusedRequestError(f"{WAITING} questions wait already", "Ask again in a moment.", 429)
 
 
 def _with_clear_errors(work: Callable[..., T], arguments: tuple[Any, ...]) -> T:

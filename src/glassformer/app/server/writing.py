@@ -24,7 +24,7 @@ from starlette.responses import Response
 
 from glassformer.app.server.engine import Engine, Engines, Order, TextJob
 from glassformer.app.server.refusing import as_json
-from glassformer.app.server.shelf import Shelf
+from glassformer.app.server.registry import ModelRegistry
 from glassformer.app.server.workers import Workers
 from glassformer.base.errors import GlassError
 
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from glassformer.app.server.views.write import WriteQuestion
 
 
-async def writing_of(request: Request, shelf: Shelf, engines: Engines, name: str) -> Response:
+async def writing_of(request: Request, registry: ModelRegistry, engines: Engines, name: str) -> Response:
     """The stream of one text.
 
     Raises:
@@ -42,7 +42,7 @@ async def writing_of(request: Request, shelf: Shelf, engines: Engines, name: str
     engine = engines.engine(name)
     loaded = await to_thread.run_sync(engine.load)  # refuses a run that writes no text
     if question.beams > 1:
-        pieces = _searched(request.app.state.searchers, shelf, name, question)
+        pieces = _searched(request.app.state.searchers, registry, name, question)
     else:
         pieces = await _drawn(engine, loaded, question)
 
@@ -90,12 +90,12 @@ class _StoppedError(Exception):
 
 
 async def _searched(
-    searchers: Workers, shelf: Shelf, name: str, question: WriteQuestion
+    searchers: Workers, registry: ModelRegistry, name: str, question: WriteQuestion
 ) -> AsyncIterator[dict[str, Any]]:
     """Beam search has its text when it is over."""
     stopped = Event()
     try:
-        sample = await searchers(_search, shelf, name, question, stopped)
+        sample = await searchers(_search, registry, name, question, stopped)
         if sample is not None:
             yield {"text": sample.text}
             yield {"ended": sample.ended, "tokens": sample.tokens, "score": sample.score}
@@ -103,12 +103,12 @@ async def _searched(
         stopped.set()
 
 
-def _search(shelf: Shelf, name: str, question: WriteQuestion, stopped: Event) -> Any:
+def _search(registry: ModelRegistry, name: str, question: WriteQuestion, stopped: Event) -> Any:
     """The likeliest text; None where nobody waits for it any more."""
     from glassformer.app.server.views.write import settings_of
     from glassformer.tasks import TextModel, Translator
 
-    model = shelf.open(name).copy().text_model
+    model = registry.open(name).copy().text_model
     assert isinstance(model, TextModel | Translator)
 
     def watch(look: object) -> None:

@@ -28,7 +28,7 @@ ROW, TOP = 24, 32
 
 
 @dataclass(frozen=True)
-class Row:
+class ComparedRow:
     """What a model reads, and what is right there.
 
     Attributes:
@@ -87,7 +87,7 @@ def compare(run: AnyTextModel, shared: AnyTextModel, texts: Sequence[str]) -> Ro
     return Rounding(places, loss, loss_shared, difference, same / places, check_row(shared, rows[0]))
 
 
-def rows_of(model: AnyTextModel, text: str) -> Iterator[Row]:
+def rows_of(model: AnyTextModel, text: str) -> Iterator[ComparedRow]:
     """What is compared for one text."""
     if isinstance(model, Translator):
         source, start = model.prompt_ids(text), model.tokenizer.target_start
@@ -105,33 +105,35 @@ def rows_of(model: AnyTextModel, text: str) -> Iterator[Row]:
         yield _written(tuple(prompt), [step.tokens[0] for step in steps], None)
     elif isinstance(model, TextClassifier):
         ids = tuple(model.ids(text))
-        yield Row(ids, None, {0: int(_logits(model, Row(ids, None, {}))[0].argmax())})
+        yield ComparedRow(ids, None, {0: int(_logits(model, ComparedRow(ids, None, {}))[0].argmax())})
     else:
         yield from _hidden(model, text)
 
 
-def _written(before: tuple[int, ...], written: list[int], source: tuple[int, ...] | None) -> Row:
+def _written(before: tuple[int, ...], written: list[int], source: tuple[int, ...] | None) -> ComparedRow:
     """Each written token is the right answer at the place before it."""
     first = len(before) - 1
-    return Row((*before, *written[:-1]), source, {first + at: token for at, token in enumerate(written)})
+    return ComparedRow((*before, *written[:-1]), source, {first + at: token for at, token in enumerate(written)})
 
 
-def _hidden(model: MaskFiller, text: str) -> Iterator[Row]:
+def _hidden(model: MaskFiller, text: str) -> Iterator[ComparedRow]:
     """The holes of the text filled with what the run names, and then other tokens hidden in turn."""
     ids = model.ids(text)
     holes = [place for place, token in enumerate(ids) if token == model.mask_id]
-    shares = _logits(model, Row(tuple(ids), None, {}))  # (T, V)
+    shares = _logits(model, ComparedRow(tuple(ids), None, {}))  # (T, V)
     shares[:, sorted(model.tokenizer.special)] = -torch.inf
     whole = [int(shares[place].argmax()) if place in holes else token for place, token in enumerate(ids)]
     for start in range(min(EVERY, len(ids))):
         hidden = {place: whole[place] for place in range(start, len(ids), EVERY)}
-        yield Row(tuple(model.mask_id if at in hidden else token for at, token in enumerate(whole)), None, hidden)
+        yield ComparedRow(
+            tuple(model.mask_id if at in hidden else token for at, token in enumerate(whole)), None, hidden
+        )
 
 
-def check_row(shared: AnyTextModel, row: Row) -> dict[str, Any]:
+def check_row(shared: AnyTextModel, row: ComparedRow) -> dict[str, Any]:
     """The beginning of a row, and the largest logits at its last place: the page computes the same."""
     ids = row.ids if isinstance(shared, TextClassifier) else row.ids[:ROW]
-    logits = _logits(shared, Row(ids, row.source, {}))[-1]  # (V) or (C)
+    logits = _logits(shared, ComparedRow(ids, row.source, {}))[-1]  # (V) or (C)
     best = logits.topk(min(TOP, len(logits)))
     return {
         "ids": list(ids), "source": None if row.source is None else list(row.source),
@@ -139,12 +141,12 @@ def check_row(shared: AnyTextModel, row: Row) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _log_shares(model: AnyTextModel, row: Row) -> Tensor:
+def _log_shares(model: AnyTextModel, row: ComparedRow) -> Tensor:
     """ln p at the places of the answers, (P, V) float64."""
     return _logits(model, row)[list(row.answers)].log_softmax(dim=-1)
 
 
-def _logits(model: AnyTextModel, row: Row) -> Tensor:
+def _logits(model: AnyTextModel, row: ComparedRow) -> Tensor:
     """(T, V), or of a classifier (1, C); float64."""
     ids = torch.tensor([row.ids])  # (1, T)
     with inference(model.model):

@@ -5,18 +5,17 @@
     <script type="application/json" id="glass-header">      the header, `<` written as \\u003c
     <script type="application/octet-stream" id="glass-data">     the weights in base64
 
-Neither can end its element early, whatever stands in the run: base64 has no `<`, and the header none either.
+Neither can end its element early, whatever the run contains: there is no `<` in base64, nor in the header.
 """
 
 from __future__ import annotations
 
 import base64
-import html
 import json
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from glassformer.app.server.listing import shape_of
@@ -24,16 +23,26 @@ from glassformer.app.share.quantize import Bits, Floats, Stored, pack, unpack
 from glassformer.app.share.tokenizing import for_the_page
 from glassformer.base.config import PAIRS, Config, ModelConfig
 from glassformer.base.errors import GlassError
+from glassformer.base.pages import render_page
 from glassformer.runs.opening import OpenedRun
 from glassformer.text.tokenizers import frame_of
 
 FORMAT = 1
 TEMPLATE = Path(__file__).parent / "page" / "share.html"
 """Where `npm run build` puts the page without a model."""
-HEADER, DATA, TITLE = "<!--glass:header-->", "<!--glass:data-->", "<!--glass:title-->"
-BLOCK = '<script type="{}" id="{}">'
-JSON_BLOCK = BLOCK.format("application/json", "glass-header")
-DATA_BLOCK = BLOCK.format("application/octet-stream", "glass-data")
+DELIMITERS = MappingProxyType(
+    {
+        "variable_start_string": "<!--glass:",
+        "variable_end_string": "-->",
+        "block_start_string": "<!--glass-block:",
+        "block_end_string": "-->",
+        "comment_start_string": "<!--glass-comment:",
+        "comment_end_string": "-->",
+    }
+)
+"""Of the template: its scripts and styles contain Jinja's own."""
+JSON_BLOCK = '<script type="application/json" id="glass-header">'
+DATA_BLOCK = '<script type="application/octet-stream" id="glass-data">'
 Json = dict[str, Any]
 
 
@@ -56,18 +65,16 @@ class Package:
         Raises:
             GlassError: the page was not built.
         """
-        try:
-            template = TEMPLATE.read_text(encoding="utf-8")
-        except FileNotFoundError:
-            raise GlassError(f"there is no {TEMPLATE}", "Build the page: cd web && npm ci && npm run build") from None
-        text = json.dumps(self.header, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
-        blocks = {
-            TITLE: html.escape(f"{self.header['run']['name']} · glassformer"),
-            HEADER: JSON_BLOCK + text.replace("<", "\\u003c") + "</script>",
-            DATA: DATA_BLOCK + base64.b64encode(self.data).decode("ascii") + "</script>",
-        }
-        places = re.compile("|".join(map(re.escape, blocks)))
-        return places.sub(lambda found: blocks[found[0]], template)
+        if not TEMPLATE.is_file():
+            raise GlassError(f"there is no {TEMPLATE}", "Build the page: cd web && npm ci && npm run build")
+        return render_page(
+            "glassformer.app.share",
+            "page/share.html",
+            DELIMITERS,
+            title=f"{self.header['run']['name']} · glassformer",
+            header=self.header,
+            data=base64.b64encode(self.data).decode("ascii"),
+        )
 
     @classmethod
     def read(cls, path: Path) -> Package:

@@ -8,7 +8,7 @@ from typing import Any, Literal, Self
 from pydantic import Field, field_validator, model_validator
 
 from glassformer.base.config.kinds import Count, Probability
-from glassformer.base.settings import Settings, impossible
+from glassformer.base.settings import BaseSettings, impossible
 from glassformer.base.wording import span
 
 Family = Literal["decoder", "encoder", "encoder-decoder"]
@@ -18,7 +18,7 @@ Activation = Literal["relu", "gelu", "gelu_tanh", "relu2", "swiglu", "geglu"]
 GATED: tuple[Activation, ...] = ("swiglu", "geglu")
 
 
-class ModelConfig(Settings):
+class ModelConfig(BaseSettings):
     """The shape of the transformer. The letters in brackets are those of `glassformer.base.shapes`."""
 
     family: Family = Field("decoder", description="which of the three families; what train.task asks for, if not given")

@@ -7,13 +7,13 @@ from typing import Literal, Self, get_args
 from pydantic import Field, model_validator
 
 from glassformer.base.config.kinds import Count, Seed
-from glassformer.base.settings import Settings, impossible
+from glassformer.base.settings import BaseSettings, impossible
 
 TokenizerKind = Literal["characters", "graphemes", "bytes", "words", "bpe", "wordpiece", "unigram"]
 TOKENIZER_KINDS: tuple[str, ...] = get_args(TokenizerKind)
 
 
-class TokenizerConfig(Settings):
+class TokenizerConfig(BaseSettings):
     """How text becomes tokens."""
 
     kind: TokenizerKind = Field("bpe", description="the scheme")
@@ -36,7 +36,7 @@ class TokenizerConfig(Settings):
     seed: Seed = Field(0, description="of that draw")
 
 
-class DataConfig(Settings):
+class DataConfig(BaseSettings):
     """What text, and how it is split and cut."""
 
     source: str = Field("stories", description="a file, a folder, - for standard input, or a generated corpus")

@@ -7,13 +7,13 @@ from typing import Literal, Self
 from pydantic import Field, model_validator
 
 from glassformer.base.config.kinds import Count, Probability, Rate, Seed
-from glassformer.base.settings import Settings, impossible
+from glassformer.base.settings import BaseSettings, impossible
 
 Precision = Literal["auto", "fp32", "bf16"]
 Task = Literal["lm", "masked", "classify", "translate", "summarize"]
 
 
-class TrainConfig(Settings):
+class TrainConfig(BaseSettings):
     """How the model is trained."""
 
     task: Task = Field(
@@ -118,7 +118,7 @@ class TrainConfig(Settings):
         return self
 
 
-class SampleConfig(Settings):
+class SampleConfig(BaseSettings):
     """How text is drawn from the model, by `glass generate` and during training."""
 
     prompt: str = Field("", description="what the samples during training begin with")

@@ -13,7 +13,7 @@ from glassformer.base.config.model import Family, ModelConfig
 from glassformer.base.config.text import DataConfig, TokenizerConfig
 from glassformer.base.config.training import SampleConfig, Task, TrainConfig
 from glassformer.base.errors import GlassError, nearest
-from glassformer.base.settings import UNSET, Settings, impossible, parse_value, read_toml, validated
+from glassformer.base.settings import UNSET, BaseSettings, impossible, parse_value, read_toml, validated
 
 PAIRS: tuple[Task, ...] = ("translate", "summarize")
 """Tasks that write a target text for a source text."""
@@ -62,7 +62,7 @@ TASK_DEFAULTS: Mapping[str, Mapping[str, Mapping[str, Any]]] = {
 """Settings that a task asks for, below everything that a recipe, a file or a person says."""
 
 
-class Config(Settings):
+class Config(BaseSettings):
     """One run: all sections together."""
 
     model: ModelConfig = Field(default_factory=ModelConfig, description="the shape of the transformer")

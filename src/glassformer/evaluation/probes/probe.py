@@ -38,7 +38,7 @@ ROWS = 64
 
 
 @dataclass(frozen=True)
-class Request:
+class ProbeRequest:
     """A request to probe a run.
 
     Attributes:
@@ -92,12 +92,12 @@ class ProbeReport:
             "probes": {result.name: result.facts() for result in self.results},
         }
 
-    def table(self) -> str:
+    def text(self) -> str:
         """Format the results as text."""
-        return "\n\n".join(filter(None, ["\n".join(self.notes), *(result.table() for result in self.results)]))
+        return "\n\n".join(filter(None, ["\n".join(self.notes), *(result.text() for result in self.results)]))
 
 
-def probe_run(request: Request, opened: OpenedRun | None = None) -> ProbeReport:
+def probe_run(request: ProbeRequest, opened: OpenedRun | None = None) -> ProbeReport:
     """Ask a run what it knows.
 
     Where all probes are asked for, one that the run cannot take is left out, with a note; one that is named is not.
@@ -139,7 +139,7 @@ def probe_run(request: Request, opened: OpenedRun | None = None) -> ProbeReport:
     return ProbeReport(str(request.folder), results, notes)
 
 
-def _names(request: Request) -> list[str]:
+def _names(request: ProbeRequest) -> list[str]:
     """The probes that are asked for, each once, in their order."""
     asked = {*request.probes, *(("surprisal",) if request.text is not None else ())}
     if not asked and request.pairs is None:
@@ -158,7 +158,7 @@ def _own(opened: OpenedRun) -> tuple[Prepared | None, list[str]]:
 
 
 def _probe(
-    name: str, request: Request, model: Readable, own: Prepared | None, known: Known | None
+    name: str, request: ProbeRequest, model: Readable, own: Prepared | None, known: Known | None
 ) -> ProbeResult | SurprisalResult:
     if name == "surprisal":
         return _surprisal(request, model, own, known)
@@ -178,7 +178,7 @@ def _probe(
     return replace(result, notes=[untaught, *result.notes])
 
 
-def _surprisal(request: Request, model: Readable, own: Prepared | None, known: Known | None) -> SurprisalResult:
+def _surprisal(request: ProbeRequest, model: Readable, own: Prepared | None, known: Known | None) -> SurprisalResult:
     """Measure the surprisal of another text, or of the run's own validation part."""
     counts = None if known is None else known.counts
     if request.text is not None:

@@ -58,7 +58,7 @@ class ProbeResult:
             "notes": list(self.notes),
         }
 
-    def table(self) -> str:
+    def text(self) -> str:
         """Format the result as text: shares in percent."""
         rules = list(self.groups[0].rules)
         width = max(len(group.name) for group in self.groups)

@@ -33,7 +33,7 @@ RECALLED = (2, 8)
 
 
 @dataclass(frozen=True)
-class Question:
+class SequenceQuestion:
     """A token of a row that can be known from what stands before it.
 
     Attributes:
@@ -49,7 +49,11 @@ class Question:
 
 
 def shares(
-    rows: Sequence[Sequence[int]], read: Sequence[Read], questions: Sequence[Question], chance: float, everything: str
+    rows: Sequence[Sequence[int]],
+    read: Sequence[Read],
+    questions: Sequence[SequenceQuestion],
+    chance: float,
+    everything: str,
 ) -> list[Group]:
     """Count the questions that are answered right, all and by group.
 
@@ -120,7 +124,9 @@ def probe_induction(model: Readable, known: Known | None, size: int, seed: int) 
     rows, length = induction_rows(model, known, size, seed)
     read = read_rows(model, rows)
     questions = [
-        Question(number, place, list(_copies(row, place, length, known)), _frequent(row[place - 1], row[place], known))
+        SequenceQuestion(
+            number, place, list(_copies(row, place, length, known)), _frequent(row[place - 1], row[place], known)
+        )
         for number, row in enumerate(rows)
         for place in range(length + 1, len(row))
     ]
@@ -206,7 +212,7 @@ def recall_rows(model: Readable, known: Known | None, size: int, seed: int) -> t
     return rows, len(values), "random tokens in pairs, and the pairs again in another order"
 
 
-def _asked(number: int, row: Sequence[int], known: Known | None) -> Iterator[Question]:
+def _asked(number: int, row: Sequence[int], known: Known | None) -> Iterator[SequenceQuestion]:
     """The values in the second half; before it, documents have one token more."""
     pairs = len(row) // 4
     shown = list(row[1 : 2 * pairs : 2])
@@ -214,4 +220,4 @@ def _asked(number: int, row: Sequence[int], known: Known | None) -> Iterator[Que
     for place in range(start + 1, len(row), 2):
         seen = shown if place == start + 1 else [row[place - 2]]
         rules = {"last value": float(row[place] == seen[-1]), "a value shown": shown.count(row[place]) / pairs}
-        yield Question(number, place, [f"{pairs} pairs"], rules | _frequent(row[place - 1], row[place], known))
+        yield SequenceQuestion(number, place, [f"{pairs} pairs"], rules | _frequent(row[place - 1], row[place], known))

@@ -104,7 +104,7 @@ class SurprisalResult:
             "each": [listed._asdict() for listed in self.each],
         }
 
-    def table(self) -> str:
+    def text(self) -> str:
         """Format everything as text."""
         lines = [f"{self.name}: {self.about}", *self.notes, f"mean: {self.mean:.4f} nats over {self.tokens:,} tokens"]
         if len(self.each) == self.tokens <= SHOWN:

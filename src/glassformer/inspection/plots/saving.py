@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import io
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -56,3 +57,13 @@ def save(figure: Figure, path: str | PathLike[str]) -> None:
             partial.replace(path)
         finally:
             partial.unlink(missing_ok=True)
+
+
+def svg_text(figure: Figure) -> str:
+    """Return a figure as an SVG element, without a prologue, so that a page can hold it."""
+    import matplotlib
+
+    out = io.StringIO()
+    with matplotlib.rc_context({"svg.hashsalt": SALT}):
+        figure.savefig(out, format="svg", metadata=WITHOUT[".svg"])
+    return out.getvalue()[out.getvalue().index("<svg") :]

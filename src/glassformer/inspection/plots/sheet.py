@@ -12,6 +12,7 @@ from glassformer.inspection.plots.fonts import BASE
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from matplotlib.text import Text
 
 DPI = 100
 MARGIN = 12
@@ -60,10 +61,10 @@ class Sheet:
         axes.imshow(large, interpolation="none", aspect="auto", extent=(0, columns, rows, 0))
         return axes
 
-    def text(self, x: float, y: float, words: str, size: float, **style: str | list[str]) -> None:
+    def text(self, x: float, y: float, words: str, size: float, **style: str | list[str]) -> Text:
         """A line of our own words; y is its middle. `family` names other fonts, for words of a text."""
         look = {"size": points(size), "family": BASE, "color": INK, "va": "center", **style}
-        self.figure.text(x / self.width, 1 - y / self.height, words, parse_math=False, **look)  # type: ignore[arg-type]
+        return self.figure.text(x / self.width, 1 - y / self.height, words, parse_math=False, **look)  # type: ignore[arg-type]
 
     def ticks(
         self, axes: Axes, axis: str, places: Sequence[float], labels: Sequence[str], size: float, upright: bool = False

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from glassformer.base.errors import GlassError
-from glassformer.base.wording import counted, span
-from glassformer.inspection.ablation import SELF_REPAIR, AblationKind, ablation_effects
+from glassformer.base.wording import counted, span, use_of
+from glassformer.inspection.ablation import ABLATION_KINDS, SELF_REPAIR, AblationKind, ablation_effects
 from glassformer.inspection.pruning.direct import direct_effects
 from glassformer.inspection.pruning.importance import head_importance
 from glassformer.inspection.pruning.l0 import L0
@@ -142,6 +142,51 @@ class PruningReport:
             "new_loss": self.new_loss,
             "parameters": self.parameters and dict(zip(("before", "after"), self.parameters, strict=True)),
         }
+
+    def text(self) -> str:
+        """Return the report for people."""
+        return "\n".join(_lines(self))
+
+
+def _lines(report: PruningReport) -> Iterator[str]:
+    yield f"{report.run}: validation loss {report.loss:.4f} nats on {report.rows:,} targets"
+    if report.effects:
+        yield from ("", *_effect_lines(report))
+    if report.curves:
+        yield from ("", *_curve_lines(report))
+    if report.new is not None and report.parameters is not None and report.new_loss is not None:
+        before, after = report.parameters
+        yield ""
+        yield f"removed {counted(len(report.removed), 'heads')}: {', '.join(report.removed) or 'none'}"
+        yield f"validation loss {report.new_loss:.4f}, {report.new_loss - report.loss:+.4f}"
+        yield f"{after:,} parameters instead of {before:,}"
+        yield f"{report.new} is ready: {use_of(report.new, report.task)}"
+
+
+def _effect_lines(report: PruningReport) -> Iterator[str]:
+    assert report.ablation is not None
+    width = max(len(each.name) for each in report.effects)
+    yield f"{'head':<{width}}  {'importance':>10}  {report.ablation + ' effect':>15}  {'direct effect':>13}"
+    for each in report.effects:
+        direct = "" if each.direct is None else f"{each.direct:+.5f}"
+        yield f"{each.name:<{width}}  {each.importance:>10.5f}  {each.ablation:>+15.5f}  {direct:>13}".rstrip()
+    yield ""
+    yield f"{report.ablation} effect: the loss without the head minus the loss; {ABLATION_KINDS[report.ablation]}"
+    yield "direct effect: the same when only its own path to the logits is cut; empty where there is no such path"
+    yield SELF_REPAIR
+
+
+def _curve_lines(report: PruningReport) -> Iterator[str]:
+    names = list(report.curves)
+    yield f"{'heads removed':<16}" + "".join(f"{name:>12}" for name in names)
+    for index, point in enumerate(report.curves[names[0]][0]):
+        losses = [[points[index].loss for points in report.curves[name]] for name in names]
+        yield f"{point.removed:<16}" + "".join(f"{sum(each) / len(each):>12.4f}" for each in losses)
+    yield f"{'mean loss':<16}" + "".join(f"{value:>12.4f}" for value in report.areas().values())
+    yield f"random: the mean of {len(report.curves.get('random', []))} orders"
+    yield ""
+    for site, value in sorted(report.attentions.items(), key=lambda item: -item[1]):
+        yield f"without all heads of {site}: {value:+.4f}"
 
 
 def prune_run(request: PruningRequest) -> PruningReport:

@@ -2,121 +2,97 @@
 
 from __future__ import annotations
 
-import io
-import math
-from collections.abc import Callable, Sequence
+import tempfile
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
+import numpy.typing as npt
 
+from glassformer.inspection.plots.charts import COLOURS
+from glassformer.inspection.plots.fonts import BASE
+from glassformer.inspection.plots.sheet import DPI, INK, NOTE, Sheet
 from glassformer.inspection.replay.history import History
 from glassformer.inspection.replay.page import text_for
 
 if TYPE_CHECKING:
-    from PIL import Image
-    from PIL.ImageDraw import ImageDraw
+    from matplotlib.axes import Axes
 
 SIDE = 400
 """Pixels of the map, at most."""
 MARGIN = 40
+MAP_TOP = 32
 CURVE = 120
-TITLE = 24
-FRAME = 200
-"""Milliseconds of each snapshot."""
-LAST = 2000
-"""Milliseconds of the last snapshot."""
+"""Pixels of the height of the curves."""
+BELOW = 44
+"""Pixels for the steps and the legend below the curves."""
+FRAMES_PER_SECOND = 5
+LAST = 10
+"""Frames for which the last snapshot stays."""
 DARK = np.array([0, 80, 140])
 """Colour of a weight of 1; 0 is white."""
-BLUE = (0, 114, 178)
-GREY = (150, 150, 150)
-INK = (34, 34, 34)
+BLUE = COLOURS[0]
+GREY = "#969696"
 
 
 def moving_picture(history: History, head: str, role: str, suffix: str) -> bytes:
-    """The file's bytes: a frame for each snapshot.
+    """Return the bytes of a file with a frame for each snapshot.
 
     Args:
-        history: what is shown.
+        history: the snapshots.
         head, role: whose map, and whose score beside the loss (blue, 0 to 1; the loss is grey).
         suffix: ".gif" or ".png".
     """
-    from PIL import Image
+    from matplotlib.animation import PillowWriter
 
-    frames = [_frame(history, number, head, role) for number in range(len(history.snapshots))]
-    times = [FRAME] * (len(frames) - 1) + [LAST]
-    packed = io.BytesIO()
-    if suffix == ".gif":
-        palette = _palette()
-        frames = [frame.quantize(palette=palette, dither=Image.Dither.NONE) for frame in frames]
-    frames[0].save(
-        packed, "GIF" if suffix == ".gif" else "PNG", save_all=True, append_images=frames[1:], duration=times, loop=0
-    )
-    return packed.getvalue()
-
-
-def _palette() -> Image.Image:
-    """The 256 colours of a GIF: shades of the map, and the inks, softened at the edges of letters."""
-    from PIL import Image
-
-    inks = np.array([ink for ink in (BLUE, GREY, INK) for _ in range(4)])  # (12, 3)
-    soft = np.tile([0.0, 0.25, 0.5, 0.75], 3)[:, None] * (255 - inks) + inks  # (12, 3)
-    shades = 255 - np.linspace(0, 1, 256 - len(soft))[:, None] * (255 - DARK)  # (244, 3)
-    image = Image.new("P", (1, 1))
-    image.putpalette(np.rint(np.concatenate([shades, soft])).astype(np.uint8).tobytes())
-    return image
-
-
-def _frame(history: History, number: int, head: str, role: str) -> Image.Image:
-    from PIL import Image, ImageDraw
-
-    snapshot = history.snapshots[number]
-    weights = snapshot.map_of(text_for(history, role), head)  # (T, S)
-    share = weights[..., None] / 255  # (T, S, 1)
-    cell = max(1, SIDE // max(weights.shape))
-    small = Image.fromarray(np.rint(255 - share * (255 - DARK)).astype(np.uint8))
-    map_ = small.resize((weights.shape[1] * cell, weights.shape[0] * cell), Image.Resampling.NEAREST)
-    picture = Image.new("RGB", (SIDE + 2 * MARGIN, map_.height + CURVE + 2 * TITLE + 2 * MARGIN), "white")
-    pen = ImageDraw.Draw(picture)
-    score = float(history.curve(head, role)[number])
-    title = (
-        f"{head}   step {snapshot.step:,}   loss {history.losses[number]:.3f}   {role.replace('_', ' ')} {score:.2f}"
-    )
-    pen.text((MARGIN, 8), title, fill=INK)
-    picture.paste(map_, (MARGIN, TITLE + 8))
-    pen.rectangle((MARGIN - 1, TITLE + 7, MARGIN + map_.width, TITLE + 8 + map_.height), outline=GREY)
-    _curves(pen, history, number, head, role, TITLE + 8 + map_.height + MARGIN)
-    return picture
+    text = text_for(history, role)
+    maps = [_pixels(snapshot.map_of(text, head)) for snapshot in history.snapshots]
+    height, width = maps[0].shape[:2]
+    cell = max(1, SIDE // max(height, width))
+    top = MAP_TOP + height * cell + MARGIN
+    sheet = Sheet(SIDE + 2 * MARGIN, top + CURVE + BELOW, [BASE])
+    axes = sheet.image(maps[0], MARGIN, MAP_TOP, (cell, cell))
+    axes.spines[:].set(visible=True, color=GREY)
+    title = sheet.text(MARGIN, MAP_TOP / 2, "", NOTE)
+    curves = sheet.axes(MARGIN, top, SIDE, CURVE)
+    _draw_curves(sheet, history, head, role, curves)
+    now = curves.axvline(0, color=INK, linewidth=1)
+    scores = history.curve(head, role)
+    writer = PillowWriter(FRAMES_PER_SECOND)
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / f"heads{suffix}"
+        with writer.saving(sheet.figure, str(path), DPI):
+            for number, (snapshot, pixels) in enumerate(zip(history.snapshots, maps, strict=True)):
+                axes.images[0].set_data(pixels.repeat(cell, axis=0).repeat(cell, axis=1))
+                now.set_xdata([np.log1p(snapshot.step)] * 2)
+                loss = f"loss {history.losses[number]:.3f}"
+                score = f"{role.replace('_', ' ')} {float(scores[number]):.2f}"
+                title.set_text(f"{head}   step {snapshot.step:,}   {loss}   {score}")
+                for _ in range(LAST if number == len(maps) - 1 else 1):
+                    writer.grab_frame()
+        return path.read_bytes()
 
 
-def _curves(pen: ImageDraw, history: History, number: int, head: str, role: str, top: int) -> None:
-    """Loss and score over steps, whose axis is logarithmic, with a line at this snapshot and one at the birth."""
-    steps = history.steps
-    losses = history.losses
-    width = SIDE
-    most = math.log1p(steps[-1]) or 1.0
-    low = min(losses)
-    high = max(losses)
+def _pixels(weights: npt.NDArray[np.uint8]) -> npt.NDArray[np.uint8]:
+    """Weights (T, S), 255 for 1, as colours (T, S, 3)."""
+    return np.rint(255 - weights[..., None] / 255 * (255 - DARK)).astype(np.uint8)
+
+
+def _draw_curves(sheet: Sheet, history: History, head: str, role: str, axes: Axes) -> None:
+    """Loss and score over steps, whose axis is logarithmic, with a line at the birth."""
+    places = np.log1p(history.steps)
+    losses = np.array(history.losses)
+    scores = np.clip(np.nan_to_num(history.curve(head, role)), 0, None)
+    axes.spines[:].set(visible=True, color=GREY)
+    axes.set(xlim=(0, places[-1] or 1.0), ylim=(0, 1))
+    axes.plot(places, (losses - losses.min()) / (np.ptp(losses) or 1.0), color=GREY)
+    axes.plot(places, scores, color=BLUE)
     born = next((birth.step for birth in history.births(role, head)), None)
-
-    def x(step: int) -> float:
-        return MARGIN + width * math.log1p(step) / most
-
-    def line(values: Sequence[float], y: Callable[[float], float], colour: tuple[int, int, int]) -> None:
-        points = [(x(step), y(value)) for step, value in zip(steps, values, strict=True)]
-        if len(points) > 1:
-            pen.line(points, fill=colour, width=2)
-
-    pen.rectangle((MARGIN, top, MARGIN + width, top + CURVE), outline=GREY)
-    line(losses, lambda value: top + CURVE * (high - value) / ((high - low) or 1.0), GREY)
-    scores = [max(0.0, float(value)) for value in np.nan_to_num(history.curve(head, role))]
-    line(scores, lambda value: top + CURVE * (1 - value), BLUE)
-    pen.line([(x(steps[number]), top), (x(steps[number]), top + CURVE)], fill=INK)
     if born is not None:
-        for dash in range(top, top + CURVE, 8):
-            pen.line([(x(born), dash), (x(born), dash + 3)], fill=BLUE)
-        label = f"born at {born:,}"
-        left = min(x(born) + 4, MARGIN + width - pen.textlength(label))
-        pen.text((left, top + CURVE // 2), label, fill=BLUE)
-    for step in (10**power for power in range(7) if 10**power <= steps[-1]):
-        pen.text((x(step), top + CURVE + 4), f"{step:,}", fill=INK)
-    pen.text((MARGIN, top + CURVE + 20), "grey: validation loss   blue: the head's score, 0 to 1", fill=INK)
+        axes.axvline(np.log1p(born), color=BLUE, linestyle=":")
+        side = "left" if np.log1p(born) < places[-1] / 2 else "right"
+        axes.text(np.log1p(born), 0.5, f" born at {born:,} ", color=BLUE, ha=side, family=BASE)
+    powers = [10**power for power in range(7) if 10**power <= history.steps[-1]]
+    sheet.ticks(axes, "x", np.log1p(powers).tolist(), [f"{step:,}" for step in powers], NOTE)
+    legend = "grey: validation loss   blue: the head's score, 0 to 1"
+    sheet.text(MARGIN, sheet.height - NOTE, legend, NOTE)

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import base64
-import json
-from html import escape
-from importlib import resources
 from typing import Any
 
 import numpy as np
 
+from glassformer.base.pages import render_page
 from glassformer.inspection.replay.history import History
 from glassformer.inspection.replay.snapshot import Shown
 from glassformer.inspection.sites import Site
@@ -32,7 +30,7 @@ def make_page(history: History, title: str, head: str | None = None, role: str |
     born = list(dict.fromkeys(birth.head for birth in history.births(role)))
     heads = [head] if head is not None else born or [history.chosen(None, role)[0]]
     first = history.chosen(heads[0], role)[1]
-    facts = {
+    data = {
         "steps": history.steps,
         "losses": history.losses,
         "prompt": history.snapshots[0].prompt,
@@ -41,9 +39,7 @@ def make_page(history: History, title: str, head: str | None = None, role: str |
         "text": text_for(history, first),
         "heads": [_head(history, each, role) for each in heads[:MOST_HEADS]],
     }
-    data = json.dumps(facts, ensure_ascii=False, allow_nan=False).replace("<", "\\u003c")
-    page = resources.files("glassformer.inspection.replay").joinpath("page.html").read_text(encoding="utf-8")
-    return page.replace("@title@", escape(title)).replace("@data@", data)
+    return render_page("glassformer.inspection.replay", "page.html", title=title, data=data)
 
 
 def text_for(history: History, role: str) -> int:

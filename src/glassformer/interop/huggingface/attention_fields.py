@@ -12,7 +12,7 @@ from glassformer.interop.huggingface.fields import Refusal, Theirs
 
 
 @dataclass(frozen=True)
-class Heads:
+class HeadFields:
     """Query heads, key and value heads and the width of a head, as far as their class lets them differ.
 
     Attributes:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from glassformer.interop.huggingface.architecture import Architecture
-from glassformer.interop.huggingface.attention_fields import Heads, Rope, Window
-from glassformer.interop.huggingface.fields import Always, Field, Must, Number, Theirs, Word
+from glassformer.interop.huggingface.attention_fields import HeadFields, Rope, Window
+from glassformer.interop.huggingface.fields import Always, Field, Must, NumberField, Theirs, WordField
 from glassformer.interop.huggingface.weights import SAME, TRANSPOSED, Change, Implied, Rule, Weight, weight
 
 PLAIN = {"gelu_new": "gelu_tanh", "gelu_pytorch_tanh": "gelu_tanh", "gelu": "gelu", "relu": "relu", "relu2": "relu2"}
@@ -18,11 +18,11 @@ def _four_widths(theirs: Theirs) -> int:
 
 
 SIZES: tuple[Field, ...] = (
-    Number("vocab_size", "vocab_size"),
-    Number("hidden_size", "width"),
-    Number("intermediate_size", "hidden"),
-    Number("num_hidden_layers", "layers"),
-    Number("max_position_embeddings", "context"),
+    NumberField("vocab_size", "vocab_size"),
+    NumberField("hidden_size", "width"),
+    NumberField("intermediate_size", "hidden"),
+    NumberField("num_hidden_layers", "layers"),
+    NumberField("max_position_embeddings", "context"),
 )
 PLAIN_ENDS: tuple[Field, ...] = (
     Always("head_bias", (False,)),
@@ -31,7 +31,7 @@ PLAIN_ENDS: tuple[Field, ...] = (
     Always("embedding_scale", (False,)),
 )
 NO_EXTRAS: tuple[Field, ...] = (Always("norm_order", ("pre",)), *PLAIN_ENDS)
-ATTENTION_DROPOUT = Number("attention_dropout", "dropout_attention", float, 0.0)
+ATTENTION_DROPOUT = NumberField("attention_dropout", "dropout_attention", float, 0.0)
 
 
 def _linear(ours: str, theirs: str, change: Change, bias: bool, always: bool) -> list[Rule]:
@@ -93,18 +93,18 @@ GPT2 = Architecture(
     classes={"lm": "GPT2LMHeadModel"},
     family="decoder",
     fields=(
-        Number("vocab_size", "vocab_size"),
-        Number("n_embd", "width"),
-        Number("n_layer", "layers"),
-        Number("n_positions", "context"),
-        Number("n_inner", "hidden", otherwise=_four_widths),
-        Heads("n_head", width="n_embd"),
-        Word("activation_function", "activation", PLAIN, "gelu_new"),
-        Number("layer_norm_epsilon", "norm_eps", float, 1e-5),
-        Number("tie_word_embeddings", "tied", bool, True),
-        Number("resid_pdrop", "dropout_residual", float, 0.1),
-        Number("embd_pdrop", "dropout_embedding", float, 0.1),
-        Number("attn_pdrop", "dropout_attention", float, 0.1),
+        NumberField("vocab_size", "vocab_size"),
+        NumberField("n_embd", "width"),
+        NumberField("n_layer", "layers"),
+        NumberField("n_positions", "context"),
+        NumberField("n_inner", "hidden", otherwise=_four_widths),
+        HeadFields("n_head", width="n_embd"),
+        WordField("activation_function", "activation", PLAIN, "gelu_new"),
+        NumberField("layer_norm_epsilon", "norm_eps", float, 1e-5),
+        NumberField("tie_word_embeddings", "tied", bool, True),
+        NumberField("resid_pdrop", "dropout_residual", float, 0.1),
+        NumberField("embd_pdrop", "dropout_embedding", float, 0.1),
+        NumberField("attn_pdrop", "dropout_attention", float, 0.1),
         Must("scale_attn_weights", (True,), True),
         Must("scale_attn_by_inverse_layer_idx", (False,), False),
         Must("reorder_and_upcast_attn", (False, True), False),
@@ -123,7 +123,7 @@ GPT2 = Architecture(
     rewrites=("sinusoids_as_table", "scale_inside"),
 )
 _RMS: tuple[Field, ...] = (Always("norm", ("rmsnorm",)), Always("norm_bias", (False,)))
-_LLAMA_HEADS = Heads("num_attention_heads", "num_key_value_heads", "head_dim")
+_LLAMA_HEADS = HeadFields("num_attention_heads", "num_key_value_heads", "head_dim")
 
 LLAMA = Architecture(
     name="llama",
@@ -132,11 +132,11 @@ LLAMA = Architecture(
     fields=(
         *SIZES,
         _LLAMA_HEADS,
-        Word("hidden_act", "activation", GATES, "silu"),
-        Number("rms_norm_eps", "norm_eps", float, 1e-6),
-        Number("tie_word_embeddings", "tied", bool, False),
-        Number("attention_bias", "attention_bias", bool, False),
-        Number("mlp_bias", "feedforward_bias", bool, False),
+        WordField("hidden_act", "activation", GATES, "silu"),
+        NumberField("rms_norm_eps", "norm_eps", float, 1e-6),
+        NumberField("tie_word_embeddings", "tied", bool, False),
+        NumberField("attention_bias", "attention_bias", bool, False),
+        NumberField("mlp_bias", "feedforward_bias", bool, False),
         ATTENTION_DROPOUT,
         Rope(),
         Always("window", (None,)),
@@ -154,10 +154,10 @@ QWEN2 = Architecture(
     family="decoder",
     fields=(
         *SIZES,
-        Heads("num_attention_heads", "num_key_value_heads", default_kv=32),
-        Word("hidden_act", "activation", GATES, "silu"),
-        Number("rms_norm_eps", "norm_eps", float, 1e-6),
-        Number("tie_word_embeddings", "tied", bool, False),
+        HeadFields("num_attention_heads", "num_key_value_heads", default_kv=32),
+        WordField("hidden_act", "activation", GATES, "silu"),
+        NumberField("rms_norm_eps", "norm_eps", float, 1e-6),
+        NumberField("tie_word_embeddings", "tied", bool, False),
         ATTENTION_DROPOUT,
         Rope(),
         Window(mixes=True),
@@ -176,11 +176,11 @@ QWEN3 = Architecture(
     family="decoder",
     fields=(
         *SIZES,
-        Heads("num_attention_heads", "num_key_value_heads", "head_dim", default_kv=32, default_width=128),
-        Word("hidden_act", "activation", GATES, "silu"),
-        Number("rms_norm_eps", "norm_eps", float, 1e-6),
-        Number("tie_word_embeddings", "tied", bool, False),
-        Number("attention_bias", "attention_bias", bool, False),
+        HeadFields("num_attention_heads", "num_key_value_heads", "head_dim", default_kv=32, default_width=128),
+        WordField("hidden_act", "activation", GATES, "silu"),
+        NumberField("rms_norm_eps", "norm_eps", float, 1e-6),
+        NumberField("tie_word_embeddings", "tied", bool, False),
+        NumberField("attention_bias", "attention_bias", bool, False),
         ATTENTION_DROPOUT,
         Rope(),
         Window(mixes=True),
@@ -198,11 +198,11 @@ OLMO2 = Architecture(
     family="decoder",
     fields=(
         *SIZES,
-        Heads("num_attention_heads", "num_key_value_heads"),
-        Word("hidden_act", "activation", GATES, "silu"),
-        Number("rms_norm_eps", "norm_eps", float, 1e-5),
-        Number("tie_word_embeddings", "tied", bool, False),
-        Number("attention_bias", "attention_bias", bool, False),
+        HeadFields("num_attention_heads", "num_key_value_heads"),
+        WordField("hidden_act", "activation", GATES, "silu"),
+        NumberField("rms_norm_eps", "norm_eps", float, 1e-5),
+        NumberField("tie_word_embeddings", "tied", bool, False),
+        NumberField("attention_bias", "attention_bias", bool, False),
         ATTENTION_DROPOUT,
         Rope(),
         Always("window", (None,)),
@@ -223,17 +223,17 @@ STARCODER2 = Architecture(
     family="decoder",
     fields=(
         *SIZES,
-        Heads("num_attention_heads", "num_key_value_heads", default_kv=2),
-        Word("hidden_act", "activation", {"gelu_pytorch_tanh": "gelu_tanh", **PLAIN}, "gelu_pytorch_tanh"),
+        HeadFields("num_attention_heads", "num_key_value_heads", default_kv=2),
+        WordField("hidden_act", "activation", {"gelu_pytorch_tanh": "gelu_tanh", **PLAIN}, "gelu_pytorch_tanh"),
         Must("norm_type", ("layer_norm",), "layer_norm", said=False),
         Must("mlp_type", ("default",), "default", said=False),
-        Number("norm_epsilon", "norm_eps", float, 1e-5),
-        Number("tie_word_embeddings", "tied", bool, True),
-        Number("use_bias", "attention_bias", bool, True),
-        Number("use_bias", "feedforward_bias", bool, True),
+        NumberField("norm_epsilon", "norm_eps", float, 1e-5),
+        NumberField("tie_word_embeddings", "tied", bool, True),
+        NumberField("use_bias", "attention_bias", bool, True),
+        NumberField("use_bias", "feedforward_bias", bool, True),
         ATTENTION_DROPOUT,
-        Number("residual_dropout", "dropout_residual", float, 0.0),
-        Number("embedding_dropout", "dropout_embedding", float, 0.0),
+        NumberField("residual_dropout", "dropout_residual", float, 0.0),
+        NumberField("embedding_dropout", "dropout_embedding", float, 0.0),
         Rope(),
         Window(),
         Always("norm", ("layernorm",)),
@@ -250,13 +250,13 @@ STABLELM = Architecture(
     family="decoder",
     fields=(
         *SIZES,
-        Heads("num_attention_heads", "num_key_value_heads", default_kv=32),
-        Word("hidden_act", "activation", GATES, "silu"),
-        Number("layer_norm_eps", "norm_eps", float, 1e-5),
-        Number("tie_word_embeddings", "tied", bool, False),
-        Number("use_qkv_bias", "attention_bias", bool, False),
+        HeadFields("num_attention_heads", "num_key_value_heads", default_kv=32),
+        WordField("hidden_act", "activation", GATES, "silu"),
+        NumberField("layer_norm_eps", "norm_eps", float, 1e-5),
+        NumberField("tie_word_embeddings", "tied", bool, False),
+        NumberField("use_qkv_bias", "attention_bias", bool, False),
         ATTENTION_DROPOUT,
-        Number("hidden_dropout", "dropout_residual", float, 0.0),
+        NumberField("hidden_dropout", "dropout_residual", float, 0.0),
         Rope(partial=0.25, says_partial=True),
         Must("qk_layernorm", (False,), False),
         Must("use_parallel_residual", (False,), False),
@@ -277,11 +277,11 @@ ARCEE = Architecture(
     fields=(
         *SIZES,
         _LLAMA_HEADS,
-        Word("hidden_act", "activation", {"relu2": "relu2", **PLAIN}, "relu2"),
-        Number("rms_norm_eps", "norm_eps", float, 1e-5),
-        Number("tie_word_embeddings", "tied", bool, False),
-        Number("attention_bias", "attention_bias", bool, False),
-        Number("mlp_bias", "feedforward_bias", bool, False),
+        WordField("hidden_act", "activation", {"relu2": "relu2", **PLAIN}, "relu2"),
+        NumberField("rms_norm_eps", "norm_eps", float, 1e-5),
+        NumberField("tie_word_embeddings", "tied", bool, False),
+        NumberField("attention_bias", "attention_bias", bool, False),
+        NumberField("mlp_bias", "feedforward_bias", bool, False),
         ATTENTION_DROPOUT,
         Rope(),
         Always("window", (None,)),

@@ -17,18 +17,18 @@ from __future__ import annotations
 
 from glassformer.base.config import ModelConfig
 from glassformer.interop.huggingface.architecture import Architecture
-from glassformer.interop.huggingface.attention_fields import Heads
+from glassformer.interop.huggingface.attention_fields import HeadFields
 from glassformer.interop.huggingface.decoders import PLAIN, SIZES
-from glassformer.interop.huggingface.fields import Always, Field, Must, Number, Theirs, Word
+from glassformer.interop.huggingface.fields import Always, Field, Must, NumberField, Theirs, WordField
 from glassformer.interop.huggingface.weights import SAME, Change, Folded, Neutral, Rule, Unused, rows_before, weight
 
 _SHARED: tuple[Field, ...] = (
     *SIZES[:-1],
-    Heads("num_attention_heads"),
-    Number("layer_norm_eps", "norm_eps", float, 1e-12),
-    Number("hidden_dropout_prob", "dropout_embedding", float, 0.1),
-    Number("hidden_dropout_prob", "dropout_residual", float, 0.1),
-    Number("attention_probs_dropout_prob", "dropout_attention", float, 0.1),
+    HeadFields("num_attention_heads"),
+    NumberField("layer_norm_eps", "norm_eps", float, 1e-12),
+    NumberField("hidden_dropout_prob", "dropout_embedding", float, 0.1),
+    NumberField("hidden_dropout_prob", "dropout_residual", float, 0.1),
+    NumberField("attention_probs_dropout_prob", "dropout_attention", float, 0.1),
     Must("is_decoder", (False,), False),
     Always("norm", ("layernorm",)),
     Always("norm_bias", (True, False)),
@@ -41,22 +41,25 @@ _SHARED: tuple[Field, ...] = (
 )
 _FIELDS: tuple[Field, ...] = (
     *_SHARED,
-    Word("hidden_act", "activation", {"gelu": "gelu", **PLAIN}, "gelu"),
+    WordField("hidden_act", "activation", {"gelu": "gelu", **PLAIN}, "gelu"),
     Must("position_embedding_type", ("absolute",), "absolute", said=False),
     Always("positions", ("learned",)),
     Always("norm_order", ("post",)),
     Always("embedding_norm", (True,)),
 )
-_SCORES: tuple[Field, ...] = (Number("tie_word_embeddings", "tied", bool, True), Always("head_transform", (False,)))
+_SCORES: tuple[Field, ...] = (
+    NumberField("tie_word_embeddings", "tied", bool, True),
+    Always("head_transform", (False,)),
+)
 _LABELS: tuple[Field, ...] = (
     Must("tie_word_embeddings", (True, False), True),
     Always("tied", (False,)),
     Always("head_transform", (False,)),
 )
-_WORDS: tuple[Field, ...] = (Number("tie_word_embeddings", "tied", bool, True), Always("head_transform", (True,)))
+_WORDS: tuple[Field, ...] = (NumberField("tie_word_embeddings", "tied", bool, True), Always("head_transform", (True,)))
 _BERT: tuple[Field, ...] = (SIZES[-1], Must("type_vocab_size", (2,), 2))
 _ROBERTA: tuple[Field, ...] = (
-    Number("max_position_embeddings", "context", less=2),
+    NumberField("max_position_embeddings", "context", less=2),
     Must("type_vocab_size", (1,), 2),
     Must("pad_token_id", (1,), 1),  # places are counted from the padding token's number on
 )
@@ -157,7 +160,7 @@ DEBERTA = Architecture(
         Must("pooler_dropout", (0.0,), 0.0),
         Must("legacy", (True, False), True),
         Must("norm_rel_ebd", ("none",), "none", said=False),
-        Number("pooler_hidden_size", "width", otherwise=_width),
+        NumberField("pooler_hidden_size", "width", otherwise=_width),
         Always("pooling", ("first",)),
     ),
     rules=(
@@ -223,8 +226,8 @@ _ESM: tuple[Field, ...] = (
     Must("is_folding_model", (False,), False),
     Must("esmfold_config", (None,), None),
     Must("vocab_list", (None,), None),
-    Number("emb_layer_norm_before", "embedding_norm", bool, otherwise=_false),
-    Number("rope_theta", "rotary_base", float, 10_000.0),
+    NumberField("emb_layer_norm_before", "embedding_norm", bool, otherwise=_false),
+    NumberField("rope_theta", "rotary_base", float, 10_000.0),
     Always("positions", ("rotary",)),
     Always("norm_order", ("pre",)),
     Always("activation", ("gelu",)),

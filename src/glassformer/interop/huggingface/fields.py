@@ -96,7 +96,7 @@ class Field(Protocol):
 
 
 @dataclass(frozen=True)
-class Number:
+class NumberField:
     """A number or a truth that both sides have. Several names of theirs must have the same value."""
 
     theirs: str | tuple[str, ...]
@@ -129,7 +129,7 @@ class Number:
 
 
 @dataclass(frozen=True)
-class Word:
+class WordField:
     """A word of theirs for a word of ours. Of several words for one of ours the first is written."""
 
     theirs: str

@@ -12,6 +12,7 @@ from typing import Any
 from glassformer.base.config import PAIRS, Config
 from glassformer.base.errors import GlassError
 from glassformer.base.files import clear_disk_errors, no_empty_folders, partial_path
+from glassformer.base.wording import use_of
 from glassformer.interop.export_report import Measured
 from glassformer.interop.huggingface.folder import read_json
 from glassformer.interop.huggingface.reading import Imported, read_model
@@ -59,6 +60,17 @@ class ImportReport:
             "measured": [{**each.__dict__, "ok": each.ok} for each in self.measured],
             "notes": list(self.notes),
         }
+
+    def text(self) -> str:
+        """Return the report for people."""
+        return "\n".join(
+            [
+                f"{self.run}: {self.architecture}, {self.parameters:,} parameters",
+                *(each.line() for each in self.measured),
+                *(f"note: {note}" for note in self.notes),
+                f"{self.run} is ready: {use_of(self.run, self.task)}",
+            ]
+        )
 
 
 def import_model(folder: Path, out: Path, note: Callable[[str], None]) -> ImportReport:

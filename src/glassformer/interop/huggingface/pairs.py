@@ -7,9 +7,9 @@ from typing import Any
 
 from glassformer.base.config import GATED, ModelConfig
 from glassformer.interop.huggingface.architecture import Architecture
-from glassformer.interop.huggingface.attention_fields import Heads
+from glassformer.interop.huggingface.attention_fields import HeadFields
 from glassformer.interop.huggingface.decoders import PLAIN
-from glassformer.interop.huggingface.fields import Always, Field, Must, Number, Refusal, Theirs, Word
+from glassformer.interop.huggingface.fields import Always, Field, Must, NumberField, Refusal, Theirs, WordField
 from glassformer.interop.huggingface.weights import (
     ONE_ROW,
     SAME,
@@ -24,19 +24,19 @@ from glassformer.interop.huggingface.weights import (
 )
 
 _FIELDS: tuple[Field, ...] = (
-    Number("vocab_size", "vocab_size"),
-    Number("d_model", "width"),
-    Number("decoder_layers", "layers"),
-    Number("encoder_layers", "encoder_layers"),
-    Number(("encoder_ffn_dim", "decoder_ffn_dim"), "hidden"),
-    Number(("encoder_attention_heads", "decoder_attention_heads"), "heads"),
-    Number("max_position_embeddings", "context"),
-    Heads("encoder_attention_heads", width="d_model"),
-    Word("activation_function", "activation", {"gelu": "gelu", **PLAIN}, "gelu"),
-    Number("scale_embedding", "embedding_scale", bool, False),
-    Number("dropout", "dropout_embedding", float, 0.1),
-    Number("dropout", "dropout_residual", float, 0.1),
-    Number("attention_dropout", "dropout_attention", float, 0.0),
+    NumberField("vocab_size", "vocab_size"),
+    NumberField("d_model", "width"),
+    NumberField("decoder_layers", "layers"),
+    NumberField("encoder_layers", "encoder_layers"),
+    NumberField(("encoder_ffn_dim", "decoder_ffn_dim"), "hidden"),
+    NumberField(("encoder_attention_heads", "decoder_attention_heads"), "heads"),
+    NumberField("max_position_embeddings", "context"),
+    HeadFields("encoder_attention_heads", width="d_model"),
+    WordField("activation_function", "activation", {"gelu": "gelu", **PLAIN}, "gelu"),
+    NumberField("scale_embedding", "embedding_scale", bool, False),
+    NumberField("dropout", "dropout_embedding", float, 0.1),
+    NumberField("dropout", "dropout_residual", float, 0.1),
+    NumberField("attention_dropout", "dropout_attention", float, 0.0),
     Must("tie_word_embeddings", (True,), True),
     Must("is_decoder", (False,), False),
     Always("tied", (True,)),
@@ -91,7 +91,7 @@ def _one_vocabulary(theirs: Theirs) -> int:
 
 _MARIAN: tuple[Field, ...] = (
     Must("share_encoder_decoder_embeddings", (True,), True),
-    Number("decoder_vocab_size", "vocab_size", otherwise=_one_vocabulary),
+    NumberField("decoder_vocab_size", "vocab_size", otherwise=_one_vocabulary),
 )
 
 
@@ -204,7 +204,7 @@ _T5_WORDS = {
 """Their gated-gelu is the tanh form, which our geglu is not; gelu_python is the exact one."""
 
 
-class _FeedForward(Word):
+class _FeedForward(WordField):
     """T5's word for its feed-forward, and what newer files derive from it and say as well."""
 
     def read(self, theirs: Theirs) -> dict[str, Any]:
@@ -221,20 +221,20 @@ T5 = Architecture(
     classes={"translate": "T5ForConditionalGeneration", "summarize": "T5ForConditionalGeneration"},
     family="encoder-decoder",
     fields=(
-        Number("vocab_size", "vocab_size"),
-        Number("d_model", "width"),
-        Number("d_ff", "hidden"),
-        Number("num_layers", "encoder_layers"),
-        Number("num_decoder_layers", "layers", otherwise=_encoder_layers),
-        Number("n_positions", "context", default=512),
-        Heads("num_heads", head_width="d_kv", default_width=64, width="d_model"),
-        Number("relative_attention_num_buckets", "relative_buckets", default=32),
-        Number("relative_attention_max_distance", "relative_max_distance", default=128),
+        NumberField("vocab_size", "vocab_size"),
+        NumberField("d_model", "width"),
+        NumberField("d_ff", "hidden"),
+        NumberField("num_layers", "encoder_layers"),
+        NumberField("num_decoder_layers", "layers", otherwise=_encoder_layers),
+        NumberField("n_positions", "context", default=512),
+        HeadFields("num_heads", head_width="d_kv", default_width=64, width="d_model"),
+        NumberField("relative_attention_num_buckets", "relative_buckets", default=32),
+        NumberField("relative_attention_max_distance", "relative_max_distance", default=128),
         _FeedForward("feed_forward_proj", "activation", _T5_WORDS, "relu"),
-        Number("layer_norm_epsilon", "norm_eps", float, 1e-6),
-        Number("dropout_rate", "dropout_embedding", float, 0.1),
-        Number("dropout_rate", "dropout_residual", float, 0.1),
-        Number("dropout_rate", "dropout_attention", float, 0.1),
+        NumberField("layer_norm_epsilon", "norm_eps", float, 1e-6),
+        NumberField("dropout_rate", "dropout_embedding", float, 0.1),
+        NumberField("dropout_rate", "dropout_residual", float, 0.1),
+        NumberField("dropout_rate", "dropout_attention", float, 0.1),
         Must("tie_word_embeddings", (True,), True),
         Must("scale_decoder_outputs", (True,), True, said=False),
         Must("is_decoder", (False,), False),

@@ -21,7 +21,7 @@ from glassformer.interop.sklearn.inputs import refused
 from glassformer.interop.sklearn.settings import config_from
 
 if TYPE_CHECKING:
-    from glassformer.interop.sklearn.fitting import Fitted, Job
+    from glassformer.interop.sklearn.fitting import FitJob, Fitted
     from glassformer.tasks import AnyTextModel
 
 MODEL = "text_model_"
@@ -109,14 +109,14 @@ class TransformerEstimator(BaseEstimator):
         seed = int(check_random_state(self.random_state).randint(np.iinfo(np.int32).max))
         return config_from(self.TASK, values, seed, self.settings)
 
-    def _job(self, config: Config, sources: list[str], answers: list[str] | None = None, **more: Any) -> Job:
-        from glassformer.interop.sklearn.fitting import Job
+    def _job(self, config: Config, sources: list[str], answers: list[str] | None = None, **more: Any) -> FitJob:
+        from glassformer.interop.sklearn.fitting import FitJob
 
         epochs = None if self.steps is not None else self.epochs
         held_out, verbose = bool(self.validation_fraction), bool(self.verbose)
-        return Job(config, self.settings, epochs, sources, answers, held_out=held_out, verbose=verbose, **more)
+        return FitJob(config, self.settings, epochs, sources, answers, held_out=held_out, verbose=verbose, **more)
 
-    def _learn(self, job: Job) -> None:
+    def _learn(self, job: FitJob) -> None:
         """Fit, and keep what came of it in attributes that end in `_`."""
         from glassformer.interop.sklearn.fitting import fit
 

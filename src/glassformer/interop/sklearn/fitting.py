@@ -32,13 +32,13 @@ from glassformer.training.loop import train
 from glassformer.training.reporting import Reporter, Silent, choose_reporter
 from glassformer.training.setup import set_threads
 from glassformer.training.threads import torch_state_restored
-from glassformer.training.trainer import Outcome, Trainer
+from glassformer.training.trainer import Trainer, TrainingOutcome
 
 Data = Prepared | PreparedExamples
 
 
 @dataclass(frozen=True)
-class Job:
+class FitJob:
     """What is to be learnt.
 
     Attributes:
@@ -73,10 +73,10 @@ class Fitted:
     tokenizer: Tokenizer
     source_tokenizer: Tokenizer
     labels: tuple[str, ...]
-    outcome: Outcome
+    outcome: TrainingOutcome
 
 
-def fit(job: Job) -> Fitted:
+def fit(job: FitJob) -> Fitted:
     """Train with the one trainer; global random numbers and the number of threads are afterwards as before.
 
     Raises:
@@ -92,7 +92,7 @@ def fit(job: Job) -> Fitted:
             reporter.close()
 
 
-def _fit(job: Job, folder: Path, reporter: Reporter, seconds: Seconds) -> Fitted:
+def _fit(job: FitJob, folder: Path, reporter: Reporter, seconds: Seconds) -> Fitted:
     data = _documents(job, folder) if job.answers is None else _examples(job, folder)
     config = with_steps(settled(job.config), job.settings, make_task(job.config, data).steps_per_epoch, job.epochs)
     if not job.held_out:  # one evaluation, after the last step: what is kept is the last
@@ -120,7 +120,7 @@ def say_what_is_cut(store: ExampleStore, config: Config, what: str) -> None:
         warnings.warn(note, stacklevel=2)
 
 
-def _held(job: Job) -> npt.NDArray[np.bool_]:
+def _held(job: FitJob) -> npt.NDArray[np.bool_]:
     """(texts,) True: held out. Equal texts stay together; labels are drawn in like shares, and all are learnt."""
     if not job.held_out:
         return np.zeros(len(job.sources), dtype=np.bool_)
@@ -137,7 +137,7 @@ def _held(job: Job) -> npt.NDArray[np.bool_]:
         raise GlassError(error.problem, "Give more texts, or set validation_fraction = 0 to learn from all.") from error
 
 
-def _documents(job: Job, folder: Path) -> Prepared:
+def _documents(job: FitJob, folder: Path) -> Prepared:
     held = _held(job)
     sides = [[job.sources[index] for index in np.flatnonzero(held == side).tolist()] for side in (False, True)]
     tokenizer = train_tokenizer(job.config.tokenizer, sides[0])
@@ -157,7 +157,7 @@ def encoded(texts: Sequence[str], tokenizer: Tokenizer, prefix: Path) -> TokenSt
     return TokenStore.open(prefix)
 
 
-def _examples(job: Job, folder: Path) -> PreparedExamples:
+def _examples(job: FitJob, folder: Path) -> PreparedExamples:
     held = _held(job)
     tokenizers = _tokenizers(job, np.flatnonzero(~held).tolist())
     assert job.answers is not None
@@ -190,7 +190,7 @@ def example_store(
     return ExampleStore.open(prefix), writer.unknown_share
 
 
-def _tokenizers(job: Job, learnt: list[int]) -> tuple[Tokenizer, Tokenizer]:
+def _tokenizers(job: FitJob, learnt: list[int]) -> tuple[Tokenizer, Tokenizer]:
     """Of the sources and of the targets, trained on the texts that are learnt from."""
     config, answers = job.config.tokenizer, job.answers
     assert answers is not None

@@ -10,7 +10,7 @@ from glassformer import numpy_reference as reference
 from glassformer.numpy_reference import feedforward as layer
 from glassformer.numpy_reference.arrays import Array, Weights
 from glassformer.numpy_reference.attention import self_allowed
-from glassformer.numpy_reference.block import View
+from glassformer.numpy_reference.block import BlockContext
 from glassformer.numpy_reference.block import block as reference_block
 from glassformer_course.cases import Case, call
 from glassformer_course.drawing import Panel, Picture
@@ -40,7 +40,7 @@ def block(x: Array, weights: Weights) -> Array:
     )
     theirs = {NAMES[name]: weight.T for name, weight in weights.items()}  # a vector's .T is itself
     places = np.arange(len(x))[None]
-    view = View(self_allowed(places, np.ones_like(places, dtype=bool), causal=True, window=None))
+    view = BlockContext(self_allowed(places, np.ones_like(places, dtype=bool), causal=True, window=None))
     return reference_block(x[None], theirs, settings, view, "dec.0")[0][0]
 
 

@@ -10,7 +10,16 @@ import numpy as np
 import torch
 
 from glassformer.corpora import find_text_corpus
-from glassformer.numpy_reference import AdamW, Batch, Inputs, Settings, forward, gradients, initial_weights, training
+from glassformer.numpy_reference import (
+    AdamW,
+    Inputs,
+    NumpyBatch,
+    Settings,
+    forward,
+    gradients,
+    initial_weights,
+    training,
+)
 from glassformer.numpy_reference import attention as reference_attention
 from glassformer_course.lab.bench import Bench, compared, rounded
 from glassformer_course.lab.evidence import Evidence, Map, Number, Point, averaged
@@ -53,15 +62,15 @@ def letters() -> tuple[list[str], np.ndarray]:
     return known, np.array([known.index(letter) for letter in text])
 
 
-def batches(ids: np.ndarray, count: int) -> list[Batch]:
+def batches(ids: np.ndarray, count: int) -> list[NumpyBatch]:
     """Windows from places drawn at random."""
     draw = np.random.default_rng(0)
     starts = draw.integers(0, len(ids) - SETTINGS.context - 1, (count, ROWS, 1))
     windows = ids[starts + np.arange(SETTINGS.context + 1)]  # (count, B, T + 1)
-    return [Batch(Inputs(rows[:, :-1]), rows[:, 1:]) for rows in windows]
+    return [NumpyBatch(Inputs(rows[:, :-1]), rows[:, 1:]) for rows in windows]
 
 
-def slope(weights: Any, batch: Batch) -> tuple[float, float]:
+def slope(weights: Any, batch: NumpyBatch) -> tuple[float, float]:
     """What a gradient says of a small step in a random direction, and how the loss really changes, per unit of it."""
     draw, size = np.random.default_rng(1), 1e-5
     _, found = gradients(SETTINGS, weights, batch)

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 
 from glassformer.app.server.engine.jobs import Order, TextJob, TextPiece
 from glassformer.app.server.engine.metrics import Metrics
-from glassformer.app.server.refusing import SHORTER, RefusedError
-from glassformer.app.server.shelf import Shelf
+from glassformer.app.server.refusing import SHORTER, RefusedRequestError
+from glassformer.app.server.registry import ModelRegistry
 from glassformer.base.errors import GlassError, clear_memory_errors
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ STOP_SECONDS = 5.0
 """Seconds to wait for a thread to end when the server stops."""
 
 
-class BusyError(RefusedError):
+class BusyError(RefusedRequestError):
     """The queue is full: ask again after `seconds`."""
 
     def __init__(self, name: str, waiting: int, seconds: int) -> None:
@@ -63,16 +63,22 @@ class Engine:
 
     Args:
         name: of the run.
-        shelf: holds the run.
+        registry: holds the run.
         metrics: counts texts and tokens.
         rows, waiting, memory: see `ROWS`, `WAITING` and `MEMORY`.
     """
 
     def __init__(
-        self, name: str, shelf: Shelf, metrics: Metrics, rows: int = ROWS, waiting: int = WAITING, memory: int = MEMORY
+        self,
+        name: str,
+        registry: ModelRegistry,
+        metrics: Metrics,
+        rows: int = ROWS,
+        waiting: int = WAITING,
+        memory: int = MEMORY,
     ) -> None:
         self.name = name
-        self._shelf = shelf
+        self._registry = registry
         self._metrics = metrics
         self._most_rows = rows
         self._most_waiting = waiting
@@ -105,7 +111,7 @@ class Engine:
         """
         from glassformer.app.server.engine.loaded import Loaded
 
-        opened = self._shelf.open(self.name)
+        opened = self._registry.open(self.name)
         with self._loading:
             if self._newest is None or self._newest.version != opened.version:
                 self._newest = Loaded(opened)
@@ -120,7 +126,7 @@ class Engine:
         """
         with self._awake:
             if self._closed:
-                raise RefusedError("the server is stopping", "Start it again.", 503)
+                raise RefusedRequestError("the server is stopping", "Start it again.", 503)
             if len(self._queue) + len(jobs) > self._most_waiting:
                 self._metrics.refused.labels(self.name).inc()
                 raise BusyError(self.name, len(self._queue), self._wait())
@@ -153,7 +159,7 @@ class Engine:
                 except Exception as error:  # other texts must still be served
                     self._give_up(running, error)
             self._loops = [running for running in self._loops if running.jobs or running.loaded is self._newest]
-        stopped = RefusedError("the server is stopping", "Start it again, and ask again.", 503)
+        stopped = RefusedRequestError("the server is stopping", "Start it again, and ask again.", 503)
         left = [*self._queue, *(job for running in self._loops for job in running.jobs.values())]
         _hand_over([(job, TextPiece(job.choice, error=stopped)) for job in left])
         self._loops = []
@@ -225,7 +231,7 @@ def _as_glass_error(error: Exception) -> GlassError:
     if isinstance(error, GlassError):
         return error
     traceback.print_exception(error, file=sys.stderr)
-    return RefusedError(
+    return RefusedRequestError(
         f"unexpected: {type(error).__name__}: {str(error)[:300]}",
         "This is a fault in glassformer: the terminal of glass serve shows where. Please report it.",
         500,
@@ -249,16 +255,16 @@ def _put(pieces: Sequence[tuple[Order, TextPiece]]) -> None:
 
 
 class Engines:
-    """The engines of a shelf, each started at its first request.
+    """The engines of a registry, each started at its first request.
 
     Args:
-        shelf: the runs.
+        registry: the runs.
         rows, waiting: of each engine.
     """
 
-    def __init__(self, shelf: Shelf, rows: int = ROWS, waiting: int = WAITING) -> None:
+    def __init__(self, registry: ModelRegistry, rows: int = ROWS, waiting: int = WAITING) -> None:
         self.metrics = Metrics()
-        self._shelf = shelf
+        self._registry = registry
         self._rows = rows
         self._waiting = waiting
         self._engines: dict[str, Engine] = {}
@@ -270,10 +276,10 @@ class Engines:
         Raises:
             GlassError: there is no such run.
         """
-        self._shelf.run(name)
+        self._registry.run(name)
         with self._lock:
             if name not in self._engines:
-                self._engines[name] = Engine(name, self._shelf, self.metrics, self._rows, self._waiting)
+                self._engines[name] = Engine(name, self._registry, self.metrics, self._rows, self._waiting)
             return self._engines[name]
 
     def close(self) -> None:

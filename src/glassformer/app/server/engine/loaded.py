@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from glassformer.app.server.refusing import RefusedError
-from glassformer.app.server.shelf import Opened
+from glassformer.app.server.refusing import RefusedRequestError
+from glassformer.app.server.registry import ServedModel
 from glassformer.generation.decoding import TokenLoop
 from glassformer.generation.fast import LAYOUT_STEPS
 from glassformer.generation.readers import CachedReader
@@ -25,7 +25,7 @@ class Loaded:
     """A checkpoint that generates text.
 
     Args:
-        opened: from the shelf; views may use its model meanwhile.
+        opened: from the registry; views may use its model meanwhile.
 
     Attributes:
         text: a copy of the model, without hooks and patches.
@@ -37,14 +37,14 @@ class Loaded:
         GlassError: the task of the run writes no text.
     """
 
-    def __init__(self, opened: Opened) -> None:
+    def __init__(self, opened: ServedModel) -> None:
         self.name = opened.name
         self.version = opened.version
         self.folder = opened.folder
         self._opened = opened
         if not isinstance(opened.model, TextModel | Translator):
             task = opened.model.config.train.task
-            raise RefusedError(
+            raise RefusedRequestError(
                 f"{self.name} learnt the task {task}: it writes no text",
                 f"Ask the page, or glass {'classify' if task == 'classify' else 'fill'}; /v1/models lists what writes.",
             )

@@ -152,7 +152,7 @@ class CompletionBody(Drawing):
         return prompt if isinstance(prompt, list) and not isinstance(prompt[0], int) else [prompt]
 
 
-class Part(BaseModel):
+class ContentPart(BaseModel):
     """A part of a message."""
 
     model_config = ConfigDict(extra="forbid", strict=True)
@@ -167,7 +167,7 @@ class Message(BaseModel):
     model_config = ConfigDict(extra="forbid", strict=True)
 
     role: Literal["system", "developer", "user", "assistant"]
-    content: Text | Annotated[list[Part], Field(min_length=1, max_length=100)]
+    content: Text | Annotated[list[ContentPart], Field(min_length=1, max_length=100)]
     name: Annotated[str, Field(max_length=100)] | None = None
     refusal: None = Field(None, description="ignored")
 

@@ -25,8 +25,8 @@ from glassformer.app.server.openai.answering import GONE, PendingAnswer, Stream,
 from glassformer.app.server.openai.bodies import ChatBody, CompletionBody, Drawing
 from glassformer.app.server.openai.document import document
 from glassformer.app.server.openai.errors import json_response, read_body, refusal
-from glassformer.app.server.refusing import SHORTER, RefusedError
-from glassformer.app.server.shelf import Shelf
+from glassformer.app.server.refusing import SHORTER, RefusedRequestError
+from glassformer.app.server.registry import ModelRegistry
 from glassformer.base.config import PAIRS
 from glassformer.base.errors import GlassError, clear_memory_errors
 
@@ -36,19 +36,19 @@ WRITE = ("lm", *PAIRS)
 """Tasks of runs that write text."""
 
 
-def routes(shelf: Shelf, engines: Engines) -> list[Route]:
+def routes(registry: ModelRegistry, engines: Engines) -> list[Route]:
     """All of them.
 
     Args:
-        shelf: the runs.
-        engines: of the same shelf; whoever made them closes them.
+        registry: the runs.
+        engines: of the same registry; whoever made them closes them.
     """
 
     async def models(request: Request) -> Response:
-        return json_response({"object": "list", "data": await to_thread.run_sync(_models, shelf)})
+        return json_response({"object": "list", "data": await to_thread.run_sync(_models, registry)})
 
     async def model(request: Request) -> Response:
-        return json_response(await to_thread.run_sync(_model, shelf, request.path_params["model"]))
+        return json_response(await to_thread.run_sync(_model, registry, request.path_params["model"]))
 
     async def completions(request: Request) -> Response:
         from glassformer.app.server.openai.asking import ask_completion
@@ -61,7 +61,7 @@ def routes(shelf: Shelf, engines: Engines) -> list[Route]:
         return await _answer(request, engines, ChatBody, ask_chat)
 
     async def health(request: Request) -> Response:
-        return json_response({"status": "ok", "runs": len(shelf.names())})
+        return json_response({"status": "ok", "runs": len(registry.names())})
 
     async def metrics(request: Request) -> Response:
         return Response(engines.metrics.text(), media_type="text/plain; version=0.0.4; charset=utf-8")
@@ -114,21 +114,23 @@ async def _answer(
     return Stream(asked, body.tells_usage) if body.stream else await whole(request, asked)
 
 
-def _models(shelf: Shelf) -> list[dict[str, Any]]:
+def _models(registry: ModelRegistry) -> list[dict[str, Any]]:
     """The runs that write text; one that cannot be read now is left out."""
     found = []
-    for name in shelf.names():
+    for name in registry.names():
         try:
-            found.append(_model(shelf, name))
+            found.append(_model(registry, name))
         except GlassError:
             continue
     return found
 
 
-def _model(shelf: Shelf, name: str) -> dict[str, Any]:
-    run = shelf.run(name)
+def _model(registry: ModelRegistry, name: str) -> dict[str, Any]:
+    run = registry.run(name)
     task = run.config().train.task
     if task not in WRITE:
-        raise RefusedError(f"{name} learnt the task {task}: it writes no text", "/v1/models lists what does.", 404)
+        raise RefusedRequestError(
+            f"{name} learnt the task {task}: it writes no text", "/v1/models lists what does.", 404
+        )
     created = int((run.folder / "config.toml").stat().st_mtime)
     return {"id": name, "object": "model", "created": created, "owned_by": "glassformer"}

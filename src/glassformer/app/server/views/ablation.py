@@ -22,8 +22,8 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from glassformer.app.server.shelf import Opened
-from glassformer.app.server.view import Name, TextQuestion, View, script
+from glassformer.app.server.registry import ServedModel
+from glassformer.app.server.view import Name, PageView, TextQuestion, script
 from glassformer.app.server.views.reading import refuse_unencoded
 from glassformer.base.errors import GlassError
 from glassformer.evaluation.one_text import Surprisals, outlook, surprisals
@@ -51,7 +51,7 @@ BYTES = 2**20
 """That rows of the validation part and what belongs to them take, roughly."""
 
 
-class Question(TextQuestion):
+class AblationQuestion(TextQuestion):
     """What is asked.
 
     Attributes:
@@ -69,7 +69,7 @@ class Question(TextQuestion):
     tokens: Annotated[int, Field(ge=1, le=50_000)] | None = None
 
 
-def answer(opened: Opened, question: Question) -> dict[str, Any]:
+def answer(opened: ServedModel, question: AblationQuestion) -> dict[str, Any]:
     """See the module."""
     model = opened.model
     ablation = check_ablation(model.model, question.off, question.instead)
@@ -77,7 +77,7 @@ def answer(opened: Opened, question: Question) -> dict[str, Any]:
     found = _ablated(opened, ablation, question.tokens)
     first = question.target is None
     key = "outlook", question.text, question.target
-    before = opened.kept.get(key, lambda: outlook(model, subject, None, first), lambda kept: 8 * len(kept.shares))
+    before = opened.cached(key, lambda: outlook(model, subject, None, first), lambda kept: 8 * len(kept.shares))
     after = outlook(model, subject, found, first)
     return {
         "switches": ablatable(model.model), "off": list(ablation.off), "instead": ablation.kind,
@@ -95,7 +95,7 @@ def answer(opened: Opened, question: Question) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _ablated(opened: Opened, ablation: Ablation, tokens: int | None) -> AblatedModel:
+def _ablated(opened: ServedModel, ablation: Ablation, tokens: int | None) -> AblatedModel:
     """The model with parts off; means are over the rows that the loss is, or would be, measured on."""
     if ablation.kind != "mean" or not ablation.parts:
         return AblatedModel(opened.model.model, ablation)
@@ -103,20 +103,20 @@ def _ablated(opened: Opened, ablation: Ablation, tokens: int | None) -> AblatedM
     return ablate(opened.model.model, ablation, data)
 
 
-def _held_out(opened: Opened, tokens: int) -> TaskRows:
+def _held_out(opened: ServedModel, tokens: int) -> TaskRows:
     def make() -> TaskRows:
         refuse_unencoded(opened)
         return opened.run.held_out(tokens)
 
-    return opened.kept.get(("held out", tokens), make, lambda found: BYTES)
+    return opened.cached(("held out", tokens), make, lambda found: BYTES)
 
 
-def _on_text(opened: Opened, subject: Subject, question: Question, found: AblatedModel) -> dict[str, Any]:
+def _on_text(opened: ServedModel, subject: Subject, question: AblationQuestion, found: AblatedModel) -> dict[str, Any]:
     """The loss on this text."""
     model, target = opened.model, subject.target
     key = "costs", question.text, question.target
     try:
-        whole: Surprisals = opened.kept.get(
+        whole: Surprisals = opened.cached(
             key, lambda: surprisals(model, question.text, target), lambda kept: 200 * len(kept.tokens)
         )
     except GlassError as error:  # a text that is too long for a filler to hide each of its tokens
@@ -128,7 +128,7 @@ def _on_text(opened: Opened, subject: Subject, question: Question, found: Ablate
     }  # fmt: skip
 
 
-def _written(opened: Opened, question: Question, found: AblatedModel) -> dict[str, Any]:
+def _written(opened: ServedModel, question: AblationQuestion, found: AblatedModel) -> dict[str, Any]:
     """What is written greedily, before and after."""
     model = opened.model
     if not question.write or not isinstance(model, TextModel | Translator):
@@ -137,7 +137,7 @@ def _written(opened: Opened, question: Question, found: AblatedModel) -> dict[st
     def whole() -> str:
         return written_without(AblatedModel(model.model, Ablation(())), model, question.text, question.write)
 
-    before = opened.kept.get(("written", question.text, question.write), whole, len)
+    before = opened.cached(("written", question.text, question.write), whole, len)
     try:
         after = written_without(found, model, question.text, question.write)
     except GlassError as error:
@@ -145,13 +145,13 @@ def _written(opened: Opened, question: Question, found: AblatedModel) -> dict[st
     return {"before": before, "after": after, "why": None}
 
 
-def _validation(opened: Opened, found: AblatedModel, tokens: int) -> dict[str, Any]:
+def _validation(opened: ServedModel, found: AblatedModel, tokens: int) -> dict[str, Any]:
     """The loss on rows of the validation part."""
     try:
         data = _held_out(opened, tokens)
     except GlassError as error:
         return {"whole": None, "off": None, "tokens": 0, "rows": 0, "unit": "token", "why": error.problem}
-    whole = opened.kept.get(("held out loss", tokens), lambda: loss_on_rows(opened.model.model, data), lambda kept: 100)
+    whole = opened.cached(("held out loss", tokens), lambda: loss_on_rows(opened.model.model, data), lambda kept: 100)
     loss = ablation_loss(found, data, whole)
     return {
         "whole": loss.whole.loss, "off": loss.off.loss, "tokens": loss.whole.tokens, "rows": loss.whole.windows,
@@ -159,7 +159,7 @@ def _validation(opened: Opened, found: AblatedModel, tokens: int) -> dict[str, A
     }  # fmt: skip
 
 
-def _keep(opened: Opened, ablation: Ablation) -> dict[str, Any]:
+def _keep(opened: ServedModel, ablation: Ablation) -> dict[str, Any]:
     """What a run that keeps this would lack."""
     others = [name for name in ablation.off if not name.rpartition(".")[2].isdigit()]
     why = None
@@ -176,7 +176,7 @@ def _keep(opened: Opened, ablation: Ablation) -> dict[str, Any]:
     return {"heads": [] if why else list(ablation.off), "why": why}
 
 
-def python(opened: Opened, question: Question) -> str:
+def python(opened: ServedModel, question: AblationQuestion) -> str:
     """The losses, on this text and on the validation part, and the answers before and after."""
     subject = opened.subject(question.text, question.target)
     mean = question.instead == "mean"
@@ -223,4 +223,4 @@ def _order(name: str) -> tuple[bool, str]:
     return name[0].islower(), name
 
 
-VIEW = View(Question, answer, python)
+VIEW = PageView(AblationQuestion, answer, python)

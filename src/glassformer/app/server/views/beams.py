@@ -18,8 +18,8 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from glassformer.app.server.shelf import Opened
-from glassformer.app.server.view import Question, Text, View, script
+from glassformer.app.server.registry import ServedModel
+from glassformer.app.server.view import PageView, Text, ViewQuestion, script
 from glassformer.base.config import SampleConfig
 from glassformer.base.errors import GlassError
 from glassformer.generation.beam import BeamStep, Hypothesis, beam_search, beam_translate, penalty
@@ -78,7 +78,7 @@ def tree_of(steps: Sequence[BeamStep], found: Sequence[Hypothesis], length_penal
     return tuple(nodes)
 
 
-class BeamQuestion(Question):
+class BeamQuestion(ViewQuestion):
     """A question for the view.
 
     Attributes:
@@ -92,7 +92,7 @@ class BeamQuestion(Question):
     length_penalty: Annotated[float, Field(ge=0, le=10)] = 0.6
 
 
-def answer(opened: Opened, question: BeamQuestion) -> dict[str, Any]:
+def answer(opened: ServedModel, question: BeamQuestion) -> dict[str, Any]:
     """Return the nodes of the tree, and the results of the search."""
     model = opened.model
     if not isinstance(model, TextModel | Translator):
@@ -132,7 +132,7 @@ def _search(model: TextModel | Translator, question: BeamQuestion, steps: list[B
     return beam_search(model.model, [ids], settings, tokenizer.end_id, watch=steps.append)[0]
 
 
-def python(opened: Opened, question: BeamQuestion) -> str:
+def python(opened: ServedModel, question: BeamQuestion) -> str:
     """Return a script that prints the results of the search, and the tree."""
     name = "beam_search"
     start = ""
@@ -158,4 +158,4 @@ def python(opened: Opened, question: BeamQuestion) -> str:
     )
 
 
-VIEW = View(BeamQuestion, answer, python)
+VIEW = PageView(BeamQuestion, answer, python)

@@ -19,8 +19,8 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
-from glassformer.app.server.shelf import Opened
-from glassformer.app.server.view import Name, TextQuestion, View, script
+from glassformer.app.server.registry import ServedModel
+from glassformer.app.server.view import Name, PageView, TextQuestion, script
 from glassformer.base.errors import GlassError
 from glassformer.evaluation.one_text import Surprisals, outlook, surprisals
 from glassformer.evaluation.side_by_side import Stretch, bars, stretches
@@ -42,7 +42,7 @@ class CompareQuestion(TextQuestion):
     top: Annotated[int, Field(ge=1, le=50)] = 10
 
 
-def answer(opened: Opened, question: CompareQuestion, other: Opened) -> dict[str, Any]:
+def answer(opened: ServedModel, question: CompareQuestion, other: ServedModel) -> dict[str, Any]:
     """See the module."""
     pair = opened, other
     targets = targets_of(pair, question)
@@ -77,7 +77,7 @@ def answer(opened: Opened, question: CompareQuestion, other: Opened) -> dict[str
     }  # fmt: skip
 
 
-def targets_of(pair: tuple[Opened, Opened], question: TextQuestion) -> list[str | None]:
+def targets_of(pair: tuple[ServedModel, ServedModel], question: TextQuestion) -> list[str | None]:
     """One target for both: the one that is given, or what the first of them writes."""
     target = question.target
     for each in pair:
@@ -96,7 +96,7 @@ def _stretches(one: Surprisals, other: Surprisals) -> tuple[list[Stretch] | None
         return None, error.problem
 
 
-def _note(pair: tuple[Opened, Opened]) -> str | None:
+def _note(pair: tuple[ServedModel, ServedModel]) -> str | None:
     """What numbers of two tasks do not have in common."""
     if len({isinstance(each.model, MaskFiller) for each in pair}) == 2:
         return (
@@ -106,7 +106,7 @@ def _note(pair: tuple[Opened, Opened]) -> str | None:
     return None
 
 
-def python(opened: Opened, question: CompareQuestion, other: Opened) -> str:
+def python(opened: ServedModel, question: CompareQuestion, other: ServedModel) -> str:
     """The stretches and the bars."""
     one, two = targets_of((opened, other), question)
     lines = [
@@ -133,4 +133,4 @@ def python(opened: Opened, question: CompareQuestion, other: Opened) -> str:
     )
 
 
-VIEW = View(CompareQuestion, answer, python, others=lambda question: [question.other])
+VIEW = PageView(CompareQuestion, answer, python, others=lambda question: [question.other])

@@ -16,8 +16,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from glassformer.app.server.shelf import Opened
-from glassformer.app.server.view import Binary, Name, TextQuestion, View, script
+from glassformer.app.server.registry import ServedModel
+from glassformer.app.server.view import Binary, Name, PageView, TextQuestion, script
 from glassformer.app.server.views.compare import targets_of
 from glassformer.base.errors import GlassError
 from glassformer.evaluation.side_by_side import refuse_unlike, sides, weights_of
@@ -38,7 +38,7 @@ class ContrastQuestion(TextQuestion):
     other_head: Name
 
 
-def answer(opened: Opened, question: ContrastQuestion, other: Opened) -> Binary:
+def answer(opened: ServedModel, question: ContrastQuestion, other: ServedModel) -> Binary:
     """See the module."""
     targets = targets_of((opened, other), question)
     subjects = [each.subject(question.text, target) for each, target in zip((opened, other), targets, strict=True)]
@@ -66,7 +66,7 @@ def _largest(weights: Tensor) -> float:
     return float(torch.nan_to_num(weights).abs().max()) if weights.numel() else 0.0
 
 
-def python(opened: Opened, question: ContrastQuestion, other: Opened) -> str:
+def python(opened: ServedModel, question: ContrastQuestion, other: ServedModel) -> str:
     """Both maps, and their difference."""
     one, two = targets_of((opened, other), question)
     lines: list[Any] = [
@@ -88,4 +88,4 @@ def python(opened: Opened, question: ContrastQuestion, other: Opened) -> str:
     )
 
 
-VIEW = View(ContrastQuestion, answer, python, others=lambda question: [question.other])
+VIEW = PageView(ContrastQuestion, answer, python, others=lambda question: [question.other])

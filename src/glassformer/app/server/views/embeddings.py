@@ -17,9 +17,8 @@ from typing import Annotated, Any, Literal
 from pydantic import Field
 from torch import Tensor
 
-from glassformer.app.server.shelf import Opened
-from glassformer.app.server.view import Name, View, script
-from glassformer.app.server.view import Question as Asked
+from glassformer.app.server.registry import ServedModel
+from glassformer.app.server.view import Name, PageView, ViewQuestion, script
 from glassformer.inspection.embeddings import Components, components, neighbours, table_named, tables
 from glassformer.inspection.explain.sections import shown
 from glassformer.inspection.receipt.naming import token_named
@@ -31,7 +30,7 @@ PAGE = 8_192
 AXES, NEIGHBOURS = 10, 20
 
 
-class Question(Asked):
+class EmbeddingsQuestion(ViewQuestion):
     """A table, and one of its vectors.
 
     Attributes:
@@ -45,11 +44,11 @@ class Question(Asked):
     first: Annotated[int, Field(ge=0, le=10_000_000)] = 0
 
 
-def answer(opened: Opened, question: Question) -> dict[str, Any]:
+def answer(opened: ServedModel, question: EmbeddingsQuestion) -> dict[str, Any]:
     """See the module."""
     vectors, tokenizer = table_named(opened.model.model, question.table), _tokenizer(opened, question.table)
     key = "embeddings", question.table
-    found, points = opened.kept.get(key, lambda: _made(vectors), lambda made: made[1].nbytes)
+    found, points = opened.cached(key, lambda: _made(vectors), lambda made: made[1].nbytes)
     last = min(len(vectors), question.first + PAGE)
     chosen = None if question.token is None else _row(tokenizer, question.token)
 
@@ -77,7 +76,7 @@ def _made(vectors: Tensor) -> tuple[Components, Tensor]:
     return found, found.of(vectors)[:, :2]
 
 
-def _tokenizer(opened: Opened, table: str) -> Tokenizer | None:
+def _tokenizer(opened: ServedModel, table: str) -> Tokenizer | None:
     """Whose names the rows have; None of places."""
     if not table.endswith("tokens"):
         return None
@@ -91,7 +90,7 @@ def _row(tokenizer: Tokenizer | None, name: str) -> int:
     return int(name) if name.isascii() and name.isdigit() and len(name) < 10 else -1  # which no table has
 
 
-def python(opened: Opened, question: Question) -> str:
+def python(opened: ServedModel, question: EmbeddingsQuestion) -> str:
     """The shares, the coordinates, and the neighbours."""
     lines = [
         "from glassformer.inspection.embeddings import components, neighbours, table_named",
@@ -107,4 +106,4 @@ def python(opened: Opened, question: Question) -> str:
     return script(opened, *lines)
 
 
-VIEW = View(Question, answer, python)
+VIEW = PageView(EmbeddingsQuestion, answer, python)

@@ -18,8 +18,8 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
-from glassformer.app.server.shelf import Opened
-from glassformer.app.server.view import TextQuestion, View
+from glassformer.app.server.registry import ServedModel
+from glassformer.app.server.view import PageView, TextQuestion
 from glassformer.app.server.views.reading import case_at, case_script, column_at, labels_of, refuse_long
 from glassformer.base.errors import GlassError
 from glassformer.inspection.attribution import AttributionCase, Blanking, RankAgreement, agreement, blank
@@ -34,7 +34,7 @@ MOST_WORK = 6e11
 """Multiplications and additions that blanking every token may take: about half a minute of a laptop."""
 
 
-class Question(TextQuestion):
+class ImportanceQuestion(TextQuestion):
     """A text.
 
     Attributes:
@@ -46,12 +46,12 @@ class Question(TextQuestion):
     layer: Annotated[int, Field(ge=0, le=100_000)] | None = None
 
 
-def answer(opened: Opened, question: Question) -> dict[str, Any]:
+def answer(opened: ServedModel, question: ImportanceQuestion) -> dict[str, Any]:
     """See the module."""
     subject = opened.subject(question.text, question.target)
     refuse_long(subject)
     key = "importance", question.text, question.target
-    case, made, blanking, agreed = opened.kept.get(key, lambda: _made(opened, question), _bytes)
+    case, made, blanking, agreed = opened.cached(key, lambda: _made(opened, question), _bytes)
     column, layers = column_at(case, question.place), len(stack_of(case.model).blocks)
     layer = layers - 1 if question.layer is None else question.layer
     sides, output = importance(case.model, made, blanking, layer, column), case.outputs[column]
@@ -68,7 +68,7 @@ def answer(opened: Opened, question: Question) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _made(opened: Opened, question: Question) -> tuple[AttributionCase, Trace, Blanking, RankAgreement]:
+def _made(opened: ServedModel, question: ImportanceQuestion) -> tuple[AttributionCase, Trace, Blanking, RankAgreement]:
     case = case_at(opened, question)
     tokens, target = case.tokens.shape[1], None if case.target is None else case.target.shape[1]
     if (work := blanking_work(case.model, tokens, target)) > MOST_WORK:
@@ -100,7 +100,7 @@ def replacements(model: AnyTextModel) -> tuple[int, int | None]:
     return first(model.tokenizer), None if source is model.tokenizer else first(source)
 
 
-def python(opened: Opened, question: Question) -> str:
+def python(opened: ServedModel, question: ImportanceQuestion) -> str:
     """The three measures of the answer, their correlations, and the table of agreement."""
     own, other = replacements(opened.model)
     place = "None" if question.place is None else str(question.place)
@@ -120,4 +120,4 @@ def python(opened: Opened, question: Question) -> str:
     )  # fmt: skip
 
 
-VIEW = View(Question, answer, python)
+VIEW = PageView(ImportanceQuestion, answer, python)

@@ -20,8 +20,8 @@ from typing import Annotated, Any
 import torch
 from pydantic import Field
 
-from glassformer.app.server.shelf import Opened
-from glassformer.app.server.view import Binary, TextQuestion, View
+from glassformer.app.server.registry import ServedModel
+from glassformer.app.server.view import Binary, PageView, TextQuestion
 from glassformer.app.server.views.reading import case_at, case_script, labels_of
 from glassformer.base.errors import GlassError
 from glassformer.inspection.attribution import AttributionCase, Lens, lens
@@ -40,7 +40,7 @@ MOST_LOGITS = 1 << 26
 """Of all places of a text together: a layer's logarithms of them take 512 MiB."""
 
 
-class Question(TextQuestion):
+class LensQuestion(TextQuestion):
     """A text.
 
     Attributes:
@@ -50,12 +50,12 @@ class Question(TextQuestion):
     first: Annotated[int, Field(ge=0, le=1_000_000)] = 0
 
 
-def answer(opened: Opened, question: Question) -> dict[str, Any] | Binary:
+def answer(opened: ServedModel, question: LensQuestion) -> dict[str, Any] | Binary:
     """See the module."""
     refuse_post(opened.model.model)
     key = "lens", question.text, question.target
     subject = opened.subject(question.text, question.target)
-    case, found, losses = opened.kept.get(key, lambda: _made(opened, question), _bytes)
+    case, found, losses = opened.cached(key, lambda: _made(opened, question), _bytes)
     layers = len(found.top)
     width = max(1, min(WINDOW, CELLS // layers))
     first = min(question.first, max(0, len(case.outputs) - width))
@@ -72,7 +72,7 @@ def answer(opened: Opened, question: Question) -> dict[str, Any] | Binary:
     }  # fmt: skip
 
 
-def _made(opened: Opened, question: Question) -> tuple[AttributionCase, Lens, torch.Tensor]:
+def _made(opened: ServedModel, question: LensQuestion) -> tuple[AttributionCase, Lens, torch.Tensor]:
     """The lens of all outputs; and, of a plain pass, the surprisal of each answer (P)."""
     case = case_at(opened, question, everywhere=True)
     _refuse_long(case)
@@ -127,7 +127,7 @@ def _cell(found: Lens, layer: int, column: int, name: Any) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def python(opened: Opened, question: Question) -> str:
+def python(opened: ServedModel, question: LensQuestion) -> str:
     """The ranks, probabilities and losses of all layers and places."""
     return case_script(
         opened, question,
@@ -144,4 +144,4 @@ def python(opened: Opened, question: Question) -> str:
     )  # fmt: skip
 
 
-VIEW = View(Question, answer, python)
+VIEW = PageView(LensQuestion, answer, python)

@@ -20,8 +20,8 @@ from __future__ import annotations
 from typing import Any
 
 from glassformer.app.server.background import IDLE
-from glassformer.app.server.shelf import Opened
-from glassformer.app.server.view import TextQuestion, View, script
+from glassformer.app.server.registry import ServedModel
+from glassformer.app.server.view import PageView, TextQuestion, script
 from glassformer.app.server.views.tokens import Counts, count_tokens
 from glassformer.base.errors import GlassError
 from glassformer.evaluation.ladder import counts_of
@@ -38,7 +38,7 @@ BYTES = 200
 """Of a token in a result that is kept."""
 
 
-class Question(TextQuestion):
+class LossQuestion(TextQuestion):
     """What is asked.
 
     Attributes:
@@ -48,7 +48,7 @@ class Question(TextQuestion):
     start: bool = False
 
 
-def answer(opened: Opened, question: Question) -> dict[str, Any]:
+def answer(opened: ServedModel, question: LossQuestion) -> dict[str, Any]:
     """See the module."""
     model = _scored(opened.model)
     counts, why = _counts(opened)
@@ -63,7 +63,7 @@ def answer(opened: Opened, question: Question) -> dict[str, Any]:
         return surprisal_of_text(model, question.text, known, MOST_HOLES if isinstance(model, MaskFiller) else MOST)
 
     key = "loss", question.text, target, known is None
-    found = opened.kept.get(key, measure, lambda result: BYTES * result.tokens)
+    found = opened.cached(key, measure, lambda result: BYTES * result.tokens)
     return {
         "text": {**_facts(found), "target": target, "each": _columns(found)},
         "counts": "absent" if why else "ready" if counts is not None else "counting", "why": why,
@@ -76,7 +76,7 @@ def _scored(model: AnyTextModel) -> Readable | Translator:
     return model if isinstance(model, Translator) else readable(model)
 
 
-def _counts(opened: Opened) -> tuple[Counts | None, str | None]:
+def _counts(opened: ServedModel) -> tuple[Counts | None, str | None]:
     """How often each token was learnt from, once counted; or why that cannot be known."""
     try:
         return opened.later("token counts", lambda: count_tokens(opened)), None
@@ -84,7 +84,7 @@ def _counts(opened: Opened) -> tuple[Counts | None, str | None]:
         return None, error.problem
 
 
-def _target(opened: Opened, question: Question) -> str | None:
+def _target(opened: ServedModel, question: LossQuestion) -> str | None:
     """What is scored after a source: what is given, or what the run writes."""
     if not isinstance(opened.model, Translator):
         if question.target is not None:
@@ -103,13 +103,13 @@ def _columns(found: SurprisalResult) -> dict[str, list[Any]]:
     return {name: [getattr(each, name) for each in found.each] for name in Listed._fields}
 
 
-def _split(opened: Opened, start: bool) -> dict[str, Any]:
+def _split(opened: ServedModel, start: bool) -> dict[str, Any]:
     """The held-out part, as far as it was measured."""
-    work = opened.work("held-out loss")
+    work = opened.task("held-out loss")
     if start and (work is None or not work.done):
         run = opened.copy()
         model = _scored(run.text_model)
-        work = opened.work("held-out loss", lambda tell: _of_split(run, model))
+        work = opened.task("held-out loss", lambda tell: _of_split(run, model))
     if work is None:
         return {**IDLE, "result": None}
     found = work.result() if work.done else None
@@ -124,7 +124,7 @@ def _of_split(run: OpenedRun, model: Readable | Translator) -> SurprisalResult:
     return surprisal_of_split(model, data, counts_of(train.tokens, model.tokenizer.vocab_size))
 
 
-def python(opened: Opened, question: Question) -> str:
+def python(opened: ServedModel, question: LossQuestion) -> str:
     """The loss of each token of the text."""
     with opened.lock:
         target, (counts, _) = _target(opened, question), _counts(opened)
@@ -151,4 +151,4 @@ def python(opened: Opened, question: Question) -> str:
     )
 
 
-VIEW = View(Question, answer, python)
+VIEW = PageView(LossQuestion, answer, python)

@@ -24,8 +24,8 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
-from glassformer.app.server.shelf import Opened
-from glassformer.app.server.view import TextQuestion, View, script
+from glassformer.app.server.registry import ServedModel
+from glassformer.app.server.view import PageView, TextQuestion, script
 from glassformer.app.server.views.reading import refuse_unencoded
 from glassformer.base.errors import GlassError
 from glassformer.evaluation.one_text import Surprisals, guess, surprisals
@@ -51,11 +51,11 @@ class MachinesQuestion(TextQuestion):
     top: Annotated[int, Field(ge=1, le=50)] = 5
 
 
-def answer(opened: Opened, question: MachinesQuestion) -> dict[str, Any]:
+def answer(opened: ServedModel, question: MachinesQuestion) -> dict[str, Any]:
     """See the module."""
     model = opened.model
     subject, target = _subject(opened, question)
-    costs: Surprisals = opened.kept.get(
+    costs: Surprisals = opened.cached(
         ("machine's costs", question.text, target), lambda: surprisals(model, question.text, target),
         lambda kept: 200 * len(kept.tokens),
     )  # fmt: skip
@@ -75,7 +75,7 @@ def answer(opened: Opened, question: MachinesQuestion) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _subject(opened: Opened, question: MachinesQuestion) -> tuple[Subject, str | None]:
+def _subject(opened: ServedModel, question: MachinesQuestion) -> tuple[Subject, str | None]:
     """What is read, and the target: a filler reads a text without holes, too."""
     model = opened.model
     if isinstance(model, MaskFiller) and model.MASK not in question.text:
@@ -86,7 +86,7 @@ def _subject(opened: Opened, question: MachinesQuestion) -> tuple[Subject, str |
     return subject, subject.target
 
 
-def _ids_of(opened: Opened, text: str) -> tuple[int, ...]:
+def _ids_of(opened: ServedModel, text: str) -> tuple[int, ...]:
     """The tokens that a filler reads of a text without holes."""
     model = opened.model
     assert isinstance(model, MaskFiller)
@@ -108,7 +108,7 @@ def _masks(subject: Subject) -> list[dict[str, Any]]:
     return found
 
 
-def _guess(opened: Opened, question: MachinesQuestion, costs: Surprisals) -> dict[str, Any] | None:
+def _guess(opened: ServedModel, question: MachinesQuestion, costs: Surprisals) -> dict[str, Any] | None:
     """What a run would put in one place of the text."""
     model = opened.model
     place = place_at(costs, question.at or 0)
@@ -135,32 +135,32 @@ def place_at(costs: Surprisals, character: int) -> int | None:
     return None
 
 
-def _writes(opened: Opened, question: MachinesQuestion) -> str | None:
+def _writes(opened: ServedModel, question: MachinesQuestion) -> str | None:
     """What a run writes for the text, greedily; a decoder goes on from the place that is guessed."""
     model = opened.model
     if not isinstance(model, TextModel | Translator):
         return None
     settings = model.config.sample.replace(beams=1, temperature=0.0, repetition_penalty=1.0, tokens=WRITES)
     text = question.text[: question.at].rstrip() if isinstance(model, TextModel) else question.text
-    return opened.kept.get(("machine writes", text), lambda: model.generate([text], settings)[0].text, len)
+    return opened.cached(("machine writes", text), lambda: model.generate([text], settings)[0].text, len)
 
 
-def _validation(opened: Opened) -> dict[str, Any]:
+def _validation(opened: ServedModel) -> dict[str, Any]:
     """The loss of the run's own task."""
     try:
-        return opened.kept.get("machine's loss", partial(_measured, opened), lambda kept: 1_000)
+        return opened.cached("machine's loss", partial(_measured, opened), lambda kept: 1_000)
     except GlassError as error:
         return {"loss": None, "tokens": 0, "unit": "token", "why": error.problem}
 
 
-def _measured(opened: Opened) -> dict[str, Any]:
+def _measured(opened: ServedModel) -> dict[str, Any]:
     refuse_unencoded(opened)
     data = opened.run.held_out(MEASURED)
     loss = loss_on_rows(opened.run.model, data)
     return {"loss": loss.loss, "tokens": loss.tokens, "unit": data.task.unit, "why": None}
 
 
-def python(opened: Opened, question: MachinesQuestion) -> str:
+def python(opened: ServedModel, question: MachinesQuestion) -> str:
     """What each token costs, and what would be put in the place of one."""
     model = opened.model
     target = opened.subject(question.text, question.target).target if isinstance(model, Translator) else None
@@ -182,4 +182,4 @@ def python(opened: Opened, question: MachinesQuestion) -> str:
     return script(opened, *lines, imports=[f"from glassformer.evaluation.one_text import {names}"])
 
 
-VIEW = View(MachinesQuestion, answer, python)
+VIEW = PageView(MachinesQuestion, answer, python)

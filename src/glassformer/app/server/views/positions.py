@@ -24,9 +24,8 @@ from typing import Annotated, Any, Literal
 import numpy as np
 from pydantic import Field
 
-from glassformer.app.server.shelf import Opened
-from glassformer.app.server.view import Binary, Text, TextQuestion, View, script
-from glassformer.app.server.view import Question as Asked
+from glassformer.app.server.registry import ServedModel
+from glassformer.app.server.view import Binary, PageView, Text, TextQuestion, ViewQuestion, script
 from glassformer.app.server.views.reading import case_at, case_lines, column_at, labels_of
 from glassformer.base.errors import GlassError
 from glassformer.inspection.attribution.importance import pass_work
@@ -49,7 +48,7 @@ MOST_WORK = 3e11
 """Multiplications and additions of a shuffle test: of long texts fewer orders are tried."""
 
 
-class Question(Asked):
+class PositionsQuestion(ViewQuestion):
     """A stack of the model; or a text whose tokens are moved.
 
     Attributes:
@@ -69,12 +68,12 @@ class Question(Asked):
     seed: Annotated[int, Field(ge=0, le=2**31)] = 0
 
 
-def answer(opened: Opened, question: Question) -> dict[str, Any] | Binary:
+def answer(opened: ServedModel, question: PositionsQuestion) -> dict[str, Any] | Binary:
     """See the module."""
     return _shuffled(opened, question) if question.shuffle else _curves(opened, question)
 
 
-def _curves(opened: Opened, question: Question) -> Binary:
+def _curves(opened: ServedModel, question: PositionsQuestion) -> Binary:
     model = opened.model.model
     names = list(stacks(model))
     which = question.stack or names[-1]
@@ -101,7 +100,7 @@ def _curves(opened: Opened, question: Question) -> Binary:
     return Binary(header, data.tobytes())
 
 
-def _shuffled(opened: Opened, question: Question) -> dict[str, Any]:
+def _shuffled(opened: ServedModel, question: PositionsQuestion) -> dict[str, Any]:
     asked = _text(question)
     subject, case = opened.subject(asked.text, asked.target), case_at(opened, asked)
     column = column_at(case, question.place)
@@ -120,7 +119,7 @@ def _shuffled(opened: Opened, question: Question) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def times_of(opened: Opened, question: Question) -> int:
+def times_of(opened: ServedModel, question: PositionsQuestion) -> int:
     """How many orders are tried: as many as were asked for, or as many as `MOST_WORK` allows, at least one."""
     subject = opened.subject(_text(question).text, question.target)
     target = None if subject.target_ids is None else len(subject.target_ids)
@@ -128,20 +127,20 @@ def times_of(opened: Opened, question: Question) -> int:
     return max(1, min(question.times, int(MOST_WORK / work)))
 
 
-def fixed_of(opened: Opened) -> tuple[int, ...]:
+def fixed_of(opened: ServedModel) -> tuple[int, ...]:
     """The special tokens of what is shuffled: frames and holes stay where they are."""
     model = opened.model
     tokenizer = model.source_tokenizer if isinstance(model, Translator) else model.tokenizer
     return tuple(sorted(tokenizer.special))
 
 
-def _text(question: Question) -> TextQuestion:
+def _text(question: PositionsQuestion) -> TextQuestion:
     if question.text is None:
         raise GlassError("the shuffle test was asked for without a text", "Give a text.")
     return TextQuestion(text=question.text, target=question.target)
 
 
-def python(opened: Opened, question: Question) -> str:
+def python(opened: ServedModel, question: PositionsQuestion) -> str:
     """The curves; or the test."""
     if question.shuffle:
         asked = _text(question)
@@ -173,4 +172,4 @@ def python(opened: Opened, question: Question) -> str:
     )
 
 
-VIEW = View(Question, answer, python)
+VIEW = PageView(PositionsQuestion, answer, python)

@@ -21,15 +21,15 @@ from pydantic import Field
 
 from glassformer.app.server import view
 from glassformer.app.server.background import IDLE, Tell
-from glassformer.app.server.shelf import Opened
-from glassformer.evaluation.probes.probe import SIZE, TAUGHT_BY, ProbeReport, Request, probe_run
+from glassformer.app.server.registry import ServedModel
+from glassformer.evaluation.probes.probe import SIZE, TAUGHT_BY, ProbeReport, ProbeRequest, probe_run
 from glassformer.evaluation.probes.reading import readable
 
 WITHOUT = ("surprisal",)
 """It has a view of its own."""
 
 
-class Question(view.Question):
+class ProbesQuestion(view.ViewQuestion):
     """What is asked.
 
     Attributes:
@@ -41,18 +41,18 @@ class Question(view.Question):
     size: Annotated[int, Field(ge=20, le=4 * SIZE)] = SIZE
 
 
-def answer(opened: Opened, question: Question) -> dict[str, Any]:
+def answer(opened: ServedModel, question: ProbesQuestion) -> dict[str, Any]:
     """See the module."""
     readable(opened.model)
     name = f"probes {question.size}"
-    work = opened.work(name)
+    work = opened.task(name)
     if question.start and (work is None or not work.done):
         run = opened.copy()
 
         def ask(tell: Tell) -> ProbeReport:
-            return probe_run(Request(opened.folder, without=WITHOUT, size=question.size, tell=tell), run)
+            return probe_run(ProbeRequest(opened.folder, without=WITHOUT, size=question.size, tell=tell), run)
 
-        work = opened.work(name, ask)
+        work = opened.task(name, ask)
     report = work.result() if work is not None and work.done else None
     return {
         "names": list(TAUGHT_BY),
@@ -63,16 +63,16 @@ def answer(opened: Opened, question: Question) -> dict[str, Any]:
     }
 
 
-def python(opened: Opened, question: Question) -> str:
+def python(opened: ServedModel, question: ProbesQuestion) -> str:
     """All probes but surprisal."""
     return "\n".join([
         "import json",
         "",
-        "from glassformer.evaluation.probes.probe import Request, probe_run",
+        "from glassformer.evaluation.probes.probe import ProbeRequest, probe_run",
         "",
-        f"request = Request({str(opened.folder)!r}, without={WITHOUT!r}, size={question.size})",
+        f"request = ProbeRequest({str(opened.folder)!r}, without={WITHOUT!r}, size={question.size})",
         "print(json.dumps(probe_run(request).facts(), ensure_ascii=False))",
     ]) + "\n"  # fmt: skip
 
 
-VIEW = view.View(Question, answer, python)
+VIEW = view.PageView(ProbesQuestion, answer, python)

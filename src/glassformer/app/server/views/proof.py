@@ -20,7 +20,7 @@ from typing import Any
 
 from glassformer.app.server import view
 from glassformer.app.server.background import IDLE
-from glassformer.app.server.shelf import Opened
+from glassformer.app.server.registry import ServedModel
 from glassformer.base.errors import GlassError
 from glassformer.base.files import sha256
 from glassformer.runs.folder import Run
@@ -31,7 +31,7 @@ SHOWN = ("ok", "checkpoint", "date", "text", "seconds", "versions", "checks")
 """Of a sheet; the rest says where it was made."""
 
 
-class Question(view.Question):
+class ProofQuestion(view.ViewQuestion):
     """What is asked.
 
     Attributes:
@@ -41,10 +41,10 @@ class Question(view.Question):
     start: bool = False
 
 
-def answer(opened: Opened, question: Question) -> dict[str, Any]:
+def answer(opened: ServedModel, question: ProofQuestion) -> dict[str, Any]:
     """See the module."""
     do = (lambda tell: verify_apart(opened.folder, tell=tell)) if question.start else None
-    work = opened.work("verify", do)
+    work = opened.task("verify", do)
     sheet = _kept(opened)
     return {
         "names": [check.name for check in CHECKS],
@@ -55,7 +55,7 @@ def answer(opened: Opened, question: Question) -> dict[str, Any]:
     }
 
 
-def _kept(opened: Opened) -> dict[str, Any] | None:
+def _kept(opened: ServedModel) -> dict[str, Any] | None:
     """The sheet in the run's folder; a damaged one is none, as it is written anew."""
     try:
         return kept_sheet(Run(opened.folder))
@@ -63,19 +63,19 @@ def _kept(opened: Opened) -> dict[str, Any] | None:
         return None
 
 
-def _is_current(opened: Opened) -> bool:
+def _is_current(opened: ServedModel) -> bool:
     """Whether the kept sheet is of the weights that are loaded."""
     sheet = _kept(opened)
     return sheet is not None and sheet.get("weights_sha256") == _weights(opened)
 
 
-def _weights(opened: Opened) -> str | None:
+def _weights(opened: ServedModel) -> str | None:
     """SHA-256 of the weights' file, read once."""
     path = Run(opened.folder).checkpoints / opened.version / "model.safetensors"
-    return opened.kept.get("weights", lambda: sha256(path) if path.exists() else None, lambda text: 64)
+    return opened.cached("weights", lambda: sha256(path) if path.exists() else None, lambda text: 64)
 
 
-def python(opened: Opened, question: Question) -> str:
+def python(opened: ServedModel, question: ProofQuestion) -> str:
     """The kept sheet; or making one."""
     with opened.lock:
         kept = _is_current(opened)
@@ -96,4 +96,4 @@ def python(opened: Opened, question: Question) -> str:
     return "\n".join(lines) + "\n"
 
 
-VIEW = view.View(Question, answer, python)
+VIEW = view.PageView(ProofQuestion, answer, python)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from glassformer.app.server.shelf import Opened
+from glassformer.app.server.registry import ServedModel
 from glassformer.app.server.view import TextQuestion, script
 from glassformer.base.errors import GlassError
 from glassformer.inspection.attribution import AttributionCase, case_of
@@ -34,7 +34,7 @@ def end_of(model: AnyTextModel, question: TextQuestion) -> int | None:
 
 
 def case_at(
-    opened: Opened, question: TextQuestion, answer: int | None = None, everywhere: bool = False
+    opened: ServedModel, question: TextQuestion, answer: int | None = None, everywhere: bool = False
 ) -> AttributionCase:
     """The answers of a text; see `case_of`."""
     subject = opened.subject(question.text, question.target)
@@ -79,7 +79,7 @@ def refuse_long(subject: Subject) -> None:
         )
 
 
-def refuse_unencoded(opened: Opened) -> None:
+def refuse_unencoded(opened: ServedModel) -> None:
     """Raise a `GlassError` if the text that the run learnt from would have to be encoded again.
 
     That can take minutes, in which others wait for the run, and the whole server for Python.
@@ -87,7 +87,9 @@ def refuse_unencoded(opened: Opened) -> None:
     stored_text(opened.run.files, opened.run.config)
 
 
-def case_lines(opened: Opened, question: TextQuestion, token: str | None = None, everywhere: bool = False) -> list[str]:
+def case_lines(
+    opened: ServedModel, question: TextQuestion, token: str | None = None, everywhere: bool = False
+) -> list[str]:
     """The lines of a script that make `subject` and `case`."""
     more = "" if token is None else f", {named(opened.model, token)}"
     if end_of(opened.model, question) is not None:
@@ -104,7 +106,7 @@ def case_lines(opened: Opened, question: TextQuestion, token: str | None = None,
 
 
 def case_script(
-    opened: Opened, question: TextQuestion, *lines: str, token: str | None = None, everywhere: bool = False
+    opened: ServedModel, question: TextQuestion, *lines: str, token: str | None = None, everywhere: bool = False
 ) -> str:
     """A script that begins with the run and the case."""
     return script(opened, *case_lines(opened, question, token, everywhere), *lines)

@@ -21,8 +21,8 @@ from typing import Annotated, Any
 from pydantic import Field
 from torch import Tensor
 
-from glassformer.app.server.shelf import Opened
-from glassformer.app.server.view import Name, TextQuestion, View
+from glassformer.app.server.registry import ServedModel
+from glassformer.app.server.view import Name, PageView, TextQuestion
 from glassformer.app.server.views.reading import case_at, case_script, column_at, labels_of, named, refuse_long
 from glassformer.generation.sampling import ranked
 from glassformer.inspection.attribution import AttributionCase, Output, split_output
@@ -32,7 +32,7 @@ from glassformer.inspection.receipt.parts import CROSS, LogitPart, refuse_inexac
 CANDIDATES = 12
 
 
-class Question(TextQuestion):
+class ReceiptQuestion(TextQuestion):
     """A text, and whose logit.
 
     Attributes:
@@ -48,14 +48,14 @@ class Question(TextQuestion):
     part: Annotated[int, Field(ge=0, le=1_000_000)] | None = None
 
 
-def answer(opened: Opened, question: Question) -> dict[str, Any]:
+def answer(opened: ServedModel, question: ReceiptQuestion) -> dict[str, Any]:
     """See the module."""
     refuse_inexact(opened.model.model)
     subject, against = opened.subject(question.text, question.target), named(opened.model, question.against)
     refuse_long(subject)
     token = named(opened.model, question.token)
     key = "receipt", question.text, question.target, question.place, token, against
-    case, output, parts, logits = opened.kept.get(key, lambda: _made(opened, question, token, against), _bytes)
+    case, output, parts, logits = opened.cached(key, lambda: _made(opened, question, token, against), _bytes)
     logit = float(logits[output.answer] - (0.0 if against is None else logits[against]))
     chosen = None if question.part is None else parts[check_number("part", question.part, len(parts))]
     added = total(parts)
@@ -77,7 +77,7 @@ def answer(opened: Opened, question: Question) -> dict[str, Any]:
 
 
 def _made(
-    opened: Opened, question: Question, token: int | None, against: int | None
+    opened: ServedModel, question: ReceiptQuestion, token: int | None, against: int | None
 ) -> tuple[AttributionCase, Output, list[LogitPart], Tensor]:
     """The case, the answer that is explained, its parts, and all logits there: (V) or (C), float64."""
     case = case_at(opened, question, token)
@@ -97,7 +97,7 @@ def _by_token(parts: list[LogitPart], cross: bool) -> list[float] | None:
     return [sum(column) for column in zip(*rows, strict=True)] if rows else None
 
 
-def python(opened: Opened, question: Question) -> str:
+def python(opened: ServedModel, question: ReceiptQuestion) -> str:
     """All parts, their sum, and the logit."""
     place = "" if question.place is None else f" if each.place == {question.place}"
     against = named(opened.model, question.against)
@@ -117,4 +117,4 @@ def python(opened: Opened, question: Question) -> str:
     )  # fmt: skip
 
 
-VIEW = View(Question, answer, python)
+VIEW = PageView(ReceiptQuestion, answer, python)

@@ -34,7 +34,7 @@ from pydantic import Field
 from glassformer.app.server import view
 from glassformer.app.server.background import IDLE
 from glassformer.app.server.refusing import as_json
-from glassformer.app.server.shelf import Opened
+from glassformer.app.server.registry import ServedModel
 from glassformer.base.errors import GlassError
 from glassformer.inspection.replay import History, read_history
 from glassformer.inspection.replay.of_run import agreement
@@ -51,7 +51,7 @@ HEADS, BIRTHS, SAMPLES, CHARACTERS = 200, 200, 64, 1_000
 T = TypeVar("T")
 
 
-class Question(view.Question):
+class ReplayQuestion(view.ViewQuestion):
     """What is asked.
 
     Attributes:
@@ -66,7 +66,7 @@ class Question(view.Question):
     check: bool = False
 
 
-def answer(opened: Opened, question: Question) -> dict[str, Any]:
+def answer(opened: ServedModel, question: ReplayQuestion) -> dict[str, Any]:
     """See the module."""
     run = Run(opened.folder)
     lines = read_metrics(run)
@@ -95,11 +95,11 @@ def evenly(values: Sequence[T], most: int) -> list[T]:
     return [values[number * (len(values) - 1) // (most - 1)] for number in range(most)]
 
 
-def _history(opened: Opened, run: Run) -> tuple[History | None, GlassError | None]:
+def _history(opened: ServedModel, run: Run) -> tuple[History | None, GlassError | None]:
     """All snapshots, read once; or why there are none."""
     try:
         files = tuple((path.name, path.stat().st_mtime_ns) for path in snapshot_files(run.snapshots).values())
-        return opened.kept.get(("history", files), lambda: read_history(run), _bytes), None
+        return opened.cached(("history", files), lambda: read_history(run), _bytes), None
     except GlassError as error:
         return None, error
 
@@ -113,7 +113,7 @@ def _samples(run: Run) -> list[dict[str, Any]]:
     return [{"step": step, "text": text[:CHARACTERS]} for step, text in found]
 
 
-def _snapshots(history: History, question: Question) -> dict[str, Any]:
+def _snapshots(history: History, question: ReplayQuestion) -> dict[str, Any]:
     """What is shown of the snapshots: one role of all heads, and the maps of one head on one text."""
     head, role = _chosen(history, question)
     labels, scores = history.labels, history.scores[:, :, history.labels.roles.index(role)]  # (snapshots, heads)
@@ -137,27 +137,27 @@ def _snapshots(history: History, question: Question) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _chosen(history: History, question: Question) -> tuple[str, str]:
+def _chosen(history: History, question: ReplayQuestion) -> tuple[str, str]:
     head = None if question.head is None else history.checked_head(question.head)
     role = None if question.role is None else history.checked_role(question.role)
     return history.chosen(head, role)
 
 
-def _check(opened: Opened, run: Run, history: History | None, asked: bool) -> dict[str, Any]:
+def _check(opened: ServedModel, run: Run, history: History | None, asked: bool) -> dict[str, Any]:
     """The last snapshot and the weights, compared, as far as that was done."""
     work = None
     if history is not None:
         name, device = f"last snapshot, of {history.steps[-1]}", str(opened.model.model.embedding.tokens.weight.device)
-        work = opened.work(name)
+        work = opened.task(name)
         if asked and (work is None or not work.done):
-            work = opened.work(name, lambda tell: agreement(run, history, device))
+            work = opened.task(name, lambda tell: agreement(run, history, device))
     if work is None:
         return {**IDLE, "found": None}
     found = work.result() if work.done else None
     return {**work.facts(), "found": None if found is None else asdict(found)}
 
 
-def python(opened: Opened, question: Question) -> str:
+def python(opened: ServedModel, question: ReplayQuestion) -> str:
     """The curves; and of the snapshots the head's score, and its last map."""
     history, _ = _history_of(opened)
     lines = [
@@ -181,9 +181,9 @@ def python(opened: Opened, question: Question) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _history_of(opened: Opened) -> tuple[History | None, GlassError | None]:
+def _history_of(opened: ServedModel) -> tuple[History | None, GlassError | None]:
     with opened.lock:
         return _history(opened, Run(opened.folder))
 
 
-VIEW = view.View(Question, answer, python)
+VIEW = view.PageView(ReplayQuestion, answer, python)

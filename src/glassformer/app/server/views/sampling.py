@@ -25,8 +25,8 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
-from glassformer.app.server.shelf import Opened
-from glassformer.app.server.view import TextQuestion, View, script
+from glassformer.app.server.registry import ServedModel
+from glassformer.app.server.view import PageView, TextQuestion, script
 from glassformer.base.config import SampleConfig
 from glassformer.base.errors import GlassError
 from glassformer.evaluation.one_text import next_logits
@@ -36,7 +36,7 @@ from glassformer.tasks import TextModel, Translator
 RANKS, RUNNERS, LAST = 160, 12, 12
 
 
-class Question(TextQuestion):
+class SamplingQuestion(TextQuestion):
     """What is asked: the token after the text, or after the target of a run that translates (none: its first).
 
     Attributes:
@@ -52,7 +52,7 @@ class Question(TextQuestion):
     top: Annotated[int, Field(ge=1, le=200)] = 20
 
 
-def answer(opened: Opened, question: Question) -> dict[str, Any]:
+def answer(opened: ServedModel, question: SamplingQuestion) -> dict[str, Any]:
     """See the module."""
     model = opened.model
     if not isinstance(model, TextModel | Translator):
@@ -61,7 +61,7 @@ def answer(opened: Opened, question: Question) -> dict[str, Any]:
             "Choose a run that continues text, translates or summarizes.",
         )
     key = "sampling", question.text, question.target
-    after = opened.kept.get(
+    after = opened.cached(
         key, lambda: next_logits(model, question.text, question.target), lambda found: 4 * len(found.logits)
     )
     found = explain_draw(after.logits, settings_of(question), after.previous, after.step)
@@ -73,7 +73,7 @@ def answer(opened: Opened, question: Question) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def settings_of(question: Question) -> SampleConfig:
+def settings_of(question: SamplingQuestion) -> SampleConfig:
     """How the token is drawn."""
     return SampleConfig(
         temperature=question.temperature, top_k=question.top_k, top_p=question.top_p,
@@ -132,7 +132,7 @@ def _draw(found: Draw, name: Any) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def python(opened: Opened, question: Question) -> str:
+def python(opened: ServedModel, question: SamplingQuestion) -> str:
     """The stages and the draw."""
     given = f"temperature={question.temperature!r}, top_k={question.top_k!r}, top_p={question.top_p!r}"
     return script(
@@ -152,4 +152,4 @@ def python(opened: Opened, question: Question) -> str:
     )
 
 
-VIEW = View(Question, answer, python)
+VIEW = PageView(SamplingQuestion, answer, python)

@@ -30,8 +30,8 @@ from typing import Annotated, Any
 import numpy as np
 from pydantic import Field
 
-from glassformer.app.server.shelf import Opened
-from glassformer.app.server.view import Binary, TextQuestion, View, script
+from glassformer.app.server.registry import ServedModel
+from glassformer.app.server.view import Binary, PageView, TextQuestion, script
 from glassformer.base.errors import GlassError
 from glassformer.inspection.explain import Matrix, Section, Subject, Tape, make_tape, tape_bytes
 from glassformer.inspection.explain.wording import wordings
@@ -45,7 +45,7 @@ FIRST = 5
 Index = Annotated[int, Field(ge=0, le=10_000_000)]
 
 
-class Question(TextQuestion):
+class TapeQuestion(TextQuestion):
     """A text, and what of its tape.
 
     Attributes:
@@ -62,7 +62,7 @@ class Question(TextQuestion):
     cell: tuple[Index, Index] | None = None
 
 
-def answer(opened: Opened, question: Question) -> dict[str, Any] | Binary:
+def answer(opened: ServedModel, question: TapeQuestion) -> dict[str, Any] | Binary:
     """See the module."""
     tape = _tape(opened, question)
     if question.matrix is None:
@@ -72,11 +72,11 @@ def answer(opened: Opened, question: Question) -> dict[str, Any] | Binary:
     return _cell(tape, question.matrix, *question.cell)
 
 
-def _tape(opened: Opened, question: Question) -> Tape:
+def _tape(opened: ServedModel, question: TapeQuestion) -> Tape:
     subject = opened.subject(question.text, question.target)
     _refuse_long(subject)
     key = "tape", question.text, question.target
-    return opened.kept.get(key, lambda: make_tape(subject), lambda tape: _bytes(subject))
+    return opened.cached(key, lambda: make_tape(subject), lambda tape: _bytes(subject))
 
 
 def _bytes(subject: Subject) -> int:
@@ -162,7 +162,7 @@ def _cell(tape: Tape, number: int, row: int, column: int) -> dict[str, Any]:
     return {**where, "shown": shown, "again": working.value, "lines": working.lines, "products": products}
 
 
-def python(opened: Opened, question: Question) -> str:
+def python(opened: ServedModel, question: TapeQuestion) -> str:
     """The whole matrix, and its difference; or the cell; or the list."""
     target = "" if question.target is None else f", {question.target!r}"
     lines = [
@@ -188,4 +188,4 @@ def python(opened: Opened, question: Question) -> str:
     return script(opened, *lines)
 
 
-VIEW = View(Question, answer, python)
+VIEW = PageView(TapeQuestion, answer, python)

@@ -24,8 +24,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from glassformer.app.server.shelf import Opened
-from glassformer.app.server.view import TextQuestion, View, script
+from glassformer.app.server.registry import ServedModel
+from glassformer.app.server.view import PageView, TextQuestion, script
 from glassformer.base.errors import GlassError
 from glassformer.evaluation.ladder import counts_of
 from glassformer.runs.run_text import stored_text
@@ -38,11 +38,11 @@ MOST = 2_000
 Counts = dict[str, npt.NDArray[np.int64]]
 
 
-class Question(TextQuestion):
+class TokensQuestion(TextQuestion):
     """Which text; and which target of a run that translates."""
 
 
-def answer(opened: Opened, question: Question) -> dict[str, Any]:
+def answer(opened: ServedModel, question: TokensQuestion) -> dict[str, Any]:
     """See the module."""
     model, tokenizer = opened.model, opened.model.tokenizer
     counts, why = _counts(opened)
@@ -66,7 +66,7 @@ def answer(opened: Opened, question: Question) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _target(opened: Opened, question: Question) -> tuple[str, list[int]]:
+def _target(opened: ServedModel, question: TokensQuestion) -> tuple[str, list[int]]:
     """The target and its ids: as it was given, or as the model writes it."""
     tokenizer = opened.model.tokenizer
     if question.target is not None:
@@ -75,7 +75,7 @@ def _target(opened: Opened, question: Question) -> tuple[str, list[int]]:
     return subject.target or "", list(subject.target_ids or ())
 
 
-def _read(opened: Opened, text: str) -> tuple[str, list[int]]:
+def _read(opened: ServedModel, text: str) -> tuple[str, list[int]]:
     """What of the text its tokens stand for, and the ids, which may be more than the model reads."""
     model = opened.model
     assert not isinstance(model, Translator)
@@ -125,7 +125,7 @@ def _roles(tokenizer: Tokenizer) -> list[tuple[str, int]]:
     return [(role, id) for id, role in sorted(named.items())]
 
 
-def _counts(opened: Opened) -> tuple[Counts | None, str | None]:
+def _counts(opened: ServedModel) -> tuple[Counts | None, str | None]:
     """How often each token of each side was learnt from, once counted; or why that cannot be known."""
     try:
         return opened.later("token counts", lambda: count_tokens(opened)), None
@@ -133,7 +133,7 @@ def _counts(opened: Opened) -> tuple[Counts | None, str | None]:
         return None, error.problem
 
 
-def count_tokens(opened: Opened) -> Counts:
+def count_tokens(opened: ServedModel) -> Counts:
     """Side -> (V,) how often each token stands in the training part of the run's text.
 
     Raises:
@@ -150,7 +150,7 @@ def count_tokens(opened: Opened) -> Counts:
     return {"source": sources, "target": counts_of(data.train.targets.tokens, data.tokenizer.vocab_size)}
 
 
-def python(opened: Opened, question: Question) -> str:
+def python(opened: ServedModel, question: TokensQuestion) -> str:
     """The ids, and what each stands for."""
     model, text = opened.model, repr(question.text)
     more: tuple[str, ...] = ()
@@ -171,4 +171,4 @@ def python(opened: Opened, question: Question) -> str:
     return script(opened, *lines, imports=more)
 
 
-VIEW = View(Question, answer, python)
+VIEW = PageView(TokensQuestion, answer, python)

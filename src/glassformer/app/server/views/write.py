@@ -25,8 +25,8 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
-from glassformer.app.server.shelf import Opened
-from glassformer.app.server.view import Question, Text, View, script
+from glassformer.app.server.registry import ServedModel
+from glassformer.app.server.view import PageView, Text, ViewQuestion, script
 from glassformer.app.server.views.reading import refuse_unencoded
 from glassformer.base.config import SampleConfig
 from glassformer.base.errors import GlassError
@@ -44,7 +44,7 @@ MOST_MATCHES = 500
 Stop = Annotated[str, Field(min_length=1, max_length=200)]
 
 
-class WriteQuestion(Question):
+class WriteQuestion(ViewQuestion):
     """What is asked.
 
     Attributes:
@@ -81,7 +81,7 @@ def settings_of(model: AnyTextModel, question: WriteQuestion) -> SampleConfig:
     return model.config.sample.replace(**{name: getattr(question, name) for name in SETTINGS})
 
 
-def answer(opened: Opened, question: WriteQuestion) -> dict[str, Any]:
+def answer(opened: ServedModel, question: WriteQuestion) -> dict[str, Any]:
     """See the module."""
     model = opened.model
     if isinstance(model, TextClassifier):
@@ -105,7 +105,7 @@ def answer(opened: Opened, question: WriteQuestion) -> dict[str, Any]:
     return {"kind": "text", **said, "copied": _copied(opened, model, said["text"], question.least)}
 
 
-def _copied(opened: Opened, model: TextModel | Translator, text: str, least: int) -> dict[str, Any]:
+def _copied(opened: ServedModel, model: TextModel | Translator, text: str, least: int) -> dict[str, Any]:
     """The copy meter's shading."""
     counted = _Counted()
     try:
@@ -136,7 +136,7 @@ class _Counted:
             yield piece
 
 
-def python(opened: Opened, question: WriteQuestion) -> str:
+def python(opened: ServedModel, question: WriteQuestion) -> str:
     """The text and its matches, the labels, or the candidates."""
     text = question.text
     if isinstance(opened.model, TextClassifier):
@@ -168,4 +168,4 @@ def python(opened: Opened, question: WriteQuestion) -> str:
     )
 
 
-VIEW = View(WriteQuestion, answer, python)
+VIEW = PageView(WriteQuestion, answer, python)

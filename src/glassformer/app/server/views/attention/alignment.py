@@ -25,8 +25,8 @@ import numpy as np
 from pydantic import Field
 from torch import Tensor
 
-from glassformer.app.server.shelf import Opened
-from glassformer.app.server.view import Binary, Name, TextQuestion, View
+from glassformer.app.server.registry import ServedModel
+from glassformer.app.server.view import Binary, Name, PageView, TextQuestion
 from glassformer.app.server.views.attention.attention_pass import AttentionPass, LayerPass, attention_pass_of
 from glassformer.app.server.views.attention.cells import FULL, HIDDEN, Form, as_bytes, cells_of
 from glassformer.app.server.views.attention.scripts import recorded
@@ -42,7 +42,7 @@ MOST_TOKENS = 4_096
 """Of either side."""
 
 
-class Question(TextQuestion):
+class AlignmentQuestion(TextQuestion):
     """Which cross-attention.
 
     Attributes:
@@ -60,7 +60,7 @@ class Question(TextQuestion):
     beams: int = Field(4, ge=0, le=MOST_BEAMS)
 
 
-def answer(opened: Opened, question: Question) -> Binary:
+def answer(opened: ServedModel, question: AlignmentQuestion) -> Binary:
     """See the module."""
     made = attention_pass_of(opened, question.text, question.target)
     site, layer = _layer(made, question.site)
@@ -110,7 +110,7 @@ def _place(layer: LayerPass, site: str, head: int) -> int:
     return layer.heads.index(head)
 
 
-def _hypotheses(opened: Opened, text: str, beams: int) -> list[dict[str, Any]]:
+def _hypotheses(opened: ServedModel, text: str, beams: int) -> list[dict[str, Any]]:
     """What beam search finds with so many beams, and otherwise the run's own settings."""
     if not beams:
         return []
@@ -124,10 +124,10 @@ def _hypotheses(opened: Opened, text: str, beams: int) -> list[dict[str, Any]]:
             for each in model.best([text], settings)[0]
         ]
 
-    return opened.kept.get(("hypotheses", text, beams), search, lambda found: 1_000 * len(found))
+    return opened.cached(("hypotheses", text, beams), search, lambda found: 1_000 * len(found))
 
 
-def python(opened: Opened, question: Question) -> str:
+def python(opened: ServedModel, question: AlignmentQuestion) -> str:
     """The weights, their entropy and coverage, and the hypotheses."""
     site, layer = _layer(attention_pass_of(opened, question.text, question.target), question.site)
     chosen = ".mean(0)" if question.head is None else f"[{_place(layer, site, question.head)}]"
@@ -147,4 +147,4 @@ def python(opened: Opened, question: Question) -> str:
     return recorded(opened, question, [f"{site}.pattern"], *lines, more=imports)
 
 
-VIEW = View(Question, answer, python)
+VIEW = PageView(AlignmentQuestion, answer, python)

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
-from glassformer.app.server.shelf import Opened
+from glassformer.app.server.registry import ServedModel
 from glassformer.app.server.view import Pass
 from glassformer.base.errors import GlassError
 from glassformer.generation.decoding import check_finite
@@ -151,14 +151,14 @@ class AttentionPass:
         return target, text if site.part == "cross" else target
 
 
-def attention_pass_of(opened: Opened, text: str, target: str | None) -> AttentionPass:
+def attention_pass_of(opened: ServedModel, text: str, target: str | None) -> AttentionPass:
     """The pass of a text, kept for the next question about it.
 
     Raises:
         GlassError: the text does not fit the run, or the model's logits are not finite.
     """
     subject = opened.subject(text, target)
-    return opened.kept.get(("attention", text, target), lambda: run_pass(subject), lambda made: made.nbytes)
+    return opened.cached(("attention", text, target), lambda: run_pass(subject), lambda made: made.nbytes)
 
 
 def run_pass(subject: Subject) -> AttentionPass:

@@ -20,8 +20,8 @@ from typing import Any, Literal
 import numpy as np
 from pydantic import Field
 
-from glassformer.app.server.shelf import Opened
-from glassformer.app.server.view import Binary, TextQuestion, View
+from glassformer.app.server.registry import ServedModel
+from glassformer.app.server.view import Binary, PageView, TextQuestion
 from glassformer.app.server.views.attention.attention_pass import AttentionPass, LayerPass, attention_pass_of
 from glassformer.app.server.views.attention.scripts import recorded
 from glassformer.base.errors import GlassError
@@ -34,7 +34,7 @@ ROOM = 180_000
 MOST_TOP = 16
 
 
-class Question(TextQuestion):
+class FocusQuestion(TextQuestion):
     """Which token.
 
     Attributes:
@@ -49,7 +49,7 @@ class Question(TextQuestion):
     top: int = Field(8, ge=1, le=MOST_TOP)
 
 
-def answer(opened: Opened, question: Question) -> Binary:
+def answer(opened: ServedModel, question: FocusQuestion) -> Binary:
     """See the module."""
     made = attention_pass_of(opened, question.text, question.target)
     layers = _layers(made, question)
@@ -84,7 +84,7 @@ def answer(opened: Opened, question: Question) -> Binary:
     return Binary(header, np.concatenate(rows).astype("<f4").tobytes())
 
 
-def _layers(made: AttentionPass, question: Question) -> dict[Site, LayerPass]:
+def _layers(made: AttentionPass, question: FocusQuestion) -> dict[Site, LayerPass]:
     """The layers whose rows are tokens of that side."""
     stacks = list(dict.fromkeys(site.stack for site in made.layers))
     stack = question.stack or stacks[-1]
@@ -101,7 +101,7 @@ def _top(row: Floats, count: int) -> dict[str, Any]:
     return {"top": top, "rest": float(np.delete(weights, best).sum())}
 
 
-def python(opened: Opened, question: Question) -> str:
+def python(opened: ServedModel, question: FocusQuestion) -> str:
     """The row of every head."""
     made = attention_pass_of(opened, question.text, question.target)
     sites = [f"{site}.pattern" for site in _layers(made, question)]
@@ -115,4 +115,4 @@ def python(opened: Opened, question: Question) -> str:
     )
 
 
-VIEW = View(Question, answer, python)
+VIEW = PageView(FocusQuestion, answer, python)

@@ -23,8 +23,8 @@ from typing import Any
 
 from pydantic import Field
 
-from glassformer.app.server.shelf import Opened
-from glassformer.app.server.view import Binary, Name, TextQuestion, View
+from glassformer.app.server.registry import ServedModel
+from glassformer.app.server.view import Binary, Name, PageView, TextQuestion
 from glassformer.app.server.views.attention.attention_pass import AttentionPass, LayerPass, attention_pass_of
 from glassformer.app.server.views.attention.cells import FULL, HIDDEN, Aggregate, Form, Span, as_bytes, cells_of, window
 from glassformer.app.server.views.attention.scripts import recorded
@@ -36,7 +36,7 @@ MOST_NUMBERS = 480
 """Likewise, of float32: what fits into an answer."""
 
 
-class Question(TextQuestion):
+class HeadMapQuestion(TextQuestion):
     """Which part of which map.
 
     Attributes:
@@ -56,7 +56,7 @@ class Question(TextQuestion):
     scale: Scale = "linear"
 
 
-def answer(opened: Opened, question: Question) -> Binary:
+def answer(opened: ServedModel, question: HeadMapQuestion) -> Binary:
     """See the module."""
     made = attention_pass_of(opened, question.text, question.target)
     head, layer, place = made.head(question.head)
@@ -78,7 +78,7 @@ def labels(made: AttentionPass, name: str, rows: slice, keys: slice) -> dict[str
     return {"queries": queries[rows], "keys": seen[keys]}
 
 
-def _window(layer: LayerPass, question: Question) -> tuple[slice, slice, int]:
+def _window(layer: LayerPass, question: HeadMapQuestion) -> tuple[slice, slice, int]:
     """Rows, keys and the side of a block."""
     T, S = layer.shape
     rows, keys = window(question.queries, T, "queries"), window(question.keys, S, "keys")
@@ -86,7 +86,7 @@ def _window(layer: LayerPass, question: Question) -> tuple[slice, slice, int]:
     return rows, keys, block_for(max(rows.stop - rows.start, keys.stop - keys.start), most)
 
 
-def python(opened: Opened, question: Question) -> str:
+def python(opened: ServedModel, question: HeadMapQuestion) -> str:
     """The window's cells as numbers, whatever form was asked for."""
     layer = attention_pass_of(opened, question.text, question.target).head(question.head)[1]
     rows, keys, block = _window(layer, question)
@@ -110,4 +110,4 @@ def python(opened: Opened, question: Question) -> str:
     return recorded(opened, question, kinds, *lines, "print(cells.tolist())", more=more)
 
 
-VIEW = View(Question, answer, python)
+VIEW = PageView(HeadMapQuestion, answer, python)

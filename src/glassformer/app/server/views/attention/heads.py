@@ -20,8 +20,8 @@ import numpy as np
 import torch
 from pydantic import Field
 
-from glassformer.app.server.shelf import Opened
-from glassformer.app.server.view import Binary, Name, TextQuestion, View, script
+from glassformer.app.server.registry import ServedModel
+from glassformer.app.server.view import Binary, Name, PageView, TextQuestion, script
 from glassformer.app.server.views.attention.attention_pass import AttentionPass, LayerPass, attention_pass_of
 from glassformer.app.server.views.attention.cells import FULL, HIDDEN, as_bytes, hidden, pooled
 from glassformer.base.errors import GlassError
@@ -33,7 +33,7 @@ ROOM = 900_000
 """Bytes of all maps together; with very many heads they get smaller."""
 
 
-class Question(TextQuestion):
+class HeadsQuestion(TextQuestion):
     """Which heads.
 
     Attributes:
@@ -47,7 +47,7 @@ class Question(TextQuestion):
     scale: Scale = "linear"
 
 
-def answer(opened: Opened, question: Question) -> Binary:
+def answer(opened: ServedModel, question: HeadsQuestion) -> Binary:
     """See the module."""
     made = attention_pass_of(opened, question.text, question.target)
     chosen = _chosen(made, question)
@@ -90,7 +90,7 @@ def _small(layer: LayerPass, rows: slice, block: int) -> tuple[Floats, Floats]:
     return cells, torch.special.entr(found).sum(dim=(1, 2), dtype=torch.float64).numpy()  # -Σ w ln w
 
 
-def _chosen(made: AttentionPass, question: Question) -> dict[Site, LayerPass]:
+def _chosen(made: AttentionPass, question: HeadsQuestion) -> dict[Site, LayerPass]:
     """The layers that were asked for."""
     if question.sites is None:
         return made.layers
@@ -106,7 +106,7 @@ def _most(chosen: dict[Site, LayerPass], px: int) -> int:
     return max(1, min(px, math.isqrt(ROOM // sum(len(layer.heads) for layer in chosen.values()))))
 
 
-def python(opened: Opened, question: Question) -> str:
+def python(opened: ServedModel, question: HeadsQuestion) -> str:
     """The cells of all maps, by the name of their head."""
     made = attention_pass_of(opened, question.text, question.target)
     chosen = _chosen(made, question)
@@ -123,4 +123,4 @@ def python(opened: Opened, question: Question) -> str:
     )
 
 
-VIEW = View(Question, answer, python)
+VIEW = PageView(HeadsQuestion, answer, python)

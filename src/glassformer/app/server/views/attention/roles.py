@@ -22,16 +22,15 @@ from typing import Any
 
 from pydantic import Field
 
-from glassformer.app.server.shelf import Opened
-from glassformer.app.server.view import Name, View, script
-from glassformer.app.server.view import Question as Asked
+from glassformer.app.server.registry import ServedModel
+from glassformer.app.server.view import Name, PageView, ViewQuestion, script
 from glassformer.base.errors import GlassError
 from glassformer.inspection.heads.of_run import heads_of_run
 from glassformer.inspection.plots import find_site
 from glassformer.inspection.pruning.importance import head_importance
 
 
-class Question(Asked):
+class RolesQuestion(ViewQuestion):
     """Which heads.
 
     Attributes:
@@ -41,7 +40,7 @@ class Question(Asked):
     sites: list[Name] | None = Field(None, min_length=1, max_length=500)
 
 
-def answer(opened: Opened, question: Question) -> dict[str, Any]:
+def answer(opened: ServedModel, question: RolesQuestion) -> dict[str, Any]:
     """See the module."""
     sites = None if question.sites is None else {str(find_site(opened.model.model, name)) for name in question.sites}
     report = opened.later("head roles", lambda: measure(opened))
@@ -51,7 +50,7 @@ def answer(opened: Opened, question: Question) -> dict[str, Any]:
     return {"ready": True, **report, "heads": heads}
 
 
-def measure(opened: Opened) -> dict[str, Any]:
+def measure(opened: ServedModel) -> dict[str, Any]:
     """The report, with importance where the run's text is at hand."""
     notes: list[str] = []
     run = replace(opened.copy(), note=notes.append)
@@ -64,7 +63,7 @@ def measure(opened: Opened) -> dict[str, Any]:
     return {**facts, "notes": [*facts["notes"], *dict.fromkeys(notes)], "importance": problem}
 
 
-def python(opened: Opened, question: Question) -> str:
+def python(opened: ServedModel, question: RolesQuestion) -> str:
     """Roles, numbers and importance of every head."""
     report = opened.later("head roles", lambda: measure(opened))
     lines = [
@@ -78,4 +77,4 @@ def python(opened: Opened, question: Question) -> str:
     return script(opened, *lines, imports=imports)
 
 
-VIEW = View(Question, answer, python)
+VIEW = PageView(RolesQuestion, answer, python)

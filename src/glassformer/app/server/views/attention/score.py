@@ -24,8 +24,8 @@ from typing import Any
 import numpy as np
 from pydantic import Field
 
-from glassformer.app.server.shelf import Opened
-from glassformer.app.server.view import Name, TextQuestion, View
+from glassformer.app.server.registry import ServedModel
+from glassformer.app.server.view import Name, PageView, TextQuestion
 from glassformer.app.server.views.attention.attention_pass import attention_pass_of
 from glassformer.app.server.views.attention.cells import window
 from glassformer.app.server.views.attention.scripts import recorded
@@ -34,7 +34,7 @@ MOST_KEYS = 8_192
 """Of a row that is sent whole."""
 
 
-class Question(TextQuestion):
+class ScoreQuestion(TextQuestion):
     """Which cell.
 
     Attributes:
@@ -47,7 +47,7 @@ class Question(TextQuestion):
     key: int = Field(ge=0, le=1_000_000)
 
 
-def answer(opened: Opened, question: Question) -> dict[str, Any]:
+def answer(opened: ServedModel, question: ScoreQuestion) -> dict[str, Any]:
     """See the module."""
     made = attention_pass_of(opened, question.text, question.target)
     head, layer, place = made.head(question.head)
@@ -79,7 +79,7 @@ def answer(opened: Opened, question: Question) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def python(opened: Opened, question: Question) -> str:
+def python(opened: ServedModel, question: ScoreQuestion) -> str:
     """The vectors, the scores of the row and its weights."""
     _, layer, place = attention_pass_of(opened, question.text, question.target).head(question.head)
     site = question.head.rpartition(".")[0]
@@ -96,4 +96,4 @@ def python(opened: Opened, question: Question) -> str:
     )
 
 
-VIEW = View(Question, answer, python)
+VIEW = PageView(ScoreQuestion, answer, python)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from glassformer.app.server.shelf import Opened
+from glassformer.app.server.registry import ServedModel
 from glassformer.app.server.view import TextQuestion, script
 from glassformer.app.server.views.attention.attention_pass import attention_pass_of
 from glassformer.tasks import Translator
@@ -17,7 +17,7 @@ IMPORTS = (
 
 
 def recorded(
-    opened: Opened, question: TextQuestion, kinds: Sequence[str], *lines: str, more: Sequence[str] = ()
+    opened: ServedModel, question: TextQuestion, kinds: Sequence[str], *lines: str, more: Sequence[str] = ()
 ) -> str:
     """A script that records some values of the pass into `found`, and goes on with lines.
 

@@ -1,23 +1,24 @@
-"""The runs that are served, by name and never by path: opened when they are first asked for.
+"""The runs that are served, by name and never by path: opened at the first request.
 
-The shelf looks at a run's `best` file whenever the run is asked for, which is cheap. When it names another checkpoint,
-as it does while a run is training, the run is opened anew: an `Opened` is one checkpoint, and never changes. Whoever
-holds the older one can go on with it.
+The registry reads a run's `best` file at every request, which is cheap. When the file names another checkpoint, as it
+does while a run is training, the run is opened again: a `ServedModel` is one checkpoint and never changes. Holders of
+the older one can keep using it.
 """
 
 from __future__ import annotations
 
 import copy
 import threading
-from collections import OrderedDict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from concurrent.futures import Future
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from glassformer.app.server.background import Tell, Work
-from glassformer.app.server.keeping import Kept, Later
-from glassformer.app.server.refusing import RefusedError
+from cachetools import LRUCache
+
+from glassformer.app.server.background import BackgroundTask, Tell, in_background
+from glassformer.app.server.refusing import RefusedRequestError
 from glassformer.base.errors import GlassError, nearest
 from glassformer.base.locks import is_held
 from glassformer.runs.folder import Folder, Run, open_run
@@ -27,24 +28,25 @@ if TYPE_CHECKING:
     from glassformer.runs.opening import OpenedRun
     from glassformer.tasks import AnyTextModel
 
+T = TypeVar("T")
+
 SUBJECTS = 16
-"""Texts whose tokens, and translations, are kept."""
-BUDGET = 768 * 2**20
-"""Bytes of what the views of one run keep: queries, keys and the like of the texts looked at last."""
+"""Texts whose tokens and translations are cached."""
+CACHE_BYTES = 768 * 2**20
+"""Memory for the cached results of one run's views: queries, keys and the like of the latest texts."""
 
 
-class Opened:
-    """One checkpoint of one run, and what the server keeps of it.
+class ServedModel:
+    """One checkpoint of one run, loaded.
 
     Attributes:
-        name: of the run on the shelf.
-        run: itself.
+        name: of the run in the registry.
+        run: the opened run.
         folder: of the run, as it was given.
         model: does the run's task. Views may hook and patch its modules, one view at a time: see `lock`.
         version: the checkpoint, such as "step-000850".
         lock: held by the view that is at work.
-        kept: what views keep of their work, within a budget; used under the lock.
-        turns: held by the long work that is being done, one for all runs of a shelf.
+        turns: held by the background task that is running, one for all runs of a registry.
     """
 
     def __init__(self, name: str, run: OpenedRun, turns: threading.Lock | None = None) -> None:
@@ -53,11 +55,29 @@ class Opened:
         self.folder = run.folder
         self.model: AnyTextModel = run.text_model
         self.version = run.checkpoint.name
-        self.lock, self.kept = threading.RLock(), Kept(BUDGET)
-        self._subjects: OrderedDict[tuple[str, str | None], Subject] = OrderedDict()
-        self._later: dict[str, Later] = {}
+        self.lock = threading.RLock()
         self.turns = turns or threading.Lock()
-        self._works: dict[str, Work] = {}
+        self._subjects: LRUCache[tuple[str, str | None], Subject] = LRUCache(SUBJECTS)
+        self._cache: LRUCache[Hashable, tuple[Any, int]] = LRUCache(CACHE_BYTES, getsizeof=lambda entry: entry[1])
+        self._futures: dict[str, Future[Any]] = {}
+        self._tasks: dict[str, BackgroundTask] = {}
+
+    def cached(self, key: Hashable, make: Callable[[], T], size: Callable[[T], int]) -> T:
+        """Return the cached value of a key, or make it. To be called under the lock.
+
+        Args:
+            key: everything that the value depends on, the name of the view included.
+            make: computes the value.
+            size: gives its bytes; the least recently used values make room. A value above `CACHE_BYTES` is not cached.
+        """
+        if key in self._cache:
+            found: T = self._cache[key][0]
+            return found
+        value = make()
+        needed = size(value)
+        if needed <= self._cache.maxsize:
+            self._cache[key] = value, needed
+        return value
 
     def subject(self, text: str, target: str | None = None) -> Subject:
         """What the model reads of a text; encoded, and translated, once. To be asked under the lock.
@@ -74,9 +94,6 @@ class Opened:
         key = text, target
         if key not in self._subjects:
             self._subjects[key] = whole_subject_of(self.model, text, target, self.name)
-        self._subjects.move_to_end(key)
-        while len(self._subjects) > SUBJECTS:
-            self._subjects.popitem(last=False)
         return self._subjects[key]
 
     def copy(self) -> OpenedRun:
@@ -87,29 +104,29 @@ class Opened:
             return replace(self.run, model=copy.deepcopy(model, {id(tensor): tensor for tensor in tensors}))
 
     def later(self, name: str, make: Callable[[], Any]) -> Any | None:
-        """What `make` gives, worked out once, in the background; None until it is there.
+        """Return the result of `make`, computed once in the background; None until it is there.
 
-        It must not touch `model`, which others use: `copy()` gives it one.
+        `make` must not touch `model`, which others use; `copy()` gives it its own.
 
         Raises:
             GlassError: `make` raised it.
         """
         with self.lock:
-            if name not in self._later:
-                self._later[name] = Later(make)
-            later = self._later[name]
-        return later.result() if later.ready else None
+            if name not in self._futures:
+                self._futures[name] = in_background(make)
+            future = self._futures[name]
+        return future.result() if future.done() else None
 
-    def work(self, name: str, do: Callable[[Tell], Any] | None = None) -> Work | None:
-        """The long work of that name: begun if `do` is given, unless it is under way; None: nobody asked for it."""
+    def task(self, name: str, do: Callable[[Tell], Any] | None = None) -> BackgroundTask | None:
+        """Return the long task of that name, started if `do` is given and it is not running; None: never started."""
         with self.lock:
-            held = self._works.get(name)
+            held = self._tasks.get(name)
             if do is not None and (held is None or held.ready):
-                self._works[name] = Work(do, self.turns)
-            return self._works.get(name)
+                self._tasks[name] = BackgroundTask(do, self.turns)
+            return self._tasks.get(name)
 
 
-class Shelf:
+class ModelRegistry:
     """The runs that are served.
 
     Args:
@@ -130,7 +147,7 @@ class Shelf:
         for folder in folders:
             self.add(folder)
         self.device = device
-        self._opened: dict[str, Opened] = {}
+        self._opened: dict[str, ServedModel] = {}
         self._unreadable: dict[str, str | None] = {}  # a checkpoint that need not be tried again
         self._turns = threading.Lock()
 
@@ -160,7 +177,7 @@ class Shelf:
             GlassError: there is no run of that name here.
         """
         if name not in self._folders:
-            raise RefusedError(f"no run called {name!r} is served here", nearest(name, self._folders), 404)
+            raise RefusedRequestError(f"no run called {name!r} is served here", nearest(name, self._folders), 404)
         return Run(self._folders[name])
 
     def training(self, name: str) -> bool:
@@ -174,7 +191,7 @@ class Shelf:
         except (OSError, UnicodeDecodeError):
             return None
 
-    def open(self, name: str) -> Opened:
+    def open(self, name: str) -> ServedModel:
         """The run's best checkpoint, loaded; the same object until there is a better one.
 
         Raises:
@@ -186,7 +203,7 @@ class Shelf:
             if held is not None and version in (held.version, None, self._unreadable.get(name)):
                 return held
             if version is None and is_held(run.folder):
-                raise RefusedError(
+                raise RefusedRequestError(
                     f"{name} has just begun to train: it has no checkpoint yet",
                     "Wait for the first one; train.evaluate_every says when it comes.",
                     409,
@@ -194,7 +211,7 @@ class Shelf:
             try:
                 from glassformer.runs.opening import OpenedRun
 
-                self._opened[name] = Opened(name, OpenedRun.load(run.folder, "best", self.device), self._turns)
+                self._opened[name] = ServedModel(name, OpenedRun.load(run.folder, "best", self.device), self._turns)
             except GlassError:
                 if held is None:
                     raise

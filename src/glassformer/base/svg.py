@@ -1,0 +1,54 @@
+"""SVG by hand, for pictures that must need no plotting library."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from html import escape
+
+
+def element(name: str, *children: str, **attributes: str | float) -> str:
+    """Return an SVG element.
+
+    Args:
+        name: of the element.
+        children: elements or escaped text.
+        attributes: `_` stands for `-`, and a trailing `_` is dropped: `text_anchor`, `class_`.
+
+    >>> element("path", d="M0 0", class_="grid", stroke_width=2.0)
+    '<path d="M0 0" class="grid" stroke-width="2"/>'
+    """
+    written = [name]
+    for key, value in attributes.items():
+        shown = f"{value:g}" if isinstance(value, float) else str(value)
+        written.append(f'{key.rstrip("_").replace("_", "-")}="{escape(shown)}"')
+    opening = " ".join(written)
+    return f"<{opening}>{''.join(children)}</{name}>" if children else f"<{opening}/>"
+
+
+def text(words: str, **attributes: str | float) -> str:
+    """Return a line of text; place it by `x` and `y`, or by `transform`."""
+    return element("text", escape(words), **attributes)
+
+
+def line(points: Iterable[tuple[float, float]], **attributes: str | float) -> str:
+    """Return straight lines from point to point, in pixels."""
+    return element("path", d="M" + "L".join(f"{x:.1f} {y:.1f}" for x, y in points), **attributes)
+
+
+def document(width: float, height: float, title: str, /, *children: str, **attributes: str | float) -> str:
+    """Return a whole picture of so many pixels; screen readers say its title."""
+    box = {"xmlns": "http://www.w3.org/2000/svg", "viewBox": f"0 0 {width:g} {height:g}"}
+    return element("svg", *children, **box, role="img", aria_label=title, **attributes)
+
+
+def ticks(low: float, high: float) -> list[float]:
+    """Return about five round numbers between two others.
+
+    >>> ticks(0, 9)
+    [0.0, 2.0, 4.0, 6.0, 8.0]
+    """
+    rough = max(high - low, 1e-9) / 5
+    power = 10.0 ** math.floor(math.log10(rough))
+    step = next(power * m for m in (1, 2, 5, 10) if power * m >= rough)
+    return [i * step for i in range(math.ceil(low / step), math.floor(high / step) + 1)]
