@@ -2,7 +2,8 @@
 
 One process for each checkout keeps its model; they work in turn, so that a machine that slows down slows both. A
 ratio is of two turns side by side, time before over time after: above 1, the second checkout is faster. Printed are
-the median of the ratios and its 95 % interval (by order statistics of the pairs).
+the median of the ratios and its 95 % interval (by order statistics of the pairs). Two processes of one checkout may
+differ by several percent for as long as they live: `--restarts` takes that into account.
 
     git worktree add ../before COMMIT
     python benchmarks/versions.py ../before . --pairs 24 --threads 2
@@ -213,6 +214,12 @@ class Worker:
         found: float = json.loads(answers.readline())
         return found
 
+    def close(self) -> None:
+        """End the process."""
+        assert self.process.stdin is not None
+        self.process.stdin.close()
+        self.process.wait()
+
 
 def interval(ratios: list[float]) -> tuple[float, float]:
     """Return a 95 % interval of the median, by order statistics."""
@@ -229,6 +236,7 @@ def main() -> None:
     parser.add_argument("checkouts", nargs="*", type=Path, metavar="BEFORE AFTER", help="two checkouts")
     parser.add_argument("--worker", action="store_true", help=argparse.SUPPRESS)
     parser.add_argument("--pairs", type=int, default=24, help="turns of each (default: 24)")
+    parser.add_argument("--restarts", type=int, default=1, help="of both processes, which share the pairs (default: 1)")
     parser.add_argument("--repeats", type=int, default=5, help="works in a turn (default: 5)")
     parser.add_argument("--threads", type=int, default=1, help="of each process (default: 1)")
     parser.add_argument(
@@ -252,19 +260,20 @@ def main() -> None:
     if len(options.checkouts) != 2:
         parser.error("give two checkouts: BEFORE AFTER")
     words = [word for word in sys.argv[1:] if word not in {str(each) for each in options.checkouts}]
-    workers = [Worker(checkout, words) for checkout in options.checkouts]
     for name in options.works:
-        for worker in workers:
-            worker.seconds(name)  # warms up
         times: list[tuple[float, float]] = []
-        for number in range(options.pairs):
-            if number % 2:
-                after = workers[1].seconds(name)
-                before = workers[0].seconds(name)
-            else:
-                before = workers[0].seconds(name)
-                after = workers[1].seconds(name)
-            times.append((before, after))
+        for restart in range(options.restarts):
+            before = Worker(options.checkouts[0], words)
+            after = Worker(options.checkouts[1], words)
+            for worker in (before, after):
+                worker.seconds(name)  # warms up
+            for number in range(max(1, options.pairs // options.restarts)):
+                first, second = (after, before) if (number + restart) % 2 else (before, after)
+                seconds = {first: first.seconds(name)}
+                seconds[second] = second.seconds(name)
+                times.append((seconds[before], seconds[after]))
+            for worker in (before, after):
+                worker.close()
         ratios = [before / after for before, after in times]
         low, high = interval(ratios)
         print(
