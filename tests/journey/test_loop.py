@@ -1,4 +1,7 @@
-"""The way from the command to the gradient is short, and the loop fits a screen."""
+"""The way from the command to a gradient of the run is short, and the loop fits a screen.
+
+A run of minutes takes steps before its own: those that time threads and sizes, on models that are discarded.
+"""
 
 from __future__ import annotations
 

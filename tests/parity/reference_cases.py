@@ -23,8 +23,9 @@ NORMS = [(norm, order) for norm in ("layernorm", "rmsnorm") for order in ("pre",
 SOME: dict[str, Any] = {"removed_heads": "some"}
 """Stands for `some_heads` of the family."""
 ACTIVATIONS: tuple[str, ...] = get_args(Activation)
-GROW_LIKE_X = ("relu", "gelu", "gelu_tanh")
-"""Without a norm, the numbers of others grow from layer to layer."""
+GROW_FASTER = ("relu2", "swiglu", "geglu")
+"""These grow like x²: without a norm, numbers would grow from layer to layer."""
+GROW_LIKE_X = tuple(each for each in ACTIVATIONS if each not in GROW_FASTER)
 OTHERS: list[dict[str, Any]] = [
     {"kv_heads": 1}, {"kv_heads": 2}, {"kv_heads": 3, "qk_norm": "head", "positions": "rotary"},
     {"window": 1}, {"window": 3}, {"window": 4, "positions": "rotary"}, {"window": 4, "positions": "relative"},

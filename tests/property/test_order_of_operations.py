@@ -86,7 +86,7 @@ def forward(config: ModelConfig, model: Decoder, ids: Tensor, dropout: bool = Fa
                 return F.gelu(x)
             case "gelu_tanh":
                 return F.gelu(x, approximate="tanh")
-            case other:
+            case other:  # the cases of this file have no other
                 pytest.fail(f"write {other} here too")
 
     def feedforward(x: Tensor, name: str) -> Tensor:

@@ -131,7 +131,7 @@ def test_rows_of_a_long_text_are_those_of_a_recording(
         found = record(subject.model, torch.tensor([subject.ids]), target, keep=(f"{site}.pattern",))
         for number in head_numbers(layer):
             rows = ask(opened, "attention", head=f"{site}.{number}", form="float32")
-            assert rows.header["pass"] == "rows"
+            assert rows.header["pass"] == "recomputed"
             wanted = found[f"{site}.{number}.pattern"][0].numpy()
             np.testing.assert_allclose(np.nan_to_num(numbers(rows)).reshape(wanted.shape), wanted, atol=1e-6)
         assert not any(part._forward_hooks for part in layer.modules())
@@ -354,6 +354,16 @@ for script in json.load(sys.stdin):
     outputs.append(out.getvalue())
 print(json.dumps(outputs))
 """
+
+
+def test_every_script_is_python(shelf: Shelf) -> None:
+    for agg in ("max", "sum"):
+        script = ask(shelf.open("book"), "attention", head="dec.1.self.2", agg=agg).header["python"]
+        compile(script, agg, "exec")
+    for view, question in {"heads": {}, "focus": {"place": 2}}.items():
+        compile(ask(shelf.open("book"), view, **question).header["python"], view, "exec")
+    for view, question in {"score": {"head": "dec.1.self.2", "query": 3, "key": 1}, "tokens": {}}.items():
+        compile(ask(shelf.open("book"), view, **question)["python"], view, "exec")
 
 
 @pytest.mark.thorough

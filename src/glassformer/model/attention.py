@@ -32,8 +32,9 @@ class Mask:
     Attributes:
         allowed: (B or 1, 1, T or 1, S) bool, True where a query may attend to a key; None: everywhere, unless
             `is_causal`. A row without an allowed key is set to True for all keys, so that its softmax is finite;
-            `attend` zeroes its result later, by `fully_masked`.
-        is_causal: query t attends to keys 0 … t, T = S and there is no padding: the fused kernel then needs no tensor.
+            its z is zeroed later, by `fully_masked`.
+        is_causal: query t attends to keys 0 … t. Set only if T = S without padding, where the fused kernel needs no
+            tensor.
         fully_masked: (B or 1, 1, T or 1, 1) bool, True for queries that may attend to no key (padding): they get
             zeros.
         bias: (B or 1, H, T, S) added to the scores, -inf where a key may not be attended to.
@@ -71,7 +72,7 @@ EVERY_KEY = Mask()
 def self_attention_mask(
     positions: Tensor, key_positions: Tensor, attention_mask: Tensor | None, causal: bool, window: int | None
 ) -> Mask:
-    """Return the mask of self-attention: a tensor only where the fused kernel needs one.
+    """Return the mask of self-attention. Plain causal and all-to-all masks hold no tensor: the fused kernel needs none.
 
     Args:
         positions: (B or 1, T) of the queries.
@@ -82,16 +83,16 @@ def self_attention_mask(
             al. 2020, section 3.1.
     """
     no_padding = attention_mask is None
-    all_queries = positions.shape == key_positions.shape
+    no_cached_keys = positions.shape == key_positions.shape
     window_covers_all = window is None or window >= positions.shape[1]
-    if causal and all_queries and window_covers_all and no_padding:
+    if causal and no_cached_keys and window_covers_all and no_padding:
         return Mask(is_causal=True)
     if not causal and window is None:
         return EVERY_KEY if attention_mask is None else Mask.of(attention_mask[:, None, None, :])  # (B, 1, 1, S)
     query = positions[:, None, :, None]  # (B or 1, 1, T, 1)
     key = key_positions[:, None, None, :]  # (B or 1, 1, 1, S)
-    if window is None:
-        allowed = key <= query  # (B or 1, 1, T, S): causal, query t attends to keys 0 … t
+    if window is None:  # causal: without a window, attention to both sides has returned above
+        allowed = key <= query  # (B or 1, 1, T, S): query t attends to keys 0 … t
     elif causal:
         allowed = (key > query - window) & (key <= query)  # (B or 1, 1, T, S)
     else:
@@ -167,7 +168,7 @@ def attend(
     tokens = max(q.shape[2], k.shape[2])
     explicit_is_faster = q.dtype == torch.bfloat16 and q.is_cpu and tokens <= EXPLICIT_BF16_TOKENS
     if explicit:
-        return explicit_attention(q, k, v, mask, dropout, mask.fully_masked, hooks)  # (B, H, T, K), (B, H, T, S)
+        return explicit_attention(q, k, v, mask, dropout, True, hooks)  # (B, H, T, K), (B, H, T, S)
     if explicit_is_faster:
         z, _ = explicit_attention(q, k, v, mask, dropout)  # (B, H, T, K)
     else:
@@ -183,15 +184,14 @@ def explicit_attention(
     v: Tensor,
     mask: Mask,
     dropout: float = 0.0,
-    fully_masked: Tensor | None = None,
+    zero_fully_masked: bool = False,
     hooks: ScoreHooks = NO_HOOKS,
 ) -> tuple[Tensor, Tensor]:
     """Return z (B, H, T, K) and the pattern (B, H, T, S), step by step; arguments as in `attend`.
 
     Args:
-        fully_masked: (B or 1, 1, T or 1, 1) bool, queries that get scores of -inf, and zeros as pattern and z. None:
-            what they get is meaningless, and the caller replaces it: one operation on z instead of three on tensors of
-            the size of the scores.
+        zero_fully_masked: zero the pattern and z of queries without an allowed key. If False, the caller zeroes their
+            z, which is cheaper where nobody needs the pattern.
     """
     if q.shape[1] != k.shape[1]:
         group = q.shape[1] // k.shape[1]
@@ -200,11 +200,13 @@ def explicit_attention(
     products = hooks.products(q / math.sqrt(q.shape[-1]) @ k.transpose(-2, -1))  # (B, H, T, S)
     if mask.bias is None:
         allowed = mask.allowed_tensor(products)  # (B or 1, 1, T or 1, S); causal: query t attends to keys 0 … t
-        # Added rather than filled in with masked_fill: the backward pass of an addition needs no mask.
-        hidden = products.new_zeros(()).where(allowed, -math.inf)  # the shape of allowed: 0 where allowed, else -inf
+        # -inf is added rather than filled in with masked_fill: the backward pass of an addition needs no mask.
+        zero = products.new_zeros(())  # ()
+        hidden = zero.where(allowed, -math.inf)  # (B or 1, 1, T or 1, S): 0 where allowed, else -inf
         scores = products + hidden  # (B, H, T, S)
     else:
         scores = products + mask.bias.to(q.dtype)  # (B, H, T, S); the bias is -inf where hidden
+    fully_masked = mask.fully_masked if zero_fully_masked else None  # (B or 1, 1, T or 1, 1)
     if fully_masked is None:
         pattern = hooks.pattern(hooks.scores(scores).softmax(dim=-1))  # (B, H, T, S)
     else:  # a softmax over nothing but -inf would be NaN, in the gradient too

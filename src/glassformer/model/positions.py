@@ -105,7 +105,10 @@ class ScorePositions(nn.Module):
         return self.by_distance(back)  # (B, H, T, S)
 
     def by_distance(self, back: Tensor) -> Tensor:
-        """How many positions each key lies before its query (B, T, S), negative if after it -> bias (B, H, T, S)."""
+        """Return the bias (B, H, T, S) for `back` (B, T, S): query minus key position, negative for later keys.
+
+        Compute in `torch.get_default_dtype()`: comparisons with NumPy run in float64.
+        """
         raise NotImplementedError
 
 

@@ -22,7 +22,7 @@ from glassformer.training.trainer import Trainer, TrainingOutcome
 def train(trainer: Trainer) -> TrainingOutcome | None:
     """Train until a limit ends the run, then measure the kept checkpoint; return None if the run was stopped before.
 
-    Either way everything is saved. A stop changes nothing that a run without minutes computes.
+    Either way everything is saved. A run of --steps that is stopped and resumed ends with the same weights.
     """
     trainer.begin()
     while not (trainer.ended or trainer.stopping):

@@ -34,7 +34,7 @@ def note(text: str) -> None:
 def leaves_sizes_open(arguments: argparse.Namespace) -> bool:
     """Whether the recipe leaves sizes open, to be chosen for the text, the time and the machine.
 
-    Where nobody named it, only if the run is of minutes, and worth the time that measuring takes.
+    A recipe chosen by default, without --recipe, counts only in a run of at least `WORTH_IT` minutes.
     """
     recipe = recipe_of(arguments)
     if recipe is None or not load_recipe(recipe).sized:
@@ -61,10 +61,10 @@ def sized(
 
 
 def foreseen(arguments: argparse.Namespace, config: Config, out: Path) -> tuple[Config, Foresight | None]:
-    """The settings with which `glass train` goes on, and what it says of the run beforehand; None where it need not.
+    """Return the settings to train with, and the forecast; the forecast is None if nothing was measured.
 
-    A recipe that leaves sizes open is measured, and so is a run of minutes. Not where there are several processes:
-    what each of them needs is not what one alone does.
+    A run is measured if its recipe leaves sizes open or if minutes limit it, unless there are several processes: the
+    needs of one process alone do not say what each of several needs.
     """
     from glassformer.training.parallel.joining import job, speaks
 

@@ -69,16 +69,20 @@ def run(arguments: argparse.Namespace) -> int:
     From the command to the first gradient of a new run:
 
     1. `chosen_run` (`app/cli/choosing.py`) joins the settings: defaults, recipe, file, options.
-    2. `foreseen` (`app/cli/foreseeing.py`) chooses what --minutes leaves open. It measures steps in a separate process.
+    2. `foreseen` (`app/cli/foreseeing.py`): with the recipe auto, which is the default, or --minutes (10 if nothing is
+       said), it reads, splits and tokenizes the text, times steps in a separate process and chooses the sizes.
     3. `joined` (`training/parallel/joining.py`) connects the processes of torchrun.
-    4. `new_training` (`training/setup.py`) prepares the text, builds the model and yields a `Trainer`.
-       With --minutes it also times steps with one thread and with all, on a copy of the model.
-    5. `train` (`training/loop.py`) takes the steps: `compute_gradients`, `accumulate_gradients`, `backward()`.
+    4. `new_training` (`training/setup.py`): `text_of_run` prepares the text if step 2 did not, `try_threads` times
+       steps of a discarded model with one thread and with all (runs of minutes), `fresh_model` builds the model,
+       `create_run` makes the folder; the `Trainer` is yielded.
+    5. `train` (`training/loop.py`): `Trainer.begin` saves the checkpoint of step 0 and, in a run of minutes, times one
+       evaluation and one sample. Each step sets the learning rate and calls `compute_gradients`, which takes the rows
+       of the step and calls `accumulate_gradients`: logits, loss, `loss.backward()`.
     """
     from glassformer.training.loop import train
 
-    open_trainer = _resumed_trainer if arguments.resume else _new_trainer
-    with open_trainer(arguments) as trainer:
+    prepared_trainer = _resumed_trainer if arguments.resume else _new_trainer
+    with prepared_trainer(arguments) as trainer:
         outcome = train(trainer)
     return _report(trainer.run, trainer.config, outcome, arguments.json)
 
@@ -114,7 +118,7 @@ def new_run(config: Config, out: Path, began: float, foresight: Foresight | None
     from glassformer.training.setup import new_training, resume_training
 
     @contextmanager
-    def open_trainer(reporter: Reporter, processes: Processes) -> Iterator[Trainer]:
+    def open_new(reporter: Reporter, processes: Processes) -> Iterator[Trainer]:
         if processes.on_rank_zero(lambda: begun_by_this_job(out, config)):
             with resume_training(out, {}, reporter, processes=processes, seconds=since(began)) as trainer:
                 yield trainer
@@ -125,7 +129,7 @@ def new_run(config: Config, out: Path, began: float, foresight: Foresight | None
                 foresight.write(trainer.run)
             yield trainer
 
-    with _in_all_processes(config, open_trainer) as trainer:
+    with _in_all_processes(config, open_new) as trainer:
         yield trainer
 
 
@@ -153,11 +157,11 @@ def _resumed_trainer(arguments: argparse.Namespace) -> Iterator[Trainer]:
         given = {"source": arguments.data, "target": arguments.target}
         named = {name: value for name, value in given.items() if value is not None}
 
-    def open_trainer(reporter: Reporter, processes: Processes) -> AbstractContextManager[Trainer]:
+    def open_resumed(reporter: Reporter, processes: Processes) -> AbstractContextManager[Trainer]:
         seconds = since(arguments.began)
         return resume_training(out, changes, reporter, processes=processes, named=named, seconds=seconds)
 
-    with _in_all_processes(config, open_trainer) as trainer:
+    with _in_all_processes(config, open_resumed) as trainer:
         yield trainer
 
 
@@ -165,7 +169,7 @@ def _resumed_trainer(arguments: argparse.Namespace) -> Iterator[Trainer]:
 def _in_all_processes(
     config: Config, open_trainer: Callable[[Reporter, Processes], AbstractContextManager[Trainer]]
 ) -> Iterator[Trainer]:
-    """Yield what `open_trainer` yields, in this process or in all of torchrun; the first one reports.
+    """Yield the trainer that `open_trainer` makes after the processes of torchrun are connected; rank 0 reports.
 
     Inside, Ctrl-C and SIGTERM stop the training after a step, and snapshots are recorded if the run keeps them.
     """

@@ -23,12 +23,12 @@ Text = Annotated[str, Field(min_length=1, max_length=MOST_CHARACTERS)]
 """A text that somebody typed."""
 Name = Annotated[str, Field(min_length=1, max_length=100)]
 """A name such as dec.1.self.2."""
-Pass = Literal["plain", "observed", "rows"]
+Pass = Literal["plain", "observed", "recomputed"]
 """Which forward pass made the numbers of an answer; its field `pass`.
 
 "plain": one that nobody observes. "observed": one whose scores and patterns were kept, so that attention was computed
-step by step. "rows": the text is too long to keep them; the layer's own attention ran once more on the rows that are
-shown, on the queries, keys and values of the pass. A shared file says "browser".
+step by step. "recomputed": the text is too long to keep them; the layer's own attention ran once more for the rows that
+are shown, on queries, keys and values of the pass. A shared file says "browser".
 """
 
 

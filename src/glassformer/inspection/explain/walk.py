@@ -27,7 +27,7 @@ PLACES = {
     "none": "Nothing is added, here or later: this model has no positions.",
 }
 OTHER_PLACES = "The position method is {positions}."
-"""Of a method that has no sentence of its own."""
+"""For a method without a sentence of its own."""
 BIASES = {"alibi": "-slope · distance (ALiBi)", "relative": "learned, by distance (relative)"}
 OTHER_BIAS = "by distance ({positions})"
 

@@ -37,7 +37,7 @@ class TransformerEstimator(BaseEstimator):
         layers: blocks (of the encoder as well, where there are two stacks).
         width: of the residual stream.
         heads: of attention; they divide `width`.
-        positions: "learned", "sinusoidal", "rotary", "alibi", "relative" or "none".
+        positions: "learned", "rotary" or another of `glassformer.base.config.Positions`.
         norm: "layernorm", "rmsnorm" or "none".
         dropout: of embeddings, attention weights and what each part adds to the residual stream.
         epochs: passes over what is learnt from.

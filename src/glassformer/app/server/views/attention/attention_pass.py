@@ -1,4 +1,9 @@
-"""One forward pass as the attention views keep it: the patterns that the pass used, or what a few rows of them need."""
+"""The scores and patterns of one forward pass of a text, recorded at the hook points of its attention layers.
+
+Recording makes a layer compute attention step by step; an ordinary pass keeps no pattern (see `attend`). If
+scores and patterns of all layers take more than `OBSERVED` bytes, the queries, keys and values of the pass are kept
+instead, and the layer computes the rows that a view asks for once more from them.
+"""
 
 from __future__ import annotations
 
@@ -34,11 +39,11 @@ class LayerPass:
     """One attention layer of one pass of one text.
 
     Attributes:
-        model: that it is part of.
-        stack: that it belongs to; None of cross-attention.
-        module: itself.
+        model: the model of this layer.
+        stack: the stack of this layer; None for cross-attention.
+        module: the layer.
         heads: (H) the numbers of its heads.
-        key_heads: (H) the place of the key head of each.
+        key_heads: (H) index of the key head of each.
         q: (H, T, K) queries, normalised and rotated.
         k, v: (G, S, K) keys, likewise, and values.
         observed: "scores" and "pattern" of the pass, (H, T, S) each; empty where they are too large to keep.
@@ -61,7 +66,7 @@ class LayerPass:
         return self.q.shape[1], self.k.shape[1]
 
     def pattern(self, rows: slice, heads: Sequence[int] | None = None) -> Tensor:
-        """Return the pattern of some rows, float32 (heads, rows, S), 0 where masked; `heads`: their places, or None."""
+        """Return the pattern of some rows, float32 (heads, rows, S), 0 where masked. `heads`: indices; None: all."""
         found = self._rows(rows)["pattern"]  # (H, rows, S)
         return found if heads is None else found[list(heads)]
 
@@ -70,11 +75,11 @@ class LayerPass:
         return self._rows(rows)["scores"]
 
     def allowed(self, rows: slice) -> Tensor:
-        """(rows, S) bool: the keys that each row may look at: those whose score is not -inf."""
+        """Return the keys that each row may attend to, (rows, S) bool; all heads share one mask."""
         return self.scores(rows)[0] != -torch.inf
 
     def bias(self, rows: slice) -> Tensor | None:
-        """(1, H, rows, S): what places add to the scores of some rows; None: nothing."""
+        """Return the position bias of some rows, (1, H, rows, S); None without one."""
         with torch.no_grad():
             return mask_of_heads(self.module, self._mask(rows)).bias
 
@@ -130,7 +135,7 @@ class AttentionPass:
     nbytes: int
 
     def head(self, name: str) -> tuple[Head, LayerPass, int]:
-        """The head of that name, its layer, and its place among the layer's heads.
+        """Return the head of a name, its layer, and its index among the layer's heads.
 
         Raises:
             GlassError: the model has no such head.
@@ -165,7 +170,7 @@ def run_pass(subject: Subject) -> AttentionPass:
         raise GlassError("all heads of this run were removed", "Look at another run.")
     given = None if subject.target_ids is None else torch.tensor([subject.target_ids])
     tokens, target, _ = check_given(model, torch.tensor([subject.ids]), given, None)
-    which: Pass = "observed" if _bytes(layers, tokens, target) <= OBSERVED else "rows"
+    which: Pass = "observed" if _bytes(layers, tokens, target) <= OBSERVED else "recomputed"
     with ExitStack() as hooks, reading(model), torch.inference_mode(False), torch.no_grad():
         qkv = {site: hooks.enter_context(recorded_qkv(layer)) for site, layer in layers.items()}
         observed: dict[Site, dict[str, Tensor]] = {site: {} for site in layers}
