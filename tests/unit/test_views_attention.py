@@ -356,14 +356,14 @@ print(json.dumps(outputs))
 """
 
 
-def test_every_script_is_python(shelf: Shelf) -> None:
+def test_every_script_is_python(registry: ModelRegistry) -> None:
     for agg in ("max", "sum"):
-        script = ask(shelf.open("book"), "attention", head="dec.1.self.2", agg=agg).header["python"]
+        script = ask(registry.open("book"), "attention", head="dec.1.self.2", agg=agg).header["python"]
         compile(script, agg, "exec")
     for view, question in {"heads": {}, "focus": {"place": 2}}.items():
-        compile(ask(shelf.open("book"), view, **question).header["python"], view, "exec")
+        compile(ask(registry.open("book"), view, **question).header["python"], view, "exec")
     for view, question in {"score": {"head": "dec.1.self.2", "query": 3, "key": 1}, "tokens": {}}.items():
-        compile(ask(shelf.open("book"), view, **question)["python"], view, "exec")
+        compile(ask(registry.open("book"), view, **question)["python"], view, "exec")
 
 
 @pytest.mark.thorough
