@@ -15,13 +15,14 @@ import pytest
 from playwright.sync_api import Browser, Page
 
 from glassformer.app.server.registry import ServedModel
-from glassformer.app.server.view import Binary, finite
+from glassformer.app.server.view import Binary
 from glassformer.app.server.views import VIEWS
 from glassformer.app.share.loading import load_shared
 from glassformer.app.share.package import Package
 from glassformer.app.share.share import ShareRequest, share_run
 from glassformer.app.share.tokenizing import for_the_page
 from glassformer.base.config import SampleConfig, TokenizerConfig
+from glassformer.base.report import finite
 from glassformer.runs.opening import OpenedRun
 from glassformer.text.tokenizers import train_tokenizer
 from tests.browser.shared_models import Case, cases

@@ -52,13 +52,13 @@ def _as_json(facts: dict[str, Any]) -> str:
     try:
         return json.dumps(facts, ensure_ascii=False, allow_nan=False)
     except ValueError:
-        return json.dumps(_finite(facts), ensure_ascii=False, allow_nan=False)
+        return json.dumps(finite(facts), ensure_ascii=False, allow_nan=False)
 
 
-def _finite(value: Any) -> Any:
-    """Return the value with None in place of every number that is not finite."""
+def finite(value: Any) -> Any:
+    """Return a value for JSON, with None in place of every number that is not finite."""
     if isinstance(value, dict):
-        return {key: _finite(each) for key, each in value.items()}
+        return {key: finite(each) for key, each in value.items()}
     if isinstance(value, list | tuple):
-        return [_finite(each) for each in value]
+        return [finite(each) for each in value]
     return None if isinstance(value, float) and not math.isfinite(value) else value

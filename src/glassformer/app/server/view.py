@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -13,6 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from glassformer.app.server.refusing import RefusedRequestError, in_two_lines
 from glassformer.app.server.registry import ServedModel
+from glassformer.base.report import finite
 
 LIMIT = 2**20
 """Bytes of an answer. A view that could give more cuts, pools or pages."""
@@ -162,17 +162,6 @@ class PageView(Generic[Q]):
                 f"the answer would take {len(reply):,} bytes, and at most {LIMIT:,} are sent", "Ask for less at once."
             )
         return Reply(reply, isinstance(answer, Binary))
-
-
-def finite(value: Any) -> Any:
-    """The same with null for every number that JSON cannot write: NaN and ±∞."""
-    if isinstance(value, float):
-        return value if math.isfinite(value) else None
-    if isinstance(value, dict):
-        return {key: finite(each) for key, each in value.items()}
-    if isinstance(value, list | tuple):
-        return [finite(each) for each in value]
-    return value
 
 
 def script(opened: ServedModel, *lines: str, imports: Sequence[str] = ()) -> str:
