@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from pathlib import Path
 from unittest.mock import Mock
 
 import pytest
@@ -25,7 +24,7 @@ def made(value: str, calls: list[str]) -> Callable[[], str]:
 
 def test_the_least_recently_used_results_make_room(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(registry, "CACHE_BYTES", 10)
-    opened = ServedModel("book", Path("book"), Mock(), "step-000001")
+    opened = ServedModel("book", Mock())
     calls: list[str] = []
     for key in ("aaaa", "bbbb", "aaaa", "cccc", "aaaa", "bbbb"):
         assert opened.cached(key, made(key, calls), len) == key
@@ -34,7 +33,7 @@ def test_the_least_recently_used_results_make_room(monkeypatch: pytest.MonkeyPat
 
 def test_a_result_larger_than_the_cache_is_given_and_evicts_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(registry, "CACHE_BYTES", 10)
-    opened = ServedModel("book", Path("book"), Mock(), "step-000001")
+    opened = ServedModel("book", Mock())
     calls: list[str] = []
     for key in ("aaaa", "b" * 11, "b" * 11, "aaaa"):
         assert opened.cached(key, made(key, calls), len) == key
