@@ -10,7 +10,7 @@ import pytest
 from playwright.sync_api import expect
 
 from glassformer.base.config import SampleConfig
-from glassformer.evaluation.matches import cover, matches
+from glassformer.evaluation.copying import cover, matches
 from glassformer.evaluation.one_text import guess, next_logits, outlook, surprisals
 from glassformer.evaluation.side_by_side import stretches
 from glassformer.evaluation.training_text import training_text
@@ -19,6 +19,7 @@ from glassformer.inspection.ablation import checked, switched
 from glassformer.inspection.explain import whole_subject_of
 from glassformer.inspection.receipt.draw import explain_draw
 from glassformer.tasks import AnyTextModel, TextModel, Translator
+from glassformer.text.batches import Batch
 from tests.browser.conftest import Visit
 from tests.browser.reading import copied, settled, value, values
 from tests.browser.tiny_runs import TEXTS
@@ -101,7 +102,7 @@ def test_a_part_that_is_switched_off(run: str, part: str, page: Visit, model: Li
     settled(shown)
     target = whole_subject_of(opened, TEXTS[run]).target
     data = held_out(runs[run], opened, 2000)
-    off = switched(opened.model, checked(opened.model, [part]), data.rows, data.task.collate, data.device)
+    off = switched(opened.model, checked(opened.model, [part]), data.rows, Batch.from_rows, data.device)
     loss = measure_without(opened, data, [part]).loss
     costs = [surprisals(opened, TEXTS[run], target, forward).mean for forward in (None, off)]
     assert all(cost is not None for cost in costs)

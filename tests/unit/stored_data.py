@@ -1,6 +1,6 @@
 """Prepared data of every kind, and the hashes of every file that an earlier version wrote for it.
 
-`python -m tests.unit.stored_data` writes `tests/fixtures/expected/stores.json` anew. Only a change of what is stored,
+`python -m tests.unit.stored_data` writes `tests/fixtures/stores.json` anew. Only a change of what is stored,
 which makes older token folders unusable, is a reason to do that.
 """
 
@@ -17,7 +17,7 @@ from typing import Any
 from glassformer.base.config import FAMILIES, Config
 from glassformer.runs.run_text import prepare_for
 
-EXPECTED = Path(__file__).parents[1] / "fixtures" / "expected" / "stores.json"
+EXPECTED = Path(__file__).parents[1] / "fixtures" / "stores.json"
 WORDS = ["river", "stone", "মানুষ", "night", "Straße", "夜", "quick", "émigré", "lamp", "🇧🇩", "over", "under"]
 
 

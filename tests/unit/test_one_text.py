@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 import pytest
@@ -34,7 +33,7 @@ from glassformer.runs.opening import load_text_model
 from glassformer.tasks import AnyTextModel
 from glassformer.tasks.writing import written
 from glassformer.text.batches import Batch
-from glassformer.text.rows import Pair
+from glassformer.text.rows import Row
 from tests.parity.written_runs import make_run
 
 TEXT = "আমি বাংলায় গান গাই; the old dog."
@@ -52,13 +51,13 @@ def models(tmp_path_factory: pytest.TempPathFactory) -> dict[str, AnyTextModel]:
     return {name: load_text_model(make_run(home / name, **each), device="cpu") for name, each in made.items()}
 
 
-def rows_of(model: AnyTextModel, seed: int) -> tuple[Sequence[Any], Any]:
-    """Two rows of unequal length, and what makes a batch of them."""
+def rows_of(model: AnyTextModel, seed: int) -> Sequence[Row]:
+    """Two rows of unequal length."""
     random = np.random.default_rng(seed)
     one, two = (random.integers(0, model.tokenizer.vocab_size, size) for size in (9, 5))
     if model.config.train.task == "translate":
-        return [Pair(one, two), Pair(two, one)], Batch.from_pairs
-    return [one, two], Batch.from_rows
+        return [Row.of_text(two, source=one), Row.of_text(one, source=two)]
+    return [Row.of_text(one), Row.of_text(two)]
 
 
 def test_a_decoder_pays_from_left_to_right(models: dict[str, AnyTextModel]) -> None:
@@ -201,12 +200,12 @@ def test_frozen_patterns_are_those_of_the_whole_model(
 
 @pytest.mark.parametrize("name", ["book", "turn"])
 def test_means_leave_padding_out(models: dict[str, AnyTextModel], name: str) -> None:
-    model, (rows, collate) = models[name].model, rows_of(models[name], 3)
+    model, rows = models[name].model, rows_of(models[name], 3)
     part = "dec.0.cross.1" if name == "turn" else "dec.1.self.2"
-    found = means_of(model, rows, collate, CPU, [part, "dec.0.feedforward"])
+    found = means_of(model, rows, Batch.from_rows, CPU, [part, "dec.0.feedforward"])
     alone = []
     for row in rows:
-        batch = collate([row])
+        batch = Batch.from_rows([row])
         given = (batch.source, batch.inputs) if name == "turn" else (batch.inputs,)
         site = part.rpartition(".")[0]
         kept = record(model, *given, keep=[f"{site}.mixed", "dec.0.feedforward"])
@@ -217,11 +216,14 @@ def test_means_leave_padding_out(models: dict[str, AnyTextModel], name: str) -> 
 
 
 def test_a_loss_with_everything_on_is_that_of_the_model(models: dict[str, AnyTextModel]) -> None:
-    model, (rows, collate) = models["book"].model, rows_of(models["book"], 5)
-    whole = ablation_loss(Switched(model, Ablation(())), rows, collate, CPU)
+    model, rows = models["book"].model, rows_of(models["book"], 5)
+    whole = ablation_loss(Switched(model, Ablation(())), rows, Batch.from_rows, CPU)
     assert whole.change == 0
     off = ablation_loss(
-        switched(model, checked(model, ["dec.0.self.0"], "frozen"), rows, collate, CPU), rows, collate, CPU
+        switched(model, checked(model, ["dec.0.self.0"], "frozen"), rows, Batch.from_rows, CPU),
+        rows,
+        Batch.from_rows,
+        CPU,
     )
     assert off.whole == whole.whole
     assert off.change != 0
@@ -280,12 +282,12 @@ def test_with_a_cache_and_without_the_same_is_written(models: dict[str, AnyTextM
 
 def test_each_kind_puts_its_own_in_the_place_of_a_part(models: dict[str, AnyTextModel]) -> None:
     model, tokens = models["book"].model, torch.tensor([models["book"].prompt_ids(TEXT)])  # type: ignore[union-attr]
-    rows, collate = rows_of(models["book"], 7)
-    means = means_of(model, rows, collate, CPU, ["dec.1.self.1"])
+    rows = rows_of(models["book"], 7)
+    means = means_of(model, rows, Batch.from_rows, CPU, ["dec.1.self.1"])
     kinds = {"zero": Zero(), "mean": Value(means["dec.1.self.1"]), "first": KnockOut()}
     for instead, kind in kinds.items():
         ablation = checked(model, ["dec.1.self.1", "dec.positions"], instead)
         with torch.no_grad(), patch(model, {"dec.1.self.1": kind, "dec.positions": Zero()}):
             real = model(tokens)
         with torch.no_grad():
-            torch.testing.assert_close(switched(model, ablation, rows, collate, CPU)(tokens), real)
+            torch.testing.assert_close(switched(model, ablation, rows, Batch.from_rows, CPU)(tokens), real)

@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterator
 from glassformer.runs.folder import Folder, open_run
 from glassformer.runs.run_text import encoded_text
 from glassformer.tasks import TextModel, Translator
-from glassformer.text.examples import PreparedExamples
 
 
 def training_text(
@@ -24,6 +23,6 @@ def training_text(
         GlassError: the text is not at hand.
     """
     data = encoded_text(open_run(folder), model.config, note)
-    if isinstance(data, PreparedExamples):
-        return (f"{target}\n" for _, target in data.train.texts())
-    return data.train.iter_text(model.tokenizer)
+    if data.kind.running_text:
+        return data.train.tokens["text"].iter_text(model.tokenizer)
+    return (f"{texts[-1]}\n" for texts in data.train.texts())

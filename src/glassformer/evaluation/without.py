@@ -16,6 +16,7 @@ from glassformer.runs.run_text import encoded_text
 from glassformer.tasks import AnyTextModel
 from glassformer.tasks.make import make_task
 from glassformer.tasks.task import Task
+from glassformer.text.batches import Batch
 
 
 @dataclass(frozen=True)
@@ -117,7 +118,7 @@ def measure_without(
     Raises:
         GlassError: a part cannot be switched off so.
     """
-    found = switched(model.model, checked(model.model, off, instead), data.rows, data.task.collate, data.device)
-    loss = ablation_loss(found, data.rows, data.task.collate, data.device, data.dtype)
+    found = switched(model.model, checked(model.model, off, instead), data.rows, Batch.from_rows, data.device)
+    loss = ablation_loss(found, data.rows, Batch.from_rows, data.device, data.dtype)
     what = "the validation part" if tokens is None else "evenly drawn rows of the validation part"
     return AblationReport(what, data.task.unit, data.task.unknown_share, found.ablation, loss)

@@ -188,7 +188,8 @@ def means_of(
             batch = collate(group).to(device)
             with watching(model, keep) as passes:
                 logits_of(model, batch)
-            reals = {"dec": batch.real.cpu(), "enc": (batch.real_source if pair else batch.real)}
+            read = batch.source_attention_mask if pair else batch.attention_mask
+            reals = {"dec": batch.attention_mask.cpu(), "enc": read}
             for name in names:
                 real = reals[name.partition(".")[0]]
                 assert real is not None

@@ -7,7 +7,6 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any
 
 import numpy as np
 import torch
@@ -16,6 +15,7 @@ from glassformer.model.device import autocast
 from glassformer.model.transformer import Model
 from glassformer.tasks.losses import logits_of, token_losses, tokens_at_once
 from glassformer.text.batches import Batch
+from glassformer.text.rows import Row
 from glassformer.training.parallel.processes import OneProcess, Processes
 
 MOST_TOKENS = 8192
@@ -86,12 +86,12 @@ def unknown_words(share: float) -> str:
 
 def validation_loss(
     model: Model,
-    rows: Sequence[Any],
+    rows: Sequence[Row],
     device: torch.device,
     dtype: torch.dtype = torch.float32,
     skip: int = 0,
     most_tokens: int = MOST_TOKENS,
-    collate: Callable[[Sequence[Any]], Batch] = Batch.from_rows,
+    collate: Callable[[Sequence[Row]], Batch] = Batch.from_rows,
     processes: Processes | None = None,
     forward: Callable[..., torch.Tensor] | None = None,
 ) -> LossEstimate:
@@ -101,11 +101,11 @@ def validation_loss(
 
     Args:
         model: of any family.
-        rows: what `collate` makes batches of; without it T+1 ids each, of which all but the first are predicted.
+        rows: of one task.
         device, dtype: where the model is, and the precision of its products.
         skip: the first so many targets of every row but the first are not counted.
         most_tokens: per forward pass; fewer where the vocabulary is large.
-        collate: of the task.
+        collate: makes a batch of rows.
         processes: those that share the work and all get the same number; this one alone, unless they are given.
         forward: called in the model's place, with what it would be called with.
     """
@@ -138,7 +138,7 @@ def sliding_loss(
     return validation_loss(model, _Overlapping(tokens, context, stride), device, dtype, skip=context - stride)
 
 
-class _Overlapping(Sequence[np.ndarray]):
+class _Overlapping(Sequence[Row]):
     """Rows of `context` + 1 ids, each beginning `stride` after the one before."""
 
     def __init__(self, tokens: np.ndarray, context: int, stride: int) -> None:
@@ -149,15 +149,15 @@ class _Overlapping(Sequence[np.ndarray]):
     def __len__(self) -> int:
         return 1 + max(0, -(-(len(self.tokens) - 1 - self.context) // self.stride))
 
-    def __getitem__(self, index: int) -> np.ndarray:  # type: ignore[override]
+    def __getitem__(self, index: int) -> Row:  # type: ignore[override]
         if not 0 <= index < len(self):
             raise IndexError(index)
-        return self.tokens[index * self.stride : index * self.stride + self.context + 1]
+        return Row.of_text(self.tokens[index * self.stride : index * self.stride + self.context + 1])
 
 
-def groups(rows: Sequence[Any], most_tokens: int) -> Iterator[list[Any]]:
+def groups(rows: Sequence[Row], most_tokens: int) -> Iterator[list[Row]]:
     """Rows in order, in groups of at most so many tokens, padding included."""
-    group: list[Any] = []
+    group: list[Row] = []
     width = 0
     for row in rows:
         if group and max(width, len(row)) * (len(group) + 1) > most_tokens:

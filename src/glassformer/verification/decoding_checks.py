@@ -11,7 +11,6 @@ from glassformer.generation.decoding import generate, translate
 from glassformer.generation.targets import CachedTargetReader, PlainTargetReader
 from glassformer.model.transformer import Decoder, EncoderDecoder
 from glassformer.verification.check import LOGITS, Check, Finding, distance
-from glassformer.verification.rows import ids_of
 from glassformer.verification.subject import Subject, writes
 
 STEPS = 16  # tokens that are read or written in a row
@@ -28,7 +27,7 @@ def cached_logits(subject: Subject) -> Finding:
     model, apart, note = subject.model, 0.0, f"{len(subject.rows)} rows, {STEPS} steps"
     with reading(model):
         if isinstance(model, EncoderDecoder):
-            sources, targets = subject.prompts, [_tiled(ids_of(row), STEPS) for row in subject.rows]
+            sources, targets = subject.prompts, [_tiled(row.inputs.tolist(), STEPS) for row in subject.rows]
             grown = [[row[: count + 1] for row in targets] for count in range(min(STEPS, model.config.context))]
             apart = _apart(CachedTargetReader(model, sources, STEPS), PlainTargetReader(model, sources), grown)
             return Finding(apart, note)
@@ -48,7 +47,7 @@ def _apart(one: Reader, other: Reader, grown: Sequence[Sequence[Sequence[int]]])
 
 def _grown(subject: Subject, prompts: Sequence[list[int]], steps: int) -> list[list[list[int]]]:
     """The prompts, and what they are after each step; what is added is text of the run."""
-    added = [_tiled(ids_of(row), steps) for row in subject.rows]
+    added = [_tiled(row.inputs.tolist(), steps) for row in subject.rows]
     return [[prompt + more[:count] for prompt, more in zip(prompts, added, strict=False)] for count in range(steps)]
 
 

@@ -117,7 +117,9 @@ def probe_run(request: Request, loaded: AnyTextModel | None = None) -> ProbeRepo
     pairs = None if request.pairs is None else read_pairs(request.pairs)
     model = readable(loaded or load_text_model(request.folder, request.which, request.device))
     own, notes = _own(request, model)
-    known = None if own is None else Known(own.train.tokens, model.tokenizer.vocab_size, model.tokenizer.text_ids)
+    known = None
+    if own is not None:
+        known = Known(own.train.source.tokens, model.tokenizer.vocab_size, model.tokenizer.text_ids)
     results: list[ProbeResult | SurprisalResult] = []
 
     def add(result: ProbeResult | SurprisalResult) -> None:
@@ -151,9 +153,7 @@ def _own(request: Request, model: Readable) -> tuple[Prepared | None, list[str]]
     """The run's own text, if it is at hand, and what there is to say of all probes."""
     notes = [PSEUDO] if isinstance(model, MaskFiller) else []
     try:
-        found = encoded_text(open_run(request.folder), model.config, request.note)
-        assert isinstance(found, Prepared)
-        return found, notes
+        return encoded_text(open_run(request.folder), model.config, request.note), notes
     except GlassError as error:
         return None, [*notes, f"no rules of frequency, which need the training text: {error.problem}"]
 

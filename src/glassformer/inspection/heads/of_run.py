@@ -18,7 +18,6 @@ from glassformer.runs.folder import Folder, open_run
 from glassformer.runs.run_text import encoded_text
 from glassformer.tasks import AnyTextModel, MaskFiller, TextModel, Translator
 from glassformer.tasks.make import make_task
-from glassformer.text.examples import PreparedExamples
 from glassformer.text.prepare import Prepared
 from glassformer.text.tokenizers import Tokenizer
 
@@ -66,7 +65,7 @@ def probes_for(
     config: Config,
     reader: Tokenizer,
     tokenizer: Tokenizer,
-    data: Prepared | PreparedExamples | None,
+    data: Prepared | None,
     text: Probe | None = None,
 ) -> tuple[list[Probe], Known]:
     """Return the probes on which `survey` looks at the heads of a run: always the same, whatever the weights.
@@ -98,7 +97,7 @@ def _given(model: AnyTextModel, given: Given) -> Probe:
     return given_probe(model, given.texts, given.name)
 
 
-def _own_text(folder: Folder, model: AnyTextModel, note: Callable[[str], None]) -> Prepared | PreparedExamples | None:
+def _own_text(folder: Folder, model: AnyTextModel, note: Callable[[str], None]) -> Prepared | None:
     """Return the text that the run learnt from, if it is at hand."""
     try:
         return encoded_text(open_run(folder), model.config, note)
@@ -107,9 +106,8 @@ def _own_text(folder: Folder, model: AnyTextModel, note: Callable[[str], None]) 
         return None
 
 
-def _counts(data: Prepared | PreparedExamples | None, size: int) -> npt.NDArray[np.int64] | None:
+def _counts(data: Prepared | None, size: int) -> npt.NDArray[np.int64] | None:
     """Count each token of the training text, (V,); None where it is not at hand, or is two texts."""
-    if data is None or (isinstance(data, PreparedExamples) and not data.labels):
+    if data is None or len(data.train.tokens) > 1:
         return None
-    store = data.train.sources if isinstance(data, PreparedExamples) else data.train
-    return np.bincount(store.tokens[:COUNTED], minlength=size)
+    return np.bincount(data.train.source.tokens[:COUNTED], minlength=size)

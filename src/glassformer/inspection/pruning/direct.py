@@ -46,7 +46,7 @@ def direct_effects(model: Model, data: Rows) -> dict[str, float]:
                 logits = logits_of(model, batch)  # (B, T, V)
             for site in sites:
                 for number, written in _written(model, site, z[site], entering):
-                    less = logits - _read(model, written, batch.real)  # (B, T, V)
+                    less = logits - _read(model, written, batch.attention_mask)  # (B, T, V)
                     name = f"{site}.{number}"
                     loss = float(token_losses(less, batch).cpu().double().sum())
                     lost[name] = lost.get(name, 0.0) + loss

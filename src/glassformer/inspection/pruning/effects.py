@@ -82,16 +82,16 @@ def _without_each(model: Model, batch: Batch, names: Sequence[str], others: Mapp
 def _copied(batch: Batch, n: int) -> Batch:
     """All rows n times over."""
     source = batch.source
-    real_source = batch.real_source
+    source_mask = batch.source_attention_mask
     return replace(
         batch,
         inputs=batch.inputs.repeat(n, 1),
         targets=batch.targets.repeat(n, 1),
-        real=batch.real.repeat(n, 1),
+        attention_mask=batch.attention_mask.repeat(n, 1),
         loss_mask=batch.loss_mask.repeat(n, 1),
         n_targets=batch.n_targets * n,
         source=None if source is None else source.repeat(n, 1),
-        real_source=None if real_source is None else real_source.repeat(n, 1),
+        source_attention_mask=None if source_mask is None else source_mask.repeat(n, 1),
     )
 
 
@@ -112,7 +112,7 @@ def z_values(model: Model) -> Iterator[dict[Site, Tensor]]:
 def _real(model: Model, site: Site, batch: Batch) -> Tensor:
     """(B, T) which places of a site's stack are no padding."""
     of_source = site.stack == "enc" and isinstance(model, EncoderDecoder)
-    real = batch.real_source if of_source else batch.real
+    real = batch.source_attention_mask if of_source else batch.attention_mask
     assert real is not None
     return real
 

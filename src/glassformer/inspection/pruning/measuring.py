@@ -40,11 +40,11 @@ class Rows:
 
     def batch(self, rows: Sequence[Any]) -> Batch:
         """Rows as a batch on the device."""
-        return self.task.collate(rows).to(self.device)
+        return Batch.from_rows(rows).to(self.device)
 
     def loss(self, model: Model) -> LossEstimate:
         """The mean loss over all rows, in nats per target, as validation has it: no label smoothing, no dropout."""
-        return validation_loss(model, self.rows, self.device, collate=self.task.collate)
+        return validation_loss(model, self.rows, self.device)
 
 
 def training_rows(task: Task, tokens: int, device: torch.device) -> Rows:

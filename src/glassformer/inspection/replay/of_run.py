@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -22,8 +21,9 @@ from glassformer.runs.run_text import encoded_text
 from glassformer.tasks.losses import logits_of, token_losses, tokens_at_once
 from glassformer.tasks.make import make_task
 from glassformer.tasks.task import Task
-from glassformer.text.examples import PreparedExamples
+from glassformer.text.batches import Batch
 from glassformer.text.prepare import Prepared
+from glassformer.text.rows import Row
 from glassformer.training.trainer import Trainer
 from glassformer.training.validation import MOST_TOKENS, groups
 
@@ -41,14 +41,14 @@ class Camera:
         model: any of the run's; its weights do not matter.
     """
 
-    def __init__(self, config: Config, task: Task, data: Prepared | PreparedExamples, model: Model) -> None:
+    def __init__(self, config: Config, task: Task, data: Prepared, model: Model) -> None:
         self.task = task
         writer = data.tokenizer
-        reader = data.source_tokenizer if isinstance(data, PreparedExamples) else writer
+        reader = data.source_tokenizer
         self.probes, self.known = probes_for(model, config, reader, writer, data)
         self.texts = mapped_texts(model, self.probes, reader, writer)
         self.rows = task.held_out(LOSSES)
-        repeated = [row for probe in self.probes if probe.name == "repeated" for row in probe.rows]
+        repeated = [Row.of_text(row) for probe in self.probes if probe.name == "repeated" for row in probe.rows]
         self.repeated = repeated if config.train.task == "lm" else []
 
     def snapshot(self, model: Model, step: int) -> Snapshot:
@@ -68,13 +68,13 @@ class Camera:
             sample=sample,
         )
 
-    def _losses(self, model: Model, rows: Sequence[Any]) -> Numbers:
+    def _losses(self, model: Model, rows: Sequence[Row]) -> Numbers:
         """(rows, T) nats at every place; NaN where nothing is predicted."""
         device = model.embedding.tokens.weight.device
         parts = []
         with reading(model):
             for group in groups(rows, min(MOST_TOKENS, tokens_at_once(model))):
-                batch = self.task.collate(group).to(device)
+                batch = Batch.from_rows(group).to(device)
                 losses = token_losses(logits_of(model, batch), batch)  # (B, T)
                 parts.append(losses.masked_fill(~batch.loss_mask, np.nan).float().cpu().numpy())
         longest = max((part.shape[1] for part in parts), default=0)

@@ -42,6 +42,7 @@ from glassformer.inspection.ablation import (
 from glassformer.inspection.explain import Subject
 from glassformer.inspection.pruning.removal import refuse_unprunable
 from glassformer.tasks import TextModel, Translator
+from glassformer.text.batches import Batch
 
 ROWS = 4_096
 """Targets of the rows over which means are taken, where the loss on the validation part is not asked for."""
@@ -97,7 +98,7 @@ def _switched(opened: Opened, ablation: Ablation, tokens: int | None) -> Switche
     if ablation.instead != "mean" or not ablation.parts:
         return Switched(opened.model.model, ablation)
     data = _held_out(opened, tokens or ROWS)
-    return switched(opened.model.model, ablation, data.rows, data.task.collate, data.device)
+    return switched(opened.model.model, ablation, data.rows, Batch.from_rows, data.device)
 
 
 def _held_out(opened: Opened, tokens: int) -> HeldOut:
@@ -151,10 +152,10 @@ def _validation(opened: Opened, found: Switched, tokens: int) -> dict[str, Any]:
     nothing = Switched(opened.model.model, Ablation(()))
     whole = opened.kept.get(
         ("held out loss", tokens),
-        lambda: ablation_loss(nothing, data.rows, data.task.collate, data.device, data.dtype).whole,
+        lambda: ablation_loss(nothing, data.rows, Batch.from_rows, data.device, data.dtype).whole,
         lambda kept: 100,
     )
-    loss = ablation_loss(found, data.rows, data.task.collate, data.device, data.dtype, whole)
+    loss = ablation_loss(found, data.rows, Batch.from_rows, data.device, data.dtype, whole)
     return {
         "whole": loss.whole.loss, "off": loss.off.loss, "tokens": loss.whole.tokens, "rows": loss.whole.windows,
         "unit": data.task.unit, "why": None,
@@ -190,7 +191,7 @@ def python(opened: Opened, question: Question) -> str:
     if wants:
         lines += [
             f"data = held_out({str(opened.folder)!r}, model, {question.tokens or ROWS})",
-            "off = switched(model.model, ablation, data.rows, data.task.collate, data.device)",
+            "off = switched(model.model, ablation, data.rows, Batch.from_rows, data.device)",
         ]
     else:
         lines += ["off = Switched(model.model, ablation)"]
@@ -203,7 +204,7 @@ def python(opened: Opened, question: Question) -> str:
     ]
     if question.tokens is not None:
         lines += [
-            "loss = ablation_loss(off, data.rows, data.task.collate, data.device, data.dtype)",
+            "loss = ablation_loss(off, data.rows, Batch.from_rows, data.device, data.dtype)",
             "print(loss.whole.loss, loss.off.loss)",
         ]
     names = ["ablation_loss"] if question.tokens is not None else []
@@ -217,6 +218,7 @@ def python(opened: Opened, question: Question) -> str:
             "from glassformer.evaluation.side_by_side import bars",
             *(["from glassformer.evaluation.without import held_out"] if wants else []),
             "from glassformer.inspection.explain import subject_of",
+            *(["from glassformer.text.batches import Batch"] if wants else []),
         ],
     )
 

@@ -31,7 +31,6 @@ from glassformer.evaluation.probes.texts import surprisal_of_split, surprisal_of
 from glassformer.runs.folder import open_run
 from glassformer.runs.run_text import encoded_text
 from glassformer.tasks import AnyTextModel, MaskFiller, Translator
-from glassformer.text.examples import PreparedExamples
 
 MOST, MOST_HOLES = 4_096, 512
 """Tokens of a text; those of a masked model take a pass each."""
@@ -119,9 +118,7 @@ def _split(opened: Opened, start: bool) -> dict[str, Any]:
 def _of_split(opened: Opened, model: Readable | Translator) -> SurprisalResult:
     """Measure it; the training part is counted by the way."""
     data = encoded_text(open_run(opened.folder), model.config, lambda text: None)
-    train = data.train.targets if isinstance(data, PreparedExamples) else data.train
-    assert train is not None
-    return surprisal_of_split(model, data, counts_of(train.tokens, model.tokenizer.vocab_size))
+    return surprisal_of_split(model, data, counts_of(data.train.target.tokens, model.tokenizer.vocab_size))
 
 
 def python(opened: Opened, question: Question) -> str:
@@ -139,10 +136,9 @@ def python(opened: Opened, question: Question) -> str:
             "from glassformer.runs.folder import open_run",
             "from glassformer.runs.run_text import encoded_text",
         ]
-        side = "targets.tokens" if translates else "tokens"
         counting = [
             f"data = encoded_text(open_run({str(opened.folder)!r}), model.config, print)",
-            f"counts = counts_of(data.train.{side}, model.tokenizer.vocab_size)",
+            "counts = counts_of(data.train.target.tokens, model.tokenizer.vocab_size)",
         ]
     return script(
         opened,

@@ -34,6 +34,7 @@ from glassformer.inspection.ablation import Ablation, Switched, ablation_loss
 from glassformer.inspection.explain import Subject
 from glassformer.inspection.sight import sights
 from glassformer.tasks import MaskFiller, TextClassifier, TextModel, Translator
+from glassformer.text.batches import Batch
 
 SHOWN = 48
 WRITES, MEASURED = 24, 2_000
@@ -158,7 +159,7 @@ def _measured(opened: Opened) -> dict[str, Any]:
     refuse_unencoded(opened)
     data = held_out(opened.folder, opened.model, MEASURED)
     whole = Switched(opened.model.model, Ablation(()))
-    loss = ablation_loss(whole, data.rows, data.task.collate, data.device, data.dtype).whole
+    loss = ablation_loss(whole, data.rows, Batch.from_rows, data.device, data.dtype).whole
     return {"loss": loss.loss, "tokens": loss.tokens, "unit": data.task.unit, "why": None}
 
 

@@ -31,7 +31,6 @@ from glassformer.evaluation.ladder import counts_of
 from glassformer.runs.folder import open_run
 from glassformer.runs.run_text import stored_text
 from glassformer.tasks import MaskFiller, TextModel, Translator, unknown_symbols
-from glassformer.text.examples import PreparedExamples
 from glassformer.text.tokenizers import Tokenizer
 
 MOST = 2_000
@@ -142,13 +141,9 @@ def count_tokens(opened: Opened) -> Counts:
     """
     model = opened.model
     data = stored_text(open_run(opened.folder), model.config)
-    if not isinstance(data, PreparedExamples):
-        return {"text": counts_of(data.train.tokens, model.tokenizer.vocab_size)}
-    sources = counts_of(data.train.sources.tokens, data.source_tokenizer.vocab_size)
-    if not isinstance(model, Translator):
-        return {"text": sources}
-    assert data.train.targets is not None
-    return {"source": sources, "target": counts_of(data.train.targets.tokens, data.tokenizer.vocab_size)}
+    return {
+        role: counts_of(store.tokens, data.tokenizers[role].vocab_size) for role, store in data.train.tokens.items()
+    }
 
 
 def python(opened: Opened, question: Question) -> str:
