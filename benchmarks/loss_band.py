@@ -159,10 +159,15 @@ def read(path: Path) -> list[tuple[str, forecast.RunFacts, float]]:
     ]  # fmt: skip
 
 
+def left_at(known: forecast.RunFacts, loss: float) -> float:
+    """ln s at a loss: the inverse of `RunFacts.loss_at`."""
+    return math.log(max(1e-3, loss - known.floor) / (known.unigram - known.floor))
+
+
 def weights_of(runs: Sequence[tuple[str, forecast.RunFacts, float]]) -> NDArray[np.float64]:
     """Least squares with a small penalty on all weights but the constant."""
     x = np.array([list(known.features().values()) for _, known, _ in runs])  # (N, P)
-    y = np.array([known.left_at(loss) for _, known, loss in runs])  # (N,)
+    y = np.array([left_at(known, loss) for _, known, loss in runs])  # (N,)
     penalty = PENALTY * np.eye(x.shape[1])  # (P, P)
     penalty[0, 0] = 0.0
     return np.linalg.solve(x.T @ x + penalty, x.T @ y)
@@ -175,7 +180,7 @@ def unseen(runs: Sequence[tuple[str, forecast.RunFacts, float]]) -> NDArray[np.f
         weights = weights_of([run for run in runs if run[0] != text])
         for number, (own, known, loss) in enumerate(runs):
             if own == text:
-                errors[number] = known.left_at(loss) - float(np.dot(weights, list(known.features().values())))
+                errors[number] = left_at(known, loss) - float(np.dot(weights, list(known.features().values())))
     return errors
 
 
@@ -194,7 +199,7 @@ def fit(path: Path) -> None:
     """Print the formula's numbers, and how often runs on unseen texts fell inside a band made without them."""
     runs = read(path)
     inside, errors = inside_unseen(runs), unseen(runs)
-    ratios = [abs(math.log(loss / known.loss_at(known.left_at(loss) - error)))
+    ratios = [abs(math.log(loss / known.loss_at(left_at(known, loss) - error)))
               for (_, known, loss), error in zip(runs, errors, strict=True)]  # fmt: skip
     weights = zip(runs[0][1].features(), weights_of(runs).tolist(), strict=True)
     print(f"{len(runs)} runs on {len({text for text, _, _ in runs})} texts; BELOW = {forecast.BELOW}")

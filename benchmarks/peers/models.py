@@ -19,7 +19,7 @@ from torch import Tensor, nn
 from glassformer.base.config import Config
 from glassformer.model.build import build_model
 from glassformer.model.device import autocast
-from glassformer.text.batches import Batch
+from glassformer.text.rows import Row
 from glassformer.training.loop import compute_gradients
 from glassformer.training.stepping import Stepper
 
@@ -66,13 +66,10 @@ class _SameRows:
     """The task of our step: the same rows each time."""
 
     def __init__(self, ids: Tensor) -> None:
-        self._rows = list(ids.numpy().astype(np.int64))
+        self._rows = [Row.of_text(row) for row in ids.numpy().astype(np.int64)]
 
     def rows(self, step: int) -> Sequence[Any]:
         return self._rows
-
-    def collate(self, rows: Sequence[Any]) -> Batch:
-        return Batch.from_rows(rows)
 
 
 def our_step(shape: Shape, precision: str, changes: dict[str, Any]) -> Step:

@@ -21,7 +21,6 @@ from glassformer.inspection.replay.page import text_for
 from glassformer.runs.folder import Run
 from glassformer.runs.run_text import encoded_text
 from glassformer.tasks import AnyTextModel, MaskFiller, TextModel, Translator
-from glassformer.text.examples import PreparedExamples
 from glassformer.training.journal import read_metrics
 from glassformer.verification.sheet import kept_sheet
 from tests.browser.conftest import Visit
@@ -82,9 +81,7 @@ def surprisal(
     def found(run: str, target: str | None) -> SurprisalResult:
         own = model(run)
         data = encoded_text(Run(runs[run]), own.config, lambda text: None)
-        train = data.train.targets if isinstance(data, PreparedExamples) else data.train
-        assert train is not None
-        counts = counts_of(train.tokens, own.tokenizer.vocab_size)
+        counts = counts_of(data.train.target.tokens, own.tokenizer.vocab_size)
         if isinstance(own, Translator):
             assert target is not None
             return surprisal_of_target(own, TEXTS[run], target, counts)

@@ -10,7 +10,7 @@ import pytest
 from playwright.sync_api import expect
 
 from glassformer.base.config import SampleConfig
-from glassformer.evaluation.matches import cover, matches
+from glassformer.evaluation.copying import cover, matches
 from glassformer.evaluation.one_text import guess, next_logits, outlook, surprisals
 from glassformer.evaluation.side_by_side import stretches
 from glassformer.evaluation.training_text import training_text

@@ -12,6 +12,7 @@ import pytest
 
 from glassformer.app.cli.main import main
 from glassformer.text.prepare import open_prepared
+from glassformer.text.records import RECORD_KINDS
 from tests.journey.commands import glass
 from tests.journey.damage import (
     RUN,
@@ -273,7 +274,7 @@ def check_nothing_lost(mistake: Mistake, folder: Path, before: dict[str, str]) -
         new -= {name for name in new if name.split("/")[0] == "out"}
     if mistake.made:
         for path in {name for name in encoded if name.split("/")[-2:-1] == [".tokens"]}:
-            open_prepared(folder / path).train.verify()
+            open_prepared(RECORD_KINDS["lm"], folder / path).train.source.verify()
         new -= encoded
     assert not new
 

@@ -19,8 +19,8 @@ from glassformer.runs.opening import OpenedRun
 from glassformer.tasks import MaskFiller, TextClassifier, Translator
 from glassformer.tasks.example_tasks import labelled_rows, pair_rows, too_long
 from glassformer.text.tokenizers import Frame
-from glassformer.text.whole import encode_examples
 from tests.parity.hugging_face import change_config, transformers
+from tests.unit.example_files import encoded
 
 TEXTS = ["It was a small day.", "the old dog sleeps in the sun", "Привет, мир!", "3,141 days later, it rained"] * 4
 
@@ -140,15 +140,18 @@ def test_holes_are_filled_as_by_their_pipeline_without_special_tokens(name: str,
 
 
 def test_rows_of_running_text_are_framed_as_single_texts_are(fillers: Path, tmp_path: Path) -> None:
-    from glassformer.interop.sklearn.fitting import encoded
+    from glassformer.interop.sklearn.fitting import record_store
     from glassformer.text.batches import validation_rows
+    from glassformer.text.records import RECORD_KINDS
 
     run = OpenedRun.load(fillers / "runs" / "bert").text_model
     assert isinstance(run, MaskFiller)
-    store = encoded(TEXTS[:2], run.tokenizer, tmp_path / "texts")
+    kind = RECORD_KINDS["masked"]
+    whole = record_store(kind, (TEXTS[:2],), (), {"text": run.tokenizer}, (), tmp_path / "texts")
+    store = whole.tokens["text"]
     rows = validation_rows(store, run.config.data, 40, run.tokenizer.start_id)
     words = transformers.AutoTokenizer.from_pretrained(fillers / "bert")
-    assert [row.tolist() for row in rows] == [words(text)["input_ids"] for text in TEXTS[:2]]
+    assert [row.ids.tolist() for row in rows] == [words(text)["input_ids"] for text in TEXTS[:2]]
 
 
 @pytest.mark.parametrize(("name", "architecture"), [("bert", "BertForMaskedLM"), ("roberta", "RobertaForMaskedLM")])
@@ -198,8 +201,8 @@ def test_labels_are_those_of_the_first_token_in_its_frame(tmp_path: Path) -> Non
     lines = [f'"{text}",LABEL_{number % 3}' for number, text in enumerate([*TEXTS[:2], "day " * 40])]
     table.write_text("\n".join(["text,label", *lines]), encoding="utf-8")
     data = run.config.data.replace(source=str(table))
-    store, _ = encode_examples("classify", data, (run.tokenizer, run.tokenizer), run.labels, tmp_path)
-    assert [row.tokens.tolist() for row in labelled_rows(store, run.config)][:2] == words(TEXTS[:2])["input_ids"]
+    store, _ = encoded("classify", data, (run.tokenizer, run.tokenizer), run.labels, tmp_path)
+    assert [row.inputs.tolist() for row in labelled_rows(store, run.config)][:2] == words(TEXTS[:2])["input_ids"]
     assert too_long(store, run.config.model.context) == 1  # 40 tokens have room alone, and not in their frame
 
 
@@ -258,11 +261,11 @@ def test_pairs_are_measured_in_their_frames_and_go_back(tmp_path: Path) -> None:
     assert isinstance(run, Translator)
     (tmp_path / "pairs.tsv").write_text("source\ttarget\nthe sun\tIt was\nday\tthe dog sleeps\n", encoding="utf-8")
     data = run.config.data.replace(source=str(tmp_path / "pairs.tsv"))
-    store, _ = encode_examples("translate", data, (run.source_tokenizer, run.tokenizer), (), tmp_path)
+    store, _ = encoded("translate", data, (run.source_tokenizer, run.tokenizer), (), tmp_path)
     rows = list(pair_rows(store, run.config))
     assert [row.source.tolist() for row in rows] == words(["the sun", "day"])["input_ids"]
     plain = words(["It was", "the dog sleeps"], add_special_tokens=False)["input_ids"]
-    assert [row.target.tolist() for row in rows] == [[1, 4, *ids, 1] for ids in plain]
+    assert [row.ids.tolist() for row in rows] == [[1, 4, *ids, 1] for ids in plain]
     report = export(ExportRequest(tmp_path / "run", tmp_path / "back", "best"))
     assert report.architecture == kind
     back = json.loads((tmp_path / "back" / "generation_config.json").read_text(encoding="utf-8"))

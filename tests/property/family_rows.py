@@ -2,24 +2,16 @@
 
 from __future__ import annotations
 
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import torch
 
 from glassformer.tasks.task_rows import TaskRows
-from glassformer.text.batches import Batch
-from glassformer.text.rows import Labelled, Masked, Pair
+from glassformer.text.rows import Row
 from tests.property.models import VOCAB
 
 CPU = torch.device("cpu")
-COLLATE = {
-    "decoder": Batch.from_rows,
-    "encoder": Batch.from_masked,
-    "classifier": Batch.from_labelled,
-    "encoder-decoder": Batch.from_pairs,
-}
 
 
 def data(family: str, lengths: tuple[int, ...] = (5, 7, 7, 11, 13)) -> TaskRows:
@@ -29,11 +21,15 @@ def data(family: str, lengths: tuple[int, ...] = (5, 7, 7, 11, 13)) -> TaskRows:
     def ids(length: int) -> Any:
         return numbers.integers(0, VOCAB, size=length)
 
+    def pair(length: int) -> Row:
+        source = ids(length)
+        return Row.of_text(ids(length - 2), source=source)
+
     make = {
-        "decoder": ids,
-        "encoder": lambda n: Masked(ids(n), ids(n), np.arange(n) % 3 == 0),
-        "classifier": lambda n: Labelled(ids(n), n % 5),
-        "encoder-decoder": lambda n: Pair(ids(n), ids(n - 2)),
+        "decoder": lambda n: Row.of_text(ids(n)),
+        "encoder": lambda n: Row(ids(n), ids(n), loss_mask=np.arange(n) % 3 == 0),
+        "classifier": lambda n: Row(ids(n), np.array([n % 5])),
+        "encoder-decoder": pair,
     }[family]
-    task: Any = SimpleNamespace(collate=COLLATE[family])
+    task: Any = None
     return TaskRows(task, [make(length) for length in lengths], CPU)

@@ -131,9 +131,7 @@ def second_start(folder: Path, name: str, processes: Processes) -> str:
 def evaluation(folder: Path, stepper: Stepper, processes: Processes) -> tuple[float, float | None, int]:
     """The validation loss by all processes together."""
     rows = stepper.task.held_out(None)
-    found = validation_loss(
-        stepper.model, rows, stepper.device, most_tokens=50, collate=stepper.task.collate, processes=processes
-    )
+    found = validation_loss(stepper.model, rows, stepper.device, most_tokens=50, processes=processes)
     return found.loss, found.ci95, found.tokens
 
 

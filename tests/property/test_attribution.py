@@ -41,6 +41,7 @@ from glassformer.inspection.sites import stacks
 from glassformer.inspection.trace import trace
 from glassformer.model.build import build_model
 from glassformer.model.transformer import Model
+from glassformer.text.rows import Row
 from glassformer.training.validation import validation_loss
 from tests.property.models import VOCAB, as_if_trained, decoder, encoder, encoder_decoder, some_heads, tiny, tokens
 
@@ -192,7 +193,7 @@ def test_the_last_loss_of_the_lens_is_the_one_of_evaluation() -> None:
     for row in rows:
         outputs = [Output(place, (place,), int(row[place + 1]), True) for place in range(LENGTH)]
         curves.append(lens(model, torch.from_numpy(row[None, :-1]), outputs).curve)
-    measured = validation_loss(model, [np.asarray(row) for row in rows], torch.device("cpu")).loss
+    measured = validation_loss(model, [Row.of_text(np.asarray(row)) for row in rows], torch.device("cpu")).loss
     assert np.mean(curves, axis=0)[-1] == pytest.approx(measured, abs=1e-6)
 
 

@@ -16,6 +16,7 @@ from glassformer.base.config import DataConfig
 from glassformer.base.errors import GlassError
 from glassformer.text.batches import Batch, training_rows, validation_rows
 from glassformer.text.pieces import shuffled
+from glassformer.text.rows import Row
 from glassformer.text.store import StoreWriter, TokenStore
 
 END = 65_000
@@ -45,7 +46,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("stores")
 
 
-def predicted(rows: list[np.ndarray]) -> list[tuple[int, int]]:
+def predicted(rows: list[Row]) -> list[tuple[int, int]]:
     """(token before, token) for each prediction that counts, as the model will see it: through a Batch."""
     batch = Batch.from_rows(rows)
     pairs = zip(batch.inputs[batch.loss_mask].tolist(), batch.targets[batch.loss_mask].tolist(), strict=True)
@@ -83,31 +84,35 @@ def test_documents_predict_every_token_once(folder: Path, lengths: list[int], co
 def test_batch_shifts_once_and_masks_padding(lengths: list[int], seed: int) -> None:
     random = np.random.default_rng(seed)
     rows = [random.integers(1, 60_000, length).astype(np.uint16) for length in lengths]
-    batch = Batch.from_rows(rows)
+    batch = Batch.from_rows([Row.of_text(row) for row in rows])
     assert batch.inputs.dtype == batch.targets.dtype == torch.int64
-    assert batch.real.dtype == batch.loss_mask.dtype == torch.bool
+    assert batch.attention_mask.dtype == batch.loss_mask.dtype == torch.bool
     assert batch.inputs.shape == (len(rows), max(lengths) - 1)
     assert batch.n_targets == sum(lengths) - len(rows) == int(batch.loss_mask.sum())
     for number, row in enumerate(rows):
         length = len(row) - 1
         assert batch.inputs[number, :length].tolist() == row[:-1].tolist()
         assert batch.targets[number, :length].tolist() == row[1:].tolist()
-        assert batch.real[number].tolist() == [True] * length + [False] * (max(lengths) - 1 - length)
+        assert batch.attention_mask[number].tolist() == [True] * length + [False] * (max(lengths) - 1 - length)
         assert not batch.inputs[number, length:].any()
         assert not batch.targets[number, length:].any()
-    assert torch.equal(batch.real, batch.loss_mask)
-    assert torch.equal(batch.targets[:, :-1][batch.real[:, 1:]], batch.inputs[:, 1:][batch.real[:, 1:]])
+    assert torch.equal(batch.attention_mask, batch.loss_mask)
+    assert torch.equal(
+        batch.targets[:, :-1][batch.attention_mask[:, 1:]], batch.inputs[:, 1:][batch.attention_mask[:, 1:]]
+    )
 
 
 def test_batch_refuses_rows_that_predict_nothing() -> None:
-    for rows in ([], [np.array([3])]):
-        with pytest.raises(ValueError, match="at least 2"):
+    for rows in ([], [Row.of_text(np.array([3]))]):
+        with pytest.raises(ValueError, match="at least one target"):
             Batch.from_rows(rows)
 
 
 def test_batch_moves() -> None:
-    batch = Batch.from_rows([np.array([1, 2, 3])]).to("meta")
-    assert {tensor.device.type for tensor in (batch.inputs, batch.targets, batch.real, batch.loss_mask)} == {"meta"}
+    batch = Batch.from_rows([Row.of_text(np.array([1, 2, 3]))]).to("meta")
+    assert {tensor.device.type for tensor in (batch.inputs, batch.targets, batch.attention_mask, batch.loss_mask)} == {
+        "meta"
+    }
     assert batch.n_targets == 2
 
 
@@ -126,7 +131,7 @@ def test_world_size_does_not_change_the_global_batch(
     store, data = store_of(folder, lengths), DOCUMENTS if documents else STREAM
 
     def rows(rank: int = 0, world: int = 1) -> list[list[int]]:
-        return [row.tolist() for row in training_rows(store, data, context, batch, seed, step, END, rank, world)]
+        return [row.ids.tolist() for row in training_rows(store, data, context, batch, seed, step, END, rank, world)]
 
     whole = rows()
     assert len(whole) == batch
@@ -146,19 +151,19 @@ def _place(tokens: list[int], row: list[int]) -> int:
 def test_stream_rows_are_drawn_evenly_from_all_places(folder: Path) -> None:
     store, context = store_of(folder, [28]), 13  # 29 tokens: 16 places
     counts = Counter(
-        int(row[0]) for step in range(400) for row in training_rows(store, STREAM, context, 8, 1, step, END)
+        int(row.inputs[0]) for step in range(400) for row in training_rows(store, STREAM, context, 8, 1, step, END)
     )
     assert sorted(counts) == list(range(16))
     expected = 400 * 8 / 16
     assert sum((count - expected) ** 2 / expected for count in counts.values()) < 37.7  # chi-square, 15 d.f., p = 0.001
-    first = [[row.tolist() for row in training_rows(store, STREAM, context, 4, seed, 0, END)] for seed in range(5)]
+    first = [[row.ids.tolist() for row in training_rows(store, STREAM, context, 4, seed, 0, END)] for seed in range(5)]
     assert len({str(rows) for rows in first}) == 5
 
 
 def test_order_of_samples_is_fixed_for_ever(folder: Path) -> None:
     """These numbers must never change: a resumed run, on any machine, continues the same order."""
     store = store_of(folder, [1000])
-    assert [int(row[0]) for row in training_rows(store, STREAM, 7, 5, 1337, 42, END)] == STREAM_ORDER
+    assert [int(row.inputs[0]) for row in training_rows(store, STREAM, 7, 5, 1337, 42, END)] == STREAM_ORDER
     assert [shuffled(position, 11, seed=1337, epoch=2) for position in range(11)] == SHUFFLED
 
 
@@ -169,11 +174,11 @@ SHUFFLED = [0, 1, 8, 3, 7, 4, 5, 2, 6, 9, 10]
 @pytest.mark.parametrize(("batch", "context"), [(1, 5), (3, 5), (7, 3), (50, 11)])
 def test_each_document_piece_once_an_epoch(folder: Path, batch: int, context: int) -> None:
     store = store_of(folder, [3, 0, 11, 1, 29, 7, 2])
-    wanted = Counter(str(row.tolist()) for row in validation_rows(store, DOCUMENTS, context, END))
+    wanted = Counter(str(row.ids.tolist()) for row in validation_rows(store, DOCUMENTS, context, END))
     size = sum(wanted.values())
     steps = -(-3 * size // batch)
     rows = [
-        str(row.tolist())
+        str(row.ids.tolist())
         for step in range(steps)
         for row in training_rows(store, DOCUMENTS, context, batch, 5, step, END)
     ]
@@ -199,7 +204,9 @@ def test_rows_across_many_blocks_of_documents(folder: Path) -> None:
     lengths = [n % 5 for n in range(3001)]
     store = store_of(folder, lengths)
     rows = validation_rows(store, DOCUMENTS, 2, END)
-    assert predicted(list(rows)) == predicted([row for document in _documents(store) for row in _cut(document, 2)])
+    assert predicted(list(rows)) == predicted(
+        [Row.of_text(row) for document in _documents(store) for row in _cut(document, 2)]
+    )
 
 
 def _documents(store: TokenStore) -> list[list[int]]:
@@ -216,15 +223,16 @@ def test_no_row_crosses_from_training_into_validation(folder: Path, data: DataCo
     train, held = store_of(folder, [97, 5, 31], 0, "train"), store_of(folder, [41, 13], 30_000, "held")
     for step in range(50):
         assert all(
-            max(t for t in row.tolist() if t != END) < 30_000 for row in training_rows(train, data, 7, 5, 0, step, END)
+            max(t for t in row.ids.tolist() if t != END) < 30_000
+            for row in training_rows(train, data, 7, 5, 0, step, END)
         )
-    assert all(min(row.tolist()) >= 30_000 for row in validation_rows(held, data, 7, END))
+    assert all(min(row.ids.tolist()) >= 30_000 for row in validation_rows(held, data, 7, END))
 
 
 def test_limited_validation_is_spread_evenly(folder: Path) -> None:
     store = store_of(folder, [7 * 101 - 1])
-    every = [row.tolist() for row in validation_rows(store, STREAM, 7, END)]
-    some = [row.tolist() for row in validation_rows(store, STREAM, 7, END, limit_tokens=70)]
+    every = [row.ids.tolist() for row in validation_rows(store, STREAM, 7, END)]
+    some = [row.ids.tolist() for row in validation_rows(store, STREAM, 7, END, limit_tokens=70)]
     assert len(some) == 10
     places = [every.index(row) for row in some]
     assert places == sorted(set(places))
@@ -235,8 +243,8 @@ def test_limited_validation_is_spread_evenly(folder: Path) -> None:
 
 def test_rows_behave_as_a_sequence(folder: Path) -> None:
     rows = validation_rows(store_of(folder, [50]), STREAM, 7, END)
-    assert [row.tolist() for row in rows[2:4]] == [rows[2].tolist(), rows[3].tolist()]
-    assert rows[-1].tolist() == rows[len(rows) - 1].tolist()
+    assert [row.ids.tolist() for row in rows[2:4]] == [rows[2].ids.tolist(), rows[3].ids.tolist()]
+    assert rows[-1].ids.tolist() == rows[len(rows) - 1].ids.tolist()
     with pytest.raises(IndexError):
         rows[len(rows)]
 

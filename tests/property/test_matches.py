@@ -11,9 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from glassformer.evaluation import matches as meter
-from glassformer.evaluation.copying import EXCERPT, longest_overlap
-from glassformer.evaluation.matches import cover, matches
+from glassformer.evaluation import copying as meter
+from glassformer.evaluation.copying import EXCERPT, cover, longest_overlap, matches
 
 LETTERS = st.text(alphabet="ab\nক\U0001f600\0", max_size=50)
 
@@ -69,7 +68,7 @@ class Counted(list[int]):
 def test_a_text_that_repeats_itself_takes_no_more_steps_than_any() -> None:
     """Its states are one long chain: to climb it from each of them would take the square of its length."""
     automaton = meter._Automaton("a" * 3_000)
-    automaton.walk("b" + "a" * 9, 0, 10, 0, 4)
+    automaton.meet("b" + "a" * 9, 0, 10, 0, 4)
     automaton.link = Counted(automaton.link)
     found = automaton.matches(4)
     assert (found[0].length, found[0].position) == (9, 1)

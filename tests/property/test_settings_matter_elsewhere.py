@@ -14,8 +14,8 @@ from glassformer.runs.run_text import prepare_for
 from glassformer.tasks import TextModel
 from glassformer.tasks.make import make_task
 from glassformer.text.batches import training_rows
-from glassformer.text.examples import PreparedExamples
 from glassformer.text.prepare import prepare
+from glassformer.text.records import RECORD_KINDS
 from tests.property.trainers import LINES
 
 TOKENIZER: dict[str, tuple[dict[str, Any], Any]] = {
@@ -93,10 +93,10 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def outcome(folder: Path, data: dict[str, Any], tokenizer: dict[str, Any]) -> tuple[Any, ...]:
     """All that preparation decides: both token stores, the tokenizer, and one step's rows."""
     config = DataConfig(**{"source": "book.txt", **data})
-    found = prepare(config, TokenizerConfig(**{"vocab_size": 300, **tokenizer}), folder / "cache")
-    rows = training_rows(found.train, config, 16, 4, 0, 0, found.tokenizer.end_id)
-    stores = [(np.asarray(s.tokens).tobytes(), s.bytes) for s in (found.train, found.validation)]
-    return (*stores, found.tokenizer.digest, [row.tolist() for row in rows])
+    found = prepare(RECORD_KINDS["lm"], config, TokenizerConfig(**{"vocab_size": 300, **tokenizer}), folder / "cache")
+    rows = training_rows(found.train.source, config, 16, 4, 0, 0, found.tokenizer.end_id)
+    stores = [(np.asarray(s.source.tokens).tobytes(), s.bytes) for s in (found.train, found.validation)]
+    return (*stores, found.tokenizer.digest, [row.ids.tolist() for row in rows])
 
 
 def test_all_settings_are_tried() -> None:
@@ -128,9 +128,8 @@ def examples(folder: Path, task: str, data: dict[str, Any], joint: bool = True) 
         }
     )
     found = prepare_for(config, folder / "cache", lambda text: None)
-    assert isinstance(found, PreparedExamples)
     rows = make_task(config, found).rows(0)
-    ids = [getattr(row, "target", getattr(row, "tokens", None)).tolist() for row in rows]
+    ids = [(row.ids if row.shifted else row.inputs).tolist() for row in rows]
     texts = [list(store.texts()) for store in (found.train, found.validation)]
     return found.tokenizer.digest, found.source_tokenizer.digest, found.labels, texts, ids
 
@@ -150,7 +149,9 @@ def test_a_joint_vocabulary_is_one_for_both_sides(folder: Path) -> None:
 
 @pytest.mark.parametrize("name", SAMPLE)
 def test_a_sample_setting_matters(folder: Path, name: str) -> None:
-    tokenizer = prepare(DataConfig(source="book.txt"), TokenizerConfig(kind="characters"), folder / "cache").tokenizer
+    tokenizer = prepare(
+        RECORD_KINDS["lm"], DataConfig(source="book.txt"), TokenizerConfig(kind="characters"), folder / "cache"
+    ).tokenizer
     config = Config.from_dict({"model": {"layers": 1, "width": 16, "heads": 2, "context": 32, "tied": False}})
     model = TextModel(build_model(config.model, tokenizer.vocab_size), tokenizer, config)
     base, value = SAMPLE[name]

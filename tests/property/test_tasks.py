@@ -20,7 +20,7 @@ from glassformer.tasks.losses import logits_of, summed_loss, token_losses
 from glassformer.tasks.task import MaskedTask
 from glassformer.text.batches import Batch
 from glassformer.text.buckets import AnyLength, LikeLength
-from glassformer.text.rows import HIDDEN, REPLACED, Labelled, Masked, Pair, mask
+from glassformer.text.rows import HIDDEN, REPLACED, Row, mask
 from glassformer.training.loop import accumulate_gradients, train
 from glassformer.training.trainer import Trainer
 from tests.property.models import VOCAB, as_if_trained, tiny
@@ -96,7 +96,7 @@ def test_every_task_learns_and_its_first_loss_is_that_of_chance(tmp_path: Path, 
 @pytest.mark.parametrize("task", TASKS)
 def test_what_padding_holds_and_who_shares_the_batch_changes_no_loss(tmp_path: Path, task: str) -> None:
     trainer = trainer_of(task, tmp_path)
-    model, collate = trainer.model.eval(), trainer.task.collate
+    model, collate = trainer.model.eval(), Batch.from_rows
     rows = sorted(trainer.task.rows(0), key=len)
     with torch.no_grad():
         together = collate(rows)
@@ -104,18 +104,18 @@ def test_what_padding_holds_and_who_shares_the_batch_changes_no_loss(tmp_path: P
         alone = torch.stack([token_losses(logits_of(model, b), b).sum() for b in (collate([row]) for row in rows)])
         torch.testing.assert_close(losses, alone, atol=1e-5, rtol=0)
         noisy = collate(rows)
-        noisy.inputs[~noisy.real] = 3
-        if noisy.source is not None and noisy.real_source is not None:
-            noisy.source[~noisy.real_source] = 3
+        noisy.inputs[~noisy.attention_mask] = 3
+        if noisy.source is not None and noisy.source_attention_mask is not None:
+            noisy.source[~noisy.source_attention_mask] = 3
         again = token_losses(logits_of(model, noisy), noisy).sum(dim=1)
-    assert bool((~together.real).any()), "there is no padding to spoil"
+    assert bool((~together.attention_mask).any()), "there is no padding to spoil"
     assert torch.equal(losses, again)
 
 
 @pytest.mark.parametrize("task", TASKS)
 def test_what_does_not_count_gets_no_gradient(tmp_path: Path, task: str) -> None:
     trainer = trainer_of(task, tmp_path)
-    batch = trainer.task.collate(trainer.task.rows(0))
+    batch = Batch.from_rows(trainer.task.rows(0))
     logits = logits_of(trainer.model, batch)
     logits.retain_grad()
     summed_loss(logits, batch).backward()
@@ -128,14 +128,14 @@ def test_what_does_not_count_gets_no_gradient(tmp_path: Path, task: str) -> None
 def test_a_pair_is_shifted_once_and_ends_are_where_they_belong() -> None:
     end = VOCAB - 1
     rows = [
-        Pair(np.array([3, 4, end]), np.array([end, 5, 6, 7, end])),
-        Pair(np.array([8, end]), np.array([end, 9, end])),
+        Row.of_text(np.array([end, 5, 6, 7, end]), source=np.array([3, 4, end])),
+        Row.of_text(np.array([end, 9, end]), source=np.array([8, end])),
     ]
-    batch = Batch.from_pairs(rows)
+    batch = Batch.from_rows(rows)
     assert batch.source is not None
-    assert batch.real_source is not None
+    assert batch.source_attention_mask is not None
     assert batch.source.tolist() == [[3, 4, end], [8, end, 0]]
-    assert batch.real_source.tolist() == [[True] * 3, [True, True, False]]
+    assert batch.source_attention_mask.tolist() == [[True] * 3, [True, True, False]]
     assert batch.inputs.tolist() == [[end, 5, 6, 7], [end, 9, 0, 0]]
     assert batch.targets.tolist() == [[5, 6, 7, end], [9, end, 0, 0]]
     assert batch.loss_mask.tolist() == [[True] * 4, [True, True, False, False]]
@@ -144,20 +144,20 @@ def test_a_pair_is_shifted_once_and_ends_are_where_they_belong() -> None:
 
 def test_a_target_token_is_predicted_from_the_ones_before_it_and_the_whole_source() -> None:
     model = as_if_trained(tiny(family="encoder-decoder"))
-    row = Pair(np.array([3, 4, 11, 30]), np.array([30, 5, 6, 7, 8, 30]))
-    changed = Pair(np.array([3, 4, 11, 30]), np.array([30, 5, 6, 9, 8, 30]))
-    other = Pair(np.array([3, 4, 12, 30]), row.target)
+    row = Row.of_text(np.array([30, 5, 6, 7, 8, 30]), source=np.array([3, 4, 11, 30]))
+    changed = Row.of_text(np.array([30, 5, 6, 9, 8, 30]), source=np.array([3, 4, 11, 30]))
+    other = Row.of_text(row.ids, source=np.array([3, 4, 12, 30]))
     with torch.no_grad():
-        first, later, source = (logits_of(model, Batch.from_pairs([each]))[0] for each in (row, changed, other))
+        first, later, source = (logits_of(model, Batch.from_rows([each]))[0] for each in (row, changed, other))
     assert torch.equal(first[:3], later[:3])
     assert bool((first[3:] != later[3:]).any(dim=-1).all())
     assert bool((first != source).any(dim=-1).all())
 
 
 def test_a_label_is_read_from_the_text_and_nothing_is_shifted() -> None:
-    batch = Batch.from_labelled([Labelled(np.array([30, 5, 6]), 2), Labelled(np.array([30]), 0)])
+    batch = Batch.from_rows([Row(np.array([30, 5, 6]), np.array([2])), Row(np.array([30]), np.array([0]))])
     assert batch.inputs.tolist() == [[30, 5, 6], [30, 0, 0]]
-    assert batch.real.tolist() == [[True] * 3, [True, False, False]]
+    assert batch.attention_mask.tolist() == [[True] * 3, [True, False, False]]
     assert batch.targets.tolist() == [[2], [0]]
     assert batch.n_targets == 2
 
@@ -169,20 +169,20 @@ def test_holes_are_what_they_should_be(length: int, share: float, key: tuple[int
     row[0] = 29  # the end token is never hidden
     words = np.arange(29)
     found = mask(row, share, 30, words, key)
-    assert isinstance(found, Masked)
+    assert found.loss_mask is not None
     assert found.targets.tolist() == row.tolist()
-    assert int(found.chosen.sum()) == (max(1, round(share * (length - 1))) if length > 1 else 0)
-    assert not found.chosen[0]
-    assert bool((found.inputs[~found.chosen] == row[~found.chosen]).all())
+    assert int(found.loss_mask.sum()) == (max(1, round(share * (length - 1))) if length > 1 else 0)
+    assert not found.loss_mask[0]
+    assert bool((found.inputs[~found.loss_mask] == row[~found.loss_mask]).all())
     again, other = mask(row, share, 30, words, key), mask(row, share, 30, words, (key[0], key[1] + 1))
     assert again.inputs.tolist() == found.inputs.tolist()
     if length > 25 and 0.2 < share < 0.8:
-        assert other.chosen.tolist() != found.chosen.tolist()
+        assert other.loss_mask.tolist() != found.loss_mask.tolist()
 
 
 def test_four_fifths_are_hidden_a_tenth_replaced_a_tenth_shown() -> None:
     rows = [mask(np.full(1000, 7), 0.15, 100, np.arange(99), (5, number)) for number in range(200)]
-    chosen = np.concatenate([row.inputs[row.chosen] for row in rows])
+    chosen = np.concatenate([row.inputs[row.loss_mask] for row in rows])
     assert len(chosen) == 200 * 150
     spread = 4 * math.sqrt(0.16 / len(chosen))
     assert (chosen == 100).mean() == pytest.approx(HIDDEN, abs=spread)
@@ -199,7 +199,8 @@ def test_a_hole_is_filled_from_both_sides(tmp_path: Path) -> None:
             other = row.copy()
             other[place] = 9
             one, two = (
-                Batch.from_masked([Masked(ids, row, np.array([0, 0, 1, 0, 0], dtype=bool))]) for ids in (row, other)
+                Batch.from_rows([Row(ids, row, loss_mask=np.array([0, 0, 1, 0, 0], dtype=bool))])
+                for ids in (row, other)
             )
             assert bool((logits_of(model, one)[0, 2] != logits_of(model, two)[0, 2]).any())
     assert int(one.loss_mask.sum()) == one.n_targets == 1
@@ -261,13 +262,13 @@ def test_too_long_examples_are_cut_left_out_or_refused(tmp_path: Path) -> None:
     (tmp_path / "long.tsv").write_text("\n".join(rows) + "\n", encoding="utf-8")
     said: dict[str, Any] = {"data__source": str(tmp_path / "long.tsv"), "data__split": "tail", "model__context": 9}
     cut = trainer_of("translate", tmp_path, "cut", **said)
-    lengths = [(len(row.source), len(row.target)) for row in (cut.task.rows(step)[0] for step in range(40))]
+    lengths = [(len(row.source), len(row.ids)) for row in (cut.task.rows(step)[0] for step in range(40))]
     assert max(lengths) == (9, 10)
-    ends = cut.task.rows(0)[0].target[0]
-    assert all(row.target[0] == ends and row.source[-1] == ends for row in cut.task.rows(1))
-    long = [row for step in range(9) for row in cut.task.rows(step) if len(row.target) == 10]
+    ends = cut.task.rows(0)[0].inputs[0]
+    assert all(row.inputs[0] == ends and row.source[-1] == ends for row in cut.task.rows(1))
+    long = [row for step in range(9) for row in cut.task.rows(step) if len(row.ids) == 10]
     assert long
-    assert all(row.target[-1] != ends for row in long), "a target that is cut has no end"
+    assert all(row.targets[-1] != ends for row in long), "a target that is cut has no end"
     short = trainer_of("translate", tmp_path, "short", data__too_long="leave_out", **said)
     assert max(len(row) for step in range(9) for row in short.task.rows(step)) <= 9
     with pytest.raises(GlassError, match=r"2 of .* examples are longer than model\.context = 9"):
@@ -310,7 +311,7 @@ def test_what_is_read_in_use_is_what_was_read_in_training(tmp_path: Path, contex
             assert rows == [user.prompt_ids(text) for text in texts]
         else:
             reader = TextClassifier(trainer.model, trained.data.tokenizer, trained.data.labels, trainer.config)
-            rows = [row.tokens.tolist() for row in labelled_rows(trained.data.train, trainer.config)]
+            rows = [row.inputs.tolist() for row in labelled_rows(trained.data.train, trainer.config)]
             assert rows == [reader.ids(text) for text in texts]
         assert max(map(len, rows)) <= context
 
@@ -333,7 +334,7 @@ def test_holes_are_new_each_time_in_training_and_the_same_in_validation(tmp_path
     seen: dict[tuple[int, ...], list[tuple[bool, ...]]] = {}
     for step in range(40):
         for row in train(step):
-            seen.setdefault(tuple(row.targets.tolist()), []).append(tuple(row.chosen.tolist()))
+            seen.setdefault(tuple(row.targets.tolist()), []).append(tuple(row.loss_mask.tolist()))
     often = [holes for text, holes in seen.items() if len(text) > 16 and len(holes) > 3]
     assert len(often) > 5
     assert all(len(set(holes)) == len(holes) for holes in often), "a text has other holes each time"

@@ -17,6 +17,7 @@ from glassformer.base.files import write_folder
 from glassformer.model.build import build_model
 from glassformer.model.weights import load_weights
 from glassformer.runs.folder import Run
+from glassformer.text.rows import Row
 from glassformer.training import loop
 from glassformer.training.checkpoint import save_checkpoint, save_state, seed_step, step_name, step_seed
 from glassformer.training.loop import train
@@ -50,7 +51,7 @@ def test_gradients_do_not_depend_on_how_ragged_rows_are_grouped(tmp_path: Path, 
         trainer.model.train()
     data = whole.task
     rows = [
-        data.train.tokens[start : start + length + 1]
+        Row.of_text(data.train.tokens[start : start + length + 1])
         for start, length in zip(range(0, 70, 10), range(2, 9), strict=True)
     ]
     loss, targets = loop.accumulate_gradients(whole.stepper, whole.stepper.batches(rows))

@@ -246,7 +246,7 @@ def labels_are_shifted_twice(patch: Patch) -> None:
     own = Batch.from_rows
 
     def from_rows(rows: Any) -> Batch:
-        targets, _ = padded([[*row[2:], row[-1]] for row in rows])
+        targets, _ = padded([[*row.targets[1:], row.targets[-1]] for row in rows])
         return replace(own(rows), targets=targets)
 
     patch.setattr(Batch, "from_rows", from_rows)

@@ -8,8 +8,11 @@ from pathlib import Path
 from typing import Any
 
 from glassformer.base.config import DataConfig, Task, TokenizerConfig
-from glassformer.text.examples import PreparedExamples
-from glassformer.text.prepare_examples import prepare_examples
+from glassformer.text.prepare import Prepared, prepare
+from glassformer.text.record_store import RecordStore
+from glassformer.text.records import RECORD_KINDS
+from glassformer.text.tokenizers import Tokenizer
+from glassformer.text.whole import encode_whole
 
 CHARACTERS = TokenizerConfig(kind="characters")
 BYTES = TokenizerConfig(kind="bytes")
@@ -48,17 +51,27 @@ def jsonl(rows: Iterable[object]) -> str:
 LABELLED = tsv((label, text) for text, label in SPAM)
 
 
-def made(folder: Path, task: Task, tokenizer: TokenizerConfig = BYTES, **data: Any) -> PreparedExamples:
+def made(folder: Path, task: Task, tokenizer: TokenizerConfig = BYTES, **data: Any) -> Prepared:
     """Prepared in a cache below `folder`, split at random unless said otherwise."""
     data.setdefault("split", "random")
-    return prepare_examples(task, DataConfig(**data), tokenizer, folder / "cache")
+    return prepare(RECORD_KINDS[task], DataConfig(**data), tokenizer, folder / "cache")
 
 
-def texts(found: PreparedExamples) -> list[tuple[str, str]]:
+def texts(found: Prepared) -> list[tuple[str, ...]]:
     """Of both sides, training first."""
     return [*found.train.texts(), *found.validation.texts()]
 
 
-def notes(found: PreparedExamples) -> str:
+def notes(found: Prepared) -> str:
     """All of them, in lines."""
     return "\n".join(found.notes)
+
+
+def encoded(
+    task: Task, data: DataConfig, tokenizers: tuple[Tokenizer, Tokenizer], labels: tuple[str, ...], folder: Path
+) -> tuple[RecordStore, list[str]]:
+    """Data that is only measured, with the tokenizers of sources and of targets; and its notes."""
+    kind = RECORD_KINDS[task]
+    by_role = {kind.roles[-1]: tokenizers[1], kind.roles[0]: tokenizers[0]}
+    found = encode_whole(kind, data, by_role, folder, labels)
+    return found.store, found.notes

@@ -152,7 +152,7 @@ def test_of_many_pairs_a_thousand_are_held_out_and_nearly_all_fit_the_context(ma
     assert len(sizes.data.validation) == pytest.approx(auto.HELD_OUT, rel=0.02)
     assert sizes.chosen[auto.VALIDATION] == sizes.config.data.validation_fraction == 0.0833
     assert sizes.chosen[auto.VOCABULARY] == sizes.config.tokenizer.vocab_size == 1024
-    lengths = sizes.data.train.source_lengths
+    lengths = sizes.data.train.source.lengths
     assert (lengths < sizes.config.model.context).mean() >= auto.HELD
     assert sizes.config.model.context < lengths.max()  # the one long line is cut
     assert probed[-1].train.batch_tokens == sizes.chosen["train.batch_tokens"]

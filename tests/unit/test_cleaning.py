@@ -15,6 +15,7 @@ from glassformer.base.errors import GlassError
 from glassformer.text.cleaning import cleaned
 from glassformer.text.duplicates import BANDS, Repeats, Sketch
 from glassformer.text.prepare import prepare
+from glassformer.text.records import RECORD_KINDS
 
 PIECES = st.lists(st.text(alphabet="ab \t\r\n\x00\x0c\x85\ufeff\u00a0\u200dক্ষ", max_size=9), min_size=1, max_size=6)
 CASES = {
@@ -102,8 +103,8 @@ def test_repeated_documents_leave_the_text_before_it_is_split(tmp_path: Path) ->
     made = {}
     for duplicates in ("keep", "exact", "near"):
         data = DataConfig(source=str(tmp_path / "t.txt"), document="line", min_words=3, duplicates=duplicates)
-        found = prepare(data, TokenizerConfig(kind="bytes"), tmp_path / "cache")
-        made[duplicates] = found.train.documents + found.validation.documents
+        found = prepare(RECORD_KINDS["lm"], data, TokenizerConfig(kind="bytes"), tmp_path / "cache")
+        made[duplicates] = len(found.train) + len(found.validation)
         assert ("left out 1 repeated document" in found.notes) == (duplicates == "exact"), found.notes
     assert made == {"keep": 42, "exact": 41, "near": 40}
 

@@ -22,8 +22,10 @@ from glassformer.text.cluster.job import Job, Stage, Step, plan_job
 from glassformer.text.cluster.local import encode_with_datatrove, run_stage
 from glassformer.text.encoded import encode_here, open_encoded, settings_of_encoded
 from glassformer.text.prepare import Vocabulary
-from glassformer.text.reading import open_source
+from glassformer.text.records import RECORD_KINDS
+from glassformer.text.source import open_source
 
+LM = RECORD_KINDS["lm"]
 WORDS = ["the", "old", "cat", "সে", "ক্ষুদ্র", "নদী", "saw", "日本語", "a", "mat", "…", "x" * 11]
 LINES = {"document": "line"}
 CASES: dict[str, dict[str, Any]] = {
@@ -77,11 +79,11 @@ def silent(message: str) -> None:
 @pytest.mark.parametrize("case", CASES)
 def test_parts_together_are_the_whole(case: str, folder: Path) -> None:
     data = DataConfig(source=str(folder / "texts"), **CASES[case])
-    whole = encode_here(data, VOCABULARY, folder / "whole", silent)
-    assert len(whole.train) > 60
+    whole = encode_here(LM, data, VOCABULARY, folder / "whole", silent)
+    assert len(whole.train.source) > 60
     for parts in (1, 5, 41):
-        with open_source(data, folder) as source:
-            job = plan_job(source, data, VOCABULARY, folder / f"parts-{parts}", parts)
+        with open_source(LM, data, folder) as source:
+            job = plan_job(source, VOCABULARY, folder / f"parts-{parts}", parts)
         assert (job.parts == 1) == (parts == 1)
         run_all(job, random.Random(parts))
         assert files(job.out) == files(folder / "whole")
@@ -92,20 +94,20 @@ def test_documents_longer_than_memory_holds(folder: Path, monkeypatch: pytest.Mo
     monkeypatch.setattr(documents, "HELD", 90)
     for name, settings in {"lines": {**LINES, "duplicates": "near", "max_words": 22}, "files": {"clean": True}}.items():
         data = DataConfig(source=str(folder / "texts"), **settings)
-        encode_here(data, VOCABULARY, folder / name, silent)
-        with open_source(data, folder) as source:
-            job = plan_job(source, data, VOCABULARY, folder / f"{name}-parts", 7)
+        encode_here(LM, data, VOCABULARY, folder / name, silent)
+        with open_source(LM, data, folder) as source:
+            job = plan_job(source, VOCABULARY, folder / f"{name}-parts", 7)
         run_all(job, random.Random(1))
         assert files(job.out) == files(folder / name)
 
 
 def test_a_corpus_and_a_tokenizer_that_is_there(folder: Path) -> None:
     ready = Vocabulary(TokenizerConfig(), file=folder / "first" / "tokenizer.json")
-    encode_here(DataConfig(source=str(folder / "texts")), VOCABULARY, folder / "first", silent)
+    encode_here(LM, DataConfig(source=str(folder / "texts")), VOCABULARY, folder / "first", silent)
     data = DataConfig(source="stories", size=23)
-    found = encode_here(data, ready, folder / "whole", silent)
-    with open_source(data, folder) as source:
-        job = plan_job(source, data, ready, folder / "parts")
+    found = encode_here(LM, data, ready, folder / "whole", silent)
+    with open_source(LM, data, folder) as source:
+        job = plan_job(source, ready, folder / "parts")
     run_all(job, random.Random(2))
     assert files(job.out) == files(folder / "whole")
     assert found.tokenizer.vocab_size == 300
@@ -115,8 +117,8 @@ def test_a_corpus_and_a_tokenizer_that_is_there(folder: Path) -> None:
 def test_a_job_that_was_stopped_is_known_again_and_another_one_begins_anew(folder: Path) -> None:
     def job(**settings: Any) -> Job:
         data = DataConfig(source=str(folder / "texts"), **settings)
-        with open_source(data, folder) as source:
-            return plan_job(source, data, VOCABULARY, folder / "out", 5)
+        with open_source(LM, data, folder) as source:
+            return plan_job(source, VOCABULARY, folder / "out", 5)
 
     first = job(**LINES)
     assert not first.begin()
@@ -152,8 +154,8 @@ def test_a_pickle_planted_in_the_work_folder_is_refused_and_not_run(folder: Path
         names = ("facts", "marks", "repeated", "bucket_documents", "bucket_characters")
         np.savez(planted, **{name: np.array([Planted(made)], dtype=object) for name in names})  # type: ignore[arg-type]
     data = DataConfig(source=str(folder / "texts"), **LINES)
-    with open_source(data, folder) as source:
-        job = plan_job(source, data, VOCABULARY, folder / "out", 2)
+    with open_source(LM, data, folder) as source:
+        job = plan_job(source, VOCABULARY, folder / "out", 2)
     job.begin()
     for done in job.stages():
         if done.name == stage:
@@ -181,8 +183,8 @@ def fail(job: Job, rank: int) -> None:
 @pytest.mark.skipif(importlib.util.find_spec("datatrove") is None, reason="datatrove is not installed")
 def test_what_goes_wrong_in_a_process_is_said_here(folder: Path) -> None:
     data = DataConfig(source=str(folder / "texts"))
-    with open_source(data, folder) as source:
-        job = plan_job(source, data, VOCABULARY, folder / "out")
+    with open_source(LM, data, folder) as source:
+        job = plan_job(source, VOCABULARY, folder / "out")
     job.begin()
     with pytest.raises(GlassError, match="the text of out is wrong"):
         run_stage(job, Stage("fail", 3, Step("fail", job, fail)), workers=2)
@@ -199,31 +201,31 @@ def changed(folder: Path) -> Iterator[tuple[DataConfig, TokenizerConfig, bool, s
 
 def test_an_encoded_text_is_learnt_from_with_its_own_settings_or_not_at_all(folder: Path) -> None:
     data = DataConfig(source=str(folder / "texts"), **LINES)
-    made = encode_here(data, VOCABULARY, folder / "out", silent)
-    found = open_encoded(data.replace(source=str(folder / "out")), VOCABULARY.config, mask=False)
-    assert found.train.tokens.tolist() == made.train.tokens.tolist()
+    made = encode_here(LM, data, VOCABULARY, folder / "out", silent)
+    found = open_encoded(LM, data.replace(source=str(folder / "out")), VOCABULARY.config)
+    assert found.train.source.tokens.tolist() == made.train.source.tokens.tolist()
     for other, tokenizer, mask, problem in changed(folder / "out"):
         with pytest.raises(GlassError, match=problem):
-            open_encoded(other, tokenizer, mask)
+            open_encoded(RECORD_KINDS["masked" if mask else "lm"], other, tokenizer)
     with pytest.raises(GlassError, match="exists already"):
-        encode_here(data, VOCABULARY, folder / "out", silent)
+        encode_here(LM, data, VOCABULARY, folder / "out", silent)
     with (
         pytest.raises(GlassError, match="holds the tokens of a text"),
-        open_source(DataConfig(source=str(folder / "out")), folder),
+        open_source(LM, DataConfig(source=str(folder / "out")), folder),
     ):
         pass
 
 
 @pytest.mark.skipif(importlib.util.find_spec("datatrove") is None, reason="datatrove is not installed")
 def test_what_another_job_left_behind_does_not_open_a_finished_folder_to_be_replaced(folder: Path) -> None:
-    encode_here(DataConfig(source=str(folder / "texts"), **LINES), VOCABULARY, folder / "out", silent)
+    encode_here(LM, DataConfig(source=str(folder / "texts"), **LINES), VOCABULARY, folder / "out", silent)
     before = (folder / "out" / "train.ds").read_bytes()
     other = DataConfig(source=str(folder / "texts" / "b.txt"), **LINES)
     third = other.replace(source=str(folder / "texts" / "c.txt"))
-    with open_source(third, folder) as source:
-        plan_job(source, third, VOCABULARY, folder / "out").begin()
+    with open_source(LM, third, folder) as source:
+        plan_job(source, VOCABULARY, folder / "out").begin()
     with pytest.raises(GlassError, match="exists already"):
-        encode_with_datatrove(other, VOCABULARY, folder / "out", silent, workers=1)
+        encode_with_datatrove(LM, other, VOCABULARY, folder / "out", silent, workers=1)
     assert (folder / "out" / "train.ds").read_bytes() == before
 
 
@@ -231,6 +233,6 @@ def test_nothing_stays_of_a_text_that_cannot_be_encoded(folder: Path) -> None:
     before = sorted(folder.rglob("*"))
     with pytest.raises(GlassError, match="holds no text"):
         encode_here(
-            DataConfig(source=str(folder / "texts"), min_words=9999), VOCABULARY, folder / "new" / "out", silent
+            LM, DataConfig(source=str(folder / "texts"), min_words=9999), VOCABULARY, folder / "new" / "out", silent
         )
     assert sorted(folder.rglob("*")) == before

@@ -12,8 +12,7 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from glassformer.tasks.task import Mapped
-from glassformer.text.batches import Batch
-from glassformer.text.rows import Pair
+from glassformer.text.rows import Row
 from glassformer.training.validation import validation_loss
 from tests.property.models import VOCAB, decoder, encoder_decoder, tiny
 
@@ -44,12 +43,12 @@ class Held(TorchDispatchMode):
         self.now -= size
 
 
-def peaks(model: Any, make: Any, rows: int, collate: Any) -> tuple[int, int]:
+def peaks(model: Any, make: Any, rows: int) -> tuple[int, int]:
     """Bytes of tensors, and of everything that Python and NumPy hold, at most."""
 
     def measure() -> None:
         some = Mapped(range(rows), make)
-        validation_loss(model, some, torch.device("cpu"), most_tokens=BATCH * CONTEXT, collate=collate)
+        validation_loss(model, some, torch.device("cpu"), most_tokens=BATCH * CONTEXT)
 
     with Held() as held:
         measure()
@@ -65,11 +64,11 @@ def peaks(model: Any, make: Any, rows: int, collate: Any) -> tuple[int, int]:
 def test_memory_does_not_grow_with_the_rows(family: str) -> None:
     ids = np.random.default_rng(0).integers(0, VOCAB, size=CONTEXT + 1)
     if family == "decoder":
-        model, make, collate = decoder(tiny(context=CONTEXT)), lambda number: ids, Batch.from_rows
+        model, make = decoder(tiny(context=CONTEXT)), lambda number: Row.of_text(ids)
     else:
         model = encoder_decoder(context=CONTEXT)
-        make, collate = lambda number: Pair(ids[1:], ids), Batch.from_pairs
-    peaks(model, make, FEW, collate)  # what is made once and kept
-    few, many = peaks(model, make, FEW, collate), peaks(model, make, MANY, collate)
+        make = lambda number: Row.of_text(ids, source=ids[1:])  # noqa: E731
+    peaks(model, make, FEW)  # what is made once and kept
+    few, many = peaks(model, make, FEW), peaks(model, make, MANY)
     assert few[0] == many[0] > 0
     assert many[1] < few[1] + 4 * MANY  # less than half a number for each row; an array of them would be 8 bytes each

@@ -13,13 +13,13 @@ import numpy as np
 import pytest
 
 from glassformer.base.config import DataConfig, TokenizerConfig
-from glassformer.text.whole import encode_examples
 from tests.unit.example_files import (
     CHARACTERS,
     LABELLED,
     PAIRS,
     SPAM,
     Write,
+    encoded,
     jsonl,
     lines,
     made,
@@ -50,22 +50,22 @@ def test_stores_hold_the_pairs_as_tokens_and_as_text(write: Write, tmp_path: Pat
     assert texts(found) == PAIRS
     assert (len(found.train), len(found.validation)) == (36, 4)
     for store in (found.train, found.validation):
-        assert store.targets is not None
         assert store.labels is None
         for index, (source, target) in enumerate(store.texts()):
-            assert found.source_tokenizer.decode(store.source(index)) == source
-            assert found.tokenizer.decode(store.target(index)) == target
-            assert store.source(index).tolist() == found.source_tokenizer.encode(source)
-        assert store.source_lengths.tolist() == [len(store.source(i)) for i in range(len(store))]
-        assert store.target_lengths.tolist() == [len(store.target(i)) for i in range(len(store))]
-        assert store.source_lengths.dtype == np.int64
-        assert store.target_bytes == sum(len(target.encode()) for _, target in store.texts())
-        assert isinstance(store.sources.tokens, np.memmap)
+            assert found.source_tokenizer.decode(store.source.document(index)) == source
+            assert found.tokenizer.decode(store.target.document(index)) == target
+            assert store.source.document(index).tolist() == found.source_tokenizer.encode(source)
+        assert store.source.lengths.tolist() == [len(store.source.document(i)) for i in range(len(store))]
+        assert store.lengths()[:, 1].tolist() == [len(store.target.document(i)) for i in range(len(store))]
+        assert store.source.lengths.dtype == np.int64
+        assert store.target.bytes == sum(len(target.encode()) for _, target in store.texts())
+        assert store.bytes == sum(len((source + target).encode()) for source, target in store.texts())
+        assert isinstance(store.source.tokens, np.memmap)
         with pytest.raises(IndexError):
-            store.source(len(store))
+            store.source.document(len(store))
     assert found.labels == ()
     assert found.source_tokenizer is found.tokenizer
-    assert found.unknown_share == 0
+    assert found.train.unknown_share == 0
 
 
 def test_the_same_pairs_from_every_form(write: Write, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -150,14 +150,13 @@ def test_labels_are_sorted_and_numbered(write: Write, tmp_path: Path) -> None:
     found = made(tmp_path, "classify", source=write("t.tsv", LABELLED))
     assert found.labels == ("ham", "spam")
     assert sorted(texts(found)) == sorted(SPAM)
-    assert found.train.targets is None
-    assert found.train.target_lengths.tolist() == []
-    assert found.train.target_bytes == 0
+    assert list(found.train.tokens) == ["text"]
+    assert found.train.source is found.train.target
     for store in (found.train, found.validation):
         assert store.labels is not None
         assert [found.labels[number] for number in store.labels] == [label for _, label in store.texts()]
-        with pytest.raises(ValueError, match="no targets"):
-            store.target(0)
+        with pytest.raises(KeyError):
+            store.tokens["target"]
     assert "2 labels: ham (28), spam (12)" in found.notes
     assert "t.tsv: label: column 1, text: column 2" in notes(found)
 
@@ -218,7 +217,7 @@ def test_names_above_short_cells_and_a_label_of_each_kind(write: Write, tmp_path
     assert sorted(texts(found)) == sorted((text, label) for label, text in rows)
     assert found.labels == ("a", "b")
     data = DataConfig(source=write("three.csv", "label,text\nb,w1\na,w2\nc,w3\n"))
-    store, told = encode_examples("classify", data, (found.tokenizer, found.tokenizer), ("a", "b", "c"), tmp_path)
+    store, told = encoded("classify", data, (found.tokenizer, found.tokenizer), ("a", "b", "c"), tmp_path)
     assert list(store.texts()) == [("w1", "b"), ("w2", "a"), ("w3", "c")]
     assert "three.csv: label: column label, text: column text (row 1 holds the names label, text)" in told
 

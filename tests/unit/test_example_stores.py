@@ -14,13 +14,14 @@ from glassformer.base.errors import GlassError
 from glassformer.runs.folder import create_run
 from glassformer.runs.run_text import encoded_text
 from glassformer.runs.text_places import token_cache
-from glassformer.text import example_notes
-from glassformer.text.example_notes import overlap_note
-from glassformer.text.example_split import ExampleSurvey, hold_out
-from glassformer.text.examples import ExampleStore
-from glassformer.text.prepare_examples import open_prepared_examples, prepare_examples
+from glassformer.text import notes as notes_module
+from glassformer.text.notes import overlap_note
+from glassformer.text.prepare import open_prepared, prepare
+from glassformer.text.record_store import RecordStore
+from glassformer.text.records import RECORD_KINDS
+from glassformer.text.split import hold_out
 from glassformer.text.store import DamagedStoreError, StoreWriter
-from glassformer.text.whole import encode_examples
+from glassformer.text.survey import Survey
 from tests.unit.example_files import (
     BYTES,
     CHARACTERS,
@@ -28,6 +29,7 @@ from tests.unit.example_files import (
     PAIRS,
     SPAM,
     Write,
+    encoded,
     lines,
     made,
     notes,
@@ -51,26 +53,25 @@ def test_tokenizers_see_the_training_part_only(write: Write, tmp_path: Path) -> 
     joint = made(tmp_path, "translate", CHARACTERS, source=source, split="tail")
     assert joint.tokenizer is joint.source_tokenizer
     assert joint.tokenizer.vocab_size == len("abcd ") + 2
-    assert joint.validation.sources.unknown == 3
-    assert joint.unknown_share == 0
+    assert joint.validation.source.unknown == 3
+    assert joint.train.unknown_share == 0
     assert "100.000% unknown" in notes(joint)
     separate = made(tmp_path, "translate", CHARACTERS.replace(joint=False), source=source, split="tail")
     assert separate.source_tokenizer.decode(separate.source_tokenizer.encode("abc")) == "ab\ufffd"
     assert separate.tokenizer.decode(separate.tokenizer.encode("bcd")) == "\ufffdcd"
-    assert separate.validation.targets is not None
-    assert separate.validation.targets.tokenizer_digest == separate.tokenizer.digest
+    assert separate.validation.target.tokenizer_digest == separate.tokenizer.digest
     assert (separate.folder / "source_tokenizer.json").is_file()
-    again = open_prepared_examples(separate.folder)
+    again = open_prepared(RECORD_KINDS["translate"], separate.folder)
     assert again.source_tokenizer.digest == separate.source_tokenizer.digest != again.tokenizer.digest
 
 
 def test_the_unknown_share_is_that_of_the_training_part(write: Write, tmp_path: Path) -> None:
     config = TokenizerConfig(kind="characters", min_count=2)
     found = made(tmp_path, "translate", config, source=write("t.tsv", "aaz\tbbb\naaa\tbbb\naaa\tbby\n"), split="tail")
-    assert found.unknown_share == pytest.approx(1 / 12)
+    assert found.train.unknown_share == pytest.approx(1 / 12)
     labelled = write("l.tsv", "one\taaz\ntwo\taaa\none\taaa\ntwo\taab\n")
     found = made(tmp_path, "classify", config, source=labelled, split="tail", label_column="1", column="2")
-    assert found.unknown_share == pytest.approx(1 / 9)
+    assert found.train.unknown_share == pytest.approx(1 / 9)
 
 
 # The cache
@@ -121,7 +122,7 @@ def test_notes_name_the_files_of_today(write: Write, tmp_path: Path) -> None:
     assert told[1].reused
     assert "new.tsv" in notes(told[1])
     assert notes(told[1]) == notes(told[0]).replace("old", "new")
-    assert open_prepared_examples(told[1].folder).notes == told[0].notes
+    assert open_prepared(RECORD_KINDS["translate"], told[1].folder).notes == told[0].notes
 
 
 def test_the_same_data_gives_the_same_bytes(write: Write, tmp_path: Path) -> None:
@@ -148,12 +149,12 @@ def test_damage_is_found_and_mended(task: Task, write: Write, tmp_path: Path) ->
             else:
                 (folder / name).write_bytes(broken)
             with pytest.raises(DamagedStoreError):
-                open_prepared_examples(folder)
+                open_prepared(RECORD_KINDS[task], folder)
             assert not made(tmp_path, task, source=source).reused
             assert (folder / name).read_bytes() == content
     (folder / "train.sources.json").write_bytes(whole["validation.sources.json"])
     with pytest.raises(DamagedStoreError):
-        open_prepared_examples(folder)
+        open_prepared(RECORD_KINDS[task], folder)
 
 
 def test_nothing_half_made_is_left(write: Write, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -175,12 +176,12 @@ def test_a_file_that_changes_meanwhile_is_said(write: Write, tmp_path: Path, mon
     for rows in ([*PAIRS, ("and", "more")], PAIRS[:-1], [*PAIRS[:-1], ("other", "words")]):
         write("t.tsv", tsv(PAIRS))
 
-        def changing(found: ExampleSurvey, data: DataConfig, rows: Any = rows) -> Any:
+        def changing(found: Survey, data: DataConfig, rows: Any = rows) -> Any:
             write("t.tsv", tsv(rows))
             return hold_out(found, data)
 
         with monkeypatch.context() as patched:
-            patched.setattr("glassformer.text.prepare_examples.hold_out", changing)
+            patched.setattr("glassformer.text.split.hold_out", changing)
             with pytest.raises(GlassError, match="changed while it was read"):
                 made(tmp_path, "translate", source=source)
 
@@ -204,13 +205,13 @@ def test_examples_to_be_measured(write: Write, tmp_path: Path) -> None:
     found = made(tmp_path, "translate", CHARACTERS.replace(joint=False), source=write("t.tsv", tsv(PAIRS)))
     tokenizers = (found.source_tokenizer, found.tokenizer)
     data = DataConfig(source=write("v.tsv", tsv([*PAIRS[:5], ("", "x")])))
-    store, told = encode_examples("translate", data, tokenizers, (), tmp_path)
+    store, told = encoded("translate", data, tokenizers, (), tmp_path)
     assert list(store.texts()) == PAIRS[:5]
-    assert found.tokenizer.decode(store.target(4)) == PAIRS[4][1]
+    assert found.tokenizer.decode(store.target.document(4)) == PAIRS[4][1]
     assert "5 pairs" in told
     assert "left out 1 pair with an empty source" in told
     with pytest.raises(GlassError, match="holds no example that can be used: left out 1 pair with an empty source"):
-        encode_examples("translate", DataConfig(source=write("e.tsv", "\tx\n")), tokenizers, (), tmp_path)
+        encoded("translate", DataConfig(source=write("e.tsv", "\tx\n")), tokenizers, (), tmp_path)
 
 
 def test_labels_that_were_never_learnt(write: Write, tmp_path: Path) -> None:
@@ -218,27 +219,27 @@ def test_labels_that_were_never_learnt(write: Write, tmp_path: Path) -> None:
     tokenizers = (found.tokenizer, found.tokenizer)
     rows = [("spam", "one two three"), ("spams", "four five six"), ("spams", "a b c"), ("ham", "x y z")]
     data = DataConfig(source=write("v.tsv", tsv(rows)), label_column="1", column="2")
-    store, told = encode_examples("classify", data, tokenizers, found.labels, tmp_path)
+    store, told = encoded("classify", data, tokenizers, found.labels, tmp_path)
     assert list(store.texts()) == [("one two three", "spam"), ("x y z", "ham")]
     assert store.labels is not None
     assert store.labels.tolist() == [1, 0]
     assert "left out 2 texts whose label was never learnt: spams (2); nearest to spams is spam" in told
     write("v.tsv", tsv([("Ham", "x y z"), ("hem", "x y"), ("hem", "z z")]))
     with pytest.raises(GlassError, match=r"most frequent one is 'hem'\nDid you mean ham"):
-        encode_examples("classify", data, tokenizers, found.labels, tmp_path)
+        encoded("classify", data, tokenizers, found.labels, tmp_path)
 
 
 def test_measured_examples_that_were_learnt_are_counted(
     write: Write, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(example_notes, "AT_ONCE", 7)
+    monkeypatch.setattr(notes_module, "AT_ONCE", 7)
     train = made(tmp_path, "translate", source=write("t.tsv", tsv(PAIRS)), split="tail")
     tokenizers = (train.tokenizer, train.tokenizer)
     other = [(PAIRS[1][0], "autre"), ("autre", PAIRS[1][1]), PAIRS[-1]]  # the last of PAIRS is held out
 
     def told(name: str, rows: list[tuple[str, str]]) -> str | None:
         data = DataConfig(source=write(name, tsv(rows)))
-        return overlap_note(encode_examples("translate", data, tokenizers, (), tmp_path)[0], train.train)
+        return overlap_note(encoded("translate", data, tokenizers, (), tmp_path)[0], train.train)
 
     assert told("none.tsv", other) is None
     assert told("some.tsv", [*PAIRS[:2], PAIRS[35], PAIRS[0], *other]) == (
@@ -252,7 +253,7 @@ def test_measured_examples_that_were_learnt_are_counted(
 def test_a_store_without_texts_says_so(write: Write, tmp_path: Path) -> None:
     found = made(tmp_path, "translate", source=write("t.tsv", tsv(PAIRS)))
     with pytest.raises(ValueError, match="without its texts"):
-        next(ExampleStore(found.train.sources, found.train.targets, None).texts())
+        next(RecordStore(found.kind, found.train.tokens).texts())
 
 
 # A run that is taken up again
@@ -265,7 +266,7 @@ def test_a_run_goes_on_only_with_its_own_vocabularies(changed: str, write: Write
     data = DataConfig(source=source, split="random")
     joint = task == "classify"
     tokenizer = CHARACTERS.replace(joint=joint)
-    found = prepare_examples(task, data, tokenizer, token_cache(tmp_path / "run"))
+    found = prepare(RECORD_KINDS[task], data, tokenizer, token_cache(tmp_path / "run"))
     family = ModelConfig(family=FAMILIES[task], shared_embedding=joint)
     config = Config(data=data, tokenizer=tokenizer, train=TrainConfig(task=task), model=family)
     facts = {"source": source, "text_hash": found.text_hash, "tokens": str(found.folder)}

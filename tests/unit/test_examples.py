@@ -14,8 +14,10 @@ from hypothesis import strategies as st
 
 from glassformer.base.config import DataConfig, Task
 from glassformer.base.errors import GlassError
-from glassformer.text.example_split import ExampleSurvey, hold_out
-from glassformer.text.reading import open_source
+from glassformer.text.records import RECORD_KINDS
+from glassformer.text.source import open_source
+from glassformer.text.split import hold_out
+from glassformer.text.survey import Survey
 from tests.unit.example_files import (
     LABELLED,
     PAIRS,
@@ -138,7 +140,10 @@ def test_only_empty_pairs_are_refused_with_their_numbers(write: Write, tmp_path:
 @pytest.mark.parametrize("setting", ["target", "target_column", "label_column"])
 def test_running_text_refuses_what_examples_have(setting: str, write: Write, tmp_path: Path) -> None:
     data = DataConfig(source=write("a.txt", "some text"), **{setting: "x"})
-    with pytest.raises(GlassError, match=rf"data\.{setting} was given"), open_source(data, tmp_path):
+    with (
+        pytest.raises(GlassError, match=rf"data\.{setting} was given"),
+        open_source(RECORD_KINDS["lm"], data, tmp_path),
+    ):
         pass
 
 
@@ -258,13 +263,13 @@ def test_labels_that_only_the_validation_part_has(write: Write, tmp_path: Path) 
 # The split
 
 
-def survey_of(examples: Sequence[tuple[int, object]], characters: int = 10) -> ExampleSurvey:
+def survey_of(examples: Sequence[tuple[int, object]], characters: int = 10) -> Survey:
     """A survey of (source, label) numbers."""
-    found = ExampleSurvey()
+    found = Survey(RECORD_KINDS["classify"], records=len(examples))
     for source, label in examples:
-        found.sources.append((source * 0x9E3779B97F4A7C15) % (1 << 64))
-        found.characters.append(characters)
-        found.numbers.append(found.names.setdefault(str(label), len(found.names)))
+        found.marks.append((source * 0x9E3779B97F4A7C15) % (1 << 64))
+        found.lengths.append(characters)
+        found.label_numbers.append(found.label_names.setdefault(str(label), len(found.label_names)))
     return found
 
 
@@ -281,7 +286,7 @@ def test_every_split_keeps_its_promises(
 ) -> None:
     found = survey_of(examples)
     if not labelled:
-        found.numbers, found.names = type(found.numbers)("i"), {}
+        found.label_numbers, found.label_names = type(found.label_numbers)("i"), {}
     data = DataConfig(split=split, validation_fraction=fraction, validation_limit=limit)
     try:
         held = hold_out(found, data)
@@ -305,7 +310,7 @@ def test_every_split_keeps_its_promises(
 def test_a_label_comes_back_where_all_its_texts_went_with_rarer_labels() -> None:
     examples = [(3, "c"), (2, "a"), (1, "d"), (2, "b"), (5, "a"), (2, "b")]  # text 2 has two labels
     found = survey_of([(0, label) for _, label in examples])
-    found.sources = array("Q", [source for source, _ in examples])
+    found.marks = array("Q", [source for source, _ in examples])
     held = hold_out(found, DataConfig(split="random", validation_fraction=0.7))
     assert held.any()
     assert {label for (_, label), side in zip(examples, held, strict=True) if not side} == set("abcd")

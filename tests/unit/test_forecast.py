@@ -52,7 +52,7 @@ def test_a_loss_is_between_the_floor_and_that_of_frequencies() -> None:
     assert KNOWN.floor == pytest.approx(1.6 - forecast.BELOW * 1.7)
     assert KNOWN.loss_at(0.0) == pytest.approx(3.3)
     assert KNOWN.loss_at(-100.0) == pytest.approx(KNOWN.floor)
-    assert KNOWN.left_at(KNOWN.loss_at(-0.7)) == pytest.approx(-0.7)
+    assert KNOWN.loss_at(math.log(0.5)) == pytest.approx((3.3 + KNOWN.floor) / 2)
 
 
 def test_no_loss_is_below_zero() -> None:

@@ -7,10 +7,15 @@ import math
 import pytest
 import torch
 
-from glassformer.inspection.pruning.hard_concrete import open_probability, sample, settled, whole_probability
+from glassformer.inspection.pruning.hard_concrete import open_probability, sample, settled
 
 DRAWS = 200_000
 LOGS = (-3.0, -1.0, 0.0, 0.7, 2.5)
+
+
+def whole_probability(log_alpha: torch.Tensor) -> torch.Tensor:
+    """P(g = 1): by the symmetry of the distribution, that of g = 0 at the opposite ln α."""
+    return 1 - open_probability(-log_alpha)
 
 
 @pytest.mark.parametrize("log_alpha", LOGS)

@@ -11,7 +11,9 @@ from glassformer.evaluation import drawn, labels, pairs
 from glassformer.evaluation.measures import compared, facts_of, mean, share, whole_set
 from glassformer.evaluation.nearest import Nearest
 from glassformer.evaluation.resampling import bootstrap_interval, mean_of, wilson
-from glassformer.text.examples import ExampleStore, ExampleWriter
+from glassformer.text.encode import RecordWriter
+from glassformer.text.record_store import RecordStore
+from glassformer.text.records import RECORD_KINDS
 from glassformer.text.tokenizers import train_tokenizer
 
 
@@ -72,18 +74,19 @@ def test_the_nearest_of_many_is_found_by_a_frequent_word_where_no_other_is_known
 
 
 @pytest.fixture(scope="module")
-def sorted_store(tmp_path_factory: pytest.TempPathFactory) -> ExampleStore:
+def sorted_store(tmp_path_factory: pytest.TempPathFactory) -> RecordStore:
     """Ten labelled texts, sorted by label as files often are."""
     prefix = tmp_path_factory.mktemp("store") / "train"
     tokenizer = train_tokenizer(TokenizerConfig(kind="bytes"), ["word"])
-    writer = ExampleWriter(prefix, (tokenizer, tokenizer), {"a": 0, "b": 1})
+    kind = RECORD_KINDS["classify"]
+    writer = RecordWriter(kind, prefix, {"text": tokenizer}, {"a": 0, "b": 1})
     for number in range(10):
-        writer.add(f"word {number}", "a" if number < 6 else "b")
+        writer.add((f"word {number}",), ("a" if number < 6 else "b",))
     writer.close()
-    return ExampleStore.open(prefix)
+    return RecordStore.open(kind, prefix)
 
 
-def test_baselines_are_made_from_texts_all_over_the_store(sorted_store: ExampleStore) -> None:
+def test_baselines_are_made_from_texts_all_over_the_store(sorted_store: RecordStore) -> None:
     answers = [label for _, label in drawn.drawn_texts(sorted_store, 5)]
     assert answers == ["a", "a", "a", "b", "b"]
     assert list(drawn.drawn_texts(sorted_store)) == list(sorted_store.texts())
@@ -95,7 +98,7 @@ def test_baselines_are_made_from_texts_all_over_the_store(sorted_store: ExampleS
 Row = tuple[str, float, float | None, str]
 
 
-def baselines_of(monkeypatch: pytest.MonkeyPatch, store: ExampleStore, known: list[tuple[str, str]]) -> list[Row]:
+def baselines_of(monkeypatch: pytest.MonkeyPatch, store: RecordStore, known: list[tuple[str, str]]) -> list[Row]:
     """The baselines of a classifier that learnt from `known`, measured on its first text."""
     monkeypatch.setattr(labels, "drawn_texts", lambda store: iter(known))
     names = sorted({label for _, label in known})
@@ -103,7 +106,7 @@ def baselines_of(monkeypatch: pytest.MonkeyPatch, store: ExampleStore, known: li
 
 
 def test_texts_without_words_leave_out_the_baseline_that_counts_words(
-    sorted_store: ExampleStore, monkeypatch: pytest.MonkeyPatch
+    sorted_store: RecordStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pytest.importorskip("sklearn")
     rows = baselines_of(monkeypatch, sorted_store, [("🙂", "good"), ("!!", "bad"), ("🙁", "bad")])
@@ -114,7 +117,7 @@ def test_texts_without_words_leave_out_the_baseline_that_counts_words(
 
 
 def test_many_and_long_labels_make_a_short_note_and_no_long_wait(
-    sorted_store: ExampleStore, monkeypatch: pytest.MonkeyPatch
+    sorted_store: RecordStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pytest.importorskip("sklearn")
     known = [("a word", f"{number} {'x' * 500}") for number in range(201)]

@@ -15,14 +15,16 @@ from hypothesis import strategies as st
 
 from glassformer.base.config import DataConfig, Task, TokenizerConfig
 from glassformer.base.errors import GlassError
-from glassformer.text.documents import kept_pieces, survey
-from glassformer.text.prepare import prepare, survey_notes
-from glassformer.text.reading import open_source
+from glassformer.text.notes import survey_notes
+from glassformer.text.prepare import prepare
+from glassformer.text.records import RECORD_KINDS
+from glassformer.text.source import open_source
+from glassformer.text.survey import kept_pieces, survey
 from glassformer.text.tables import open_table, read_rows
 from glassformer.text.tally import Tally
-from glassformer.text.whole import encode_examples
-from tests.unit.example_files import CHARACTERS, PAIRS, Write, jsonl, lines, made, notes, texts, tsv, writer
+from tests.unit.example_files import CHARACTERS, PAIRS, Write, encoded, jsonl, lines, made, notes, texts, tsv, writer
 
+LM = RECORD_KINDS["lm"]
 TASKS: tuple[Task, ...] = ("lm", "classify", "translate")
 ROWS = [("spam" if n % 3 == 0 else "ham", f"message number {n} of many") for n in range(300)]
 HEADER = "label,text\n"
@@ -41,9 +43,9 @@ def with_commas(rows: Sequence[Sequence[str]]) -> str:
 def running_text(source: str, cache: Path, **settings: Any) -> tuple[list[str], str]:
     """The documents that a language model learns from, and everything that is said of them."""
     data = DataConfig(source=source, **settings)
-    with open_source(data, cache) as opened:
-        found = survey(opened, data)
-        documents = [piece.text for piece in kept_pieces(opened, data, found, marks=False)]
+    with open_source(LM, data, cache) as opened:
+        found = survey(opened)
+        documents = [piece.texts[0] for piece in kept_pieces(opened, found, marks=False)]
         return documents, "\n".join([*opened.notes, *survey_notes(found)])
 
 
@@ -549,13 +551,13 @@ def test_another_reading_has_a_store_of_its_own(write: Write, tmp_path: Path) ->
     config = TokenizerConfig(kind="bytes")
     readings = [{"extra_fields": "join"}, {"extra_fields": "cut"}, {"extra_fields": "join", "header": "no"}]
     readings += [{"delimiter": "pipe"}, {"delimiter": "pipe", "quoting": "none"}]
-    folders = {prepare(DataConfig(source=source, **each), config, tmp_path / "cache").folder for each in readings}
+    folders = {prepare(LM, DataConfig(source=source, **each), config, tmp_path / "cache").folder for each in readings}
     assert len(folders) == len(readings)
     table = write("e.tsv", tsv([("englisch", "deutsch"), *PAIRS]))
     pairs = [made(tmp_path, "translate", source=table, header=header).folder for header in ("auto", "yes")]
     assert pairs[0] != pairs[1]
     book = DataConfig(source=write("book.txt", "a text of words\n" * 9), split="tail")
-    key = prepare(book, config, tmp_path / "cache").folder.name
+    key = prepare(LM, book, config, tmp_path / "cache").folder.name
     assert (
         key == "10e78fd2f64f8702bf3630c706b58961"
     )  # as before these settings were there: what was encoded then is found
@@ -565,4 +567,4 @@ def test_what_is_measured_is_read_alike(write: Write, tmp_path: Path) -> None:
     tokenizer = made(tmp_path, "classify", CHARACTERS, source=write("t.csv", HEADER + with_commas(ROWS))).tokenizer
     data = DataConfig(source=write("u.csv", HEADER + 'ham,"never closed\n' + with_commas(ROWS)))
     with pytest.raises(GlassError, match=r"line 2, column 2 of u\.csv: the quote at character 5 is never closed"):
-        encode_examples("classify", data, (tokenizer, tokenizer), ("ham", "spam"), tmp_path)
+        encoded("classify", data, (tokenizer, tokenizer), ("ham", "spam"), tmp_path)

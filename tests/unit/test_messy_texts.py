@@ -24,11 +24,12 @@ from glassformer.evaluation.baselines import baselines
 from glassformer.evaluation.evaluate import EvaluationRequest, evaluate_run
 from glassformer.evaluation.seen import count_seen
 from glassformer.experiments.statistics import tabulate
-from glassformer.text.documents import kept_pieces, survey
-from glassformer.text.example_source import Tally, open_examples
 from glassformer.text.prepare import Prepared, prepare
-from glassformer.text.reading import open_source
-from glassformer.text.split import plan_split, sided
+from glassformer.text.records import RECORD_KINDS
+from glassformer.text.source import open_source
+from glassformer.text.split import split_documents
+from glassformer.text.survey import kept_pieces, survey
+from glassformer.text.tally import Tally
 from glassformer.text.whole import encode_whole
 from glassformer.training.loop import train
 from glassformer.training.reporting import Silent
@@ -36,13 +37,14 @@ from glassformer.training.setup import new_training
 from tests.property.trainers import last_weights, resumed, same, small_trainer, stop_after, text_file
 from tests.unit.comparison_grids import grid_of, result
 
+LM = RECORD_KINDS["lm"]
 WORDS = {"kind": "words", "vocab_size": 20}
 
 
 def prepared(folder: Path, source: Path, **tokenizer: object) -> Prepared:
     """Split and encode a text."""
     settings = Config.from_dict({"tokenizer": tokenizer, "data": {"source": str(source)}})
-    return prepare(settings.data, settings.tokenizer, folder / "cache")
+    return prepare(LM, settings.data, settings.tokenizer, folder / "cache")
 
 
 # Unknown tokens
@@ -51,14 +53,14 @@ def prepared(folder: Path, source: Path, **tokenizer: object) -> Prepared:
 def test_a_text_with_unknown_tokens_has_no_bits_per_byte_and_no_gzip(tmp_path: Path) -> None:
     known = prepared(tmp_path, text_file(tmp_path), kind="bytes")
     assert known.validation.unknown_share == 0
-    assert [rung.name for rung in baselines(known.train, known.validation, known.tokenizer)][-1] == "gzip"
+    assert [rung.name for rung in baselines(known.train.source, known.validation.source, known.tokenizer)][-1] == "gzip"
     found = prepared(tmp_path, text_file(tmp_path), **WORDS)
-    store = found.validation
+    store = found.validation.source
     assert store.unknown_share == pytest.approx(
         np.mean(np.array(store.tokens)[np.array(store.tokens) != found.tokenizer.end_id] == found.tokenizer.unknown_id)
     )
     assert store.unknown_share > 0.2
-    ladder = baselines(found.train, store, found.tokenizer)
+    ladder = baselines(found.train.source, store, found.tokenizer)
     assert [rung.name for rung in ladder] == ["uniform", "unigram", "5-gram"]
     assert {rung.bits_per_byte for rung in ladder} == {None}
     assert ladder[0].loss == pytest.approx(math.log(found.tokenizer.vocab_size))  # nats per token keep their meaning
@@ -68,7 +70,9 @@ def test_the_true_entropy_is_no_floor_where_tokens_are_unknown(tmp_path: Path) -
     text = tmp_path / "stories.txt"
     text.write_text("\n".join(find_text_corpus("stories").documents(60, 0)), encoding="utf-8")
     found = prepared(tmp_path, text, **WORDS)
-    assert [rung.name for rung in baselines(found.train, found.validation, found.tokenizer, "stories")][-1] == "5-gram"
+    assert [rung.name for rung in baselines(found.train.source, found.validation.source, found.tokenizer, "stories")][
+        -1
+    ] == "5-gram"
     trainer = small_trainer(tmp_path, "words", tokenizer__kind="words", tokenizer__vocab_size=20,
                             data__source="stories", data__size=60, data__document="file", train__steps=1)  # fmt: skip
     assert trainer.entropy is None
@@ -142,11 +146,11 @@ def split_files(folder: Path, sizes: list[int], **changes: object) -> tuple[dict
         (texts / f"{number}.txt").write_text(chr(0x61 + number) * size, encoding="utf-8")
     data = DataConfig(source=str(texts), **changes)  # type: ignore[arg-type]
     sides: dict[str, list[int]] = defaultdict(list)
-    with open_source(data, folder) as source:
-        found = survey(source, data)
-        plan = plan_split(found, data)
+    with open_source(LM, data, folder) as source:
+        found = survey(source)
+        plan = split_documents(found, data)
         open_size = 0
-        for side, piece, last in sided(kept_pieces(source, data, found, marks=plan.bucket >= 0), plan):
+        for side, (piece,), _, last in plan.sides(kept_pieces(source, found, marks=plan.bucket >= 0)):
             open_size += len(piece)
             if last:
                 sides[side].append(open_size)
@@ -185,15 +189,15 @@ def test_older_runs_keep_their_split(tmp_path: Path) -> None:
 
 
 def test_the_starts_of_very_many_documents_are_thinned_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("glassformer.text.documents.MOST_MARKS", 8)
+    monkeypatch.setattr("glassformer.text.survey.MOST_MARKS", 8)
     text = tmp_path / "lines.txt"
     text.write_text("".join(f"{number:09d}\n" for number in range(100)), encoding="utf-8")
     data = DataConfig(source=str(text), document="line")
-    with open_source(data, tmp_path) as source:
-        found = survey(source, data)
+    with open_source(LM, data, tmp_path) as source:
+        found = survey(source)
         assert len(found.starts) <= 8
         assert all(start % 9 == 0 for start in found.starts)
-        held = [piece.text for piece in sided(kept_pieces(source, data, found, False), plan_split(found, data))
+        held = [piece.texts[0] for piece in split_documents(found, data).sides(kept_pieces(source, found, False))
                 if piece.side == "validation"]  # fmt: skip
     assert sum(map(len, held)) == pytest.approx(90, abs=0.25 * 90)
 
@@ -208,7 +212,7 @@ def test_the_note_says_in_numbers_what_is_held_out(tmp_path: Path) -> None:
     )
     assert "data.validation_fraction" not in notes
     settings = Config.from_dict({"data": {"source": str(tmp_path / "texts"), "split": "tail"}})
-    notes = "\n".join(prepare(settings.data, settings.tokenizer, tmp_path / "cache").notes)
+    notes = "\n".join(prepare(LM, settings.data, settings.tokenizer, tmp_path / "cache").notes)
     assert "0.3% of the characters are held out, with data.validation_fraction = 0.1" in notes
 
 
@@ -263,9 +267,9 @@ def test_no_grapheme_is_cut_at_the_split(text: str, tmp_path: Path) -> None:
     path.write_text(text, encoding="utf-8")
     for limit in range(1, 20):
         data = DataConfig(source=str(path), validation_limit=limit, validation_fraction=0.5)
-        with open_source(data, tmp_path) as source:
-            found = survey(source, data)
-            parts = [piece.text for piece in sided(kept_pieces(source, data, found, False), plan_split(found, data))]
+        with open_source(LM, data, tmp_path) as source:
+            found = survey(source)
+            parts = [piece.texts[0] for piece in split_documents(found, data).sides(kept_pieces(source, found, False))]
         assert "".join(parts) == text
         assert [*regex.findall(r"\X", parts[0]), *regex.findall(r"\X", parts[1])] == regex.findall(r"\X", text)
 
@@ -342,7 +346,7 @@ def test_passages_are_counted_as_a_search_in_the_text_counts_them(
         data = DataConfig(source=str(tmp_path / name), document="line")
         tokenizer = prepared(tmp_path, tmp_path / "train", kind="bytes").tokenizer
         (tmp_path / f"{name}-tokens").mkdir()
-        stores.append(encode_whole(data, tokenizer, tmp_path / f"{name}-tokens").store)
+        stores.append(encode_whole(LM, data, {"text": tokenizer}, tmp_path / f"{name}-tokens").store.source)
     train = "|".join(["", *lines, ""])
     expected = [0, 0]
     for line in other:
@@ -359,9 +363,9 @@ def test_passages_are_counted_as_a_search_in_the_text_counts_them(
 def read(path: Path, **settings: object) -> tuple[str, str]:
     """The text of a source, and all notes."""
     data = DataConfig(source=str(path), **settings)  # type: ignore[arg-type]
-    with open_source(data, path.parent) as source:
-        found = survey(source, data)
-        text = "".join(piece.text for piece in kept_pieces(source, data, found, marks=False))
+    with open_source(LM, data, path.parent) as source:
+        found = survey(source)
+        text = "".join(piece.texts[0] for piece in kept_pieces(source, found, marks=False))
         return text, "\n".join(source.notes)
 
 
@@ -462,13 +466,13 @@ def test_a_readme_beside_folders_of_labels_is_left_out_and_told(tmp_path: Path) 
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).write_text(f"the text of {name}", encoding="utf-8")
     (folder / "README.md").write_text("Where these come from.", encoding="utf-8")
-    with open_examples("classify", DataConfig(source=str(folder)), tmp_path) as source:
-        found = list(source.examples(Tally()))
+    with open_source(RECORD_KINDS["classify"], DataConfig(source=str(folder)), tmp_path) as source:
+        found = [(*piece.texts, *piece.labels) for piece in source.records(Tally())]
         assert found == [
             (f"the text of {name}", name[:-6]) for name in ("ham/1.txt", "ham/2.txt", "spam/1.txt", "spam/2.txt")
         ]
         assert "left out 1 of 5 files: README.md (not in a label folder)" in "\n".join(source.notes)
         digest = source.digest
     (folder / "README.md").unlink()
-    with open_examples("classify", DataConfig(source=str(folder)), tmp_path) as source:
+    with open_source(RECORD_KINDS["classify"], DataConfig(source=str(folder)), tmp_path) as source:
         assert source.digest == digest  # so that older runs find their text

@@ -12,11 +12,16 @@ from hypothesis import strategies as st
 
 from glassformer.base.errors import GlassError
 from glassformer.corpora import MinimalPair
-from glassformer.evaluation.minimal_pairs import PairResults, Share, TokenScores, log_ratios, results_of, score_pairs
+from glassformer.evaluation.minimal_pairs import PairResults, Share, TokenScores, log_ratios, results_of
 from glassformer.evaluation.resampling import wilson
 
 VERBS = {"S": "is", "P": "are"}
 KEYS, CABINETS = {"S": "the key", "P": "the keys"}, {"S": "the cabinet", "P": "the cabinets"}
+
+
+def score_pairs(pairs: list[MinimalPair], model: object) -> PairResults:
+    """What a model comes to on pairs."""
+    return results_of(pairs, log_ratios(pairs, model))  # type: ignore[arg-type]
 
 
 def agreement() -> list[MinimalPair]:
@@ -71,14 +76,14 @@ def agrees_with(which: int) -> object:
 
 
 def test_a_model_that_knows_the_rule_is_right_everywhere() -> None:
-    results = score_pairs(agreement(), agrees_with(1))  # type: ignore[arg-type]
+    results = score_pairs(agreement(), agrees_with(1))
     assert results.overall == Share(4.0, 4)
     assert results.twins == Share(2.0, 2)
     assert results.mean_log_ratio == pytest.approx(1.5)
 
 
 def test_the_last_noun_rule_is_right_in_half_of_the_cells_and_in_no_twins() -> None:
-    results = score_pairs(agreement(), agrees_with(4))  # type: ignore[arg-type]
+    results = score_pairs(agreement(), agrees_with(4))
     assert {cell: share.share for cell, share in results.by_cell.items()} == {
         "PP": 1.0,
         "PS": 0.0,
@@ -92,7 +97,7 @@ def test_the_last_noun_rule_is_right_in_half_of_the_cells_and_in_no_twins() -> N
 
 
 def test_an_indifferent_model_is_at_chance_everywhere() -> None:
-    results = score_pairs(agreement(), by_words({}))  # type: ignore[arg-type]
+    results = score_pairs(agreement(), by_words({}))
     assert results.overall == Share(2.0, 4)
     assert results.twins == Share(0.5, 2)
     assert results.twins.share == results.twins_chance == 0.25
@@ -205,7 +210,7 @@ def test_impossible_texts() -> None:
 
 
 def test_facts_are_plain_numbers() -> None:
-    share = score_pairs(agreement(), agrees_with(4)).by_cell["SP"]  # type: ignore[arg-type]
+    share = score_pairs(agreement(), agrees_with(4)).by_cell["SP"]
     facts = json.loads(json.dumps(share.facts(), allow_nan=False))
     assert facts == {"share": 0.0, "ci95": list(wilson(0.0, 1)), "right": 0.0, "count": 1}
 
@@ -214,9 +219,9 @@ def test_what_does_not_fit_is_refused() -> None:
     one = [pair("ab", "cd", 0)]
     for tokens in ([], [(1, -1.0)], [(3, -1.0)], [(2, -1.0), (1, -1.0)]):
         with pytest.raises(GlassError, match="2 characters of 'ab'"):
-            score_pairs(one, given_tokens({"ab": tokens, "cd": [(2, -1.0)]}))  # type: ignore[arg-type]
+            score_pairs(one, given_tokens({"ab": tokens, "cd": [(2, -1.0)]}))
     with pytest.raises(GlassError, match="not a number"):
-        score_pairs(one, given_tokens({"ab": [(2, math.nan)], "cd": [(2, -1.0)]}))  # type: ignore[arg-type]
+        score_pairs(one, given_tokens({"ab": [(2, math.nan)], "cd": [(2, -1.0)]}))
     for pairs, ratios in (([], []), (one, []), (one, [1.0, 2.0])):
         with pytest.raises(GlassError, match="ratios"):
             results_of(pairs, ratios)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -34,8 +33,7 @@ from glassformer.runs.opening import OpenedRun
 from glassformer.tasks import AnyTextModel
 from glassformer.tasks.task_rows import TaskRows
 from glassformer.tasks.writing import written
-from glassformer.text.batches import Batch
-from glassformer.text.rows import Pair
+from glassformer.text.rows import Row
 from tests.parity.written_runs import make_run
 
 TEXT = "আমি বাংলায় গান গাই; the old dog."
@@ -57,9 +55,10 @@ def rows_of(model: AnyTextModel, seed: int) -> TaskRows:
     """Two rows of unequal length."""
     random = np.random.default_rng(seed)
     one, two = (random.integers(0, model.tokenizer.vocab_size, size) for size in (9, 5))
-    translates = model.config.train.task == "translate"
-    task: Any = SimpleNamespace(collate=Batch.from_pairs if translates else Batch.from_rows)
-    return TaskRows(task, [Pair(one, two), Pair(two, one)] if translates else [one, two], CPU)
+    task: Any = None
+    if model.config.train.task == "translate":
+        return TaskRows(task, [Row.of_text(two, source=one), Row.of_text(one, source=two)], CPU)
+    return TaskRows(task, [Row.of_text(one), Row.of_text(two)], CPU)
 
 
 def test_a_decoder_pays_from_left_to_right(models: dict[str, AnyTextModel]) -> None:

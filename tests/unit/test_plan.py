@@ -183,10 +183,7 @@ def test_the_longest_row(tmp_path: Path) -> None:
 def test_frequencies_of_tokens_by_hand(name: str, tmp_path: Path) -> None:
     config = config_of(name, tmp_path)
     data = prepare_for(config, tmp_path / "cache", lambda text: None)
-    known, held = (
-        side.tokens.tolist() if name == "masked" else side.targets.tokens.tolist()
-        for side in (data.train, data.validation)
-    )
+    known, held = (side.target.tokens.tolist() for side in (data.train, data.validation))
     if name == "masked":  # end tokens are never hidden
         known, held = ([token for token in side if token != data.tokenizer.end_id] for side in (known, held))
     counts, V = Counter(known), data.tokenizer.vocab_size

@@ -13,11 +13,14 @@ import pytest
 
 from glassformer.base.config import DataConfig
 from glassformer.base.errors import GlassError
-from glassformer.text.documents import HELD, kept_pieces, pieces, survey
+from glassformer.text.documents import HELD
 from glassformer.text.encodings import Encoding, UndecodableError, decode
-from glassformer.text.reading import open_source
+from glassformer.text.records import RECORD_KINDS
+from glassformer.text.source import open_source
+from glassformer.text.survey import kept_pieces, survey
 from glassformer.text.tally import Tally
 
+LM = RECORD_KINDS["lm"]
 FRENCH = "Là-bas, l’été dernier, un garçon naïf a mangé une crêpe à l’œuf — “délicieux”, dit-il.\r\nÇa alors !\n"
 GERMAN = "Über den Wölken\r\nmuß die „Freiheit“ wohl grenzenlos sein. Süße Grüße!\r\n" * 3
 RUSSIAN = "Мой дядя самых честных правил, когда не в шутку занемог.\n"
@@ -32,13 +35,15 @@ CSV = 'id,text\r\n1,a first row of words\r\n2,"and then\r\na second one"\r\n'
 def read(source: str, cache: Path, **settings: object) -> tuple[list[str], list[str]]:
     """The kept documents, each joined from its pieces, and the notes."""
     data = DataConfig(source=source, **settings)  # type: ignore[arg-type]
-    with open_source(data, cache) as opened:
-        found = survey(opened, data)
+    with open_source(LM, data, cache) as opened:
+        found = survey(opened)
         documents: list[str] = []
-        for piece in kept_pieces(opened, data, found, marks=False):
-            documents = [*documents, piece.text] if piece.first else [*documents[:-1], documents[-1] + piece.text]
+        for piece in kept_pieces(opened, found, marks=False):
+            documents = (
+                [*documents, piece.texts[0]] if piece.first else [*documents[:-1], documents[-1] + piece.texts[0]]
+            )
         notes = [*opened.notes, *(f"{count} {why}" for why, count in found.left_out.items())]
-    assert found.documents == len(documents)
+    assert found.records == len(documents)
     assert found.characters == sum(map(len, documents))
     return documents, notes
 
@@ -362,11 +367,11 @@ def test_words_are_counted_across_pieces(least: int, tmp_path: Path, monkeypatch
 def test_long_line_comes_in_bounded_pieces(tmp_path: Path) -> None:
     (tmp_path / "t.txt").write_bytes(b"x" * (3 * HELD + 11) + b"\nshort")
     data = DataConfig(source=str(tmp_path / "t.txt"), document="line")
-    with open_source(data, tmp_path) as source:
-        found = list(pieces(source, data, Tally()))
-    assert max(len(piece.text) for piece in found) <= HELD + 2 * (1 << 20)
+    with open_source(LM, data, tmp_path) as source:
+        found = list(source.records(Tally()))
+    assert max(len(piece.texts[0]) for piece in found) <= HELD + 2 * (1 << 20)
     assert [piece.number for piece in found if piece.last] == [0, 1]
-    assert sum(len(piece.text) for piece in found) == 3 * HELD + 11 + 5
+    assert sum(len(piece.texts[0]) for piece in found) == 3 * HELD + 11 + 5
 
 
 def test_file_that_vanishes_or_is_forbidden(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,11 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from glassformer.base.errors import GlassError
+from glassformer.evaluation.pairs import pair_measures
 from glassformer.evaluation.rouge import (
     Overlap,
     common_subsequence,
-    mean_rouge,
-    mean_scores,
     rouge,
     rouge_of_each,
     words,
@@ -133,18 +132,19 @@ def test_nothing_shared_is_nought_not_an_error() -> None:
     assert rouge("a", "a").rouge2 == nothing  # no pairs
 
 
-def test_means_are_means_of_each_part() -> None:
+def test_means_are_means_over_the_texts() -> None:
     hypotheses, references = ["a b", "a b c d", ""], ["a b", "a", "b"]
-    found, each = mean_rouge(hypotheses, references), rouge_of_each(hypotheses, references)
-    assert found == mean_scores(each)
-    assert found.rouge1.f == pytest.approx((1 + 0.4 + 0) / 3)
-    assert found.rouge1.precision == pytest.approx((1 + 0.25 + 0) / 3)
-    assert found.rouge1.recall == pytest.approx((1 + 1 + 0) / 3)
-    assert found.rouge2.f == pytest.approx(1 / 3)
+    each = rouge_of_each(hypotheses, references)
+    assert [score.rouge1.f for score in each] == pytest.approx([1, 0.4, 0])
+    assert [score.rouge1.precision for score in each] == pytest.approx([1, 0.25, 0])
+    assert [score.rouge1.recall for score in each] == pytest.approx([1, 1, 0])
+    found = {measure.key: measure.value for measure in pair_measures(hypotheses, references)}
+    assert found["rouge1"] == pytest.approx((1 + 0.4 + 0) / 3)
+    assert found["rouge2"] == pytest.approx(1 / 3)
 
 
 def test_unequal_or_empty_lists_are_refused() -> None:
     with pytest.raises(GlassError, match="2 texts to score, but 1"):
-        mean_rouge(["a", "b"], ["a"])
+        rouge_of_each(["a", "b"], ["a"])
     with pytest.raises(GlassError, match="no texts"):
-        mean_rouge([], [])
+        rouge_of_each([], [])

@@ -11,9 +11,12 @@ from hypothesis import strategies as st
 
 from glassformer.base.config import DataConfig
 from glassformer.base.errors import GlassError
-from glassformer.text.documents import kept_pieces, survey
-from glassformer.text.reading import open_source
-from glassformer.text.split import clean_cut, plan_split, sided
+from glassformer.text.records import RECORD_KINDS
+from glassformer.text.source import open_source
+from glassformer.text.split import clean_cut, split_documents
+from glassformer.text.survey import kept_pieces, survey
+
+LM = RECORD_KINDS["lm"]
 
 
 def split(text: str, folder: Path, **changes: object) -> tuple[dict[str, list[str]], str]:
@@ -23,10 +26,10 @@ def split(text: str, folder: Path, **changes: object) -> tuple[dict[str, list[st
     data = DataConfig(source=str(path), **changes)  # type: ignore[arg-type]
     sides: dict[str, list[str]] = defaultdict(list)
     open_text = {"train": "", "validation": ""}
-    with open_source(data, folder) as source:
-        found = survey(source, data)
-        plan = plan_split(found, data)
-        for side, piece, last in sided(kept_pieces(source, data, found, marks=plan.bucket >= 0), plan):
+    with open_source(LM, data, folder) as source:
+        found = survey(source)
+        plan = split_documents(found, data)
+        for side, (piece,), _, last in plan.sides(kept_pieces(source, found, marks=plan.bucket >= 0)):
             open_text[side] += piece
             if last:
                 sides[side].append(open_text[side])

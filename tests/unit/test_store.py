@@ -21,9 +21,11 @@ from glassformer.base.config import DataConfig, TokenizerConfig
 from glassformer.base.errors import GlassError
 from glassformer.text import encode
 from glassformer.text.prepare import Prepared, open_prepared, prepare
-from glassformer.text.prepare_examples import prepare_examples
+from glassformer.text.records import RECORD_KINDS
 from glassformer.text.store import DamagedStoreError, StoreWriter, TokenStore
 
+LM = RECORD_KINDS["lm"]
+MASKED = RECORD_KINDS["masked"]
 TEXT = "".join(f"Line {number}: the quick brown fox, ক্ষুদ্র {number * number} নদী.\r\n" for number in range(300))
 CHARACTERS = TokenizerConfig(kind="characters")
 BPE = TokenizerConfig(kind="bpe", vocab_size=400)
@@ -38,23 +40,25 @@ def source(tmp_path: Path) -> Path:
 
 def whole_text(prepared: Prepared) -> str:
     return "".join(
-        text for store in (prepared.train, prepared.validation) for text in store.iter_text(prepared.tokenizer)
+        text
+        for store in (prepared.train.source, prepared.validation.source)
+        for text in store.iter_text(prepared.tokenizer)
     )
 
 
 @pytest.mark.parametrize("kind", ["characters", "graphemes", "bytes", "bpe", "unigram", "words"])
 def test_stores_hold_the_text(kind: Any, source: Path, tmp_path: Path) -> None:
     data = DataConfig(source=str(source), validation_fraction=0.2)
-    made = prepare(data, TokenizerConfig(kind=kind, vocab_size=400), tmp_path / "cache")
+    made = prepare(LM, data, TokenizerConfig(kind=kind, vocab_size=400), tmp_path / "cache")
     held = TEXT[int(len(TEXT) * 0.8) :]
-    train = "".join(made.train.iter_text(made.tokenizer))
-    validation = "".join(made.validation.iter_text(made.tokenizer, chunk_tokens=97))
+    train = "".join(made.train.source.iter_text(made.tokenizer))
+    validation = "".join(made.validation.source.iter_text(made.tokenizer, chunk_tokens=97))
     if kind in ("bytes", "bpe", "unigram"):
         assert (train, validation) == (TEXT[: -len(held)], held)
     elif kind != "words":  # the validation part may hold symbols that training never saw
         assert train == TEXT[: -len(held)]
-    assert made.tokenizer.encode(held) == made.validation.tokens[:-1].tolist()
-    for store, text in ((made.train, TEXT[: -len(held)]), (made.validation, held)):
+    assert made.tokenizer.encode(held) == made.validation.source.tokens[:-1].tolist()
+    for store, text in ((made.train.source, TEXT[: -len(held)]), (made.validation.source, held)):
         assert store.characters == len(text)
         assert store.bytes == len(text.encode("utf-8"))
         assert store.tokens[-1] == made.tokenizer.end_id
@@ -64,16 +68,16 @@ def test_stores_hold_the_text(kind: Any, source: Path, tmp_path: Path) -> None:
 
 
 def test_layout_on_disk_is_raw_ids_and_ends(source: Path, tmp_path: Path) -> None:
-    made = prepare(DataConfig(source=str(source), document="line"), BPE, tmp_path / "cache")
+    made = prepare(LM, DataConfig(source=str(source), document="line"), BPE, tmp_path / "cache")
     ids = np.fromfile(made.folder / "train.ds", dtype="<u2")
     ends = np.fromfile(made.folder / "train.ds.index", dtype="<u8")
     documents = TEXT.split("\r\n")[: len(ends)]
     expected = [[*made.tokenizer.encode(line), made.tokenizer.end_id] for line in documents]
     assert ids.tolist() == [id for document in expected for id in document]
     assert np.diff(ends, prepend=0).tolist() == [len(document) for document in expected]
-    assert isinstance(made.train.tokens, np.memmap)
+    assert isinstance(made.train.source.tokens, np.memmap)
     assert json.loads((made.folder / "train.json").read_text("utf-8"))["dtype"] == "uint16"
-    assert "\n".join(documents) == "".join(made.train.iter_text(made.tokenizer))
+    assert "\n".join(documents) == "".join(made.train.source.iter_text(made.tokenizer))
 
 
 def test_large_vocabularies_take_four_bytes(tmp_path: Path) -> None:
@@ -91,9 +95,9 @@ def test_large_vocabularies_take_four_bytes(tmp_path: Path) -> None:
 
 def test_tokenizer_sees_the_training_part_only(tmp_path: Path) -> None:
     (tmp_path / "t.txt").write_bytes(("abc " * 100 + "xyz!" * 10).encode())
-    made = prepare(DataConfig(source=str(tmp_path / "t.txt"), validation_limit=40), CHARACTERS, tmp_path / "cache")
+    made = prepare(LM, DataConfig(source=str(tmp_path / "t.txt"), validation_limit=40), CHARACTERS, tmp_path / "cache")
     assert made.tokenizer.vocab_size == len("abc ") + 2
-    assert made.validation.unknown == 40
+    assert made.validation.source.unknown == 40
     assert any("100.000% unknown" in note for note in made.notes)
 
 
@@ -108,16 +112,16 @@ def test_long_documents_are_encoded_as_if_whole(
         text = (real_text / name).read_text(encoding="utf-8")[:60_000]
         (tmp_path / "t.txt").write_bytes(text.encode())
         config = TokenizerConfig(kind=kind, vocab_size=800)
-        made = prepare(DataConfig(source=str(tmp_path / "t.txt"), validation_limit=100), config, tmp_path / "cache")
-        assert made.train.tokens[:-1].tolist() == made.tokenizer.encode(text[: made.train.characters])
+        made = prepare(LM, DataConfig(source=str(tmp_path / "t.txt"), validation_limit=100), config, tmp_path / "cache")
+        assert made.train.source.tokens[:-1].tolist() == made.tokenizer.encode(text[: made.train.source.characters])
 
 
 @pytest.mark.thorough
 def test_real_shakespeare_in_pieces_equals_whole(real_text: Path, tmp_path: Path) -> None:
     path = real_text / "shakespeare" / "input.txt"
-    made = prepare(DataConfig(source=str(path)), BPE, tmp_path)
+    made = prepare(LM, DataConfig(source=str(path)), BPE, tmp_path)
     text = path.read_text(encoding="utf-8")
-    assert made.train.tokens[:-1].tolist() == made.tokenizer.encode(text[:1_003_854])
+    assert made.train.source.tokens[:-1].tolist() == made.tokenizer.encode(text[:1_003_854])
     assert whole_text(made) == text
 
 
@@ -127,21 +131,21 @@ def test_text_without_any_safe_cut_is_cut_and_said(tmp_path: Path, monkeypatch: 
     monkeypatch.setattr(encode, "UNCUT", 200)
     (tmp_path / "t.txt").write_bytes(b"ab" * 1000)
     monkeypatch.setattr("glassformer.text.reading.BLOCK", 64)
-    made = prepare(DataConfig(source=str(tmp_path / "t.txt")), BPE, tmp_path / "cache")
+    made = prepare(LM, DataConfig(source=str(tmp_path / "t.txt")), BPE, tmp_path / "cache")
     assert whole_text(made) == "ab" * 1000
     assert "cuts in very long words" in made.notes[-1]
 
 
 def test_a_mask_token_makes_another_folder_with_the_same_ids(source: Path, tmp_path: Path) -> None:
     data = DataConfig(source=str(source))
-    plain = prepare(data, CHARACTERS, tmp_path / "cache")
-    masked = prepare(data, CHARACTERS, tmp_path / "cache", mask=True)
+    plain = prepare(LM, data, CHARACTERS, tmp_path / "cache")
+    masked = prepare(MASKED, data, CHARACTERS, tmp_path / "cache")
     assert plain.folder != masked.folder
     assert masked.tokenizer.mask_id == plain.tokenizer.vocab_size
-    assert open_prepared(masked.folder).tokenizer.mask_id == masked.tokenizer.mask_id
-    assert masked.train.tokens.tolist() == plain.train.tokens.tolist()
-    assert prepare(data, CHARACTERS, tmp_path / "cache").tokenizer.mask_id is None
-    assert prepare(data, CHARACTERS, tmp_path / "cache", mask=True).reused
+    assert open_prepared(MASKED, masked.folder).tokenizer.mask_id == masked.tokenizer.mask_id
+    assert masked.train.source.tokens.tolist() == plain.train.source.tokens.tolist()
+    assert prepare(LM, data, CHARACTERS, tmp_path / "cache").tokenizer.mask_id is None
+    assert prepare(MASKED, data, CHARACTERS, tmp_path / "cache").reused
 
 
 def test_reused_until_something_changes(source: Path, tmp_path: Path) -> None:
@@ -149,11 +153,11 @@ def test_reused_until_something_changes(source: Path, tmp_path: Path) -> None:
     base = DataConfig(source=str(source), document="line")
 
     def made(data: DataConfig = base, tokenizer: TokenizerConfig = CHARACTERS) -> bool:
-        return not prepare(data, tokenizer, cache).reused
+        return not prepare(LM, data, tokenizer, cache).reused
 
-    first = prepare(base, CHARACTERS, cache)
+    first = prepare(LM, base, CHARACTERS, cache)
     assert not first.reused
-    again = prepare(base, CHARACTERS, cache)
+    again = prepare(LM, base, CHARACTERS, cache)
     assert again.reused
     assert again.folder == first.folder
     assert again.notes == first.notes
@@ -184,9 +188,9 @@ def test_reused_until_something_changes(source: Path, tmp_path: Path) -> None:
 
 
 def test_opens_without_the_source(source: Path, tmp_path: Path) -> None:
-    made = prepare(DataConfig(source=str(source)), CHARACTERS, tmp_path / "cache")
+    made = prepare(LM, DataConfig(source=str(source)), CHARACTERS, tmp_path / "cache")
     source.unlink()
-    opened = open_prepared(made.folder)
+    opened = open_prepared(LM, made.folder)
     assert opened.reused
     assert opened.text_hash == made.text_hash
     assert opened.tokenizer.digest == made.tokenizer.digest
@@ -212,13 +216,13 @@ DAMAGES: dict[str, Callable[[Path], object]] = {"unlink": Path.unlink, "cut": cu
 )
 def test_damage_is_found_and_repaired(name: str, damage: str, source: Path, tmp_path: Path) -> None:
     cache = tmp_path / "cache"
-    made = prepare(DataConfig(source=str(source)), CHARACTERS, cache)
+    made = prepare(LM, DataConfig(source=str(source)), CHARACTERS, cache)
     good = {path.name: path.read_bytes() for path in made.folder.iterdir()}
     DAMAGES[damage](made.folder / name)
     if damage != "flip":
         with pytest.raises(DamagedStoreError, match="Prepare the text again"):
-            open_prepared(made.folder)
-    repaired = prepare(DataConfig(source=str(source)), CHARACTERS, cache)
+            open_prepared(LM, made.folder)
+    repaired = prepare(LM, DataConfig(source=str(source)), CHARACTERS, cache)
     if name != "prepared.json" or damage != "flip":  # a changed letter in a note harms nothing
         assert not repaired.reused
         assert {path.name: path.read_bytes() for path in made.folder.iterdir()} == good
@@ -230,7 +234,7 @@ def test_full_disk_leaves_nothing_half_written(
     at: str, source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     cache = tmp_path / "cache"
-    before = prepare(DataConfig(source=str(source)), BPE, cache)
+    before = prepare(LM, DataConfig(source=str(source)), BPE, cache)
     original = Path.open
 
     def opened(path: Path, *args: Any, **options: Any) -> IO[Any]:
@@ -256,7 +260,7 @@ def test_full_disk_leaves_nothing_half_written(
 
     monkeypatch.setattr(Path, "open", opened)
     with pytest.raises(GlassError, match="disk is full") as caught:
-        prepare(DataConfig(source=str(source)), CHARACTERS, cache)
+        prepare(LM, DataConfig(source=str(source)), CHARACTERS, cache)
     assert "Free some space" in caught.value.remedy
     assert [path.name for path in cache.iterdir()] == [before.folder.name]
 
@@ -266,11 +270,11 @@ def test_no_permission(source: Path, tmp_path: Path) -> None:
     if os.geteuid() == 0:
         (tmp_path / "cache").write_text("a file where the folder should be", encoding="utf-8")
         with pytest.raises(GlassError, match="cannot write"):
-            prepare(DataConfig(source=str(source)), CHARACTERS, tmp_path / "cache")
+            prepare(LM, DataConfig(source=str(source)), CHARACTERS, tmp_path / "cache")
         return
     (tmp_path / "cache").mkdir(mode=0o500)
     with pytest.raises(GlassError, match="no permission"):
-        prepare(DataConfig(source=str(source)), CHARACTERS, tmp_path / "cache")
+        prepare(LM, DataConfig(source=str(source)), CHARACTERS, tmp_path / "cache")
 
 
 def test_forbidden_folder_in_words(source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -279,12 +283,12 @@ def test_forbidden_folder_in_words(source: Path, tmp_path: Path, monkeypatch: py
 
     monkeypatch.setattr(Path, "mkdir", refuse)
     with pytest.raises(GlassError, match="no permission to use"):
-        prepare(DataConfig(source=str(source)), CHARACTERS, tmp_path / "cache")
+        prepare(LM, DataConfig(source=str(source)), CHARACTERS, tmp_path / "cache")
 
 
 def _prepare_in_process(source: str, cache: str, results: Any) -> None:
-    made = prepare(DataConfig(source=source), TokenizerConfig(kind="bpe", vocab_size=400), Path(cache))
-    made.train.verify()
+    made = prepare(LM, DataConfig(source=source), TokenizerConfig(kind="bpe", vocab_size=400), Path(cache))
+    made.train.source.verify()
     results.put((whole_text(made) == TEXT, str(made.folder)))
 
 
@@ -310,10 +314,10 @@ def test_result_of_a_faster_process_stays(source: Path, tmp_path: Path, monkeypa
     """Another process finishes between our look and our rename: its folder is kept, ours vanishes."""
     from glassformer.text import prepare as module
 
-    first = prepare(DataConfig(source=str(source)), CHARACTERS, tmp_path / "cache")
+    first = prepare(LM, DataConfig(source=str(source)), CHARACTERS, tmp_path / "cache")
     stamp = (first.folder / "prepared.json").stat().st_mtime_ns
     monkeypatch.setattr(module, "reusable", lambda folder, checked: None)  # nothing there, at the first look
-    prepare(DataConfig(source=str(source)), CHARACTERS, tmp_path / "cache")
+    prepare(LM, DataConfig(source=str(source)), CHARACTERS, tmp_path / "cache")
     assert (first.folder / "prepared.json").stat().st_mtime_ns == stamp
     assert [path.name for path in (tmp_path / "cache").iterdir()] == [first.folder.name]
 
@@ -326,7 +330,7 @@ def test_leftovers_of_killed_processes_go(source: Path, tmp_path: Path) -> None:
         (folder / "train.ds").write_bytes(b"half")
         for path in (folder / "train.ds", folder):
             os.utime(path, (time.time() - age,) * 2)
-    made = prepare(DataConfig(source=str(source)), CHARACTERS, cache)
+    made = prepare(LM, DataConfig(source=str(source)), CHARACTERS, cache)
     assert {path.name for path in cache.iterdir()} == {made.folder.name, ".building-young"}
 
 
@@ -334,7 +338,7 @@ def test_notes_and_progress(tmp_path: Path) -> None:
     (tmp_path / "t.txt").write_bytes(("twice the same\n" * 2 + "a b\n" + "other words, more\n" * 3).encode("utf-16"))
     said: list[str] = []
     data = DataConfig(source=str(tmp_path / "t.txt"), document="line", min_words=3, validation_fraction=0.3)
-    made = prepare(data, CHARACTERS, tmp_path / "cache", said.append)
+    made = prepare(LM, data, CHARACTERS, tmp_path / "cache", said.append)
     notes = "; ".join(made.notes)
     for words in (
         "UTF-16 LE with a byte order mark",
@@ -353,9 +357,9 @@ def test_notes_and_progress(tmp_path: Path) -> None:
 def test_documents_split_at_random_share_nothing(tmp_path: Path) -> None:
     (tmp_path / "t.txt").write_bytes("".join(f"{n % 40} is a number\n" for n in range(200)).encode())
     data = DataConfig(source=str(tmp_path / "t.txt"), document="line", split="random", seed=3)
-    made = prepare(data, BPE, tmp_path / "cache")
-    train = set("".join(made.train.iter_text(made.tokenizer)).split("\n"))
-    held = set("".join(made.validation.iter_text(made.tokenizer)).split("\n"))
+    made = prepare(LM, data, BPE, tmp_path / "cache")
+    train = set("".join(made.train.source.iter_text(made.tokenizer)).split("\n"))
+    held = set("".join(made.validation.source.iter_text(made.tokenizer)).split("\n"))
     assert not train & held
     assert len(train | held) == 40
     assert "160 documents repeat another" in made.notes
@@ -369,7 +373,7 @@ def test_source_that_changes_meanwhile_is_not_kept(content: bytes, source: Path,
             source.write_bytes(content)
 
     with pytest.raises(GlassError, match="changed while it was read"):
-        prepare(DataConfig(source=str(source)), CHARACTERS, tmp_path / "cache", meddle)
+        prepare(LM, DataConfig(source=str(source)), CHARACTERS, tmp_path / "cache", meddle)
     assert not (tmp_path / "cache").exists()
 
 
@@ -378,12 +382,12 @@ def test_source_that_changes_meanwhile_is_not_kept(content: bytes, source: Path,
 def test_the_permissions_of_the_cache_follow_the_umask(mask: int, source: Path, tmp_path: Path) -> None:
     before = os.umask(mask)
     try:
-        made = prepare(DataConfig(source=str(source)), CHARACTERS, tmp_path / "cache").folder
+        made = prepare(LM, DataConfig(source=str(source)), CHARACTERS, tmp_path / "cache").folder
         pairs = tmp_path / "pairs.jsonl"
         rows = [json.dumps({"text": f"a text {number}", "label": "xy"[number % 2]}) for number in range(40)]
         pairs.write_text("\n".join(rows), encoding="utf-8")
         data = DataConfig(source=str(pairs), split="random")
-        examples = prepare_examples("classify", data, CHARACTERS, tmp_path / "examples").folder
+        examples = prepare(RECORD_KINDS["classify"], data, CHARACTERS, tmp_path / "examples").folder
     finally:
         os.umask(before)
     for folder in (made, examples):

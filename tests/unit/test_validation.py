@@ -13,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor, nn
 
+from glassformer.text.rows import Row
 from glassformer.training.loss_plot import loss_svg
 from glassformer.training.validation import LossEstimate, sliding_loss, validation_loss
 from tests.property.models import VOCAB, decoder, tiny
@@ -38,17 +39,17 @@ class Recorder(nn.Module):
         return rest.expand(*tokens.shape, self.vocab_size).scatter(2, following, torch.log(share)[..., None])
 
 
-def rows_of(lengths: list[int], seed: int = 0) -> list[np.ndarray]:
+def rows_of(lengths: list[int], seed: int = 0) -> list[Row]:
     """Rows of random ids."""
     numbers = np.random.default_rng(seed)
-    return [numbers.integers(0, VOCAB, size=n).astype(np.uint16) for n in lengths]
+    return [Row.of_text(numbers.integers(0, VOCAB, size=n).astype(np.uint16)) for n in lengths]
 
 
-def by_hand(model: nn.Module, rows: list[np.ndarray]) -> list[list[float]]:
+def by_hand(model: nn.Module, rows: list[Row]) -> list[list[float]]:
     """-ln p of every target of every row, one row and one token at a time."""
     losses = []
     for row in rows:
-        ids = torch.from_numpy(row.astype(np.int64))
+        ids = torch.from_numpy(row.ids.astype(np.int64))
         with torch.inference_mode():
             chances = [model(ids[None, :t])[0, -1].double().softmax(0)[ids[t]].item() for t in range(1, len(ids))]
         losses.append([-math.log(p) for p in chances])
@@ -111,7 +112,7 @@ def test_the_interval_holds_the_truth_about_95_times_in_100() -> None:
     truth = float(np.mean(np.log([2, 3, 4, 5])))
     for _ in range(300):
         starts, lengths = 8 * numbers.integers(0, 4, size=40), numbers.integers(2, 9, size=40)
-        rows = [np.arange(start, start + length) for start, length in zip(starts, lengths, strict=True)]
+        rows = [Row.of_text(np.arange(start, start + length)) for start, length in zip(starts, lengths, strict=True)]
         estimate = validation_loss(model, rows, CPU)
         inside += abs(estimate.loss - truth) <= estimate.ci95
     assert 0.91 <= inside / 300 <= 0.98
@@ -140,19 +141,19 @@ def test_a_sliding_window_counts_every_token_once(length: int, context: int) -> 
 
 def test_a_sliding_window_shows_every_token_at_least_half_a_context() -> None:
     """By hand: token t is predicted from the window that began at the latest multiple of the stride that shows half."""
-    model, (ids,) = decoder(tiny(context=CONTEXT, positions="learned")), rows_of([47])
+    model, ids = decoder(tiny(context=CONTEXT, positions="learned")), rows_of([47])[0].ids
     stride, losses = CONTEXT // 2, []
     for t in range(1, len(ids)):
         start = 0 if t <= CONTEXT else -(-(t - CONTEXT) // stride) * stride
         assert t - start >= min(t, CONTEXT - stride)
-        losses += [by_hand(model, [ids[start : t + 1]])[0][-1]]
+        losses += [by_hand(model, [Row.of_text(ids[start : t + 1])])[0][-1]]
     assert sliding_loss(model, ids, CONTEXT, CPU).loss == pytest.approx(np.mean(losses), abs=1e-6)
 
 
 @pytest.mark.parametrize("length", [2, 7, CONTEXT, CONTEXT + 1])
 def test_a_sliding_window_over_a_text_that_fits_is_the_plain_loss(length: int) -> None:
     model, rows = decoder(tiny(context=CONTEXT)), rows_of([length])
-    plain, sliding = validation_loss(model, rows, CPU), sliding_loss(model, rows[0], CONTEXT, CPU)
+    plain, sliding = validation_loss(model, rows, CPU), sliding_loss(model, rows[0].ids, CONTEXT, CPU)
     assert sliding.tokens == plain.tokens
     assert sliding.loss == pytest.approx(plain.loss, abs=1e-9)
 

@@ -129,7 +129,7 @@ def test_a_single_token_has_no_padding_and_no_future(tmp_path: Path) -> None:
 
 def test_rows_of_two_tokens_are_padded(tmp_path: Path) -> None:
     run = trained(tmp_path, context=2)
-    assert not VerifiedRun(open_run(run)).batch.real.all()
+    assert not VerifiedRun(open_run(run)).batch.attention_mask.all()
     assert found(run, "padding-blind", "future-blind") == {"padding-blind": True, "future-blind": True}
 
 

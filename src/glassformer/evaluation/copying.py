@@ -1,8 +1,9 @@
-"""The copy meter: the longest stretch of a sample that stands word for word in the training text, and where.
+"""The copy meter: the stretches of a sample that stand word for word in the training text, and where.
 
-The training text is read once, in pieces, so it may be far larger than memory. Each block of it is compared with all
-windows of the sample of one length at once, by polynomial hashes; every hit is checked character by character, so the
-answer is exact. A block is searched only for something longer than the best so far: most blocks need one look.
+The training text is read once, in pieces, so it may be far larger than memory. The sample becomes a suffix automaton
+(Blumer et al. 1985), which finds, for every position of another text, the longest match that ends there, in one pass.
+Python walks it only where windows of the least length occur in the sample, which polynomial hashes find; a walk is
+exact, so a hash that only looks alike costs time and changes nothing.
 """
 
 from __future__ import annotations
@@ -40,6 +41,23 @@ class Overlap:
     context: str
 
 
+@dataclass(frozen=True)
+class Match:
+    """A stretch of the sample that stands in the training text, and would not if it were longer on either side.
+
+    Attributes:
+        start, length: in characters (Unicode code points) of the sample.
+        position: of one place in the training text where it stands, from 0.
+        before, after: the training text around that place, up to 40 characters each.
+    """
+
+    start: int
+    length: int
+    position: int
+    before: str
+    after: str
+
+
 def longest_overlap(sample: str, training_text: Iterable[str]) -> Overlap | None:
     """The longest common substring of `sample` and the pieces of `training_text` joined.
 
@@ -54,8 +72,8 @@ def longest_overlap(sample: str, training_text: Iterable[str]) -> Overlap | None
         return None
     block_length = max(BLOCK, 4 * len(sample))
     kept = len(sample) - 1 + EXCERPT  # what an overlap or its excerpt may need of the text before a block
-    powers = Powers(kept + block_length)
-    windows = _Windows(sample, powers)
+    windows = _Windows(sample, Powers(kept + block_length))
+    automaton = _Automaton(sample)
     best: Overlap | None = None
     block = ""
     start = 0  # position of `block` in the training text
@@ -71,7 +89,7 @@ def longest_overlap(sample: str, training_text: Iterable[str]) -> Overlap | None
         lines += block.count("\n", 0, forget)
         start += forget
         block = block[forget:] + piece
-        found = windows.longest_in(block, longer_than=best.length if best else 0)
+        found = _longest_in(block, windows, automaton, longer_than=best.length if best else 0)
         if found is not None:
             at, length = found
             best = Overlap(
@@ -82,6 +100,52 @@ def longest_overlap(sample: str, training_text: Iterable[str]) -> Overlap | None
                 context=block[max(0, at - EXCERPT) : at + length + EXCERPT],
             )
     return best
+
+
+def _longest_in(block: str, windows: _Windows, automaton: _Automaton, longer_than: int) -> tuple[int, int] | None:
+    """Find the longest overlap longer than `longer_than`: where it first begins in `block`, and its length."""
+    start: int | None = None
+    longest = longer_than
+    for low, high in windows.stretches(block, longer_than + 1):
+        for position, _, length in automaton.walk(block, low, high):
+            if length > longest:
+                start = position + 1 - length
+                longest = length
+    return None if start is None else (start, longest)
+
+
+def matches(sample: str, training_text: Iterable[str], least: int) -> list[Match]:
+    """List all matches of at least so many characters, by where they start in the sample.
+
+    Args:
+        sample: text that a model made.
+        training_text: pieces of any length, read once.
+        least: shorter ones are not looked for; 1 or more.
+    """
+    if len(sample) < least:
+        return []
+    automaton = _Automaton(sample)
+    size = max(BLOCK, 4 * len(sample))
+    kept = len(sample) + EXCERPT  # of the text before a block, for matches that cross its edge
+    windows = _Windows(sample, Powers(kept + size))
+    block = ""
+    start = 0
+    for piece in blocks_of(training_text, size):
+        forget = max(0, len(block) - kept)
+        start += forget
+        block = block[forget:] + piece
+        for low, high in windows.stretches(block, least):
+            automaton.meet(block, low, high, start, least)
+    return automaton.matches(least)
+
+
+def cover(length: int, found: Iterable[Match]) -> list[int]:
+    """Return for each character of the sample the length of the longest match that it is part of; 0: of none."""
+    longest = [0] * length
+    for match in found:
+        for position in range(match.start, match.start + match.length):
+            longest[position] = max(longest[position], match.length)
+    return longest
 
 
 def blocks_of(pieces: Iterable[str], length: int) -> Iterator[str]:
@@ -133,66 +197,123 @@ def _geometric(ratio: np.uint64, length: int) -> Hashes:
 
 
 class _Windows:
-    """All windows of a sample, ready to be looked for in blocks of text."""
+    """The windows of a sample, to be found in blocks of text."""
 
     def __init__(self, sample: str, powers: Powers) -> None:
-        self.sample = sample
         self.powers = powers
         self.sums = powers.prefixes(sample)
+        self._known: tuple[int, Hashes] | None = None  # a length, and the hashes of the windows of that length
 
-    def longest_in(self, block: str, longer_than: int) -> tuple[int, int] | None:
-        """Find the longest overlap longer than `longer_than`: where it first begins in `block`, and its length.
-
-        If a window of some length occurs, its shorter parts occur too, so the length can be found by halving; a first
-        look at `longer_than` + 1 settles most blocks.
-        """
-        sums = self.powers.prefixes(block)
-        most = min(len(self.sample), len(block))
-        low = longer_than
-        step = 1
-        found: int | None = None
-        while low < most:  # grow in doubling steps while there are hits
-            tried = min(low + step, most)
-            at = self._first(block, sums, tried)
-            if at is None:
-                most = tried - 1
-                break
-            found = at
-            low = tried
-            step = 2 * step
-        while found is not None and low < most:
-            tried = (low + most + 1) // 2
-            at = self._first(block, sums, tried)
-            if at is None:
-                most = tried - 1
-            else:
-                found = at
-                low = tried
-        return None if found is None else (found, low)
-
-    def _first(self, block: str, sums: Hashes, length: int) -> int | None:
-        """Return the first position of a window of this length in `block`."""
-        wanted = self.powers.window_hashes(self.sums, length)
-        order = np.argsort(wanted, kind="stable")
-        wanted = wanted[order]
-        hashes = self.powers.window_hashes(sums, length)
-        # The top 16 bits rule most places out at the price of one look-up; the low bits of such hashes are weak.
+    def stretches(self, block: str, length: int) -> Iterator[tuple[int, int]]:
+        """Yield the bounds of stretches of a block whose windows of this length all stand in the sample."""
+        if min(len(block), len(self.sums) - 1) < length:
+            return
+        known = self._hashes(length)
+        hashes = self.powers.window_hashes(self.powers.prefixes(block), length)
+        # The top 16 bits rule most positions out at the price of one look-up; the low bits of such hashes are weak.
         likely = np.zeros(1 << 16, dtype=bool)
-        likely[wanted >> np.uint64(48)] = True
-        places = np.flatnonzero(likely[hashes >> np.uint64(48)])
-        slots = np.minimum(np.searchsorted(wanted, hashes[places]), len(wanted) - 1)
-        hits = hashes[places] == wanted[slots]
-        for place, slot in zip(places[hits].tolist(), slots[hits].tolist(), strict=True):
-            if self._same(block, place, order, wanted, slot, length):
-                return int(place)
-        return None
+        likely[known >> np.uint64(48)] = True
+        positions = np.flatnonzero(likely[hashes >> np.uint64(48)])
+        positions = positions[np.isin(hashes[positions], known)]
+        if not len(positions):
+            return
+        breaks = np.flatnonzero(np.diff(positions) > 1)
+        firsts = positions[np.concatenate([[0], breaks + 1])]
+        lasts = positions[np.concatenate([breaks, [len(positions) - 1]])]
+        for first, last in zip(firsts.tolist(), lasts.tolist(), strict=True):
+            yield first, last + length
 
-    def _same(self, block: str, place: int, order: NDArray[np.intp], wanted: Hashes, slot: int, length: int) -> bool:
-        """Return whether any window of the sample with the hash at `slot` really is the text at `place`."""
-        text = block[place : place + length]
-        value = wanted[slot]
-        while slot < len(wanted) and wanted[slot] == value:
-            if self.sample.startswith(text, int(order[slot])):
-                return True
-            slot += 1
-        return False
+    def _hashes(self, length: int) -> Hashes:
+        if self._known is None or self._known[0] != length:
+            self._known = (length, np.unique(self.powers.window_hashes(self.sums, length)))
+        return self._known[1]
+
+
+class _Automaton:
+    """A suffix automaton of a text; a state is the substrings with the same ends, the longest `length` long."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+        self.next: list[dict[str, int]] = [{}]
+        self.link = [-1]
+        self.length = [0]
+        self.prefixes = [0]  # the state of text[:n]
+        for letter in text:
+            self.prefixes.append(self._add(letter))
+        self.best = [0] * len(self.next)  # of each state, the longest of its strings that was met
+        # Where it ended, the text around it, and where in that text it ended. Many states share such a text.
+        self.met: list[tuple[int, str, int] | None] = [None] * len(self.next)
+
+    def _add(self, letter: str) -> int:
+        last = self.prefixes[-1]
+        new = self._state({}, -1, self.length[last] + 1)
+        while last >= 0 and letter not in self.next[last]:
+            self.next[last][letter] = new
+            last = self.link[last]
+        if last < 0:
+            self.link[new] = 0
+            return new
+        other = self.next[last][letter]
+        if self.length[other] == self.length[last] + 1:
+            self.link[new] = other
+            return new
+        clone = self._state(dict(self.next[other]), self.link[other], self.length[last] + 1)
+        while last >= 0 and self.next[last].get(letter) == other:
+            self.next[last][letter] = clone
+            last = self.link[last]
+        self.link[other] = self.link[new] = clone
+        return new
+
+    def _state(self, following: dict[str, int], link: int, length: int) -> int:
+        self.next.append(following)
+        self.link.append(link)
+        self.length.append(length)
+        return len(self.next) - 1
+
+    def walk(self, text: str, low: int, high: int) -> Iterator[tuple[int, int, int]]:
+        """Yield each position of text[low:high], and the state and length of the longest match that ends there."""
+        state = length = 0
+        for position in range(low, high):
+            letter = text[position]
+            while state and letter not in self.next[state]:
+                state = self.link[state]
+                length = self.length[state]
+            if letter in self.next[state]:
+                state = self.next[state][letter]
+                length += 1
+            yield position, state, length
+
+    def meet(self, block: str, low: int, high: int, start: int, least: int) -> None:
+        """Note the matches in block[low:high]; `start` is the position of the block in the text that it is from."""
+        first = max(0, low - EXCERPT)
+        around = block[first : high + EXCERPT]
+        for position, state, length in self.walk(block, low, high):
+            if length >= least and length > self.best[state]:
+                self.best[state] = length
+                self.met[state] = start + position + 1, around, position + 1 - first
+
+    def matches(self, least: int) -> list[Match]:
+        """List the matches that were met."""
+        by_length = sorted(range(1, len(self.next)), key=lambda each: -self.length[each])
+        for state in by_length:
+            above = self.link[state]  # the strings of that state end every string of this one
+            if self.best[state] and above > 0 and self.best[above] < self.length[above]:
+                self.best[above] = self.length[above]
+                self.met[above] = self.met[state]
+        nearest: list[int | None] = [None] * len(self.next)  # of each state: itself, or the next above it, that was met
+        for state in reversed(by_length):  # one step for each: a text that repeats itself has very long chains
+            nearest[state] = state if self.best[state] else nearest[self.link[state]]
+        ends = [nearest[state] for state in self.prefixes]
+        lengths = [0 if state is None else self.best[state] for state in ends]
+        found = []
+        for end, (last, length) in enumerate(zip(ends, lengths, strict=True)):
+            more = end < len(self.text) and lengths[end + 1] == length + 1
+            if last is None or length < least or more:
+                continue
+            met = self.met[last]
+            assert met is not None
+            stop, around, at = met
+            before = around[: at - length][-EXCERPT:]
+            after = around[at : at + EXCERPT]
+            found.append(Match(end - length, length, stop - length, before, after))
+        return sorted(found, key=lambda match: match.start)

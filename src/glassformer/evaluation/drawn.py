@@ -1,4 +1,4 @@
-"""Examples that stand for a whole store, drawn evenly over it: files are often sorted, so the first ones are not."""
+"""Records that stand for a whole store, drawn evenly over it: files are often sorted, so the first ones are not."""
 
 from __future__ import annotations
 
@@ -7,21 +7,21 @@ from collections.abc import Iterator
 import numpy as np
 from numpy.typing import NDArray
 
-from glassformer.text.examples import ExampleStore
+from glassformer.text.record_store import RecordStore
 
 MOST = 200_000
 """Training examples that a baseline is made from."""
 
 
 def drawn_texts(
-    store: ExampleStore, limit: int | None = MOST, kept: NDArray[np.bool_] | None = None
-) -> Iterator[tuple[str, str]]:
-    """Text and answer of all examples, or of so many, evenly drawn by their place, in order.
+    store: RecordStore, limit: int | None = MOST, kept: NDArray[np.bool_] | None = None
+) -> Iterator[tuple[str, ...]]:
+    """Yield texts and labels of all records, or of so many, evenly drawn by their position, in order.
 
     Args:
         store: with its texts.
         limit: how many at most; None for all.
-        kept: (examples,) which may be drawn; None for all.
+        kept: (records,) which may be drawn; None for all.
     """
     allowed = np.arange(len(store)) if kept is None else np.flatnonzero(kept)
     wanted = len(allowed) if limit is None else min(len(allowed), limit)

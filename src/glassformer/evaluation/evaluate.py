@@ -27,13 +27,13 @@ from glassformer.runs.text_places import places_of_text, token_cache
 from glassformer.tasks import AnyTextModel, MaskFiller, TextClassifier, TextModel, Translator
 from glassformer.tasks.example_tasks import kept, labelled_rows, length_notes, pair_rows
 from glassformer.tasks.task import MaskedTask
-from glassformer.text.batches import Batch
-from glassformer.text.example_notes import overlap_note
-from glassformer.text.examples import ExampleStore, PreparedExamples
 from glassformer.text.hashing import text_hash
+from glassformer.text.notes import overlap_note
 from glassformer.text.prepare import Prepared
+from glassformer.text.record_store import RecordStore
+from glassformer.text.records import RECORD_KINDS
 from glassformer.text.store import TokenStore
-from glassformer.text.whole import WholeText, encode_examples, encode_whole
+from glassformer.text.whole import WholeData, encode_whole
 from glassformer.training.validation import LossEstimate, validation_loss
 
 Report = LanguageReport | MaskedReport | PairReport | LabelReport | AblationReport
@@ -152,10 +152,11 @@ def _names_own_text(request: EvaluationRequest, config: Config) -> bool:
     run = open_run(request.folder)
     for data in places_of_text(run, config.data, {name: value for name, value in given.items() if value is not None}):
         try:
-            if text_hash(config.train.task, data, token_cache(run.folder)) == run.manifest()["data"]["text_hash"]:
-                return True
+            found = text_hash(RECORD_KINDS[config.train.task], data, token_cache(run.folder))
         except GlassError:  # it cannot be read with the run's settings, so it is another text
             continue
+        if found == run.manifest()["data"]["text_hash"]:
+            return True
     return False
 
 
@@ -195,18 +196,22 @@ def _of_text(request: EvaluationRequest, model: TextModel | MaskFiller, folder: 
         request.note(text)
 
     own = _own(request, config, note)
-    train = own.train if isinstance(own, Prepared) else None
+    train = None if own is None else own.train.tokens["text"]
     if request.source is None:
-        assert isinstance(own, Prepared)
+        assert own is not None
         text = "the validation split"
-        store = own.validation
+        measured = own
         reading = Reading({}, None, said)
     else:
-        whole = encode_whole(_reading(config, request).data, model.tokenizer, folder)
-        store = whole.store
+        kind = RECORD_KINDS[config.train.task]
+        tokenizers = {"text": model.tokenizer}
+        whole = encode_whole(kind, _reading(config, request).data, tokenizers, folder)
+        known = whole.store if own is None else own.train
+        measured = Prepared(kind, tokenizers, known, whole.store, (), folder, whole.text_hash, False, whole.notes)
         text = request.source
-        if len(store) < 2:
-            raise GlassError(f"{text} has {counted(len(store), 'tokens')}", "Give a longer text.")
+        tokens = len(whole.store.tokens["text"])
+        if tokens < 2:
+            raise GlassError(f"{text} has {counted(tokens, 'tokens')}", "Give a longer text.")
         seen = _seen(request.folder, whole, train)
         for remark in (*whole.notes, *seen.notes(text)):
             note(remark)
@@ -214,19 +219,20 @@ def _of_text(request: EvaluationRequest, model: TextModel | MaskFiller, folder: 
     precision = request.precision or config.train.precision
     if isinstance(model, TextModel):
         corpus = _corpus(request, config)
+        store = measured.validation.tokens["text"]
         return language_report(model, text, store, train, corpus, precision, config.sample, reading)
     device = next(model.model.parameters()).device
-    task = MaskedTask(config, model.tokenizer, store if train is None else train, store)
+    task = MaskedTask(config, measured)
     return masked_report(model.model, task, text, device, choose_precision(precision, device), reading)
 
 
-def _seen(folder: Path, whole: WholeText, train: TokenStore | None) -> Seen:
+def _seen(folder: Path, whole: WholeData, train: TokenStore | None) -> Seen:
     """Compare a text with the one that the run in `folder` was trained on."""
     manifest = open_run(folder).manifest()
     same = manifest["data"]["text_hash"] == whole.text_hash
     if train is None:
         return Seen(same, None, None)
-    passages, seen = count_seen(whole.store, train)
+    passages, seen = count_seen(whole.store.tokens["text"], train)
     return Seen(same, passages, seen)
 
 
@@ -246,7 +252,7 @@ def _of_examples(request: EvaluationRequest, model: AnyTextModel, folder: Path) 
     text, store, config = _measured_on(request, model, own, folder)
     for remark in length_notes(store, config, text):
         note(remark)
-    train = own.train if isinstance(own, PreparedExamples) else None
+    train = None if own is None else own.train
     if request.source is not None and train is not None and (overlap := overlap_note(store, train)):
         note(overlap)
     estimate = _loss(request, model, store, config)
@@ -255,7 +261,7 @@ def _of_examples(request: EvaluationRequest, model: AnyTextModel, folder: Path) 
         assert other is None or isinstance(other, TextClassifier)
         examples = list(drawn_texts(store, None, used))
         corpus = _corpus(request, config)
-        unknown = store.sources.unknown_share
+        unknown = store.source.unknown_share
         return label_report(model, text, examples, estimate, unknown, train, corpus, other, said)
     assert other is None or isinstance(other, Translator)
     chosen = list(drawn_texts(store, request.examples, used))
@@ -268,33 +274,34 @@ def _of_examples(request: EvaluationRequest, model: AnyTextModel, folder: Path) 
 def _measured_on(
     request: EvaluationRequest,
     model: Translator | TextClassifier,
-    own: Prepared | PreparedExamples | None,
+    own: Prepared | None,
     folder: Path,
-) -> tuple[str, ExampleStore, Config]:
+) -> tuple[str, RecordStore, Config]:
     """The examples: what they are in words, themselves, and the settings by which they become rows."""
     config = model.config
     if request.source is None:
-        assert isinstance(own, PreparedExamples)
+        assert own is not None
         return "the validation part", own.validation, config
     text = request.source if request.target is None else f"{request.source} and {request.target}"
     labels = model.labels if isinstance(model, TextClassifier) else ()
     source = model.source_tokenizer if isinstance(model, Translator) else model.tokenizer
     config = _reading(config, request)
-    store, notes = encode_examples(config.train.task, config.data, (source, model.tokenizer), labels, folder)
-    for note in notes:
+    kind = RECORD_KINDS[config.train.task]
+    tokenizers = {kind.roles[-1]: model.tokenizer, kind.roles[0]: source}
+    whole = encode_whole(kind, config.data, tokenizers, folder, labels)
+    for note in whole.notes:
         request.note(note)
-    return text, store, config
+    return text, whole.store, config
 
 
 def _loss(
-    request: EvaluationRequest, model: Translator | TextClassifier, store: ExampleStore, config: Config
+    request: EvaluationRequest, model: Translator | TextClassifier, store: RecordStore, config: Config
 ) -> LossEstimate:
     """Over all examples that become rows."""
     device = next(model.model.parameters()).device
     dtype = choose_precision(request.precision or config.train.precision, device)
-    if isinstance(model, Translator):
-        return validation_loss(model.model, pair_rows(store, config), device, dtype, collate=Batch.from_pairs)
-    return validation_loss(model.model, labelled_rows(store, config), device, dtype, collate=Batch.from_labelled)
+    rows = pair_rows(store, config) if isinstance(model, Translator) else labelled_rows(store, config)
+    return validation_loss(model.model, rows, device, dtype)
 
 
 def _other(request: EvaluationRequest, model: Translator | TextClassifier) -> AnyTextModel | None:
@@ -318,7 +325,7 @@ def _other(request: EvaluationRequest, model: Translator | TextClassifier) -> An
     return other
 
 
-def _own(request: EvaluationRequest, config: Config, note: Callable[[str], None]) -> Prepared | PreparedExamples | None:
+def _own(request: EvaluationRequest, config: Config, note: Callable[[str], None]) -> Prepared | None:
     """The run's own text; where another one is measured, it may have been left behind."""
     try:
         return encoded_text(open_run(request.folder), config, request.note, request.moved)

@@ -18,8 +18,8 @@ from glassformer.evaluation.measures import Measure, compared, facts_of, share, 
 from glassformer.evaluation.resampling import PairedTest
 from glassformer.evaluation.rouge import words
 from glassformer.tasks import TextClassifier
-from glassformer.text.example_notes import listed
-from glassformer.text.examples import ExampleStore
+from glassformer.text.notes import listed
+from glassformer.text.record_store import RecordStore
 from glassformer.training.validation import LossEstimate
 
 LINEAR = "TF-IDF + logistic regression"
@@ -88,10 +88,10 @@ class LabelReport:
 def label_report(
     model: TextClassifier,
     text: str,
-    examples: Sequence[tuple[str, str]],
+    examples: Sequence[tuple[str, ...]],
     estimate: LossEstimate,
     unknown_share: float,
-    train: ExampleStore | None,
+    train: RecordStore | None,
     corpus: str | None,
     other: TextClassifier | None,
     notes: list[str],
@@ -153,7 +153,7 @@ def _measured(
 
 
 def _baselines(
-    train: ExampleStore, texts: Sequence[str], truth: Sequence[str], labels: Sequence[str]
+    train: RecordStore, texts: Sequence[str], truth: Sequence[str], labels: Sequence[str]
 ) -> list[tuple[str, float, float | None, str]]:
     """The most frequent label; and words counted, where scikit-learn is installed."""
     known = list(drawn_texts(train))

@@ -13,7 +13,6 @@ from glassformer.base.config import Config
 from glassformer.corpora import CORPORA, LabelledCorpus
 from glassformer.evaluation.baselines import CHUNK, baselines
 from glassformer.evaluation.classification import shown
-from glassformer.text.examples import PreparedExamples
 from glassformer.text.prepare import Prepared
 
 COUNTED = 500_000
@@ -37,13 +36,15 @@ class Rung:
     note: str
 
 
-def ladder(config: Config, data: Prepared | PreparedExamples) -> list[Rung]:
+def ladder(config: Config, data: Prepared) -> list[Rung]:
     """The predictors that cost little, from the weakest; empty where nothing can be predicted."""
     corpus = config.data.source if config.data.source in CORPORA else None
-    if isinstance(data, PreparedExamples):
-        return _of_labels(data, corpus) if data.labels else _of_targets(data)
-    train = data.train
-    held = data.validation
+    if data.labels:
+        return _of_labels(data, corpus)
+    if not data.kind.running_text:
+        return _of_targets(data)
+    train = data.train.tokens["text"]
+    held = data.validation.tokens["text"]
     if config.train.task == "lm":
         found = baselines(train, held, data.tokenizer, corpus, config.data.windows, COUNTED)
         return [Rung(each.name, each.loss, None, each.note) for each in found]
@@ -52,17 +53,14 @@ def ladder(config: Config, data: Prepared | PreparedExamples) -> list[Rung]:
     return by_frequency(counts_of(train.tokens, size)[words], counts_of(held.tokens, size)[words], size)
 
 
-def _of_targets(data: PreparedExamples) -> list[Rung]:
+def _of_targets(data: Prepared) -> list[Rung]:
     """Each token of a target without a look at its source, or at what was written before it."""
-    assert data.train.targets is not None
-    assert data.validation.targets is not None
     size = data.tokenizer.vocab_size
-    return by_frequency(
-        counts_of(data.train.targets.tokens, size), counts_of(data.validation.targets.tokens, size), size
-    )
+    known = counts_of(data.train.target.tokens, size)
+    return by_frequency(known, counts_of(data.validation.target.tokens, size), size)
 
 
-def _of_labels(data: PreparedExamples, corpus: str | None) -> list[Rung]:
+def _of_labels(data: Prepared, corpus: str | None) -> list[Rung]:
     """Each text without a look at it."""
     assert data.train.labels is not None
     assert data.validation.labels is not None

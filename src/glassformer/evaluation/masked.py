@@ -19,6 +19,7 @@ from glassformer.model.transformer import Model
 from glassformer.tasks.losses import tokens_at_once
 from glassformer.tasks.task import MaskedTask
 from glassformer.tasks.task_rows import groups
+from glassformer.text.batches import Batch
 from glassformer.training.validation import LossEstimate, validation_loss
 
 
@@ -84,13 +85,13 @@ def masked_report(
         reading: the documents that were left out, and how much of the text was in the training part.
     """
     rows = task.held_out(None)
-    estimate = validation_loss(model, rows, device, dtype, collate=task.collate)
+    estimate = validation_loss(model, rows, device, dtype)
     hits: list[tuple[int, int, int]] = []  # first, among five, hidden: of each row
     truth: list[np.ndarray] = []
     with inference(model), autocast(device, dtype):
         for group in groups(rows, min(8192, tokens_at_once(model))):
-            batch = task.collate(group).to(device)
-            best = model(batch.inputs, batch.real).topk(min(5, task.choices), dim=-1).indices  # (B, T, 5)
+            batch = Batch.from_rows(group).to(device)
+            best = model(batch.inputs, batch.attention_mask).topk(min(5, task.choices), dim=-1).indices  # (B, T, 5)
             right = (best == batch.targets[..., None]) & batch.loss_mask[..., None]  # (B, T, 5)
             first = right[..., 0].sum(1)
             five = right.any(-1).sum(1)

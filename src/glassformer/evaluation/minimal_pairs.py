@@ -80,15 +80,6 @@ class PairResults:
     mean_log_ratio: float
 
 
-def score_pairs(pairs: Sequence[MinimalPair], model: TokenLogProbabilities) -> PairResults:
-    """Score a model on minimal pairs.
-
-    Raises:
-        GlassError: there are no pairs, or the model's scores do not fit its texts.
-    """
-    return results_of(pairs, log_ratios(pairs, model))
-
-
 def log_ratios(pairs: Sequence[MinimalPair], model: TokenLogProbabilities) -> list[float]:
     """ln P(good) - ln P(bad) of each pair, over the tokens that count; exactly 0 for a tie.
 

@@ -25,7 +25,7 @@ from glassformer.tasks import AnyTextModel, MaskFiller, TextClassifier, TextMode
 from glassformer.tasks.losses import logits_of, token_losses, tokens_at_once
 from glassformer.tasks.task_rows import MOST_TOKENS, groups
 from glassformer.text.batches import Batch
-from glassformer.text.rows import Masked, Pair
+from glassformer.text.rows import Row
 
 Forward = Callable[..., Tensor]
 
@@ -110,14 +110,15 @@ def surprisals(model: AnyTextModel, text: str, target: str | None = None, forwar
         tokens = [*tokenizer.encode(target), tokenizer.end_id]
         row = [*tokenizer.target_start, *tokens]
         _refuse_long(len(row) - 1, model)
-        pair = Pair(np.array(model.prompt_ids(text)), np.array(row))
-        nats = _left_to_right(model, Batch.from_pairs([pair]), forward)[-len(tokens) :]
+        pair = Row.of_text(np.array(row), source=np.array(model.prompt_ids(text)))
+        nats = _left_to_right(model, Batch.from_rows([pair]), forward)[-len(tokens) :]
         how = TARGET
     elif isinstance(model, TextModel):
         tokens = model.prompt_ids(text)
         how = LEFT
         _refuse_long(len(tokens), model)
-        known = _left_to_right(model, Batch.from_rows([np.array(tokens)]), forward) if len(tokens) > 1 else []
+        whole = Row.of_text(np.array(tokens))
+        known = _left_to_right(model, Batch.from_rows([whole]), forward) if len(tokens) > 1 else []
         nats = [None, *known]
     else:
         tokens = framed_ids(model, text)
@@ -171,10 +172,10 @@ def _hidden_in_turn(model: MaskFiller, tokens: Sequence[int], forward: Forward |
     nats: list[float] = []
     for place in places:
         chosen = np.arange(len(row)) == place
-        rows.append(Masked(np.where(chosen, model.mask_id, row), row, chosen))
+        rows.append(Row(np.where(chosen, model.mask_id, row), row, loss_mask=chosen))
     with inference(model.model):
         for group in groups(rows, min(MOST_TOKENS, tokens_at_once(model.model))):
-            batch = Batch.from_masked(group).to(device)
+            batch = Batch.from_rows(group).to(device)
             nats += token_losses(logits_of(model.model, batch, forward), batch).sum(dim=1).double().tolist()  # (B)
     found: list[float | None] = [None] * len(tokens)
     for place, each in zip(places, nats, strict=True):

@@ -15,7 +15,7 @@ from glassformer.evaluation.rouge import rouge_of_each
 from glassformer.evaluation.translation import can_score, exact_matches, sentence_statistics, translation_scores
 from glassformer.tasks import Translator
 from glassformer.tasks.example_tasks import measured_bytes
-from glassformer.text.examples import ExampleStore
+from glassformer.text.record_store import RecordStore
 from glassformer.training.validation import LossEstimate, bits_words, unknown_words
 
 SHOWN = 3  # examples
@@ -126,10 +126,10 @@ def _by_sacrebleu(hypotheses: Sequence[str], references: Sequence[str]) -> list[
 def pair_report(
     model: Translator,
     text: str,
-    examples: Sequence[tuple[str, str]],
+    examples: Sequence[tuple[str, ...]],
     estimate: LossEstimate,
-    store: ExampleStore,
-    train: ExampleStore | None,
+    store: RecordStore,
+    train: RecordStore | None,
     other: Translator | None,
     notes: list[str],
 ) -> PairReport:
@@ -152,19 +152,18 @@ def pair_report(
     against = None
     if other is not None:
         against = compared(measures, pair_measures(_texts(other, sources), references), len(sources))
-    assert store.targets is not None
     samples = list(zip(sources, references, written, strict=True))[:: max(1, len(sources) // SHOWN)][:SHOWN]
     baselines = {"copy the source": _scores(sources, references)}
     if train is not None and len(train):
-        nearest = Nearest(drawn_texts(train))
+        nearest = Nearest((source, target) for source, target in drawn_texts(train))
         answers = [nearest.answer(source) for source in sources]
         baselines["answer of the nearest source"] = _scores(answers, references)
     return PairReport(
         measured_on=text,
         estimate=estimate,
         bits_per_byte=estimate.bits_per_byte(measured_bytes(store, model.config.model.context)),
-        unknown_share=store.targets.unknown_share,
-        unknown_source_share=store.sources.unknown_share,
+        unknown_share=store.target.unknown_share,
+        unknown_source_share=store.source.unknown_share,
         examples=len(sources),
         measures=measures,
         baselines=baselines,

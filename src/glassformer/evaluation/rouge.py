@@ -92,24 +92,6 @@ def rouge_of_each(hypotheses: Sequence[str], references: Sequence[str]) -> list[
     return [rouge(hypothesis, reference) for hypothesis, reference in zip(hypotheses, references, strict=True)]
 
 
-def mean_rouge(hypotheses: Sequence[str], references: Sequence[str]) -> RougeScores:
-    """The mean of each score over all texts (so f is the mean of the fs).
-
-    Raises:
-        GlassError: as for `rouge_of_each`.
-    """
-    return mean_scores(rouge_of_each(hypotheses, references))
-
-
-def mean_scores(scores: Sequence[RougeScores]) -> RougeScores:
-    """The mean of each part of scores of single texts; there must be some."""
-    return RougeScores(
-        _mean([score.rouge1 for score in scores]),
-        _mean([score.rouge2 for score in scores]),
-        _mean([score.rougeL for score in scores]),
-    )
-
-
 def common_subsequence(first: Sequence[str], second: Sequence[str]) -> int:
     """Length of the longest common subsequence, in O(n m / word size).
 
@@ -144,10 +126,3 @@ def _overlap(common: int, said: int, wanted: int) -> Overlap:
     precision = common / said
     recall = common / wanted
     return Overlap(precision, recall, 2 * precision * recall / (precision + recall))
-
-
-def _mean(parts: list[Overlap]) -> Overlap:
-    n = len(parts)
-    return Overlap(
-        sum(part.precision for part in parts) / n, sum(part.recall for part in parts) / n, sum(p.f for p in parts) / n
-    )

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from glassformer.runs.opening import OpenedRun
-from glassformer.text.examples import PreparedExamples
 
 
 def training_text(opened: OpenedRun) -> Iterator[str]:
@@ -18,6 +17,6 @@ def training_text(opened: OpenedRun) -> Iterator[str]:
         GlassError: the text is not at hand.
     """
     data = opened.data
-    if isinstance(data, PreparedExamples):
-        return (f"{target}\n" for _, target in data.train.texts())
-    return data.train.iter_text(opened.tokenizer)
+    if data.kind.running_text:
+        return data.train.tokens["text"].iter_text(opened.tokenizer)
+    return (f"{texts[-1]}\n" for texts in data.train.texts())

@@ -31,6 +31,7 @@ from glassformer.experiments.removal import ALTERATIONS
 from glassformer.inspection.replay.of_run import Recorder
 from glassformer.model.build import build_model
 from glassformer.text.batches import Batch
+from glassformer.text.rows import Row
 from glassformer.training import loop
 from glassformer.training.journal import read_samples
 from glassformer.training.reporting import Silent
@@ -96,9 +97,9 @@ def writing_loss(trainer: Trainer) -> float:
     Nothing of what is to be predicted is in the input, whatever the mask of the model lets it see.
     """
 
-    def last_only(rows: Sequence[Any]) -> Batch:
-        batch = trainer.task.collate(rows)
-        last = batch.real.sum(dim=1) - 1  # (B)
+    def last_only(rows: Sequence[Row]) -> Batch:
+        batch = Batch.from_rows(rows)
+        last = batch.attention_mask.sum(dim=1) - 1  # (B)
         chosen = torch.zeros_like(batch.loss_mask)  # (B, T)
         chosen[torch.arange(len(last)), last] = True
         return replace(batch, loss_mask=chosen, n_targets=len(last))
@@ -115,7 +116,7 @@ def restored_loss(trainer: Trainer) -> float | None:
     whole.load_state_dict(weights)
     device, dtype = trainer.stepper.device, trainer.stepper.dtype
     rows = trainer.task.held_out(None)
-    return validation_loss(whole.to(device), rows, device, dtype, collate=trainer.task.collate).loss
+    return validation_loss(whole.to(device), rows, device, dtype).loss
 
 
 def _wait_until_free(place: Path) -> None:

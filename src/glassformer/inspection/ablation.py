@@ -238,7 +238,7 @@ def _head_index(model: Model, name: str) -> int:
 def _attention_mask(name: str, model: Model, batch: Batch) -> Tensor:
     """Return (B, T), False at the padding of the stack that a part belongs to."""
     of_source = name.startswith("enc.") and isinstance(model, EncoderDecoder)
-    mask = batch.real_source if of_source else batch.real
+    mask = batch.source_attention_mask if of_source else batch.attention_mask
     assert mask is not None
     return mask
 
@@ -310,16 +310,16 @@ def _losses_without_each(
 def _copied(batch: Batch, n: int) -> Batch:
     """Return a batch of all rows n times over."""
     source = batch.source
-    real_source = batch.real_source
+    source_mask = batch.source_attention_mask
     return replace(
         batch,
         inputs=batch.inputs.repeat(n, 1),
         targets=batch.targets.repeat(n, 1),
-        real=batch.real.repeat(n, 1),
+        attention_mask=batch.attention_mask.repeat(n, 1),
         loss_mask=batch.loss_mask.repeat(n, 1),
         n_targets=batch.n_targets * n,
         source=None if source is None else source.repeat(n, 1),
-        real_source=None if real_source is None else real_source.repeat(n, 1),
+        source_attention_mask=None if source_mask is None else source_mask.repeat(n, 1),
     )
 
 

@@ -29,7 +29,6 @@ from glassformer.text.tokenizers import Tokenizer
 if TYPE_CHECKING:
     from glassformer.tasks.task import Task
     from glassformer.tasks.task_rows import TaskRows
-    from glassformer.text.examples import PreparedExamples
     from glassformer.text.prepare import Prepared
 
 
@@ -134,7 +133,7 @@ class OpenedRun:
         return model
 
     @cached_property
-    def data(self) -> Prepared | PreparedExamples:
+    def data(self) -> Prepared:
         """Return the encoded text that the run began with.
 
         Raises:

@@ -5,37 +5,34 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from glassformer.base.config import EXAMPLES, Config
+from glassformer.base.config import Config
 from glassformer.base.errors import GlassError
 from glassformer.base.wording import quoted
 from glassformer.runs.folder import Run
 from glassformer.runs.text_places import places_of_text, token_cache, token_folders
 from glassformer.text.encoded import open_encoded
-from glassformer.text.examples import PreparedExamples
 from glassformer.text.hashing import text_hash
 from glassformer.text.locating import is_encoded
 from glassformer.text.prepare import Prepared, open_prepared, prepare
-from glassformer.text.prepare_examples import open_prepared_examples, prepare_examples
+from glassformer.text.records import RECORD_KINDS
 from glassformer.text.store import DamagedStoreError
 from glassformer.text.tokenizers import Tokenizer
 
 
-def prepare_for(config: Config, cache: Path, note: Callable[[str], None]) -> Prepared | PreparedExamples:
+def prepare_for(config: Config, cache: Path, note: Callable[[str], None]) -> Prepared:
     """Read, split and encode the text of a run, as its task needs it."""
-    task = config.train.task
-    if task in EXAMPLES:
-        return prepare_examples(task, config.data, config.tokenizer, cache, note)
-    if is_encoded(Path(config.data.source).expanduser()):
-        return open_encoded(config.data, config.tokenizer, mask=task == "masked")
-    return prepare(config.data, config.tokenizer, cache, note, mask=task == "masked")
+    kind = RECORD_KINDS[config.train.task]
+    if kind.running_text and is_encoded(Path(config.data.source).expanduser()):
+        return open_encoded(kind, config.data, config.tokenizer)
+    return prepare(kind, config.data, config.tokenizer, cache, note)
 
 
-def open_text(config: Config, stored: Path) -> Prepared | PreparedExamples:
+def open_text(config: Config, stored: Path) -> Prepared:
     """A text that was prepared for these settings, from the folder where it lies in the token cache."""
-    return open_prepared_examples(stored) if config.train.task in EXAMPLES else open_prepared(stored)
+    return open_prepared(RECORD_KINDS[config.train.task], stored)
 
 
-def stored_text(run: Run, config: Config) -> Prepared | PreparedExamples:
+def stored_text(run: Run, config: Config) -> Prepared:
     """Return the encoded text that the run began with, from where it was or from beside the run.
 
     Raises:
@@ -63,7 +60,7 @@ def stored_text(run: Run, config: Config) -> Prepared | PreparedExamples:
 
 def encoded_text(
     run: Run, config: Config, note: Callable[[str], None], named: Mapping[str, str] | None = None
-) -> Prepared | PreparedExamples:
+) -> Prepared:
     """Return the encoded text that the run began with; if it is gone, the text is found and encoded again.
 
     Args:
@@ -99,14 +96,14 @@ def encoded_text(
             "Install the version of glassformer that the run's manifest.json names, or start a new run.",
         )
     same = data.tokenizer.digest == Tokenizer.load(run.tokenizer_file).digest
-    if isinstance(data, PreparedExamples) and config.two_vocabularies:
+    if config.two_vocabularies:
         same &= data.source_tokenizer.digest == Tokenizer.load(run.source_tokenizer_file).digest
     if not same:
         raise GlassError(
             f"training the tokenizer again did not give that of {run.folder}: another version of a library does it now",
             "Install the versions that the run's manifest.json names, or give evaluate a text of its own.",
         )
-    if isinstance(data, PreparedExamples) and data.labels != run.labels():
+    if data.labels != run.labels():
         raise GlassError(
             f"splitting {config.data.source} again did not give the labels of {run.folder}: {', '.join(run.labels())}",
             "Restore the run's labels.json, or start a new run.",
@@ -114,7 +111,7 @@ def encoded_text(
     return data
 
 
-def part_hashes(data: Prepared | PreparedExamples) -> dict[str, str]:
+def part_hashes(data: Prepared) -> dict[str, str]:
     """Return a hash of the texts of each part, so that another split of the same text is noticed."""
     return {"train": data.train.text_hash, "validation": data.validation.text_hash}
 
@@ -128,7 +125,7 @@ def _text_of_moved(run: Run, config: Config, named: Mapping[str, str], problem: 
     wanted = run.manifest()["data"]["text_hash"]
     others: list[str] = []
     for data in places_of_text(run, config.data, named):
-        if text_hash(config.train.task, data, token_cache(run.folder)) == wanted:
+        if text_hash(RECORD_KINDS[config.train.task], data, token_cache(run.folder)) == wanted:
             return config.replace(data=data.model_dump())
         others.append(data.source)
     if others:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -14,11 +14,13 @@ from glassformer.base.config import Config
 from glassformer.base.errors import GlassError
 from glassformer.base.wording import counted
 from glassformer.model.transformer import Model
+from glassformer.tasks.classifying import TextClassifier
 from glassformer.tasks.task import Mapped
-from glassformer.text.batches import Batch
+from glassformer.tasks.translating import Translator
 from glassformer.text.buckets import AnyLength, LikeLength
-from glassformer.text.examples import ExampleStore, PreparedExamples
-from glassformer.text.rows import Labelled, Pair, Row
+from glassformer.text.prepare import Prepared
+from glassformer.text.record_store import RecordStore
+from glassformer.text.rows import Ids, Row
 from glassformer.text.tokenizers import Frame
 
 WATCHED = 200
@@ -34,7 +36,7 @@ class PairTask:
     """Write the target of a source."""
 
     config: Config
-    data: PreparedExamples
+    data: Prepared
     unit: str = "token"
 
     @property
@@ -50,11 +52,10 @@ class PairTask:
     @property
     def unknown_share(self) -> float:
         """Share of the tokens of the validation targets that are the unknown token."""
-        assert self.data.validation.targets is not None
-        return self.data.validation.targets.unknown_share
+        return self.data.validation.target.unknown_share
 
     @cached_property
-    def _train(self) -> Sequence[Pair]:
+    def _train(self) -> Sequence[Row]:
         return pair_rows(self.data.train, self.config)
 
     @cached_property
@@ -66,34 +67,28 @@ class PairTask:
         """Return the steps of an epoch over the pairs that are used."""
         return self._order.steps_per_epoch
 
-    def rows(self, step: int) -> list[Pair]:
+    def rows(self, step: int) -> list[Row]:
         """Any pairs, or pairs of like length."""
         return [self._train[index] for index in self._order.step(step)]
 
-    def held_out(self, limit: int | None) -> Sequence[Pair]:
+    def held_out(self, limit: int | None) -> Sequence[Row]:
         """Pairs of the validation part, shortest first, so that little is padding."""
         store = self.data.validation
         return _evenly(pair_rows(store, self.config), limit, pair_lengths(store, self.config)[:, 1])
 
-    def collate(self, rows: Sequence[Pair]) -> Batch:
-        """Teacher forcing."""
-        return Batch.from_pairs(rows)
-
     def sample(self, model: Model) -> tuple[str, str]:
         """The prompt, or else the first source of the validation part, and what is written for it."""
-        from glassformer.tasks import Translator
-
         prompt = self.config.sample.prompt or next(self.data.validation.texts())[0]
         writer = Translator(model, self.data.source_tokenizer, self.data.tokenizer, self.config)
         return prompt, writer.generate([prompt], self.config.sample)[0].text
 
-    def concerns(self, model: Model, loss: Callable[[Sequence[Any]], float]) -> Iterator[str]:
+    def concerns(self, model: Model, loss: Callable[[Sequence[Row]], float]) -> Iterator[str]:
         """Says so if the source makes no difference, or if too much of the text is unknown."""
         rows = self.held_out(None)
         step = max(1, len(rows) // WATCHED)
         watched = [rows[index] for index in range(0, len(rows), step)][:WATCHED]
         exchanged = [
-            Pair(other.source, row.target)
+            replace(row, source=other.source)
             for row, other in zip(watched, watched[len(watched) // 2 :] + watched[: len(watched) // 2], strict=True)
         ]
         own = loss(watched)
@@ -111,14 +106,14 @@ class ClassTask:
     """Name the label of a text."""
 
     config: Config
-    data: PreparedExamples
+    data: Prepared
     unit: str = "example"
     validation_bytes: None = None
 
     @property
     def unknown_share(self) -> float:
         """Share of the tokens of the validation texts that are the unknown token."""
-        return self.data.validation.sources.unknown_share
+        return self.data.validation.source.unknown_share
 
     @property
     def choices(self) -> int:
@@ -126,90 +121,81 @@ class ClassTask:
         return len(self.data.labels)
 
     @cached_property
-    def _train(self) -> Sequence[Labelled]:
+    def _train(self) -> Sequence[Row]:
         return labelled_rows(self.data.train, self.config)
 
     @cached_property
     def _order(self) -> AnyLength | LikeLength:
-        lengths = self.data.train.source_lengths
-        around = self.data.train.around
-        used = kept(self.data.train, self.config)
-        return _order(self.config, len(self._train), lambda: (lengths + around)[used][:, None])
+        store = self.data.train
+        used = kept(store, self.config)
+        return _order(self.config, len(self._train), lambda: (store.lengths() + store.around)[used])
 
     @property
     def steps_per_epoch(self) -> float:
         """Return the steps of an epoch over the texts that are used."""
         return self._order.steps_per_epoch
 
-    def rows(self, step: int) -> list[Labelled]:
+    def rows(self, step: int) -> list[Row]:
         """Any texts, or texts of like length."""
         return [self._train[index] for index in self._order.step(step)]
 
-    def held_out(self, limit: int | None) -> Sequence[Labelled]:
+    def held_out(self, limit: int | None) -> Sequence[Row]:
         """Texts of the validation part, shortest first."""
         store = self.data.validation
-        lengths = store.source_lengths[kept(store, self.config)] + store.around
+        lengths = store.source.lengths[kept(store, self.config)] + store.around
         return _evenly(labelled_rows(store, self.config), limit, lengths)
-
-    def collate(self, rows: Sequence[Labelled]) -> Batch:
-        """A label each."""
-        return Batch.from_labelled(rows)
 
     def sample(self, model: Model) -> tuple[str, str]:
         """The prompt, or else the first text of the validation part, and the likeliest label."""
-        from glassformer.tasks import TextClassifier
-
         prompt = self.config.sample.prompt or next(self.data.validation.texts())[0]
         found = TextClassifier(model, self.data.tokenizer, self.data.labels, self.config).classify([prompt])[0]
         return prompt, f"{found.label} ({found.probability:.1%})"
 
-    def concerns(self, model: Model, loss: Callable[[Sequence[Any]], float]) -> Iterator[str]:
+    def concerns(self, model: Model, loss: Callable[[Sequence[Row]], float]) -> Iterator[str]:
         """Says so if too much of the text is unknown."""
         yield from unknown_concern(self.data)
 
 
-def pair_rows(store: ExampleStore, config: Config) -> Sequence[Pair]:
+def pair_rows(store: RecordStore, config: Config) -> Sequence[Row]:
     """The pairs of a store as rows: all, cut to fit the context, or those that fit it, as the settings say."""
-    assert store.targets is not None
     context = config.model.context
-    end = store.targets.end_id
+    end = store.target.end_id
     start = store.target_start or (end,)
-    frame = store.frame or Frame(after=(store.sources.end_id,))
+    frame = store.frame or Frame(after=(store.source.end_id,))
     used = np.flatnonzero(kept(store, config))
     room = context - len(start) + 1
 
-    def make(number: int) -> Pair:
+    def make(number: int) -> Row:
         index = int(used[number])
-        source = frame.around(store.source(index).tolist(), context)
-        target = store.target(index)
+        source = frame.around(store.source.document(index).tolist(), context)
+        target = store.target.document(index)
         ends = [end] if len(target) < room else []  # a target that is cut has no end
-        return Pair(_ids(source), _ids(start, target[:room], ends))
+        return Row.of_text(_ids(start, target[:room], ends), source=_ids(source))
 
     return Mapped(range(len(used)), make)
 
 
-def pair_lengths(store: ExampleStore, config: Config) -> npt.NDArray[np.int64]:
+def pair_lengths(store: RecordStore, config: Config) -> npt.NDArray[np.int64]:
     """(N, 2): tokens that each row of `pair_rows` makes the encoder and the decoder read."""
-    both = np.stack([store.source_lengths + store.around, store.target_lengths + store.around], axis=1)
-    return np.minimum(both, config.model.context)[kept(store, config)]
+    return np.minimum(store.lengths() + store.around, config.model.context)[kept(store, config)]
 
 
-def labelled_rows(store: ExampleStore, config: Config) -> Sequence[Labelled]:
+def labelled_rows(store: RecordStore, config: Config) -> Sequence[Row]:
     """The texts of a store as rows, each after an end token, which stands for the whole text, or framed otherwise."""
     assert store.labels is not None
     labels = store.labels
     used = np.flatnonzero(kept(store, config))
-    frame = store.frame or Frame(before=(store.sources.end_id,))
+    frame = store.frame or Frame(before=(store.source.end_id,))
 
-    def make(number: int) -> Labelled:
+    def make(number: int) -> Row:
         index = int(used[number])
-        tokens = frame.around(store.source(index).tolist(), config.model.context)
-        return Labelled(_ids(tokens), int(labels[index]))
+        tokens = frame.around(store.source.document(index).tolist(), config.model.context)
+        return Row(_ids(tokens), _ids(labels[index : index + 1]))
 
     return Mapped(range(len(used)), make)
 
 
-def length_notes(store: ExampleStore, config: Config, side: str) -> Iterator[str]:
+def length_notes(store: RecordStore, config: Config, side: str) -> Iterator[str]:
     """Say how many texts are longer than the context, and whether they are cut or left out.
 
     Raises:
@@ -218,7 +204,7 @@ def length_notes(store: ExampleStore, config: Config, side: str) -> Iterator[str
     long = too_long(store, config.model.context)
     if not long:
         return
-    longest = int(max(lengths.max() for lengths in _lengths(store))) + store.around
+    longest = int(store.lengths().max()) + store.around
     of = f"of {counted(len(store), 'examples')}"
     problem = f"{side}: {counted(long, f'{of} are', f'{of} is')} longer than model.context = {config.model.context}"
     if config.data.too_long == "refuse" or (config.data.too_long == "leave_out" and long == len(store)):
@@ -227,32 +213,27 @@ def length_notes(store: ExampleStore, config: Config, side: str) -> Iterator[str
     yield f"{problem} (the longest has {longest:,} tokens): {what}"
 
 
-def kept(store: ExampleStore, config: Config) -> npt.NDArray[np.bool_]:
-    """Return how many examples do not fit a context whole, together with the tokens that frame them."""
+def kept(store: RecordStore, config: Config) -> npt.NDArray[np.bool_]:
+    """(records,) True where a record becomes a row; those that do not fit a context may be left out."""
     if config.data.too_long == "leave_out":
-        return np.max(_lengths(store), axis=0) <= config.model.context - store.around
+        return store.lengths().max(axis=1) <= config.model.context - store.around
     return np.ones(len(store), dtype=np.bool_)
 
 
-def too_long(store: ExampleStore, context: int) -> int:
+def too_long(store: RecordStore, context: int) -> int:
     """Return how many examples do not fit a context whole, together with the tokens that frame them."""
-    return int((np.max(_lengths(store), axis=0) > context - store.around).sum())
+    return int((store.lengths().max(axis=1) > context - store.around).sum())
 
 
-def measured_bytes(store: ExampleStore, context: int) -> int | None:
+def measured_bytes(store: RecordStore, context: int) -> int | None:
     """Return the bytes of all targets; None where some are cut or left out, or have unknown tokens."""
-    assert store.targets is not None
-    return None if too_long(store, context) else store.targets.recoverable_bytes
+    return None if too_long(store, context) else store.target.recoverable_bytes
 
 
-def _lengths(store: ExampleStore) -> list[npt.NDArray[np.int64]]:
-    return [store.source_lengths] + ([] if store.targets is None else [store.target_lengths])
-
-
-def unknown_concern(data: PreparedExamples) -> Iterator[str]:
+def unknown_concern(data: Prepared) -> Iterator[str]:
     """Says so if the vocabulary lacks too much of either side of either part."""
-    stores = (store for part in (data.train, data.validation) for store in (part.sources, part.targets) if store)
-    share = max(store.unknown_share for store in stores)
+    parts = (data.train, data.validation)
+    share = max(store.unknown_share for part in parts for store in part.tokens.values())
     if share > UNKNOWN:
         yield (
             f"{share:.1%} of the tokens are unknown: "
@@ -275,5 +256,5 @@ def _evenly(rows: Sequence[Any], limit: int | None, lengths: npt.NDArray[np.int6
     return Mapped(chosen, lambda number: rows[chosen[number]])
 
 
-def _ids(*parts: Any) -> Row:
+def _ids(*parts: Any) -> Ids:
     return np.concatenate([np.asarray(part, dtype=np.int64) for part in parts])

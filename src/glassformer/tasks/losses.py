@@ -23,14 +23,14 @@ def logits_of(model: Model, batch: Batch, forward: Callable[..., Tensor] | None 
     """
     forward = model if forward is None else forward
     if isinstance(model, EncoderDecoder):
-        return forward(batch.source, batch.inputs, batch.real_source)  # (B, T, V)
+        return forward(batch.source, batch.inputs, batch.source_attention_mask)  # (B, T, V)
     if isinstance(model, Encoder | Classifier):
-        return forward(batch.inputs, batch.real)  # (B, T, V) or (B, C)
+        return forward(batch.inputs, batch.attention_mask)  # (B, T, V) or (B, C)
     return forward(batch.inputs)  # (B, T, V)
 
 
 def token_losses(logits: Tensor, batch: Batch) -> Tensor:
-    """-ln p(target) at every place, (B, T) or (B, 1) in nats; 0 where the loss mask is off."""
+    """-ln p(target) at every position, (B, T) or (B, 1) in nats; 0 where the loss mask is off."""
     precise = logits.to(torch.promote_types(logits.dtype, torch.float32))  # (B, T, V)
     flat = precise.reshape(-1, logits.shape[-1])  # (B * T, V)
     losses = cross_entropy(flat, batch.targets.flatten(), reduction="none")  # (B * T)

@@ -1,4 +1,4 @@
-"""Training tasks: each says which rows make a step, how they become a batch, and what to watch.
+"""Training tasks: each says which rows make a step, which are held out, what a sample is, and what to watch.
 
 The trainer, the validation loss and the report know tasks only by the `Task` protocol.
 """
@@ -11,8 +11,11 @@ from typing import Any, Protocol
 
 from glassformer.base.config import Config
 from glassformer.model.transformer import Model
-from glassformer.text.batches import Batch, training_rows, validation_rows
-from glassformer.text.rows import Masked, Row, mask
+from glassformer.tasks.continuing import TextModel
+from glassformer.tasks.filling import MaskFiller
+from glassformer.text.batches import training_rows, validation_rows
+from glassformer.text.prepare import Prepared
+from glassformer.text.rows import Row, mask
 from glassformer.text.store import TokenStore
 from glassformer.text.tokenizers import Tokenizer
 
@@ -21,7 +24,7 @@ VALIDATION_SEED = (1 << 64) - 1
 
 
 class Task(Protocol):
-    """One way to learn from a prepared text."""
+    """One way to learn from prepared records."""
 
     @property
     def unit(self) -> str:
@@ -43,134 +46,129 @@ class Task(Protocol):
     def steps_per_epoch(self) -> float:
         """Steps in which the training part is read once."""
 
-    def rows(self, step: int) -> Sequence[Any]:
+    def rows(self, step: int) -> Sequence[Row]:
         """The rows of one step: a pure function of the settings and the step."""
 
-    def held_out(self, limit: int | None) -> Sequence[Any]:
+    def held_out(self, limit: int | None) -> Sequence[Row]:
         """Validation rows: all, or evenly drawn ones that predict about `limit` tokens."""
-
-    def collate(self, rows: Sequence[Any]) -> Batch:
-        """Rows of this task as one batch."""
 
     def sample(self, model: Model) -> tuple[str, str]:
         """Return the prompt of an evaluation's sample, and the text that the model makes of it."""
 
-    def concerns(self, model: Model, loss: Callable[[Sequence[Any]], float]) -> Iterator[str]:
+    def concerns(self, model: Model, loss: Callable[[Sequence[Row]], float]) -> Iterator[str]:
         """Yield concerns that a person should know after an evaluation; `loss` measures rows with this very model."""
 
 
 @dataclass(frozen=True)
-class LanguageTask:
-    """The next token of running text."""
+class TextTask:
+    """A task that learns from running text: what its two forms have in common."""
 
     config: Config
-    tokenizer: Tokenizer
-    train: TokenStore
-    validation: TokenStore
-    unit: str = "token"
+    data: Prepared
+
+    @property
+    def tokenizer(self) -> Tokenizer:
+        """Return the tokenizer of the text."""
+        return self.data.tokenizer
+
+    @property
+    def train(self) -> TokenStore:
+        """Return the tokens to learn from."""
+        return self.data.train.tokens["text"]
+
+    @property
+    def validation(self) -> TokenStore:
+        """Return the tokens that are held out."""
+        return self.data.validation.tokens["text"]
 
     @property
     def choices(self) -> int:
         """V."""
         return self.tokenizer.vocab_size
+
+    @property
+    def unknown_share(self) -> float:
+        """Share of the validation tokens that are the unknown token."""
+        return self.validation.unknown_share
+
+    @property
+    def most_predicted(self) -> int:
+        """Return the most tokens that a row predicts."""
+        return self.config.model.context
+
+    @property
+    def steps_per_epoch(self) -> float:
+        """Return the steps of an epoch: over windows that cover the text once, or over all documents."""
+        documents = self.config.data.windows == "documents"
+        rows = len(self.train.pieces(self.most_predicted)) if documents else len(self.train) / self.config.model.context
+        return rows / self.config.train.batch
+
+    def concerns(self, model: Model, loss: Callable[[Sequence[Row]], float]) -> Iterator[str]:
+        """Yield none."""
+        return iter(())
+
+    def _windows(self, step: int) -> list[Row]:
+        train = self.config.train
+        start = self.tokenizer.start_id
+        return training_rows(self.train, self.config.data, self.most_predicted, train.batch, train.seed, step, start)
+
+    def _held_out_windows(self, limit: int | None) -> Sequence[Row]:
+        start = self.tokenizer.start_id
+        return validation_rows(self.validation, self.config.data, self.most_predicted, start, limit)
+
+
+class LanguageTask(TextTask):
+    """The next token of running text."""
+
+    unit = "token"
 
     @property
     def validation_bytes(self) -> int | None:
         """Bytes of the whole split; None where some of its tokens are unknown."""
         return self.validation.recoverable_bytes
 
-    @property
-    def unknown_share(self) -> float:
-        """Share of the validation tokens that are the unknown token."""
-        return self.validation.unknown_share
-
-    @property
-    def steps_per_epoch(self) -> float:
-        """Return the steps of an epoch: over windows that cover the text once, or over all documents."""
-        return _steps_per_epoch(self.train, self.config, self.config.model.context)
-
     def rows(self, step: int) -> list[Row]:
-        """T+1 ids each."""
-        train = self.config.train
-        context = self.config.model.context
-        start = self.tokenizer.start_id
-        return training_rows(self.train, self.config.data, context, train.batch, train.seed, step, start)
+        """Return rows of T+1 ids each."""
+        return self._windows(step)
 
     def held_out(self, limit: int | None) -> Sequence[Row]:
         """Non-overlapping windows, or documents."""
-        config = self.config
-        return validation_rows(self.validation, config.data, config.model.context, self.tokenizer.start_id, limit)
-
-    def collate(self, rows: Sequence[Row]) -> Batch:
-        """Each id from those before it."""
-        return Batch.from_rows(rows)
+        return self._held_out_windows(limit)
 
     def sample(self, model: Model) -> tuple[str, str]:
         """The prompt, continued."""
-        from glassformer.tasks import TextModel
-
         settings = self.config.sample
         return settings.prompt, "".join(TextModel(model, self.tokenizer, self.config).stream(settings.prompt, settings))
 
-    def concerns(self, model: Model, loss: Callable[[Sequence[Any]], float]) -> Iterator[str]:
-        """Yield none."""
-        return iter(())
 
-
-@dataclass(frozen=True)
-class MaskedTask:
+class MaskedTask(TextTask):
     """The hidden tokens of running text, with other holes each time (Liu et al. 2019, "dynamic masking")."""
 
-    config: Config
-    tokenizer: Tokenizer
-    train: TokenStore
-    validation: TokenStore
-    unit: str = "hidden token"
-    validation_bytes: None = None
+    unit = "hidden token"
+    validation_bytes = None
 
     @property
-    def choices(self) -> int:
-        """V."""
-        return self.tokenizer.vocab_size
+    def most_predicted(self) -> int:
+        """Return one less than the context: the token before them is read too."""
+        return self.config.model.context - 1
 
-    @property
-    def unknown_share(self) -> float:
-        """Share of the validation tokens that are the unknown token."""
-        return self.validation.unknown_share
-
-    @property
-    def steps_per_epoch(self) -> float:
-        """Return the steps of an epoch: over windows that cover the text once, or over all documents."""
-        return _steps_per_epoch(self.train, self.config, self.config.model.context - 1)
-
-    def rows(self, step: int) -> list[Masked]:
+    def rows(self, step: int) -> list[Row]:
         """Return rows of up to T ids each."""
-        config = self.config
-        batch = config.train.batch
-        seed = config.train.seed
-        found = training_rows(
-            self.train, config.data, config.model.context - 1, batch, seed, step, self.tokenizer.start_id
-        )
-        return [self._with_holes(row, (seed, step * batch + number)) for number, row in enumerate(found)]
+        train = self.config.train
+        first = step * train.batch
+        return [self._with_holes(row, (train.seed, first + number)) for number, row in enumerate(self._windows(step))]
 
-    def held_out(self, limit: int | None) -> Sequence[Masked]:
+    def held_out(self, limit: int | None) -> Sequence[Row]:
         """Return the same windows with the same holes each time."""
-        config = self.config
-        rows = validation_rows(self.validation, config.data, config.model.context - 1, self.tokenizer.start_id, limit)
+        rows = self._held_out_windows(limit)
         return Mapped(rows, lambda number: self._with_holes(rows[number], (VALIDATION_SEED, number)))
 
-    def _with_holes(self, row: Row, key: tuple[int, int]) -> Masked:
+    def _with_holes(self, row: Row, key: tuple[int, int]) -> Row:
         assert self.tokenizer.mask_id is not None
-        return mask(row, self.config.train.mask_share, self.tokenizer.mask_id, self.tokenizer.text_ids, key)
-
-    def collate(self, rows: Sequence[Masked]) -> Batch:
-        """Each hidden token from all around it."""
-        return Batch.from_masked(rows)
+        return mask(row.ids, self.config.train.mask_share, self.tokenizer.mask_id, self.tokenizer.text_ids, key)
 
     def sample(self, model: Model) -> tuple[str, str]:
         """The prompt, or else a line of the validation part, with its holes filled."""
-        from glassformer.tasks import MaskFiller
-
         filler = MaskFiller(model, self.tokenizer, self.config)
         prompt = self.config.sample.prompt or self._example(filler.MASK)
         return prompt, filler.filled(prompt)
@@ -182,18 +180,7 @@ class MaskedTask:
         words = text.split()[:15]
         if len(words) < 4:
             return text + hole
-        return " ".join(hole if place % 5 == 3 else word for place, word in enumerate(words))
-
-    def concerns(self, model: Model, loss: Callable[[Sequence[Any]], float]) -> Iterator[str]:
-        """Yield none."""
-        return iter(())
-
-
-def _steps_per_epoch(train: TokenStore, config: Config, context: int) -> float:
-    """Return the steps of an epoch, with documents cut into rows of `context` + 1 ids at most."""
-    documents = config.data.windows == "documents"
-    rows = len(train.pieces(context)) if documents else len(train) / config.model.context
-    return rows / config.train.batch
+        return " ".join(hole if position % 5 == 3 else word for position, word in enumerate(words))
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -13,6 +12,7 @@ from glassformer.model.transformer import Model
 from glassformer.tasks.losses import logits_of, token_losses, tokens_at_once
 from glassformer.tasks.task import Task
 from glassformer.text.batches import Batch
+from glassformer.text.rows import Row
 
 MOST_TOKENS = 8192
 """Most tokens of one forward pass that measures."""
@@ -23,32 +23,32 @@ class TaskRows:
     """Rows of a task, and how to run a model on them.
 
     Attributes:
-        task: makes batches of the rows.
+        task: the task.
         rows: of its training part or of its validation part.
         device: of the model.
         dtype: the precision of matrix multiplications in autocast.
     """
 
     task: Task
-    rows: Sequence[Any]
+    rows: Sequence[Row]
     device: torch.device
     dtype: torch.dtype = torch.float32
 
-    def groups(self, model: Model) -> Iterator[tuple[int, list[Any]]]:
+    def groups(self, model: Model) -> Iterator[tuple[int, list[Row]]]:
         """Yield the rows of one forward pass after the other, with the number of the first row."""
         first = 0
         for group in groups(self.rows, min(MOST_TOKENS, tokens_at_once(model))):
             yield first, group
             first += len(group)
 
-    def batch(self, rows: Sequence[Any]) -> Batch:
+    def batch(self, rows: Sequence[Row]) -> Batch:
         """Return rows as a batch on the device."""
-        return self.task.collate(rows).to(self.device)
+        return Batch.from_rows(rows).to(self.device)
 
 
-def groups(rows: Sequence[Any], most_tokens: int) -> Iterator[list[Any]]:
+def groups(rows: Sequence[Row], most_tokens: int) -> Iterator[list[Row]]:
     """Yield rows in order, in groups of at most `most_tokens` tokens, padding included."""
-    group: list[Any] = []
+    group: list[Row] = []
     width = 0
     for row in rows:
         if group and max(width, len(row)) * (len(group) + 1) > most_tokens:

@@ -1,7 +1,9 @@
 """Text: any file to records, tokens, a token store, and batches.
 
-In the order in which a text passes: `reading` and `tables` open files in any encoding and format, `documents` and
-`examples` make records, `cleaning` and `duplicates` drop some, `split` holds out a part, `tokenizers` turn text into
-ids, `prepare` and `prepare_examples` write the `store`, and `batches` reads rows from it. `Batch` owns inputs, targets,
-masks and the shift. `cluster` encodes a corpus on many machines.
+`records` says what a record of each task is. In the order in which a text passes: `reading` and `tables` open files in
+any encoding and format, `source` makes records of them (`documents` cuts running text, `cleaning` tidies it), `survey`
+counts them and leaves some out (`duplicates`), `split` holds out a part, `tokenizers` turn text into ids, `encode`
+writes a `record_store`, which has a token `store` for each role, and `batches` reads rows from it. `prepare` does all
+of it, once for the same data and settings. `Batch` owns inputs, targets and masks. `cluster` encodes a corpus on many
+machines.
 """

@@ -12,7 +12,7 @@ import numpy.typing as npt
 from glassformer.base.config import DataConfig
 from glassformer.base.errors import GlassError
 from glassformer.text.pieces import shuffled
-from glassformer.text.rows import Labelled, Masked, Pair, Row
+from glassformer.text.rows import Row
 from glassformer.text.store import TokenStore
 
 if TYPE_CHECKING:
@@ -21,63 +21,46 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Batch:
-    """Inputs of one forward pass. In running text, row r of `targets` is row r of `inputs` one token later.
+    """Inputs, targets and masks of one forward pass, of any task.
 
     Attributes:
-        inputs: (B, T) int64 ids; padding stands after the real tokens, as id 0.
+        inputs: (B, T) int64 ids; padding stands after the row's own tokens, as id 0.
         targets: (B, T) int64 ids to predict; (B, 1) one label for each row.
-        real: (B, T) bool, False on padding.
+        attention_mask: (B, T) bool, False on padding.
         loss_mask: as `targets`, bool, True where the prediction counts.
         n_targets: how many count.
         source: (B, S) int64 ids that an encoder reads; None without one.
-        real_source: (B, S) bool.
+        source_attention_mask: (B, S) bool, False on padding.
     """
 
     inputs: torch.Tensor
     targets: torch.Tensor
-    real: torch.Tensor
+    attention_mask: torch.Tensor
     loss_mask: torch.Tensor
     n_targets: int
     source: torch.Tensor | None = None
-    real_source: torch.Tensor | None = None
+    source_attention_mask: torch.Tensor | None = None
 
     @classmethod
     def from_rows(cls, rows: Sequence[Row]) -> Batch:
-        """Rows of T+1 ids (T may differ; at least 2 ids each): each id but the first is predicted from those before it.
+        """Pad rows of one task to one length.
 
         Raises:
-            ValueError: no rows, or a row too short to predict anything.
+            ValueError: no rows, or a row without a target.
         """
-        if not rows or min(map(len, rows)) < 2:
-            raise ValueError("a batch needs rows of at least 2 ids")
-        # A row's last token is predicted and never fed: both masks are those of the targets.
-        inputs, real = padded([row[:-1] for row in rows])  # (B, T)
-        targets, _ = padded([row[1:] for row in rows])  # (B, T)
-        return cls(inputs, targets, real, real.clone(), int(real.sum()))
-
-    @classmethod
-    def from_pairs(cls, rows: Sequence[Pair]) -> Batch:
-        """A source to read, and a target to write after it: teacher forcing, each token from the true ones before."""
-        batch = cls.from_rows([row.target for row in rows])
-        source, real_source = padded([row.source for row in rows])  # (B, S)
-        return replace(batch, source=source, real_source=real_source)
-
-    @classmethod
-    def from_labelled(cls, rows: Sequence[Labelled]) -> Batch:
-        """A text to read, and its label to name."""
-        import torch
-
-        inputs, real = padded([row.tokens for row in rows])  # (B, T)
-        targets = torch.tensor([[row.label] for row in rows])  # (B, 1)
-        return cls(inputs, targets, real, torch.ones_like(targets, dtype=torch.bool), len(rows))
-
-    @classmethod
-    def from_masked(cls, rows: Sequence[Masked]) -> Batch:
-        """A text with holes, and what stood there; nothing is shifted, for each token sees both sides."""
-        inputs, real = padded([row.inputs for row in rows])  # (B, T)
-        targets, _ = padded([row.targets for row in rows])  # (B, T)
-        chosen = padded([row.chosen for row in rows])[0].bool()  # (B, T)
-        return cls(inputs, targets, real, chosen, int(chosen.sum()))
+        if not rows or not min(len(row.targets) for row in rows):
+            raise ValueError("a batch needs rows with at least one target each")
+        inputs, attention_mask = padded([row.inputs for row in rows])  # (B, T)
+        targets, loss_mask = padded([row.targets for row in rows])  # (B, T) or (B, 1)
+        masks = [row.loss_mask for row in rows if row.loss_mask is not None]
+        if masks:
+            loss_mask = padded(masks)[0].bool()  # (B, T)
+        batch = cls(inputs, targets, attention_mask, loss_mask, int(loss_mask.sum()))
+        sources = [row.source for row in rows if row.source is not None]
+        if not sources:
+            return batch
+        source, source_attention_mask = padded(sources)  # (B, S)
+        return replace(batch, source=source, source_attention_mask=source_attention_mask)
 
     def to(self, device: torch.device | str) -> Batch:
         """Copy the batch to `device`; to a GPU asynchronously, from pinned memory."""
@@ -89,24 +72,24 @@ class Batch:
         return Batch(
             inputs=moved(self.inputs),
             targets=moved(self.targets),
-            real=moved(self.real),
+            attention_mask=moved(self.attention_mask),
             loss_mask=moved(self.loss_mask),
             n_targets=self.n_targets,
             source=None if self.source is None else moved(self.source),
-            real_source=None if self.real_source is None else moved(self.real_source),
+            source_attention_mask=None if self.source_attention_mask is None else moved(self.source_attention_mask),
         )
 
 
 def padded(rows: Sequence[npt.NDArray[Any]]) -> tuple[torch.Tensor, torch.Tensor]:
-    """Rows of any lengths as one (B, T) of int64, zeros after each row's end, and (B, T) bool: what is real."""
+    """Rows of any lengths as one (B, T) of int64, zeros after each row's end, and (B, T) bool: False on padding."""
     import torch
 
     ids = np.zeros((len(rows), max(map(len, rows))), dtype=np.int64)  # (B, T)
-    real = np.zeros(ids.shape, dtype=np.bool_)  # (B, T)
+    mask = np.zeros(ids.shape, dtype=np.bool_)  # (B, T)
     for number, row in enumerate(rows):
         ids[number, : len(row)] = row
-        real[number, : len(row)] = True
-    return torch.from_numpy(ids), torch.from_numpy(real)
+        mask[number, : len(row)] = True
+    return torch.from_numpy(ids), torch.from_numpy(mask)
 
 
 def training_rows(
@@ -123,24 +106,26 @@ def training_rows(
     """The rows that process `rank` of `world` trains on in `step`: a pure function of its arguments.
 
     All processes together have the same `batch` rows whatever `world` is; `rank` takes rows rank, rank + world, ...
-    Stream: `context` + 1 tokens from a uniformly drawn place. Documents: every row of every document once an epoch,
-    in an order that is shuffled anew each epoch.
+    Stream: `context` + 1 tokens from a position that is drawn uniformly. Documents: every row of every
+    document once an epoch, in an order that is shuffled anew each epoch.
 
     Raises:
         GlassError: the store has fewer than `context` + 1 tokens (stream).
     """
     if data.windows == "documents":
         pieces = store.pieces(context)
-        places = [divmod(step * batch + number, len(pieces)) for number in range(rank, batch, world)]
-        return [_document_row(store, context, start_id, shuffled(at, len(pieces), seed, epoch)) for epoch, at in places]
+        positions = [divmod(step * batch + number, len(pieces)) for number in range(rank, batch, world)]
+        return [
+            _document_row(store, context, start_id, shuffled(at, len(pieces), seed, epoch)) for epoch, at in positions
+        ]
     starts = len(store) - context
     if starts < 1:
         raise too_short("training", len(store), context + 1)
     # The raw 64-bit words of Philox 4x64-10 (Salmon et al. 2011) are fixed by its definition, on every machine.
     key = np.array([seed % (1 << 64), step], dtype=np.uint64)
     drawn = np.random.Philox(key=key).random_raw(batch).tolist()
-    places_in_stream = [number * starts >> 64 for number in drawn[rank::world]]
-    return [store.tokens[start : start + context + 1] for start in places_in_stream]
+    starts_of_rows = [number * starts >> 64 for number in drawn[rank::world]]
+    return [Row.of_text(store.tokens[start : start + context + 1]) for start in starts_of_rows]
 
 
 def validation_rows(
@@ -185,14 +170,15 @@ class ValidationRows(Sequence[Row]):
         row = number * self.total // self.wanted
         if self.documents:
             return _document_row(self.store, self.context, self.start_id, row)
-        return self.store.tokens[row * self.context : (row + 1) * self.context + 1]
+        return Row.of_text(self.store.tokens[row * self.context : (row + 1) * self.context + 1])
 
 
 def _document_row(store: TokenStore, context: int, start_id: int, row: int) -> Row:
     start, stop, first = store.pieces(context).span(row)
     if not first:
-        return store.tokens[start - 1 : stop]
-    return np.concatenate([np.array([start_id], dtype=store.tokens.dtype), store.tokens[start:stop]])
+        return Row.of_text(store.tokens[start - 1 : stop])
+    start_of_text = np.array([start_id], dtype=store.tokens.dtype)
+    return Row.of_text(np.concatenate([start_of_text, store.tokens[start:stop]]))
 
 
 def too_short(side: str, tokens: int, needed: int) -> GlassError:

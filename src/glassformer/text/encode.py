@@ -1,13 +1,21 @@
-"""Text to stores: long documents are encoded in pieces, with the tokens that encoding each whole would give."""
+"""Records to stores: long texts are encoded in pieces, with the tokens that encoding each whole would give."""
 
 from __future__ import annotations
 
+import hashlib
+import json
 import time
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from array import array
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack
+from pathlib import Path
+from typing import IO, TYPE_CHECKING
 
-from glassformer.text.split import Side, SidedPiece
+import numpy as np
+
+from glassformer.base.files import sha256, sync
+from glassformer.text.record_store import part, token_prefixes
+from glassformer.text.records import RecordKind
 from glassformer.text.store import StoreWriter
 
 if TYPE_CHECKING:
@@ -20,67 +28,156 @@ BATCH = 512_000  # characters given to the tokenizer at once
 BATCH_TEXTS = 8192
 
 
-@dataclass
+def no_progress(characters: int) -> None:
+    """Ignore how many characters more are encoded."""
+
+
+class RecordWriter:
+    """Encodes and writes the records of one part from beginning to end. `close` completes it, `abandon` gives it up.
+
+    Memory grows by the four bytes of each label.
+
+    Args:
+        kind: of the records.
+        prefix: the name of the part, as in `RecordStore.open`.
+        tokenizers: by role.
+        labels: index by name; None of records without labels.
+        progress: told how many characters more are encoded.
+        store: the class that writes a token store.
+    """
+
+    def __init__(
+        self,
+        kind: RecordKind,
+        prefix: Path,
+        tokenizers: Mapping[str, Tokenizer],
+        labels: Mapping[str, int] | None = None,
+        progress: Callable[[int], None] = no_progress,
+        store: type[StoreWriter] = StoreWriter,
+    ) -> None:
+        self.prefix = prefix
+        self.labels = labels
+        self.stores: dict[str, StoreWriter] = {}
+        self.sums: dict[str, tuple[int, str]] = {}
+        self._open = ExitStack()
+        self._encoders: list[Encoder] = []
+        for role, name in zip(kind.roles, token_prefixes(kind, prefix), strict=True):
+            self.stores[role] = store(name, tokenizers[role])
+            self._open.callback(self.stores[role].abandon)
+            self._encoders.append(Encoder(tokenizers[role], self.stores[role], progress))
+        self._texts: IO[bytes] | None = None
+        if not kind.running_text:
+            self._texts = self._open.enter_context(part(prefix, "texts.jsonl").open("wb"))
+        self._texts_sum = hashlib.sha256()
+        self._label_indices = array("i")
+
+    @property
+    def records(self) -> int:
+        """Return the number of records, once the part is complete."""
+        return min(store.documents for store in self.stores.values())
+
+    @property
+    def forced_cuts(self) -> int:
+        """Return the number of cuts in long texts that may have changed a token."""
+        return sum(encoder.forced_cuts for encoder in self._encoders)
+
+    def add(self, texts: tuple[str, ...], labels: tuple[str, ...] = (), last: bool = True) -> None:
+        """Append a record whose labels are known; or a piece of a running text, which ends with its `last` piece."""
+        for encoder, text in zip(self._encoders, texts, strict=False):
+            encoder.add(text, last)
+        if self._texts is not None:
+            line = json.dumps(texts + labels, ensure_ascii=False).encode("utf-8") + b"\n"
+            self._texts.write(line)
+            self._texts_sum.update(line)
+        if self.labels is not None:
+            self._label_indices.extend(self.labels[name] for name in labels)
+
+    def abandon(self) -> None:
+        """Close the files without completing the part."""
+        self._open.close()
+
+    def close(self) -> None:
+        """Flush everything to the disk; `sums` then has the size and SHA-256 of the files that are not token stores."""
+        for encoder in self._encoders:
+            encoder.flush()
+        if self._texts is not None:
+            self._texts.close()
+            path = part(self.prefix, "texts.jsonl")
+            sync(path)
+            self.sums[path.name] = (path.stat().st_size, self._texts_sum.hexdigest())
+        for store in self.stores.values():
+            store.close()
+        if self.labels is not None:
+            path = part(self.prefix, "labels.npy")
+            with path.open("wb") as file:
+                np.save(file, np.array(self._label_indices, dtype="<i4"), allow_pickle=False)
+            sync(path)
+            self.sums[path.name] = (path.stat().st_size, sha256(path))
+
+
 class Encoder:
-    """Collects pieces, encodes them in batches and writes them to the store of their side."""
+    """Encodes the texts of one role, one after the other, in batches, into a token store.
 
-    tokenizer: Tokenizer
-    writers: Mapping[Side, StoreWriter]
-    progress: Callable[[int], None] = lambda characters: None
-    forced_cuts: int = 0
-    _side: Side = "train"
-    _texts: list[str] = field(default_factory=list)
-    _lasts: list[bool] = field(default_factory=list)
-    _collected: int = 0
-    _done: int = 0
+    `forced_cuts` counts where no cut was certain to leave the tokens unchanged.
+    """
 
-    def encode(self, pieces: Iterable[SidedPiece]) -> None:
-        """Encode everything; `forced_cuts` counts where no cut was certain to leave the tokens unchanged."""
-        buffer = ""
-        for side, text, last in pieces:
-            if side != self._side:
-                self._flush()
-                self._side = side
-            buffer = buffer + text if buffer else text
-            while len(buffer) > PIECE + AHEAD:
-                cut = self._cut(buffer, last)
-                if not cut:
-                    break
-                self._add(buffer[:cut], False)
-                buffer = buffer[cut:]
-            if last:
-                self._add(buffer, True)
-                buffer = ""
-        self._flush()
+    def __init__(self, tokenizer: Tokenizer, writer: StoreWriter, progress: Callable[[int], None]) -> None:
+        self.tokenizer = tokenizer
+        self.writer = writer
+        self.progress = progress
+        self.forced_cuts = 0
+        self._begun = ""  # of a text whose end is not known yet
+        self._texts: list[str] = []
+        self._lasts: list[bool] = []
+        self._collected = 0
 
-    def _cut(self, buffer: str, complete: bool) -> int:
-        """Return where to cut the beginning off `buffer`; 0: nowhere yet, or (where it is `complete`) not needed."""
+    def add(self, text: str, last: bool) -> None:
+        """Append a text, or a piece of one, which ends with its `last` piece."""
+        if self._begun:
+            text = self._begun + text
+            self._begun = ""
+        if len(text) > PIECE + AHEAD:
+            text = self._without_pieces(text, last)
+        if last:
+            self._collect(text, True)
+        else:
+            self._begun = text
+
+    def _without_pieces(self, text: str, complete: bool) -> str:
+        """Cut as many pieces as possible off the beginning of a long text, and return the rest."""
+        while len(text) > PIECE + AHEAD and (cut := self._cut(text, complete)):
+            self._collect(text[:cut], False)
+            text = text[cut:]
+        return text
+
+    def _cut(self, text: str, complete: bool) -> int:
+        """Return where to cut the beginning off `text`; 0: nowhere yet, or (where it is `complete`) not needed."""
         near = PIECE
-        while near <= len(buffer) - AHEAD:
-            if cut := self.tokenizer.safe_cut(buffer, near):
+        while near <= len(text) - AHEAD:
+            if cut := self.tokenizer.safe_cut(text, near):
                 return cut
             near *= 2
-        if len(buffer) <= UNCUT or (complete and len(buffer) <= 2 * UNCUT):
+        if len(text) <= UNCUT or (complete and len(text) <= 2 * UNCUT):
             return 0
         self.forced_cuts += 1
         return UNCUT
 
-    def _add(self, text: str, last: bool) -> None:
+    def _collect(self, text: str, last: bool) -> None:
         self._texts.append(text)
         self._lasts.append(last)
         self._collected += len(text)
         if self._collected >= BATCH or len(self._texts) >= BATCH_TEXTS:
-            self._flush()
+            self.flush()
 
-    def _flush(self) -> None:
+    def flush(self) -> None:
+        """Encode and write what was collected."""
         if not self._texts:
             return
-        self.writers[self._side].add(self._texts, self.tokenizer.encode_many(self._texts), self._lasts)
-        self._done += self._collected
+        self.writer.add(self._texts, self.tokenizer.encode_many(self._texts), self._lasts)
+        self.progress(self._collected)
         self._texts = []
         self._lasts = []
         self._collected = 0
-        self.progress(self._done)
 
 
 class Meter:
@@ -91,12 +188,14 @@ class Meter:
         self.total = total
         self.say = say
         self.every = every
+        self.done = 0
         self.begun = self.said = time.monotonic()
 
-    def __call__(self, done: int) -> None:
-        """`done` characters are behind us."""
+    def __call__(self, characters: int) -> None:
+        """Count so many characters more."""
+        self.done += characters
         now = time.monotonic()
         if now - self.said >= self.every:
             self.said = now
-            speed = done / 1e6 / (now - self.begun)
-            self.say(f"{self.what}: {done / max(self.total, 1):.0%}, {speed:.1f} million characters/s")
+            speed = self.done / 1e6 / (now - self.begun)
+            self.say(f"{self.what}: {self.done / max(self.total, 1):.0%}, {speed:.1f} million characters/s")

@@ -13,19 +13,22 @@ from glassformer.base.files import clear_disk_errors, no_empty_folders, write_fo
 from glassformer.base.wording import quoted
 from glassformer.text.locating import is_encoded
 from glassformer.text.prepare import Prepared, Vocabulary, make, open_prepared
-from glassformer.text.reading import open_source
+from glassformer.text.records import RecordKind
+from glassformer.text.source import open_source
 
 
-def encode_here(data: DataConfig, vocabulary: Vocabulary, out: Path, progress: Callable[[str], None]) -> Prepared:
+def encode_here(
+    kind: RecordKind, data: DataConfig, vocabulary: Vocabulary, out: Path, progress: Callable[[str], None]
+) -> Prepared:
     """Read, split, train the tokenizer, encode, in this process; the folder `out` appears when all of it is there.
 
     Raises:
         GlassError: `out` holds something; the source cannot be read or split; the disk is full.
     """
     refuse_taken(out)
-    with no_empty_folders(out.parent), open_source(data, out.parent) as source:
-        write_folder(out, lambda folder: make(source, data, vocabulary, folder, progress))
-    return open_prepared(out)
+    with no_empty_folders(out.parent), open_source(kind, data, out.parent) as source:
+        write_folder(out, lambda folder: make(source, None, vocabulary, folder, progress))
+    return open_prepared(kind, out)
 
 
 def refuse_taken(out: Path) -> None:
@@ -53,7 +56,7 @@ def settings_of_encoded(source: str) -> dict[str, dict[str, Any]]:
         ) from None
 
 
-def open_encoded(data: DataConfig, tokenizer: TokenizerConfig, mask: bool) -> Prepared:
+def open_encoded(kind: RecordKind, data: DataConfig, tokenizer: TokenizerConfig) -> Prepared:
     """The encoded text that `data.source` names, for a run with these settings.
 
     Raises:
@@ -69,8 +72,8 @@ def open_encoded(data: DataConfig, tokenizer: TokenizerConfig, mask: bool) -> Pr
                     f"{section}.{name} = {value}, but the text in {folder} was encoded with {made[section][name]}",
                     "Leave that setting out, or encode the text again into another folder.",
                 )
-    found = open_prepared(folder)
-    if mask and found.tokenizer.mask_id is None:
+    found = open_prepared(kind, folder)
+    if kind.mask_token and found.tokenizer.mask_id is None:
         raise GlassError(
             f"the tokenizer of {folder} has no mask token, which train.task = masked needs",
             f"Encode the text again: glass data encode DATA --task masked --out {quoted(folder)}",

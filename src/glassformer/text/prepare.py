@@ -1,31 +1,38 @@
-"""Turn a source into a tokenizer and two token stores, made once and cached until text or settings change."""
+"""Turn a source into tokenizers and two record stores, made once and cached until the data or the settings change."""
 
 from __future__ import annotations
 
-import hashlib
 import json
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from glassformer.base.config import DataConfig, TokenizerConfig
 from glassformer.base.errors import MALFORMED, GlassError
-from glassformer.base.files import clear_disk_errors, no_empty_folders, write_text
-from glassformer.base.wording import counted
-from glassformer.text.cache import building, check_store, folder_of, reusable
-from glassformer.text.documents import Survey, kept_pieces, survey
-from glassformer.text.encode import Encoder, Meter
-from glassformer.text.reading import Source, open_source
-from glassformer.text.split import NEAR_ENOUGH, Side, SidedPiece, Split, plan_split, sided
-from glassformer.text.store import DamagedStoreError, StoreWriter, TokenStore
+from glassformer.base.files import clear_disk_errors, no_empty_folders, sha256, write_text
+from glassformer.text.cache import CHECKED_IN_FULL, building, check_store, folder_of, reusable
+from glassformer.text.encode import Meter, RecordWriter
+from glassformer.text.notes import (
+    document_split_notes,
+    label_notes,
+    overlap_notes,
+    record_split_note,
+    survey_notes,
+    token_notes,
+    unknown_share,
+)
+from glassformer.text.record_store import RecordStore, damaged
+from glassformer.text.records import RecordKind
+from glassformer.text.source import Source, hash_of_sources, open_source
+from glassformer.text.split import SIDES, DocumentSplit, Side, SidedPiece, Split, split_documents, split_records
+from glassformer.text.survey import Survey, kept_pieces, survey
 from glassformer.text.tables import ONLY_TABLES
 from glassformer.text.tokenizers import Tokenizer, train_tokenizer
 
-VERSION = 1  # of the whole procedure: a change in what it writes makes older results unusable
-MATTERS = (
+RUNNING_TEXT = (
     "column",
     "encoding",
     "document",
@@ -35,262 +42,385 @@ MATTERS = (
     "validation_fraction",
     "validation_limit",
 )
-"""Settings of `data` that decide, with `seed` and those of `NEWER`, what the stores hold."""
+"""Settings of `data` that decide, with `seed` and those of `NEWER`, what the stores of a running text hold."""
 NEWER = {"clean": False, "duplicates": "keep"} | dict.fromkeys(ONLY_TABLES, "auto")
 """More of them, which older results were made without: the values that change nothing."""
-SIDES: tuple[Side, Side] = ("train", "validation")
+EXAMPLES = ("column", "target_column", "label_column", "encoding", "min_words", "max_words")
+"""Settings of `data` that decide, with those of `SPLIT`, what the stores of other records hold."""
+SPLIT = ("split", "validation_fraction", "validation_limit")
+Progress = Callable[[str], None]
 
 
 @dataclass(frozen=True)
 class Prepared:
-    """A prepared text for training.
+    """Prepared data for training.
 
     Attributes:
-        tokenizer: trained on the training part only.
-        train, validation: the two token stores.
-        folder: where all of it lies; `open_prepared(folder)` opens it again without the source.
-        text_hash: sha256 over the source's content.
+        tokenizers: by role, trained on the training part only; one object where roles share a vocabulary.
+        train, validation: the two parts.
+        labels: their names, sorted; label `i` is `labels[i]`. Empty for records without labels.
+        folder: where all of it lies; `open_prepared(kind, folder)` opens it again without the source.
+        text_hash: SHA-256 over the content of all sources.
         reused: nothing had to be made.
-        notes: what a person should know: encoding, documents left out, the split, tokens per character, unknown share.
+        notes: for the user: encoding, columns, records left out, the split, repeats, tokens, unknown share.
     """
 
-    tokenizer: Tokenizer
-    train: TokenStore
-    validation: TokenStore
+    kind: RecordKind
+    tokenizers: Mapping[str, Tokenizer]
+    train: RecordStore
+    validation: RecordStore
+    labels: tuple[str, ...]
     folder: Path
     text_hash: str
     reused: bool
     notes: list[str]
 
+    @property
+    def source_tokenizer(self) -> Tokenizer:
+        """Return the tokenizer of the first text of each record, which the model reads."""
+        return self.tokenizers[self.kind.roles[0]]
 
-def _silent(message: str) -> None:
-    """Progress that nobody reads."""
+    @property
+    def tokenizer(self) -> Tokenizer:
+        """Return the tokenizer of the last text of each record: the target of a pair, else the only text."""
+        return self.tokenizers[self.kind.roles[-1]]
+
+
+def silent(message: str) -> None:
+    """Ignore progress."""
 
 
 @dataclass(frozen=True)
 class Vocabulary:
-    """The origin of the tokenizer: `file`, or training by `config`, with a mask token for the task "masked"."""
+    """The origin of the tokenizers: `file`, or training by `config`."""
 
     config: TokenizerConfig
-    mask: bool = False
     file: Path | None = None
 
-    def tokenizer(self, texts: Iterable[str]) -> Tokenizer:
-        """The tokenizer of the file, or one trained on the texts."""
+    def tokenizers(self, kind: RecordKind, texts: Callable[..., Iterable[str]]) -> dict[str, Tokenizer]:
+        """Return the tokenizer of each role: that of the file, or trained on the texts.
+
+        Args:
+            kind: of the records.
+            texts: called with roles, returns the texts of the training part in these roles.
+        """
+        if len(kind.roles) == 1 or self.config.joint:
+            return dict.fromkeys(kind.roles, self.tokenizer(kind, texts(*kind.roles)))
+        return {role: self.tokenizer(kind, texts(role)) for role in kind.roles}
+
+    def tokenizer(self, kind: RecordKind, texts: Iterable[str]) -> Tokenizer:
+        """Return the tokenizer of the file, or one trained on the texts."""
         if self.file is None:
-            return train_tokenizer(self.config, texts, self.mask)
+            return train_tokenizer(self.config, texts, kind.mask_token)
         found = Tokenizer.load(self.file)
-        if self.mask and found.mask_id is None:
+        if kind.mask_token and found.mask_id is None:
             raise GlassError(f"{self.file} has no mask token", "Give the tokenizer of a masked run, or train one.")
         return found
 
 
 def prepare(
-    data: DataConfig,
-    tokenizer: TokenizerConfig,
-    cache: Path,
-    progress: Callable[[str], None] = _silent,
-    mask: bool = False,
+    kind: RecordKind, data: DataConfig, tokenizer: TokenizerConfig, cache: Path, progress: Progress = silent
 ) -> Prepared:
-    """Read, split, train the tokenizer, encode; or reuse what an earlier call made of the same text and settings.
+    """Read, split, train the tokenizers, encode; or reuse what an earlier call made of the same data and settings.
 
     Args:
-        cache: a folder for results; each lies in a subfolder named by a hash of the text and the settings.
+        kind: the records that the task learns from.
+        data: the source and how it is read and split.
+        tokenizer: how text becomes tokens.
+        cache: a folder for results; each lies in a subfolder named by a hash of the data and the settings.
         progress: told in words how far the work is.
-        mask: the tokenizer shall have a mask token, for the task "masked".
 
     Raises:
-        GlassError: the source cannot be read or split, the disk is full, no permission; nothing half-made is left.
+        GlassError: the source cannot be read or split, the labels teach nothing, the disk is full; nothing half-made
+            is left.
     """
-    with no_empty_folders(cache), open_source(data, cache) as source:
-        return prepare_source(source, data, tokenizer, cache, progress, mask)
+    with no_empty_folders(cache), ExitStack() as stack:
+        source = stack.enter_context(open_source(kind, data, cache))
+        own = stack.enter_context(open_source(kind, data, cache, validation=True)) if data.validation else None
+        return prepare_source(source, own, tokenizer, cache, progress)
 
 
 def prepare_source(
-    source: Source,
-    data: DataConfig,
-    tokenizer: TokenizerConfig,
-    cache: Path,
-    progress: Callable[[str], None] = _silent,
-    mask: bool = False,
+    source: Source, own: Source | None, tokenizer: TokenizerConfig, cache: Path, progress: Progress = silent
 ) -> Prepared:
-    """Prepare a source that is already open, as `prepare` does."""
-    folder = folder_of(cache, _everything(source, data, tokenizer, mask))
-    if found := reusable(folder, _checked):
-        return found
-    with building(cache, folder, _checked) as temporary:
-        make(source, data, Vocabulary(tokenizer, mask), temporary, progress)
-    return _open(folder, reused=False)
+    """Prepare sources that are already open, as `prepare` does; `own` is the validation source, if there is one."""
+    kind = source.kind
+    folder = folder_of(cache, _everything(source, own, tokenizer))
+    if found := reusable(folder, lambda folder: open_prepared(kind, folder)):
+        return _with_current_names(found, source, own)
+    with building(cache, folder, lambda folder: open_prepared(kind, folder)) as temporary:
+        make(source, own, Vocabulary(tokenizer), temporary, progress)
+    return _open(kind, folder, reused=False)
 
 
-def open_prepared(folder: Path) -> Prepared:
-    """Open what `prepare` made, without its source.
+def open_prepared(kind: RecordKind, folder: Path) -> Prepared:
+    """Open what `prepare` made, without its source; bytes are compared with their sums unless very many.
 
     Raises:
         DamagedStoreError: something in the folder is missing, cut short or altered.
     """
-    return _checked(folder)
-
-
-def _everything(source: Source, data: DataConfig, tokenizer: TokenizerConfig, mask: bool) -> dict[str, Any]:
-    """All that the result depends on. `windows` matters only when rows are cut, later."""
-    matters: dict[str, Any] = data.model_dump(include=set(MATTERS))
-    matters["seed"] = data.seed if data.split == "random" else None
-    matters |= {name: value for name, value in data.model_dump(include=set(NEWER)).items() if value != NEWER[name]}
-    everything = {"version": VERSION, "source": source.digest, "data": matters, "tokenizer": tokenizer.model_dump()}
-    if source.readings:
-        everything["tables"] = source.readings
-    if mask:
-        everything["mask"] = True
-    return everything
-
-
-def _checked(folder: Path) -> Prepared:
-    """Open the content of the folder, and compare its bytes with their sums unless they are very many."""
-    found = _open(folder, reused=True)
+    found = _open(kind, folder, reused=True)
     for store in (found.train, found.validation):
-        check_store(store)
+        for tokens in store.tokens.values():
+            check_store(tokens)
+    for name, (size, digest) in _read_facts(folder).get("sums", {}).items():
+        path = folder / name
+        if not path.is_file() or path.stat().st_size != size:
+            raise damaged(folder, f"{name} is missing or cut short")
+        if size <= CHECKED_IN_FULL and sha256(path) != digest:
+            raise damaged(folder, f"{name} was altered")
     return found
+
+
+def _everything(source: Source, own: Source | None, tokenizer: TokenizerConfig) -> dict[str, Any]:
+    """All that the result depends on, in the form that names the folders of older versions.
+
+    `windows` and `too_long` matter only when rows are cut, later.
+    """
+    kind = source.kind
+    data = source.data
+    everything = {"version": kind.version, "tokenizer": tokenizer.model_dump()}
+    readings = [*source.readings, *(own.readings if own else [])]
+    if kind.running_text:
+        matters = data.model_dump(include=set(RUNNING_TEXT))
+        matters["seed"] = data.seed if data.split == "random" else None
+        matters |= {name: value for name, value in data.model_dump(include=set(NEWER)).items() if value != NEWER[name]}
+        everything |= {"source": source.digest, "data": matters}
+        everything |= {"tables": readings} if readings else {}
+        everything |= {"mask": True} if kind.mask_token else {}
+        return everything
+    matters = data.model_dump(include=set(EXAMPLES))
+    if own is None:
+        matters |= data.model_dump(include={*SPLIT, "seed"} if data.split == "random" else set(SPLIT))
+    matters |= {"tables": readings} if readings else {}
+    return everything | {
+        "task": kind.task,
+        "sources": [source.digest, own.digest if own else None],
+        "data": matters,
+    }
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Every record and its side; read anew each time.
+
+    Attributes:
+        own: the source of the validation part, where it has one.
+        found, own_found: what was counted in each.
+    """
+
+    source: Source
+    own: Source | None
+    found: Survey
+    own_found: Survey | None
+    split: Split
+
+    @property
+    def labels(self) -> Mapping[str, int] | None:
+        """Return the index of each label by name; None of records without labels."""
+        return None if isinstance(self.split, DocumentSplit) else self.split.labels
+
+    @property
+    def characters(self) -> int:
+        """Return the characters of all texts."""
+        surveys = [self.found, self.own_found] if self.own_found else [self.found]
+        return sum(each.characters + each.other_characters for each in surveys)
+
+    def sides(self) -> Iterator[SidedPiece]:
+        """Yield both parts, each in the order of its source."""
+        split = self.split
+        by_hash = isinstance(split, DocumentSplit) and split.bucket >= 0
+        yield from split.sides(kept_pieces(self.source, self.found, marks=by_hash))
+        if self.own is not None and self.own_found is not None and not isinstance(split, DocumentSplit):
+            yield from split.validation(kept_pieces(self.own, self.own_found, marks=False))
+
+    def training_texts(self, *roles: str) -> Iterable[str]:
+        """Return the texts of the training part in these roles, read anew each time they are iterated over."""
+        return TrainingTexts(self.sides, [self.source.kind.roles.index(role) for role in roles])
 
 
 @dataclass(frozen=True)
 class TrainingTexts:
-    """The training part as strings, read anew each time it is iterated over."""
+    """The texts of the training part in some roles, read anew each time they are iterated over."""
 
     sides: Callable[[], Iterable[SidedPiece]]
+    roles: list[int]
 
     def __iter__(self) -> Iterator[str]:
-        for side, text, _ in self.sides():
+        for side, texts, _, _ in self.sides():
             if side == "train":
-                yield text
+                for role in self.roles:
+                    yield texts[role]
 
 
-def sides(source: Source, data: DataConfig, found: Survey, split: Split) -> Iterator[SidedPiece]:
-    """The whole source once more, each piece with its side."""
-    return sided(kept_pieces(source, data, found, marks=split.bucket >= 0), split)
+def plan_records(source: Source, own: Source | None = None) -> Plan:
+    """Survey the sources and decide what is held out.
+
+    Raises:
+        GlassError: the records cannot be split, or their labels teach nothing.
+    """
+    found = survey(source)
+    own_found = survey(own, source.data.seed) if own else None
+    if source.kind.running_text:
+        return Plan(source, own, found, own_found, split_documents(found, source.data))
+    return Plan(source, own, found, own_found, split_records(found, source.data, source.name, own is not None))
 
 
-def make(
-    source: Source,
-    data: DataConfig,
-    vocabulary: Vocabulary,
-    folder: Path,
-    progress: Callable[[str], None],
-) -> None:
+def make(source: Source, own: Source | None, vocabulary: Vocabulary, folder: Path, progress: Progress) -> None:
     """Fill an empty folder with all that `open_prepared` reads."""
-    progress("counting documents")
-    found = survey(source, data)
-    split = plan_split(found, data)
+    kind = source.kind
+    progress(f"counting {'documents' if kind.running_text else 'examples'}")
+    plan = plan_records(source, own)
     if vocabulary.file is None:
         progress(f"training the tokenizer ({vocabulary.config.kind})")
-    tokenizer = vocabulary.tokenizer(TrainingTexts(lambda: sides(source, data, found, split)))
-    tokenizer.save(folder / "tokenizer.json")
-    writers = {side: StoreWriter(folder / side, tokenizer) for side in SIDES}
-    encoder = Encoder(tokenizer, writers, Meter("encoding", found.characters, progress))
-    try:
-        encoder.encode(sides(source, data, found, split))
+    tokenizers = vocabulary.tokenizers(kind, plan.training_texts)
+    save_tokenizers(folder, kind, tokenizers)
+    writers = _write(plan, tokenizers, folder, Meter("encoding", plan.characters, progress))
+    stores = {side: writer.stores for side, writer in writers.items()}
+    tokens = token_notes(kind, tokenizers, stores, sum(writer.forced_cuts for writer in writers.values()))
+    if isinstance(plan.split, DocumentSplit):
+        notes = [*source.notes, *survey_notes(plan.found)]
+        notes += document_split_notes(plan.found, plan.split, source.data, stores)
+        write_text_facts(folder, source, vocabulary, tokenizers[kind.roles[0]], [*notes, *tokens])
+        return
+    named = _notes_with_names(source, own, writers["train"].records, writers["validation"].records)
+    write_facts(
+        folder,
+        {
+            "version": kind.version,
+            "text_hash": hash_of_sources(source, own),
+            "tokenizers": [tokenizers[kind.roles[0]].digest, tokenizers[kind.roles[-1]].digest],  # one role: twice
+            "labels": list(plan.labels or ()),
+            "notes": {
+                "source": named["source"],
+                "found": survey_notes(plan.found),
+                "own": named["own"],
+                "own_found": survey_notes(plan.own_found) if plan.own_found else [],
+                "split": named["split"],
+                "labels": label_notes(plan.found, plan.own_found, plan.labels),
+                "overlap": overlap_notes(plan.found, plan.own_found, plan.split.held),
+                "tokens": tokens,
+            },
+            "unknown_share": unknown_share(stores["train"]),
+            "sums": writers["train"].sums | writers["validation"].sums,
+        },
+    )
+
+
+def _write(plan: Plan, tokenizers: Mapping[str, Tokenizer], folder: Path, meter: Meter) -> dict[Side, RecordWriter]:
+    with ExitStack() as stack:
+        writers: dict[Side, RecordWriter] = {}
+        for side in SIDES:
+            writers[side] = RecordWriter(plan.source.kind, folder / side, tokenizers, plan.labels, meter)
+            stack.callback(writers[side].abandon)
+        for side, texts, labels, last in plan.sides():
+            writers[side].add(texts, labels, last)
         for writer in writers.values():
             writer.close()
-    finally:
-        for writer in writers.values():
-            writer.abandon()
-    notes = [*source.notes, *survey_notes(found), *split_notes(found, split, data, writers)]
-    notes += token_notes(tokenizer, writers, encoder.forced_cuts)
-    write_facts(folder, source, data, vocabulary, tokenizer, notes)
+        if plan.labels is not None and not writers["validation"].records:
+            raise GlassError(
+                "no validation example has a label that stands in the training part",
+                "Set data.split to random, or give a data.validation with the same labels.",
+            )
+        return writers
 
 
-def write_facts(
-    folder: Path, source: Source, data: DataConfig, vocabulary: Vocabulary, tokenizer: Tokenizer, notes: list[str]
+def save_tokenizers(folder: Path, kind: RecordKind, tokenizers: Mapping[str, Tokenizer]) -> None:
+    """Save the tokenizer of each role; the last one, which writes, as tokenizer.json."""
+    for role, tokenizer in tokenizers.items():
+        if role == kind.roles[-1]:
+            tokenizer.save(folder / "tokenizer.json")
+        elif tokenizer is not tokenizers[kind.roles[-1]]:
+            tokenizer.save(folder / f"{role}_tokenizer.json")
+
+
+def write_text_facts(
+    folder: Path, source: Source, vocabulary: Vocabulary, tokenizer: Tokenizer, notes: list[str]
 ) -> None:
-    """Write what is known of the stores in a folder beside them; `settings` is what a training run takes over."""
-    settings: dict[str, dict[str, Any]] = {"data": data.model_dump(include={*MATTERS, *NEWER, "seed"})}
-    settings["tokenizer"] = vocabulary.config.model_dump()
+    """Write the facts of a running text beside its stores; a training run takes over `settings`."""
+    data = source.data.model_dump(include={*RUNNING_TEXT, *NEWER, "seed"})
+    settings: dict[str, dict[str, Any]] = {"data": data, "tokenizer": vocabulary.config.model_dump()}
     if vocabulary.file is not None:
         own = {name: getattr(tokenizer, name) for name in ("kind", "vocab_size", "normalization", "lowercase")}
         settings["tokenizer"] = TokenizerConfig(**own).model_dump()
-    facts = {
-        "version": VERSION,
-        "source": source.name,
-        "text_hash": source.digest,
-        "tokenizer": tokenizer.digest,
-        "settings": settings,
-        "notes": notes,
-    }
+    write_facts(
+        folder,
+        {
+            "version": source.kind.version,
+            "source": source.name,
+            "text_hash": source.digest,
+            "tokenizer": tokenizer.digest,
+            "settings": settings,
+            "notes": notes,
+        },
+    )
+
+
+def write_facts(folder: Path, facts: Mapping[str, Any]) -> None:
+    """Write what is known of the stores in a folder beside them."""
     write_text(folder / "prepared.json", json.dumps(facts, indent=1, ensure_ascii=False) + "\n")
 
 
-def survey_notes(found: Survey) -> list[str]:
-    """Return notes on the number of documents, and on those left out."""
-    notes = [f"{counted(found.documents, 'documents')}, {counted(found.characters, 'characters')}"]
-    return notes + found.tally.notes()
+def _notes_with_names(source: Source, own: Source | None, train: int, validation: int) -> dict[str, list[str]]:
+    """The groups of notes that name files: equal data from elsewhere has other ones."""
+    split = record_split_note(source, own, train, validation)
+    return {"source": list(source.notes), "own": list(own.notes) if own else [], "split": [split]}
 
 
-def split_notes(found: Survey, split: Split, data: DataConfig, writers: dict[Side, StoreWriter]) -> list[str]:
-    """Return notes on the part that is held out, and on documents that both parts share."""
-    train = writers["train"]
-    held = writers["validation"]
-    share = held.characters / max(train.characters + held.characters, 1)
-    size = f"{counted(held.documents, 'documents')}, {counted(held.characters, 'characters')}"
-    notes = [f"{split.note} ({size}, {share:.1%})"]
-    if abs(share - data.validation_fraction) > NEAR_ENOUGH * data.validation_fraction:
-        notes.append(
-            f"{share:.1%} of the characters are held out, with data.validation_fraction = "
-            f"{data.validation_fraction:g} and data.validation_limit = {data.validation_limit:,} characters"
-        )
-    if unused := found.characters - train.characters - held.characters:
-        notes.append(
-            f"{counted(unused, 'characters are', 'character is')} in neither part: "
-            "data.validation_limit is shorter than the document held out"
-        )
-    marks = np.frombuffer(found.marks, dtype=np.uint64)
-    if found.documents > 1 and (repeated := len(marks) - len(np.unique(marks))):
-        most = "at least " if found.documents > len(marks) else ""
-        notes.append(f"{most}{counted(repeated, 'documents repeat', 'document repeats')} another")
-        both = int(np.isin(marks[train.documents :], marks[: train.documents]).sum())
-        if split.bucket < 0 and both:
-            stand = counted(both, "validation documents also stand", "validation document also stands")
-            notes.append(f"{stand} in the training part; data.split = random keeps them apart")
-    return notes
+def _with_current_names(found: Prepared, source: Source, own: Source | None) -> Prepared:
+    """Return reused data with the names that its files have now, where its notes are kept by group."""
+    groups = _read_facts(found.folder)["notes"]
+    if isinstance(groups, list):
+        return found
+    groups |= _notes_with_names(source, own, len(found.train), len(found.validation))  # each stays in its position
+    return replace(found, notes=list(chain.from_iterable(groups.values())))
 
 
-def token_notes(tokenizer: Tokenizer, writers: dict[Side, StoreWriter], forced_cuts: int) -> list[str]:
-    """Describe in words the tokenizer, and what it made of the two parts."""
-    notes = [tokenizer.description()]
-    for side, writer in writers.items():
-        tokens = writer.tokens - writer.documents
-        characters = max(writer.characters, 1)
-        unknown = f", {writer.unknown / max(tokens, 1):.3%} unknown" if tokenizer.unknown_id is not None else ""
-        notes.append(f"{side}: {writer.tokens:,} tokens, {tokens / characters:.3f} per character{unknown}")
-    if forced_cuts:
-        notes.append(f"{counted(forced_cuts, 'cuts')} in very long words may have changed a token each")
-    return notes
-
-
-def _open(folder: Path, reused: bool) -> Prepared:
+def _read_facts(folder: Path) -> dict[str, Any]:
     path = folder / "prepared.json"
+    try:
+        facts = json.loads(path.read_text(encoding="utf-8"))
+        if not isinstance(facts, dict):
+            raise TypeError
+    except FileNotFoundError:
+        raise damaged(folder, f"{path.name} is missing") from None
+    except MALFORMED:
+        raise damaged(folder, f"{path.name} is not usable") from None
+    return facts
+
+
+def _open(kind: RecordKind, folder: Path, reused: bool) -> Prepared:
     with clear_disk_errors(folder):
+        facts = _read_facts(folder)
         try:
-            facts = json.loads(path.read_text(encoding="utf-8"))
-            saved = (folder / "tokenizer.json").read_bytes()
+            digests = [facts["tokenizer"]] if kind.running_text else list(facts["tokenizers"])
+            labels = tuple(facts.get("labels", ()))
+            groups = facts["notes"]
+            notes = list(groups if kind.running_text else chain.from_iterable(groups.values()))
             text_hash = facts["text_hash"]
-            digest = facts["tokenizer"]
-            notes = list(facts["notes"])
             version = facts["version"]
-        except FileNotFoundError as error:
-            raise _damaged(folder, f"{Path(error.filename).name} is missing") from None
         except MALFORMED:
-            raise _damaged(folder, f"{path.name} is not usable") from None
-        train = TokenStore.open(folder / "train")
-        validation = TokenStore.open(folder / "validation")
-        if version != VERSION or hashlib.sha256(saved).hexdigest() != digest:
-            raise _damaged(folder, "tokenizer.json was altered, or another version wrote it")
-        if {train.tokenizer_digest, validation.tokenizer_digest} != {digest}:
-            raise _damaged(folder, "its stores were written with another tokenizer")
-        tokenizer = Tokenizer.load(folder / "tokenizer.json")
-        return Prepared(tokenizer, train, validation, folder, text_hash, reused, notes)
+            raise damaged(folder, "prepared.json is not usable") from None
+        if version != kind.version:
+            raise damaged(folder, "another version wrote it")
+        tokenizers = _open_tokenizers(kind, folder, digests)
+        stores = {side: RecordStore.open(kind, folder / side) for side in SIDES}
+        for role, tokenizer in tokenizers.items():
+            if any(store.tokens[role].tokenizer_digest != tokenizer.digest for store in stores.values()):
+                raise damaged(folder, "its stores were written with other tokenizers")
+        return Prepared(
+            kind, tokenizers, stores["train"], stores["validation"], labels, folder, text_hash, reused, notes
+        )
 
 
-def _damaged(folder: Path, why: str) -> DamagedStoreError:
-    return DamagedStoreError(
-        f"the prepared text in {folder} is damaged: {why}", "Prepare the text again from its source."
-    )
+def _open_tokenizers(kind: RecordKind, folder: Path, digests: list[str]) -> dict[str, Tokenizer]:
+    """Load the tokenizer of each role, whose files must have these digests."""
+    found: dict[str, Tokenizer] = {}
+    for role, digest in zip(kind.roles, digests, strict=False):  # labelled texts have one role, and two equal digests
+        own_file = role != kind.roles[-1] and digest != digests[-1]
+        path = folder / (f"{role}_tokenizer.json" if own_file else "tokenizer.json")
+        if not path.is_file() or sha256(path) != digest:
+            raise damaged(folder, f"{path.name} is missing or was altered")
+        same = [tokenizer for tokenizer in found.values() if tokenizer.digest == digest]
+        found[role] = same[0] if same else Tokenizer.load(path)
+    return found

@@ -1,4 +1,4 @@
-"""Open a source: every file located, unpacked, its encoding known, its column found; read as often as needed."""
+"""Files of a source: unpacked, with their encodings and tables; read as often as needed."""
 
 from __future__ import annotations
 
@@ -7,9 +7,7 @@ import hashlib
 import zlib
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import astuple, dataclass, field, replace
-from itertools import islice
 from pathlib import Path
 from typing import Literal
 
@@ -17,9 +15,9 @@ from glassformer.base.config import DataConfig
 from glassformer.base.errors import GlassError
 from glassformer.base.files import clear_disk_errors
 from glassformer.text import tables
-from glassformer.text.columns import Chosen, choose_text
+from glassformer.text.columns import Chosen
 from glassformer.text.encodings import BinaryError, Encoding, Scan, UndecodableError, decode, scan
-from glassformer.text.locating import BLOCK, SHOWN_NAMES, Located, listed, located
+from glassformer.text.locating import BLOCK, SHOWN_NAMES, Located, listed
 from glassformer.text.tally import Tally
 
 GZIP = b"\x1f\x8b"
@@ -86,84 +84,18 @@ class SourceFile:
         assert self.chosen is not None
         return tables.read_rows(self.text(), self.table, self.chosen.indices, tally)
 
-    def texts(self, tally: Tally) -> Iterator[str]:
-        """Yield the text of each row of a table with one chosen column; rows without a text are counted."""
-        for line, (value,) in self.rows(tally):
-            if isinstance(value, str):
-                yield value
-            else:
-                tally.leave_out("rows without text in that column", f"line {line} of {self.name}")
-
 
 @dataclass(frozen=True)
-class Source:
-    """A source to read: files, or a generated corpus; `digest` is a hash of all its content."""
+class ScannedFiles:
+    """The files of a source, each with its encoding, and a hash of all their content; no column is chosen yet."""
 
-    name: str
     files: tuple[SourceFile, ...]
-    corpus: str | None
     digest: str
     notes: tuple[str, ...]
 
-    @property
-    def size(self) -> int:
-        """Bytes of all files, unpacked (0 for a generated corpus)."""
-        return sum(file.scan.size for file in self.files)
 
-    @property
-    def readings(self) -> list[list[object]]:
-        """Return how each table is read; together with `digest`, the texts depend on nothing else."""
-        return readings_of(self.files)
-
-
-@contextmanager
-def open_source(data: DataConfig, cache: Path) -> Iterator[Source]:
-    """Locate, check and describe the source of `data`; every byte is read once here.
-
-    `cache` is the folder in which standard input is kept until the block ends.
-
-    Raises:
-        GlassError: missing, empty, binary, in an unknown encoding, a table whose column is not clear, or a setting for
-            pairs or labelled texts.
-    """
-    for name in ("target", "target_column", "label_column"):
-        if getattr(data, name) is not None:
-            raise GlassError(
-                f"data.{name} was given, and running text is to be read",
-                "Say what to learn: set train.task to translate, summarize or classify; or leave it out.",
-            )
-    with located(data.source, cache) as found:
-        if found.corpus:
-            yield _generated(data, found)
-        else:
-            source = scan_files(data.source, data.encoding, found, tables_wanted=data.column is not None)
-            refuse_plain_json(source.files, found)
-            _refuse_column_of_text(source.files, data)
-            ready = tuple(
-                file if file.format == "text" else with_table(file, data, lambda table: choose_text(table, data.column))
-                for file in source.files
-            )
-            tables.refuse_idle_settings(tables_of(ready), data, data.source)
-            yield replace(source, files=ready, notes=(*source.notes, *table_notes(ready)))
-
-
-def _generated(data: DataConfig, found: Located) -> Source:
-    from glassformer.corpora import find_text_corpus
-
-    name = found.corpus
-    assert name is not None
-    if data.column is not None:
-        raise GlassError(f"the generated corpus {name} has no columns", "Leave data.column unset.")
-    tables.refuse_idle_settings((), data, name)
-    # The first documents stand for the generator itself: a change in it changes them.
-    documents = islice(find_text_corpus(name).documents(data.size, data.seed), 50)
-    digest = hashlib.sha256("\0".join([name, str(data.size), str(data.seed), *documents]).encode("utf-8"))
-    notes = [*found.notes, f"{name}: generated corpus, {data.size:,} documents, seed {data.seed}"]
-    return Source(name, (), name, digest.hexdigest(), tuple(notes))
-
-
-def scan_files(what: str, encoding: str, found: Located, tables_wanted: bool) -> Source:
-    """The files that were found as a source: their encodings known, every byte read once, no column chosen yet.
+def scan_files(what: str, encoding: str, found: Located, tables_wanted: bool) -> ScannedFiles:
+    """Read every byte of the files that were found, to know their encodings.
 
     Args:
         what: what the person called them.
@@ -199,7 +131,7 @@ def scan_files(what: str, encoding: str, found: Located, tables_wanted: bool) ->
         notes.append(f"the same holds for {len(remarks) - SHOWN_NAMES} more files")
     if left_out:
         notes.append(f"left out {len(left_out)} of {len(found.files)} files: {listed(left_out)}")
-    return Source(what, tuple(scanned), None, digest.hexdigest(), tuple(notes))
+    return ScannedFiles(tuple(scanned), digest.hexdigest(), tuple(notes))
 
 
 def format_of(name: str) -> Literal["text", "csv", "tsv", "jsonl"]:
@@ -229,6 +161,11 @@ def _one_kind(files: list[SourceFile], column_named: bool, left_out: list[str]) 
     return wanted
 
 
+def is_table(file: SourceFile) -> bool:
+    """Return whether a file is read as a table, by its name or its first line."""
+    return file.format != "text"
+
+
 def with_table(file: SourceFile, data: DataConfig, choose: Callable[[tables.Table], Chosen]) -> SourceFile:
     """Return a CSV, TSV or JSONL file with its table opened and the columns that `choose` selects."""
     assert file.format != "text"
@@ -241,7 +178,7 @@ def tables_of(files: Iterable[SourceFile]) -> list[tables.Table]:
     return [file.table for file in files if file.table is not None]
 
 
-def table_notes(files: Sequence[SourceFile]) -> list[str]:
+def describe_tables(files: Sequence[SourceFile]) -> list[str]:
     """Return notes on the first tables: how each is read, and its columns."""
     notes: list[str] = []
     for file in files[:SHOWN_NAMES]:
@@ -275,15 +212,6 @@ def refuse_plain_json(files: Sequence[SourceFile], found: Located) -> None:
                     "Write one object in each line of a .jsonl file (jq -c '.[]' a.json > a.jsonl). To train on "
                     "the JSON itself, copy it to a .txt file.",
                 )
-
-
-def _refuse_column_of_text(files: Sequence[SourceFile], data: DataConfig) -> None:
-    for file in files:
-        if file.format == "text" and data.column is not None:
-            raise GlassError(
-                f"data.column is {data.column!r}, but {file.name} is plain text",
-                "Leave it unset, or give a file that ends in .csv, .tsv or .jsonl (.gz too).",
-            )
 
 
 def _reason(error: GlassError) -> str:

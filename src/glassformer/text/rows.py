@@ -1,4 +1,4 @@
-"""Rows of a batch, task by task; `len` says how many tokens are predicted or read, for grouping."""
+"""Rows of a batch: what is read, what is predicted, and where it counts, for all tasks alike."""
 
 from __future__ import annotations
 
@@ -8,8 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-Row = npt.NDArray[np.integer[Any]]
-"""Running text: T+1 ids, of which all but the first are predicted."""
+Ids = npt.NDArray[np.integer[Any]]
 HIDDEN = 0.8
 """Share of the tokens to predict that the mask token hides (Devlin et al. 2019)."""
 REPLACED = 0.1
@@ -17,53 +16,54 @@ REPLACED = 0.1
 
 
 @dataclass(frozen=True)
-class Pair:
-    """A source, its end token included, and its target with an end token at both sides."""
+class Row:
+    """One row of a batch.
 
-    source: Row
-    target: Row
+    Attributes:
+        inputs: (T) ids that the model reads; of an encoder-decoder, the decoder.
+        targets: (T) ids to predict, one at each input; or (1) the index of a label, for the whole row.
+        shifted: each target is the input one token later.
+        loss_mask: (T) bool, True where the prediction counts; None: everywhere.
+        source: (S) ids that an encoder reads, its end token included; None without one.
+    """
+
+    inputs: Ids
+    targets: Ids
+    shifted: bool = False
+    loss_mask: npt.NDArray[np.bool_] | None = None
+    source: Ids | None = None
+
+    @classmethod
+    def of_text(cls, ids: Ids, source: Ids | None = None) -> Row:
+        """Return a row that predicts each of T+1 ids but the first from those before it, and from its source."""
+        return cls(ids[:-1], ids[1:], shifted=True, source=source)
+
+    @property
+    def ids(self) -> Ids:
+        """(T + 1) the ids that `of_text` was given."""
+        assert self.shifted
+        return np.concatenate([self.inputs[:1], self.targets])
 
     def __len__(self) -> int:
-        return max(len(self.source), len(self.target))
+        """Return the number of ids of the longer side, to group rows of like length."""
+        own = len(self.inputs) + self.shifted
+        return own if self.source is None else max(own, len(self.source))
 
 
-@dataclass(frozen=True)
-class Labelled:
-    """A text after an end token, and the index of its label."""
-
-    tokens: Row
-    label: int
-
-    def __len__(self) -> int:
-        return len(self.tokens)
-
-
-@dataclass(frozen=True)
-class Masked:
-    """A text with holes: what is seen, what is true, and where it counts; all of one length."""
-
-    inputs: Row
-    targets: Row
-    chosen: npt.NDArray[np.bool_]
-
-    def __len__(self) -> int:
-        return len(self.targets)
-
-
-def mask(row: Row, share: float, mask_id: int, text_ids: Row, key: tuple[int, int]) -> Masked:
+def mask(ids: Ids, share: float, mask_id: int, text_ids: Ids, key: tuple[int, int]) -> Row:
     """Choose a share of the tokens (one at least) and hide most of them: Devlin et al. 2019, section 3.1.
 
     Of the chosen, 80 % become `mask_id`, 10 % another token, 10 % stay. Only ids of `text_ids`, which ascend, are
     chosen and put in, so no special ones. A pure function of its arguments: other `key`, other holes.
     """
     # Raw words of Philox 4x64-10 (Salmon et al. 2011) are the same in every version and on every machine.
-    drawn = np.random.Philox(key=np.array(key, dtype=np.uint64)).random_raw(3 * len(row)).reshape(3, len(row))
-    at = np.minimum(np.searchsorted(text_ids, row), len(text_ids) - 1)
-    words = np.flatnonzero(text_ids[at] == row)
-    chosen = np.zeros(len(row), dtype=np.bool_)
+    drawn = np.random.Philox(key=np.array(key, dtype=np.uint64)).random_raw(3 * len(ids)).reshape(3, len(ids))
+    at = np.minimum(np.searchsorted(text_ids, ids), len(text_ids) - 1)
+    words = np.flatnonzero(text_ids[at] == ids)
+    chosen = np.zeros(len(ids), dtype=np.bool_)
     chosen[words[np.argsort(drawn[0][words])][: max(1, round(share * len(words)))]] = True
     fate = drawn[1] / 2**64
-    inputs = np.where(chosen & (fate < HIDDEN), mask_id, row)
+    inputs = np.where(chosen & (fate < HIDDEN), mask_id, ids)
     others = text_ids[drawn[2] % np.uint64(len(text_ids))]
     inputs = np.where(chosen & (fate >= HIDDEN) & (fate < HIDDEN + REPLACED), others, inputs)
-    return Masked(inputs, row, chosen)
+    return Row(inputs, ids, loss_mask=chosen)

@@ -1,27 +1,37 @@
 """Training and validation part, decided before any window is cut, so that nothing of one is seen in the other.
 
-`end` holds out the last `validation_fraction` of the characters: whole documents if their share is near enough,
-otherwise one document is cut in two. `random` holds out whole documents, chosen by a hash of their text, so that equal
-documents are on the same side. `tail` is the end as older versions took it: whole documents, whatever their share.
-Their runs and encoded texts record `tail`, so that reading the text again splits it at the same position.
+Running text is split by characters (`DocumentSplit`). `end` holds out the last `validation_fraction` of the characters:
+whole documents if their share is near enough, otherwise one document is cut in two. `random` holds out whole documents,
+chosen by a hash of their text, so that equal documents are on the same side. `tail` is the end as older versions took
+it: whole documents, whatever their share. Their runs and encoded texts record `tail`, so that reading the text again
+splits it at the same position.
+
+Other records are split by number (`RecordSplit`). `end` (and `tail`) holds out the last ones. `random` draws by a hash
+of the first text, so that equal sources are on one side, whatever their targets; labelled texts are drawn in the same
+share from each label.
 """
 
 from __future__ import annotations
 
 import unicodedata
 from bisect import bisect_left
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import accumulate
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
+import numpy as np
+import numpy.typing as npt
 import regex
 
 from glassformer.base.config import DataConfig
 from glassformer.base.errors import GlassError
-from glassformer.text.documents import KeptPiece, Survey
+from glassformer.text.survey import KeptPiece, Survey
 
 Side = Literal["train", "validation"]
+SIDES: tuple[Side, Side] = ("train", "validation")
+Numbers = npt.NDArray[np.integer[Any]]
+Held = npt.NDArray[np.bool_]
 JOINERS = "\u200c\u200d"
 NEAR_ENOUGH = 0.25
 """Whole documents are held out if their share differs from the one asked for by at most this part of it."""
@@ -32,16 +42,17 @@ GRAPHEME = regex.compile(r"\X")
 
 
 class SidedPiece(NamedTuple):
-    """Some text of one document of one side; `last`: the document ends with it."""
+    """A record of one side, or a piece of its text; `last`: the record ends with it."""
 
     side: Side
-    text: str
+    texts: tuple[str, ...]
+    labels: tuple[str, ...]
     last: bool
 
 
 @dataclass(frozen=True)
-class Split:
-    """The start of validation. Characters and buckets are those of the `Survey`.
+class DocumentSplit:
+    """The start of the validation part of running text. Characters and buckets are those of the `Survey`.
 
     Attributes:
         held_from: end, tail: documents that start at this character or after it are held out.
@@ -59,15 +70,85 @@ class Split:
     bucket: int = -1
     limit: int = 0
 
+    def sides(self, pieces: Iterable[KeptPiece]) -> Iterator[SidedPiece]:
+        """Yield each piece with its side; the documents of both sides come in the order of the source."""
+        return self._by_bucket(pieces) if self.bucket >= 0 else self._by_position(pieces)
 
-def plan_split(found: Survey, data: DataConfig) -> Split:
-    """Decide what is held out.
+    def _by_bucket(self, pieces: Iterable[KeptPiece]) -> Iterator[SidedPiece]:
+        room = self.limit
+        for texts, labels, _, _, last, mark in pieces:
+            if mark >> 48 > self.bucket:
+                yield SidedPiece("train", texts, labels, last)
+                continue
+            # Only a first document longer than the limit is cut here; the rest of it is used nowhere.
+            if room:
+                (text,) = texts
+                yield SidedPiece("validation", (text[:room],), labels, last or len(text) >= room)
+                room = max(0, room - len(text))
+
+    def _by_position(self, pieces: Iterable[KeptPiece]) -> Iterator[SidedPiece]:
+        position = 0  # of the piece's first character
+        crossed = False
+        for texts, labels, start, first, last, _ in pieces:
+            (text,) = texts
+            if first:
+                position = start
+                crossed = start >= self.held_from
+            if self.inside and not crossed and position + len(text) > self.held_from:
+                near = self.held_from - position
+                cut = cluster_cut(text, near) if self.clusters else clean_cut(text, near)
+                yield SidedPiece("train", (text[:cut],), labels, True)
+                yield SidedPiece("validation", (text[cut:],), labels, last)
+                crossed = True
+            else:
+                yield SidedPiece("validation" if crossed else "train", texts, labels, last)
+            position += len(text)
+
+
+@dataclass(frozen=True)
+class RecordSplit:
+    """The records of the validation part.
+
+    Attributes:
+        held: (records,) True where a kept record of the source is held out.
+        labels: the index of each label that stands in the training part, by name; None of records without labels.
+        name: of the source.
+    """
+
+    held: Held
+    labels: Mapping[str, int] | None
+    name: str
+
+    def sides(self, pieces: Iterable[KeptPiece]) -> Iterator[SidedPiece]:
+        """Yield each record with its side; validation records with a label that was never learnt are left out."""
+        for number, piece in enumerate(pieces):
+            if number >= len(self.held):
+                raise GlassError(f"{self.name} changed while it was read", "Run the same command again.")
+            if not self.held[number]:
+                yield SidedPiece("train", piece.texts, piece.labels, True)
+            elif self.knows(piece.labels):
+                yield SidedPiece("validation", piece.texts, piece.labels, True)
+
+    def validation(self, pieces: Iterable[KeptPiece]) -> Iterator[SidedPiece]:
+        """Yield the records of a source of their own that belong to the validation part."""
+        return (SidedPiece("validation", each.texts, each.labels, True) for each in pieces if self.knows(each.labels))
+
+    def knows(self, labels: tuple[str, ...]) -> bool:
+        """Return whether all these labels stand in the training part."""
+        return self.labels is None or all(label in self.labels for label in labels)
+
+
+Split = DocumentSplit | RecordSplit
+
+
+def split_documents(found: Survey, data: DataConfig) -> DocumentSplit:
+    """Decide which characters of running text are held out.
 
     Raises:
         GlassError: the text is too short to be split, or has one distinct document and a random split is asked for.
     """
-    if data.split == "random" and found.documents > 1:
-        return _random(found, data)
+    if data.split == "random" and found.records > 1:
+        return _random_documents(found, data)
     total = found.characters
     wanted = total - int(total * (1 - data.validation_fraction))
     held = min(wanted, data.validation_limit)  # characters
@@ -76,21 +157,21 @@ def plan_split(found: Survey, data: DataConfig) -> Split:
             f"{total:,} characters are too few to be split: {data.validation_fraction:g} of them is {held:,}",
             "Give a longer text, or change data.validation_fraction.",
         )
-    return _tail(found, data, held) if data.split == "tail" else _end(found, data, held)
+    return _tail_of_text(found, data, held) if data.split == "tail" else _end_of_text(found, data, held)
 
 
-def _end(found: Survey, data: DataConfig, held: int) -> Split:
+def _end_of_text(found: Survey, data: DataConfig, held: int) -> DocumentSplit:
     """Hold out about `held` characters: from the start of a document if one is near enough, else from inside one."""
     odd = "; one document cannot be split at random" if data.split == "random" else ""
-    if found.documents == 1:
+    if found.records == 1:
         clusters = data.split == "end"
-        return Split(found.characters - held, True, f"validation: the end of the text{odd}", clusters=clusters)
+        return DocumentSplit(found.characters - held, True, f"validation: the end of the text{odd}", clusters=clusters)
     boundary = _near_boundary(found, held, data.validation_limit)
     if boundary is None:
         note = "validation: the end of the text, with one document cut in two"
-        return Split(found.characters - held, True, note, clusters=True)
+        return DocumentSplit(found.characters - held, True, note, clusters=True)
     which = "document" if boundary == found.last_start else "documents"
-    return Split(boundary, False, f"validation: the last {which}")
+    return DocumentSplit(boundary, False, f"validation: the last {which}")
 
 
 def _near_boundary(found: Survey, held: int, limit: int) -> int | None:
@@ -104,69 +185,34 @@ def _near_boundary(found: Survey, held: int, limit: int) -> int | None:
     return min(near, key=lambda start: abs(total - start - held), default=None)
 
 
-def _tail(found: Survey, data: DataConfig, held: int) -> Split:
+def _tail_of_text(found: Survey, data: DataConfig, held: int) -> DocumentSplit:
     """Split as older versions did: whole documents, unless the last one is too long."""
     total = found.characters
     start = total - held
-    several = found.documents > 1
+    several = found.records > 1
     if several and found.last_start >= start:
-        return Split(start, False, "validation: the last documents")
+        return DocumentSplit(start, False, "validation: the last documents")
     if several and found.last_length <= min(data.validation_limit, total // 2):
-        return Split(found.last_start, False, "validation: the last document")
+        return DocumentSplit(found.last_start, False, "validation: the last document")
     which = "of the last document (too long to be held out whole)" if several else "of the text"
-    return Split(start, True, f"validation: the end {which}")
+    return DocumentSplit(start, True, f"validation: the end {which}")
 
 
-def _random(found: Survey, data: DataConfig) -> Split:
+def _random_documents(found: Survey, data: DataConfig) -> DocumentSplit:
     """Hold out the documents with the lowest hashes: the share asked for, within the limit, never all of them."""
     documents = list(accumulate(found.bucket_documents))
     characters = list(accumulate(found.bucket_characters))
     filled = [bucket for bucket, count in enumerate(found.bucket_documents) if count]
     if len(filled) < 2:
         raise GlassError(
-            f"all {found.documents:,} documents are the same text: a random split cannot keep them apart",
+            f"all {found.records:,} documents are the same text: a random split cannot keep them apart",
             "Give different documents, or set data.split to end.",
         )
-    wanted = max(1, round(data.validation_fraction * found.documents))
+    wanted = max(1, round(data.validation_fraction * found.records))
     choices = [bucket for bucket in filled[:-1] if characters[bucket] <= data.validation_limit] or filled[:1]
     bucket = next((b for b in choices if documents[b] >= wanted), choices[-1])
     note = f"validation: documents drawn at random, seed {data.seed}"
-    return Split(0, False, note, bucket=bucket, limit=data.validation_limit)
-
-
-def sided(pieces: Iterable[KeptPiece], split: Split) -> Iterator[SidedPiece]:
-    """Each piece with its side; the documents of both sides come in the order of the source."""
-    return _by_bucket(pieces, split) if split.bucket >= 0 else _by_position(pieces, split)
-
-
-def _by_bucket(pieces: Iterable[KeptPiece], split: Split) -> Iterator[SidedPiece]:
-    room = split.limit
-    for text, _, _, last, mark in pieces:
-        if mark >> 48 > split.bucket:
-            yield SidedPiece("train", text, last)
-            continue
-        # Only a first document longer than the limit is cut here; the rest of it is used nowhere.
-        if room:
-            yield SidedPiece("validation", text[:room], last or len(text) >= room)
-            room = max(0, room - len(text))
-
-
-def _by_position(pieces: Iterable[KeptPiece], split: Split) -> Iterator[SidedPiece]:
-    position = 0  # of the piece's first character
-    crossed = False
-    for text, start, first, last, _ in pieces:
-        if first:
-            position = start
-            crossed = start >= split.held_from
-        if split.inside and not crossed and position + len(text) > split.held_from:
-            near = split.held_from - position
-            cut = cluster_cut(text, near) if split.clusters else clean_cut(text, near)
-            yield SidedPiece("train", text[:cut], True)
-            yield SidedPiece("validation", text[cut:], last)
-            crossed = True
-        else:
-            yield SidedPiece("validation" if crossed else "train", text, last)
-        position += len(text)
+    return DocumentSplit(0, False, note, bucket=bucket, limit=data.validation_limit)
 
 
 def clean_cut(text: str, near: int) -> int:
@@ -197,3 +243,144 @@ def _is_clean(text: str, position: int) -> bool:
     before = text[position - 1]
     joined = after in JOINERS or before in JOINERS or unicodedata.category(after).startswith("M")
     return not joined and not (before == "\r" and after == "\n") and unicodedata.combining(before) != 9
+
+
+def split_records(found: Survey, data: DataConfig, name: str, own_validation: bool = False) -> RecordSplit:
+    """Decide which records are held out; none where the validation part is a source of its own.
+
+    Raises:
+        GlassError: the records cannot be split, or their labels teach nothing.
+    """
+    labelled = found.kind.labels != "none"
+    if labelled:
+        _refuse_useless_labels(found, name)
+    held = np.zeros(found.records, dtype=np.bool_) if own_validation else hold_out(found, data)
+    if not labelled:
+        return RecordSplit(held, None, name)
+    seen = set(np.unique(np.frombuffer(found.label_numbers, dtype=np.int32)[~held]).tolist())
+    names = sorted(name for name, number in found.label_names.items() if number in seen)
+    if len(names) < 2:
+        raise GlassError(
+            f"the training part of {name} has one label only: {names[0]!r}",
+            "Set data.split to random: the file is sorted by its labels.",
+        )
+    return RecordSplit(held, {name: index for index, name in enumerate(names)}, name)
+
+
+def _refuse_useless_labels(found: Survey, name: str) -> None:
+    """Raise a `GlassError` where the labels teach nothing: one only, or another one in each row."""
+    if len(found.label_names) == 1:
+        only = next(iter(found.label_names))
+        examples = (
+            f"all {found.records:,} examples of {name} have" if found.records > 1 else f"the only example of {name} has"
+        )
+        raise GlassError(
+            f"{examples} the label {only!r}: there is nothing to tell apart",
+            "Give examples of at least two labels.",
+        )
+    if len(found.label_names) == found.records:
+        raise GlassError(
+            f"{name} has {found.records:,} distinct labels in {found.records:,} rows: no label is seen twice",
+            "Set data.label_column to a column whose values repeat.",
+        )
+
+
+def hold_out(found: Survey, data: DataConfig) -> Held:
+    """(records,) True where a record belongs to the validation part: at least one, never all.
+
+    Raises:
+        GlassError: the records cannot be split.
+    """
+    if found.records < 2:
+        raise GlassError("1 example is too few to be split", "Give more examples, or a data.validation of their own.")
+    return _random_records(found, data) if data.split == "random" else _last_records(found, data)
+
+
+def _last_records(found: Survey, data: DataConfig) -> Held:
+    characters = np.cumsum(np.frombuffer(found.lengths, dtype=np.uint32)[::-1], dtype=np.int64)
+    fits = int(np.searchsorted(characters, data.validation_limit, side="right"))
+    wanted = min(round(data.validation_fraction * found.records), fits, found.records - 1)
+    held = np.zeros(found.records, dtype=np.bool_)
+    held[found.records - max(1, wanted) :] = True
+    return held
+
+
+def _random_records(found: Survey, data: DataConfig) -> Held:
+    """Examples with the same source are one group; groups with the lowest hashes are held out, label by label."""
+    marks, group, counts = np.unique(
+        np.frombuffer(found.marks, dtype=np.uint64), return_inverse=True, return_counts=True
+    )
+    if len(marks) < 2:
+        raise GlassError(
+            f"all {found.records:,} examples have the same source: a random split cannot keep them apart",
+            "Give different ones, or set data.split to end.",
+        )
+    characters = np.zeros(len(marks), dtype=np.int64)
+    np.add.at(characters, group, np.frombuffer(found.lengths, dtype=np.uint32))
+    label = _label_of_groups(found, group, len(marks))
+    held = np.zeros(len(marks), dtype=np.bool_)
+    total = int(characters.sum())
+    before = 0
+    asked = 0
+    for number in range(int(label.max()) + 1):
+        members = np.flatnonzero(label == number)  # in the order of their hashes
+        before += int(counts[members].sum())
+        # Rounded so that all labels together have the share that is asked for.
+        asked_so_far = round(data.validation_fraction * before)
+        wanted = asked_so_far - asked
+        asked = asked_so_far
+        room = max(1, data.validation_limit * int(characters[members].sum()) // max(1, total))
+        held[members[_lowest(counts[members], characters[members], wanted, room)]] = True
+    _keep_every_label(found, group, held)
+    if not held.any():
+        held[_one_to_spare(label, counts)] = True
+    side: Held = held[group]
+    return side
+
+
+def _label_of_groups(found: Survey, group: Numbers, groups: int) -> Numbers:
+    """(groups,) the rarest label of each group's examples, as a number from 0 on; pairs are all of one kind."""
+    if not found.label_numbers:
+        return np.zeros(groups, dtype=np.int64)
+    numbers = np.frombuffer(found.label_numbers, dtype=np.int32)
+    rank = np.empty(len(found.label_names), dtype=np.int64)
+    rank[np.argsort(np.bincount(numbers), kind="stable")] = np.arange(len(found.label_names))
+    label = np.full(groups, len(found.label_names), dtype=np.int64)
+    np.minimum.at(label, group, rank[numbers])
+    return label
+
+
+def _lowest(counts: Numbers, characters: Numbers, wanted: int, room: int) -> Numbers:
+    """The first groups, as many as have `wanted` examples and `room` characters; never all of them.
+
+    Where the next group has more examples than are wanted still, later groups of one example are taken instead.
+    """
+    whole = min(
+        int(np.searchsorted(np.cumsum(counts), wanted, side="right")),
+        int(np.searchsorted(np.cumsum(characters), room, side="right")),
+        len(counts) - 1,
+    )
+    missing = wanted - int(counts[:whole].sum())
+    left = room - int(characters[:whole].sum())
+    single = whole + np.flatnonzero(counts[whole:-1] == 1)[: max(0, missing)]
+    more = int(np.searchsorted(np.cumsum(characters[single]), left, side="right"))
+    return np.concatenate([np.arange(whole), single[:more]])
+
+
+def _keep_every_label(found: Survey, group: Numbers, held: Held) -> None:
+    """A label whose texts were all held out, because they have other labels too, gets its last one back."""
+    numbers = np.frombuffer(found.label_numbers, dtype=np.int32)
+    seen = np.bincount(numbers[~held[group]], minlength=len(found.label_names)) if found.label_numbers else np.ones(1)
+    for number in np.flatnonzero(seen == 0):
+        held[group[numbers == number].max()] = False
+
+
+def _one_to_spare(label: Numbers, counts: Numbers) -> int:
+    """The smallest group (the first of them) of a label that has others."""
+    spare = np.flatnonzero(np.bincount(label)[label] > 1)
+    if not len(spare):
+        raise GlassError(
+            "each label has one distinct text: there is none to hold out",
+            "Give more texts of each label, or a data.validation of their own.",
+        )
+    return int(spare[np.argmin(counts[spare])])

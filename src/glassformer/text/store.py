@@ -12,6 +12,7 @@ import json
 from array import array
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
@@ -110,6 +111,24 @@ class TokenStore:
             with clear_disk_errors(path):
                 if sha256(path) != self.sums[path.suffix]:
                     raise _damaged(self.prefix, f"{path.name} was altered")
+
+    @cached_property
+    def lengths(self) -> npt.NDArray[np.int64]:
+        """(documents,) the tokens of each document, without its end token."""
+        ends = np.array(self.document_ends, dtype=np.int64)
+        ends[1:] -= ends[:-1].copy()
+        return ends - 1
+
+    def document(self, index: int) -> Ids:
+        """Return the tokens of one document, without its end token.
+
+        Raises:
+            IndexError: there is no such document.
+        """
+        if not 0 <= index < self.documents:
+            raise IndexError(index)
+        start = int(self.document_ends[index - 1]) if index else 0
+        return self.tokens[start : int(self.document_ends[index]) - 1]
 
     def pieces(self, context: int) -> DocumentPieces:
         """The documents cut into rows of at most `context` predictions (made once for each context)."""

@@ -7,7 +7,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from glassformer.base.errors import GlassError
 from glassformer.base.wording import counted
 
 
@@ -25,10 +24,11 @@ class Tally:
     remarks: Counter[str] = field(default_factory=Counter)
     places: dict[str, tuple[int, str]] = field(default_factory=dict)
 
-    def leave_out(self, reason: str, place: str) -> None:
-        """Count one that is left out, at position `place`."""
+    def leave_out(self, reason: str, position: str) -> None:
+        """Count one that is left out; the first position is kept, where there is one to show."""
         self.left_out[reason] += 1
-        self.places.setdefault(reason, (0, place))
+        if position:
+            self.places.setdefault(reason, (0, position))
 
     def remark(self, remark: str, place: str, weight: int = 0) -> None:
         """Count one that is used but noted; the position with the largest `weight` is kept."""
@@ -53,11 +53,3 @@ class Tally:
         for what, (weight, place) in other["places"].items():
             if what not in self.places or weight > self.places[what][0]:
                 self.places[what] = (weight, place)
-
-    def nothing(self, name: str) -> GlassError:
-        """Return the error for a source called `name` of which no example is left."""
-        reasons = ", ".join(counted(count, reason) for reason, count in sorted(self.left_out.items()))
-        return GlassError(
-            f"{name} holds no example that can be used" + (f": left out {reasons}" if reasons else ""),
-            "Give a text, and its target or label, in each row.",
-        )

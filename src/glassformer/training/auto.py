@@ -15,7 +15,6 @@ from glassformer.model.device import choose_device
 from glassformer.model.precision import precision_in_words, settled
 from glassformer.runs.run_text import prepare_for
 from glassformer.runs.text_places import token_cache
-from glassformer.text.examples import PreparedExamples
 from glassformer.text.prepare import Prepared
 from glassformer.training.plan import plan_run
 from glassformer.training.probe import Probe, probe
@@ -54,7 +53,7 @@ class Sized:
     """
 
     config: Config
-    data: Prepared | PreparedExamples
+    data: Prepared
     probe: Probe
     chosen: dict[str, Any]
     why: tuple[str, ...]
@@ -117,12 +116,12 @@ def size_run(
     return Sized(_with(config, chosen), data, found, chosen | settled_first, why)
 
 
-def _of_data(config: Config, data: Prepared | PreparedExamples) -> dict[str, Any]:
+def _of_data(config: Config, data: Prepared) -> dict[str, Any]:
     """Settings with which examples are prepared anew: a vocabulary and a held-out share that suit their number."""
-    if not isinstance(data, PreparedExamples):
+    if data.kind.running_text:
         return {}
     found: dict[str, Any] = {}
-    vocabulary = choose_vocabulary(data.train.sources.bytes + data.train.target_bytes, config.train.task)
+    vocabulary = choose_vocabulary(data.train.bytes, config.train.task)
     if vocabulary not in (None, config.tokenizer.vocab_size):
         found[VOCABULARY] = vocabulary
     examples = len(data.train) + len(data.validation)
@@ -131,17 +130,15 @@ def _of_data(config: Config, data: Prepared | PreparedExamples) -> dict[str, Any
     return found
 
 
-def _longest(data: Prepared | PreparedExamples) -> int | None:
+def _longest(data: Prepared) -> int | None:
     """Tokens that hold `HELD` of the examples whole, with what stands around them; None of running text."""
-    if not isinstance(data, PreparedExamples):
+    if data.kind.running_text:
         return None
-    lengths = data.train.source_lengths  # (examples,)
-    if data.train.targets is not None:
-        lengths = np.maximum(lengths, data.train.target_lengths)  # (examples,)
+    lengths = data.train.lengths().max(axis=1)  # (records,)
     return math.ceil(np.quantile(lengths, HELD)) + data.train.around
 
 
-def _case(config: Config, data: Prepared | PreparedExamples, spent: float = 0.0) -> SizingCase:
+def _case(config: Config, data: Prepared, spent: float = 0.0) -> SizingCase:
     """The case of a run of which so many seconds have passed: a share of the rest is for training."""
     plan = plan_run(config, data, None)
     left = 60 * (config.train.minutes or MINUTES) - spent

@@ -100,10 +100,6 @@ class RunFacts:
         """The loss where ln s is `left`."""
         return self.floor + (self.unigram - self.floor) * math.exp(left)
 
-    def left_at(self, loss: float) -> float:
-        """ln s at a loss."""
-        return math.log(max(1e-3, loss - self.floor) / (self.unigram - self.floor))
-
 
 @dataclass(frozen=True)
 class Band:

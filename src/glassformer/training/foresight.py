@@ -12,7 +12,6 @@ from glassformer.base.files import write_text
 from glassformer.base.wording import as_said, counted
 from glassformer.model.count import MIB
 from glassformer.runs.folder import Run
-from glassformer.text.examples import PreparedExamples
 from glassformer.text.prepare import Prepared
 from glassformer.training.forecast import Band
 from glassformer.training.plan import RunPlan
@@ -34,7 +33,7 @@ class Foresight:
         why: the reasons, in sentences.
     """
 
-    data: Prepared | PreparedExamples
+    data: Prepared
     plan: RunPlan
     band: Band | None
     chosen: dict[str, Any]

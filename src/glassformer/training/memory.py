@@ -15,7 +15,6 @@ from torch.optim import Optimizer
 from glassformer.base.config import EXAMPLES, Config
 from glassformer.model.build import build_model
 from glassformer.model.shapes_only import shapes_only
-from glassformer.text.examples import PreparedExamples
 from glassformer.text.prepare import Prepared
 from glassformer.training.muon import Muon
 from glassformer.training.optimizers import make_optimizers
@@ -36,18 +35,18 @@ M_MMAP_THRESHOLD = -3
 """Its number in glibc's malloc.h."""
 
 
-def checkpoint_bytes(config: Config, data: Prepared | PreparedExamples) -> int:
+def checkpoint_bytes(config: Config, data: Prepared) -> int:
     """Return the bytes of weights and optimizer state of one checkpoint; nothing is allocated."""
     return sum(_weights_and_state(config, data))
 
 
-def least_training_memory(config: Config, data: Prepared | PreparedExamples) -> int:
+def least_training_memory(config: Config, data: Prepared) -> int:
     """Bytes of weights, their gradients and the optimizer state: what training needs before any activation."""
     weights, state = _weights_and_state(config, data)
     return 2 * weights + state
 
 
-def _weights_and_state(config: Config, data: Prepared | PreparedExamples) -> tuple[int, int]:
+def _weights_and_state(config: Config, data: Prepared) -> tuple[int, int]:
     vocabulary, source, classes = sizes(config, data)
     with shapes_only():
         model = build_model(config.model, vocabulary, source_vocab_size=source, classes=classes)

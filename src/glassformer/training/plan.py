@@ -15,9 +15,8 @@ from glassformer.base.config import Config
 from glassformer.model.count import Component, count_model
 from glassformer.tasks.make import make_task
 from glassformer.text.batches import Batch
-from glassformer.text.examples import ExampleStore, PreparedExamples
 from glassformer.text.prepare import Prepared
-from glassformer.text.store import TokenStore
+from glassformer.text.record_store import RecordStore
 from glassformer.training.budget import EVALUATIONS, FINAL, ONE_EVALUATION, REST_SECONDS, REST_SHARE
 from glassformer.training.memory import checkpoint_bytes
 from glassformer.training.probe import Probe
@@ -145,9 +144,7 @@ class RunPlan:
             yield f"{CHECKPOINTS} checkpoints need {CHECKPOINTS * self.checkpoint_bytes:,} bytes, and the disk has less"
 
 
-def plan_run(
-    config: Config, data: Prepared | PreparedExamples, probe: Probe | None, seconds_before: float = 0.0
-) -> RunPlan:
+def plan_run(config: Config, data: Prepared, probe: Probe | None, seconds_before: float = 0.0) -> RunPlan:
     """Put together what is known of a run.
 
     Args:
@@ -166,7 +163,7 @@ def plan_run(
         training_tokens=_tokens(data.train),
         validation_tokens=_tokens(data.validation),
         rows_per_step=float(np.mean([len(rows) for rows in first])),
-        tokens_per_step=float(np.mean([_read(task.collate(rows)) for rows in first])),
+        tokens_per_step=float(np.mean([_read(Batch.from_rows(rows)) for rows in first])),
         steps_per_epoch=task.steps_per_epoch,
         steps=_steps(config, probe, seconds_before),
         longest=_longest(config, data),
@@ -202,23 +199,18 @@ def _whole_seconds(config: Config, probe: Probe, steps: int) -> float:
     return steps * probe.seconds_per_step + evaluations * each + final + saves * probe.checkpoint_seconds
 
 
-def _tokens(store: TokenStore | ExampleStore) -> int:
-    if isinstance(store, TokenStore):
-        return len(store)
-    return len(store.sources) + (0 if store.targets is None else len(store.targets))
+def _tokens(store: RecordStore) -> int:
+    return sum(map(len, store.tokens.values()))
 
 
 def _read(batch: Batch) -> int:
     """Tokens that a model reads of a batch, padding not counted."""
-    return int(batch.real.sum()) + (0 if batch.real_source is None else int(batch.real_source.sum()))
+    source = 0 if batch.source_attention_mask is None else int(batch.source_attention_mask.sum())
+    return int(batch.attention_mask.sum()) + source
 
 
-def _longest(config: Config, data: Prepared | PreparedExamples) -> int | None:
+def _longest(config: Config, data: Prepared) -> int | None:
     """Tokens of the longest row, its end token included."""
-    if isinstance(data, PreparedExamples):
-        lengths = [data.train.source_lengths, data.train.target_lengths]
-        return 1 + max(int(each.max()) for each in lengths if len(each))
-    if config.data.windows == "stream":
+    if data.kind.running_text and config.data.windows == "stream":
         return None
-    ends = np.asarray(data.train.document_ends, dtype=np.int64)
-    return int(np.diff(ends, prepend=0).max())
+    return 1 + int(data.train.lengths().max())

@@ -186,7 +186,7 @@ def _evaluation_seconds(stepper: Stepper, rows: Sequence[Any], seconds: float) -
     while True:
         some = [rows[number * len(rows) // count] for number in range(count)]
         started = time.perf_counter()
-        validation_loss(stepper.model, some, stepper.device, stepper.dtype, collate=stepper.task.collate)
+        validation_loss(stepper.model, some, stepper.device, stepper.dtype)
         took = time.perf_counter() - started
         if count == len(rows) or took > seconds / 2:
             return took * len(rows) / count

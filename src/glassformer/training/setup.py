@@ -25,7 +25,6 @@ from glassformer.runs.run_text import encoded_text, open_text, part_hashes, prep
 from glassformer.runs.text_places import token_cache
 from glassformer.tasks.example_tasks import length_notes
 from glassformer.tasks.make import make_task
-from glassformer.text.examples import PreparedExamples
 from glassformer.text.prepare import Prepared
 from glassformer.training.clock import Seconds, since
 from glassformer.training.compiling import refuse_without_compiler
@@ -63,7 +62,7 @@ def new_training(
     reporter: Reporter,
     alteration: Alteration | None = None,
     processes: Processes | None = None,
-    data: Prepared | PreparedExamples | None = None,
+    data: Prepared | None = None,
     seconds: Seconds | None = None,
 ) -> Iterator[Trainer]:
     """Read and encode the text, build the model, make the run folder; yield the trainer, with the run's lock held.
@@ -161,11 +160,9 @@ def _begin_leg(trainer: Trainer) -> None:
             trainer.reporter.note(note)
 
 
-def _read_once(
-    processes: Processes, config: Config, read: Callable[[], Prepared | PreparedExamples]
-) -> Prepared | PreparedExamples:
+def _read_once(processes: Processes, config: Config, read: Callable[[], Prepared]) -> Prepared:
     """Let the first process read; the others open the files that it made, on the disk that they share."""
-    here: list[Prepared | PreparedExamples] = []
+    here: list[Prepared] = []
 
     def first() -> Path:
         here.append(read())
@@ -175,9 +172,7 @@ def _read_once(
     return here[0] if here else open_text(config, folder)
 
 
-def text_of_run(
-    config: Config, folder: Path, note: Callable[[str], None], data: Prepared | PreparedExamples | None = None
-) -> Prepared | PreparedExamples:
+def text_of_run(config: Config, folder: Path, note: Callable[[str], None], data: Prepared | None = None) -> Prepared:
     """Prepare the text of a run in `folder`, and report its notes.
 
     Args:
@@ -318,7 +313,7 @@ def newest_run(parent: Path) -> Path:
     return runs[-1].folder
 
 
-def fresh_model(config: Config, data: Prepared | PreparedExamples, alteration: Alteration | None = None) -> Model:
+def fresh_model(config: Config, data: Prepared, alteration: Alteration | None = None) -> Model:
     """Freshly initialised, with as many tokens and classes as the text has; then altered, in an experiment."""
     vocabulary, source, classes = sizes(config, data)
     model = build_model(config.model, vocabulary, config.train.seed, source, classes)
@@ -327,39 +322,36 @@ def fresh_model(config: Config, data: Prepared | PreparedExamples, alteration: A
     return model
 
 
-def sizes(config: Config, data: Prepared | PreparedExamples) -> tuple[int, int | None, int | None]:
+def sizes(config: Config, data: Prepared) -> tuple[int, int | None, int | None]:
     """Return the sizes that the model takes from the text: tokens, tokens of sources embedded apart, classes."""
-    if not isinstance(data, PreparedExamples):
-        return data.tokenizer.vocab_size, None, None
     source = None if config.model.shared_embedding else data.source_tokenizer.vocab_size
     return data.tokenizer.vocab_size, source, len(data.labels) or None
 
 
-def _save_vocabulary(run: Run, config: Config, data: Prepared | PreparedExamples) -> None:
+def _save_vocabulary(run: Run, config: Config, data: Prepared) -> None:
     """Save the files that the run needs to read and write without its text: tokenizers and the names of labels."""
     data.tokenizer.save(run.tokenizer_file)
-    if isinstance(data, PreparedExamples):
-        if config.two_vocabularies:
-            data.source_tokenizer.save(run.source_tokenizer_file)
-        if data.labels:
-            run.save_labels(data.labels)
+    if config.two_vocabularies:
+        data.source_tokenizer.save(run.source_tokenizer_file)
+    if data.labels:
+        run.save_labels(data.labels)
 
 
-def _digests(config: Config, data: Prepared | PreparedExamples) -> dict[str, str]:
+def _digests(config: Config, data: Prepared) -> dict[str, str]:
     """SHA-256 of the tokenizers, by their files, so that another one in its place does not go unnoticed."""
     found = {"tokenizer.json": data.tokenizer.digest}
-    if isinstance(data, PreparedExamples) and config.two_vocabularies:
+    if config.two_vocabularies:
         found["source_tokenizer.json"] = data.source_tokenizer.digest
     return found
 
 
-def _fit(data: Prepared | PreparedExamples, config: Config) -> Iterator[str]:
+def _fit(data: Prepared, config: Config) -> Iterator[str]:
     """Refuse, in numbers, a text that cannot fill one window, before anything is written; say which are too long."""
-    if isinstance(data, PreparedExamples):
+    if not data.kind.running_text:
         yield from length_notes(data.train, config, "training")
         yield from length_notes(data.validation, config, "validation")
         return
-    tokens = len(data.train.tokens)
+    tokens = len(data.train.tokens["text"])
     if config.data.windows == "stream" and tokens <= config.model.context:
         raise GlassError(
             f"the training part has {tokens:,} tokens, but one window needs {config.model.context + 1:,}",
@@ -367,23 +359,24 @@ def _fit(data: Prepared | PreparedExamples, config: Config) -> Iterator[str]:
         )
 
 
-def _entropy(config: Config, data: Prepared | PreparedExamples) -> float | None:
+def _entropy(config: Config, data: Prepared) -> float | None:
     """Return the true entropy of the validation part in nats per predicted token, where the text is generated.
 
     None where tokens are unknown: the text behind them costs a model nothing, so its loss can be below the entropy.
     """
-    if config.data.source not in CORPORA or config.train.task != "lm" or isinstance(data, PreparedExamples):
+    if config.data.source not in CORPORA or config.train.task != "lm":
         return None
-    if data.validation.unknown:
+    validation = data.validation.tokens["text"]
+    if validation.unknown:
         return None
-    truth = true_nats(data.validation, data.tokenizer, config.data.source)
-    predicted = len(data.validation) - (config.data.windows == "stream")
+    truth = true_nats(validation, data.tokenizer, config.data.source)
+    predicted = len(validation) - (config.data.windows == "stream")
     return truth[0] / predicted if truth is not None else None
 
 
 def try_threads(
     config: Config,
-    data: Prepared | PreparedExamples,
+    data: Prepared,
     note: Callable[[str], None],
     processes: Processes,
     seconds: Seconds,

@@ -77,7 +77,7 @@ class Stepper:
         """Return this process's rows of a step as micro-batches, one for each forward pass."""
         size = min(len(rows), self.config.train.micro_batch or self._rows_at_once(rows))
         parts = self.processes.parts(rows, self.oom_retries.halved(size))
-        return [self.task.collate(part) if own else without_targets(self.task.collate(part)) for part, own in parts]
+        return [Batch.from_rows(part) if own else without_targets(Batch.from_rows(part)) for part, own in parts]
 
     def _rows_at_once(self, rows: Sequence[Any]) -> int:
         """Return all rows; on a CPU as many as keep memory in bounds, which costs no speed there."""

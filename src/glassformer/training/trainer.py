@@ -366,7 +366,7 @@ class Trainer:
         """Return the loss over validation rows."""
         device = self.stepper.device
         dtype = self.stepper.dtype
-        return validation_loss(model, rows, device, dtype, collate=self.task.collate, processes=processes)
+        return validation_loss(model, rows, device, dtype, processes=processes)
 
     def write_sample(self) -> None:
         """Add what the model writes now to `samples.txt`; note what may be wrong with the data."""

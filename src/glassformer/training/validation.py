@@ -7,7 +7,6 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any
 
 import numpy as np
 import torch
@@ -18,6 +17,7 @@ from glassformer.model.transformer import Model
 from glassformer.tasks.losses import logits_of, token_losses, tokens_at_once
 from glassformer.tasks.task_rows import MOST_TOKENS, TaskRows, groups
 from glassformer.text.batches import Batch
+from glassformer.text.rows import Row
 from glassformer.training.parallel.processes import OneProcess, Processes
 
 
@@ -85,12 +85,12 @@ def unknown_words(share: float) -> str:
 
 def validation_loss(
     model: Model,
-    rows: Sequence[Any],
+    rows: Sequence[Row],
     device: torch.device,
     dtype: torch.dtype = torch.float32,
     skip: int = 0,
     most_tokens: int = MOST_TOKENS,
-    collate: Callable[[Sequence[Any]], Batch] = Batch.from_rows,
+    collate: Callable[[Sequence[Row]], Batch] = Batch.from_rows,
     processes: Processes | None = None,
     forward: Callable[..., torch.Tensor] | None = None,
 ) -> LossEstimate:
@@ -100,11 +100,11 @@ def validation_loss(
 
     Args:
         model: of any family.
-        rows: what `collate` makes batches of; without it T+1 ids each, of which all but the first are predicted.
+        rows: of one task.
         device, dtype: where the model is, and the precision of its products.
         skip: the first so many targets of every row but the first are not counted.
         most_tokens: per forward pass; fewer where the vocabulary is large.
-        collate: of the task.
+        collate: makes a batch of rows.
         processes: those that share the work and all get the same number; this one alone, unless they are given.
         forward: called in the model's place, with what it would be called with.
     """
@@ -131,10 +131,7 @@ def loss_on_rows(
     forward: Callable[..., torch.Tensor] | None = None,
 ) -> LossEstimate:
     """Return the `validation_loss` on rows of a task."""
-    collate = data.task.collate
-    return validation_loss(
-        model, data.rows, data.device, data.dtype, most_tokens=most_tokens, collate=collate, forward=forward
-    )
+    return validation_loss(model, data.rows, data.device, data.dtype, most_tokens=most_tokens, forward=forward)
 
 
 def sliding_loss(
@@ -145,7 +142,7 @@ def sliding_loss(
     return validation_loss(model, _Overlapping(tokens, context, stride), device, dtype, skip=context - stride)
 
 
-class _Overlapping(Sequence[np.ndarray]):
+class _Overlapping(Sequence[Row]):
     """Rows of `context` + 1 ids, each beginning `stride` after the one before."""
 
     def __init__(self, tokens: np.ndarray, context: int, stride: int) -> None:
@@ -156,10 +153,10 @@ class _Overlapping(Sequence[np.ndarray]):
     def __len__(self) -> int:
         return 1 + max(0, -(-(len(self.tokens) - 1 - self.context) // self.stride))
 
-    def __getitem__(self, index: int) -> np.ndarray:  # type: ignore[override]
+    def __getitem__(self, index: int) -> Row:  # type: ignore[override]
         if not 0 <= index < len(self):
             raise IndexError(index)
-        return self.tokens[index * self.stride : index * self.stride + self.context + 1]
+        return Row.of_text(self.tokens[index * self.stride : index * self.stride + self.context + 1])
 
 
 def _moments(nats: np.ndarray, counts: np.ndarray) -> list[float]:

@@ -11,7 +11,6 @@ from glassformer.generation.readers import CachedReader, next_logits
 from glassformer.model.evaluation_mode import inference
 from glassformer.model.transformer import Decoder, EncoderDecoder
 from glassformer.verification.check import LOGITS, Check, Finding, distance
-from glassformer.verification.rows import ids_of
 from glassformer.verification.subject import VerifiedRun, writes
 
 STEPS = 16  # tokens read or generated one after the other
@@ -30,7 +29,7 @@ def cached_logits(subject: VerifiedRun) -> Finding:
     note = f"{len(subject.rows)} rows, {STEPS} steps"
     with inference(model):
         if isinstance(model, EncoderDecoder):
-            targets = [_tiled(ids_of(row), STEPS) for row in subject.rows]
+            targets = [_tiled(row.inputs.tolist(), STEPS) for row in subject.rows]
             grown = [[row[: count + 1] for row in targets] for count in range(min(STEPS, model.config.context))]
             return Finding(_apart(model, grown, subject.prompts), note)
         assert isinstance(model, Decoder)
@@ -56,7 +55,7 @@ def _apart(
 
 def _grown(subject: VerifiedRun, prompts: Sequence[list[int]], steps: int) -> list[list[list[int]]]:
     """Return the prompts after each step; the added tokens are text of the run."""
-    added = [_tiled(ids_of(row), steps) for row in subject.rows]
+    added = [_tiled(row.inputs.tolist(), steps) for row in subject.rows]
     return [[prompt + more[:count] for prompt, more in zip(prompts, added, strict=False)] for count in range(steps)]
 
 

@@ -24,7 +24,6 @@ from glassformer.text.tokenizers import Tokenizer
 from glassformer.training.checkpoint import load_checkpoint, step_name
 from glassformer.training.optimizers import make_optimizers
 from glassformer.verification.check import Check, Finding
-from glassformer.verification.rows import ids_of, source_ids_of
 from glassformer.verification.subject import VerifiedRun
 
 BOTH: tuple[Which, ...] = ("best", "last")
@@ -166,7 +165,7 @@ def _as_promised(tokenizer: Tokenizer, text: str) -> str:
 def _own_texts(subject: VerifiedRun) -> Iterator[str]:
     """The text of the rows."""
     for row in subject.rows:
-        yield subject.opened.tokenizer.decode(ids_of(row))
+        yield subject.opened.tokenizer.decode(row.inputs.tolist())
 
 
 def moved(subject: VerifiedRun) -> Finding:
@@ -198,8 +197,8 @@ def _inputs(subject: VerifiedRun) -> list[str]:
     """A text for each row: what is read of it, the first half."""
     opened, texts = subject.opened, list[str]()
     for row in subject.rows:
-        pair = hasattr(row, "source")
-        ids = source_ids_of(row) if pair else ids_of(row)
+        pair = row.source is not None
+        ids = (row.inputs if row.source is None else row.source).tolist()
         tokenizer = opened.source_tokenizer if pair else opened.tokenizer
         half = [id for id in ids[: max(1, len(ids) // 2)] if id != tokenizer.mask_id]
         texts.append(tokenizer.decode(half))

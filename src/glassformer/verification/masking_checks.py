@@ -21,7 +21,7 @@ def batched_logits(subject: VerifiedRun) -> Finding:
     model, batch = subject.model, subject.batch
     with inference(model):
         together = logits_of(model, batch)  # (B, T, V) or (B, C)
-        alone = [logits_of(model, subject.collate([row]))[0] for row in subject.rows]  # (T of the row, V) or (C)
+        alone = [logits_of(model, Batch.from_rows([row]))[0] for row in subject.rows]  # (T of the row, V) or (C)
         apart = max(distance(found[: len(one)], one) for found, one in zip(together, alone, strict=True))
         if isinstance(model, Decoder):
             pairs = zip(next_logits(model, subject.prompts), subject.prompts, strict=True)
@@ -35,32 +35,34 @@ def padding_blind(subject: VerifiedRun) -> Finding:
     A row that is nothing but padding must give finite numbers.
     """
     model, batch, generator = subject.model, subject.batch, subject.generator()
-    other = replace(batch, inputs=_filled(batch.inputs, batch.real, generator, subject.opened.tokenizer.vocab_size))
-    if batch.source is not None and batch.real_source is not None:
+    other = replace(
+        batch, inputs=_filled(batch.inputs, batch.attention_mask, generator, subject.opened.tokenizer.vocab_size)
+    )
+    if batch.source is not None and batch.source_attention_mask is not None:
         size = subject.opened.source_tokenizer.vocab_size
-        other = replace(other, source=_filled(batch.source, batch.real_source, generator, size))
+        other = replace(other, source=_filled(batch.source, batch.source_attention_mask, generator, size))
     with inference(model):
         found, wanted = logits_of(model, other), logits_of(model, batch)  # (B, T, V) or (B, C)
         if found.ndim == 3:
-            found, wanted = found[batch.real], wanted[batch.real]  # (real tokens, V)
+            found, wanted = found[batch.attention_mask], wanted[batch.attention_mask]  # (real tokens, V)
         apart = distance(found, wanted)
         if isinstance(model, Decoder):
-            ids, real = batch.inputs.flip(1), batch.real.flip(1)  # (B, T): padding is now on the left
+            ids, real = batch.inputs.flip(1), batch.attention_mask.flip(1)  # (B, T): padding is now on the left
             filled = _filled(ids, real, generator, model.vocab_size)
             apart = max(apart, distance(model(filled, real)[real], model(ids, real)[real]))
         empty = bool(torch.isfinite(_all_padding(subject, batch)).all())
-    note = f"{int((~batch.real).sum()) + _source_padding(batch)} places of padding"
+    note = f"{int((~batch.attention_mask).sum()) + _source_padding(batch)} places of padding"
     return Finding(apart if empty else float("inf"), note if empty else "an empty row gives no finite numbers")
 
 
 def _all_padding(subject: VerifiedRun, batch: Batch) -> Tensor:
     """What comes of a batch whose first row has no real token."""
-    model, real = subject.model, batch.real.clone()
+    model, real = subject.model, batch.attention_mask.clone()
     real[0] = False
     if isinstance(model, EncoderDecoder):
         assert batch.source is not None
-        assert batch.real_source is not None
-        real_source = batch.real_source.clone()
+        assert batch.source_attention_mask is not None
+        real_source = batch.source_attention_mask.clone()
         real_source[0] = False
         return model(batch.source, batch.inputs, real_source)
     return model(batch.inputs, real)
@@ -68,7 +70,7 @@ def _all_padding(subject: VerifiedRun, batch: Batch) -> Tensor:
 
 def future_blind(subject: VerifiedRun) -> Finding:
     """The longest row, and the same with all tokens from some place on exchanged: what came before must not change."""
-    model, batch = subject.model, subject.collate(subject.rows[:1])
+    model, batch = subject.model, Batch.from_rows(subject.rows[:1])
     ids, size = batch.inputs, subject.model.vocab_size  # (1, T)
     length = ids.shape[1]
     cuts, apart = sorted({1, length // 2, length - 1} - {0, length}), 0.0
@@ -93,13 +95,13 @@ def _both(subject: VerifiedRun, batch: Batch, other: Tensor) -> list[tuple[Tenso
 
 def no_padding(subject: VerifiedRun) -> str | None:
     """Exempts models whose context is too short for rows of different lengths."""
-    places = int((~subject.batch.real).sum()) + _source_padding(subject.batch)
+    places = int((~subject.batch.attention_mask).sum()) + _source_padding(subject.batch)
     return None if places else "all rows have one length, with a context of one token"
 
 
 def no_future(subject: VerifiedRun) -> str | None:
     """Exempts models without a causal mask, and those that read a single token."""
-    if subject.collate(subject.rows[:1]).inputs.shape[1] == 1:
+    if Batch.from_rows(subject.rows[:1]).inputs.shape[1] == 1:
         return "the longest row has one token, after which nothing comes"
     return is_causal(subject)
 
@@ -110,11 +112,11 @@ def _filled(ids: Tensor, real: Tensor, generator: torch.Generator, size: int) ->
 
 
 def _source_padding(batch: Batch) -> int:
-    return 0 if batch.real_source is None else int((~batch.real_source).sum())
+    return 0 if batch.source_attention_mask is None else int((~batch.source_attention_mask).sum())
 
 
 def _lengths(batch: Batch) -> str:
-    counts = batch.real if batch.real_source is None else batch.real_source
+    counts = batch.attention_mask if batch.source_attention_mask is None else batch.source_attention_mask
     return ", ".join(str(count) for count in counts.sum(dim=1).tolist())
 
 

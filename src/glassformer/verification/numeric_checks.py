@@ -49,7 +49,7 @@ def _by_every_mask(subject: VerifiedRun, batch: Batch) -> list[Tensor]:
     """Logits of the batch; of a decoder also with a mask of padding, which goes another way."""
     found = [logits_of(subject.model, batch)]
     if isinstance(subject.model, Decoder):
-        found.append(subject.model(batch.inputs, batch.real)[batch.real])
+        found.append(subject.model(batch.inputs, batch.attention_mask)[batch.attention_mask])
     return found
 
 
@@ -129,7 +129,7 @@ def reference_logits(subject: VerifiedRun) -> Finding:
         found = logits_of(subject.double, subject.batch)  # (B, T, V) or (B, C)
     wanted = torch.from_numpy(logits)
     if found.ndim == 3:  # what a model says at padding is nobody's business
-        found, wanted = found[subject.batch.real], wanted[subject.batch.real]  # (real tokens, V)
+        found, wanted = found[subject.batch.attention_mask], wanted[subject.batch.attention_mask]  # (real tokens, V)
     return Finding(distance(found, wanted), "in float64")
 
 
@@ -139,7 +139,7 @@ def reference_gradients(subject: VerifiedRun) -> Finding:
     logits, kept = _reference(subject)
     upstream = np.random.Generator(np.random.Philox(20)).standard_normal(logits.shape)
     if logits.ndim == 3:
-        upstream *= batch.real.numpy()[..., None]
+        upstream *= batch.attention_mask.numpy()[..., None]
     by_hand = reference.backward(upstream, kept)
     named = dict(model.named_parameters())
     with in_float64():
@@ -161,9 +161,9 @@ def _reference(subject: VerifiedRun) -> tuple[Any, Any]:
     pair, padded = isinstance(model, EncoderDecoder), isinstance(model, Encoder | Classifier)
     inputs = reference.Inputs(
         batch.inputs.numpy(),
-        batch.real.numpy() if padded else None,
+        batch.attention_mask.numpy() if padded else None,
         batch.source.numpy() if pair and batch.source is not None else None,
-        batch.real_source.numpy() if pair and batch.real_source is not None else None,
+        batch.source_attention_mask.numpy() if pair and batch.source_attention_mask is not None else None,
     )
     return reference.forward(settings, weights, inputs)
 

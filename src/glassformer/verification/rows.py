@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
-
 import numpy as np
 
-from glassformer.base.config import EXAMPLES, PAIRS
+from glassformer.base.config import PAIRS
 from glassformer.base.errors import GlassError
 from glassformer.runs.opening import OpenedRun
 from glassformer.runs.run_text import stored_text
 from glassformer.tasks.make import make_task
-from glassformer.text.rows import Labelled, Masked, Pair, Row, mask
+from glassformer.text.rows import Ids, Row, mask
+from glassformer.text.tokenizers import Tokenizer
 
 ROWS = 4
 LONGEST = 64  # tokens of the longest row, if the model has no long window
@@ -24,7 +22,7 @@ A stitch in time saves nine; still waters run deep. At 7 o'clock she wrote: "We 
 Der alte Hund schläft. Le café était fermé. Быстрая лиса прыгает. সে বাগানে গান গায়। 我们在花园里。"""
 
 
-def few_rows(opened: OpenedRun) -> tuple[list[Any], str]:
+def few_rows(opened: OpenedRun) -> tuple[list[Row], str]:
     """`ROWS` rows of the run's task, of different lengths, the longest first; and where they are from, in words."""
     found, text = _own_rows(opened), "the run's validation text"
     if not found:
@@ -36,7 +34,7 @@ def few_rows(opened: OpenedRun) -> tuple[list[Any], str]:
     return [cut(row, length, opened) for row, length in zip(found, lengths, strict=True)], text
 
 
-def _own_rows(opened: OpenedRun) -> list[Any]:
+def _own_rows(opened: OpenedRun) -> list[Row]:
     """The longest of some validation rows; none where the encoded text is gone or of another tokenizer."""
     try:
         data = stored_text(opened.files, opened.config)
@@ -49,58 +47,42 @@ def _own_rows(opened: OpenedRun) -> list[Any]:
     return sorted(drawn, key=len, reverse=True)[:ROWS]
 
 
-def _encoded_rows(opened: OpenedRun) -> list[Any]:
+def _encoded_rows(opened: OpenedRun) -> list[Row]:
     """Rows of `OWN_TEXT`, each beginning elsewhere. What the tokenizer cannot write is replaced by any tokens."""
     config, start, end = opened.config, opened.tokenizer.target_start, opened.tokenizer.end_id
     before = opened.tokenizer.start_id
     task, length = config.train.task, config.model.context + 1
-    rows: list[Any] = []
+    rows: list[Row] = []
     for number in range(ROWS):
         ids = _tokens(opened.tokenizer, length, number)
         if task in PAIRS:
-            source = _tokens(opened.source_tokenizer, length, number + ROWS)
-            rows.append(Pair(np.append(source, opened.source_tokenizer.end_id), np.concatenate([start, ids, [end]])))
-        elif task in EXAMPLES:
-            rows.append(Labelled(np.concatenate([[before], ids]), number % len(opened.labels)))
+            source = np.append(_tokens(opened.source_tokenizer, length, number + ROWS), opened.source_tokenizer.end_id)
+            rows.append(Row.of_text(np.concatenate([start, ids, [end]]), source=source))
+        elif task == "classify":
+            rows.append(Row(np.concatenate([[before], ids]), np.array([number % len(opened.labels)])))
+        elif task == "masked":
+            rows.append(Row(ids, ids, loss_mask=ids > 0))
         else:
-            rows.append(Masked(ids, ids, ids > 0) if task == "masked" else ids)
+            rows.append(Row.of_text(ids))
     return rows
 
 
-def _tokens(tokenizer: Any, length: int, number: int) -> Row:
+def _tokens(tokenizer: Tokenizer, length: int, number: int) -> Ids:
     known = [id for id in tokenizer.encode(OWN_TEXT) if id not in tokenizer.special]
     drawn = tokenizer.text_ids[np.random.Philox(key=number).random_raw(length) % np.uint64(len(tokenizer.text_ids))]
     start = number * len(known) // (2 * ROWS)
     return np.concatenate([np.array(known[start:], dtype=np.int64), drawn])[:length]
 
 
-def cut(row: Any, length: int, opened: OpenedRun) -> Any:
+def cut(row: Row, length: int, opened: OpenedRun) -> Row:
     """The beginning of a row of any task, of which at most `length` tokens are read; masked rows get new holes."""
-    if isinstance(row, Pair):  # source and target have different lengths, so that none can pass for the other
+    if row.source is not None:  # source and target have different lengths, so that none can pass for the other
         source = np.append(row.source[: max(1, length - 2)][:-1], opened.source_tokenizer.end_id)
-        return Pair(source, row.target[: length + 1])
-    if isinstance(row, Labelled):
-        return Labelled(row.tokens[:length], row.label)
-    if isinstance(row, Masked):
-        tokenizer, share = opened.tokenizer, opened.config.train.mask_share
-        assert tokenizer.mask_id is not None
-        return mask(np.asarray(row.targets[:length]), share, tokenizer.mask_id, tokenizer.text_ids, KEY)
-    return row[: length + 1]
-
-
-def ids_of(row: Any) -> list[int]:
-    """What the model reads of a row: of a pair, what is given to the decoder."""
-    if isinstance(row, Pair):
-        return _ints(row.target[:-1])
-    if isinstance(row, Labelled):
-        return _ints(row.tokens)
-    return _ints(row.inputs if isinstance(row, Masked) else row[:-1])
-
-
-def source_ids_of(row: Pair) -> list[int]:
-    """What the encoder reads of a pair."""
-    return _ints(row.source)
-
-
-def _ints(row: Sequence[Any] | Row) -> list[int]:
-    return [int(id) for id in row]
+        return Row.of_text(row.ids[: length + 1], source=source)
+    if row.shifted:
+        return Row.of_text(row.ids[: length + 1])
+    if row.loss_mask is None:
+        return Row(row.inputs[:length], row.targets)
+    tokenizer = opened.tokenizer
+    assert tokenizer.mask_id is not None
+    return mask(row.targets[:length], opened.config.train.mask_share, tokenizer.mask_id, tokenizer.text_ids, KEY)

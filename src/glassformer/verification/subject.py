@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
 
 import torch
 
@@ -17,7 +15,8 @@ from glassformer.model.transformer import Classifier, Decoder, Encoder, EncoderD
 from glassformer.runs.folder import Run, Which
 from glassformer.runs.opening import OpenedRun
 from glassformer.text.batches import Batch
-from glassformer.verification.rows import few_rows, ids_of, source_ids_of
+from glassformer.text.rows import Row
+from glassformer.verification.rows import few_rows
 
 LONGEST_PROMPT = 24  # tokens
 
@@ -75,11 +74,11 @@ class VerifiedRun:
         return copy.deepcopy(self.opened.model)
 
     @cached_property
-    def _drawn(self) -> tuple[list[Any], str]:
+    def _drawn(self) -> tuple[list[Row], str]:
         return few_rows(self.opened)
 
     @property
-    def rows(self) -> list[Any]:
+    def rows(self) -> list[Row]:
         """A few rows as the task has them in training, of different lengths, the longest first."""
         return self._drawn[0]
 
@@ -88,27 +87,17 @@ class VerifiedRun:
         """Where the rows are from, in words."""
         return self._drawn[1]
 
-    def collate(self, rows: Sequence[Any]) -> Batch:
-        """Rows as the batch that training would make of them."""
-        match self.config.train.task:
-            case "lm":
-                return Batch.from_rows(rows)
-            case "masked":
-                return Batch.from_masked(rows)
-            case "classify":
-                return Batch.from_labelled(rows)
-        return Batch.from_pairs(rows)
-
     @property
     def batch(self) -> Batch:
         """All rows as one batch."""
-        return self.collate(self.rows)
+        return Batch.from_rows(self.rows)
 
     @property
     def prompts(self) -> list[list[int]]:
         """The ids of each row as a prompt, or of its source: short, and of different lengths."""
         most = min(LONGEST_PROMPT, max(1, self.config.model.context // 2))
-        found = [source_ids_of(row) if isinstance(self.model, EncoderDecoder) else ids_of(row) for row in self.rows]
+        read = [row.inputs if row.source is None else row.source for row in self.rows]
+        found = [ids.tolist() for ids in read]
         return [ids[: max(1, min(most, len(ids)) - number)] for number, ids in enumerate(found)]
 
     def generator(self) -> torch.Generator:

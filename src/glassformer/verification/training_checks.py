@@ -17,12 +17,11 @@ from torch import Tensor
 from glassformer.base.config import Config
 from glassformer.model.evaluation_mode import inference
 from glassformer.model.precision import bfloat16_is_faster
-from glassformer.model.transformer import Classifier, Decoder, Encoder, EncoderDecoder, Model
+from glassformer.model.transformer import Classifier, Encoder, EncoderDecoder, Model
 from glassformer.model.weights import load_tensors
 from glassformer.runs.folder import Run, create_run
 from glassformer.tasks.losses import logits_of, summed_loss
-from glassformer.text.batches import Batch
-from glassformer.text.rows import Labelled, Masked, Pair
+from glassformer.text.rows import Ids, Row
 from glassformer.training import loop
 from glassformer.training.reporting import Silent, Status
 from glassformer.training.stepping import Stepper
@@ -40,20 +39,19 @@ STEPS, SAVED = 3, 2  # that are trained, and after which a checkpoint is made
 class FewRows:
     """The run's task on a few rows: each step has all of them, in another order."""
 
-    few: Sequence[Any]
-    collate: Callable[[Sequence[Any]], Batch]
+    few: Sequence[Row]
     choices: int
     unit: str = "token"
     validation_bytes: None = None
     unknown_share: float = 0.0
     steps_per_epoch: float = 1.0
 
-    def rows(self, step: int) -> Sequence[Any]:
+    def rows(self, step: int) -> Sequence[Row]:
         """All, and the first one once more: with each step another."""
         turn = step % len(self.few)
         return [*self.few[turn:], *self.few[: turn + 1]]
 
-    def held_out(self, limit: int | None) -> Sequence[Any]:
+    def held_out(self, limit: int | None) -> Sequence[Row]:
         """The same rows."""
         return self.few
 
@@ -61,7 +59,7 @@ class FewRows:
         """Nothing."""
         return "", ""
 
-    def concerns(self, model: Model, loss: Callable[[Sequence[Any]], float]) -> Iterator[str]:
+    def concerns(self, model: Model, loss: Callable[[Sequence[Row]], float]) -> Iterator[str]:
         """None."""
         return iter(())
 
@@ -76,7 +74,7 @@ def loss_by_hand(subject: VerifiedRun) -> Finding:
         sums = [_nats(model, row) for row in rows]
         targets = sum(counted for _, counted in sums)
         by_hand = sum(nats for nats, _ in sums) / targets
-        validation = validation_loss(model, rows, torch.device("cpu"), collate=subject.collate)
+        validation = validation_loss(model, rows, torch.device("cpu"))
         other = replace(batch, targets=torch.where(batch.loss_mask, batch.targets, (batch.targets + 1) % 2))
         logits = logits_of(model, batch)  # (B, T, V) or (B, C)
         ignored = float(summed_loss(logits, other) - summed_loss(logits, batch))
@@ -88,28 +86,30 @@ def loss_by_hand(subject: VerifiedRun) -> Finding:
     return Finding(apart, f"{by_hand:.4f} nats, mean over {targets} targets")
 
 
-def _nats(model: Model, row: Any) -> tuple[float, int]:
+def _nats(model: Model, row: Row) -> tuple[float, int]:
     """-log p of all that is predicted of one row, and how much that is; in float64 from the logits on."""
-    if isinstance(row, Pair):
-        assert isinstance(model, EncoderDecoder)
+    if isinstance(model, EncoderDecoder):
+        assert row.source is not None
         memory = model.encode(_ids(row.source))  # (1, S, D)
-        logits, wanted = model.decode(_ids(row.target[:-1]), memory)[0], _ids(row.target[1:])[0]  # (T, V), (T)
-    elif isinstance(row, Labelled):
-        assert isinstance(model, Classifier)
-        logits, wanted = model(_ids(row.tokens)), torch.tensor([row.label])  # (1, C), (1)
-    elif isinstance(row, Masked):
-        assert isinstance(model, Encoder)
-        chosen = torch.from_numpy(row.chosen)  # (T)
-        logits, wanted = model(_ids(row.inputs))[0][chosen], _ids(row.targets)[0][chosen]  # (holes, V), (holes)
+        logits = model.decode(_ids(row.ids[:-1]), memory)[0]  # (T, V)
+        wanted = _ids(row.ids[1:])[0]  # (T)
+    elif isinstance(model, Classifier):
+        logits = model(_ids(row.inputs))  # (1, C)
+        wanted = _ids(row.targets)[0]  # (1)
+    elif isinstance(model, Encoder):
+        assert row.loss_mask is not None
+        chosen = torch.from_numpy(row.loss_mask)  # (T)
+        logits = model(_ids(row.inputs))[0][chosen]  # (holes, V)
+        wanted = _ids(row.targets)[0][chosen]  # (holes)
     else:
-        assert isinstance(model, Decoder)
-        logits, wanted = model(_ids(row[:-1]))[0], _ids(row[1:])[0]  # (T, V), (T)
+        logits = model(_ids(row.ids[:-1]))[0]  # (T, V)
+        wanted = _ids(row.ids[1:])[0]  # (T)
     shares = logits.double().log_softmax(dim=-1)  # (targets, V)
     return -float(shares.gather(1, wanted[:, None]).sum()), len(wanted)
 
 
-def _ids(row: Any) -> Tensor:
-    return torch.tensor([[int(id) for id in row]])  # (1, T)
+def _ids(ids: Ids) -> Tensor:
+    return torch.tensor([ids.tolist()])  # (1, T)
 
 
 def accumulation(subject: VerifiedRun) -> Finding:
@@ -136,7 +136,7 @@ def _stepper(subject: VerifiedRun, model: Model, micro_batch: int | None = None)
 
 def _task(subject: VerifiedRun) -> FewRows:
     model = subject.model
-    return FewRows(subject.rows, subject.collate, model.vocab_size)
+    return FewRows(subject.rows, model.vocab_size)
 
 
 def _settings(config: Config, **changes: Any) -> Config:

@@ -21,7 +21,6 @@ from glassformer.model.weights import load_weights
 from glassformer.runs.run_text import prepare_for
 from glassformer.tasks.make import make_task
 from glassformer.tasks.task import Task
-from glassformer.text.examples import PreparedExamples
 from glassformer.text.prepare import Prepared
 from glassformer.text.tokenizers import Tokenizer
 from glassformer.training.loop import compute_gradients
@@ -54,7 +53,7 @@ class Trained:
     """
 
     config: Config
-    data: Prepared | PreparedExamples
+    data: Prepared
     task: Task
     model: Model
     losses: list[Point]
@@ -65,18 +64,6 @@ class Trained:
     def tokenizer(self) -> Tokenizer:
         """Of what the model reads and writes."""
         return self.data.tokenizer
-
-    @property
-    def text(self) -> Prepared:
-        """What a language task learns from."""
-        assert isinstance(self.data, Prepared)
-        return self.data
-
-    @property
-    def pairs(self) -> PreparedExamples:
-        """What a translation learns from."""
-        assert isinstance(self.data, PreparedExamples)
-        return self.data
 
     @property
     def decoder(self) -> Decoder:
@@ -164,7 +151,7 @@ class Bench:
 
 
 def _look(found: Trained, rows: Sequence[Any], step: int, watch: Callable[[Trained], Any] | None) -> None:
-    estimate = validation_loss(found.model, rows, CPU, collate=found.task.collate)
+    estimate = validation_loss(found.model, rows, CPU)
     found.validation.append((step, estimate.loss))
     if watch is not None:
         found.watched.append((step, watch(found)))
@@ -185,9 +172,10 @@ def written(files: Mapping[str, str], folder: Path) -> dict[str, str]:
 def loss_chart(healthy: Trained, faulty: Trained, title: str = "training loss", floor: bool = True) -> Chart:
     """The training losses of both, and the true entropy of the text where it is known."""
     level = None
-    if floor and isinstance(healthy.data, Prepared):
-        truth = true_nats(healthy.data.validation, healthy.tokenizer, healthy.config.data.source)
-        level = ("true entropy", truth[0] / (len(healthy.data.validation) - 1)) if truth is not None else None
+    if floor and healthy.config.train.task == "lm":
+        held_out = healthy.data.validation.source
+        truth = true_nats(held_out, healthy.tokenizer, healthy.config.data.source)
+        level = ("true entropy", truth[0] / (len(held_out) - 1)) if truth is not None else None
     curves = {HEALTHY: averaged(healthy.losses), FAULTY: averaged(faulty.losses)}
     return Chart(title, "step", "nats per token", curves, level)
 

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 
 from glassformer.app.cli import data_encode
 from glassformer.app.cli.settings import add_setting_flags, changes_from
-from glassformer.base.config import EXAMPLES, PAIRS, Config
+from glassformer.base.config import Config
 from glassformer.base.errors import GlassError, nearest
 from glassformer.base.recipes import load_recipe, recipe_names
 from glassformer.base.report import SimpleReport, emit
@@ -37,6 +37,7 @@ from glassformer.corpora import (
 from glassformer.launch.request import chosen_settings, named_source
 
 if TYPE_CHECKING:
+    from glassformer.text.prepare import Prepared
     from glassformer.text.reading import SourceFile
 
 ACTIONS = ("list", "show", "look", "encode")
@@ -151,7 +152,7 @@ def _look(arguments: argparse.Namespace) -> int:
     changes = _changes(arguments) | named_source(arguments.name, arguments.target)
     config = chosen_settings(None, None, changes | ({"train.task": arguments.task} if arguments.task else {}))
     with tempfile.TemporaryDirectory(prefix="glass-look-", ignore_cleanup_errors=True) as folder:
-        facts = (_examples if config.train.task in EXAMPLES else _text)(config, Path(folder))
+        facts = _prepared(config, Path(folder))
     lines = [*facts["notes"], "the first rows as they are read:"]
     for row in facts["first"]:
         parts = [_in_one_line(row[name]) for name in ("label", "source", "text", "target") if name in row]
@@ -186,46 +187,39 @@ def _tables(files: Iterable[SourceFile]) -> list[dict[str, Any]]:
     return found
 
 
-def _text(config: Config, folder: Path) -> dict[str, Any]:
-    from glassformer.text.documents import first_documents
+def _prepared(config: Config, folder: Path) -> dict[str, Any]:
     from glassformer.text.prepare import prepare_source
-    from glassformer.text.reading import open_source
+    from glassformer.text.records import RECORD_KINDS
+    from glassformer.text.source import open_source
+    from glassformer.text.survey import first_records
 
-    with open_source(config.data, folder) as source:
-        first = _first(("text",), ((text,) for text in first_documents(source, config.data)))
-        tables = _tables(source.files)
-        masked = config.train.task == "masked"
-        found = prepare_source(source, config.data, config.tokenizer, folder, mask=masked)
-    return {"first": first, "tables": tables, **data_encode.facts_of(found)}
-
-
-def _examples(config: Config, folder: Path) -> dict[str, Any]:
-    from glassformer.text.example_source import open_examples
-    from glassformer.text.prepare_examples import prepare_sources
-    from glassformer.text.tally import Tally
-
-    task = config.train.task
-    names = ("source", "target") if task in PAIRS else ("text", "label")
+    kind = RECORD_KINDS[config.train.task]
     with ExitStack() as stack:
-        source = stack.enter_context(open_examples(task, config.data, folder))
+        source = stack.enter_context(open_source(kind, config.data, folder))
         own = None
         if config.data.validation is not None:
-            own = stack.enter_context(open_examples(task, config.data, folder, validation=True))
-        first = _first(names, source.examples(Tally()))
+            own = stack.enter_context(open_source(kind, config.data, folder, validation=True))
+        names = kind.roles if kind.labels == "none" else (*kind.roles, "label")
+        first = _first(names, first_records(source))
         tables = _tables(source.files)
-        found = prepare_sources(source, own, config.tokenizer, folder)
-    lengths = {"source": found.train.source_lengths, "target": found.train.target_lengths}
+        found = prepare_source(source, own, config.tokenizer, folder)
+    facts = data_encode.facts_of(found) if kind.running_text else _facts_of_examples(found)
+    return {"first": first, "tables": tables, **facts}
+
+
+def _facts_of_examples(found: Prepared) -> dict[str, Any]:
+    names = ("source", "target")
     return {
-        "first": first,
-        "tables": tables,
         "notes": found.notes,
         "tokenizer": found.tokenizer.description(),
         "source_tokenizer": found.source_tokenizer.description(),
         "labels": found.labels,
         "training_examples": len(found.train),
         "validation_examples": len(found.validation),
-        "longest_tokens": {side: int(tokens.max()) for side, tokens in lengths.items() if len(tokens)},
-        "unknown_share": found.unknown_share,
+        "longest_tokens": {
+            name: int(tokens.lengths.max()) for name, tokens in zip(names, found.train.tokens.values(), strict=False)
+        },
+        "unknown_share": found.train.unknown_share,
     }
 
 

@@ -81,32 +81,41 @@ def _config(arguments: argparse.Namespace, changes: dict[str, str]) -> Config:
 def _encoded(config: Config, arguments: argparse.Namespace, engine: str) -> Prepared:
     from glassformer.text.encoded import encode_here
     from glassformer.text.prepare import Vocabulary
+    from glassformer.text.records import RECORD_KINDS
 
     def say(text: str) -> None:
         print(text, file=sys.stderr)
 
-    vocabulary = Vocabulary(config.tokenizer, config.train.task == "masked", arguments.tokenizer)
+    kind = RECORD_KINDS[config.train.task]
+    vocabulary = Vocabulary(config.tokenizer, arguments.tokenizer)
     if vocabulary.file is not None:
-        vocabulary.tokenizer(())  # one that cannot be read or lacks a mask token is refused before any work
+        vocabulary.tokenizer(kind, ())  # one that cannot be read or lacks a mask token is refused before any work
     if engine == "local":
-        return encode_here(config.data, vocabulary, arguments.out, say)
+        return encode_here(kind, config.data, vocabulary, arguments.out, say)
     from glassformer.base.locks import only_one
     from glassformer.text.cluster.local import encode_with_datatrove
 
     return encode_with_datatrove(
-        config.data, vocabulary, arguments.out, say, arguments.workers or 1, arguments.parts,
+        kind,
+        config.data,
+        vocabulary,
+        arguments.out,
+        say,
+        arguments.workers or 1,
+        arguments.parts,
         alone=lambda folder: only_one(folder, doing="encoding"),
-    )  # fmt: skip
+    )
 
 
 def facts_of(found: Prepared) -> dict[str, Any]:
     """What a person or a program wants to know of an encoded text."""
-    tokens = len(found.train) - found.train.documents  # without the end tokens, which stand for no text
+    train = found.train.tokens["text"]
+    tokens = len(train) - train.documents  # without the end tokens, which stand for no text
     return {
         "notes": found.notes,
         "tokenizer": found.tokenizer.description(),
-        "training_tokens": len(found.train),
-        "validation_tokens": len(found.validation),
-        "tokens_per_character": tokens / max(1, found.train.characters),
-        "tokens_per_byte": tokens / max(1, found.train.bytes),
+        "training_tokens": len(train),
+        "validation_tokens": len(found.validation.tokens["text"]),
+        "tokens_per_character": tokens / max(1, train.characters),
+        "tokens_per_byte": tokens / max(1, train.bytes),
     }

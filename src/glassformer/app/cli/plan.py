@@ -29,7 +29,6 @@ from glassformer.base.wording import as_said, counted
 if TYPE_CHECKING:
     from glassformer.base.config import Config
     from glassformer.evaluation.ladder import Rung
-    from glassformer.text.examples import PreparedExamples
     from glassformer.text.prepare import Prepared
     from glassformer.training.auto import Sized
     from glassformer.training.forecast import Band
@@ -118,7 +117,7 @@ def _band_lines(task: str, band: Band | None) -> Iterator[str]:
         )
 
 
-def _probed(config: Config, data: Prepared | PreparedExamples, seconds: float) -> tuple[Probe | None, list[str]]:
+def _probed(config: Config, data: Prepared, seconds: float) -> tuple[Probe | None, list[str]]:
     """What was measured, and why nothing was."""
     from glassformer.training.probe import ProbeError, probe
 

@@ -117,7 +117,9 @@ def probe_run(request: ProbeRequest, opened: OpenedRun | None = None) -> ProbeRe
     opened = opened or OpenedRun.load(request.folder, request.which, request.device, note=request.note)
     model = readable(opened.text_model)
     own, notes = _own(opened)
-    known = None if own is None else Known(own.train.tokens, model.tokenizer.vocab_size, model.tokenizer.text_ids)
+    known = None
+    if own is not None:
+        known = Known(own.train.source.tokens, model.tokenizer.vocab_size, model.tokenizer.text_ids)
     results: list[ProbeResult | SurprisalResult] = []
 
     def add(result: ProbeResult | SurprisalResult) -> None:
@@ -151,7 +153,6 @@ def _own(opened: OpenedRun) -> tuple[Prepared | None, list[str]]:
     """The run's own text, if it is at hand, and what there is to say of all probes."""
     notes = [PSEUDO] if isinstance(opened.text_model, MaskFiller) else []
     try:
-        assert isinstance(opened.data, Prepared)
         return opened.data, notes
     except GlassError as error:
         return None, [*notes, f"no rules of frequency, which need the training text: {error.problem}"]

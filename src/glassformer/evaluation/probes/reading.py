@@ -7,7 +7,7 @@ text.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -23,7 +23,7 @@ from glassformer.tasks.losses import logits_of, token_losses, tokens_at_once
 from glassformer.tasks.refusing import VERBS
 from glassformer.tasks.task_rows import MOST_TOKENS, groups
 from glassformer.text.batches import Batch
-from glassformer.text.rows import Masked, Pair
+from glassformer.text.rows import Row
 from glassformer.text.tokenizers import Tokenizer
 
 PSEUDO = "a masked model: each token is hidden in turn and the model sees both sides (pseudo-log-likelihood)"
@@ -77,35 +77,28 @@ def read_after(model: Readable, rows: Sequence[npt.NDArray[np.integer]]) -> list
         model: a run that continues text or fills holes; a masked one sees its frame in place of the first token.
         rows: (T+1,) tokens each.
     """
-    if isinstance(model, TextModel):
-        spread: Sequence[Any] = rows
-        collate: Callable[[Sequence[Any]], Batch] = Batch.from_rows
-    else:
-        spread = _Holes(model, rows)
-        collate = Batch.from_masked
-    return _read(model.model, spread, collate, [len(row) - 1 for row in rows])
+    spread = list(map(Row.of_text, rows)) if isinstance(model, TextModel) else _Holes(model, rows)
+    return _read(model.model, spread, [len(row) - 1 for row in rows])
 
 
-def read_pairs(model: Translator, rows: Sequence[Pair]) -> list[Read]:
+def read_pairs(model: Translator, rows: Sequence[Row]) -> list[Read]:
     """Read the target of each pair after its source, each token after the true ones before it; all but its first count.
 
     Args:
         model: a run that translates or summarizes.
         rows: as `pair_rows` makes them.
     """
-    return _read(model.model, rows, Batch.from_pairs, [len(row.target) - 1 for row in rows])
+    return _read(model.model, rows, [len(row.targets) for row in rows])
 
 
-def _read(
-    model: Model, spread: Sequence[Any], collate: Callable[[Sequence[Any]], Batch], lengths: Sequence[int]
-) -> list[Read]:
+def _read(model: Model, spread: Sequence[Row], lengths: Sequence[int]) -> list[Read]:
     """Read every token that counts, cut into parts of these lengths."""
     device = model.embedding.tokens.weight.device
     nats = []
     best = []
     with inference(model):
         for group in groups(spread, min(MOST_TOKENS, tokens_at_once(model))):
-            batch = collate(group).to(device)
+            batch = Batch.from_rows(group).to(device)
             logits = logits_of(model, batch)  # (B, T, V)
             scored = batch.loss_mask  # (B, T)
             nats.append(token_losses(logits, batch)[scored].cpu().double().numpy())  # (tokens,)
@@ -120,7 +113,7 @@ def longest(model: Readable) -> int:
     return model.config.model.context - (len(model.frame) if isinstance(model, MaskFiller) else 0)
 
 
-class _Holes(Sequence[Masked]):
+class _Holes(Sequence[Row]):
     """Copies of each row with a hole at one token, for each token but the first; made when asked for."""
 
     def __init__(self, model: MaskFiller, rows: Sequence[npt.NDArray[np.integer]]) -> None:
@@ -137,7 +130,7 @@ class _Holes(Sequence[Masked]):
         row = self._rows[number]
         chosen = np.zeros(len(row), dtype=np.bool_)
         chosen[self._first + place] = True
-        return Masked(np.where(chosen, self._mask, row), row, chosen)
+        return Row(np.where(chosen, self._mask, row), row, loss_mask=chosen)
 
 
 def as_written(tokenizer: Tokenizer, text: str) -> str:

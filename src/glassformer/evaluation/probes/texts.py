@@ -23,9 +23,9 @@ from glassformer.evaluation.probes.surprisal import LISTED, SurprisalResult, gro
 from glassformer.tasks import MaskFiller, Translator
 from glassformer.tasks.example_tasks import pair_rows
 from glassformer.text.batches import validation_rows
-from glassformer.text.examples import PreparedExamples
 from glassformer.text.prepare import Prepared
-from glassformer.text.rows import Pair
+from glassformer.text.records import RECORD_KINDS
+from glassformer.text.rows import Row
 from glassformer.text.store import TokenStore
 from glassformer.text.whole import encode_whole
 
@@ -60,8 +60,9 @@ def surprisal_of_file(
     own = model.config.data
     data = DataConfig(source=str(text), windows=own.windows, document=own.document).replace(**(reading or {}))
     with tempfile.TemporaryDirectory(prefix="glass-probe-", ignore_cleanup_errors=True) as temporary:
-        whole = encode_whole(data, model.tokenizer, Path(temporary))
-        store = whole.store
+        kind = RECORD_KINDS[model.config.train.task]
+        whole = encode_whole(kind, data, {"text": model.tokenizer}, Path(temporary))
+        store = whole.store.tokens["text"]
         if len(store) < 2:
             raise GlassError(f"{text} has {counted(len(store), 'tokens')}", "Give a longer text: --text FILE.")
         if most is not None and len(store) > most:
@@ -81,9 +82,7 @@ def surprisal_of_text(model: Readable, text: str, counts: Counts | None, most: i
         return replace(surprisal_of_file(model, path, counts, most=most), about="of this text")
 
 
-def surprisal_of_split(
-    model: Readable | Translator, own: Prepared | PreparedExamples, counts: Counts | None
-) -> SurprisalResult:
+def surprisal_of_split(model: Readable | Translator, own: Prepared, counts: Counts | None) -> SurprisalResult:
     """Measure the validation part of a run's own text; of a run that translates or summarizes, its targets.
 
     Raises:
@@ -91,14 +90,11 @@ def surprisal_of_split(
     """
     about = "of the validation split"
     if isinstance(model, Translator):
-        assert isinstance(own, PreparedExamples)
         return _of_pairs(model, pair_rows(own.validation, model.config), counts, about)
-    assert isinstance(own, Prepared)
-    if len(own.validation) < 2:
-        raise GlassError(
-            f"the validation split has {counted(len(own.validation), 'tokens')}", "Name a text: --text FILE."
-        )
-    return _of_store(model, own.validation, counts, about)
+    store = own.validation.tokens["text"]
+    if len(store) < 2:
+        raise GlassError(f"the validation split has {counted(len(store), 'tokens')}", "Name a text: --text FILE.")
+    return _of_store(model, store, counts, about)
 
 
 def surprisal_of_target(model: Translator, source: str, target: str, counts: Counts | None) -> SurprisalResult:
@@ -115,7 +111,7 @@ def surprisal_of_target(model: Translator, source: str, target: str, counts: Cou
         if length > context:
             raise GlassError(f"the {side} has {length:,} tokens, the model reads {context:,}", "Give a shorter one.")
     ids = [*start, *written, model.tokenizer.end_id]
-    row = Pair(np.array(model.prompt_ids(source), dtype=np.int64), np.array(ids, dtype=np.int64))
+    row = Row.of_text(np.array(ids, dtype=np.int64), source=np.array(model.prompt_ids(source), dtype=np.int64))
     return _of_pairs(model, [row], counts, "of this target", LISTED)
 
 
@@ -125,7 +121,7 @@ def _of_store(
     masked = isinstance(model, MaskFiller)
     start = model.tokenizer.start_id
     limit = MOST_HOLES if masked else None
-    rows = list(validation_rows(store, model.config.data, longest(model), start, limit))
+    rows = [row.ids for row in validation_rows(store, model.config.data, longest(model), start, limit)]
     remarks = []
     if masked and sum(len(row) - 1 for row in rows) < len(store) - 1:
         remarks = [
@@ -136,10 +132,10 @@ def _of_store(
 
 
 def _of_pairs(
-    model: Translator, rows: Sequence[Pair], counts: Counts | None, about: str, listed: int = 0
+    model: Translator, rows: Sequence[Row], counts: Counts | None, about: str, listed: int = 0
 ) -> SurprisalResult:
     nats = [read.nats for read in read_pairs(model, rows)]
-    targets = [row.target for row in rows]
+    targets = [row.ids for row in rows]
     own = counts
     if own is None:
         own = counts_of(np.concatenate([target[1:] for target in targets]), model.tokenizer.vocab_size)

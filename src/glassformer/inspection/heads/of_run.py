@@ -16,7 +16,6 @@ from glassformer.inspection.heads.texts import given_probe, held_out_probe, rand
 from glassformer.model.transformer import Classifier, Model
 from glassformer.runs.opening import OpenedRun
 from glassformer.tasks.make import make_task
-from glassformer.text.examples import PreparedExamples
 from glassformer.text.prepare import Prepared
 from glassformer.text.tokenizers import Tokenizer
 
@@ -60,7 +59,7 @@ def probes_for(
     config: Config,
     reader: Tokenizer,
     tokenizer: Tokenizer,
-    data: Prepared | PreparedExamples | None,
+    data: Prepared | None,
     text: HeadProbe | None = None,
 ) -> tuple[list[HeadProbe], TokenFacts]:
     """Return the probes on which `survey` looks at the heads of a run: always the same, whatever the weights.
@@ -92,7 +91,7 @@ def _given(opened: OpenedRun, given: Given) -> HeadProbe:
     return given_probe(opened.text_model, given.texts, given.name)
 
 
-def _own_text(opened: OpenedRun) -> Prepared | PreparedExamples | None:
+def _own_text(opened: OpenedRun) -> Prepared | None:
     """Return the text that the run learnt from, if it is at hand."""
     try:
         return opened.data
@@ -101,9 +100,8 @@ def _own_text(opened: OpenedRun) -> Prepared | PreparedExamples | None:
         return None
 
 
-def _counts(data: Prepared | PreparedExamples | None, size: int) -> npt.NDArray[np.int64] | None:
+def _counts(data: Prepared | None, size: int) -> npt.NDArray[np.int64] | None:
     """Count each token of the training text, (V,); None where it is not at hand, or is two texts."""
-    if data is None or (isinstance(data, PreparedExamples) and not data.labels):
+    if data is None or len(data.train.tokens) > 1:
         return None
-    store = data.train.sources if isinstance(data, PreparedExamples) else data.train
-    return np.bincount(store.tokens[:COUNTED], minlength=size)
+    return np.bincount(data.train.source.tokens[:COUNTED], minlength=size)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 
@@ -13,7 +12,7 @@ from glassformer.inspection.heads.looks import Ids
 from glassformer.inspection.heads.probes import SEED, TEXTS, HeadProbe, TokenPool
 from glassformer.model.transformer import EncoderDecoder, Model
 from glassformer.tasks import AnyTextModel, TextClassifier, Translator
-from glassformer.text.rows import Labelled, Masked, Pair
+from glassformer.text.rows import Row
 
 LONGEST = 128
 """Tokens of a row: enough for every role, while memory grows with their square."""
@@ -22,7 +21,7 @@ STAND_IN = 64
 SHORTEST = 3
 
 
-def held_out_probe(rows: Sequence[Any]) -> HeadProbe | None:
+def held_out_probe(rows: Sequence[Row]) -> HeadProbe | None:
     """Return a probe of evenly drawn rows of a run's validation part; None where all are too short.
 
     Args:
@@ -34,20 +33,14 @@ def held_out_probe(rows: Sequence[Any]) -> HeadProbe | None:
     return _probe(kept, "of its validation text") if kept else None
 
 
-def _ids(row: Any) -> tuple[Ids, Ids]:
+def _ids(row: Row) -> tuple[Ids, Ids]:
     """Return the ids that are read of a row, and those that its decoder reads; of tasks without one, the same twice."""
-    if isinstance(row, Pair):
-        source: Ids = row.source[:LONGEST].astype(np.int64)
-        target: Ids = row.target[:-1][:LONGEST].astype(np.int64)
-        return source, target
-    if isinstance(row, Masked):
-        ids = row.targets
-    elif isinstance(row, Labelled):
-        ids = row.tokens
-    else:
-        ids = row[:-1]
+    ids = row.inputs if row.loss_mask is None else row.targets  # without the holes of a masked row
     read: Ids = ids[:LONGEST].astype(np.int64)
-    return read, read
+    if row.source is None:
+        return read, read
+    source: Ids = row.source[:LONGEST].astype(np.int64)
+    return source, read
 
 
 def _probe(rows: Sequence[tuple[Ids, Ids]], what: str) -> HeadProbe:

@@ -48,7 +48,7 @@ def direct_effects(model: Model, data: TaskRows) -> dict[str, float]:
                 logits = logits_of(model, batch)  # (B, T, V)
             for site in sites:
                 for number, written in _written(model, site, z[site], entering):
-                    less = logits - _read(model, written, batch.real)  # (B, T, V)
+                    less = logits - _read(model, written, batch.attention_mask)  # (B, T, V)
                     name = f"{site}.{number}"
                     loss = float(token_losses(less, batch).cpu().double().sum())
                     lost[name] = lost.get(name, 0.0) + loss

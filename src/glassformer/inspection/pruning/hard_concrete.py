@@ -31,11 +31,6 @@ def open_probability(log_alpha: Tensor) -> Tensor:
     return torch.sigmoid(log_alpha - BETA * math.log(-GAMMA / ZETA))  # (H)
 
 
-def whole_probability(log_alpha: Tensor) -> Tensor:
-    """P(g = 1) = 1 - sigmoid(β ln((1 - γ) / (ζ - 1)) - ln α), (H)."""
-    return 1 - torch.sigmoid(BETA * math.log((1 - GAMMA) / (ZETA - 1)) - log_alpha)  # (H)
-
-
 def settled(log_alpha: Tensor) -> Tensor:
     """The gate once nothing is drawn any more, (H): clip(sigmoid(ln α) (ζ - γ) + γ, 0, 1), without β.
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -22,8 +21,8 @@ from glassformer.runs.run_text import encoded_text
 from glassformer.tasks.losses import logits_of, token_losses
 from glassformer.tasks.task import Task
 from glassformer.tasks.task_rows import TaskRows
-from glassformer.text.examples import PreparedExamples
 from glassformer.text.prepare import Prepared
+from glassformer.text.rows import Row
 from glassformer.training.trainer import Trainer
 
 LOSSES = 2000
@@ -40,14 +39,14 @@ class Camera:
         model: any of the run's; its weights do not matter.
     """
 
-    def __init__(self, config: Config, task: Task, data: Prepared | PreparedExamples, model: Model) -> None:
+    def __init__(self, config: Config, task: Task, data: Prepared, model: Model) -> None:
         self.task = task
         writer = data.tokenizer
-        reader = data.source_tokenizer if isinstance(data, PreparedExamples) else writer
+        reader = data.source_tokenizer
         self.probes, self.known = probes_for(model, config, reader, writer, data)
         self.texts = mapped_texts(model, self.probes, reader, writer)
         self.rows = task.held_out(LOSSES)
-        repeated = [row for probe in self.probes if probe.name == "repeated" for row in probe.rows]
+        repeated = [Row.of_text(row) for probe in self.probes if probe.name == "repeated" for row in probe.rows]
         self.repeated = repeated if config.train.task == "lm" else []
 
     def snapshot(self, model: Model, step: int) -> Snapshot:
@@ -67,7 +66,7 @@ class Camera:
             sample=sample,
         )
 
-    def _losses(self, model: Model, rows: Sequence[Any]) -> Numbers:
+    def _losses(self, model: Model, rows: Sequence[Row]) -> Numbers:
         """(rows, T) nats at every place; NaN where nothing is predicted."""
         chosen = TaskRows(self.task, rows, model.embedding.tokens.weight.device)
         parts = []

@@ -178,14 +178,16 @@ def _array(texts: Any) -> Texts:
 
 def _document_loss(text_model: TextModel, texts: Sequence[str]) -> float:
     """Nats per token over whole texts, in the rows of training."""
-    from glassformer.interop.sklearn.fitting import encoded
+    from glassformer.interop.sklearn.fitting import record_store
     from glassformer.text.batches import ValidationRows, validation_rows
+    from glassformer.text.records import RECORD_KINDS
     from glassformer.training.validation import validation_loss
 
     config, tokenizer, model = text_model.config, text_model.tokenizer, text_model.model
 
     def measured(prefix: Path) -> float:  # what it opens is closed when it returns: Windows asks for that
-        store = encoded(texts, tokenizer, prefix)
+        kind = RECORD_KINDS["lm"]
+        store = record_store(kind, (texts,), (), {"text": tokenizer}, (), prefix).tokens["text"]
         if config.data.windows == "documents":
             rows = ValidationRows(store, True, config.model.context, tokenizer.start_id, None)  # even one empty text
         else:
@@ -198,19 +200,21 @@ def _document_loss(text_model: TextModel, texts: Sequence[str]) -> float:
 
 def _pair_loss(text_model: Translator, sources: Sequence[str], targets: Sequence[str]) -> float:
     """Nats per target token."""
-    from glassformer.interop.sklearn.fitting import example_store, say_what_is_cut
+    from glassformer.interop.sklearn.fitting import record_store, say_what_is_cut
     from glassformer.tasks.example_tasks import pair_rows
-    from glassformer.text.batches import Batch
+    from glassformer.text.records import RECORD_KINDS
     from glassformer.training.validation import validation_loss
 
-    model, tokenizers = text_model.model, (text_model.source_tokenizer, text_model.tokenizer)
+    model = text_model.model
+    kind = RECORD_KINDS[text_model.config.train.task]
+    tokenizers = {"source": text_model.source_tokenizer, "target": text_model.tokenizer}
 
     def measured(prefix: Path) -> float:
-        store, _ = example_store(sources, targets, tokenizers, (), prefix)
+        store = record_store(kind, (sources, targets), (), tokenizers, (), prefix)
         say_what_is_cut(store, text_model.config, "what is scored")
         rows = pair_rows(store, text_model.config)
         device = model.embedding.tokens.weight.device
-        return validation_loss(model, rows, device, collate=Batch.from_pairs).loss
+        return validation_loss(model, rows, device).loss
 
     with tempfile.TemporaryDirectory(prefix="glass-score-", ignore_cleanup_errors=True) as folder:
         return measured(Path(folder) / "texts")

@@ -19,12 +19,11 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from glassformer.base.config import DataConfig
 from glassformer.base.files import clear_disk_errors, write_text
-from glassformer.text.prepare import VERSION, Vocabulary
-from glassformer.text.reading import Source
+from glassformer.text.prepare import Vocabulary
+from glassformer.text.source import Source
 
-WORK = 2  # format of the work folder: work in an older format starts again
+WORK = 3  # format of the work folder: work in an older format starts again
 PART = 64_000_000
 """Bytes of text that make one part, unless the number of parts is asked for."""
 
@@ -66,7 +65,7 @@ class Job:
     """All that any task needs to know. It can be sent to another process; its paths must mean the same there.
 
     Attributes:
-        source: opened by `reading.open_source`, files with absolute paths.
+        source: running text, opened by `source.open_source`, files with absolute paths.
         vocabulary: where the tokenizer comes from.
         out: the folder to be made.
         portions: what each reading task reads.
@@ -74,7 +73,6 @@ class Job:
     """
 
     source: Source
-    data: DataConfig
     vocabulary: Vocabulary
     out: Path
     portions: tuple[Portion, ...]
@@ -133,13 +131,13 @@ class Job:
         """A hash of all that decides what the files in `work` hold."""
         given = self.vocabulary.file
         everything = {
-            "version": VERSION,
+            "version": self.source.kind.version,
             "work": WORK,
             "source": self.source.digest,
-            "data": self.data.model_dump(exclude={"source"}),
+            "data": self.source.data.model_dump(exclude={"source"}),
             "tables": self.source.readings,
             "tokenizer": self.vocabulary.config.model_dump(),
-            "mask": self.vocabulary.mask,
+            "mask": self.source.kind.mask_token,
             "file": None if given is None else hashlib.sha256(given.read_bytes()).hexdigest(),
             "portions": [vars(portion) for portion in self.portions],
             "part_bytes": self.part_bytes,
@@ -168,7 +166,7 @@ class Job:
         return json.dumps({"job": self.digest()}) + "\n"
 
 
-def plan_job(source: Source, data: DataConfig, vocabulary: Vocabulary, out: Path, parts: int | None = None) -> Job:
+def plan_job(source: Source, vocabulary: Vocabulary, out: Path, parts: int | None = None) -> Job:
     """Cut the work: small files are read together, a large one is cut into parts while it is read.
 
     The cut depends on the sizes of the files and on `parts` alone (about so many are made), never on how many
@@ -187,4 +185,4 @@ def plan_job(source: Source, data: DataConfig, vocabulary: Vocabulary, out: Path
             number += count
     if source.corpus is not None:
         portions.append(Portion(0, 0, 0, 1))
-    return Job(source, data, vocabulary, out.absolute(), tuple(portions), part_bytes)
+    return Job(source, vocabulary, out.absolute(), tuple(portions), part_bytes)

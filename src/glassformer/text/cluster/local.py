@@ -20,10 +20,12 @@ from glassformer.base.wording import counted
 from glassformer.text.cluster.job import Job, Stage, plan_job
 from glassformer.text.encoded import refuse_taken
 from glassformer.text.prepare import Prepared, Vocabulary, open_prepared
-from glassformer.text.reading import open_source
+from glassformer.text.records import RecordKind
+from glassformer.text.source import open_source
 
 
 def encode_with_datatrove(
+    kind: RecordKind,
     data: DataConfig,
     vocabulary: Vocabulary,
     out: Path,
@@ -49,8 +51,8 @@ def encode_with_datatrove(
     require_datatrove()
     with ExitStack() as stack:
         stack.enter_context(no_empty_folders(out.parent))
-        source = stack.enter_context(open_source(data, out.parent))
-        job = plan_job(source, data, vocabulary, out, parts)
+        source = stack.enter_context(open_source(kind, data, out.parent))
+        job = plan_job(source, vocabulary, out, parts)
         if not (job.begun() and is_whole(out)):  # killed after the last step, it has only to tidy up
             refuse_taken(out)
         job.work.mkdir(parents=True, exist_ok=True)
@@ -61,7 +63,7 @@ def encode_with_datatrove(
             progress(f"{stage.name}: {counted(stage.tasks, 'tasks')}")
             run_stage(job, stage, workers)
     shutil.rmtree(job.work)
-    return open_prepared(out)
+    return open_prepared(kind, out)
 
 
 def run_stage(job: Job, stage: Stage, workers: int) -> None:

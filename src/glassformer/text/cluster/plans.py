@@ -17,10 +17,11 @@ import numpy as np
 
 from glassformer.base.errors import MALFORMED, GlassError
 from glassformer.base.files import write_bytes
-from glassformer.text.documents import Facts, Survey
-from glassformer.text.split import Split
+from glassformer.text.records import RecordKind
+from glassformer.text.split import DocumentSplit
+from glassformer.text.survey import Facts, Survey
 
-COUNTS = ("documents", "characters", "start_step", "last_length")
+COUNTS = ("records", "characters", "start_step", "last_length")
 ARRAYS = ("starts", "marks", "bucket_documents", "bucket_characters")
 
 
@@ -35,7 +36,7 @@ class Plan:
     """
 
     start: int
-    split: Split
+    split: DocumentSplit
     found: Survey
 
 
@@ -59,7 +60,7 @@ def write_plan(path: Path, plan: Plan) -> None:
     write_bytes(path, packed.getvalue())
 
 
-def read_plan(path: Path) -> Plan:
+def read_plan(kind: RecordKind, path: Path) -> Plan:
     """Return the plan that `write_plan` wrote.
 
     Raises:
@@ -73,13 +74,13 @@ def read_plan(path: Path) -> Plan:
             int(index): Facts(int(characters), int(words), int(mark), bytes.fromhex(bands))
             for index, characters, words, mark, bands in facts["large"]
         }
-        found = Survey(large=large, repeated=arrays["repeated"].tobytes())
+        found = Survey(kind, large=large, repeated=arrays["repeated"].tobytes())
         found.tally.add(facts["tally"])
         for name in COUNTS:
             setattr(found, name, int(facts["counts"][name]))
         for name in ARRAYS:
             setattr(found, name, array("Q", arrays[name].tobytes()))
-        return Plan(int(facts["start"]), Split(**facts["split"]), found)
+        return Plan(int(facts["start"]), DocumentSplit(**facts["split"]), found)
     except (OSError, EOFError, zipfile.BadZipFile, *MALFORMED) as error:
         raise GlassError(
             f"the plan {path} cannot be read: {error}",

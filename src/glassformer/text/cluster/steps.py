@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
-from typing import IO, cast
+from typing import IO
 
 import numpy as np
 import numpy.typing as npt
@@ -19,12 +19,14 @@ import numpy.typing as npt
 from glassformer.base.files import write_folder, write_text
 from glassformer.text.cluster.job import Job
 from glassformer.text.cluster.plans import Plan, read_plan, write_plan
-from glassformer.text.documents import Facts, Piece, Survey, facts_of, kept, pieces, why_left_out
 from glassformer.text.duplicates import Repeats
-from glassformer.text.encode import Encoder
-from glassformer.text.prepare import SIDES, TrainingTexts, split_notes, survey_notes, token_notes, write_facts
-from glassformer.text.split import Side, SidedPiece, plan_split, sided
+from glassformer.text.encode import RecordWriter
+from glassformer.text.notes import document_split_notes, survey_notes, token_notes
+from glassformer.text.prepare import TrainingTexts, save_tokenizers, write_text_facts
+from glassformer.text.records import RecordPiece
+from glassformer.text.split import SIDES, Side, SidedPiece, split_documents
 from glassformer.text.store import PartWriter, StoreWriter
+from glassformer.text.survey import Facts, Survey, facts_of, kept, why_left_out
 from glassformer.text.tally import Tally
 from glassformer.text.tokenizers import Tokenizer
 
@@ -43,8 +45,9 @@ def read(job: Job, rank: int) -> None:
         numbers = range(portion.first_part, portion.first_part + portion.parts)
         files = [stack.enter_context(job.part(number).open("wb")) for number in numbers]
         places: list[int] = []  # the part of the document that is being read
-        written = _written(pieces(source, job.data, tally), files, places, job.part_bytes)
-        for known, _, in_one in facts_of(written, job.data):
+        written = _written(source.records(tally), files, places, job.part_bytes)
+        near = source.data.duplicates == "near"
+        for known, _, in_one in facts_of(written, source.data, bands=near):
             facts[places[-1]].append(known)
             whole[places[-1]].append(in_one)
     for number, documents, ones in zip(numbers, facts, whole, strict=True):
@@ -56,8 +59,8 @@ def read(job: Job, rank: int) -> None:
 
 
 def _written(
-    documents: Iterator[Piece], files: Sequence[IO[bytes]], places: list[int], part_bytes: int
-) -> Iterator[Piece]:
+    documents: Iterator[RecordPiece], files: Sequence[IO[bytes]], places: list[int], part_bytes: int
+) -> Iterator[RecordPiece]:
     """Pass the pieces on, written into the files one after the other; a document goes into one file."""
     place = size = 0
     for piece in documents:
@@ -65,7 +68,7 @@ def _written(
             place += 1
             size = 0
         places[:] = [place]
-        line = json.dumps([piece.text, piece.last], ensure_ascii=False) + "\n"
+        line = json.dumps([*piece.texts, piece.last], ensure_ascii=False) + "\n"
         size += files[place].write(line.encode("utf-8", "surrogatepass"))
         yield piece
 
@@ -75,37 +78,39 @@ def decide(job: Job, rank: int = 0) -> None:
     columns = [_facts(job, number) for number in range(job.parts)]
     found, chosen = _survey(job, columns)
     found.refuse_nothing(job.source.name)
-    split = plan_split(found, job.data)
+    split = split_documents(found, job.source.data)
     start = 0
     first = 0
     room = split.limit
     for number, (each, keep) in enumerate(zip(columns, chosen, strict=True)):
         documents = len(keep)
         large = {index - first: facts for index, facts in found.large.items() if first <= index < first + documents}
-        own = Survey(large=large, repeated=found.repeated[first : first + documents].ljust(documents, b"\0"))
+        repeated = found.repeated[first : first + documents].ljust(documents, b"\0")
+        own = Survey(found.kind, large=large, repeated=repeated)
         write_plan(job.plan(number), Plan(start, replace(split, limit=room), own))
         held = keep & ((each["mark"] >> np.uint64(48)).astype(np.int64) <= split.bucket)
         start += int(each["characters"][keep].sum())
         first += documents
         room = max(0, room - int(each["characters"][held].sum()))
-    tokenizer = job.vocabulary.tokenizer(TrainingTexts(lambda: _all_sides(job)))
+    tokenizer = job.vocabulary.tokenizer(job.source.kind, TrainingTexts(lambda: _all_sides(job), [0]))
     tokenizer.save(job.tokenizer_file)
     write_plan(_whole_plan(job), Plan(0, split, found))
 
 
 def _survey(job: Job, columns: list[Columns]) -> tuple[Survey, list[npt.NDArray[np.bool_]]]:
     """The account of all documents, and which of each part are kept."""
-    found = Survey()
+    data = job.source.data
+    found = Survey(job.source.kind)
     for rank in range(len(job.portions)):
         found.tally.add(json.loads(_tally_file(job, rank).read_text(encoding="utf-8")))
-    if job.data.duplicates != "keep":
+    if data.duplicates != "keep":
         repeats = Repeats()
         for index, (facts, _) in enumerate(_documents(columns)):
-            if not why_left_out(facts, job.data):
+            if not why_left_out(facts.words, facts.rest, found.kind, data):
                 repeats.add(index, facts.mark, facts.bands)
         found.repeated = repeats.found()
     keep = np.fromiter(
-        (found.add(index, facts, whole, job.data) for index, (facts, whole) in enumerate(_documents(columns))), bool
+        (found.add(index, facts, whole, data) for index, (facts, whole) in enumerate(_documents(columns))), bool
     )
     return found, np.split(keep, np.cumsum([len(each["mark"]) for each in columns])[:-1])
 
@@ -127,19 +132,20 @@ def _all_sides(job: Job) -> Iterator[SidedPiece]:
 
 def _part_sides(job: Job, number: int) -> Iterator[SidedPiece]:
     """The kept text of a part, each piece with its side."""
-    plan = read_plan(job.plan(number))
+    plan = read_plan(job.source.kind, job.plan(number))
     random = plan.split.bucket >= 0
-    return sided(kept(_pieces(job.part(number)), job.data, plan.found, marks=random, start=plan.start), plan.split)
+    pieces = kept(_pieces(job.part(number)), job.source.data, plan.found, marks=random, start=plan.start)
+    return plan.split.sides(pieces)
 
 
-def _pieces(path: Path) -> Iterator[Piece]:
+def _pieces(path: Path) -> Iterator[RecordPiece]:
     """The documents of a part as they were read, numbered from 0."""
     number = 0
     first = True
     with path.open("rb") as file:
         for line in file:
             text, last = json.loads(line.decode("utf-8", "surrogatepass"))
-            yield Piece(number, text, first, last)
+            yield RecordPiece(number, (text,), first=first, last=last)
             number += last
             first = last
 
@@ -147,26 +153,29 @@ def _pieces(path: Path) -> Iterator[Piece]:
 def encode(job: Job, rank: int) -> None:
     """The tokens of one part."""
     tokenizer = Tokenizer.load(job.tokenizer_file)
-    writers: dict[Side, PartWriter] = {side: PartWriter(job.tokens(rank, side), tokenizer) for side in SIDES}
-    encoder = Encoder(tokenizer, cast("dict[Side, StoreWriter]", writers))
+    kind = job.source.kind
+    tokenizers = {"text": tokenizer}
+    writers = {side: RecordWriter(kind, job.tokens(rank, side), tokenizers, store=PartWriter) for side in SIDES}
     try:
-        encoder.encode(_part_sides(job, rank))
+        for side, texts, labels, last in _part_sides(job, rank):
+            writers[side].add(texts, labels, last)
         for writer in writers.values():
             writer.close()
     finally:
         for writer in writers.values():
             writer.abandon()
-    write_text(_cuts_file(job, rank), str(encoder.forced_cuts))
+    write_text(_cuts_file(job, rank), str(sum(writer.forced_cuts for writer in writers.values())))
 
 
 def merge(job: Job, rank: int = 0) -> None:
     """All parts as one pair of stores, in the order of the text; the result appears when it is whole."""
     tokenizer = Tokenizer.load(job.tokenizer_file)
-    plan = read_plan(_whole_plan(job))
+    kind = job.source.kind
+    plan = read_plan(kind, _whole_plan(job))
     cuts = sum(int(_cuts_file(job, number).read_text(encoding="utf-8")) for number in range(job.parts))
 
     def fill(folder: Path) -> None:
-        tokenizer.save(folder / "tokenizer.json")
+        save_tokenizers(folder, kind, {"text": tokenizer})
         writers: dict[Side, StoreWriter] = {side: StoreWriter(folder / side, tokenizer) for side in SIDES}
         for side, writer in writers.items():
             try:
@@ -176,9 +185,10 @@ def merge(job: Job, rank: int = 0) -> None:
             finally:
                 writer.abandon()
         notes = [*job.source.notes, *survey_notes(plan.found)]
-        notes += split_notes(plan.found, plan.split, job.data, writers)
-        notes += token_notes(tokenizer, writers, cuts)
-        write_facts(folder, job.source, job.data, job.vocabulary, tokenizer, notes)
+        stores = {side: {"text": writer} for side, writer in writers.items()}
+        notes += document_split_notes(plan.found, plan.split, job.source.data, stores)
+        notes += token_notes(kind, {"text": tokenizer}, stores, cuts)
+        write_text_facts(folder, job.source, job.vocabulary, tokenizer, notes)
 
     write_folder(job.out, fill)
 

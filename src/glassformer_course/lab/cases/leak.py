@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 
 from glassformer.corpora import find_text_corpus
-from glassformer.text import split
-from glassformer.text.documents import KeptPiece
-from glassformer.text.split import Side, SidedPiece, Split
+from glassformer.text.rows import Row
+from glassformer.text.split import DocumentSplit, Side, SidedPiece
+from glassformer.text.survey import KeptPiece
 from glassformer.training.validation import validation_loss
 from glassformer_course.lab.bench import CPU, Bench, Trained, compared, loss_chart
 from glassformer_course.lab.evidence import Evidence, Number
@@ -27,13 +27,13 @@ SETTINGS: dict[str, dict[str, Any]] = {"model": {"width": 48}, "data": {"size": 
 def fault() -> Iterator[None]:
     """Overlapping windows are cut first, and then drawn for one side or the other."""
 
-    def by_position(pieces: Iterator[KeptPiece], plan: Split) -> Iterator[SidedPiece]:
-        text = " ".join(piece.text for piece in pieces)
+    def by_position(self: DocumentSplit, pieces: Iterator[KeptPiece]) -> Iterator[SidedPiece]:
+        text = " ".join(text for piece in pieces for text in piece.texts)
         for number, start in enumerate(range(0, len(text), STRIDE)):
             side: Side = "validation" if number % EVERY == EVERY // 2 else "train"
-            yield SidedPiece(side, text[start : start + WIDTH], True)
+            yield SidedPiece(side, (text[start : start + WIDTH],), (), True)
 
-    with replaced((split, "_by_position", by_position)):
+    with replaced((DocumentSplit, "_by_position", by_position)):
         yield
 
 
@@ -41,7 +41,7 @@ def seen_before(found: Trained) -> float:
     """Of all runs of eight tokens in the validation part, the share that stands in the training part word for word."""
     runs = [
         [tuple(window) for window in np.lib.stride_tricks.sliding_window_view(store.tokens, RUN).tolist()]
-        for store in (found.text.train, found.text.validation)
+        for store in (found.data.train.source, found.data.validation.source)
     ]
     known = set(runs[0])
     return sum(run in known for run in runs[1]) / max(1, len(runs[1]))
@@ -51,7 +51,7 @@ def fresh_loss(found: Trained) -> float:
     """The loss on stories that are in neither part."""
     ids = np.array(found.tokenizer.encode(" ".join(find_text_corpus("stories").documents(40, seed=9))))
     width = found.config.model.context
-    rows = [ids[start : start + width + 1] for start in range(0, len(ids) - width, width)]
+    rows = [Row.of_text(ids[start : start + width + 1]) for start in range(0, len(ids) - width, width)]
     return validation_loss(found.model, rows, CPU).loss
 
 

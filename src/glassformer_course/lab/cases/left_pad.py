@@ -13,6 +13,7 @@ from torch.nn.functional import cross_entropy
 from glassformer.base.config import SampleConfig
 from glassformer.generation.decoding import generate
 from glassformer.model import transformer
+from glassformer.text.batches import Batch
 from glassformer_course.lab.bench import Bench, Trained, compared, one_thread
 from glassformer_course.lab.cases.pad_loss import sentences
 from glassformer_course.lab.evidence import Evidence, Number, Point, averaged
@@ -37,14 +38,14 @@ def fault() -> Iterator[None]:
 def with_padding(found: Trained) -> list[Point]:
     """(tokens of padding before each row, loss of the rows)."""
     rows = [row for row in found.task.held_out(1500) if len(row) <= found.config.model.context - MOST]
-    batch, points = found.task.collate(rows), list[Point]()
+    batch, points = Batch.from_rows(rows), list[Point]()
     for count in range(0, MOST + 1, 2):
         padding = torch.zeros(len(batch.inputs), count, dtype=torch.long)  # (B, count)
         inputs = torch.cat([padding, batch.inputs], dim=1)  # (B, count + T)
-        real = torch.cat([padding.bool(), batch.real], dim=1)  # (B, count + T)
+        real = torch.cat([padding.bool(), batch.attention_mask], dim=1)  # (B, count + T)
         with torch.no_grad():
             logits = found.model(inputs, real)[:, count:]  # (B, T, V)
-        points.append((count, float(cross_entropy(logits[batch.real], batch.targets[batch.real]))))
+        points.append((count, float(cross_entropy(logits[batch.attention_mask], batch.targets[batch.attention_mask]))))
     return points
 
 

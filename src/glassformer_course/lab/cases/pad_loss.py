@@ -48,10 +48,10 @@ def sentences(stories: int) -> str:
 
 def real_loss(found: Trained) -> float:
     """The loss on validation, of real tokens alone."""
-    batch = found.task.collate(found.task.held_out(1000))
+    batch = Batch.from_rows(found.task.held_out(1000))
     with torch.no_grad():
         logits = found.model(batch.inputs)  # (B, T, V)
-    return float(cross_entropy(logits[batch.real], batch.targets[batch.real]))
+    return float(cross_entropy(logits[batch.attention_mask], batch.targets[batch.attention_mask]))
 
 
 def observe(bench: Bench) -> Evidence:

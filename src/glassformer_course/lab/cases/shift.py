@@ -26,7 +26,7 @@ def fault() -> Iterator[None]:
 
     @classmethod  # type: ignore[misc]
     def from_rows(cls: type[Batch], rows: Sequence[Row]) -> Batch:
-        targets, _ = padded([np.append(row[2:], row[-1]) for row in rows])
+        targets, _ = padded([np.append(row.targets[1:], row.targets[-1]) for row in rows])
         return replace(own(rows), targets=targets)
 
     with replaced((Batch, "from_rows", from_rows)):
@@ -36,7 +36,7 @@ def fault() -> Iterator[None]:
 def agreement(found: Trained) -> list[Point]:
     """(offset, share of places where the best guess is the token so far behind the one that was read)."""
     rows = [row for row in found.task.held_out(600) if len(row) == found.config.model.context + 1]
-    ids = torch.tensor([row.tolist() for row in rows])  # (B, T + 1)
+    ids = torch.tensor([row.ids.tolist() for row in rows])  # (B, T + 1)
     far = max(OFFSETS)
     with torch.no_grad():
         best = found.model(ids[:, :-1]).argmax(dim=-1)[:, : -far + 1]  # (B, T + 1 - far)

@@ -36,14 +36,14 @@ def letters() -> str:
 
 def ahead(found: Trained) -> float:
     """The largest share of attention that a head gives to later tokens, on the first validation row."""
-    ids = found.task.held_out(None)[0][:-1].tolist()
+    ids = found.task.held_out(None)[0].inputs.tolist()
     return max(float(found.heads(ids, layer).triu(1).sum(dim=-1).mean(dim=-1).max()) for layer in (0, 1))
 
 
 def see(bench: Bench, name: str) -> tuple[Trained, Map]:
     """Train and look, at the head that looks ahead the most."""
     found = bench.train(SETTINGS, 240, ahead, {"source": letters()})
-    ids = found.task.held_out(None)[0][:10].tolist()
+    ids = found.task.held_out(None)[0].inputs[:10].tolist()
     layer, head = divmod(
         int(torch.stack([found.heads(ids, each).triu(1).sum(dim=(1, 2)) for each in (0, 1)]).argmax()), 2
     )

@@ -51,7 +51,7 @@ def texts(count: int) -> dict[str, str]:
 def see(bench: Bench, name: str) -> tuple[Trained, Map, list[str], float]:
     """Train, look at what the decoder looks at, and translate a few validation sources."""
     found = bench.train(SETTINGS, 200, files=texts(2000))
-    pairs = list(islice(found.pairs.validation.texts(), 100))
+    pairs = list(islice(found.data.validation.texts(), 100))
     writer = Translator(found.model, found.tokenizer, found.tokenizer, found.config)
     settings = SampleConfig(tokens=LONGEST + 1, temperature=0)
     written = [sample.text for sample in writer.generate([source for source, _ in pairs], settings)]
@@ -62,8 +62,9 @@ def see(bench: Bench, name: str) -> tuple[Trained, Map, list[str], float]:
 
 def cross_map(found: Trained, name: str) -> Map:
     """What the decoder looks at in the encoder's memory, in a forward pass as training makes it."""
-    row = next(row for row in found.task.held_out(None) if len(row.source) == len(row.target) - 1 >= LONGEST)
-    source, target = torch.tensor(row.source[None].tolist()), torch.tensor([row.target[:-1].tolist()])
+    rows = [(row.source, row.inputs) for row in found.task.held_out(None) if row.source is not None]
+    long = next(pair for pair in rows if len(pair[0]) == len(pair[1]) >= LONGEST)
+    source, target = (torch.tensor([ids.tolist()]) for ids in long)  # (1, S), (1, T)
     made = trace(found.model, source, target)
     cross = made.stack.blocks[0].cross
     assert cross is not None

@@ -38,7 +38,7 @@ def fault() -> Iterator[None]:
 
 def chances(found: Trained) -> list[Point]:
     """(chance that the model gives its likeliest token, chance with which it is drawn), means over bins."""
-    tokens = found.text.validation.tokens[:1024]
+    tokens = found.data.validation.source.tokens[:1024]
     ids = torch.tensor(tokens[: len(tokens) // 32 * 32].reshape(-1, 32).tolist())  # (B, T)
     with torch.no_grad():
         logits = found.model(ids).flatten(0, 1)  # (B T, V)

@@ -214,6 +214,7 @@ def python(opened: ServedModel, question: AblationQuestion) -> str:
             "from glassformer.evaluation.one_text import outlook, surprisals",
             "from glassformer.evaluation.side_by_side import bars",
             "from glassformer.inspection.explain import subject_of",
+            *(["from glassformer.text.batches import Batch"] if wants else []),
         ],
     )
 

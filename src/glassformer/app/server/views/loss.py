@@ -30,7 +30,6 @@ from glassformer.evaluation.probes.surprisal import Listed, SurprisalResult
 from glassformer.evaluation.probes.texts import surprisal_of_split, surprisal_of_target, surprisal_of_text
 from glassformer.runs.opening import OpenedRun
 from glassformer.tasks import AnyTextModel, MaskFiller, Translator
-from glassformer.text.examples import PreparedExamples
 
 MOST, MOST_HOLES = 4_096, 512
 """Tokens of a text; those of a masked model take a pass each."""
@@ -119,9 +118,7 @@ def _split(opened: ServedModel, start: bool) -> dict[str, Any]:
 def _of_split(run: OpenedRun, model: Readable | Translator) -> SurprisalResult:
     """Measure it; the training part is counted by the way."""
     data = run.data
-    train = data.train.targets if isinstance(data, PreparedExamples) else data.train
-    assert train is not None
-    return surprisal_of_split(model, data, counts_of(train.tokens, model.tokenizer.vocab_size))
+    return surprisal_of_split(model, data, counts_of(data.train.target.tokens, model.tokenizer.vocab_size))
 
 
 def python(opened: ServedModel, question: LossQuestion) -> str:
@@ -135,8 +132,7 @@ def python(opened: ServedModel, question: LossQuestion) -> str:
     counting = ["counts = None"]
     if counts is not None:
         imports.append("from glassformer.evaluation.ladder import counts_of")
-        side = "targets.tokens" if translates else "tokens"
-        counting = [f"counts = counts_of(run.data.train.{side}, model.tokenizer.vocab_size)"]
+        counting = ["counts = counts_of(run.data.train.target.tokens, model.tokenizer.vocab_size)"]
     return script(
         opened,
         *counting,

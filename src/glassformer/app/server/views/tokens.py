@@ -30,7 +30,6 @@ from glassformer.base.errors import GlassError
 from glassformer.evaluation.ladder import counts_of
 from glassformer.runs.run_text import stored_text
 from glassformer.tasks import MaskFiller, TextModel, Translator, unknown_symbols
-from glassformer.text.examples import PreparedExamples
 from glassformer.text.tokenizers import Tokenizer
 
 MOST = 2_000
@@ -139,15 +138,10 @@ def count_tokens(opened: ServedModel) -> Counts:
     Raises:
         GlassError: the encoded text is gone. It is not made again: meanwhile the whole server would wait for Python.
     """
-    model = opened.model
     data = stored_text(opened.run.files, opened.run.config)
-    if not isinstance(data, PreparedExamples):
-        return {"text": counts_of(data.train.tokens, model.tokenizer.vocab_size)}
-    sources = counts_of(data.train.sources.tokens, data.source_tokenizer.vocab_size)
-    if not isinstance(model, Translator):
-        return {"text": sources}
-    assert data.train.targets is not None
-    return {"source": sources, "target": counts_of(data.train.targets.tokens, data.tokenizer.vocab_size)}
+    return {
+        role: counts_of(store.tokens, data.tokenizers[role].vocab_size) for role, store in data.train.tokens.items()
+    }
 
 
 def python(opened: ServedModel, question: TokensQuestion) -> str:

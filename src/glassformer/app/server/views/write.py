@@ -30,7 +30,7 @@ from glassformer.app.server.view import PageView, Text, ViewQuestion, script
 from glassformer.app.server.views.reading import refuse_unencoded
 from glassformer.base.config import SampleConfig
 from glassformer.base.errors import GlassError
-from glassformer.evaluation.matches import cover, matches
+from glassformer.evaluation.copying import cover, matches
 from glassformer.evaluation.training_text import training_text
 from glassformer.tasks import AnyTextModel, MaskFiller, TextClassifier, TextModel, Translator
 
@@ -162,7 +162,7 @@ def python(opened: ServedModel, question: WriteQuestion) -> str:
         f"for match in matches(sample.text, training_text(run), {question.least}):",
         "    print(match.start, match.length, match.position)",
         imports=[
-            "from glassformer.evaluation.matches import matches",
+            "from glassformer.evaluation.copying import matches",
             "from glassformer.evaluation.training_text import training_text",
         ],
     )

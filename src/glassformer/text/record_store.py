@@ -1,0 +1,147 @@
+"""Records on disk: as tokens, and where tokens do not give them back, as the texts they were.
+
+A part called NAME of running text is one token store, NAME. Of pairs and labelled texts it is: `NAME.sources` and, of
+pairs, `NAME.targets`, token stores with one document per record; of labelled texts `NAME.labels.npy`, the index of each
+record's label as little-endian int32; and `NAME.texts.jsonl`, the texts and labels of a record in each line.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from glassformer.base.files import clear_disk_errors
+from glassformer.text.records import RecordKind
+from glassformer.text.store import DamagedStoreError, TokenStore
+from glassformer.text.tokenizers import Frame, Tokenizer
+
+
+@dataclass(frozen=True)
+class RecordStore:
+    """The records of one part of the split. Reading maps the files; memory does not grow with them.
+
+    Attributes:
+        tokens: by role, one document per record, each ended by its tokenizer's end token.
+        labels: (records,) index of each label; None of records without labels.
+        texts_file: the same records as text; None where they were not kept.
+        frame: around a source as the model reads it, where its tokenizer says so; None: as the task has it.
+        target_start: what a target begins with; empty: the end token.
+    """
+
+    kind: RecordKind
+    tokens: Mapping[str, TokenStore]
+    labels: npt.NDArray[np.integer[Any]] | None = None
+    texts_file: Path | None = None
+    frame: Frame | None = None
+    target_start: tuple[int, ...] = ()
+
+    @classmethod
+    def open(cls, kind: RecordKind, prefix: Path) -> RecordStore:
+        """Map the part NAME = `prefix`.
+
+        Raises:
+            DamagedStoreError: a file is missing or not as it was written.
+        """
+        tokens = dict(zip(kind.roles, map(TokenStore.open, token_prefixes(kind, prefix)), strict=True))
+        if kind.running_text:
+            return cls(kind, tokens)
+        texts_file = part(prefix, "texts.jsonl")
+        labels = None
+        counts = {store.documents for store in tokens.values()}
+        if kind.labels == "one":
+            labels = _open_labels(prefix)
+            counts.add(len(labels))
+        if len(counts) != 1 or not texts_file.is_file():
+            raise damaged(prefix, "its parts do not belong together")
+        return cls(kind, tokens, labels, texts_file)
+
+    def __len__(self) -> int:
+        return self.source.documents
+
+    @property
+    def source(self) -> TokenStore:
+        """Return the tokens of the first text of each record, which the model reads."""
+        return self.tokens[self.kind.roles[0]]
+
+    @property
+    def target(self) -> TokenStore:
+        """Return the tokens of the last text of each record: the target of a pair, else the only text."""
+        return self.tokens[self.kind.roles[-1]]
+
+    def read_with(self, source_tokenizer: Tokenizer, tokenizer: Tokenizer) -> RecordStore:
+        """Return the same records, framed as these tokenizers say."""
+        return replace(self, frame=source_tokenizer.frame, target_start=tokenizer.target_start)
+
+    @property
+    def around(self) -> int:
+        """Return the tokens that stand around a source, or before a target: the larger number."""
+        before_target = len(self.target_start) if "target" in self.tokens else 0
+        return max(1 if self.frame is None else len(self.frame), before_target)
+
+    @property
+    def text_hash(self) -> str:
+        """Return a hash of all texts, in order."""
+        hashes = [store.text_hash for store in self.tokens.values()]
+        return hashes[0] if self.kind.running_text else hashlib.sha256(" ".join(hashes).encode("ascii")).hexdigest()
+
+    @property
+    def bytes(self) -> int:
+        """UTF-8 bytes of all texts."""
+        return sum(store.bytes for store in self.tokens.values())
+
+    @property
+    def unknown_share(self) -> float:
+        """Return the share of unknown tokens among the tokens of all texts; end tokens are not counted."""
+        tokens = sum(len(store) - store.documents for store in self.tokens.values())
+        return sum(store.unknown for store in self.tokens.values()) / max(1, tokens)
+
+    def lengths(self) -> npt.NDArray[np.int64]:
+        """(records, roles) the tokens of each text, without the end token."""
+        return np.stack([store.lengths for store in self.tokens.values()], axis=1)
+
+    def texts(self) -> Iterator[tuple[str, ...]]:
+        """Yield each record's texts and the names of its labels as they stand in the data, in order.
+
+        Raises:
+            ValueError: only the tokens were stored.
+        """
+        if self.texts_file is None:
+            raise ValueError("this store was made without its texts")
+        with clear_disk_errors(self.texts_file), self.texts_file.open(encoding="utf-8", newline="\n") as file:
+            for line in file:
+                yield tuple(json.loads(line))
+
+
+def token_prefixes(kind: RecordKind, prefix: Path) -> list[Path]:
+    """Return the name of each role's token store in the part NAME = `prefix`."""
+    return [part(prefix, name) if name else prefix for name in kind.stores]
+
+
+def part(prefix: Path, name: str) -> Path:
+    """Return the file or store called `name` of the part NAME = `prefix`."""
+    return prefix.with_name(f"{prefix.name}.{name}")
+
+
+def damaged(place: Path, why: str) -> DamagedStoreError:
+    """The error for prepared records that cannot be used."""
+    return DamagedStoreError(
+        f"the prepared data in {place} is damaged: {why}", "Prepare the text again from its source."
+    )
+
+
+def _open_labels(prefix: Path) -> npt.NDArray[np.integer[Any]]:
+    path = part(prefix, "labels.npy")
+    try:
+        found: npt.NDArray[np.integer[Any]] = np.load(path, mmap_mode="r", allow_pickle=False)
+    except FileNotFoundError:
+        raise damaged(prefix, f"{path.name} is missing") from None
+    except (ValueError, EOFError):
+        raise damaged(prefix, f"{path.name} is not usable") from None
+    return found

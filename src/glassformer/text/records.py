@@ -1,0 +1,92 @@
+"""Records: what a task learns from. A record has texts, each with a role, and labels.
+
+A language model reads records of one text; a classifier one text and its label; a translator a source and its target.
+The rest of `text` knows a task only by its `RecordKind`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Literal, NamedTuple
+
+from glassformer.base.config import Task
+
+
+@dataclass(frozen=True)
+class RecordKind:
+    """The texts and labels that each record of a task has.
+
+    Attributes:
+        task: the task that learns from them.
+        roles: the role of each text, in order; the model reads the first.
+        labels: how many labels each record has.
+        stores: the name of each role's token store on disk; empty: that of the part of the split alone.
+        mask_token: the tokenizer needs a mask token.
+        noun: what messages call such records.
+    """
+
+    task: Task
+    roles: tuple[str, ...] = ("text",)
+    labels: Literal["none", "one"] = "none"
+    stores: tuple[str, ...] = ("",)
+    mask_token: bool = False
+    noun: str = "documents"
+
+    @cached_property
+    def running_text(self) -> bool:
+        """Return whether a record is one text alone: it may be of any length, and be cut where the split falls."""
+        return len(self.roles) == 1 and self.labels == "none"
+
+    @property
+    def version(self) -> int:
+        """Return the version of the prepared folder; a change in what it holds makes older folders unusable."""
+        return 1 if self.running_text else 2
+
+    def why_incomplete(self, blank: Sequence[bool]) -> str:
+        """Return why a record with blank parts is left out.
+
+        Args:
+            blank: of each text and each label, whether it is white space alone.
+        """
+        if self.running_text:
+            return f"empty {self.noun}"
+        if self.labels == "one":
+            return "rows without a label" if blank[-1] else "rows with an empty text"
+        if all(blank):
+            return f"{self.noun} with both sides empty"
+        return f"{self.noun} with an empty {self.roles[blank.index(True)]}"
+
+
+def _pairs(task: Task) -> RecordKind:
+    return RecordKind(task, ("source", "target"), stores=("sources", "targets"), noun="pairs")
+
+
+RECORD_KINDS: Mapping[Task, RecordKind] = {
+    "lm": RecordKind("lm"),
+    "masked": RecordKind("masked", mask_token=True),
+    "classify": RecordKind("classify", labels="one", stores=("sources",), noun="labelled texts"),
+    "translate": _pairs("translate"),
+    "summarize": _pairs("summarize"),
+}
+"""The records of each task."""
+
+
+class RecordPiece(NamedTuple):
+    """A record; or, of a running text too long to hold, a piece of it.
+
+    Attributes:
+        number: of the record, counted over all, also those that are left out.
+        texts: one for each role.
+        labels: their names.
+        position: of the record in the data, for messages; empty where none is shown.
+        first, last: whether the record begins and ends with this piece.
+    """
+
+    number: int
+    texts: tuple[str, ...]
+    labels: tuple[str, ...] = ()
+    position: str = ""
+    first: bool = True
+    last: bool = True

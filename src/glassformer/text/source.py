@@ -1,0 +1,368 @@
+"""Sources: running text, pairs or labelled texts, in files, folders, tables, parallel files or generated corpora."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, replace
+from itertools import chain, islice, zip_longest
+from pathlib import Path
+
+from glassformer.base.config import DataConfig
+from glassformer.base.errors import GlassError
+from glassformer.base.wording import counted
+from glassformer.text.cleaning import cleaned
+from glassformer.text.columns import Chosen, choose_labelled, choose_pair, choose_text, label_text
+from glassformer.text.delimited import text_lines
+from glassformer.text.documents import documents
+from glassformer.text.locating import Located, listed, located
+from glassformer.text.reading import (
+    SourceFile,
+    describe_tables,
+    format_of,
+    is_table,
+    readings_of,
+    refuse_plain_json,
+    scan_files,
+    tables_of,
+    with_table,
+)
+from glassformer.text.records import RecordKind, RecordPiece
+from glassformer.text.tables import Table, refuse_idle_settings
+from glassformer.text.tally import Tally
+
+SHOWN_CHARACTERS = 40  # of a line, in an error
+FIRST = 50  # records of a generated corpus whose hash stands for its generator: a change in it changes them
+Candidate = tuple[tuple[str, ...], tuple[str, ...], str]  # texts, labels, position in the data
+_REMEDIES = {
+    "none": "Give the file with its targets in data.target, or a table (.csv, .tsv, .jsonl) that has both.",
+    "one": "Give a table (.csv, .tsv, .jsonl) with a column for the label, or a folder with one folder per label.",
+}
+
+
+@dataclass(frozen=True)
+class Source:
+    """A source of records; read as often as needed.
+
+    Attributes:
+        files: two parallel ones, or tables, or texts (of labelled texts: in folders named by their label); none for a
+            generated corpus.
+        corpus: the name of a generated corpus.
+        digest: a hash of all the content.
+        notes: how it is read.
+        parallel: line n of the second file answers line n of the first.
+    """
+
+    kind: RecordKind
+    data: DataConfig
+    name: str
+    files: tuple[SourceFile, ...]
+    corpus: str | None
+    digest: str
+    notes: tuple[str, ...]
+    parallel: bool = False
+
+    @property
+    def size(self) -> int:
+        """Bytes of all files, unpacked (0 for a generated corpus)."""
+        return sum(file.scan.size for file in self.files)
+
+    @property
+    def readings(self) -> list[list[object]]:
+        """Return how each table is read; together with `digest`, the records depend on nothing else."""
+        return readings_of(self.files)
+
+    def records(self, tally: Tally) -> Iterator[RecordPiece]:
+        """Yield all records in order, also those that a filter will leave out; rows that are no record are counted."""
+        return self._running_text(tally) if self.kind.running_text else self._examples(tally)
+
+    def _running_text(self, tally: Tally) -> Iterator[RecordPiece]:
+        """Yield files, paragraphs or lines of plain text, rows of tables, items of a generated corpus."""
+        number = 0
+        for texts in self._texts(tally):
+            first = True
+            if self.data.clean:
+                texts = cleaned(texts)
+            for text, last in texts:
+                yield RecordPiece(number, (text,), (), "", first, last)
+                first = last
+                number += last
+
+    def _texts(self, tally: Tally) -> Iterator[Iterator[tuple[str, bool]]]:
+        if self.corpus is not None:
+            yield ((text, True) for (text,), _ in _generated(self.kind, self.corpus, self.data))
+        for file in self.files:
+            if file.format == "text":
+                yield from documents(file.text(), self.data.document)
+            else:
+                yield ((text, True) for (text,), _, _ in _rows(self.kind, file, tally))
+
+    def _examples(self, tally: Tally) -> Iterator[RecordPiece]:
+        for number, (texts, labels, position) in enumerate(self._candidates(tally)):
+            names = tuple(label.strip() for label in labels)
+            if names != labels and all(names):
+                tally.remark("labels with spaces around them, which are removed", position)
+            yield RecordPiece(number, texts, names, position)
+
+    def _candidates(self, tally: Tally) -> Iterator[Candidate]:
+        if self.corpus is not None:
+            for number, (texts, labels) in enumerate(_generated(self.kind, self.corpus, self.data), start=1):
+                yield texts, labels, f"example {number} of {self.corpus}"
+        elif self.parallel:
+            yield from _line_by_line(self.files[0], self.files[1], tally)
+        else:
+            for file in self.files:
+                if file.table is None:
+                    yield ("".join(file.text()),), (_label_of(file),), file.name
+                else:
+                    yield from _rows(self.kind, file, tally)
+
+
+def _label_of(file: SourceFile) -> str:
+    """The label of a text in a folder: the first part of its name."""
+    return file.name.partition("/")[0]
+
+
+def _generated(kind: RecordKind, corpus: str, data: DataConfig) -> Iterator[tuple[tuple[str, ...], tuple[str, ...]]]:
+    """Yield the texts and labels of each record that a generated corpus makes."""
+    from glassformer.corpora import find_labelled_corpus, find_pair_corpus, find_text_corpus
+
+    if kind.running_text:
+        return (((text,), ()) for text in find_text_corpus(corpus).documents(data.size, data.seed))
+    if kind.labels == "none":
+        return ((pair, ()) for pair in find_pair_corpus(corpus).pairs(data.size, data.seed))
+    return (((text,), (label,)) for text, label in find_labelled_corpus(corpus).labelled(data.size, data.seed))
+
+
+def _line_by_line(first: SourceFile, second: SourceFile, tally: Tally) -> Iterator[Candidate]:
+    """Yield line n of both files; blank lines at the end of only one file are left out.
+
+    Only `\\n` ends a line here (with a `\\r` before it), as in every tool for parallel files.
+    """
+    lines = [text_lines(file.text(), file.name) for file in (first, second)]
+    for number, (source, target) in enumerate(zip_longest(*lines), start=1):
+        if source is None or target is None:
+            longer = 0 if target is None else 1
+            rest = chain([source or target or ""], lines[longer])
+            _refuse_unequal((first.name, second.name), longer, number, rest, tally)
+            return
+        yield (_without_end(source), _without_end(target)), (), f"line {number} of {first.name} and {second.name}"
+
+
+def _refuse_unequal(names: tuple[str, str], longer: int, number: int, rest: Iterator[str], tally: Tally) -> None:
+    """Raise a `GlassError` if the longer of two files has a text from line `number` on; count its blank lines."""
+    lines = blank = 0
+    shown = ""
+    for line in rest:
+        lines += 1
+        blank += not line.strip()
+        shown = shown or line.strip()[:SHOWN_CHARACTERS]
+    if lines == blank:
+        remark = f"blank lines at the end of {names[longer]}, where the other file has none"
+        tally.remarks[remark] = blank
+        return
+    counts = [number - 1, number - 1]
+    counts[longer] += lines
+    raise GlassError(
+        f"{names[0]} has {counted(counts[0], 'lines')}, {names[1]} {counts[1]:,}: they cannot be parallel",
+        f"{names[1 - longer]} ends before line {number:,} of {names[longer]} ({shown!r}): line n of one "
+        "must answer line n of the other.",
+    )
+
+
+def _without_end(line: str) -> str:
+    return line.removesuffix("\n").removesuffix("\r")
+
+
+def _rows(kind: RecordKind, file: SourceFile, tally: Tally) -> Iterator[Candidate]:
+    """Yield the record of each row of a table; rows without a text or a label are counted.
+
+    Several columns of a labelled text are joined by line ends, empty ones left out.
+    """
+    missing = "rows without text in " + ("that column" if len(kind.roles) == 1 else "both columns")
+    for line, values in file.rows(tally):
+        position = f"line {line} of {file.name}"
+        if kind.labels == "one":
+            label, *columns = values
+            name = label_text(label)
+            if name is None:
+                tally.leave_out("rows without a label", position)
+            else:
+                text = "\n".join(text for text in columns if isinstance(text, str) and text.strip())
+                yield (text,), (name,), position
+            continue
+        texts = tuple(value for value in values if isinstance(value, str))
+        if len(texts) == len(kind.roles):
+            yield texts, (), position
+        else:
+            tally.leave_out(missing, position)
+
+
+@contextmanager
+def open_source(kind: RecordKind, data: DataConfig, cache: Path, validation: bool = False) -> Iterator[Source]:
+    """Locate, check and describe the source that `data` names; every byte is read once here.
+
+    Args:
+        kind: the records to read from it.
+        data: the source and how it is read.
+        cache: the folder in which standard input is kept until the block ends.
+        validation: open `data.validation` instead of `data.source`.
+
+    Raises:
+        GlassError: missing, empty, binary, in an unknown encoding; settings that do not go together; or a table whose
+            columns are not clear.
+    """
+    what, target = (data.validation, data.validation_target) if validation else (data.source, data.target)
+    assert what is not None
+    _refuse_misplaced(kind, data)
+    with ExitStack() as stack:
+        found = stack.enter_context(located(what, cache))
+        if found.corpus:
+            # Other records than those of the training part, if it is the same corpus.
+            own = data.model_copy(update={"seed": data.seed + 1}) if validation else data
+            source = _from_corpus(kind, own, found, target)
+            said = ("the seed of a generated validation part is data.seed + 1",) if validation else ()
+            yield replace(source, notes=(*source.notes, *said))
+        elif target is not None:
+            yield _parallel(kind, data, [(what, found), (target, stack.enter_context(located(target, cache)))])
+        else:
+            source = (_from_texts if kind.running_text else _from_examples)(kind, data, what, found)
+            if not validation:  # it may be another kind of source
+                refuse_idle_settings(tables_of(source.files), data, what)
+            yield source
+
+
+def hash_of_sources(source: Source, own: Source | None) -> str:
+    """Return a hash of the content of a source and, if it has one, of its own validation source."""
+    if source.kind.running_text:
+        return source.digest
+    return hashlib.sha256(f"{source.digest} {own.digest if own else ''}".encode("ascii")).hexdigest()
+
+
+def _refuse_misplaced(kind: RecordKind, data: DataConfig) -> None:
+    if kind.running_text:
+        for name in ("target", "target_column", "label_column"):
+            if getattr(data, name) is not None:
+                raise GlassError(
+                    f"data.{name} was given, and running text is to be read",
+                    "Say what to learn: set train.task to translate, summarize or classify; or leave it out.",
+                )
+        return
+    pairs = "target" in kind.roles
+    fields = ("label_column",) if pairs else ("target", "target_column")
+    if data.target is not None:
+        fields = (*fields, "column", "target_column")
+    for name in fields:
+        if getattr(data, name) is not None:
+            why = "data.target" if pairs and name != "label_column" else f"train.task = {kind.task}"
+            raise GlassError(f"data.{name} does not go with {why}", "Leave one of the two out.")
+
+
+def _from_corpus(kind: RecordKind, data: DataConfig, found: Located, target: str | None) -> Source:
+    name = found.corpus
+    assert name is not None
+    for setting, value in (("target", target), ("column", data.column), ("label_column", data.label_column)):
+        if value is not None:
+            raise GlassError(f"data.{setting} does not go with the generated corpus {name}", "Leave it out.")
+    refuse_idle_settings((), data, name)
+    first = [part for record in islice(_generated(kind, name, data), FIRST) for parts in record for part in parts]
+    digest = _digest([name, str(data.size), str(data.seed), *first])
+    noun = "documents" if kind.running_text else "examples"
+    notes = (*found.notes, f"{name}: generated corpus, {data.size:,} {noun}, seed {data.seed}")
+    return Source(kind, data, name, (), name, digest, notes)
+
+
+def _digest(parts: list[str]) -> str:
+    # A folder's name may hold bytes that are no UTF-8, which Python reads as lone surrogates.
+    return hashlib.sha256("\0".join(parts).encode("utf-8", "surrogatepass")).hexdigest()
+
+
+def _parallel(kind: RecordKind, data: DataConfig, wanted: list[tuple[str, Located]]) -> Source:
+    scanned = []
+    for what, found in wanted:
+        if found.corpus or found.folder:
+            noun = "a folder" if found.folder else "a generated corpus"
+            raise GlassError(f"{what} is {noun}, and one of two parallel files was expected", "Give a file of lines.")
+        scanned.append(scan_files(what, data.encoding, found, tables_wanted=False))
+        first = scanned[-1].files[0]
+        if is_table(first):
+            raise GlassError(
+                f"{first.name} is a table, and data.target asks for two parallel files of lines",
+                "Leave data.target out to read both columns of one table, or give plain text files.",
+            )
+    files = tuple(each.files[0] for each in scanned)
+    refuse_idle_settings((), data, " and ".join(file.name for file in files))
+    digest = hashlib.sha256(" ".join(each.digest for each in scanned).encode("ascii")).hexdigest()
+    notes = tuple(note for each in scanned for note in each.notes)
+    if files[0].scan.digest == files[1].scan.digest:
+        notes += (f"{files[0].name} and {files[1].name} are the same text: the model learns to copy",)
+    return Source(kind, data, f"{files[0].name}, {files[1].name}", files, None, digest, notes, parallel=True)
+
+
+def _from_texts(kind: RecordKind, data: DataConfig, what: str, found: Located) -> Source:
+    """Open plain text, or one column of tables."""
+    scanned = scan_files(what, data.encoding, found, tables_wanted=data.column is not None)
+    refuse_plain_json(scanned.files, found)
+    for file in scanned.files:
+        if not is_table(file) and data.column is not None:
+            raise GlassError(
+                f"data.column is {data.column!r}, but {file.name} is plain text",
+                "Leave it unset, or give a file that ends in .csv, .tsv or .jsonl (.gz too).",
+            )
+    choose: Callable[[Table], Chosen] = lambda table: choose_text(table, data.column)  # noqa: E731
+    files = tuple(with_table(file, data, choose) if is_table(file) else file for file in scanned.files)
+    return Source(kind, data, what, files, None, scanned.digest, (*scanned.notes, *describe_tables(files)))
+
+
+def _from_examples(kind: RecordKind, data: DataConfig, what: str, found: Located) -> Source:
+    """Open tables with a column for each part of a record; or, of labelled texts, a folder with one for each label."""
+    remedy = _REMEDIES[kind.labels]
+    has_tables = any(format_of(name) != "text" for _, name in found.files)
+    nested = any("/" in name for _, name in found.files)
+    by_folder = kind.labels == "one" and found.folder and not has_tables and nested
+    if found.folder and not has_tables and not by_folder:
+        raise GlassError(f"the folder {what} holds no table (.csv, .tsv, .jsonl)", remedy)
+    if by_folder and (data.column, data.label_column) != (None, None):
+        raise GlassError(
+            f"the folder {what} holds no table, and data.column or data.label_column is set", "Leave them out."
+        )
+    if by_folder:
+        found = _without_unlabelled(found)
+    scanned = scan_files(what, data.encoding, found, tables_wanted=not by_folder)
+    if by_folder:
+        notes = (*scanned.notes, "label: the folder that a file lies in; text: the whole file")
+        digest = _digest([scanned.digest, *map(_label_of, scanned.files)])
+        return Source(kind, data, what, scanned.files, None, digest, notes)
+    refuse_plain_json(scanned.files, found)
+    files = tuple(
+        with_table(_as_table(kind, file), data, lambda table: _choose(kind, data, table)) for file in scanned.files
+    )
+    return Source(kind, data, what, files, None, scanned.digest, (*scanned.notes, *describe_tables(files)))
+
+
+def _without_unlabelled(found: Located) -> Located:
+    """Leave out the files that are not in a label's folder, such as a README."""
+    labelled = tuple((path, name) for path, name in found.files if "/" in name)
+    others = [f"{name} (not in a label folder)" for _, name in found.files if "/" not in name]
+    if not others:
+        return found
+    told = f"left out {len(others)} of {len(found.files)} files: {listed(others)}"
+    return replace(found, files=labelled, notes=[*found.notes, told])
+
+
+def _as_table(kind: RecordKind, file: SourceFile) -> SourceFile:
+    """The file as a table; one whose name does not say so is TSV if its first line has a tab."""
+    if is_table(file):
+        return file
+    first = next(text_lines(file.text(), file.name), "")
+    if "\t" in first:
+        return replace(file, format="tsv")
+    missing = "targets" if kind.labels == "none" else "labels"
+    raise GlassError(f"{file.name} is plain text: it holds no {missing}", _REMEDIES[kind.labels])
+
+
+def _choose(kind: RecordKind, data: DataConfig, table: Table) -> Chosen:
+    if kind.labels == "none":
+        return choose_pair(table, data.column, data.target_column)
+    return choose_labelled(table, data.label_column, data.column)

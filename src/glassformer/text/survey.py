@@ -1,0 +1,326 @@
+"""Survey a source: one pass over its records, with which of them are kept, their sizes, hashes and labels."""
+
+from __future__ import annotations
+
+import hashlib
+from array import array
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from glassformer.base.config import DataConfig
+from glassformer.base.errors import GlassError
+from glassformer.base.wording import counted
+from glassformer.text.duplicates import Repeats, Sketch
+from glassformer.text.records import RecordKind, RecordPiece
+from glassformer.text.source import Source
+from glassformer.text.tally import Tally
+
+MOST_MARKS = 8_000_000  # documents of running text whose hashes are kept to count duplicates (64 MB)
+MOST_LABELS = 65_536
+BUCKETS = 1 << 16
+REPEATED = {"exact": "repeated documents", "near": "nearly repeated documents"}
+
+
+class KeptPiece(NamedTuple):
+    """A piece of a record that no filter left out.
+
+    Attributes:
+        texts, labels, first, last: as in `RecordPiece`.
+        start: characters of the kept records before this one.
+        mark: the hash of the record's first text; 0 where it was not asked for.
+    """
+
+    texts: tuple[str, ...]
+    labels: tuple[str, ...]
+    start: int
+    first: bool
+    last: bool
+    mark: int
+
+
+@dataclass
+class Facts:
+    """Facts of a whole record.
+
+    Attributes:
+        characters, words, mark: of the first text: its size, and a hash of it.
+        bands: where near duplicates are looked for, the hashes that a document like it shares (see `Sketch`).
+        rest: the record's other texts and its labels.
+        whole_mark: a hash of all its texts and labels.
+        position: where the record stands in the data, for messages.
+    """
+
+    characters: int = 0
+    words: int = 0
+    mark: int = 0
+    bands: bytes = b""
+    rest: tuple[str, ...] = ()
+    whole_mark: int = 0
+    position: str = ""
+
+
+@dataclass
+class Survey:
+    """Results of one pass over all records; everything here counts kept records unless said otherwise.
+
+    Memory: of running text, some 128 MB at most; of other records, some 24 bytes each.
+
+    Attributes:
+        characters: of all first texts.
+        other_characters: of all other texts.
+        tally: records and rows that were left out, or used but noted.
+        marks: the hash of each first text; of running text, of the first `MOST_MARKS` documents.
+        starts: running text: the number of characters before every `start_step`-th document.
+        large: running text: documents that come in several pieces, by number: one piece is not enough to judge them.
+        bucket_documents, bucket_characters: running text: documents and characters by the highest 16 bits of the hash.
+        repeated: a byte for each document, 1 where it repeats an earlier one; empty where nobody asked.
+        lengths: other records: characters of each first text.
+        whole_marks: other records: a hash of each whole record.
+        label_names: the labels in the order in which they come, each with its number.
+        label_numbers: the number of each record's label.
+    """
+
+    kind: RecordKind
+    records: int = 0
+    characters: int = 0
+    other_characters: int = 0
+    tally: Tally = field(default_factory=Tally)
+    marks: array[int] = field(default_factory=lambda: array("Q"))
+    starts: array[int] = field(default_factory=lambda: array("Q"))
+    start_step: int = 1
+    last_length: int = 0
+    large: dict[int, Facts] = field(default_factory=dict)
+    bucket_documents: array[int] = field(default_factory=lambda: array("Q", bytes(8 * BUCKETS)))
+    bucket_characters: array[int] = field(default_factory=lambda: array("Q", bytes(8 * BUCKETS)))
+    repeated: bytes = b""
+    lengths: array[int] = field(default_factory=lambda: array("I"))
+    whole_marks: array[int] = field(default_factory=lambda: array("Q"))
+    label_names: dict[str, int] = field(default_factory=dict)
+    label_numbers: array[int] = field(default_factory=lambda: array("i"))
+
+    @property
+    def left_out(self) -> Counter[str]:
+        """Return how many records and rows were left out, by reason."""
+        return self.tally.left_out
+
+    def add(self, number: int, facts: Facts, whole: bool, data: DataConfig) -> bool:
+        """Count record `number`, which came in one piece or not; return whether it is kept."""
+        if not whole:
+            self.large[number] = facts
+        reason = why_left_out(facts.words, facts.rest, self.kind, data)
+        if not reason and self.repeated and self.repeated[number]:
+            reason = REPEATED[data.duplicates]
+        if reason:
+            self.tally.leave_out(reason, facts.position)
+            return False
+        if self.kind.running_text:
+            self._add_document(facts)
+        else:
+            self._add_example(facts)
+        self.records += 1
+        self.characters += facts.characters
+        return True
+
+    def _add_document(self, facts: Facts) -> None:
+        """Record where the document starts; if there are too many starts, drop every second one."""
+        if self.records % self.start_step == 0:
+            self.starts.append(self.characters)
+        if len(self.starts) > MOST_MARKS:
+            self.starts = self.starts[::2]
+            self.start_step *= 2
+        self.last_length = facts.characters
+        self.bucket_documents[facts.mark >> 48] += 1
+        self.bucket_characters[facts.mark >> 48] += facts.characters
+        if len(self.marks) < MOST_MARKS:
+            self.marks.append(facts.mark)
+
+    def _add_example(self, facts: Facts) -> None:
+        self.marks.append(facts.mark)
+        self.whole_marks.append(facts.whole_mark)
+        self.lengths.append(facts.characters)
+        others = len(self.kind.roles) - 1
+        self.other_characters += sum(map(len, facts.rest[:others]))
+        for label in facts.rest[others:]:
+            self.label_numbers.append(self.label_names.setdefault(label, len(self.label_names)))
+
+    @property
+    def last_start(self) -> int:
+        """Return the number of characters before the last document."""
+        return self.characters - self.last_length
+
+    def label_counts(self) -> npt.NDArray[np.int64]:
+        """(labels,) the number of records of each label, in the order of `label_names`."""
+        return np.bincount(np.frombuffer(self.label_numbers, dtype=np.int32))
+
+    def refuse_nothing(self, name: str) -> None:
+        """Raise a `GlassError` if no record of the source of this name is kept."""
+        if self.records:
+            return
+        reasons = ", ".join(counted(count, reason) for reason, count in sorted(self.left_out.items()))
+        left_out = f": left out {reasons}" if reasons else ""
+        if self.kind.running_text:
+            raise GlassError(
+                f"{name} holds no text{left_out}",
+                "Give a source with some text in it, or loosen data.min_words and data.max_words.",
+            )
+        raise GlassError(
+            f"{name} holds no example that can be used{left_out}",
+            "Give a text, and its target or label, in each row.",
+        )
+
+
+def survey(source: Source, seed: int | None = None) -> Survey:
+    """Read everything once and count; once more before that where repeated documents are to be left out.
+
+    Args:
+        source: is read as its own settings say.
+        seed: of the hashes; unset: that of the source. Only hashes with one seed can be compared.
+
+    Raises:
+        GlassError: nothing is left to train on, or there are too many labels to be labels.
+    """
+    kind = source.kind
+    data = source.data if seed is None else source.data.model_copy(update={"seed": seed})
+    found = Survey(kind)
+    if kind.running_text and data.duplicates != "keep":
+        repeats = Repeats()
+        for facts, number, _ in facts_of(source.records(Tally()), data, bands=data.duplicates == "near"):
+            if not why_left_out(facts.words, facts.rest, kind, data):
+                repeats.add(number, facts.mark, facts.bands)
+        found.repeated = repeats.found()
+    for facts, number, whole in facts_of(source.records(found.tally), data):
+        found.add(number, facts, whole, data)
+        if found.label_names and len(found.label_names) > MOST_LABELS:
+            raise GlassError(
+                f"{source.name} has more than {MOST_LABELS:,} distinct labels in its first {found.records:,} rows",
+                "Set data.label_column to a column whose values repeat.",
+            )
+    found.refuse_nothing(source.name)
+    return found
+
+
+def facts_of(pieces: Iterable[RecordPiece], data: DataConfig, bands: bool = False) -> Iterator[tuple[Facts, int, bool]]:
+    """Yield the facts of each record, its number, and whether it came in one piece.
+
+    Args:
+        pieces: of the records.
+        data: settings; `min_words` and `max_words` say whether words are counted.
+        bands: whether `Facts.bands` is wanted.
+    """
+    counting = counts_words(data)
+    facts = Facts()
+    empty = _hasher(data.seed)
+    hasher = empty
+    in_word = False
+    sketch = None
+    for number, texts, labels, position, first, last in pieces:
+        text = texts[0]
+        if first:
+            facts = Facts()
+            if labels or len(texts) > 1:
+                facts.rest = texts[1:] + labels
+                facts.position = position
+            hasher = empty.copy()
+            in_word = False
+            sketch = Sketch() if bands else None
+        facts.characters += len(text)
+        hasher.update(text.encode("utf-8"))
+        if sketch is not None:
+            sketch.read(text)
+        if counting or not (first and last):
+            # A word that continues from the piece before is counted once.
+            facts.words += len(text.split()) - (in_word and not text[:1].isspace() and bool(text))
+            in_word = not text[-1].isspace() if text else in_word
+        else:
+            facts.words = int(bool(text) and not text.isspace())
+        if last:
+            facts.mark = int.from_bytes(hasher.digest(), "little")
+            if facts.rest:
+                facts.whole_mark = mark_of("\0".join((text, *facts.rest)), data.seed)
+            facts.bands = sketch.bands(facts.mark) if sketch is not None else b""
+            yield facts, number, first
+
+
+def counts_words(data: DataConfig) -> bool:
+    """Return whether records are left out by their number of words."""
+    return data.min_words > 0 or data.max_words is not None
+
+
+def _any_word(text: str) -> int:
+    return int(bool(text) and not text.isspace())
+
+
+def mark_of(text: str, seed: int) -> int:
+    """64 bits of a hash of a text, keyed by `seed`: equal texts have equal marks."""
+    return int.from_bytes(_hasher(seed, text.encode("utf-8")).digest(), "little")
+
+
+def _hasher(seed: int, text: bytes = b"") -> hashlib.blake2b:
+    return hashlib.blake2b(text, digest_size=8, key=(seed % (1 << 64)).to_bytes(8, "little"))
+
+
+def why_left_out(words: int, rest: tuple[str, ...], kind: RecordKind, data: DataConfig) -> str:
+    """Return why a record is left out for a blank part or its size; empty where it is kept.
+
+    Args:
+        words: of the first text.
+        rest: the other texts and the labels.
+        kind: of the record.
+        data: the settings.
+    """
+    if words == 0 or (rest and not all(map(_any_word, rest))):
+        return kind.why_incomplete([words == 0, *(not _any_word(part) for part in rest)])
+    if words < data.min_words:
+        return f"{'documents' if kind.running_text else 'examples'} with fewer than {data.min_words} words"
+    if data.max_words is not None and words > data.max_words:
+        return f"{'documents' if kind.running_text else 'examples'} with more than {data.max_words} words"
+    return ""
+
+
+def first_records(source: Source) -> Iterator[tuple[str, ...]]:
+    """Yield the texts and labels of each record that is not left out for its size; of a long text the first piece."""
+    counting = counts_words(source.data)
+    for _, texts, labels, _, first, _ in source.records(Tally()):
+        if first:
+            words = len(texts[0].split()) if counting else _any_word(texts[0])
+            if not why_left_out(words, texts[1:] + labels, source.kind, source.data):
+                yield texts + labels
+
+
+def kept_pieces(source: Source, found: Survey, marks: bool) -> Iterator[KeptPiece]:
+    """Yield the records that the survey counted, again and in the same order; `mark` is 0 unless `marks`."""
+    return kept(source.records(Tally()), source.data, found, marks)
+
+
+def kept(
+    pieces: Iterable[RecordPiece], data: DataConfig, found: Survey, marks: bool, start: int = 0
+) -> Iterator[KeptPiece]:
+    """Yield the pieces that are kept. `start`: characters of kept records before them."""
+    length = 0
+    counting = counts_words(data)
+    kind = found.kind
+    keeping = True
+    mark = 0
+    for number, texts, labels, _, first, last in pieces:
+        if first:
+            text = texts[0]
+            start += length
+            if (facts := found.large.get(number)) is not None:
+                words = facts.words
+                length = facts.characters
+                mark = facts.mark
+            else:
+                words = len(text.split()) if counting else int(bool(text) and not text.isspace())
+                length = len(text)
+                mark = mark_of(text, data.seed) if marks else 0
+            keeping = not why_left_out(words, texts[1:] + labels, kind, data) and not (
+                found.repeated and found.repeated[number]
+            )
+            length = length if keeping else 0
+        if keeping:
+            yield KeptPiece(texts, labels, start, first, last, mark)

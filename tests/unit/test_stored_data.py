@@ -1,0 +1,29 @@
+"""What earlier versions prepared is what this one prepares: folder names, files, notes; and it opens and is reused."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection
+from pathlib import Path
+
+import pytest
+
+from glassformer.text import prepare
+from tests.unit.stored_data import CASES, EXPECTED, stored, write_sources
+
+QUICK = ("lm random", "lm table", "masked", "classify own", "translate table", "summarize")
+
+
+@pytest.mark.parametrize("cases", [QUICK, pytest.param(tuple(CASES), marks=pytest.mark.thorough)])
+def test_prepared_data_is_byte_for_byte_that_of_earlier_versions(
+    cases: Collection[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_sources(tmp_path)
+    monkeypatch.chdir(tmp_path)
+    expected = json.loads(EXPECTED.read_text(encoding="utf-8"))
+    found = stored(tmp_path / "cache", cases)
+    assert {name.partition(",")[0] for name in found} == set(cases)
+    for name, facts in found.items():
+        assert facts == expected[name], name
+    monkeypatch.setattr(prepare, "make", None)  # nothing has to be made a second time
+    assert stored(tmp_path / "cache", cases) == found
