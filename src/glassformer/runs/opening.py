@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from glassformer.base.config import PAIRS, Config
+from glassformer.base.config import Config
 from glassformer.base.errors import MALFORMED, GlassError
 from glassformer.model.build import build_model
 from glassformer.model.device import choose_device
@@ -22,7 +22,7 @@ from glassformer.model.precision import as_recorded, choose_precision
 from glassformer.model.transformer import Model
 from glassformer.model.weights import load_weights
 from glassformer.runs.folder import Folder, Run, Which, open_run, step_of
-from glassformer.tasks import AnyTextModel, MaskFiller, TextClassifier, TextModel, Translator
+from glassformer.tasks import AnyTextModel, TextModel, Translator, make_text_model
 from glassformer.tasks.refusing import wrong_task
 from glassformer.text.tokenizers import Tokenizer
 
@@ -187,25 +187,3 @@ def untrained_model(config: Config, tokenizer: Tokenizer, source: Tokenizer, lab
         source_vocab_size=None if config.model.shared_embedding else source.vocab_size,
         classes=len(labels) if config.train.task == "classify" else None,
     )
-
-
-def make_text_model(
-    config: Config, model: Model, tokenizer: Tokenizer, source: Tokenizer, labels: tuple[str, ...]
-) -> AnyTextModel:
-    """Return the object that does a task with a model.
-
-    Args:
-        config: of the run; `train.task` names the task.
-        model: with its weights.
-        tokenizer: of the text that is read, or of the one that is written where there are two.
-        source: the tokenizer of the source of a translator or summarizer.
-        labels: of a classifier.
-    """
-    task = config.train.task
-    if task in PAIRS:
-        return Translator(model, source, tokenizer, config)
-    if task == "classify":
-        return TextClassifier(model, tokenizer, labels, config)
-    if task == "masked":
-        return MaskFiller(model, tokenizer, config)
-    return TextModel(model, tokenizer, config)

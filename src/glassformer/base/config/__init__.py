@@ -5,9 +5,10 @@ changes. Nothing here imports torch.
 """
 
 from glassformer.base.config.model import GATED, Activation, Family, ModelConfig, Norm, Positions
+from glassformer.base.config.tasks import EXAMPLES, FAMILIES, PAIRS, Task
 from glassformer.base.config.text import TOKENIZER_KINDS, DataConfig, TokenizerConfig
-from glassformer.base.config.training import SampleConfig, Task, TrainConfig
-from glassformer.base.config.whole import EXAMPLES, FAMILIES, PAIRS, Config, parse_changes, settings_of
+from glassformer.base.config.training import SampleConfig, TrainConfig
+from glassformer.base.config.whole import Config, parse_changes, settings_of
 
 __all__ = [
     "EXAMPLES",

@@ -7,10 +7,10 @@ from typing import Literal, Self
 from pydantic import Field, model_validator
 
 from glassformer.base.config.kinds import Count, Probability, Rate, Seed
+from glassformer.base.config.tasks import Task
 from glassformer.base.settings import BaseSettings, impossible
 
 Precision = Literal["auto", "fp32", "bf16"]
-Task = Literal["lm", "masked", "classify", "translate", "summarize"]
 
 
 class TrainConfig(BaseSettings):
