@@ -27,7 +27,7 @@ from glassformer.base.config import Config
 from glassformer.base.errors import GlassError, nearest
 from glassformer.base.settings import UNSET
 from glassformer.base.wording import counted
-from glassformer.evaluation.one_text import framed_ids, outlook, surprisals
+from glassformer.evaluation.token_costs import framed_ids, outlook, surprisals
 from glassformer.inspection.ablation import AblatedModel, ablatable, ablate, check_ablation
 from glassformer.inspection.attribution.case import check_number, run_model
 from glassformer.inspection.catalogue import catalogue
@@ -47,7 +47,7 @@ from glassformer.model.transformer import Model
 from glassformer.runs.folder import Folder, Which
 from glassformer.runs.opening import OpenedRun
 from glassformer.tasks import AnyTextModel, Candidate, Classified, MaskFiller, TextClassifier, TextModel, Translator
-from glassformer.tasks.refusing import VERBS
+from glassformer.tasks.task_errors import VERBS
 from glassformer.text.tokenizers import Tokenizer
 from glassformer.training.foresight import compared
 from glassformer.training.loop import train
@@ -190,9 +190,9 @@ class Transformer:
     def loss(self, text: str, target: str | None = None) -> float:
         """Return the mean loss of a text in nats per token.
 
-        `glassformer.evaluation.one_text.surprisals`. A decoder predicts each token but the first from those before it;
-        an encoder-decoder each token of `target` and the end; a masked model each token, hidden alone; a classifier the
-        label that `target` names, in nats.
+        `glassformer.evaluation.token_costs.surprisals`. A decoder predicts each token but the first from those before
+        it; an encoder-decoder each token of `target` and the end; a masked model each token, hidden alone; a classifier
+        the label that `target` names, in nats.
 
         Raises:
             GlassError: the text is empty, longer than the context or too short to predict a token of it; or `target` is

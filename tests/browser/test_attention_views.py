@@ -18,7 +18,7 @@ from glassformer.inspection.heads.numbers import entropy
 from glassformer.inspection.heads.of_run import heads_of_run
 from glassformer.inspection.plots import Floats, find_site
 from glassformer.inspection.plots.cells import pooled
-from glassformer.inspection.plots.reading import read_maps
+from glassformer.inspection.plots.run_maps import read_maps
 from glassformer.inspection.sites import find_head
 from glassformer.inspection.traced import AttentionTrace
 from glassformer.runs.opening import OpenedRun

@@ -14,7 +14,7 @@ from glassformer.inspection.attribution import agreement, blank, case_of, lens, 
 from glassformer.inspection.attribution.importance import importance
 from glassformer.inspection.embeddings import components, neighbours
 from glassformer.inspection.explain import make_tape, whole_subject_of
-from glassformer.inspection.places import shuffle_test
+from glassformer.inspection.position_curves import shuffle_test
 from glassformer.tasks import AnyTextModel
 from tests.browser.conftest import Visit
 from tests.browser.reading import copied, settled, value, values

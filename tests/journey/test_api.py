@@ -17,7 +17,7 @@ import torch
 from glassformer.app.server.engine.engine import Engine
 from glassformer.app.server.engine.jobs import TextJob
 from glassformer.app.server.engine.metrics import Metrics
-from glassformer.app.server.openai.bodies import MOST_TOKENS
+from glassformer.app.server.openai.request_bodies import MOST_TOKENS
 from glassformer.app.server.openai.template import FILE, ChatTemplate
 from glassformer.base.config import SampleConfig
 from glassformer.base.errors import GlassError

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import torch
 
-from glassformer.interop.comparing import LEVEL
+from glassformer.interop.output_comparison import LEVEL
 from glassformer.model.evaluation_mode import inference
 from glassformer.runs.opening import OpenedRun
 from glassformer.tasks import Translator

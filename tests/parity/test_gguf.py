@@ -17,7 +17,7 @@ from glassformer.base.recipes import load_recipe
 from glassformer.interop.export_report import ExportReport, ExportRequest
 from glassformer.interop.gguf import export as gguf_export
 from glassformer.interop.gguf import writing
-from glassformer.interop.gguf.reading import GgufModel
+from glassformer.interop.gguf.numpy_reader import GgufModel
 from glassformer.interop.gguf.targets import neighbouring
 from glassformer.runs.opening import OpenedRun
 from glassformer.text.tokenizers import Tokenizer

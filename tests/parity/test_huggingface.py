@@ -11,12 +11,12 @@ import torch
 
 from glassformer.base.config import ModelConfig
 from glassformer.base.errors import GlassError
-from glassformer.interop.appearing import appear_whole
+from glassformer.interop.atomic_output import appear_whole
 from glassformer.interop.export_report import Measured
 from glassformer.interop.huggingface import compare
 from glassformer.interop.huggingface.choosing import ARCHITECTURES, choose
 from glassformer.interop.huggingface.compare import compare_logits
-from glassformer.interop.huggingface.reading import read_model
+from glassformer.interop.huggingface.read_model import read_model
 from glassformer.interop.huggingface.rewrites import WRITE, rewritten
 from glassformer.interop.huggingface.writing import written
 from glassformer.model.build import build_model

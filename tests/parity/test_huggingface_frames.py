@@ -280,7 +280,7 @@ def test_files_of_2019_are_read_whole(tmp_path: Path) -> None:
     """Other names of norms, a pooler, and a head for the next sentence, which no hidden word depends on."""
     from safetensors.torch import load_file, save_file
 
-    from glassformer.interop.huggingface.reading import read_model
+    from glassformer.interop.huggingface.read_model import read_model
 
     save(tmp_path, "BertForMaskedLM", wordpiece(), **ENCODER)
     wanted = dict(read_model(tmp_path).model.state_dict())

@@ -18,7 +18,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from glassformer.evaluation.classification import classification_scores
-from glassformer.evaluation.pairs import pair_measures
+from glassformer.evaluation.pair_report import pair_measures
 from glassformer.evaluation.resampling import bootstrap_interval, paired_bootstrap
 from glassformer.evaluation.rouge import rouge, words
 from glassformer.evaluation.translation import sentence_statistics, translation_scores

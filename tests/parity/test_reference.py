@@ -21,7 +21,7 @@ from glassformer.model import transformer
 from glassformer.model.positions import RelativePositions
 from glassformer.numpy_reference import IGNORED, NumpyBatch, Settings, activations, backward, forward, gradients, logits
 from glassformer.numpy_reference.positions import bucket_of
-from glassformer.verification.surroundings import in_float64
+from glassformer.verification.process_state import in_float64
 from tests.parity.reference_cases import (
     NOT_IN_A_FORWARD_PASS,
     Case,

@@ -29,7 +29,7 @@ from glassformer.numpy_reference import (
 )
 from glassformer.numpy_reference.adam import clipped
 from glassformer.training.optimizers import make_optimizers
-from glassformer.verification.surroundings import in_float64
+from glassformer.verification.process_state import in_float64
 from tests.journey.pages import ROOT, blocks, quick_python
 from tests.parity.reference_cases import (
     CLASSES,

@@ -300,7 +300,7 @@ def test_what_a_flow_cannot_be_of_is_refused() -> None:
 
 @pytest.mark.parametrize("family", FAMILIES)
 def test_blanking_is_reading_the_text_again(family: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("glassformer.inspection.attribution.blanking.MOST_LOGITS", 3 * LENGTH * VOCAB)  # three rows
+    monkeypatch.setattr("glassformer.inspection.attribution.occlusion.MOST_LOGITS", 3 * LENGTH * VOCAB)  # three rows
     case = in_double(made(family))
     found = blank(case, 9, 4)
     answers = [output.answer for output in case.outputs]

@@ -191,7 +191,7 @@ def test_older_names_are_understood() -> None:
 
 
 SCORES = re.compile(r"@ \w*k\.(transpose|swapaxes|mT)|@ np\.swapaxes\(k|scaled_dot_product_attention\(|hts\", q, k")
-PLACES = {"model/attention.py", "generation/fast.py", "numpy_reference/attention.py", "interop/gguf/reading.py"}
+PLACES = {"model/attention.py", "generation/fast.py", "numpy_reference/attention.py", "interop/gguf/numpy_reader.py"}
 """Those that compute attention scores: the model, its fast decoding, and the NumPy computations to check them by."""
 
 

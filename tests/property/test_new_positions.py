@@ -8,7 +8,7 @@ from torch import Tensor
 
 from glassformer.generation.fast import fast_decoder
 from glassformer.inspection.explain import Subject, make_tape
-from glassformer.inspection.places import bias_by_distance, embedding_of, place_vectors
+from glassformer.inspection.position_curves import bias_by_distance, embedding_of, place_vectors
 from glassformer.inspection.trace import trace
 from glassformer.model import transformer
 from glassformer.model.positions import AddedPositions, ScorePositions

@@ -32,7 +32,7 @@ from glassformer.training.reporting import Silent
 from glassformer.training.setup import new_training
 from glassformer.training.stepping import Stepper
 from glassformer.verification.sheet import CHECKS, make, verify_run
-from glassformer.verification.subject import VerifiedRun
+from glassformer.verification.verified_run import VerifiedRun
 from tests.journey.task_files import write_all
 from tests.property.trainers import LINES, small_config
 

@@ -12,7 +12,7 @@ from glassformer.model.build import build_model
 from glassformer.model.device import autocast
 from glassformer.model.evaluation_mode import inference
 from glassformer.model.precision import Speeds, remember
-from glassformer.verification.surroundings import bfloat16_on_cpu
+from glassformer.verification.process_state import bfloat16_on_cpu
 from tests.products import BfloatProducts
 
 CPU = torch.device("cpu")

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from glassformer.app.cli.choosing import add_run_arguments, request_from
+from glassformer.app.cli.run_arguments import add_run_arguments, request_from
 from glassformer.app.cli.settings import SHORT, add_setting_flags, changes_from
 from glassformer.base.config import Config, ModelConfig, TrainConfig, settings_of
 from glassformer.base.errors import GlassError

@@ -16,7 +16,7 @@ import torch
 
 from glassformer.base.errors import GlassError
 from glassformer.base.wording import LEVELS
-from glassformer.verification.surroundings import in_float64
+from glassformer.verification.process_state import in_float64
 from glassformer_course.lab.case import Case, cases, diagnoses, find_case
 from glassformer_course.lab.charts import chart_text, charts_svg, map_text, maps_svg
 from glassformer_course.lab.evidence import Chart, Evidence, Map, Number

@@ -7,9 +7,9 @@ import pytest
 
 from glassformer.base.config import TokenizerConfig
 from glassformer.base.errors import GlassError
-from glassformer.evaluation import drawn, labels, pairs
+from glassformer.evaluation import even_sample, label_report, pair_report
 from glassformer.evaluation.measures import compared, facts_of, mean, share, whole_set
-from glassformer.evaluation.nearest import Nearest
+from glassformer.evaluation.nearest_neighbour import Nearest
 from glassformer.evaluation.resampling import bootstrap_interval, mean_of, wilson
 from glassformer.text.encode import RecordWriter
 from glassformer.text.record_store import RecordStore
@@ -45,10 +45,10 @@ def test_facts_have_value_interval_and_signature() -> None:
 
 
 def test_texts_are_measured_without_sacrebleu_by_what_needs_none(monkeypatch: pytest.MonkeyPatch) -> None:
-    everything = {measure.key: measure.value for measure in pairs.pair_measures(["a b c d e"], ["a b c d f"])}
+    everything = {measure.key: measure.value for measure in pair_report.pair_measures(["a b c d e"], ["a b c d f"])}
     assert set(everything) == {"bleu", "bleu_lowercase", "chrf", "rouge1", "rouge2", "rougeL", "exact_match"}
-    monkeypatch.setattr(pairs, "can_score", lambda: False)
-    without = {measure.key: measure.value for measure in pairs.pair_measures(["a b c d e"], ["a b c d f"])}
+    monkeypatch.setattr(pair_report, "can_score", lambda: False)
+    without = {measure.key: measure.value for measure in pair_report.pair_measures(["a b c d e"], ["a b c d f"])}
     assert without == {key: everything[key] for key in ("rouge1", "rouge2", "rougeL", "exact_match")}
 
 
@@ -87,12 +87,12 @@ def sorted_store(tmp_path_factory: pytest.TempPathFactory) -> RecordStore:
 
 
 def test_baselines_are_made_from_texts_all_over_the_store(sorted_store: RecordStore) -> None:
-    answers = [label for _, label in drawn.drawn_texts(sorted_store, 5)]
+    answers = [label for _, label in even_sample.drawn_texts(sorted_store, 5)]
     assert answers == ["a", "a", "a", "b", "b"]
-    assert list(drawn.drawn_texts(sorted_store)) == list(sorted_store.texts())
+    assert list(even_sample.drawn_texts(sorted_store)) == list(sorted_store.texts())
     last = np.arange(10) >= 7
-    assert [text for text, _ in drawn.drawn_texts(sorted_store, None, last)] == ["word 7", "word 8", "word 9"]
-    assert [text for text, _ in drawn.drawn_texts(sorted_store, 1, last)] == ["word 7"]
+    assert [text for text, _ in even_sample.drawn_texts(sorted_store, None, last)] == ["word 7", "word 8", "word 9"]
+    assert [text for text, _ in even_sample.drawn_texts(sorted_store, 1, last)] == ["word 7"]
 
 
 Row = tuple[str, float, float | None, str]
@@ -100,9 +100,9 @@ Row = tuple[str, float, float | None, str]
 
 def baselines_of(monkeypatch: pytest.MonkeyPatch, store: RecordStore, known: list[tuple[str, str]]) -> list[Row]:
     """The baselines of a classifier that learnt from `known`, measured on its first text."""
-    monkeypatch.setattr(labels, "drawn_texts", lambda store: iter(known))
+    monkeypatch.setattr(label_report, "drawn_texts", lambda store: iter(known))
     names = sorted({label for _, label in known})
-    return labels._baselines(store, [known[0][0]], [known[0][1]], names)
+    return label_report._baselines(store, [known[0][0]], [known[0][1]], names)
 
 
 def test_texts_without_words_leave_out_the_baseline_that_counts_words(
@@ -113,7 +113,7 @@ def test_texts_without_words_leave_out_the_baseline_that_counts_words(
     assert [name for name, *_ in rows] == ["majority"]
     assert "no words" in rows[0][3]
     rows = baselines_of(monkeypatch, sorted_store, [("🙂 yes", "good"), ("!! no", "bad")])
-    assert [name for name, *_ in rows] == ["majority", labels.LINEAR]
+    assert [name for name, *_ in rows] == ["majority", label_report.LINEAR]
 
 
 def test_many_and_long_labels_make_a_short_note_and_no_long_wait(
@@ -128,11 +128,11 @@ def test_many_and_long_labels_make_a_short_note_and_no_long_wait(
 
 
 def test_runs_with_other_labels_are_not_compared() -> None:
-    labels._same_labels(["a", "b"], ["b", "a"])
+    label_report._same_labels(["a", "b"], ["b", "a"])
     for ours, theirs, said in (
         (["a", "b", "c"], ["a"], "only this run has b, c"),
         (["a"], ["a", "long" * 100], "only the other has longlong"),
     ):
         with pytest.raises(GlassError, match=said) as refusal:
-            labels._same_labels(ours, theirs)
+            label_report._same_labels(ours, theirs)
         assert len(refusal.value.problem) < 200

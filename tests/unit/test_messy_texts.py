@@ -22,7 +22,7 @@ from glassformer.base.errors import GlassError
 from glassformer.corpora import find_text_corpus
 from glassformer.evaluation.baselines import baselines
 from glassformer.evaluation.evaluate import EvaluationRequest, evaluate_run
-from glassformer.evaluation.seen import count_seen
+from glassformer.evaluation.training_overlap import count_seen
 from glassformer.experiments.statistics import tabulate
 from glassformer.text.prepare import Prepared, prepare
 from glassformer.text.records import RECORD_KINDS
@@ -336,7 +336,7 @@ def test_evaluate_counts_the_passages_that_were_in_the_training_text(proverbs: P
 def test_passages_are_counted_as_a_search_in_the_text_counts_them(
     block: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("glassformer.evaluation.seen.BLOCK", block)
+    monkeypatch.setattr("glassformer.evaluation.training_overlap.BLOCK", block)
     draw = np.random.default_rng(1)
     lines = ["".join(draw.choice(list("ab"), draw.integers(1, 90))) for _ in range(60)]
     other = [line[:70] if number % 3 else line[::-1] for number, line in enumerate(lines)]

@@ -12,8 +12,8 @@ import torch
 from glassformer.app.server.views.beams import tree_of
 from glassformer.base.config import SampleConfig
 from glassformer.base.errors import GlassError
-from glassformer.evaluation.one_text import guess, next_logits, outlook, surprisals
-from glassformer.evaluation.side_by_side import bars, difference, sides, stretches, weights_of
+from glassformer.evaluation.run_comparison import bars, difference, sides, stretches, weights_of
+from glassformer.evaluation.token_costs import guess, next_logits, outlook, surprisals
 from glassformer.generation.beam import BeamStep, beam_search, beam_translate
 from glassformer.inspection.ablation import (
     AblatedModel,
@@ -28,7 +28,7 @@ from glassformer.inspection.ablation import (
 from glassformer.inspection.explain import subject_of
 from glassformer.inspection.patching import KnockOut, Pattern, Value, Zero, patch
 from glassformer.inspection.recording import record
-from glassformer.inspection.sight import sights
+from glassformer.inspection.visibility import sights
 from glassformer.runs.opening import OpenedRun
 from glassformer.tasks import AnyTextModel
 from glassformer.tasks.task_rows import TaskRows

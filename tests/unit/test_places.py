@@ -12,7 +12,7 @@ from glassformer.base.errors import GlassError
 from glassformer.inspection.attribution import AttributionCase, Output, agreement, blank
 from glassformer.inspection.attribution.importance import PAIRS, blanking_work, importance
 from glassformer.inspection.embeddings import components, neighbours, table_named, tables
-from glassformer.inspection.places import (
+from glassformer.inspection.position_curves import (
     bias_by_distance,
     by_distance,
     distances_of,

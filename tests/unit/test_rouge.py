@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from glassformer.base.errors import GlassError
-from glassformer.evaluation.pairs import pair_measures
+from glassformer.evaluation.pair_report import pair_measures
 from glassformer.evaluation.rouge import (
     Overlap,
     common_subsequence,

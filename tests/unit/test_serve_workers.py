@@ -7,7 +7,7 @@ import threading
 import anyio
 import pytest
 
-from glassformer.app.server.refusing import SHORTER, RefusedRequestError, status_of
+from glassformer.app.server.request_errors import SHORTER, RefusedRequestError, status_of
 from glassformer.app.server.workers import Workers
 from glassformer.base.errors import ShortMemoryError, clear_memory_errors
 

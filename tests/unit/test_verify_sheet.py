@@ -22,7 +22,7 @@ from glassformer.training.setup import new_training
 from glassformer.verification import numeric_checks
 from glassformer.verification import sheet as sheets
 from glassformer.verification.sheet import ProofSheet, verify_run
-from glassformer.verification.subject import VerifiedRun
+from glassformer.verification.verified_run import VerifiedRun
 from tests.journey.commands import here
 from tests.property.trainers import small_config
 

@@ -14,7 +14,7 @@ import torch
 from glassformer.app.server.registry import ModelRegistry
 from glassformer.app.server.views.machines import WRITES
 from glassformer.base.errors import GlassError
-from glassformer.evaluation.probes.reading import read_after
+from glassformer.evaluation.probes.row_probabilities import read_after
 from glassformer.inspection.explain import subject_of
 from glassformer.inspection.patching import Zero, patch
 from glassformer.tasks import Translator

@@ -30,7 +30,7 @@ from glassformer.runs.folder import Run
 from glassformer.runs.opening import OpenedRun
 from glassformer.tasks import Translator
 from glassformer.training.journal import read_metrics, read_samples
-from glassformer.verification import apart
+from glassformer.verification import own_process
 from glassformer.verification.sheet import CHECKS, kept_sheet
 from tests.journey.commands import begin, ended
 from tests.journey.task_runs import RUNS
@@ -239,7 +239,7 @@ def test_the_sheet_is_made_kept_and_bound_to_its_weights(
 def test_verifying_apart_fails_as_it_would_here(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    apart.main(str(tmp_path / "nothing"), "best", "cpu")
+    own_process.main(str(tmp_path / "nothing"), "best", "cpu")
     said = capsys.readouterr().out
     assert json.loads(said)["error"][0] == f"there is no run at {tmp_path / 'nothing'}"
     python = tmp_path / "python"
@@ -247,10 +247,10 @@ def test_verifying_apart_fails_as_it_would_here(
     python.chmod(0o755)
     monkeypatch.setattr(sys, "executable", str(python))
     with pytest.raises(GlassError, match="there is no run at"):
-        apart.verify_apart(tmp_path / "nothing")
+        own_process.verify_apart(tmp_path / "nothing")
     monkeypatch.setattr(sys, "executable", shutil.which("false"))
     with pytest.raises(GlassError, match="ended with code 1 before it was done"):
-        apart.verify_apart(tmp_path / "nothing")
+        own_process.verify_apart(tmp_path / "nothing")
 
 
 # training replay

@@ -21,7 +21,13 @@ from glassformer.base.errors import GlassError
 from glassformer.inspection.attribution import agreement, blank, case_of, lens, rollout, split_output
 from glassformer.inspection.embeddings import components, neighbours
 from glassformer.inspection.explain import Subject, make_tape, whole_subject_of
-from glassformer.inspection.places import by_distance, embedding_of, place_vectors, shuffle_test, turn_by_distance
+from glassformer.inspection.position_curves import (
+    by_distance,
+    embedding_of,
+    place_vectors,
+    shuffle_test,
+    turn_by_distance,
+)
 from glassformer.runs.opening import OpenedRun
 from tests.journey.commands import begin, ended
 from tests.parity.written_runs import make_run

@@ -11,12 +11,12 @@ from glassformer.base.config import EXAMPLES, PAIRS, Config, DataConfig, parse_c
 from glassformer.base.errors import GlassError
 from glassformer.base.wording import counted
 from glassformer.corpora import CORPORA
-from glassformer.evaluation.drawn import drawn_texts
-from glassformer.evaluation.labels import LabelReport, label_report
-from glassformer.evaluation.language import LanguageReport, language_report
-from glassformer.evaluation.masked import MaskedReport, masked_report
-from glassformer.evaluation.pairs import PairReport, pair_report
-from glassformer.evaluation.seen import Reading, Seen, count_seen
+from glassformer.evaluation.even_sample import drawn_texts
+from glassformer.evaluation.label_report import LabelReport, label_report
+from glassformer.evaluation.language_report import LanguageReport, language_report
+from glassformer.evaluation.masked_report import MaskedReport, masked_report
+from glassformer.evaluation.pair_report import PairReport, pair_report
+from glassformer.evaluation.training_overlap import Reading, Seen, count_seen
 from glassformer.evaluation.translation import can_score
 from glassformer.inspection.ablation import AblationReport, ablation_report, check_ablation
 from glassformer.model.precision import choose_precision

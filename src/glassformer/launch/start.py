@@ -42,7 +42,7 @@ def start_requested(request: RunRequest, began: float, quiet: bool = False) -> I
         config = request.config
         foresight = None
         if request.is_forecast():
-            from glassformer.launch.foreseeing import foreseen
+            from glassformer.launch.forecasting import foreseen
 
             config, foresight = foreseen(request, (Silent() if quiet else PlainLines()).note, began)
     with start_run(config, request.folder, began, foresight, quiet) as trainer:

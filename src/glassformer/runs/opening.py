@@ -23,7 +23,7 @@ from glassformer.model.transformer import Model
 from glassformer.model.weights import load_weights
 from glassformer.runs.folder import Folder, Run, Which, open_run, step_of
 from glassformer.tasks import AnyTextModel, TextModel, Translator, make_text_model
-from glassformer.tasks.refusing import wrong_task
+from glassformer.tasks.task_errors import wrong_task
 from glassformer.text.tokenizers import Tokenizer
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ import torch
 from glassformer.base.config import Config
 from glassformer.model.evaluation_mode import inference
 from glassformer.model.transformer import Classifier, Model
-from glassformer.tasks.refusing import refuse_mismatch, wrong_task
+from glassformer.tasks.task_errors import refuse_mismatch, wrong_task
 from glassformer.text.tokenizers import Tokenizer, frame_of
 
 ROWS = 64  # texts that are read side by side

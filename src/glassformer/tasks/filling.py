@@ -12,7 +12,7 @@ from glassformer.base.errors import GlassError
 from glassformer.generation.sampling import ranked
 from glassformer.model.evaluation_mode import inference
 from glassformer.model.transformer import Encoder, Model
-from glassformer.tasks.refusing import refuse_mismatch, wrong_task
+from glassformer.tasks.task_errors import refuse_mismatch, wrong_task
 from glassformer.text.tokenizers import Tokenizer, frame_of
 
 SPACE_BELONGS_TO_WORD = ("words", "bpe", "unigram")

@@ -9,7 +9,7 @@ from glassformer.generation import decoding
 from glassformer.generation.beam import Hypothesis, Watch, beam_translate
 from glassformer.generation.decoding import Stop, TokenStep
 from glassformer.model.transformer import EncoderDecoder, Model
-from glassformer.tasks.refusing import refuse_mismatch, wrong_task
+from glassformer.tasks.task_errors import refuse_mismatch, wrong_task
 from glassformer.tasks.text_writer import TextWriter
 from glassformer.text.tokenizers import Tokenizer, frame_of
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from torch import Tensor
 
-from glassformer.verification.subject import VerifiedRun
+from glassformer.verification.verified_run import VerifiedRun
 
 LOGITS = 1e-5
 """How far logits of single precision may be apart that are computed in two ways; see `distance`."""

@@ -11,7 +11,7 @@ from glassformer.generation.readers import CachedReader, next_logits
 from glassformer.model.evaluation_mode import inference
 from glassformer.model.transformer import Decoder, EncoderDecoder
 from glassformer.verification.check import LOGITS, Check, Finding, distance
-from glassformer.verification.subject import VerifiedRun, writes
+from glassformer.verification.verified_run import VerifiedRun, writes
 
 STEPS = 16  # tokens read or generated one after the other
 PAST = 6  # steps around the end of the context, where the window of a decoder moves

@@ -27,7 +27,7 @@ from glassformer.model.build import build_model
 from glassformer.model.device import autocast
 from glassformer.model.positions import token_positions
 from glassformer.model.transformer import Classifier, EncoderDecoder, Model
-from glassformer.verification.surroundings import own_random_numbers, threads
+from glassformer.verification.process_state import own_random_numbers, threads
 
 Computed = tuple[Tensor, Tensor | None]
 """Logits, and all gradients in one row."""

@@ -13,7 +13,7 @@ from glassformer.interop.huggingface.choosing import choose
 from glassformer.interop.huggingface.export import export
 from glassformer.interop.huggingface.tokenizer_files import refuse_unwritable
 from glassformer.verification.check import Check, Finding
-from glassformer.verification.subject import VerifiedRun
+from glassformer.verification.verified_run import VerifiedRun
 
 
 def export_hf(subject: VerifiedRun) -> Finding:

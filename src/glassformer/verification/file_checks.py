@@ -24,7 +24,7 @@ from glassformer.text.tokenizers import Tokenizer
 from glassformer.training.checkpoint import load_checkpoint, step_name
 from glassformer.training.optimizers import make_optimizers
 from glassformer.verification.check import Check, Finding
-from glassformer.verification.subject import VerifiedRun
+from glassformer.verification.verified_run import VerifiedRun
 
 BOTH: tuple[Which, ...] = ("best", "last")
 NEEDED = {"model.safetensors", "optimizer.safetensors", "state.json"}

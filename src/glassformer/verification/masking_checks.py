@@ -13,7 +13,7 @@ from glassformer.model.transformer import Decoder, EncoderDecoder
 from glassformer.tasks.losses import logits_of
 from glassformer.text.batches import Batch
 from glassformer.verification.check import LOGITS, Check, Finding, distance
-from glassformer.verification.subject import VerifiedRun, is_causal
+from glassformer.verification.verified_run import VerifiedRun, is_causal
 
 
 def batched_logits(subject: VerifiedRun) -> Finding:

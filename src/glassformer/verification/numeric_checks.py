@@ -18,8 +18,8 @@ from glassformer.model.transformer import Classifier, Decoder, Encoder, EncoderD
 from glassformer.tasks.losses import logits_of
 from glassformer.text.batches import Batch
 from glassformer.verification.check import LOGITS, Check, Finding, distance
-from glassformer.verification.subject import VerifiedRun
-from glassformer.verification.surroundings import bfloat16_on_cpu, in_float64, threads
+from glassformer.verification.process_state import bfloat16_on_cpu, in_float64, threads
+from glassformer.verification.verified_run import VerifiedRun
 
 ROUNDING = 1e-4  # of float32 against float64, and of another device: errors of all layers add up
 BF16 = 0.05  # some ten times the 2^-8 of one rounding

@@ -30,8 +30,8 @@ from glassformer.verification import (
     training_checks,
 )
 from glassformer.verification.check import Check, Result
-from glassformer.verification.subject import VerifiedRun
-from glassformer.verification.surroundings import own_random_numbers
+from glassformer.verification.process_state import own_random_numbers
+from glassformer.verification.verified_run import VerifiedRun
 
 CHECKS: tuple[Check, ...] = (
     *file_checks.CHECKS,

@@ -28,7 +28,7 @@ from glassformer.training.stepping import Stepper
 from glassformer.training.trainer import Trainer
 from glassformer.training.validation import validation_loss
 from glassformer.verification.check import Check, Finding
-from glassformer.verification.subject import VerifiedRun
+from glassformer.verification.verified_run import VerifiedRun
 
 LOSS = 1e-5  # of float32
 GRADIENTS = 1e-6  # of float64, with a loss in float32

@@ -23,7 +23,7 @@ import os
 import sys
 from typing import TYPE_CHECKING
 
-from glassformer.app.cli.choosing import add_run_arguments
+from glassformer.app.cli.run_arguments import add_run_arguments
 from glassformer.app.cli.settings import changes_from
 from glassformer.base.config import Config
 from glassformer.base.errors import GlassError, nearest

@@ -27,7 +27,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Train, measure, write a story."""
     from glassformer.evaluation.evaluate import EvaluationRequest, evaluate_run
-    from glassformer.evaluation.language import LanguageReport
+    from glassformer.evaluation.language_report import LanguageReport
     from glassformer.launch.start import start_run
     from glassformer.runs.opening import OpenedRun
     from glassformer.training.loop import train

@@ -21,7 +21,7 @@ from dataclasses import asdict
 from itertools import chain
 from typing import TYPE_CHECKING
 
-from glassformer.app.cli.choosing import add_run_arguments, request_from
+from glassformer.app.cli.run_arguments import add_run_arguments, request_from
 from glassformer.base.errors import GlassError
 from glassformer.base.report import SimpleReport, emit
 from glassformer.base.wording import as_said, counted

@@ -35,7 +35,7 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING
 
-from glassformer.app.cli.choosing import add_run_arguments, request_from
+from glassformer.app.cli.run_arguments import add_run_arguments, request_from
 from glassformer.app.cli.settings import changes_from
 from glassformer.base.config import Config
 from glassformer.base.errors import GlassError
@@ -61,7 +61,7 @@ def run(arguments: argparse.Namespace) -> int:
     From the command to the first gradient of a new run:
 
     1. `RunRequest` (`launch/request.py`) joins the settings: defaults, recipe, file, options.
-    2. `foreseen` (`launch/foreseeing.py`): with the recipe auto, which is the default, or --minutes (10 if nothing is
+    2. `foreseen` (`launch/forecasting.py`): with the recipe auto, which is the default, or --minutes (10 if nothing is
        said), it reads, splits and tokenizes the text, times steps in a separate process and chooses the sizes.
     3. `joined` (`training/parallel/joining.py`) connects the processes of torchrun.
     4. `new_training` (`training/setup.py`): `text_of_run` prepares the text if step 2 did not, `try_threads` times

@@ -11,6 +11,6 @@ from glassformer.base.wording import use_of
 
 def wrong_command(run: Path, task: Task) -> GlassError:
     """Return the error of a command that cannot use a run of this task."""
-    from glassformer.tasks.refusing import VERBS
+    from glassformer.tasks.task_errors import VERBS
 
     return GlassError(f"{run} learnt train.task = {task}: to {VERBS[task]}", f"Use {use_of(run, task)}")

@@ -20,7 +20,7 @@ from starlette.datastructures import Headers, MutableHeaders
 from starlette.requests import cookie_parser
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from glassformer.app.server.refusing import RefusedRequestError, as_json
+from glassformer.app.server.request_errors import RefusedRequestError, as_json
 
 LOCAL = frozenset({"127.0.0.1", "localhost", "[::1]"})
 """The names that this machine has for itself."""

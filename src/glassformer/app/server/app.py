@@ -34,11 +34,11 @@ from glassformer.app.server.access import Access, Guard
 from glassformer.app.server.bundle import PAGE, page_routes
 from glassformer.app.server.engine import Engines
 from glassformer.app.server.events import events_of
+from glassformer.app.server.keep_pruned import keep_without
 from glassformer.app.server.listing import Listing
 from glassformer.app.server.openai import routes as api_routes
-from glassformer.app.server.pruned import keep_without
-from glassformer.app.server.refusing import RefusedRequestError, as_json, status_of
 from glassformer.app.server.registry import ModelRegistry
+from glassformer.app.server.request_errors import RefusedRequestError, as_json, status_of
 from glassformer.app.server.workers import Workers
 from glassformer.app.server.writing import writing_of
 from glassformer.base.errors import GlassError

@@ -23,8 +23,8 @@ from sse_starlette import EventSourceResponse, ServerSentEvent
 from starlette.requests import Request
 from starlette.responses import Response
 
-from glassformer.app.server.refusing import RefusedRequestError
 from glassformer.app.server.registry import ModelRegistry
+from glassformer.app.server.request_errors import RefusedRequestError
 from glassformer.runs.folder import Run
 
 SECONDS = 0.5

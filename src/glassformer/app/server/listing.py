@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any
 
-from glassformer.app.server.refusing import as_json
 from glassformer.app.server.registry import ModelRegistry
+from glassformer.app.server.request_errors import as_json
 from glassformer.base.config import PAIRS, Config
 from glassformer.base.errors import GlassError
 from glassformer.model.pruned_attention import head_numbers

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from cachetools import LRUCache
 
 from glassformer.app.server.background import BackgroundTask, Tell, in_background
-from glassformer.app.server.refusing import RefusedRequestError
+from glassformer.app.server.request_errors import RefusedRequestError
 from glassformer.base.errors import GlassError, nearest
 from glassformer.base.locks import is_held
 from glassformer.runs.folder import Folder, Run, open_run

@@ -10,8 +10,8 @@ from typing import Annotated, Any, Concatenate, Generic, Literal, NamedTuple, Ty
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from glassformer.app.server.refusing import RefusedRequestError, in_two_lines
 from glassformer.app.server.registry import ServedModel
+from glassformer.app.server.request_errors import RefusedRequestError, in_two_lines
 from glassformer.base.report import finite
 
 LIMIT = 2**20

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 import anyio
 from anyio import to_thread
 
-from glassformer.app.server.refusing import SHORTER, RefusedRequestError
+from glassformer.app.server.request_errors import SHORTER, RefusedRequestError
 from glassformer.base.errors import clear_memory_errors
 
 T = TypeVar("T")

@@ -23,8 +23,8 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from glassformer.app.server.engine import Engine, Engines, Order, TextJob
-from glassformer.app.server.refusing import as_json
 from glassformer.app.server.registry import ModelRegistry
+from glassformer.app.server.request_errors import as_json
 from glassformer.app.server.workers import Workers
 from glassformer.base.errors import GlassError
 

@@ -9,14 +9,14 @@ from typing import Any
 
 from glassformer.base.errors import GlassError, nearest
 from glassformer.base.wording import counted
-from glassformer.evaluation.probes.known import Known
 from glassformer.evaluation.probes.own_pairs import read_pairs
 from glassformer.evaluation.probes.pairs import ABOUT, corpus_pairs, probe_pairs
-from glassformer.evaluation.probes.reading import PSEUDO, Readable, readable
 from glassformer.evaluation.probes.result import ProbeResult
+from glassformer.evaluation.probes.row_probabilities import PSEUDO, Readable, readable
 from glassformer.evaluation.probes.sequences import probe_induction, probe_recall
 from glassformer.evaluation.probes.surprisal import SurprisalResult
 from glassformer.evaluation.probes.texts import surprisal_of_file, surprisal_of_split
+from glassformer.evaluation.probes.token_counts import Known
 from glassformer.runs.folder import Folder, Which
 from glassformer.runs.opening import OpenedRun
 from glassformer.tasks import MaskFiller

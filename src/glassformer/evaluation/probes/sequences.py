@@ -18,9 +18,9 @@ from glassformer.base.wording import counted
 from glassformer.corpora.recall import KEYS, Recall
 from glassformer.corpora.strings import ALPHABET
 from glassformer.evaluation.minimal_pairs import Share
-from glassformer.evaluation.probes.known import Known
-from glassformer.evaluation.probes.reading import Read, Readable, longest, read_rows
 from glassformer.evaluation.probes.result import Group, ProbeResult, by_number
+from glassformer.evaluation.probes.row_probabilities import Read, Readable, longest, read_rows
+from glassformer.evaluation.probes.token_counts import Known
 
 COPIES = 4
 """Repetitions of a segment: Olsson et al. 2022, "In-context learning and induction heads"."""

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from glassformer.evaluation.probes.reading import Readable, read_after
+from glassformer.evaluation.probes.row_probabilities import Readable, read_after
 from glassformer.text.tokenizers import Tokenizer
 
 LISTED = 10_000

@@ -18,7 +18,7 @@ from glassformer.base.config import DataConfig
 from glassformer.base.errors import GlassError
 from glassformer.base.wording import counted
 from glassformer.evaluation.ladder import counts_of
-from glassformer.evaluation.probes.reading import Readable, longest, read_pairs
+from glassformer.evaluation.probes.row_probabilities import Readable, longest, read_pairs
 from glassformer.evaluation.probes.surprisal import LISTED, SurprisalResult, grouped, surprisal
 from glassformer.tasks import MaskFiller, Translator
 from glassformer.tasks.example_tasks import pair_rows

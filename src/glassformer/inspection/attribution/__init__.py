@@ -1,7 +1,6 @@
 """Attribution: which parts and which tokens an answer comes from, by several measures, each with what it cannot say."""
 
 from glassformer.inspection.attribution.agreement import RankAgreement, agreement
-from glassformer.inspection.attribution.blanking import Blanking, blank
 from glassformer.inspection.attribution.case import AttributionCase, Output, case_of
 from glassformer.inspection.attribution.flow import AttentionFlow, flow
 from glassformer.inspection.attribution.grid import PatchGrid, Question, patch_grids
@@ -14,6 +13,7 @@ from glassformer.inspection.attribution.logits import (
     split_outputs,
     split_residual,
 )
+from glassformer.inspection.attribution.occlusion import Blanking, blank
 from glassformer.inspection.attribution.rollout import Rollout, rollout
 
 __all__ = [

@@ -11,7 +11,7 @@ from typing import Any
 
 from torch import Tensor
 
-from glassformer.inspection.attribution.blanking import Blanking
+from glassformer.inspection.attribution.occlusion import Blanking
 from glassformer.inspection.attribution.rollout import read_by, rollout
 from glassformer.inspection.ranks import spearman
 from glassformer.inspection.trace import Trace

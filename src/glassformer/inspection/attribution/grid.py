@@ -19,8 +19,8 @@ import torch
 from torch import Tensor
 
 from glassformer.base.errors import GlassError, nearest
-from glassformer.inspection.attribution.blanking import MOST_LOGITS
 from glassformer.inspection.attribution.case import run_model
+from glassformer.inspection.attribution.occlusion import MOST_LOGITS
 from glassformer.inspection.patching import Value, patch
 from glassformer.inspection.recording import record
 from glassformer.inspection.sites import attentions, stacks

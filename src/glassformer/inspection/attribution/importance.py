@@ -13,8 +13,8 @@ from typing import Any
 from torch import Tensor
 
 from glassformer.inspection.attribution.agreement import LEAST
-from glassformer.inspection.attribution.blanking import Blanking
 from glassformer.inspection.attribution.case import check_number
+from glassformer.inspection.attribution.occlusion import Blanking
 from glassformer.inspection.attribution.rollout import read_by, rollout
 from glassformer.inspection.ranks import spearman
 from glassformer.inspection.trace import Trace

@@ -14,7 +14,7 @@ from glassformer.inspection.explain.sections import shown
 from glassformer.inspection.trace import Trace, trace
 from glassformer.model.transformer import Model
 from glassformer.tasks import AnyTextModel, MaskFiller, TextClassifier, TextModel, Translator
-from glassformer.tasks.refusing import VERBS
+from glassformer.tasks.task_errors import VERBS
 
 
 @dataclass(frozen=True)

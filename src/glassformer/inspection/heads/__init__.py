@@ -4,7 +4,7 @@
 the texts, `passes` sends them through a model, `survey` does it all.
 """
 
-from glassformer.inspection.heads.looks import Looks, looks
+from glassformer.inspection.heads.attention_arrays import Looks, looks
 from glassformer.inspection.heads.probes import HeadProbe
 from glassformer.inspection.heads.report import HeadReport, HeadSurvey
 from glassformer.inspection.heads.survey import TokenFacts, survey

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from glassformer.inspection.heads.looks import Bools, Floats, Looks
+from glassformer.inspection.heads.attention_arrays import Bools, Floats, Looks
 from glassformer.inspection.heads.tallies import RoleTally
 from glassformer.inspection.traced import AttentionTrace
 from glassformer.model.attention import Attention

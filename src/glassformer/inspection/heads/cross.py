@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from glassformer.inspection.heads.looks import Floats, Looks
+from glassformer.inspection.heads.attention_arrays import Floats, Looks
 from glassformer.inspection.heads.tallies import RoleTally, mass
 from glassformer.inspection.ranks import spearman
 

@@ -6,7 +6,7 @@ from itertools import combinations
 
 import numpy as np
 
-from glassformer.inspection.heads.looks import Bools, Floats, Looks
+from glassformer.inspection.heads.attention_arrays import Bools, Floats, Looks
 
 
 def entropy(weights: Floats) -> Floats:

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
+from glassformer.inspection.heads.attention_arrays import Bools, Floats, Ids, Looks, looks
 from glassformer.inspection.heads.copying import no_direct_path, raised_logits
-from glassformer.inspection.heads.looks import Bools, Floats, Ids, Looks, looks
 from glassformer.inspection.heads.probes import HeadProbe, batch
 from glassformer.inspection.sites import Site, stacks
 from glassformer.inspection.trace import StackTrace, trace

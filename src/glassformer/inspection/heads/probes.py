@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from glassformer.inspection.heads.looks import Bools, Ids
+from glassformer.inspection.heads.attention_arrays import Bools, Ids
 from glassformer.inspection.heads.relations import RELATIONS, SENTENCES, gold, token_spans
 from glassformer.model.transformer import Decoder, EncoderDecoder, Model
 from glassformer.text.batches import padded

@@ -16,7 +16,7 @@ from glassformer.corpora.agreement.corpus import Agreement
 from glassformer.corpora.agreement.items import NUMBERS, PREDICATES, Item, animacy, draw_item, form
 from glassformer.corpora.coreference import ROLES, adjectives, draw_scene
 from glassformer.corpora.corpus import below, generator
-from glassformer.inspection.heads.looks import Bools, Floats, Looks
+from glassformer.inspection.heads.attention_arrays import Bools, Floats, Looks
 from glassformer.text.tokenizers import Tokenizer
 
 ABOVE_BASELINE = 0.10

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from glassformer.inspection.heads.looks import Bools, Floats, Ids, Looks
+from glassformer.inspection.heads.attention_arrays import Bools, Floats, Ids, Looks
 from glassformer.inspection.heads.tallies import RoleTally, counted, mass
 
 SINK = 0.3

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from glassformer.inspection.heads import copying, cross, numbers, relations, roles
-from glassformer.inspection.heads.looks import Floats, Ids, Looks
+from glassformer.inspection.heads.attention_arrays import Floats, Ids, Looks
 from glassformer.inspection.heads.passes import Passed, passes
 from glassformer.inspection.heads.probes import HeadProbe
 from glassformer.inspection.heads.report import HeadReport, HeadSurvey, LeftOut

@@ -8,7 +8,7 @@ from functools import cache
 
 import numpy as np
 
-from glassformer.inspection.heads.looks import Bools, Floats, Looks
+from glassformer.inspection.heads.attention_arrays import Bools, Floats, Looks
 
 REPEATS = 1000
 LIFT = 5.0

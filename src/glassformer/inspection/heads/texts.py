@@ -8,7 +8,7 @@ import numpy as np
 
 from glassformer.base.errors import GlassError
 from glassformer.base.wording import counted
-from glassformer.inspection.heads.looks import Ids
+from glassformer.inspection.heads.attention_arrays import Ids
 from glassformer.inspection.heads.probes import SEED, TEXTS, HeadProbe, TokenPool
 from glassformer.model.transformer import EncoderDecoder, Model
 from glassformer.tasks import AnyTextModel, TextClassifier, Translator

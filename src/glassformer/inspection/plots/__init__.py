@@ -9,7 +9,7 @@ from glassformer.inspection.plots.cells import SCALES, Floats, Scale, block_for,
 from glassformer.inspection.plots.charts import draw_curve, draw_lens, draw_roles
 from glassformer.inspection.plots.fonts import Fonts, find_fonts
 from glassformer.inspection.plots.maps import MapLabels, draw_maps, draw_rollout
-from glassformer.inspection.plots.reading import AttentionMaps, find_site
+from glassformer.inspection.plots.run_maps import AttentionMaps, find_site
 from glassformer.inspection.plots.saving import refuse_no_matplotlib, refuse_no_picture, save
 
 __all__ = [

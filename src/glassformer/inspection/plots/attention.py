@@ -10,7 +10,7 @@ from glassformer.base.wording import counted
 from glassformer.inspection.plots.cells import Scale
 from glassformer.inspection.plots.fonts import Fonts, find_fonts
 from glassformer.inspection.plots.maps import LARGE, MOST_CELLS, Grid, MapLabels, draw_maps
-from glassformer.inspection.plots.reading import AttentionMaps, read_maps
+from glassformer.inspection.plots.run_maps import AttentionMaps, read_maps
 from glassformer.inspection.sites import HeadSite, Site, attentions
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ import numpy as np
 import torch
 
 from glassformer.inspection.heads import HeadProbe, TokenFacts, survey
-from glassformer.inspection.heads.looks import Ids
+from glassformer.inspection.heads.attention_arrays import Ids
 from glassformer.inspection.heads.tallies import LIFT, RoleScore
 from glassformer.inspection.recording import record
 from glassformer.inspection.replay.snapshot import Flags, Map, Numbers, Shown, SnapshotLabels

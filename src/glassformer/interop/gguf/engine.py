@@ -14,9 +14,9 @@ import numpy as np
 import torch
 
 from glassformer.base.errors import GlassError
-from glassformer.interop.comparing import LEVEL, TOKENS, Logits, largest_difference, logits_limit, random_rows
 from glassformer.interop.export_report import Measured
 from glassformer.interop.gguf.targets import Target
+from glassformer.interop.output_comparison import LEVEL, TOKENS, Logits, largest_difference, logits_limit, random_rows
 from glassformer.interop.packages import version_of
 from glassformer.model.evaluation_mode import inference
 from glassformer.model.transformer import Decoder

@@ -13,18 +13,18 @@ import torch
 from glassformer.base.config import ModelConfig
 from glassformer.base.errors import GlassError, nearest
 from glassformer.base.wording import quoted
-from glassformer.interop.appearing import appear_whole, refuse_taken
-from glassformer.interop.comparing import check_greedy, largest_difference, logits_limit, random_rows
+from glassformer.interop.atomic_output import appear_whole, refuse_taken
 from glassformer.interop.export_report import ExportReport, ExportRequest, Measured
-from glassformer.interop.gguf.back import TEXTS, ReadBack, tokenizer_of
 from glassformer.interop.gguf.engine import DISTANCE, LENGTHS, compare_with_engine, distance, engine
-from glassformer.interop.gguf.reading import GgufModel
+from glassformer.interop.gguf.numpy_reader import GgufModel
+from glassformer.interop.gguf.read_back import TEXTS, ReadBack, tokenizer_of
 from glassformer.interop.gguf.targets import choose_target
 from glassformer.interop.gguf.tokens import read_tokens
 from glassformer.interop.gguf.writing import TYPES, gguf_tensors, need_gguf, write_gguf
 from glassformer.interop.huggingface.choosing import ARCHITECTURES, fitted
 from glassformer.interop.huggingface.weights import Tensors
 from glassformer.interop.huggingface.writing import written
+from glassformer.interop.output_comparison import check_greedy, largest_difference, logits_limit, random_rows
 from glassformer.interop.packages import require_packages
 from glassformer.model.build import build_model
 from glassformer.model.transformer import Decoder

@@ -13,8 +13,8 @@ import torch
 from torch import Tensor
 
 from glassformer.base.errors import GlassError
-from glassformer.interop.comparing import LEVEL, TOKENS, logits_limit
 from glassformer.interop.export_report import Measured
+from glassformer.interop.output_comparison import LEVEL, TOKENS, logits_limit
 from glassformer.model.evaluation_mode import inference
 from glassformer.model.transformer import Classifier, Decoder, EncoderDecoder, Model
 from glassformer.runs.opening import OpenedRun

@@ -10,7 +10,7 @@ from typing import Any
 
 from glassformer.base.config import PAIRS, Task
 from glassformer.base.errors import MALFORMED, GlassError
-from glassformer.interop.appearing import appear_whole, refuse_taken
+from glassformer.interop.atomic_output import appear_whole, refuse_taken
 from glassformer.interop.export_report import ExportReport, ExportRequest, Measured
 from glassformer.interop.huggingface.architecture import Architecture
 from glassformer.interop.huggingface.choosing import choose

@@ -15,8 +15,8 @@ from glassformer.base.files import clear_disk_errors, no_empty_folders, partial_
 from glassformer.base.wording import use_of
 from glassformer.interop.export_report import Measured
 from glassformer.interop.huggingface.folder import read_json
-from glassformer.interop.huggingface.reading import Imported, read_model
-from glassformer.interop.huggingface.tokenizer_in import ImportedTokenizer, read_tokenizer
+from glassformer.interop.huggingface.read_model import Imported, read_model
+from glassformer.interop.huggingface.tokenizer_import import ImportedTokenizer, read_tokenizer
 from glassformer.runs.folder import Run, create_run, refuse_existing
 from glassformer.training.checkpoint import TrainState, save_checkpoint
 from glassformer.training.optimizers import make_optimizers

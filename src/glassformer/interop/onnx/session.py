@@ -9,9 +9,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from glassformer.interop.comparing import Logits, largest_difference, logits_limit, random_rows
 from glassformer.interop.export_report import Measured
 from glassformer.interop.onnx.graph import inputs_of
+from glassformer.interop.output_comparison import Logits, largest_difference, logits_limit, random_rows
 from glassformer.model.transformer import EncoderDecoder, Model
 
 SHAPES = ((1, 1), (1, 7), (2, 3), (3, 19), (5, 11))

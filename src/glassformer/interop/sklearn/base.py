@@ -133,7 +133,7 @@ class TransformerEstimator(BaseEstimator):
         """The model with its tokenizer, ready for its task."""
 
     def __getstate__(self) -> dict[str, Any]:
-        from glassformer.interop.sklearn.keeping import packed
+        from glassformer.interop.sklearn.saving import packed
 
         state = dict(super().__getstate__())
         if MODEL in state:
@@ -141,7 +141,7 @@ class TransformerEstimator(BaseEstimator):
         return state
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        from glassformer.interop.sklearn.keeping import unpacked
+        from glassformer.interop.sklearn.saving import unpacked
 
         super().__setstate__(state)
         if MODEL in state:
@@ -163,7 +163,7 @@ class TransformerEstimator(BaseEstimator):
             GlassError: there is something at `path`, it cannot be written, or a parameter or label cannot.
         """
         from glassformer.base.files import write_text
-        from glassformer.interop.sklearn.keeping import ESTIMATOR, estimator_json, write_run
+        from glassformer.interop.sklearn.saving import ESTIMATOR, estimator_json, write_run
 
         check_is_fitted(self)
         text = estimator_json(type(self).__name__, self.get_params(deep=False), self._facts())
@@ -177,7 +177,7 @@ class TransformerEstimator(BaseEstimator):
         Raises:
             GlassError: there is no such estimator, or a file of it is missing, cut short or altered.
         """
-        from glassformer.interop.sklearn.keeping import read_estimator
+        from glassformer.interop.sklearn.saving import read_estimator
         from glassformer.runs.opening import OpenedRun
 
         parameters, facts = read_estimator(Path(path), cls.__name__)

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 
 from glassformer.app.server.engine.jobs import Order, TextJob, TextPiece
 from glassformer.app.server.engine.metrics import Metrics
-from glassformer.app.server.refusing import SHORTER, RefusedRequestError
 from glassformer.app.server.registry import ModelRegistry
+from glassformer.app.server.request_errors import SHORTER, RefusedRequestError
 from glassformer.base.errors import GlassError, clear_memory_errors
 
 if TYPE_CHECKING:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from glassformer.app.server.refusing import RefusedRequestError
 from glassformer.app.server.registry import ServedModel
+from glassformer.app.server.request_errors import RefusedRequestError
 from glassformer.generation.decoding import TokenLoop
 from glassformer.generation.fast import LAYOUT_STEPS
 from glassformer.generation.readers import CachedReader

@@ -10,7 +10,7 @@ from pydantic_core import from_json
 from starlette.responses import Response
 
 from glassformer.app.server.engine.engine import BusyError
-from glassformer.app.server.refusing import RefusedRequestError, as_json, status_of
+from glassformer.app.server.request_errors import RefusedRequestError, as_json, status_of
 from glassformer.base.errors import GlassError
 
 Body = TypeVar("Body", bound=BaseModel)

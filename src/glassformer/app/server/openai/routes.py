@@ -21,12 +21,12 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from glassformer.app.server.engine import Engine, Engines, Order
-from glassformer.app.server.openai.answering import GONE, PendingAnswer, Stream, begin, whole
-from glassformer.app.server.openai.bodies import ChatBody, CompletionBody, Drawing
 from glassformer.app.server.openai.document import document
 from glassformer.app.server.openai.errors import json_response, read_body, refusal
-from glassformer.app.server.refusing import SHORTER, RefusedRequestError
+from glassformer.app.server.openai.request_bodies import ChatBody, CompletionBody, Drawing
+from glassformer.app.server.openai.responses import GONE, PendingAnswer, Stream, begin, whole
 from glassformer.app.server.registry import ModelRegistry
+from glassformer.app.server.request_errors import SHORTER, RefusedRequestError
 from glassformer.base.config import PAIRS
 from glassformer.base.errors import GlassError, clear_memory_errors
 
@@ -51,12 +51,12 @@ def routes(registry: ModelRegistry, engines: Engines) -> list[Route]:
         return json_response(await to_thread.run_sync(_model, registry, request.path_params["model"]))
 
     async def completions(request: Request) -> Response:
-        from glassformer.app.server.openai.asking import ask_completion
+        from glassformer.app.server.openai.orders import ask_completion
 
         return await _answer(request, engines, CompletionBody, ask_completion)
 
     async def chat(request: Request) -> Response:
-        from glassformer.app.server.openai.asking import ask_chat
+        from glassformer.app.server.openai.orders import ask_chat
 
         return await _answer(request, engines, ChatBody, ask_chat)
 

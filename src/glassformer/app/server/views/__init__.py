@@ -26,7 +26,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from glassformer.app.server.refusing import RefusedRequestError
+from glassformer.app.server.request_errors import RefusedRequestError
 from glassformer.app.server.view import PageView
 from glassformer.app.server.views import (
     ablation,

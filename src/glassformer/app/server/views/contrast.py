@@ -20,7 +20,7 @@ from glassformer.app.server.registry import ServedModel
 from glassformer.app.server.view import Binary, Name, PageView, TextQuestion, script
 from glassformer.app.server.views.compare import targets_of
 from glassformer.base.errors import GlassError
-from glassformer.evaluation.side_by_side import refuse_unlike, sides, weights_of
+from glassformer.evaluation.run_comparison import refuse_unlike, sides, weights_of
 
 MOST = 256
 
@@ -82,7 +82,7 @@ def python(opened: ServedModel, question: ContrastQuestion, other: ServedModel) 
         opened,
         *lines,
         imports=[
-            "from glassformer.evaluation.side_by_side import difference, sides, weights_of",
+            "from glassformer.evaluation.run_comparison import difference, sides, weights_of",
             "from glassformer.inspection.explain import subject_of",
         ],
     )

@@ -20,7 +20,7 @@ from pydantic import Field
 
 from glassformer.app.server.registry import ServedModel
 from glassformer.app.server.view import PageView, TextQuestion
-from glassformer.app.server.views.reading import case_at, case_script, column_at, labels_of, refuse_long
+from glassformer.app.server.views.text_case import case_at, case_script, column_at, labels_of, refuse_long
 from glassformer.base.errors import GlassError
 from glassformer.inspection.attribution import AttributionCase, Blanking, RankAgreement, agreement, blank
 from glassformer.inspection.attribution.agreement import LEAST

@@ -22,7 +22,7 @@ from pydantic import Field
 
 from glassformer.app.server.registry import ServedModel
 from glassformer.app.server.view import Binary, PageView, TextQuestion
-from glassformer.app.server.views.reading import case_at, case_script, labels_of
+from glassformer.app.server.views.text_case import case_at, case_script, labels_of
 from glassformer.base.errors import GlassError
 from glassformer.inspection.attribution import AttributionCase, Lens, lens
 from glassformer.inspection.attribution.importance import pass_work

@@ -25,7 +25,7 @@ from glassformer.app.server.view import PageView, TextQuestion, script
 from glassformer.app.server.views.tokens import Counts, count_tokens
 from glassformer.base.errors import GlassError
 from glassformer.evaluation.ladder import counts_of
-from glassformer.evaluation.probes.reading import Readable, readable
+from glassformer.evaluation.probes.row_probabilities import Readable, readable
 from glassformer.evaluation.probes.surprisal import Listed, SurprisalResult
 from glassformer.evaluation.probes.texts import surprisal_of_split, surprisal_of_target, surprisal_of_text
 from glassformer.runs.opening import OpenedRun

@@ -26,10 +26,10 @@ from pydantic import Field
 
 from glassformer.app.server.registry import ServedModel
 from glassformer.app.server.view import Binary, PageView, Text, TextQuestion, ViewQuestion, script
-from glassformer.app.server.views.reading import case_at, case_lines, column_at, labels_of
+from glassformer.app.server.views.text_case import case_at, case_lines, column_at, labels_of
 from glassformer.base.errors import GlassError
 from glassformer.inspection.attribution.importance import pass_work
-from glassformer.inspection.places import (
+from glassformer.inspection.position_curves import (
     bias_by_distance,
     by_distance,
     distances_of,
@@ -148,7 +148,7 @@ def python(opened: ServedModel, question: PositionsQuestion) -> str:
         orders = f"times={times_of(opened, question)}, seed={question.seed}"
         return script(
             opened, *case_lines(opened, asked),
-            "from glassformer.inspection.places import shuffle_test",
+            "from glassformer.inspection.position_curves import shuffle_test",
             "",
             "places = [output.place for output in case.outputs]",
             f"found = shuffle_test(case, {place}, {fixed_of(opened)!r}, {orders})",
@@ -158,7 +158,7 @@ def python(opened: ServedModel, question: PositionsQuestion) -> str:
     which = question.stack or list(stacks(opened.model.model))[-1]
     return script(
         opened,
-        "from glassformer.inspection.places import *",
+        "from glassformer.inspection.position_curves import *",
         "",
         f"stack, embedding = embedding_of(model.model, {which!r})",
         f"vectors, distances = place_vectors(embedding, stack.context), distances_of(stack, {DISTANCES})",

@@ -23,7 +23,7 @@ from glassformer.app.server import view
 from glassformer.app.server.background import IDLE, Tell
 from glassformer.app.server.registry import ServedModel
 from glassformer.evaluation.probes.probe import SIZE, TAUGHT_BY, ProbeReport, ProbeRequest, probe_run
-from glassformer.evaluation.probes.reading import readable
+from glassformer.evaluation.probes.row_probabilities import readable
 
 WITHOUT = ("surprisal",)
 """It has a view of its own."""

@@ -24,7 +24,7 @@ from glassformer.app.server.registry import ServedModel
 from glassformer.base.errors import GlassError
 from glassformer.base.files import sha256
 from glassformer.runs.folder import Run
-from glassformer.verification.apart import verify_apart
+from glassformer.verification.own_process import verify_apart
 from glassformer.verification.sheet import CHECKS, kept_sheet
 
 SHOWN = ("ok", "checkpoint", "date", "text", "seconds", "versions", "checks")

@@ -23,7 +23,7 @@ from torch import Tensor
 
 from glassformer.app.server.registry import ServedModel
 from glassformer.app.server.view import Name, PageView, TextQuestion
-from glassformer.app.server.views.reading import case_at, case_script, column_at, labels_of, named, refuse_long
+from glassformer.app.server.views.text_case import case_at, case_script, column_at, labels_of, named, refuse_long
 from glassformer.generation.sampling import ranked
 from glassformer.inspection.attribution import AttributionCase, Output, split_output
 from glassformer.inspection.attribution.case import check_number

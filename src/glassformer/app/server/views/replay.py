@@ -33,8 +33,8 @@ from pydantic import Field
 
 from glassformer.app.server import view
 from glassformer.app.server.background import IDLE
-from glassformer.app.server.refusing import as_json
 from glassformer.app.server.registry import ServedModel
+from glassformer.app.server.request_errors import as_json
 from glassformer.base.errors import GlassError
 from glassformer.inspection.replay import History, read_history
 from glassformer.inspection.replay.of_run import agreement

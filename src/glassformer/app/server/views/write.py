@@ -27,7 +27,7 @@ from pydantic import Field
 
 from glassformer.app.server.registry import ServedModel
 from glassformer.app.server.view import PageView, Text, ViewQuestion, script
-from glassformer.app.server.views.reading import refuse_unencoded
+from glassformer.app.server.views.text_case import refuse_unencoded
 from glassformer.base.config import SampleConfig
 from glassformer.base.errors import GlassError
 from glassformer.evaluation.copying import cover, matches

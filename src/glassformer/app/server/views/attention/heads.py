@@ -118,7 +118,7 @@ def python(opened: ServedModel, question: HeadsQuestion) -> str:
         "    print(head, cells.tolist())",
         imports=[
             "from glassformer.inspection.explain import whole_subject_of",
-            "from glassformer.inspection.plots.reading import find_site, read_maps",
+            "from glassformer.inspection.plots.run_maps import find_site, read_maps",
         ],
     )
 

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 
 from glassformer.app.server.engine import Engine, Order, TextJob
 from glassformer.app.server.engine.jobs import TextPiece
-from glassformer.app.server.openai.answering import PendingAnswer
-from glassformer.app.server.openai.bodies import MOST_TEXTS, OPENAI, ChatBody, CompletionBody
 from glassformer.app.server.openai.errors import BadRequestError
-from glassformer.app.server.openai.shapes import ChatShape, CompletionShape
+from glassformer.app.server.openai.request_bodies import MOST_TEXTS, OPENAI, ChatBody, CompletionBody
+from glassformer.app.server.openai.response_bodies import ChatShape, CompletionShape
+from glassformer.app.server.openai.responses import PendingAnswer
 from glassformer.app.server.openai.template import ChatTemplate
 from glassformer.base.config import SampleConfig
 from glassformer.text.tokenizers import frame_of

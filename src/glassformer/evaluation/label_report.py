@@ -13,7 +13,7 @@ from glassformer.base.errors import GlassError
 from glassformer.base.wording import counted
 from glassformer.corpora import CORPORA, LabelledCorpus
 from glassformer.evaluation.classification import ClassificationScores, classification_scores, macro_f1_of, shown
-from glassformer.evaluation.drawn import drawn_texts
+from glassformer.evaluation.even_sample import drawn_texts
 from glassformer.evaluation.measures import Measure, compared, facts_of, share, whole_set
 from glassformer.evaluation.resampling import PairedTest
 from glassformer.evaluation.rouge import words

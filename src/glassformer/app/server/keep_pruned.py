@@ -13,8 +13,8 @@ from typing import Annotated, Any
 
 from pydantic import Field, ValidationError
 
-from glassformer.app.server.refusing import RefusedRequestError, in_two_lines
 from glassformer.app.server.registry import ModelRegistry
+from glassformer.app.server.request_errors import RefusedRequestError, in_two_lines
 from glassformer.base.wording import quoted
 
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
@@ -43,7 +43,7 @@ def keep_without(registry: ModelRegistry, name: str, body: bytes) -> dict[str, A
         GlassError: the body is no such question, the name is taken, or the run cannot be pruned so.
     """
     from glassformer.app.server.view import Name, ViewQuestion
-    from glassformer.inspection.pruning.by_hand import prune_by_hand
+    from glassformer.inspection.pruning.chosen_heads import prune_by_hand
 
     class Keep(ViewQuestion):
         """What is asked."""

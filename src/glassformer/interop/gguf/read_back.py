@@ -11,7 +11,7 @@ from typing import Any
 import torch
 
 from glassformer.base.errors import GlassError
-from glassformer.interop.comparing import Logits
+from glassformer.interop.output_comparison import Logits
 
 TEXTS = (
     "Once upon a time, there was a fox; it's 3 years old.\n\n  Two spaces, and a tab:\t1234.",

@@ -20,7 +20,7 @@ from glassformer.model.evaluation_mode import inference
 from glassformer.model.transformer import Model
 from glassformer.tasks import AnyTextModel, MaskFiller, TextModel, Translator
 from glassformer.tasks.losses import logits_of, token_losses, tokens_at_once
-from glassformer.tasks.refusing import VERBS
+from glassformer.tasks.task_errors import VERBS
 from glassformer.tasks.task_rows import MOST_TOKENS, groups
 from glassformer.text.batches import Batch
 from glassformer.text.rows import Row

@@ -9,7 +9,7 @@ from glassformer.base.config import SampleConfig
 from glassformer.base.wording import counted
 from glassformer.evaluation.baselines import Baseline, baselines
 from glassformer.evaluation.copying import Overlap, longest_overlap
-from glassformer.evaluation.seen import Reading
+from glassformer.evaluation.training_overlap import Reading
 from glassformer.model.precision import choose_precision
 from glassformer.tasks import TextModel
 from glassformer.text.batches import validation_rows

@@ -7,9 +7,9 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from glassformer.base.wording import counted
-from glassformer.evaluation.drawn import drawn_texts
+from glassformer.evaluation.even_sample import drawn_texts
 from glassformer.evaluation.measures import Measure, compared, facts_of, mean, share, whole_set
-from glassformer.evaluation.nearest import Nearest
+from glassformer.evaluation.nearest_neighbour import Nearest
 from glassformer.evaluation.resampling import PairedTest
 from glassformer.evaluation.rouge import rouge_of_each
 from glassformer.evaluation.translation import can_score, exact_matches, sentence_statistics, translation_scores

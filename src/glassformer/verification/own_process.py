@@ -2,7 +2,7 @@
 
 ::
 
-    python -m glassformer.verification.apart RUN best auto
+    python -m glassformer.verification.own_process RUN best auto
 
 writes one line of JSON for each check as it is made, and `{"sheet": ...}` or `{"error": [problem, remedy]}` at the end.
 """

@@ -17,7 +17,7 @@ from starlette.types import Message, Receive, Scope, Send
 from glassformer.app.server.engine import Engine, Order
 from glassformer.app.server.engine.jobs import TextPiece
 from glassformer.app.server.openai.errors import error_body, json_response
-from glassformer.app.server.openai.shapes import AnswerShape, Choice, Usage
+from glassformer.app.server.openai.response_bodies import AnswerShape, Choice, Usage
 from glassformer.app.server.workers import Workers
 from glassformer.base.errors import GlassError
 

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from glassformer.base.errors import GlassError
 from glassformer.base.wording import span
-from glassformer.evaluation.probes.reading import PSEUDO, token_ends
+from glassformer.evaluation.probes.row_probabilities import PSEUDO, token_ends
 from glassformer.generation.decoding import check_finite
 from glassformer.generation.readers import next_logits as read_next_logits
 from glassformer.inspection.explain.sections import shown

@@ -224,5 +224,5 @@ def _check_frame(frame: Frame, own: Tokenizer, task: Task, theirs: tokenizers.To
         must = "TEXT, or one start token and TEXT" + (", with or without an end token" if task == "masked" else "")
         raise GlassError(
             f"{path} frames a text as {shown}, and models of this kind are used with {must}",
-            "Its tensors can be read in Python: glassformer.interop.huggingface.reading.read_model(FOLDER).",
+            "Its tensors can be read in Python: glassformer.interop.huggingface.read_model.read_model(FOLDER).",
         )
