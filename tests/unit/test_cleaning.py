@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from glassformer.base.config import DataConfig, TokenizerConfig
 from glassformer.base.errors import GlassError
 from glassformer.text.cleaning import cleaned
-from glassformer.text.duplicates import BANDS, Repeats, Sketch
+from glassformer.text.duplicates import BANDS, DuplicateFinder, Sketch
 from glassformer.text.prepare import prepare
 from glassformer.text.records import RECORD_KINDS
 
@@ -89,11 +89,11 @@ def test_the_share_of_equal_bands_is_what_the_theory_says() -> None:
 
 def test_repeats_are_the_later_ones_of_each_group_also_by_way_of_others() -> None:
     keys = {0: (1, 10), 2: (2, 20), 3: (1, 30), 5: (3, 20), 6: (4, 40), 7: (3, 50), 9: (5, 60)}
-    repeats = Repeats()
+    repeats = DuplicateFinder()
     for index, (mark, band) in keys.items():
         repeats.add(index, mark, band.to_bytes(8, "little") * BANDS)
     assert [index for index, bit in enumerate(repeats.found()) if bit] == [3, 5, 7]
-    assert Repeats().found() == b""
+    assert DuplicateFinder().found() == b""
 
 
 def test_repeated_documents_leave_the_text_before_it_is_split(tmp_path: Path) -> None:

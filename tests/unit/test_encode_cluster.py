@@ -18,10 +18,10 @@ from glassformer.base.config import DataConfig, TokenizerConfig
 from glassformer.base.errors import GlassError
 from glassformer.text import documents
 from glassformer.text.cluster import steps
-from glassformer.text.cluster.job import Job, Stage, Step, plan_job
+from glassformer.text.cluster.job import EncodingJob, EncodingStage, EncodingStep, plan_job
 from glassformer.text.cluster.local import encode_with_datatrove, run_stage
 from glassformer.text.encoded import encode_here, open_encoded, settings_of_encoded
-from glassformer.text.prepare import Vocabulary
+from glassformer.text.prepare import TokenizerOrigin
 from glassformer.text.records import RECORD_KINDS
 from glassformer.text.source import open_source
 
@@ -39,7 +39,7 @@ CASES: dict[str, dict[str, Any]] = {
     "exact, the last document held out": {**LINES, "duplicates": "exact", "validation_fraction": 0.001},
     "near, by length, cleaned": {**LINES, "duplicates": "near", "min_words": 4, "clean": True},
 }
-VOCABULARY = Vocabulary(TokenizerConfig(kind="bpe", vocab_size=300))
+VOCABULARY = TokenizerOrigin(TokenizerConfig(kind="bpe", vocab_size=300))
 
 
 @pytest.fixture
@@ -57,7 +57,7 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def run_all(job: Job, order: random.Random) -> None:
+def run_all(job: EncodingJob, order: random.Random) -> None:
     """Every stage, its tasks in any order, each with a job that came from another process."""
     job.begin()
     for stage in job.stages():
@@ -102,7 +102,7 @@ def test_documents_longer_than_memory_holds(folder: Path, monkeypatch: pytest.Mo
 
 
 def test_a_corpus_and_a_tokenizer_that_is_there(folder: Path) -> None:
-    ready = Vocabulary(TokenizerConfig(), file=folder / "first" / "tokenizer.json")
+    ready = TokenizerOrigin(TokenizerConfig(), file=folder / "first" / "tokenizer.json")
     encode_here(LM, DataConfig(source=str(folder / "texts")), VOCABULARY, folder / "first", silent)
     data = DataConfig(source="stories", size=23)
     found = encode_here(LM, data, ready, folder / "whole", silent)
@@ -115,7 +115,7 @@ def test_a_corpus_and_a_tokenizer_that_is_there(folder: Path) -> None:
 
 
 def test_a_job_that_was_stopped_is_known_again_and_another_one_begins_anew(folder: Path) -> None:
-    def job(**settings: Any) -> Job:
+    def job(**settings: Any) -> EncodingJob:
         data = DataConfig(source=str(folder / "texts"), **settings)
         with open_source(LM, data, folder) as source:
             return plan_job(source, VOCABULARY, folder / "out", 5)
@@ -170,12 +170,12 @@ def test_a_pickle_planted_in_the_work_folder_is_refused_and_not_run(folder: Path
             done.step(None, rank, done.tasks)
 
 
-def die(job: Job, rank: int) -> None:
+def die(job: EncodingJob, rank: int) -> None:
     """As a machine without memory makes a process end."""
     os._exit(9)
 
 
-def fail(job: Job, rank: int) -> None:
+def fail(job: EncodingJob, rank: int) -> None:
     """As a step of ours does."""
     raise GlassError(f"the text of {job.out.name} is wrong", "Put it right.")
 
@@ -187,9 +187,9 @@ def test_what_goes_wrong_in_a_process_is_said_here(folder: Path) -> None:
         job = plan_job(source, VOCABULARY, folder / "out")
     job.begin()
     with pytest.raises(GlassError, match="the text of out is wrong"):
-        run_stage(job, Stage("fail", 3, Step("fail", job, fail)), workers=2)
+        run_stage(job, EncodingStage("fail", 3, EncodingStep("fail", job, fail)), workers=2)
     with pytest.raises(GlassError, match="the process of task 0 of 1 of 'die' ended"):
-        run_stage(job, Stage("die", 1, Step("die", job, die)), workers=2)
+        run_stage(job, EncodingStage("die", 1, EncodingStep("die", job, die)), workers=2)
 
 
 def changed(folder: Path) -> Iterator[tuple[DataConfig, TokenizerConfig, bool, str]]:

@@ -11,7 +11,7 @@ import pytest
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from glassformer.tasks.task import Mapped
+from glassformer.tasks.task import LazyRows
 from glassformer.text.rows import Row
 from glassformer.training.validation import validation_loss
 from tests.property.models import VOCAB, decoder, encoder_decoder, tiny
@@ -47,7 +47,7 @@ def peaks(model: Any, make: Any, rows: int) -> tuple[int, int]:
     """Bytes of tensors, and of everything that Python and NumPy hold, at most."""
 
     def measure() -> None:
-        some = Mapped(range(rows), make)
+        some = LazyRows(range(rows), make)
         validation_loss(model, some, torch.device("cpu"), most_tokens=BATCH * CONTEXT)
 
     with Held() as held:

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from glassformer.base.errors import GlassError
 from glassformer.evaluation.pair_report import pair_measures
 from glassformer.evaluation.rouge import (
-    Overlap,
+    PrecisionRecall,
     common_subsequence,
     rouge,
     rouge_of_each,
@@ -27,18 +27,18 @@ def test_lins_own_examples() -> None:
     reference = "police killed the gunman"
     first, second = rouge("police kill the gunman", reference), rouge("the gunman kill police", reference)
     third = rouge("the gunman police killed", reference)
-    assert first.rougeL == Overlap(0.75, 0.75, 0.75)
-    assert second.rougeL == Overlap(0.5, 0.5, 0.5)
-    assert third.rougeL == Overlap(0.5, 0.5, 0.5)
+    assert first.rougeL == PrecisionRecall(0.75, 0.75, 0.75)
+    assert second.rougeL == PrecisionRecall(0.5, 0.5, 0.5)
+    assert third.rougeL == PrecisionRecall(0.5, 0.5, 0.5)
     assert first.rouge2.f == second.rouge2.f == pytest.approx(1 / 3)
     assert third.rouge2.f == pytest.approx(2 / 3)
 
 
 def test_by_hand_with_repetitions_and_unequal_lengths() -> None:
     found = rouge("the the the cat", "the cat on the mat, the end")  # 4 words, 7 words
-    assert found.rouge1 == Overlap(1.0, 4 / 7, pytest.approx(8 / 11))
-    assert found.rouge2 == Overlap(1 / 3, 1 / 6, pytest.approx(2 / 9))
-    assert found.rougeL == Overlap(0.75, 3 / 7, pytest.approx(6 / 11))
+    assert found.rouge1 == PrecisionRecall(1.0, 4 / 7, pytest.approx(8 / 11))
+    assert found.rouge2 == PrecisionRecall(1 / 3, 1 / 6, pytest.approx(2 / 9))
+    assert found.rougeL == PrecisionRecall(0.75, 3 / 7, pytest.approx(6 / 11))
 
 
 def slow_common(first: list[str], second: list[str]) -> int:
@@ -78,7 +78,7 @@ def test_bounds_and_symmetry(parts: list[str], data: st.DataObject) -> None:
     assert found.rougeL.f <= found.rouge1.f
     if parts:
         assert found.rouge1.precision == 1.0
-        assert rouge(one, one).rougeL == Overlap(1.0, 1.0, 1.0)
+        assert rouge(one, one).rougeL == PrecisionRecall(1.0, 1.0, 1.0)
 
 
 def test_bangla_words_stay_whole() -> None:
@@ -125,7 +125,7 @@ def test_words_of_many_scripts(text: str, wanted: list[str]) -> None:
 
 
 def test_nothing_shared_is_nought_not_an_error() -> None:
-    nothing = Overlap(0.0, 0.0, 0.0)
+    nothing = PrecisionRecall(0.0, 0.0, 0.0)
     for hypothesis, reference in (("", ""), ("a", ""), ("", "a"), ("a", "b"), ("…", "…")):
         found = rouge(hypothesis, reference)
         assert (found.rouge1, found.rouge2, found.rougeL) == (nothing, nothing, nothing)

@@ -34,7 +34,7 @@ WORDS = regex.compile(
 
 
 @dataclass(frozen=True)
-class Overlap:
+class PrecisionRecall:
     """The overlap of two texts, from 0 to 1.
 
     Attributes:
@@ -52,9 +52,9 @@ class Overlap:
 class RougeScores:
     """By single words, by pairs of neighbours, and by the longest common subsequence of words."""
 
-    rouge1: Overlap
-    rouge2: Overlap
-    rougeL: Overlap  # noqa: N815 - its name everywhere
+    rouge1: PrecisionRecall
+    rouge2: PrecisionRecall
+    rougeL: PrecisionRecall  # noqa: N815 - its name everywhere
 
 
 def words(text: str) -> list[str]:
@@ -109,7 +109,7 @@ def common_subsequence(first: Sequence[str], second: Sequence[str]) -> int:
     return len(second) - (row & everything).bit_count()
 
 
-def _by_runs(said: list[str], wanted: list[str], n: int) -> Overlap:
+def _by_runs(said: list[str], wanted: list[str], n: int) -> PrecisionRecall:
     """By runs of n words; one that is repeated counts as often as it stands in both."""
     in_said = _runs(said, n)
     in_wanted = _runs(wanted, n)
@@ -120,9 +120,9 @@ def _runs(sequence: list[str], n: int) -> Counter[tuple[str, ...]]:
     return Counter(zip(*(sequence[start:] for start in range(n)), strict=False))
 
 
-def _overlap(common: int, said: int, wanted: int) -> Overlap:
+def _overlap(common: int, said: int, wanted: int) -> PrecisionRecall:
     if not common:
-        return Overlap(0.0, 0.0, 0.0)
+        return PrecisionRecall(0.0, 0.0, 0.0)
     precision = common / said
     recall = common / wanted
-    return Overlap(precision, recall, 2 * precision * recall / (precision + recall))
+    return PrecisionRecall(precision, recall, 2 * precision * recall / (precision + recall))

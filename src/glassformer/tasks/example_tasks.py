@@ -15,7 +15,7 @@ from glassformer.base.errors import GlassError
 from glassformer.base.wording import counted
 from glassformer.model.transformer import Model
 from glassformer.tasks.classifying import TextClassifier
-from glassformer.tasks.task import Mapped
+from glassformer.tasks.task import LazyRows
 from glassformer.tasks.translating import Translator
 from glassformer.text.buckets import AnyLength, LikeLength
 from glassformer.text.prepare import Prepared
@@ -172,7 +172,7 @@ def pair_rows(store: RecordStore, config: Config) -> Sequence[Row]:
         ends = [end] if len(target) < room else []  # a target that is cut has no end
         return Row.of_text(_ids(start, target[:room], ends), source=_ids(source))
 
-    return Mapped(range(len(used)), make)
+    return LazyRows(range(len(used)), make)
 
 
 def pair_lengths(store: RecordStore, config: Config) -> npt.NDArray[np.int64]:
@@ -192,7 +192,7 @@ def labelled_rows(store: RecordStore, config: Config) -> Sequence[Row]:
         tokens = frame.around(store.source.document(index).tolist(), config.model.context)
         return Row(_ids(tokens), _ids(labels[index : index + 1]))
 
-    return Mapped(range(len(used)), make)
+    return LazyRows(range(len(used)), make)
 
 
 def length_notes(store: RecordStore, config: Config, side: str) -> Iterator[str]:
@@ -253,7 +253,7 @@ def _evenly(rows: Sequence[Any], limit: int | None, lengths: npt.NDArray[np.int6
     tokens = int(lengths.sum())
     wanted = len(rows) if limit is None else max(1, min(len(rows), len(rows) * limit // max(1, tokens)))
     chosen = sorted((number * len(rows) // wanted for number in range(wanted)), key=lambda index: int(lengths[index]))
-    return Mapped(chosen, lambda number: rows[chosen[number]])
+    return LazyRows(chosen, lambda number: rows[chosen[number]])
 
 
 def _ids(*parts: Any) -> Ids:

@@ -161,7 +161,7 @@ class MaskedTask(TextTask):
     def held_out(self, limit: int | None) -> Sequence[Row]:
         """Return the same windows with the same holes each time."""
         rows = self._held_out_windows(limit)
-        return Mapped(rows, lambda number: self._with_holes(rows[number], (VALIDATION_SEED, number)))
+        return LazyRows(rows, lambda number: self._with_holes(rows[number], (VALIDATION_SEED, number)))
 
     def _with_holes(self, row: Row, key: tuple[int, int]) -> Row:
         assert self.tokenizer.mask_id is not None
@@ -184,7 +184,7 @@ class MaskedTask(TextTask):
 
 
 @dataclass(frozen=True)
-class Mapped(Sequence[Any]):
+class LazyRows(Sequence[Any]):
     """As long as `rows`, each element made when asked for."""
 
     rows: Sequence[Any]

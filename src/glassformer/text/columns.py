@@ -14,7 +14,7 @@ LONGEST_LABEL = 40  # characters, where nobody says which column it is
 
 
 @dataclass(frozen=True)
-class Chosen:
+class ChosenColumns:
     """The columns to read, by index from 0, and the choice in words.
 
     `indices`: of text, (text,); of pairs, (source, target); of labelled texts, (label, text, ...).
@@ -24,7 +24,7 @@ class Chosen:
     note: str
 
 
-def choose_text(table: Table, wanted: str | None) -> Chosen:
+def choose_text(table: Table, wanted: str | None) -> ChosenColumns:
     """The column called `wanted` (or number `wanted`, from 1), or the only one that reads like text.
 
     Raises:
@@ -33,13 +33,13 @@ def choose_text(table: Table, wanted: str | None) -> Chosen:
     if wanted is None:
         index = _only_text(table)
         note = f"{table.name}: column {table.names[index]!r} is read, the only one with text"
-        return Chosen((index,), note + _said(table))
+        return ChosenColumns((index,), note + _said(table))
     index = _find(table, wanted)
     which = f"column {wanted!r}" if wanted == table.names[index] else f"column number {wanted}"
-    return Chosen((index,), f"{table.name}: {which} is read" + _said(table))
+    return ChosenColumns((index,), f"{table.name}: {which} is read" + _said(table))
 
 
-def choose_pair(table: Table, source: str | None, target: str | None) -> Chosen:
+def choose_pair(table: Table, source: str | None, target: str | None) -> ChosenColumns:
     """The columns of source and target: those that are named; else of two columns the first and the second.
 
     Where there are more than two, those that read like text (in JSONL: that hold strings) must be two. Names that
@@ -67,10 +67,10 @@ def choose_pair(table: Table, source: str | None, target: str | None) -> Chosen:
             f"Choose two of: {', '.join(table.names)}.",
         )
     note = f"{table.name}: source: column {table.names[first]}, target: column {table.names[second]}"
-    return Chosen((first, second), note + _said(table))
+    return ChosenColumns((first, second), note + _said(table))
 
 
-def choose_labelled(table: Table, label: str | None, text: str | None) -> Chosen:
+def choose_labelled(table: Table, label: str | None, text: str | None) -> ChosenColumns:
     """The column of the label and those of the text: as named; else short values that repeat, and what reads like text.
 
     `text` may name several columns, with commas between.
@@ -97,7 +97,7 @@ def choose_labelled(table: Table, label: str | None, text: str | None) -> Chosen
         )
     shown = ", ".join(table.names[index] for index in texts)
     note = f"{table.name}: label: column {table.names[found]}, text: column{'s' * (len(texts) > 1)} {shown}"
-    return Chosen((found, *texts), note + _said(table))
+    return ChosenColumns((found, *texts), note + _said(table))
 
 
 def label_text(value: object) -> str | None:

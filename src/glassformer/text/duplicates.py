@@ -86,7 +86,7 @@ class Sketch:
         return b"".join(hashlib.blake2b(row.tobytes(), digest_size=8).digest() for row in rows)
 
 
-class Repeats:
+class DuplicateFinder:
     """Collects what is known of all documents, 8 bytes each and 112 more for near duplicates; says which repeat."""
 
     def __init__(self) -> None:

@@ -24,8 +24,9 @@ if TYPE_CHECKING:
 PIECE = 128_000  # characters encoded as one string
 AHEAD = 4_000  # characters that must be known after a cut, for the tokenizer to judge it
 UNCUT = 4_000_000  # a text with no safe cut for so long is cut anyway
-BATCH = 512_000  # characters given to the tokenizer at once
+BATCH = 512_000  # characters, of all roles together, given to the tokenizer at once
 BATCH_TEXTS = 8192
+LINES = 1024  # of texts.jsonl, written at once
 
 
 def no_progress(characters: int) -> None:
@@ -60,15 +61,16 @@ class RecordWriter:
         self.stores: dict[str, StoreWriter] = {}
         self.sums: dict[str, tuple[int, str]] = {}
         self._open = ExitStack()
-        self._encoders: list[Encoder] = []
+        self._encoders: list[TextEncoder] = []
         for role, name in zip(kind.roles, token_prefixes(kind, prefix), strict=True):
             self.stores[role] = store(name, tokenizers[role])
             self._open.callback(self.stores[role].abandon)
-            self._encoders.append(Encoder(tokenizers[role], self.stores[role], progress))
+            self._encoders.append(TextEncoder(tokenizers[role], self.stores[role], progress, BATCH // len(kind.roles)))
         self._texts: IO[bytes] | None = None
         if not kind.running_text:
             self._texts = self._open.enter_context(part(prefix, "texts.jsonl").open("wb"))
         self._texts_sum = hashlib.sha256()
+        self._lines: list[str] = []
         self._label_indices = array("i")
 
     @property
@@ -86,11 +88,17 @@ class RecordWriter:
         for encoder, text in zip(self._encoders, texts, strict=False):
             encoder.add(text, last)
         if self._texts is not None:
-            line = json.dumps(texts + labels, ensure_ascii=False).encode("utf-8") + b"\n"
-            self._texts.write(line)
-            self._texts_sum.update(line)
+            self._lines.append(json.dumps(texts + labels, ensure_ascii=False))
+            if len(self._lines) >= LINES:
+                self._write_lines(self._texts)
         if self.labels is not None:
             self._label_indices.extend(self.labels[name] for name in labels)
+
+    def _write_lines(self, file: IO[bytes]) -> None:
+        written = "".join(f"{line}\n" for line in self._lines).encode("utf-8")
+        file.write(written)
+        self._texts_sum.update(written)
+        self._lines = []
 
     def abandon(self) -> None:
         """Close the files without completing the part."""
@@ -101,6 +109,7 @@ class RecordWriter:
         for encoder in self._encoders:
             encoder.flush()
         if self._texts is not None:
+            self._write_lines(self._texts)
             self._texts.close()
             path = part(self.prefix, "texts.jsonl")
             sync(path)
@@ -115,16 +124,23 @@ class RecordWriter:
             self.sums[path.name] = (path.stat().st_size, sha256(path))
 
 
-class Encoder:
+class TextEncoder:
     """Encodes the texts of one role, one after the other, in batches, into a token store.
 
     `forced_cuts` counts where no cut was certain to leave the tokens unchanged.
+
+    Args:
+        tokenizer: of the role.
+        writer: of the store.
+        progress: told how many characters more are encoded.
+        batch: characters given to the tokenizer at once.
     """
 
-    def __init__(self, tokenizer: Tokenizer, writer: StoreWriter, progress: Callable[[int], None]) -> None:
+    def __init__(self, tokenizer: Tokenizer, writer: StoreWriter, progress: Callable[[int], None], batch: int) -> None:
         self.tokenizer = tokenizer
         self.writer = writer
         self.progress = progress
+        self.batch = batch
         self.forced_cuts = 0
         self._begun = ""  # of a text whose end is not known yet
         self._texts: list[str] = []
@@ -166,7 +182,7 @@ class Encoder:
         self._texts.append(text)
         self._lasts.append(last)
         self._collected += len(text)
-        if self._collected >= BATCH or len(self._texts) >= BATCH_TEXTS:
+        if self._collected >= self.batch or len(self._texts) >= BATCH_TEXTS:
             self.flush()
 
     def flush(self) -> None:

@@ -12,13 +12,13 @@ from glassformer.base.errors import MALFORMED, GlassError
 from glassformer.base.files import clear_disk_errors, no_empty_folders, write_folder
 from glassformer.base.wording import quoted
 from glassformer.text.locating import is_encoded
-from glassformer.text.prepare import Prepared, Vocabulary, make, open_prepared
+from glassformer.text.prepare import Prepared, TokenizerOrigin, make, open_prepared
 from glassformer.text.records import RecordKind
 from glassformer.text.source import open_source
 
 
 def encode_here(
-    kind: RecordKind, data: DataConfig, vocabulary: Vocabulary, out: Path, progress: Callable[[str], None]
+    kind: RecordKind, data: DataConfig, vocabulary: TokenizerOrigin, out: Path, progress: Callable[[str], None]
 ) -> Prepared:
     """Read, split, train the tokenizer, encode, in this process; the folder `out` appears when all of it is there.
 

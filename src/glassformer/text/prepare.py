@@ -28,7 +28,7 @@ from glassformer.text.record_store import RecordStore, damaged
 from glassformer.text.records import RecordKind
 from glassformer.text.source import Source, hash_of_sources, open_source
 from glassformer.text.split import SIDES, DocumentSplit, Side, SidedPiece, Split, split_documents, split_records
-from glassformer.text.survey import Survey, kept_pieces, survey
+from glassformer.text.survey import Survey, kept_pieces, kept_records, survey
 from glassformer.text.tables import ONLY_TABLES
 from glassformer.text.tokenizers import Tokenizer, train_tokenizer
 
@@ -91,7 +91,7 @@ def silent(message: str) -> None:
 
 
 @dataclass(frozen=True)
-class Vocabulary:
+class TokenizerOrigin:
     """The origin of the tokenizers: `file`, or training by `config`."""
 
     config: TokenizerConfig
@@ -149,7 +149,7 @@ def prepare_source(
     if found := reusable(folder, lambda folder: open_prepared(kind, folder)):
         return _with_current_names(found, source, own)
     with building(cache, folder, lambda folder: open_prepared(kind, folder)) as temporary:
-        make(source, own, Vocabulary(tokenizer), temporary, progress)
+        make(source, own, TokenizerOrigin(tokenizer), temporary, progress)
     return _open(kind, folder, reused=False)
 
 
@@ -201,7 +201,7 @@ def _everything(source: Source, own: Source | None, tokenizer: TokenizerConfig) 
 
 
 @dataclass(frozen=True)
-class Plan:
+class RecordPlan:
     """Every record and its side; read anew each time.
 
     Attributes:
@@ -227,12 +227,12 @@ class Plan:
         return sum(each.characters + each.other_characters for each in surveys)
 
     def sides(self) -> Iterator[SidedPiece]:
-        """Yield both parts, each in the order of its source."""
+        """Return the records of both parts, each in the order of its source."""
         split = self.split
-        by_hash = isinstance(split, DocumentSplit) and split.bucket >= 0
-        yield from split.sides(kept_pieces(self.source, self.found, marks=by_hash))
-        if self.own is not None and self.own_found is not None and not isinstance(split, DocumentSplit):
-            yield from split.validation(kept_pieces(self.own, self.own_found, marks=False))
+        if isinstance(split, DocumentSplit):
+            return split.sides(kept_pieces(self.source, self.found, marks=split.bucket >= 0))
+        own = split.validation(kept_records(self.own)) if self.own else iter(())
+        return chain(split.sides(kept_records(self.source)), own)
 
     def training_texts(self, *roles: str) -> Iterable[str]:
         """Return the texts of the training part in these roles, read anew each time they are iterated over."""
@@ -253,7 +253,7 @@ class TrainingTexts:
                     yield texts[role]
 
 
-def plan_records(source: Source, own: Source | None = None) -> Plan:
+def plan_records(source: Source, own: Source | None = None) -> RecordPlan:
     """Survey the sources and decide what is held out.
 
     Raises:
@@ -262,11 +262,11 @@ def plan_records(source: Source, own: Source | None = None) -> Plan:
     found = survey(source)
     own_found = survey(own, source.data.seed) if own else None
     if source.kind.running_text:
-        return Plan(source, own, found, own_found, split_documents(found, source.data))
-    return Plan(source, own, found, own_found, split_records(found, source.data, source.name, own is not None))
+        return RecordPlan(source, own, found, own_found, split_documents(found, source.data))
+    return RecordPlan(source, own, found, own_found, split_records(found, source.data, source.name, own is not None))
 
 
-def make(source: Source, own: Source | None, vocabulary: Vocabulary, folder: Path, progress: Progress) -> None:
+def make(source: Source, own: Source | None, vocabulary: TokenizerOrigin, folder: Path, progress: Progress) -> None:
     """Fill an empty folder with all that `open_prepared` reads."""
     kind = source.kind
     progress(f"counting {'documents' if kind.running_text else 'examples'}")
@@ -307,7 +307,9 @@ def make(source: Source, own: Source | None, vocabulary: Vocabulary, folder: Pat
     )
 
 
-def _write(plan: Plan, tokenizers: Mapping[str, Tokenizer], folder: Path, meter: Meter) -> dict[Side, RecordWriter]:
+def _write(
+    plan: RecordPlan, tokenizers: Mapping[str, Tokenizer], folder: Path, meter: Meter
+) -> dict[Side, RecordWriter]:
     with ExitStack() as stack:
         writers: dict[Side, RecordWriter] = {}
         for side in SIDES:
@@ -335,7 +337,7 @@ def save_tokenizers(folder: Path, kind: RecordKind, tokenizers: Mapping[str, Tok
 
 
 def write_text_facts(
-    folder: Path, source: Source, vocabulary: Vocabulary, tokenizer: Tokenizer, notes: list[str]
+    folder: Path, source: Source, vocabulary: TokenizerOrigin, tokenizer: Tokenizer, notes: list[str]
 ) -> None:
     """Write the facts of a running text beside its stores; a training run takes over `settings`."""
     data = source.data.model_dump(include={*RUNNING_TEXT, *NEWER, "seed"})

@@ -15,7 +15,7 @@ from glassformer.base.config import DataConfig
 from glassformer.base.errors import GlassError
 from glassformer.base.files import clear_disk_errors
 from glassformer.text import tables
-from glassformer.text.columns import Chosen
+from glassformer.text.columns import ChosenColumns
 from glassformer.text.encodings import BinaryError, Encoding, Scan, UndecodableError, decode, scan
 from glassformer.text.locating import BLOCK, SHOWN_NAMES, Located, listed
 from glassformer.text.tally import Tally
@@ -39,7 +39,7 @@ class SourceFile:
     format: Literal["text", "csv", "tsv", "jsonl"]
     scan: Scan = field(default_factory=lambda: Scan(Encoding("utf-8"), 0, ""))
     table: tables.Table | None = None
-    chosen: Chosen | None = None
+    chosen: ChosenColumns | None = None
 
     def blocks(self) -> Iterator[bytes]:
         """The bytes, unpacked where the file is gzip (told by its first bytes, whatever its name)."""
@@ -166,7 +166,7 @@ def is_table(file: SourceFile) -> bool:
     return file.format != "text"
 
 
-def with_table(file: SourceFile, data: DataConfig, choose: Callable[[tables.Table], Chosen]) -> SourceFile:
+def with_table(file: SourceFile, data: DataConfig, choose: Callable[[tables.Table], ChosenColumns]) -> SourceFile:
     """Return a CSV, TSV or JSONL file with its table opened and the columns that `choose` selects."""
     assert file.format != "text"
     table = tables.open_table(file.text, file.format, file.name, data)

@@ -6,14 +6,14 @@ import hashlib
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
-from itertools import chain, islice, zip_longest
+from itertools import chain, count, islice, zip_longest
 from pathlib import Path
 
 from glassformer.base.config import DataConfig
 from glassformer.base.errors import GlassError
 from glassformer.base.wording import counted
 from glassformer.text.cleaning import cleaned
-from glassformer.text.columns import Chosen, choose_labelled, choose_pair, choose_text, label_text
+from glassformer.text.columns import ChosenColumns, choose_labelled, choose_pair, choose_text, label_text
 from glassformer.text.delimited import text_lines
 from glassformer.text.documents import documents
 from glassformer.text.locating import Located, listed, located
@@ -34,7 +34,6 @@ from glassformer.text.tally import Tally
 
 SHOWN_CHARACTERS = 40  # of a line, in an error
 FIRST = 50  # records of a generated corpus whose hash stands for its generator: a change in it changes them
-Candidate = tuple[tuple[str, ...], tuple[str, ...], str]  # texts, labels, position in the data
 _REMEDIES = {
     "none": "Give the file with its targets in data.target, or a table (.csv, .tsv, .jsonl) that has both.",
     "one": "Give a table (.csv, .tsv, .jsonl) with a column for the label, or a folder with one folder per label.",
@@ -96,27 +95,34 @@ class Source:
             if file.format == "text":
                 yield from documents(file.text(), self.data.document)
             else:
-                yield ((text, True) for (text,), _, _ in _rows(self.kind, file, tally))
+                yield ((row.texts[0], True) for row in _text_rows(self.kind, file, count(), tally))
 
     def _examples(self, tally: Tally) -> Iterator[RecordPiece]:
-        for number, (texts, labels, position) in enumerate(self._candidates(tally)):
-            names = tuple(label.strip() for label in labels)
-            if names != labels and all(names):
-                tally.remark("labels with spaces around them, which are removed", position)
-            yield RecordPiece(number, texts, names, position)
-
-    def _candidates(self, tally: Tally) -> Iterator[Candidate]:
+        numbers = count()
         if self.corpus is not None:
-            for number, (texts, labels) in enumerate(_generated(self.kind, self.corpus, self.data), start=1):
-                yield texts, labels, f"example {number} of {self.corpus}"
+            for number, (texts, labels) in enumerate(_generated(self.kind, self.corpus, self.data)):
+                position = f"example {number + 1} of {self.corpus}"
+                names = tuple(_label(label, position, tally) for label in labels)
+                yield RecordPiece(number, texts, names, position)
         elif self.parallel:
             yield from _line_by_line(self.files[0], self.files[1], tally)
         else:
             for file in self.files:
                 if file.table is None:
-                    yield ("".join(file.text()),), (_label_of(file),), file.name
+                    label = _label(_label_of(file), file.name, tally)
+                    yield RecordPiece(next(numbers), ("".join(file.text()),), (label,), file.name)
+                elif self.kind.labels == "one":
+                    yield from _labelled_rows(file, numbers, tally)
                 else:
-                    yield from _rows(self.kind, file, tally)
+                    yield from _text_rows(self.kind, file, numbers, tally)
+
+
+def _label(label: str, position: str, tally: Tally) -> str:
+    """Return a label without the spaces around it."""
+    name = label.strip()
+    if name and name != label:
+        tally.remark("labels with spaces around them, which are removed", position)
+    return name
 
 
 def _label_of(file: SourceFile) -> str:
@@ -135,7 +141,7 @@ def _generated(kind: RecordKind, corpus: str, data: DataConfig) -> Iterator[tupl
     return (((text,), (label,)) for text, label in find_labelled_corpus(corpus).labelled(data.size, data.seed))
 
 
-def _line_by_line(first: SourceFile, second: SourceFile, tally: Tally) -> Iterator[Candidate]:
+def _line_by_line(first: SourceFile, second: SourceFile, tally: Tally) -> Iterator[RecordPiece]:
     """Yield line n of both files; blank lines at the end of only one file are left out.
 
     Only `\\n` ends a line here (with a `\\r` before it), as in every tool for parallel files.
@@ -147,7 +153,8 @@ def _line_by_line(first: SourceFile, second: SourceFile, tally: Tally) -> Iterat
             rest = chain([source or target or ""], lines[longer])
             _refuse_unequal((first.name, second.name), longer, number, rest, tally)
             return
-        yield (_without_end(source), _without_end(target)), (), f"line {number} of {first.name} and {second.name}"
+        position = f"line {number} of {first.name} and {second.name}"
+        yield RecordPiece(number - 1, (_without_end(source), _without_end(target)), (), position)
 
 
 def _refuse_unequal(names: tuple[str, str], longer: int, number: int, rest: Iterator[str], tally: Tally) -> None:
@@ -175,28 +182,34 @@ def _without_end(line: str) -> str:
     return line.removesuffix("\n").removesuffix("\r")
 
 
-def _rows(kind: RecordKind, file: SourceFile, tally: Tally) -> Iterator[Candidate]:
-    """Yield the record of each row of a table; rows without a text or a label are counted.
-
-    Several columns of a labelled text are joined by line ends, empty ones left out.
-    """
+def _text_rows(kind: RecordKind, file: SourceFile, numbers: Iterator[int], tally: Tally) -> Iterator[RecordPiece]:
+    """Yield a record for each row of a table; rows without a text in each column are counted."""
     missing = "rows without text in " + ("that column" if len(kind.roles) == 1 else "both columns")
     for line, values in file.rows(tally):
         position = f"line {line} of {file.name}"
-        if kind.labels == "one":
-            label, *columns = values
-            name = label_text(label)
-            if name is None:
-                tally.leave_out("rows without a label", position)
-            else:
-                text = "\n".join(text for text in columns if isinstance(text, str) and text.strip())
-                yield (text,), (name,), position
-            continue
-        texts = tuple(value for value in values if isinstance(value, str))
-        if len(texts) == len(kind.roles):
-            yield texts, (), position
+        texts: list[str] = []
+        for value in values:
+            if not isinstance(value, str):
+                tally.leave_out(missing, position)
+                break
+            texts.append(value)
         else:
-            tally.leave_out(missing, position)
+            yield RecordPiece(next(numbers), tuple(texts), (), position)
+
+
+def _labelled_rows(file: SourceFile, numbers: Iterator[int], tally: Tally) -> Iterator[RecordPiece]:
+    """Yield a record for each row of a table; rows without a label are counted.
+
+    Several text columns are joined by line ends, empty ones left out.
+    """
+    for line, (value, *columns) in file.rows(tally):
+        position = f"line {line} of {file.name}"
+        label = label_text(value)
+        if label is None:
+            tally.leave_out("rows without a label", position)
+        else:
+            text = "\n".join(text for text in columns if isinstance(text, str) and text.strip())
+            yield RecordPiece(next(numbers), (text,), (_label(label, position, tally),), position)
 
 
 @contextmanager
@@ -310,7 +323,7 @@ def _from_texts(kind: RecordKind, data: DataConfig, what: str, found: Located) -
                 f"data.column is {data.column!r}, but {file.name} is plain text",
                 "Leave it unset, or give a file that ends in .csv, .tsv or .jsonl (.gz too).",
             )
-    choose: Callable[[Table], Chosen] = lambda table: choose_text(table, data.column)  # noqa: E731
+    choose: Callable[[Table], ChosenColumns] = lambda table: choose_text(table, data.column)  # noqa: E731
     files = tuple(with_table(file, data, choose) if is_table(file) else file for file in scanned.files)
     return Source(kind, data, what, files, None, scanned.digest, (*scanned.notes, *describe_tables(files)))
 
@@ -362,7 +375,7 @@ def _as_table(kind: RecordKind, file: SourceFile) -> SourceFile:
     raise GlassError(f"{file.name} is plain text: it holds no {missing}", _REMEDIES[kind.labels])
 
 
-def _choose(kind: RecordKind, data: DataConfig, table: Table) -> Chosen:
+def _choose(kind: RecordKind, data: DataConfig, table: Table) -> ChosenColumns:
     if kind.labels == "none":
         return choose_pair(table, data.column, data.target_column)
     return choose_labelled(table, data.label_column, data.column)

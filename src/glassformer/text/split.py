@@ -26,6 +26,7 @@ import regex
 
 from glassformer.base.config import DataConfig
 from glassformer.base.errors import GlassError
+from glassformer.text.records import RecordPiece
 from glassformer.text.survey import KeptPiece, Survey
 
 Side = Literal["train", "validation"]
@@ -76,20 +77,20 @@ class DocumentSplit:
 
     def _by_bucket(self, pieces: Iterable[KeptPiece]) -> Iterator[SidedPiece]:
         room = self.limit
-        for texts, labels, _, _, last, mark in pieces:
+        for texts, _, _, last, mark in pieces:
             if mark >> 48 > self.bucket:
-                yield SidedPiece("train", texts, labels, last)
+                yield SidedPiece("train", texts, (), last)
                 continue
             # Only a first document longer than the limit is cut here; the rest of it is used nowhere.
             if room:
                 (text,) = texts
-                yield SidedPiece("validation", (text[:room],), labels, last or len(text) >= room)
+                yield SidedPiece("validation", (text[:room],), (), last or len(text) >= room)
                 room = max(0, room - len(text))
 
     def _by_position(self, pieces: Iterable[KeptPiece]) -> Iterator[SidedPiece]:
         position = 0  # of the piece's first character
         crossed = False
-        for texts, labels, start, first, last, _ in pieces:
+        for texts, start, first, last, _ in pieces:
             (text,) = texts
             if first:
                 position = start
@@ -97,11 +98,11 @@ class DocumentSplit:
             if self.inside and not crossed and position + len(text) > self.held_from:
                 near = self.held_from - position
                 cut = cluster_cut(text, near) if self.clusters else clean_cut(text, near)
-                yield SidedPiece("train", (text[:cut],), labels, True)
-                yield SidedPiece("validation", (text[cut:],), labels, last)
+                yield SidedPiece("train", (text[:cut],), (), True)
+                yield SidedPiece("validation", (text[cut:],), (), last)
                 crossed = True
             else:
-                yield SidedPiece("validation" if crossed else "train", texts, labels, last)
+                yield SidedPiece("validation" if crossed else "train", texts, (), last)
             position += len(text)
 
 
@@ -119,19 +120,20 @@ class RecordSplit:
     labels: Mapping[str, int] | None
     name: str
 
-    def sides(self, pieces: Iterable[KeptPiece]) -> Iterator[SidedPiece]:
+    def sides(self, records: Iterable[RecordPiece]) -> Iterator[SidedPiece]:
         """Yield each record with its side; validation records with a label that was never learnt are left out."""
-        for number, piece in enumerate(pieces):
-            if number >= len(self.held):
+        held = self.held
+        for number, (_, texts, labels, _, _, _) in enumerate(records):
+            if number >= len(held):
                 raise GlassError(f"{self.name} changed while it was read", "Run the same command again.")
-            if not self.held[number]:
-                yield SidedPiece("train", piece.texts, piece.labels, True)
-            elif self.knows(piece.labels):
-                yield SidedPiece("validation", piece.texts, piece.labels, True)
+            if not held[number]:
+                yield SidedPiece("train", texts, labels, True)
+            elif self.knows(labels):
+                yield SidedPiece("validation", texts, labels, True)
 
-    def validation(self, pieces: Iterable[KeptPiece]) -> Iterator[SidedPiece]:
+    def validation(self, records: Iterable[RecordPiece]) -> Iterator[SidedPiece]:
         """Yield the records of a source of their own that belong to the validation part."""
-        return (SidedPiece("validation", each.texts, each.labels, True) for each in pieces if self.knows(each.labels))
+        return (SidedPiece("validation", each.texts, each.labels, True) for each in records if self.knows(each.labels))
 
     def knows(self, labels: tuple[str, ...]) -> bool:
         """Return whether all these labels stand in the training part."""

@@ -15,7 +15,7 @@ import numpy.typing as npt
 from glassformer.base.config import DataConfig
 from glassformer.base.errors import GlassError
 from glassformer.base.wording import counted
-from glassformer.text.duplicates import Repeats, Sketch
+from glassformer.text.duplicates import DuplicateFinder, Sketch
 from glassformer.text.records import RecordKind, RecordPiece
 from glassformer.text.source import Source
 from glassformer.text.tally import Tally
@@ -27,16 +27,15 @@ REPEATED = {"exact": "repeated documents", "near": "nearly repeated documents"}
 
 
 class KeptPiece(NamedTuple):
-    """A piece of a record that no filter left out.
+    """A piece of a document of running text that no filter left out.
 
     Attributes:
-        texts, labels, first, last: as in `RecordPiece`.
-        start: characters of the kept records before this one.
-        mark: the hash of the record's first text; 0 where it was not asked for.
+        texts, first, last: as in `RecordPiece`.
+        start: characters of the kept documents before this one.
+        mark: the hash of the document; 0 where it was not asked for.
     """
 
     texts: tuple[str, ...]
-    labels: tuple[str, ...]
     start: int
     first: bool
     last: bool
@@ -144,9 +143,11 @@ class Survey:
         self.whole_marks.append(facts.whole_mark)
         self.lengths.append(facts.characters)
         others = len(self.kind.roles) - 1
-        self.other_characters += sum(map(len, facts.rest[:others]))
-        for label in facts.rest[others:]:
-            self.label_numbers.append(self.label_names.setdefault(label, len(self.label_names)))
+        for number, part in enumerate(facts.rest):
+            if number < others:
+                self.other_characters += len(part)
+            else:
+                self.label_numbers.append(self.label_names.setdefault(part, len(self.label_names)))
 
     @property
     def last_start(self) -> int:
@@ -188,7 +189,7 @@ def survey(source: Source, seed: int | None = None) -> Survey:
     data = source.data if seed is None else source.data.model_copy(update={"seed": seed})
     found = Survey(kind)
     if kind.running_text and data.duplicates != "keep":
-        repeats = Repeats()
+        repeats = DuplicateFinder()
         for facts, number, _ in facts_of(source.records(Tally()), data, bands=data.duplicates == "near"):
             if not why_left_out(facts.words, facts.rest, kind, data):
                 repeats.add(number, facts.mark, facts.bands)
@@ -241,7 +242,8 @@ def facts_of(pieces: Iterable[RecordPiece], data: DataConfig, bands: bool = Fals
         if last:
             facts.mark = int.from_bytes(hasher.digest(), "little")
             if facts.rest:
-                facts.whole_mark = mark_of("\0".join((text, *facts.rest)), data.seed)
+                hasher.update("\0".join(("", *facts.rest)).encode("utf-8"))
+                facts.whole_mark = int.from_bytes(hasher.digest(), "little")
             facts.bands = sketch.bands(facts.mark) if sketch is not None else b""
             yield facts, number, first
 
@@ -251,17 +253,19 @@ def counts_words(data: DataConfig) -> bool:
     return data.min_words > 0 or data.max_words is not None
 
 
-def _any_word(text: str) -> int:
-    return int(bool(text) and not text.isspace())
-
-
 def mark_of(text: str, seed: int) -> int:
     """64 bits of a hash of a text, keyed by `seed`: equal texts have equal marks."""
-    return int.from_bytes(_hasher(seed, text.encode("utf-8")).digest(), "little")
+    return _mark(text, _hasher(seed))
 
 
-def _hasher(seed: int, text: bytes = b"") -> hashlib.blake2b:
-    return hashlib.blake2b(text, digest_size=8, key=(seed % (1 << 64)).to_bytes(8, "little"))
+def _mark(text: str, empty: hashlib.blake2b) -> int:
+    hasher = empty.copy()
+    hasher.update(text.encode("utf-8"))
+    return int.from_bytes(hasher.digest(), "little")
+
+
+def _hasher(seed: int) -> hashlib.blake2b:
+    return hashlib.blake2b(digest_size=8, key=(seed % (1 << 64)).to_bytes(8, "little"))
 
 
 def why_left_out(words: int, rest: tuple[str, ...], kind: RecordKind, data: DataConfig) -> str:
@@ -273,8 +277,8 @@ def why_left_out(words: int, rest: tuple[str, ...], kind: RecordKind, data: Data
         kind: of the record.
         data: the settings.
     """
-    if words == 0 or (rest and not all(map(_any_word, rest))):
-        return kind.why_incomplete([words == 0, *(not _any_word(part) for part in rest)])
+    if words == 0 or (rest and not all(map(str.strip, rest))):
+        return kind.why_incomplete([words == 0, *(not part.strip() for part in rest)])
     if words < data.min_words:
         return f"{'documents' if kind.running_text else 'examples'} with fewer than {data.min_words} words"
     if data.max_words is not None and words > data.max_words:
@@ -287,13 +291,25 @@ def first_records(source: Source) -> Iterator[tuple[str, ...]]:
     counting = counts_words(source.data)
     for _, texts, labels, _, first, _ in source.records(Tally()):
         if first:
-            words = len(texts[0].split()) if counting else _any_word(texts[0])
+            words = len(texts[0].split()) if counting else int(bool(texts[0].strip()))
             if not why_left_out(words, texts[1:] + labels, source.kind, source.data):
                 yield texts + labels
 
 
+def kept_records(source: Source) -> Iterator[RecordPiece]:
+    """Yield the records that the survey counted, again and in the same order; none of them is running text."""
+    data = source.data
+    counting = counts_words(data)
+    for record in source.records(Tally()):
+        _, texts, labels, _, _, _ = record
+        if not all(map(str.strip, texts + labels if labels else texts)):
+            continue
+        if not counting or not why_left_out(len(texts[0].split()), (), source.kind, data):
+            yield record
+
+
 def kept_pieces(source: Source, found: Survey, marks: bool) -> Iterator[KeptPiece]:
-    """Yield the records that the survey counted, again and in the same order; `mark` is 0 unless `marks`."""
+    """Yield the running text that the survey counted, again and in the same order; `mark` is 0 unless `marks`."""
     return kept(source.records(Tally()), source.data, found, marks)
 
 
@@ -304,9 +320,10 @@ def kept(
     length = 0
     counting = counts_words(data)
     kind = found.kind
+    empty = _hasher(data.seed)
     keeping = True
     mark = 0
-    for number, texts, labels, _, first, last in pieces:
+    for number, texts, _, _, first, last in pieces:
         if first:
             text = texts[0]
             start += length
@@ -317,10 +334,8 @@ def kept(
             else:
                 words = len(text.split()) if counting else int(bool(text) and not text.isspace())
                 length = len(text)
-                mark = mark_of(text, data.seed) if marks else 0
-            keeping = not why_left_out(words, texts[1:] + labels, kind, data) and not (
-                found.repeated and found.repeated[number]
-            )
+                mark = _mark(text, empty) if marks else 0
+            keeping = not why_left_out(words, (), kind, data) and not (found.repeated and found.repeated[number])
             length = length if keeping else 0
         if keeping:
-            yield KeptPiece(texts, labels, start, first, last, mark)
+            yield KeptPiece(texts, start, first, last, mark)

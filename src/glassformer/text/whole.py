@@ -15,7 +15,7 @@ from glassformer.text.notes import unseen_notes
 from glassformer.text.record_store import RecordStore
 from glassformer.text.records import RecordKind
 from glassformer.text.source import open_source
-from glassformer.text.survey import kept_pieces, survey
+from glassformer.text.survey import kept_pieces, kept_records, survey
 from glassformer.text.tokenizers import Tokenizer
 
 
@@ -57,11 +57,15 @@ def encode_whole(
         found = survey(source)
         writer = RecordWriter(kind, folder / "whole", tokenizers, known)
         try:
-            for piece in kept_pieces(source, found, marks=False):
-                if known is not None and (new := [label for label in piece.labels if label not in known]):
+            if kind.running_text:
+                for text in kept_pieces(source, found, marks=False):
+                    writer.add(text.texts, (), text.last)
+            else:
+                for record in kept_records(source):
+                    new = [label for label in record.labels if known is not None and label not in known]
                     unseen.update(new)
-                else:
-                    writer.add(piece.texts, piece.labels, piece.last)
+                    if not new:
+                        writer.add(record.texts, record.labels)
             writer.close()
             if not writer.records:
                 raise _never_learnt(source.name, unseen, labels)

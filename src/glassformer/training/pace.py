@@ -9,7 +9,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from glassformer.tasks.task import Mapped
+from glassformer.tasks.task import LazyRows
 from glassformer.training.budget import Budget
 from glassformer.training.checkpoint import TrainState
 from glassformer.training.clock import RunClock
@@ -231,4 +231,4 @@ def evenly(rows: Sequence[Any], count: int) -> Sequence[Any]:
     """Return so many rows, evenly spaced over all; all of them if there are no more."""
     if count >= len(rows):
         return rows
-    return Mapped(range(count), lambda number: rows[number * len(rows) // count])
+    return LazyRows(range(count), lambda number: rows[number * len(rows) // count])

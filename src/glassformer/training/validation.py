@@ -90,7 +90,7 @@ def validation_loss(
     dtype: torch.dtype = torch.float32,
     skip: int = 0,
     most_tokens: int = MOST_TOKENS,
-    collate: Callable[[Sequence[Row]], Batch] = Batch.from_rows,
+    collate: Callable[[Sequence[Row]], Batch] | None = None,
     processes: Processes | None = None,
     forward: Callable[..., torch.Tensor] | None = None,
 ) -> LossEstimate:
@@ -104,7 +104,7 @@ def validation_loss(
         device, dtype: where the model is, and the precision of its products.
         skip: the first so many targets of every row but the first are not counted.
         most_tokens: per forward pass; fewer where the vocabulary is large.
-        collate: makes a batch of rows.
+        collate: makes a batch of rows; `Batch.from_rows` unless given.
         processes: those that share the work and all get the same number; this one alone, unless they are given.
         forward: called in the model's place, with what it would be called with.
     """
@@ -113,7 +113,7 @@ def validation_loss(
     with inference(model), autocast(device, dtype):
         whole = groups(rows, min(most_tokens, tokens_at_once(model)))
         for before, group, own in processes.turns(whole):
-            batch = collate(group).to(device)
+            batch = (collate or Batch.from_rows)(group).to(device)
             batch.loss_mask[0 if before else 1 :, :skip] = False
             losses = token_losses(logits_of(model, batch, forward), batch)  # (B, T)
             if own:

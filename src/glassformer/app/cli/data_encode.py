@@ -80,14 +80,14 @@ def _config(arguments: argparse.Namespace, changes: dict[str, str]) -> Config:
 
 def _encoded(config: Config, arguments: argparse.Namespace, engine: str) -> Prepared:
     from glassformer.text.encoded import encode_here
-    from glassformer.text.prepare import Vocabulary
+    from glassformer.text.prepare import TokenizerOrigin
     from glassformer.text.records import RECORD_KINDS
 
     def say(text: str) -> None:
         print(text, file=sys.stderr)
 
     kind = RECORD_KINDS[config.train.task]
-    vocabulary = Vocabulary(config.tokenizer, arguments.tokenizer)
+    vocabulary = TokenizerOrigin(config.tokenizer, arguments.tokenizer)
     if vocabulary.file is not None:
         vocabulary.tokenizer(kind, ())  # one that cannot be read or lacks a mask token is refused before any work
     if engine == "local":

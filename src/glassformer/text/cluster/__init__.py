@@ -1,4 +1,4 @@
 """Encoding a text with many processes or machines: four stages of independent tasks, run by datatrove's executors.
 
-`job.Job` says what is to be done, `steps` does it, `local` runs it on this machine. Only `local` needs datatrove.
+`job.EncodingJob` describes the work, `steps` does it, `local` runs it on this machine. Only `local` needs datatrove.
 """

@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from glassformer.base.files import clear_disk_errors, write_text
-from glassformer.text.prepare import Vocabulary
+from glassformer.text.prepare import TokenizerOrigin
 from glassformer.text.source import Source
 
 WORK = 3  # format of the work folder: work in an older format starts again
@@ -39,12 +39,12 @@ class Portion:
 
 
 @dataclass(frozen=True)
-class Step:
+class EncodingStep:
     """One task of a stage, in the form that datatrove's pipelines take: documents, rank, number of tasks."""
 
     name: str
-    job: Job = field(repr=False)
-    work: Callable[[Job, int], None] = field(repr=False)
+    job: EncodingJob = field(repr=False)
+    work: Callable[[EncodingJob, int], None] = field(repr=False)
 
     def __call__(self, documents: object = None, rank: int = 0, world_size: int = 1) -> None:
         """Do task `rank`. Nothing is handed on: stages meet in files."""
@@ -52,16 +52,16 @@ class Step:
 
 
 @dataclass(frozen=True)
-class Stage:
+class EncodingStage:
     """One stage: so many tasks, each in any process and in any order, after all tasks of the stage before."""
 
     name: str
     tasks: int
-    step: Step
+    step: EncodingStep
 
 
 @dataclass(frozen=True)
-class Job:
+class EncodingJob:
     """All that any task needs to know. It can be sent to another process; its paths must mean the same there.
 
     Attributes:
@@ -73,7 +73,7 @@ class Job:
     """
 
     source: Source
-    vocabulary: Vocabulary
+    vocabulary: TokenizerOrigin
     out: Path
     portions: tuple[Portion, ...]
     part_bytes: int
@@ -109,16 +109,16 @@ class Job:
         """The tokenizer, once it is decided."""
         return self.work / "plans" / "tokenizer.json"
 
-    def logs(self, stage: Stage) -> Path:
+    def logs(self, stage: EncodingStage) -> Path:
         """Return the folder where datatrove keeps its records of a stage."""
         return self.work / "logs" / stage.name
 
-    def stages(self) -> tuple[Stage, ...]:
+    def stages(self) -> tuple[EncodingStage, ...]:
         """All stages in order."""
         from glassformer.text.cluster import steps
 
-        def stage(name: str, tasks: int, work: Callable[[Job, int], None]) -> Stage:
-            return Stage(name, tasks, Step(name, self, work))
+        def stage(name: str, tasks: int, work: Callable[[EncodingJob, int], None]) -> EncodingStage:
+            return EncodingStage(name, tasks, EncodingStep(name, self, work))
 
         return (
             stage("read", len(self.portions), steps.read),
@@ -166,7 +166,7 @@ class Job:
         return json.dumps({"job": self.digest()}) + "\n"
 
 
-def plan_job(source: Source, vocabulary: Vocabulary, out: Path, parts: int | None = None) -> Job:
+def plan_job(source: Source, vocabulary: TokenizerOrigin, out: Path, parts: int | None = None) -> EncodingJob:
     """Cut the work: small files are read together, a large one is cut into parts while it is read.
 
     The cut depends on the sizes of the files and on `parts` alone (about so many are made), never on how many
@@ -185,4 +185,4 @@ def plan_job(source: Source, vocabulary: Vocabulary, out: Path, parts: int | Non
             number += count
     if source.corpus is not None:
         portions.append(Portion(0, 0, 0, 1))
-    return Job(source, vocabulary, out.absolute(), tuple(portions), part_bytes)
+    return EncodingJob(source, vocabulary, out.absolute(), tuple(portions), part_bytes)

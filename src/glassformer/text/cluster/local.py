@@ -17,9 +17,9 @@ from glassformer.base.config import DataConfig
 from glassformer.base.errors import GlassError
 from glassformer.base.files import is_whole, no_empty_folders
 from glassformer.base.wording import counted
-from glassformer.text.cluster.job import Job, Stage, plan_job
+from glassformer.text.cluster.job import EncodingJob, EncodingStage, plan_job
 from glassformer.text.encoded import refuse_taken
-from glassformer.text.prepare import Prepared, Vocabulary, open_prepared
+from glassformer.text.prepare import Prepared, TokenizerOrigin, open_prepared
 from glassformer.text.records import RecordKind
 from glassformer.text.source import open_source
 
@@ -27,7 +27,7 @@ from glassformer.text.source import open_source
 def encode_with_datatrove(
     kind: RecordKind,
     data: DataConfig,
-    vocabulary: Vocabulary,
+    vocabulary: TokenizerOrigin,
     out: Path,
     progress: Callable[[str], None],
     workers: int,
@@ -66,7 +66,7 @@ def encode_with_datatrove(
     return open_prepared(kind, out)
 
 
-def run_stage(job: Job, stage: Stage, workers: int) -> None:
+def run_stage(job: EncodingJob, stage: EncodingStage, workers: int) -> None:
     """Run those tasks of a stage that are not completed yet, each in a process of its own, so many at once.
 
     Raises:
@@ -81,7 +81,7 @@ def run_stage(job: Job, stage: Stage, workers: int) -> None:
             threads.shutdown(cancel_futures=True)
 
 
-def _in_a_process(job: Job, stage: Stage, rank: int) -> None:
+def _in_a_process(job: EncodingJob, stage: EncodingStage, rank: int) -> None:
     """Wait for one task. A pool would wait forever for one that was killed, and outlive us if we are."""
     if (job.logs(stage) / "completions" / f"{rank:05d}").exists():
         return
@@ -113,7 +113,7 @@ def _context() -> SpawnContext | ForkServerContext:
     return context
 
 
-def _run_task(stage: Stage, logs: str, rank: int, end: Connection) -> None:
+def _run_task(stage: EncodingStage, logs: str, rank: int, end: Connection) -> None:
     """Run one task by datatrove's executor in a process of its own, and report an error."""
     from datatrove.executor import LocalPipelineExecutor
     from loguru import logger

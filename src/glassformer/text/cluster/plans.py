@@ -26,7 +26,7 @@ ARRAYS = ("starts", "marks", "bucket_documents", "bucket_characters")
 
 
 @dataclass(frozen=True)
-class Plan:
+class PartPlan:
     """Hold which documents of a part, or of the whole text, are kept, and on which side of the split.
 
     Attributes:
@@ -40,7 +40,7 @@ class Plan:
     found: Survey
 
 
-def write_plan(path: Path, plan: Plan) -> None:
+def write_plan(path: Path, plan: PartPlan) -> None:
     """Write a plan, whole or not at all."""
     found = plan.found
     facts = {
@@ -60,7 +60,7 @@ def write_plan(path: Path, plan: Plan) -> None:
     write_bytes(path, packed.getvalue())
 
 
-def read_plan(kind: RecordKind, path: Path) -> Plan:
+def read_plan(kind: RecordKind, path: Path) -> PartPlan:
     """Return the plan that `write_plan` wrote.
 
     Raises:
@@ -80,7 +80,7 @@ def read_plan(kind: RecordKind, path: Path) -> Plan:
             setattr(found, name, int(facts["counts"][name]))
         for name in ARRAYS:
             setattr(found, name, array("Q", arrays[name].tobytes()))
-        return Plan(int(facts["start"]), DocumentSplit(**facts["split"]), found)
+        return PartPlan(int(facts["start"]), DocumentSplit(**facts["split"]), found)
     except (OSError, EOFError, zipfile.BadZipFile, *MALFORMED) as error:
         raise GlassError(
             f"the plan {path} cannot be read: {error}",

@@ -17,9 +17,9 @@ import numpy as np
 import numpy.typing as npt
 
 from glassformer.base.files import write_folder, write_text
-from glassformer.text.cluster.job import Job
-from glassformer.text.cluster.plans import Plan, read_plan, write_plan
-from glassformer.text.duplicates import Repeats
+from glassformer.text.cluster.job import EncodingJob
+from glassformer.text.cluster.plans import PartPlan, read_plan, write_plan
+from glassformer.text.duplicates import DuplicateFinder
 from glassformer.text.encode import RecordWriter
 from glassformer.text.notes import document_split_notes, survey_notes, token_notes
 from glassformer.text.prepare import TrainingTexts, save_tokenizers, write_text_facts
@@ -34,7 +34,7 @@ FACTS = ("characters", "words", "mark", "whole")
 Columns = dict[str, npt.NDArray[np.uint64]]
 
 
-def read(job: Job, rank: int) -> None:
+def read(job: EncodingJob, rank: int) -> None:
     """Write the documents of the files, cleaned if `data.clean` is set, into parts, with the facts of each document."""
     portion = job.portions[rank]
     source = replace(job.source, files=job.source.files[portion.first_file : portion.end_file])
@@ -73,7 +73,7 @@ def _written(
         yield piece
 
 
-def decide(job: Job, rank: int = 0) -> None:
+def decide(job: EncodingJob, rank: int = 0) -> None:
     """Decide which documents are kept and held out, and train the tokenizer: this needs all documents."""
     columns = [_facts(job, number) for number in range(job.parts)]
     found, chosen = _survey(job, columns)
@@ -87,24 +87,24 @@ def decide(job: Job, rank: int = 0) -> None:
         large = {index - first: facts for index, facts in found.large.items() if first <= index < first + documents}
         repeated = found.repeated[first : first + documents].ljust(documents, b"\0")
         own = Survey(found.kind, large=large, repeated=repeated)
-        write_plan(job.plan(number), Plan(start, replace(split, limit=room), own))
+        write_plan(job.plan(number), PartPlan(start, replace(split, limit=room), own))
         held = keep & ((each["mark"] >> np.uint64(48)).astype(np.int64) <= split.bucket)
         start += int(each["characters"][keep].sum())
         first += documents
         room = max(0, room - int(each["characters"][held].sum()))
     tokenizer = job.vocabulary.tokenizer(job.source.kind, TrainingTexts(lambda: _all_sides(job), [0]))
     tokenizer.save(job.tokenizer_file)
-    write_plan(_whole_plan(job), Plan(0, split, found))
+    write_plan(_whole_plan(job), PartPlan(0, split, found))
 
 
-def _survey(job: Job, columns: list[Columns]) -> tuple[Survey, list[npt.NDArray[np.bool_]]]:
+def _survey(job: EncodingJob, columns: list[Columns]) -> tuple[Survey, list[npt.NDArray[np.bool_]]]:
     """The account of all documents, and which of each part are kept."""
     data = job.source.data
     found = Survey(job.source.kind)
     for rank in range(len(job.portions)):
         found.tally.add(json.loads(_tally_file(job, rank).read_text(encoding="utf-8")))
     if data.duplicates != "keep":
-        repeats = Repeats()
+        repeats = DuplicateFinder()
         for index, (facts, _) in enumerate(_documents(columns)):
             if not why_left_out(facts.words, facts.rest, found.kind, data):
                 repeats.add(index, facts.mark, facts.bands)
@@ -125,12 +125,12 @@ def _documents(columns: list[Columns]) -> Iterator[tuple[Facts, bool]]:
             yield Facts(characters, words, mark, bands[width * index : width * (index + 1)]), bool(whole)
 
 
-def _all_sides(job: Job) -> Iterator[SidedPiece]:
+def _all_sides(job: EncodingJob) -> Iterator[SidedPiece]:
     for number in range(job.parts):
         yield from _part_sides(job, number)
 
 
-def _part_sides(job: Job, number: int) -> Iterator[SidedPiece]:
+def _part_sides(job: EncodingJob, number: int) -> Iterator[SidedPiece]:
     """The kept text of a part, each piece with its side."""
     plan = read_plan(job.source.kind, job.plan(number))
     random = plan.split.bucket >= 0
@@ -150,7 +150,7 @@ def _pieces(path: Path) -> Iterator[RecordPiece]:
             first = last
 
 
-def encode(job: Job, rank: int) -> None:
+def encode(job: EncodingJob, rank: int) -> None:
     """The tokens of one part."""
     tokenizer = Tokenizer.load(job.tokenizer_file)
     kind = job.source.kind
@@ -167,7 +167,7 @@ def encode(job: Job, rank: int) -> None:
     write_text(_cuts_file(job, rank), str(sum(writer.forced_cuts for writer in writers.values())))
 
 
-def merge(job: Job, rank: int = 0) -> None:
+def merge(job: EncodingJob, rank: int = 0) -> None:
     """All parts as one pair of stores, in the order of the text; the result appears when it is whole."""
     tokenizer = Tokenizer.load(job.tokenizer_file)
     kind = job.source.kind
@@ -193,18 +193,18 @@ def merge(job: Job, rank: int = 0) -> None:
     write_folder(job.out, fill)
 
 
-def _facts(job: Job, number: int) -> Columns:
+def _facts(job: EncodingJob, number: int) -> Columns:
     with np.load(job.facts(number), allow_pickle=False) as stored:
         return {name: stored[name] for name in (*FACTS, "bands")}
 
 
-def _tally_file(job: Job, rank: int) -> Path:
+def _tally_file(job: EncodingJob, rank: int) -> Path:
     return job.work / "parts" / f"tally-{rank:05d}.json"
 
 
-def _cuts_file(job: Job, rank: int) -> Path:
+def _cuts_file(job: EncodingJob, rank: int) -> Path:
     return job.work / "tokens" / f"{rank:05d}.cuts"
 
 
-def _whole_plan(job: Job) -> Path:
+def _whole_plan(job: EncodingJob) -> Path:
     return job.work / "plans" / "whole"
