@@ -17,7 +17,7 @@ import torch
 from glassformer.base.errors import GlassError
 from glassformer.base.wording import LEVELS
 from glassformer.verification.process_state import in_float64
-from glassformer_course.lab.case import Case, cases, diagnoses, find_case
+from glassformer_course.lab.case import BugCase, cases, diagnoses, find_case
 from glassformer_course.lab.charts import chart_text, charts_svg, map_text, maps_svg
 from glassformer_course.lab.evidence import Chart, Evidence, Map, Number
 from glassformer_course.lab.planting import replaced
@@ -44,7 +44,7 @@ SHARES = {"shift": 0.2, "soft_mask": 0.55, "pad_loss": 0.2, "leak": 0.25, "top_p
 EACH = pytest.mark.parametrize("case", cases(), ids=lambda case: case.name)
 
 
-def catcher(case: Case, folder: Path) -> Callable[[], None]:
+def catcher(case: BugCase, folder: Path) -> Callable[[], None]:
     """The test that a case names, ready to be called."""
     path, _, name = case.caught_by.partition("::")
     assert (ROOT / path).is_file(), path
@@ -63,7 +63,7 @@ def catcher(case: Case, folder: Path) -> Callable[[], None]:
 
 @pytest.mark.thorough
 @EACH
-def test_the_named_test_catches_the_bug_and_passes_without_it(case: Case, tmp_path: Path) -> None:
+def test_the_named_test_catches_the_bug_and_passes_without_it(case: BugCase, tmp_path: Path) -> None:
     for name in ("with", "after"):
         (tmp_path / name).mkdir()
     with pytest.raises((AssertionError, GlassError)), case.experiment().fault():
@@ -72,11 +72,11 @@ def test_the_named_test_catches_the_bug_and_passes_without_it(case: Case, tmp_pa
 
 
 @pytest.fixture(scope="module")
-def evidence() -> Iterator[Callable[[Case], Evidence]]:
+def evidence() -> Iterator[Callable[[BugCase], Evidence]]:
     """The evidence of a case, from fewer steps of training; made once."""
     found: dict[str, Evidence] = {}
 
-    def of(case: Case) -> Evidence:
+    def of(case: BugCase) -> Evidence:
         if case.name not in found:
             found[case.name] = made(case, SHARES.get(case.name, 0.1))
         return found[case.name]
@@ -87,7 +87,7 @@ def evidence() -> Iterator[Callable[[Case], Evidence]]:
 
 @pytest.mark.thorough
 @EACH
-def test_the_evidence_shows_what_is_said_of_it(case: Case, evidence: Callable[[Case], Evidence]) -> None:
+def test_the_evidence_shows_what_is_said_of_it(case: BugCase, evidence: Callable[[BugCase], Evidence]) -> None:
     found = evidence(case)
     assert case.experiment().shows(found)
     kept = json.loads(json.dumps(found.facts()))
@@ -103,7 +103,7 @@ def test_the_evidence_shows_what_is_said_of_it(case: Case, evidence: Callable[[C
 
 
 @EACH
-def test_every_case_has_its_words(case: Case) -> None:
+def test_every_case_has_its_words(case: BugCase) -> None:
     assert case.answer in diagnoses()
     assert set(case.tempting) <= diagnoses().keys() - {case.answer}
     assert len(case.choices) >= 6
@@ -144,7 +144,7 @@ def test_what_was_replaced_is_put_back_also_after_an_error() -> None:
     assert vars(Owner)["name"] is before
 
 
-def test_a_case_leaves_the_librarys_threads_and_modules_as_they_were(evidence: Callable[[Case], Evidence]) -> None:
+def test_a_case_leaves_the_librarys_threads_and_modules_as_they_were(evidence: Callable[[BugCase], Evidence]) -> None:
     threads, case = torch.get_num_threads(), find_case("1")
     names = ("attend", "math")
     attention = importlib.import_module("glassformer.model.attention")
@@ -181,7 +181,7 @@ def test_charts_and_maps_as_text_and_as_svg() -> None:
     assert "a &lt;curve&gt;" in charts_svg(SMALL.charts)
 
 
-def room_with(folder: Path, case: Case) -> Room:
+def room_with(folder: Path, case: BugCase) -> Room:
     """A room in which a case is open, with evidence that was not trained for."""
     room = Room(folder)
     room.place(case).mkdir(parents=True)

@@ -47,8 +47,8 @@ def test_held_out_rows_are_the_tasks_and_have_the_precision_that_is_asked_for(ru
     assert opened.task is opened.task
     assert len(every.rows) == len(opened.task.held_out(None)) > len(few.rows)
     assert (every.device, every.dtype, few.dtype) == (torch.device("cpu"), torch.float32, torch.bfloat16)
-    seen = [row.tolist() for _, group in every.groups(opened.model) for row in group]
-    assert seen == [row.tolist() for row in every.rows]
+    seen = [row.ids.tolist() for _, group in every.groups(opened.model) for row in group]
+    assert seen == [row.ids.tolist() for row in every.rows]
 
 
 def test_a_run_without_its_text_opens_and_says_so_only_when_asked(run: Path, tmp_path: Path) -> None:

@@ -22,7 +22,7 @@ from glassformer.base.errors import GlassError, nearest
 from glassformer.base.report import SimpleReport, emit
 
 if TYPE_CHECKING:
-    from glassformer_course.lab.case import Case
+    from glassformer_course.lab.case import BugCase
     from glassformer_course.lab.room import Room
 
 Said = tuple[str, Mapping[str, Any]]
@@ -134,7 +134,7 @@ def _progress(room: Room, words: Sequence[str], level: str) -> Said:
     return "\n".join(lines), {"solved": solved, "of": len(cases()), "cases": facts}
 
 
-def _case(words: Sequence[str]) -> Case:
+def _case(words: Sequence[str]) -> BugCase:
     from glassformer_course.lab.case import find_case
 
     return find_case(words[0])

@@ -35,7 +35,7 @@ class Experiment(Protocol):
 
 
 @dataclass(frozen=True)
-class Case:
+class BugCase:
     """One bug.
 
     Attributes:
@@ -93,15 +93,15 @@ def diagnoses() -> Mapping[str, str]:
 
 
 @cache
-def cases() -> tuple[Case, ...]:
+def cases() -> tuple[BugCase, ...]:
     """All cases, in order."""
     return tuple(
-        Case(number, name, **tomllib.loads(_text("cases", f"{name}.toml")))
+        BugCase(number, name, **tomllib.loads(_text("cases", f"{name}.toml")))
         for number, name in enumerate(NAMES, start=1)
     )
 
 
-def find_case(word: str) -> Case:
+def find_case(word: str) -> BugCase:
     """The case of that number.
 
     Raises:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from glassformer_course.lab.case import Case, diagnoses
+from glassformer_course.lab.case import BugCase, diagnoses
 from glassformer_course.lab.charts import chart_text, map_text
 from glassformer_course.lab.evidence import Evidence, shown
 
 
-def report_text(case: Case, found: Evidence) -> str:
+def report_text(case: BugCase, found: Evidence) -> str:
     """All of the evidence, without a word about the bug."""
     parts = [f"{case.number}. {case.title}", case.scene, "One is healthy; the other, trained alike, has one bug."]
     parts += [chart_text(chart) for chart in found.charts]
@@ -23,13 +23,13 @@ def report_text(case: Case, found: Evidence) -> str:
     return "\n\n".join(parts) + "\n"
 
 
-def choices_text(case: Case) -> str:
+def choices_text(case: BugCase) -> str:
     """What a learner may choose, a letter each."""
     return "\n".join(f"  {letter}  {diagnoses()[key]}" for letter, key in case.choices.items())
 
 
 @dataclass(frozen=True)
-class Verdict:
+class AnswerVerdict:
     """What is said of an answer.
 
     Attributes:
@@ -41,12 +41,12 @@ class Verdict:
     words: str
 
 
-def verdict_of(case: Case, found: Evidence, letter: str) -> Verdict:
+def verdict_of(case: BugCase, found: Evidence, letter: str) -> AnswerVerdict:
     """The verdict on a choice; only a right one tells the bug."""
     key = case.choices[letter]
     if key != case.answer:
         words = f"Not this one: {diagnoses()[key]}\n{case.tempting[key]}"
-        return Verdict(False, words)
+        return AnswerVerdict(False, words)
     others = [f"  {letter}  {diagnoses()[other]}\n     {case.tempting[other]}"
               for letter, other in case.choices.items() if other != key]  # fmt: skip
     parts = [
@@ -57,7 +57,7 @@ def verdict_of(case: Case, found: Evidence, letter: str) -> Verdict:
         f"Found in public: {case.source}" + (f"\n  {case.link}" if case.link else "") + f"\n  {case.told}",
         f"The test that catches it here: {case.caught_by}",
     ]
-    return Verdict(True, "\n\n".join(parts))
+    return AnswerVerdict(True, "\n\n".join(parts))
 
 
 def _indented(code: str) -> str:

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any
 
 from glassformer.base.errors import GlassError
 from glassformer.base.files import clear_disk_errors, no_empty_folders, write_text
-from glassformer_course.lab.case import Case
+from glassformer_course.lab.case import BugCase
 from glassformer_course.lab.charts import charts_svg, maps_svg
 from glassformer_course.lab.evidence import Evidence
-from glassformer_course.lab.report import Verdict, report_text, verdict_of
+from glassformer_course.lab.report import AnswerVerdict, report_text, verdict_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -24,7 +24,7 @@ Note = Callable[[str], None]
 
 
 @dataclass
-class Record:
+class CaseRecord:
     """How far a learner is with one case.
 
     Attributes:
@@ -49,15 +49,15 @@ class Room:
         self.folder = folder / "lab"
         self.progress_file = self.folder / "progress.json"
 
-    def place(self, case: Case) -> Path:
+    def place(self, case: BugCase) -> Path:
         """The folder of a case."""
         return self.folder / case.folder
 
-    def is_open(self, case: Case) -> bool:
+    def is_open(self, case: BugCase) -> bool:
         """Whether its evidence was made."""
         return (self.place(case) / EVIDENCE).exists()
 
-    def records(self) -> dict[str, Record]:
+    def records(self) -> dict[str, CaseRecord]:
         """Number of a case, as text -> how far it is.
 
         Raises:
@@ -74,16 +74,16 @@ class Room:
                 f"{self.progress_file} is damaged", "Move it away to count anew; the evidence of all cases stays."
             ) from None
 
-    def record(self, case: Case) -> Record:
+    def record(self, case: BugCase) -> CaseRecord:
         """How far a case is."""
-        return self.records().get(str(case.number), Record())
+        return self.records().get(str(case.number), CaseRecord())
 
-    def _keep(self, case: Case, record: Record) -> None:
+    def _keep(self, case: BugCase, record: CaseRecord) -> None:
         cases = {**{number: asdict(each) for number, each in self.records().items()}, str(case.number): asdict(record)}
         ordered = dict(sorted(cases.items(), key=lambda item: int(item[0])))
         write_text(self.progress_file, json.dumps({"version": 1, "cases": ordered}, indent=1) + "\n")
 
-    def open(self, case: Case, note: Note, share: float = 1.0) -> Evidence:
+    def open(self, case: BugCase, note: Note, share: float = 1.0) -> Evidence:
         """The evidence of a case: what lies in its folder, or else made now, by training both models.
 
         Args:
@@ -107,7 +107,7 @@ class Room:
             self._write(case, found)
             return found
 
-    def _write(self, case: Case, found: Evidence) -> None:
+    def _write(self, case: BugCase, found: Evidence) -> None:
         """The evidence as files; the one that counts comes last."""
         place = self.place(case)
         write_text(place / "report.txt", report_text(case, found))
@@ -119,7 +119,7 @@ class Room:
             write_text(place / "samples.txt", "\n".join(lines))
         write_text(place / EVIDENCE, json.dumps(found.facts(), ensure_ascii=False, indent=1) + "\n")
 
-    def evidence(self, case: Case) -> Evidence:
+    def evidence(self, case: BugCase) -> Evidence:
         """What was made before.
 
         Raises:
@@ -140,7 +140,7 @@ class Room:
                 f"{path} is damaged", f"Delete this file, and open the case again: glass learn lab open {case.number}"
             ) from None
 
-    def hint(self, case: Case) -> tuple[int, str]:
+    def hint(self, case: BugCase) -> tuple[int, str]:
         """The next hint, and its number; after the third, the third again."""
         self.evidence(case)
         record = self.record(case)
@@ -148,7 +148,7 @@ class Room:
         self._keep(case, record)
         return record.hints, case.hints[record.hints - 1]
 
-    def answer(self, case: Case, choice: str) -> Verdict:
+    def answer(self, case: BugCase, choice: str) -> AnswerVerdict:
         """The verdict on a choice; it is counted.
 
         Raises:
@@ -167,7 +167,7 @@ class Room:
         return verdict
 
 
-def made(case: Case, share: float = 1.0) -> Evidence:
+def made(case: BugCase, share: float = 1.0) -> Evidence:
     """Train both models of a case and gather the evidence."""
     from glassformer_course.lab.bench import Bench
 
@@ -176,8 +176,8 @@ def made(case: Case, share: float = 1.0) -> Evidence:
         return experiment.observe(Bench(experiment.fault, Path(folder), share))
 
 
-def _record(facts: Mapping[str, Any]) -> Record:
+def _record(facts: Mapping[str, Any]) -> CaseRecord:
     hints, answers, right = facts["hints"], facts["answers"], facts["right"]
     if hints not in range(4) or not isinstance(answers, list) or right not in (True, False):
         raise ValueError("no record of hints and answers")
-    return Record(int(hints), [str(letter) for letter in answers], bool(right))
+    return CaseRecord(int(hints), [str(letter) for letter in answers], bool(right))

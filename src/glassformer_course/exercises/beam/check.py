@@ -13,7 +13,7 @@ from glassformer_course.drawing import Panel, Picture
 
 
 @dataclass(frozen=True)
-class Hypothesis:
+class ScoredTokens:
     """Tokens, and the sum of their logarithmic probabilities."""
 
     tokens: tuple[int, ...]
@@ -26,10 +26,10 @@ class Hypothesis:
 
 def beam_search(table: Array, bos: int, eos: int, beams: int, most: int, alpha: float) -> list[tuple[list[int], float]]:
     """All extensions of a step are ranked at once; `sorted` is stable, which settles the ties."""
-    running, finished = [Hypothesis((), 0.0)], list[Hypothesis]()
+    running, finished = [ScoredTokens((), 0.0)], list[ScoredTokens]()
     while running and most > 0:
         extensions = [
-            Hypothesis((*one.tokens, token), one.total + float(step))
+            ScoredTokens((*one.tokens, token), one.total + float(step))
             for one in running
             for token, step in enumerate(table[one.tokens[-1] if one.tokens else bos])
             if np.isfinite(step)
@@ -44,16 +44,16 @@ def beam_search(table: Array, bos: int, eos: int, beams: int, most: int, alpha: 
 
 def everything(table: Array, bos: int, eos: int, most: int, alpha: float) -> list[tuple[list[int], float]]:
     """Every text there is, best first: what a beam as wide as that finds."""
-    found: list[Hypothesis] = []
+    found: list[ScoredTokens] = []
 
-    def grow(one: Hypothesis) -> None:
+    def grow(one: ScoredTokens) -> None:
         if len(one.tokens) == most or (one.tokens and one.tokens[-1] == eos):
             found.append(one)
             return
         for token, step in enumerate(table[one.tokens[-1] if one.tokens else bos]):
-            grow(Hypothesis((*one.tokens, token), one.total + float(step)))
+            grow(ScoredTokens((*one.tokens, token), one.total + float(step)))
 
-    grow(Hypothesis((), 0.0))
+    grow(ScoredTokens((), 0.0))
     return [(list(one.tokens), one.score(alpha)) for one in sorted(found, key=lambda one: -one.score(alpha))]
 
 

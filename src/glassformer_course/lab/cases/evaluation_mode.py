@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 from torch import nn
 
+from glassformer.model import evaluation_mode
 from glassformer.training.validation import validation_loss
 from glassformer_course.lab.bench import CPU, Bench, Trained, compared, last_losses
 from glassformer_course.lab.evidence import Chart, Evidence, Number, Point, averaged
@@ -18,8 +19,13 @@ TIMES = 8
 
 @contextmanager
 def fault() -> Iterator[None]:
-    """`model.eval()` does nothing, as if nobody had called it."""
-    with replaced((nn.Module, "eval", lambda self: self)):
+    """Leave models in training mode: `eval` and `evaluation_mode` do nothing, as if nobody had called them."""
+
+    @contextmanager
+    def training_mode(model: nn.Module, modules: Sequence[nn.Module] | None = None) -> Iterator[None]:
+        yield
+
+    with replaced((nn.Module, "eval", lambda self: self), (evaluation_mode, "evaluation_mode", training_mode)):
         yield
 
 

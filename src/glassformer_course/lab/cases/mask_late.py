@@ -41,7 +41,7 @@ def fault() -> Iterator[None]:
         yield
 
 
-class Seen(NamedTuple):
+class MaskedModel(NamedTuple):
     """What is measured of one model."""
 
     model: Trained
@@ -50,7 +50,7 @@ class Seen(NamedTuple):
     map: Map
 
 
-def see(bench: Bench, name: str) -> Seen:
+def see(bench: Bench, name: str) -> MaskedModel:
     """Train and measure."""
     found = bench.train(STORIES, 200)
     ids = found.tokenizer.encode(TEXT)
@@ -58,7 +58,7 @@ def see(bench: Bench, name: str) -> Seen:
     first, second = torch.tensor([ids]), torch.tensor([[*ids[:-1], ids[0]]])
     with torch.no_grad():
         moved = float((found.model(first) - found.model(second))[0, :-1].abs().max())
-    return Seen(found, sums, moved, found.map(name, ids))
+    return MaskedModel(found, sums, moved, found.map(name, ids))
 
 
 def observe(bench: Bench) -> Evidence:
