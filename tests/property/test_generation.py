@@ -165,11 +165,11 @@ class SharedHop(CachedReader):
 
 
 class ForgetfulHop(CachedReader):
-    """Wrong on purpose: a row that hops forgets the first token of its new window."""
+    """Wrong on purpose: a row that hops reads its second token in place of the first of its new window."""
 
     def _unread(self, row: int, tokens: Any) -> Any:
         window = super()._unread(row, tokens)
-        return window if len(window) == len(tokens) else window[1:]
+        return window if len(window) == len(tokens) else [window[1], *window[1:]]
 
 
 @pytest.mark.parametrize("wrong", [SharedHop, ForgetfulHop])

@@ -22,7 +22,7 @@ from glassformer.generation.slots import SlotCache, kept_slots
 from glassformer.model.cache import Cache
 from glassformer.model.transformer import Decoder, EncoderDecoder
 
-GROUP_TOKENS = {"cpu": 512}
+GROUP_TOKENS = {"cpu": 256}
 """Tokens of new rows in one forward pass, padding included, by device: with more, a processor is no faster."""
 MOST_GROUP_TOKENS = 16_384  # of other devices
 

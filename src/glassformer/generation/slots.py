@@ -22,7 +22,7 @@ from glassformer.base.config import ModelConfig
 from glassformer.model.cache import Cache, LayerCache
 
 COLUMNS = 64
-"""Memory that was too small grows to a multiple of this many columns."""
+"""Memory is reserved for a multiple of this many columns."""
 
 
 class SlotCache(Cache):
@@ -99,9 +99,9 @@ class SlotCache(Cache):
             memories = [tensor for layer in own.layers for tensor in layer.memory or ()]  # all layers have one, or none
             if memories:
                 self._reserve_memory(memories)
-            index = torch.tensor(slots, device=self.device)  # (B)
+            lengths = [self.lengths[slot] for slot in slots]
             for layer, of_rows in zip(self.slots, own.layers, strict=True):
-                layer.fill(index, of_rows, own.length)
+                layer.fill(slots, of_rows, lengths)
         self._show()
 
     def select(self, slots: Sequence[int]) -> None:
@@ -198,13 +198,16 @@ class SlotLayer(LayerCache):
             k, v = own.memory  # (sources, G, S, K) each
             self.memory_room = [k.to(own.keys.dtype), v.to(own.keys.dtype)]
 
-    def fill(self, slots: Tensor, own: LayerCache, length: int) -> None:
-        """Copy the rows of another layer, `length` tokens each, and its memory into slots (B)."""
+    def fill(self, slots: Sequence[int], own: LayerCache, lengths: Sequence[int]) -> None:
+        """Copy the rows of another layer, with their lengths, and its memory into slots."""
         for room, tensor in zip(self.room, (own.keys, own.values), strict=True):
-            room.narrow(2, 0, length).index_copy_(0, slots, tensor[:, :, :length].to(room.dtype))
+            for row, (slot, length) in enumerate(zip(slots, lengths, strict=True)):
+                room[slot, :, :length] = tensor[row, :, :length]  # (G, length, K)
         if own.memory is not None:
+            width = own.memory[0].shape[2]
             for room, tensor in zip(self.memory_room, own.memory, strict=True):
-                room.narrow(2, 0, tensor.shape[2]).index_copy_(0, slots, tensor.to(room.dtype))
+                for row, slot in enumerate(slots):
+                    room[slot, :, :width] = tensor[row]  # (G, width, K)
 
     def show(self, slots: int, sources: int, width: int) -> None:
         """Show the first slots, and `width` columns of the first memories."""
@@ -253,29 +256,30 @@ def _select_rows(rooms: Sequence[Tensor], rows: Sequence[int], filled: int, even
                 new.narrow(2, filled, new.shape[2] - filled).zero_()
         return larger
     moves = [(to, origin) for to, origin in enumerate(rows) if to != origin]
-    if moves:
-        to, origin = torch.tensor(moves, device=rooms[0].device).unbind(dim=1)  # (moves) each
+    if all(origin >= len(rows) for _, origin in moves):  # the last rows move into gaps, and overwrite none of these
+        for room in rooms:
+            for to, origin in moves:
+                room[to, :, :filled] = room[origin, :, :filled]  # (G, filled, K)
+    else:
+        targets, origins = torch.tensor(moves, device=rooms[0].device).unbind(dim=1)  # (moves) each
         for room in rooms:
             columns = room.narrow(2, 0, filled)  # (slots, G, filled, K)
-            columns.index_copy_(0, to, columns.index_select(0, origin))
+            columns.index_copy_(0, targets, columns.index_select(0, origins))
     return rooms
 
 
 def _with_room(held: Sequence[Tensor], slots: int, columns: int) -> list[Tensor]:
     """Return tensors (slots, G, columns, K) with at least this room and the contents of `held`.
 
-    The first room is exact; later slots at least double, and columns grow to a multiple of `COLUMNS`. The tensors are
-    parts of one allocation: a large one goes back to the system when it is given up, while many of middling size would
-    leave holes in the memory of the process.
+    Slots at least double, and columns grow to a multiple of `COLUMNS`. The tensors are parts of one allocation: a large
+    one goes back to the system when it is given up, while many of middling size would leave holes in the memory of the
+    process.
     """
     had, _, had_columns, K = held[0].shape
     if had >= slots and had_columns >= columns:
         return list(held)
     slots = had if had >= slots else max(slots, 2 * had)
-    if had_columns >= columns:
-        columns = had_columns
-    elif had_columns:
-        columns = -(-columns // COLUMNS) * COLUMNS
+    columns = had_columns if had_columns >= columns else -(-columns // COLUMNS) * COLUMNS
     shapes = [(slots, each.shape[1], columns, K) for each in held]
     parts = held[0].new_zeros(sum(map(math.prod, shapes))).split([math.prod(shape) for shape in shapes])
     larger = [part.view(shape) for part, shape in zip(parts, shapes, strict=True)]
