@@ -55,8 +55,8 @@ class RecordKind:
         if self.labels == "one":
             return "rows without a label" if blank[-1] else "rows with an empty text"
         if all(blank):
-            return f"{self.noun} with both sides empty"
-        return f"{self.noun} with an empty {self.roles[blank.index(True)]}"
+            return "pairs with both sides empty"
+        return f"pairs with an empty {self.roles[blank.index(True)]}"
 
 
 def _pairs(task: Task) -> RecordKind:
