@@ -103,7 +103,8 @@ def surprisals(model: AnyTextModel, text: str, target: str | None = None, forwar
     """
     if (target is not None) != isinstance(model, Translator):
         what = "a target was given" if target is not None else "no target was given"
-        raise GlassError(f"{what} to a run of train.task = {model.config.train.task}", "Only pairs have one.")
+        remedy = "Give one for translate, summarize (the text) and classify (the label); leave it out for other tasks."
+        raise GlassError(f"{what} to a run of train.task = {model.config.train.task}", remedy)
     tokenizer = model.tokenizer
     if isinstance(model, Translator):
         assert target is not None
@@ -296,7 +297,7 @@ def next_logits(model: TextModel | Translator, text: str, target: str | None = N
             logits = read_next_logits(model.model, [row], [ids])[0].cpu()  # (V)
         return After(logits, tuple(row), tuple(written), len(written) + 1)
     if target is not None:
-        raise GlassError("a target was given to a run that continues text", "Only pairs have one.")
+        raise GlassError("a target was given to a run that continues text", "Leave it out.")
     with inference(model.model):
         logits = read_next_logits(model.model, [ids])[0].cpu()  # (V)
     return After(logits, tuple(ids), tuple(ids), 1)

@@ -68,7 +68,7 @@ class Recording(Mapping[str, Tensor]):
         if head and head[0] in numbers and whole in self._values and thing not in ("k", "v"):
             return self._values[whole][:, numbers.index(head[0])].clone()
         wanted = whole if head and head[0] in numbers else name
-        raise NotRecordedError(f"{name} was not recorded", f"Keep it: keep=({wanted!r},).")
+        raise NotRecordedError(f"{name} was not recorded", f"Keep it, if the model has it: keep=({wanted!r},).")
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._values)

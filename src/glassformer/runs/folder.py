@@ -9,7 +9,11 @@
     checkpoints/step-000850/{model,optimizer}.safetensors, state.json, manifest.json
     best  last      one line each: the name of a checkpoint; before the first evaluation both name the newest
     creating        present only while `glass train` makes the folder
-    snapshots/step-000850.npz  what the attention heads did, where train.snapshots is above 0
+    snapshots/step-000850.npz  scores of the attention heads, where train.snapshots is above 0
+    plan.json  forecast and outcome of a run of minutes
+    verify.json  the last proof sheet of glass verify
+
+The encoded text lies beside the run, in `../.tokens/HASH`: runs on the same text share it.
 """
 
 from __future__ import annotations

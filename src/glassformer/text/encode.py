@@ -9,9 +9,10 @@ from array import array
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from pathlib import Path
-from typing import IO, TYPE_CHECKING
+from typing import IO, TYPE_CHECKING, Any
 
 import numpy as np
+import numpy.typing as npt
 
 from glassformer.base.files import sha256, sync
 from glassformer.text.record_store import part, token_prefixes
@@ -36,7 +37,7 @@ def no_progress(characters: int) -> None:
 class RecordWriter:
     """Encodes and writes the records of one part from beginning to end. `close` completes it, `abandon` gives it up.
 
-    Memory grows by the four bytes of each label.
+    Memory grows by four bytes for each label, and by eight for each record that may have several.
 
     Args:
         kind: of the records.
@@ -72,6 +73,7 @@ class RecordWriter:
         self._texts_sum = hashlib.sha256()
         self._lines: list[str] = []
         self._label_indices = array("i")
+        self._label_ends = array("Q") if kind.labels == "several" else None
 
     @property
     def records(self) -> int:
@@ -93,6 +95,8 @@ class RecordWriter:
                 self._write_lines(self._texts)
         if self.labels is not None:
             self._label_indices.extend(self.labels[name] for name in labels)
+        if self._label_ends is not None:
+            self._label_ends.append(len(self._label_indices))
 
     def _write_lines(self, file: IO[bytes]) -> None:
         written = "".join(f"{line}\n" for line in self._lines).encode("utf-8")
@@ -117,11 +121,16 @@ class RecordWriter:
         for store in self.stores.values():
             store.close()
         if self.labels is not None:
-            path = part(self.prefix, "labels.npy")
-            with path.open("wb") as file:
-                np.save(file, np.array(self._label_indices, dtype="<i4"), allow_pickle=False)
-            sync(path)
-            self.sums[path.name] = (path.stat().st_size, sha256(path))
+            self._save("labels.npy", np.array(self._label_indices, dtype="<i4"))
+        if self._label_ends is not None:
+            self._save("label_ends.npy", np.array(self._label_ends, dtype="<u8"))
+
+    def _save(self, name: str, values: npt.NDArray[np.integer[Any]]) -> None:
+        path = part(self.prefix, name)
+        with path.open("wb") as file:
+            np.save(file, values, allow_pickle=False)
+        sync(path)
+        self.sums[path.name] = (path.stat().st_size, sha256(path))
 
 
 class TextEncoder:

@@ -2,7 +2,8 @@
 
 A part called NAME of running text is one token store, NAME. Of pairs and labelled texts it is: `NAME.sources` and, of
 pairs, `NAME.targets`, token stores with one document per record; of labelled texts `NAME.labels.npy`, the index of each
-record's label as little-endian int32; and `NAME.texts.jsonl`, the texts and labels of a record in each line.
+label as little-endian int32, and where a record may have several, `NAME.label_ends.npy`, the position after each
+record's last label as little-endian uint64; and `NAME.texts.jsonl`, the texts and labels of a record in each line.
 """
 
 from __future__ import annotations
@@ -29,7 +30,8 @@ class RecordStore:
 
     Attributes:
         tokens: by role, one document per record, each ended by its tokenizer's end token.
-        labels: (records,) index of each label; None of records without labels.
+        labels: index of each label, record after record: (records,) if each has one; None of records without labels.
+        label_ends: (records,) position after each record's last label; None if each has one, or none.
         texts_file: the same records as text; None where they were not kept.
         frame: around a source as the model reads it, where its tokenizer says so; None: as the task has it.
         target_start: what a target begins with; empty: the end token.
@@ -38,6 +40,7 @@ class RecordStore:
     kind: RecordKind
     tokens: Mapping[str, TokenStore]
     labels: npt.NDArray[np.integer[Any]] | None = None
+    label_ends: npt.NDArray[np.integer[Any]] | None = None
     texts_file: Path | None = None
     frame: Frame | None = None
     target_start: tuple[int, ...] = ()
@@ -55,12 +58,16 @@ class RecordStore:
         texts_file = part(prefix, "texts.jsonl")
         labels = None
         counts = {store.documents for store in tokens.values()}
-        if kind.labels == "one":
-            labels = _open_labels(prefix)
-            counts.add(len(labels))
+        ends = None
+        if kind.labels != "none":
+            labels = _open_array(prefix, "labels.npy")
+        if kind.labels == "several":
+            ends = _open_array(prefix, "label_ends.npy")
+        if labels is not None:
+            counts.add(len(labels) if ends is None else len(ends))
         if len(counts) != 1 or not texts_file.is_file():
             raise damaged(prefix, "its parts do not belong together")
-        return cls(kind, tokens, labels, texts_file)
+        return cls(kind, tokens, labels, ends, texts_file)
 
     def __len__(self) -> int:
         return self.source.documents
@@ -102,6 +109,19 @@ class RecordStore:
         tokens = sum(len(store) - store.documents for store in self.tokens.values())
         return sum(store.unknown for store in self.tokens.values()) / max(1, tokens)
 
+    def labels_of(self, index: int) -> npt.NDArray[np.integer[Any]]:
+        """Return the indices of the labels of one record.
+
+        Raises:
+            ValueError: these records have no labels.
+        """
+        if self.labels is None:
+            raise ValueError("these records have no labels")
+        if self.label_ends is None:
+            return self.labels[index : index + 1]
+        start = int(self.label_ends[index - 1]) if index else 0
+        return self.labels[start : int(self.label_ends[index])]
+
     def lengths(self) -> npt.NDArray[np.int64]:
         """(records, roles) the tokens of each text, without the end token."""
         return np.stack([store.lengths for store in self.tokens.values()], axis=1)
@@ -136,8 +156,8 @@ def damaged(place: Path, why: str) -> DamagedStoreError:
     )
 
 
-def _open_labels(prefix: Path) -> npt.NDArray[np.integer[Any]]:
-    path = part(prefix, "labels.npy")
+def _open_array(prefix: Path, name: str) -> npt.NDArray[np.integer[Any]]:
+    path = part(prefix, name)
     try:
         found: npt.NDArray[np.integer[Any]] = np.load(path, mmap_mode="r", allow_pickle=False)
     except FileNotFoundError:

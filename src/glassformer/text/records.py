@@ -21,7 +21,7 @@ class RecordKind:
     Attributes:
         task: the task that learns from them.
         roles: the role of each text, in order; the model reads the first.
-        labels: how many labels each record has.
+        labels: how many labels each record has; several: any number, such as one for each token.
         stores: the name of each role's token store on disk; empty: that of the part of the split alone.
         mask_token: the tokenizer needs a mask token.
         noun: what messages call such records.
@@ -29,7 +29,7 @@ class RecordKind:
 
     task: Task
     roles: tuple[str, ...] = ("text",)
-    labels: Literal["none", "one"] = "none"
+    labels: Literal["none", "one", "several"] = "none"
     stores: tuple[str, ...] = ("",)
     mask_token: bool = False
     noun: str = "documents"
@@ -52,8 +52,8 @@ class RecordKind:
         """
         if self.running_text:
             return f"empty {self.noun}"
-        if self.labels == "one":
-            return "rows without a label" if blank[-1] else "rows with an empty text"
+        if self.labels != "none":
+            return "rows without a label" if any(blank[len(self.roles) :]) else "rows with an empty text"
         if all(blank):
             return "pairs with both sides empty"
         return f"pairs with an empty {self.roles[blank.index(True)]}"

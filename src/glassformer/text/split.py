@@ -259,7 +259,8 @@ def split_records(found: Survey, data: DataConfig, name: str, own_validation: bo
     held = np.zeros(found.records, dtype=np.bool_) if own_validation else hold_out(found, data)
     if not labelled:
         return RecordSplit(held, None, name)
-    seen = set(np.unique(np.frombuffer(found.label_numbers, dtype=np.int32)[~held]).tolist())
+    numbers = np.frombuffer(found.label_numbers, dtype=np.int32)
+    seen = set(np.unique(numbers[~held[found.label_owners()]]).tolist())
     names = sorted(name for name, number in found.label_names.items() if number in seen)
     if len(names) < 2:
         raise GlassError(
@@ -280,7 +281,7 @@ def _refuse_useless_labels(found: Survey, name: str) -> None:
             f"{examples} the label {only!r}: there is nothing to tell apart",
             "Give examples of at least two labels.",
         )
-    if len(found.label_names) == found.records:
+    if len(found.label_names) == len(found.label_numbers):
         raise GlassError(
             f"{name} has {found.records:,} distinct labels in {found.records:,} rows: no label is seen twice",
             "Set data.label_column to a column whose values repeat.",
@@ -341,14 +342,14 @@ def _random_records(found: Survey, data: DataConfig) -> Held:
 
 
 def _label_of_groups(found: Survey, group: Numbers, groups: int) -> Numbers:
-    """(groups,) the rarest label of each group's examples, as a number from 0 on; pairs are all of one kind."""
+    """Return the rarest label of each group's records, (groups,) numbers from 0; 0 for records without labels."""
     if not found.label_numbers:
         return np.zeros(groups, dtype=np.int64)
     numbers = np.frombuffer(found.label_numbers, dtype=np.int32)
     rank = np.empty(len(found.label_names), dtype=np.int64)
     rank[np.argsort(np.bincount(numbers), kind="stable")] = np.arange(len(found.label_names))
     label = np.full(groups, len(found.label_names), dtype=np.int64)
-    np.minimum.at(label, group, rank[numbers])
+    np.minimum.at(label, group[found.label_owners()], rank[numbers])
     return label
 
 
@@ -370,11 +371,14 @@ def _lowest(counts: Numbers, characters: Numbers, wanted: int, room: int) -> Num
 
 
 def _keep_every_label(found: Survey, group: Numbers, held: Held) -> None:
-    """A label whose texts were all held out, because they have other labels too, gets its last one back."""
+    """Move one group back to training for each label that has no training record left."""
+    if not found.label_numbers:
+        return
     numbers = np.frombuffer(found.label_numbers, dtype=np.int32)
-    seen = np.bincount(numbers[~held[group]], minlength=len(found.label_names)) if found.label_numbers else np.ones(1)
+    owners = group[found.label_owners()]  # the group of each label
+    seen = np.bincount(numbers[~held[owners]], minlength=len(found.label_names))
     for number in np.flatnonzero(seen == 0):
-        held[group[numbers == number].max()] = False
+        held[owners[numbers == number].max()] = False
 
 
 def _one_to_spare(label: Numbers, counts: Numbers) -> int:

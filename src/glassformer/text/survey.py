@@ -81,7 +81,8 @@ class Survey:
         lengths: other records: characters of each first text.
         whole_marks: other records: a hash of each whole record.
         label_names: the labels in the order in which they come, each with its number.
-        label_numbers: the number of each record's label.
+        label_numbers: the numbers of all labels, record after record.
+        label_ends: how many labels there are up to the end of each record.
     """
 
     kind: RecordKind
@@ -101,6 +102,7 @@ class Survey:
     whole_marks: array[int] = field(default_factory=lambda: array("Q"))
     label_names: dict[str, int] = field(default_factory=dict)
     label_numbers: array[int] = field(default_factory=lambda: array("i"))
+    label_ends: array[int] = field(default_factory=lambda: array("Q"))
 
     @property
     def left_out(self) -> Counter[str]:
@@ -148,14 +150,21 @@ class Survey:
                 self.other_characters += len(part)
             else:
                 self.label_numbers.append(self.label_names.setdefault(part, len(self.label_names)))
+        if self.kind.labels != "none":
+            self.label_ends.append(len(self.label_numbers))
 
     @property
     def last_start(self) -> int:
         """Return the number of characters before the last document."""
         return self.characters - self.last_length
 
+    def label_owners(self) -> npt.NDArray[np.int64]:
+        """(labels of all records,) the record that each of `label_numbers` belongs to."""
+        ends = np.frombuffer(self.label_ends, dtype=np.uint64).astype(np.int64)
+        return np.repeat(np.arange(len(ends)), np.diff(ends, prepend=0))
+
     def label_counts(self) -> npt.NDArray[np.int64]:
-        """(labels,) the number of records of each label, in the order of `label_names`."""
+        """(labels,) how often each label occurs, in the order of `label_names`."""
         return np.bincount(np.frombuffer(self.label_numbers, dtype=np.int32))
 
     def refuse_nothing(self, name: str) -> None:

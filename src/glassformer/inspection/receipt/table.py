@@ -121,8 +121,8 @@ def _choice(receipt: Receipt, draw: Draw) -> list[str]:
     known = [receipt.token, *([] if receipt.against is None else [receipt.against])]
     runners = dict.fromkeys([*draw.runners[:2], *(runner for token in known if (runner := draw.runner(token)))])
     return [
-        f"drawn with seed {draw.seed}, token {draw.step} that is written: each token runs a random number's way at the "
-        "speed of its probability",
+        f"sampled with seed {draw.seed}, generated token {draw.step}: each token draws an exponential waiting time, "
+        "its random number / its probability; the shortest wins",
         *(_lap(receipt, draw, runner) for runner in runners),
     ]
 
