@@ -269,7 +269,7 @@ def survey_of(examples: Sequence[tuple[int, object]], characters: int = 10) -> S
     for source, label in examples:
         found.marks.append((source * 0x9E3779B97F4A7C15) % (1 << 64))
         found.lengths.append(characters)
-        found.label_numbers.append(found.label_names.setdefault(str(label), len(found.label_names)))
+        found.add_labels([str(label)])
     return found
 
 

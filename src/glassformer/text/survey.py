@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from array import array
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -145,13 +145,15 @@ class Survey:
         self.whole_marks.append(facts.whole_mark)
         self.lengths.append(facts.characters)
         others = len(self.kind.roles) - 1
-        for number, part in enumerate(facts.rest):
-            if number < others:
-                self.other_characters += len(part)
-            else:
-                self.label_numbers.append(self.label_names.setdefault(part, len(self.label_names)))
+        self.other_characters += sum(len(part) for part in facts.rest[:others])
         if self.kind.labels != "none":
-            self.label_ends.append(len(self.label_numbers))
+            self.add_labels(facts.rest[others:])
+
+    def add_labels(self, labels: Sequence[str]) -> None:
+        """Count the labels of the next record."""
+        for label in labels:
+            self.label_numbers.append(self.label_names.setdefault(label, len(self.label_names)))
+        self.label_ends.append(len(self.label_numbers))
 
     @property
     def last_start(self) -> int:

@@ -126,7 +126,7 @@ def _held(job: FitJob) -> npt.NDArray[np.bool_]:
         found.marks.append(mark_of(text, job.config.data.seed))
         found.lengths.append(len(text))
         if job.labels and job.answers is not None:
-            found.label_numbers.append(found.label_names.setdefault(job.answers[number], len(found.label_names)))
+            found.add_labels([job.answers[number]])
     try:
         return hold_out(found, job.config.data)
     except GlassError as error:
