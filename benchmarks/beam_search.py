@@ -52,10 +52,21 @@ Search = Callable[[list[list[int]]], list[list[int]]]  # sources -> the best tex
 def our_model(options: argparse.Namespace) -> EncoderDecoder:
     """Marian's shape; weights far enough from their first values that texts differ from source to source."""
     shape: dict[str, Any] = {
-        "family": "encoder-decoder", "vocab_size": options.vocabulary, "layers": options.layers, "width": options.width,
-        "heads": options.heads, "hidden": options.hidden, "context": 128, "norm_order": "post", "activation": "relu",
-        "attention_bias": True, "feedforward_bias": True, "norm_bias": True, "head_bias": True, "embedding_scale": True,
-    }  # fmt: skip
+        "family": "encoder-decoder",
+        "vocab_size": options.vocabulary,
+        "layers": options.layers,
+        "width": options.width,
+        "heads": options.heads,
+        "hidden": options.hidden,
+        "context": 128,
+        "norm_order": "post",
+        "activation": "relu",
+        "attention_bias": True,
+        "feedforward_bias": True,
+        "norm_bias": True,
+        "head_bias": True,
+        "embedding_scale": True,
+    }
     model = build_model(ModelConfig(**shape))
     assert isinstance(model, EncoderDecoder)
     generator = torch.Generator().manual_seed(0)
@@ -79,21 +90,28 @@ def end_after_a_while(model: EncoderDecoder, mean: float, spread: float) -> None
     Channel 0 of a target is a clock: only its place writes there, and only the end token's logit reads it. Channel 1 of
     a source is a number for each token; cross-attention moves the clock by their mean.
     """
-    tokens, places = model.embedding.tokens.weight, model.embedding.positions.table.weight  # (V, D), (C, D)
+    tokens = model.embedding.tokens.weight  # (V, D)
+    places = model.embedding.positions.table.weight  # (C, D)
     tokens[:, 0] = 0.0
     tokens[:, 1] = torch.randn(len(tokens), generator=torch.Generator().manual_seed(0)) / model.embedding.scale
-    tokens[END, 0], tokens[END, 1] = 100.0, 0.0
-    places[:, 0], places[:, 1] = 0.1 * (torch.arange(len(places)) - mean), 0.0
+    tokens[END, 0] = 100.0
+    tokens[END, 1] = 0.0
+    places[:, 0] = 0.1 * (torch.arange(len(places)) - mean)
+    places[:, 1] = 0.0
     places[0, 0] -= 100.0 * model.embedding.scale  # a target begins with the end token
     for block in [*model.encoder.blocks, *model.decoder.blocks]:
         for name, part in block.named_modules():
             if name.endswith((".output", ".down")):
-                part.weight[:2], part.bias[:2] = 0.0, 0.0
+                part.weight[:2] = 0.0
+                part.bias[:2] = 0.0
             elif name.endswith("norm"):
-                part.weight[:2], part.bias[:2] = 1.0, 0.0
+                part.weight[:2] = 1.0
+                part.bias[:2] = 0.0
     cross = model.decoder.blocks[0].cross
-    cross.value.weight[0], cross.value.bias[0] = 0.0, 0.0
-    cross.value.weight[0, 1], cross.output.weight[0, 0] = 1.0, spread
+    cross.value.weight[0] = 0.0
+    cross.value.bias[0] = 0.0
+    cross.value.weight[0, 1] = 1.0
+    cross.output.weight[0, 0] = spread
 
 
 def their_model(ours: EncoderDecoder, end: int) -> Any:
@@ -103,13 +121,24 @@ def their_model(ours: EncoderDecoder, end: int) -> Any:
     config = ours.config
     theirs = MarianMTModel(
         MarianConfig(
-            vocab_size=ours.vocab_size, d_model=config.width, encoder_layers=config.layers,
-            decoder_layers=config.layers, encoder_attention_heads=config.heads, decoder_attention_heads=config.heads,
-            encoder_ffn_dim=config.F, decoder_ffn_dim=config.F, activation_function="relu", scale_embedding=True,
-            max_position_embeddings=config.context, pad_token_id=0 if end else 1, eos_token_id=end,
-            decoder_start_token_id=end, forced_eos_token_id=None, tie_word_embeddings=True,
+            vocab_size=ours.vocab_size,
+            d_model=config.width,
+            encoder_layers=config.layers,
+            decoder_layers=config.layers,
+            encoder_attention_heads=config.heads,
+            decoder_attention_heads=config.heads,
+            encoder_ffn_dim=config.F,
+            decoder_ffn_dim=config.F,
+            activation_function="relu",
+            scale_embedding=True,
+            max_position_embeddings=config.context,
+            pad_token_id=0 if end else 1,
+            eos_token_id=end,
+            decoder_start_token_id=end,
+            forced_eos_token_id=None,
+            tie_word_embeddings=True,
         )
-    )  # fmt: skip
+    )
     weights: dict[str, Tensor] = {}
     places = ours.embedding.positions(torch.arange(config.context)[None])[0]  # (C, D)
     for stack, part in (("encoder", ours.encoder), ("decoder", ours.decoder)):
@@ -126,11 +155,19 @@ def their_model(ours: EncoderDecoder, end: int) -> Any:
 def _their_name(name: str, stack: str) -> str:
     """Of a weight in a stack."""
     swaps = {
-        "blocks.": "layers.", "feedforward.up": "fc1", "feedforward.down": "fc2",
-        "feedforward_norm": "final_layer_norm", "attention_norm": "self_attn_layer_norm",
-        "cross_norm": "encoder_attn_layer_norm", "attention.": "self_attn.", "cross.": "encoder_attn.",
-        "query.": "q_proj.", "key.": "k_proj.", "value.": "v_proj.", "output.": "out_proj.",
-    }  # fmt: skip
+        "blocks.": "layers.",
+        "feedforward.up": "fc1",
+        "feedforward.down": "fc2",
+        "feedforward_norm": "final_layer_norm",
+        "attention_norm": "self_attn_layer_norm",
+        "cross_norm": "encoder_attn_layer_norm",
+        "attention.": "self_attn.",
+        "cross.": "encoder_attn.",
+        "query.": "q_proj.",
+        "key.": "k_proj.",
+        "value.": "v_proj.",
+        "output.": "out_proj.",
+    }
     for ours, theirs in swaps.items():
         name = name.replace(ours, theirs)
     return name
@@ -156,9 +193,14 @@ def search_with_theirs(model: Any, end: int, options: argparse.Namespace) -> Sea
         real = torch.tensor([[1] * len(source) + [0] * (width - len(source)) for source in sources])
         with torch.inference_mode():
             found = model.generate(
-                input_ids=ids, attention_mask=real, num_beams=options.beams, max_new_tokens=options.tokens,
-                do_sample=False, length_penalty=0.0, early_stopping=False,
-            )  # fmt: skip
+                input_ids=ids,
+                attention_mask=real,
+                num_beams=options.beams,
+                max_new_tokens=options.tokens,
+                do_sample=False,
+                length_penalty=0.0,
+                early_stopping=False,
+            )
         return [_without_end(row[1:], end) for row in found.tolist()]
 
     return search
@@ -292,11 +334,19 @@ def arguments() -> argparse.Namespace:
     """What to measure."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     for name, value, words in (
-        ("threads", 1, "of PyTorch"), ("repeats", 5, "turns of each"), ("sentences", 64, "sources"),
-        ("batch", 64, "sources at once"), ("beams", 4, "hypotheses of each source"), ("tokens", 32, "most per text"),
-        ("layers", 3, "of encoder and decoder each"), ("width", 256, "D"), ("heads", 4, "H"), ("hidden", 1024, "F"),
-        ("vocabulary", 8000, "V"), ("seed", 0, "of the sources"),
-    ):  # fmt: skip
+        ("threads", 1, "of PyTorch"),
+        ("repeats", 5, "turns of each"),
+        ("sentences", 64, "sources"),
+        ("batch", 64, "sources at once"),
+        ("beams", 4, "hypotheses of each source"),
+        ("tokens", 32, "most per text"),
+        ("layers", 3, "of encoder and decoder each"),
+        ("width", 256, "D"),
+        ("heads", 4, "H"),
+        ("hidden", 1024, "F"),
+        ("vocabulary", 8000, "V"),
+        ("seed", 0, "of the sources"),
+    ):
         parser.add_argument(f"--{name}", type=int, default=value, help=f"{words}; default {value}")
     parser.add_argument("--mean", type=float, default=16.0, help="varied: sets the mean length; default 16")
     parser.add_argument("--spread", type=float, default=35.0, help="varied: sets how lengths differ; default 35")

@@ -42,9 +42,12 @@ PRECISIONS = {"fp32": torch.float32, "bf16": torch.bfloat16}
 def our_model(options: argparse.Namespace, context: int) -> Decoder:
     """GPT-2's shape without biases; weights far enough from their first values that texts differ from row to row."""
     shape: dict[str, Any] = {
-        "vocab_size": options.vocabulary, "layers": options.layers, "width": options.width, "heads": options.heads,
+        "vocab_size": options.vocabulary,
+        "layers": options.layers,
+        "width": options.width,
+        "heads": options.heads,
         "context": context,
-    }  # fmt: skip
+    }
     model = build_model(ModelConfig(**shape))
     assert isinstance(model, Decoder)
     generator = torch.Generator().manual_seed(0)
@@ -61,18 +64,27 @@ def their_model(ours: Decoder) -> Any:
     config = ours.config
     theirs = GPT2LMHeadModel(
         GPT2Config(
-            vocab_size=ours.vocab_size, n_positions=config.context, n_embd=config.width, n_layer=config.layers,
-            n_head=config.heads, n_inner=config.F, activation_function="gelu", layer_norm_epsilon=config.eps,
-            bos_token_id=None, eos_token_id=None, pad_token_id=0,
+            vocab_size=ours.vocab_size,
+            n_positions=config.context,
+            n_embd=config.width,
+            n_layer=config.layers,
+            n_head=config.heads,
+            n_inner=config.F,
+            activation_function="gelu",
+            layer_norm_epsilon=config.eps,
+            bos_token_id=None,
+            eos_token_id=None,
+            pad_token_id=0,
         )
-    )  # fmt: skip
+    )
     weights: dict[str, Tensor] = {name: torch.zeros_like(tensor) for name, tensor in theirs.state_dict().items()}
     own = dict(ours.state_dict())
     weights["transformer.wte.weight"] = weights["lm_head.weight"] = own["embedding.tokens.weight"]
     weights["transformer.wpe.weight"] = own["embedding.positions.table.weight"]
     weights["transformer.ln_f.weight"] = own["stack.norm.weight"]
     for layer in range(config.layers):
-        there, here = f"transformer.h.{layer}", f"stack.blocks.{layer}"
+        there = f"transformer.h.{layer}"
+        here = f"stack.blocks.{layer}"
         parts = [own[f"{here}.attention.{name}.weight"] for name in ("query", "key", "value")]
         weights[f"{there}.attn.c_attn.weight"] = torch.cat(parts).T  # (D, 3 D)
         weights[f"{there}.attn.c_proj.weight"] = own[f"{here}.attention.output.weight"].T
@@ -207,10 +219,16 @@ def arguments() -> argparse.Namespace:
     """What to measure."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     for name, value, words in (
-        ("threads", 2, "of PyTorch"), ("repeats", 7, "turns of each"), ("tokens", 200, "written after each prompt"),
-        ("layers", 6, "L"), ("width", 384, "D"), ("heads", 6, "H"), ("vocabulary", 65, "V"), ("context", 256, "C"),
+        ("threads", 2, "of PyTorch"),
+        ("repeats", 7, "turns of each"),
+        ("tokens", 200, "written after each prompt"),
+        ("layers", 6, "L"),
+        ("width", 384, "D"),
+        ("heads", 6, "H"),
+        ("vocabulary", 65, "V"),
+        ("context", 256, "C"),
         ("seed", 0, "of the prompts"),
-    ):  # fmt: skip
+    ):
         parser.add_argument(f"--{name}", type=int, default=value, help=f"{words}; default {value}")
     parser.add_argument("--batches", type=int, nargs="+", default=[1, 8, 32], help="prompts at once; default 1 8 32")
     parser.add_argument("--prompts", type=int, nargs="+", default=[16, 512], help="their lengths; default 16 512")

@@ -46,7 +46,8 @@ from glassformer.training.setup import new_training, text_of_run
 RESULTS = Path(__file__).parent / "results" / "loss_band.jsonl"
 MODERN = {"positions": "rotary", "norm": "rmsnorm", "qk_norm": "head", "activation": "relu2", "tied": False}
 """Settings with Muon: those of the recipe auto before its norms and activation changed. The others are the defaults."""
-LEAST, MOST = 1e10, 3e12
+LEAST = 1e10
+MOST = 3e12
 """Arithmetic of a run: 6 x parameters x tokens."""
 PENALTY = 0.3
 """On the squares of weights."""
@@ -73,7 +74,9 @@ def sources(folder: Path) -> dict[str, dict[str, Any]]:
 
 def drawn(draw: random.Random, data: dict[str, Any], kind: str) -> Config:
     """Settings of one run; its arithmetic is drawn evenly between `LEAST` and `MOST` on a scale of factors."""
-    width, layers, context = draw.choice([32, 48, 64, 96, 128]), draw.randint(1, 3), draw.choice([32, 64, 128])
+    width = draw.choice([32, 48, 64, 96, 128])
+    layers = draw.randint(1, 3)
+    context = draw.choice([32, 64, 128])
     vocabulary = draw.choice([512, 1024, 2048])
     near = 12 * layers * width**2 + width * (100 if kind == "characters" else vocabulary)
     tokens = math.exp(draw.uniform(math.log(LEAST), math.log(MOST))) / (6 * near)
@@ -87,14 +90,20 @@ def drawn(draw: random.Random, data: dict[str, Any], kind: str) -> Config:
             "model": {"width": width, "layers": layers, "heads": width // 16, "context": context}
             | (MODERN if muon else {}),
             "train": {
-                "steps": steps, "batch": batch, "threads": 1, "evaluate_every": max(20, steps // 8),
-                "save_every": 10**6, "evaluate_tokens": 50_000, "schedule": "linear" if muon else "cosine",
-                "final_rate": 0.0 if muon else 0.1, "optimizer": "muon" if muon else "adamw",
+                "steps": steps,
+                "batch": batch,
+                "threads": 1,
+                "evaluate_every": max(20, steps // 8),
+                "save_every": 10**6,
+                "evaluate_tokens": 50_000,
+                "schedule": "linear" if muon else "cosine",
+                "final_rate": 0.0 if muon else 0.1,
+                "optimizer": "muon" if muon else "adamw",
                 "learning_rate": draw.choice([3e-3, 1e-2] if muon else [1e-3, 2e-3, 4e-3]),
             },
             "sample": {"tokens": 1},
         }
-    )  # fmt: skip
+    )
 
 
 def measured(name: str, config: Config, folder: Path) -> dict[str, Any]:
@@ -134,7 +143,8 @@ def finished(folder: Path) -> dict[str, Any]:
 
 def collect(texts: Path, minutes: float, seed: int, to: Path) -> None:
     """Train on texts drawn at random until the time is over."""
-    draw, ends = random.Random(seed), time.monotonic() + 60 * minutes
+    draw = random.Random(seed)
+    ends = time.monotonic() + 60 * minutes
     with tempfile.TemporaryDirectory() as temporary:
         while time.monotonic() < ends:
             name, data = draw.choice(list(sources(texts).items()))
@@ -154,9 +164,7 @@ def read(path: Path) -> list[tuple[str, forecast.RunFacts, float]]:
     """Text, what was known, and the loss of each run of a file."""
     names = {field.name for field in fields(forecast.RunFacts)}
     lines = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
-    return [
-        (line["text"], forecast.RunFacts(**{name: line[name] for name in names}), line["loss"]) for line in lines
-    ]  # fmt: skip
+    return [(line["text"], forecast.RunFacts(**{name: line[name] for name in names}), line["loss"]) for line in lines]
 
 
 def left_at(known: forecast.RunFacts, loss: float) -> float:
@@ -191,16 +199,20 @@ def half_width_of(runs: Sequence[tuple[str, forecast.RunFacts, float]]) -> float
 
 def inside_unseen(runs: Sequence[tuple[str, forecast.RunFacts, float]]) -> list[bool]:
     """Whether each run fell inside a band whose weights and width come from the runs on all other texts alone."""
-    errors, texts = np.abs(unseen(runs)), np.array([text for text, _, _ in runs])
+    errors = np.abs(unseen(runs))
+    texts = np.array([text for text, _, _ in runs])
     return [bool(errors[n] <= np.quantile(errors[texts != text], COVERAGE)) for n, text in enumerate(texts)]
 
 
 def fit(path: Path) -> None:
     """Print the formula's numbers, and how often runs on unseen texts fell inside a band made without them."""
     runs = read(path)
-    inside, errors = inside_unseen(runs), unseen(runs)
-    ratios = [abs(math.log(loss / known.loss_at(left_at(known, loss) - error)))
-              for (_, known, loss), error in zip(runs, errors, strict=True)]  # fmt: skip
+    inside = inside_unseen(runs)
+    errors = unseen(runs)
+    ratios = [
+        abs(math.log(loss / known.loss_at(left_at(known, loss) - error)))
+        for (_, known, loss), error in zip(runs, errors, strict=True)
+    ]
     weights = zip(runs[0][1].features(), weights_of(runs).tolist(), strict=True)
     print(f"{len(runs)} runs on {len({text for text, _, _ in runs})} texts; BELOW = {forecast.BELOW}")
     print("WEIGHTS =", {name: round(weight, 4) for name, weight in weights})

@@ -63,7 +63,8 @@ def main() -> int:
         write_text(source, options.megabytes * 1_000_000, options.one_line)
         command = [sys.executable, "-m", "glassformer", "train", str(source), "--out", f"{temporary}/run", "--json"]
         command += ["--steps", str(options.steps), "--set", f"tokenizer.kind={options.kind}"]
-        begun, peak = time.monotonic(), 0
+        begun = time.monotonic()
+        peak = 0
         with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
             while process.poll() is None:
                 peak = max(peak, anonymous_memory(process.pid))

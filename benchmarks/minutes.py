@@ -54,10 +54,16 @@ def trained(text: Path, minutes: float, own: list[str]) -> dict[str, Any]:
         manifest = json.loads((Path(folder) / "run" / "manifest.json").read_text(encoding="utf-8"))
     leg = manifest["legs"][-1]
     return {
-        "minutes": minutes, "wall_seconds": wall, "ratio": wall / (60 * minutes), "loss": said["loss"],
-        "validation_share": said["validation_share"], "steps": said["steps_done"],
-        "train_seconds": said["train_seconds"], "threads": leg["threads"], "threads_tried": leg.get("threads_tried"),
-    }  # fmt: skip
+        "minutes": minutes,
+        "wall_seconds": wall,
+        "ratio": wall / (60 * minutes),
+        "loss": said["loss"],
+        "validation_share": said["validation_share"],
+        "steps": said["steps_done"],
+        "train_seconds": said["train_seconds"],
+        "threads": leg["threads"],
+        "threads_tried": leg.get("threads_tried"),
+    }
 
 
 def row(found: dict[str, Any]) -> str:

@@ -158,12 +158,15 @@ def main() -> None:
             found = {
                 "settings": {"layers": 12, "heads": 12, "width": options.width, "threads": options.threads},
                 "machine": {
-                    "processor": platform.processor() or platform.machine(), "cores": os.cpu_count(),
-                    "load": os.getloadavg()[0], "torch": torch.__version__, "chromium": browser.version,
+                    "processor": platform.processor() or platform.machine(),
+                    "cores": os.cpu_count(),
+                    "load": os.getloadavg()[0],
+                    "torch": torch.__version__,
+                    "chromium": browser.version,
                 },
                 "server_ready_s": ready,
                 **measure(browser, url, options),
-            }  # fmt: skip
+            }
             browser.close()
     text = json.dumps(found, indent=2)
     if options.out:

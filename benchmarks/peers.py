@@ -64,8 +64,12 @@ def _line(row: dict[str, Any]) -> str:
 def _settings(options: Options) -> dict[str, Any]:
     """Those that change figures; of files only whether they were given."""
     plain = {name: value for name, value in vars(options).items() if isinstance(value, int | float | str | bool)}
-    return {**plain, "only": options.only or list(KINDS), "nanogpt": options.nanogpt is not None,
-            "files": [each.split("=", 1)[0] for each in options.text]}  # fmt: skip
+    return {
+        **plain,
+        "only": options.only or list(KINDS),
+        "nanogpt": options.nanogpt is not None,
+        "files": [each.split("=", 1)[0] for each in options.text],
+    }
 
 
 def arguments() -> argparse.Namespace:

@@ -24,12 +24,14 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-SHAKESPEARE, TAGORE = ["shakespeare/input.txt"], ["bangla/tagore.txt"]
+SHAKESPEARE = ["shakespeare/input.txt"]
+TAGORE = ["bangla/tagore.txt"]
 PAIRS = ["multi30k/train.en.gz", "multi30k/train.de.gz", "--task", "translate"]
 NEWS = ["agnews/ag_news_test.csv", "--task", "classify", "--data.label_column", "1", "--data.column", "3"]
 MODERN = "model.positions=rotary model.norm=rmsnorm model.qk_norm=head model.activation=relu2 train.optimizer=muon"
 CHARACTERS = "tokenizer.kind=characters"
-SMALL, MIDDLE = "model.layers=2 model.width=64", "model.layers=4 model.width=128"
+SMALL = "model.layers=2 model.width=64"
+MIDDLE = "model.layers=4 model.width=128"
 CASES: dict[str, tuple[list[str], str]] = {
     "lm characters, context 64": (SHAKESPEARE, f"{CHARACTERS} {MIDDLE} model.context=64 train.batch=12"),
     "lm characters, context 256": (SHAKESPEARE, f"{CHARACTERS} {MIDDLE} model.context=256 train.batch=8"),
@@ -55,8 +57,11 @@ def said(command: str, words: list[str], folder: Path) -> dict[str, Any]:
     """What a command of `glass` says with --json."""
     done = subprocess.run(
         [sys.executable, "-m", "glassformer", command, *words, "--json"],
-        cwd=folder, capture_output=True, text=True, check=False,
-    )  # fmt: skip
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     if done.returncode:
         raise SystemExit(f"glass {command} {' '.join(words)}\n{done.stderr}")
     found: dict[str, Any] = json.loads(done.stdout)
@@ -72,7 +77,8 @@ def words_of(name: str, texts: Path) -> list[str]:
 
 def against(name: str, texts: Path, seconds: float, probe: float, folder: Path) -> dict[str, Any]:
     """One case: planned, planned again with as many steps as take so long, and trained."""
-    words, asked = words_of(name, texts), ["--probe", str(probe)]
+    words = words_of(name, texts)
+    asked = ["--probe", str(probe)]
     step = said("plan", [*words, *asked, "--steps", "1000", "--out", "run"], folder)["seconds_per_step"]
     steps = max(20, round(seconds / step))
     words += ["--steps", str(steps), "--set=train.evaluate_every=" + str(max(5, steps // 4)), "--out", "run"]
@@ -80,11 +86,13 @@ def against(name: str, texts: Path, seconds: float, probe: float, folder: Path) 
     run = said("train", words, folder)
     band = plan["loss_band"]
     return {
-        "case": name, "steps": steps, "parameters": plan["parameters"],
+        "case": name,
+        "steps": steps,
+        "parameters": plan["parameters"],
         "time": {"foreseen": plan["train_seconds"], "measured": run["train_seconds"]},
         "memory": {"foreseen": plan["peak_memory_bytes"], "measured": run["peak_memory_bytes"]},
         "loss": {"band": band, "measured": run["loss"], "inside": band and band["low"] <= run["loss"] <= band["high"]},
-    }  # fmt: skip
+    }
 
 
 def error(pair: dict[str, float]) -> float:
@@ -95,13 +103,17 @@ def error(pair: dict[str, float]) -> float:
 def table(results: list[dict[str, Any]], machine: str) -> str:
     """As Markdown."""
     lines = [
-        "# What `glass plan` foresees against what `glass train` measures", "",
-        machine, "",
+        "# What `glass plan` foresees against what `glass train` measures",
+        "",
+        machine,
+        "",
         "| run | steps | parameters | time, s | | memory, MiB | | loss | foreseen |",
         "|" + "---|" * 9,
-    ]  # fmt: skip
+    ]
     for each in results:
-        time, memory, loss = each["time"], each["memory"], each["loss"]
+        time = each["time"]
+        memory = each["memory"]
+        loss = each["loss"]
         band = "-" if loss["band"] is None else f"{loss['band']['low']:.3f} to {loss['band']['high']:.3f}"
         outside = "" if loss["inside"] in (True, None) else " (outside)"
         lines.append(
@@ -111,9 +123,12 @@ def table(results: list[dict[str, Any]], machine: str) -> str:
         )
     errors = {kind: [abs(error(each[kind])) for each in results] for kind in ("time", "memory")}
     losses = [each["loss"]["inside"] for each in results if each["loss"]["inside"] is not None]
-    lines += ["", "Percentages: foreseen less measured. Largest and median errors: " + "; ".join(
-        f"{kind} {max(found):.0%}, {statistics.median(found):.0%}" for kind, found in errors.items()
-    ) + f". Losses inside their band: {sum(losses)} of {len(losses)}."]  # fmt: skip
+    lines += [
+        "",
+        "Percentages: foreseen less measured. Largest and median errors: "
+        + "; ".join(f"{kind} {max(found):.0%}, {statistics.median(found):.0%}" for kind, found in errors.items())
+        + f". Losses inside their band: {sum(losses)} of {len(losses)}.",
+    ]
     return "\n".join(lines) + "\n"
 
 
@@ -135,7 +150,8 @@ def main() -> int:
     parser.add_argument("--out", type=Path, help="NAME of NAME.json and NAME.md")
     parser.add_argument("--json", action="store_true", help="JSON on standard output in place of the table")
     options = parser.parse_args()
-    machine, results = described(), []
+    machine = described()
+    results = []
     with tempfile.TemporaryDirectory() as temporary:
         for name in (name for name in CASES if options.only in name):
             with tempfile.TemporaryDirectory(dir=temporary) as folder:
@@ -143,8 +159,9 @@ def main() -> int:
             found = results[-1]
             print(
                 f"{name}: time {error(found['time']):+.0%}, memory {error(found['memory']):+.0%}",
-                file=sys.stderr, flush=True,
-            )  # fmt: skip
+                file=sys.stderr,
+                flush=True,
+            )
             if options.out is not None:
                 facts = json.dumps({"machine": machine, "runs": results}, indent=1)
                 options.out.with_suffix(".json").write_text(facts + "\n", encoding="utf-8")

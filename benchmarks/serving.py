@@ -90,7 +90,8 @@ class Client:
     """
 
     def __init__(self, url: str, token: str) -> None:
-        self.host, self.token = urlsplit(url).netloc, token
+        self.host = urlsplit(url).netloc
+        self.token = token
         self.reader: asyncio.StreamReader | None = None
         self.writer: asyncio.StreamWriter | None = None
 
@@ -122,7 +123,8 @@ class Client:
     async def _events(self, asked: Asked, begun: float) -> None:
         """Read chunks: each is a line with its length, and whole events."""
         assert self.reader is not None
-        last, ended = begun, False
+        last = begun
+        ended = False
         while size := int(await self.reader.readline(), 16):
             data = (await self.reader.readexactly(size + 2))[:-2]
             now = time.perf_counter()
@@ -174,9 +176,12 @@ def alone(text_model: TextModel, asked: Asked) -> tuple[str, int]:
     """What the library writes for the request, and how many tokens that takes."""
     body = asked.body
     settings = SampleConfig(
-        tokens=body["max_tokens"], temperature=body["temperature"], top_k=body.get("top_k"), top_p=body.get("top_p"),
+        tokens=body["max_tokens"],
+        temperature=body["temperature"],
+        top_k=body.get("top_k"),
+        top_p=body.get("top_p"),
         seed=body["seed"],
-    )  # fmt: skip
+    )
     (sample,) = text_model.generate([body["prompt"]], settings)
     return sample.text, sample.tokens
 
@@ -219,9 +224,11 @@ def measure(run: Path, options: argparse.Namespace) -> dict[str, Any]:
         source = requests(said["runs"][0], seed=1)
         asyncio.run(load(*address, source, options.streams, options.seconds / 4))  # all memory is taken once
         single, took = asyncio.run(load(*address, source, 1, options.seconds / 4))
-        before, cpu = memory().rss, psutil.Process(process.pid).cpu_times()
+        before = memory().rss
+        cpu = psutil.Process(process.pid).cpu_times()
         many, took_many = asyncio.run(load(*address, source, options.streams, options.seconds))
-        after, now = memory().rss, psutil.Process(process.pid).cpu_times()
+        after = memory().rss
+        now = psutil.Process(process.pid).cpu_times()
         spent = now.user + now.system - cpu.user - cpu.system
     finally:
         process.terminate()
@@ -235,7 +242,8 @@ def measure(run: Path, options: argparse.Namespace) -> dict[str, Any]:
     wrong = [
         asked.number for asked, found in zip(checked, expected, strict=True) if (asked.text, asked.tokens) != found
     ]
-    one, all_ = measures(single, took), measures(many, took_many)
+    one = measures(single, took)
+    all_ = measures(many, took_many)
     return {
         "one_at_a_time": one,
         "streams": all_,

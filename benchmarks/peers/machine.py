@@ -25,14 +25,17 @@ SLOW = 20e9
 def describe(threads: int) -> dict[str, Any]:
     """Return processor, instruction set in use, cores, memory and versions."""
     return {
-        "processor": _processor(), "cores": os.cpu_count(), "threads": threads,
+        "processor": _processor(),
+        "cores": os.cpu_count(),
+        "threads": threads,
         "instruction_set": torch.backends.cpu.get_cpu_capability(),
         "restricted_by": {name: os.environ[name] for name in RESTRICTIONS if name in os.environ},
         "memory_gb": round(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 1e9, 1),
-        "system": platform.system(), "python": platform.python_version(),
+        "system": platform.system(),
+        "python": platform.python_version(),
         "versions": {name: _version(name) for name in PACKAGES},
         "load": round(os.getloadavg()[0], 1),
-    }  # fmt: skip
+    }
 
 
 def _processor() -> str:

@@ -23,9 +23,10 @@ QUADRATIC = 4096  # whoever keeps the weights of attention is not asked for more
 def measure(options: Options) -> Iterator[Row]:
     """A row for each context; the last one of training and of reading says how memory grows."""
     whoever = {
-        OURS: {"who": "ours"}, "Hugging Face": {"who": "hugging_face", "attention": "sdpa"},
+        OURS: {"who": "ours"},
+        "Hugging Face": {"who": "hugging_face", "attention": "sdpa"},
         "Hugging Face, weights kept": {"who": "hugging_face", "attention": "eager"},
-    }  # fmt: skip
+    }
     contexts = (256, 512) if options.quick else CONTEXTS
     for mode in ("training",) if options.quick else ("training", "reading"):
         found: dict[str, dict[int, float]] = {name: {} for name in whoever}

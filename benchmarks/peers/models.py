@@ -84,7 +84,8 @@ def our_step(shape: Shape, precision: str, changes: dict[str, Any]) -> Step:
 def their_step(model: nn.Module, loss: Loss, shape: Shape, precision: str) -> Step:
     """A plain loop's: what a script on top of the library would do."""
     ids = shape.ids()
-    inputs, targets = ids[:, :-1].contiguous(), ids[:, 1:].contiguous()  # (B, T) each
+    inputs = ids[:, :-1].contiguous()  # (B, T)
+    targets = ids[:, 1:].contiguous()  # (B, T)
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3, betas=(0.9, 0.99), weight_decay=0.1)
     model.train()
 
@@ -105,11 +106,19 @@ def hugging_face(shape: Shape) -> nn.Module:
 
     return GPT2LMHeadModel(
         GPT2Config(
-            vocab_size=shape.vocabulary, n_positions=shape.context, n_embd=shape.width, n_layer=shape.layers,
-            n_head=shape.heads, activation_function="gelu", resid_pdrop=0.0, embd_pdrop=0.0, attn_pdrop=0.0,
-            bos_token_id=None, eos_token_id=None,
+            vocab_size=shape.vocabulary,
+            n_positions=shape.context,
+            n_embd=shape.width,
+            n_layer=shape.layers,
+            n_head=shape.heads,
+            activation_function="gelu",
+            resid_pdrop=0.0,
+            embd_pdrop=0.0,
+            attn_pdrop=0.0,
+            bos_token_id=None,
+            eos_token_id=None,
         )
-    )  # fmt: skip
+    )
 
 
 class TorchLayers(nn.Module):
@@ -118,7 +127,8 @@ class TorchLayers(nn.Module):
     def __init__(self, shape: Shape) -> None:
         super().__init__()
         D = shape.width
-        self.tokens, self.places = nn.Embedding(shape.vocabulary, D), nn.Embedding(shape.context, D)
+        self.tokens = nn.Embedding(shape.vocabulary, D)
+        self.places = nn.Embedding(shape.context, D)
         layer = nn.TransformerEncoderLayer(
             D, shape.heads, 4 * D, dropout=0.0, activation="gelu", batch_first=True, norm_first=True, bias=False
         )
@@ -140,8 +150,13 @@ def nanogpt(shape: Shape, checkout: Path) -> nn.Module:
     sys.modules[spec.name] = module
     spec.loader.exec_module(module)
     settings = module.GPTConfig(
-        block_size=shape.context, vocab_size=shape.vocabulary, n_layer=shape.layers, n_head=shape.heads,
-        n_embd=shape.width, dropout=0.0, bias=False,
-    )  # fmt: skip
+        block_size=shape.context,
+        vocab_size=shape.vocabulary,
+        n_layer=shape.layers,
+        n_head=shape.heads,
+        n_embd=shape.width,
+        dropout=0.0,
+        bias=False,
+    )
     model: nn.Module = module.GPT(settings)
     return model

@@ -34,7 +34,8 @@ from peers.models import Shape, hugging_face, nanogpt
 from peers.rows import OURS, Options, Row
 
 SHAPE = Shape(layers=4, heads=4, width=128, context=64, batch=12)
-STEPS, EVERY = 2000, 250
+STEPS = 2000
+EVERY = 250
 PUBLISHED = {
     "device": "cpu", "compile": "False", "eval_iters": 20, "log_interval": 1, "block_size": 64, "batch_size": 12,
     "n_layer": 4, "n_head": 4, "n_embd": 128, "max_iters": STEPS, "lr_decay_iters": STEPS, "dropout": 0.0,
@@ -130,7 +131,9 @@ def _plain_loop(train: Any, held_out: Any, vocabulary: int, options: Options) ->
     torch.manual_seed(0)
     model: Any = hugging_face(shape)
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3, betas=(0.9, 0.99), weight_decay=0.1)
-    draw, taken, loss = np.random.default_rng(0), 0.0, math.inf
+    draw = np.random.default_rng(0)
+    taken = 0.0
+    loss = math.inf
     last = 40 if options.quick else STEPS
     for step in range(1, last + 1):
         start = time.perf_counter()
@@ -161,11 +164,13 @@ def _factor(step: int) -> float:
 @torch.no_grad()
 def whole_loss(logits: Any, model: nn.Module, held_out: Any) -> float:
     """Nats per character over all, in windows of the context that do not overlap."""
-    was, T = model.training, SHAPE.context
+    was = model.training
+    T = SHAPE.context
     model.eval()
     count = (len(held_out) - 1) // T
     ids = torch.from_numpy(held_out[: count * T + 1].astype(np.int64))
-    inputs, targets = ids[:-1].view(count, T), ids[1:].view(count, T)  # (windows, T)
+    inputs = ids[:-1].view(count, T)  # (windows, T)
+    targets = ids[1:].view(count, T)  # (windows, T)
     total = 0.0
     for some, wanted in zip(inputs.split(64), targets.split(64), strict=True):
         found: Tensor = logits(some)  # (B, T, V)

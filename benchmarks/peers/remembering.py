@@ -10,7 +10,10 @@ from typing import Any
 import torch
 from torch.nn.functional import cross_entropy
 
-LAYERS, HEADS, WIDTH, VOCABULARY = 2, 2, 64, 65
+LAYERS = 2
+HEADS = 2
+WIDTH = 64
+VOCABULARY = 65
 
 
 def ours(context: int, facts: dict[str, Any]) -> Any:
@@ -28,10 +31,19 @@ def hugging_face(context: int, facts: dict[str, Any]) -> Any:
 
     model = GPT2LMHeadModel(
         GPT2Config(
-            vocab_size=VOCABULARY, n_positions=context, n_embd=WIDTH, n_layer=LAYERS, n_head=HEADS, bos_token_id=None,
-            eos_token_id=None, resid_pdrop=0.0, embd_pdrop=0.0, attn_pdrop=0.0, attn_implementation=facts["attention"],
+            vocab_size=VOCABULARY,
+            n_positions=context,
+            n_embd=WIDTH,
+            n_layer=LAYERS,
+            n_head=HEADS,
+            bos_token_id=None,
+            eos_token_id=None,
+            resid_pdrop=0.0,
+            embd_pdrop=0.0,
+            attn_pdrop=0.0,
+            attn_implementation=facts["attention"],
         )
-    )  # fmt: skip
+    )
     return lambda ids: model(ids, use_cache=False).logits
 
 
@@ -54,7 +66,8 @@ def main() -> None:
     """One JSON object: the megabytes that came on top of those that were there after a short text."""
     facts = json.loads(sys.argv[1])
     torch.set_num_threads(facts["threads"])
-    context, training = facts["context"], facts["mode"] == "training"
+    context = facts["context"]
+    training = facts["mode"] == "training"
     model = {"ours": ours, "hugging_face": hugging_face}[facts["who"]](context, facts)
     once(model, 32, training)
     Path("/proc/self/clear_refs").write_text("5")  # the peak begins anew: proc(5)

@@ -23,24 +23,33 @@ def write(folder: Path, found: Found) -> None:
 
 def markdown(found: Found) -> str:
     """A line for each piece of work and each one who did it."""
-    machine, peaks = found["machine"], found["peaks"]
+    machine = found["machine"]
+    peaks = found["peaks"]
     versions = ", ".join(f"{name} {number}" for name, number in machine["versions"].items() if number)
     lines = [
-        "# Beside the peers", "",
+        "# Beside the peers",
+        "",
         f"{machine['processor']}, {machine['cores']} cores ({machine['threads']} threads used), "
         f"{machine['memory_gb']} GB, {machine['system']}, Python {machine['python']}; {versions}.",
         f"Load when it began: {machine['load']} (others' work disturbs the figures where it is above 0.5).",
-        "", f"Measured in this run: matrix products {peaks['fp32_gflops']} GFLOP/s in fp32, "
-        f"{peaks['bf16_gflops']} in bf16, memory {peaks['memory_gb_per_second']} GB/s.", "",
+        "",
+        f"Measured in this run: matrix products {peaks['fp32_gflops']} GFLOP/s in fp32, "
+        f"{peaks['bf16_gflops']} in bf16, memory {peaks['memory_gb_per_second']} GB/s.",
+        "",
         f"Medians of up to {found['settings']['repeats']} turns, by the {found['settings']['clock']} clock. Ratio: how "
         "many times better ours is (the first line), as the median over turns, with lowest and highest.",
-    ]  # fmt: skip
+    ]
     kind = None
     for row in found["results"]:
         if row["kind"] != kind:
             kind = row["kind"]
-            lines += ["", f"## {kind[0].upper()}{kind[1:]}", "", "| work | who | median | unit | ratio |",
-                      "|---|---|---|---|---|"]  # fmt: skip
+            lines += [
+                "",
+                f"## {kind[0].upper()}{kind[1:]}",
+                "",
+                "| work | who | median | unit | ratio |",
+                "|---|---|---|---|---|",
+            ]
         lines += [_line(row, name) for name in row["median"]]
         lines += [f"| | {name.replace('_', ' ')} | {_words(row[name])} | | |" for name in SHOWN if row.get(name)]
     return "\n".join(lines) + "\n"

@@ -63,13 +63,21 @@ class Row:
         names = [name for name in self.values if not name.startswith(OURS)]
         ratios = {name: self.ratios(name) for name in names}
         return {
-            "kind": self.kind, "work": self.work, "unit": self.unit,
+            "kind": self.kind,
+            "work": self.work,
+            "unit": self.unit,
             "median": {name: _short(self.median(name)) for name in self.values},
-            "ratio": {name: {"median": _short(statistics.median(each)), "lowest": _short(min(each)),
-                             "highest": _short(max(each))} for name, each in ratios.items()},
+            "ratio": {
+                name: {
+                    "median": _short(statistics.median(each)),
+                    "lowest": _short(min(each)),
+                    "highest": _short(max(each)),
+                }
+                for name, each in ratios.items()
+            },
             "turns": {name: [_short(value) for value in each] for name, each in self.values.items()},
             **self.facts,
-        }  # fmt: skip
+        }
 
 
 def _short(value: float) -> float:

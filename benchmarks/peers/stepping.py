@@ -41,9 +41,12 @@ def measure(options: Options) -> Iterator[Row]:
         seconds = take_turns({**steps, **peak}, options.repeats, clock)
         values = {who: [few * shape.tokens / each for each in seconds[who]] for who in steps}
         yield Row(
-            "training step", f"{name}: {shape.batch} x {shape.context}", "tokens/s", values,
+            "training step",
+            f"{name}: {shape.batch} x {shape.context}",
+            "tokens/s",
+            values,
             facts=_facts(shape, values, {who: each[1:] for who, each in found.items()}),
-        )  # fmt: skip
+        )
 
 
 def _several(step: Step, count: int) -> None:
@@ -62,7 +65,8 @@ def _contenders(shape: Shape, options: Options) -> dict[str, Step]:
         steps["ours bf16 compiled"] = our_step(shape, "bf16", {"compile": True})
     for precision in ("bf16", "fp32"):
         steps[f"ours {precision}"] = our_step(shape, precision, {})
-        gpt2, layers = hugging_face(shape), TorchLayers(shape)
+        gpt2 = hugging_face(shape)
+        layers = TorchLayers(shape)
         steps[f"Hugging Face {precision}"] = their_step(gpt2, partial(_gpt2_loss, gpt2), shape, precision)
         steps[f"nn.Transformer {precision}"] = their_step(layers, partial(_layers_loss, layers), shape, precision)
     if options.nanogpt is not None:
@@ -86,12 +90,15 @@ def _nanogpt_loss(model: Any, inputs: Tensor, targets: Tensor) -> Tensor:
 
 def _facts(shape: Shape, values: dict[str, list[float]], peak: dict[str, list[float]]) -> dict[str, Any]:
     """Seconds of a step, and the share of the peak in the same precision, as medians over turns."""
-    each, shares = shape.flops / shape.tokens, {}
+    each = shape.flops / shape.tokens
+    shares = {}
     for who, speeds in values.items():
         best = peak["peak bf16" if "bf16" in who else "peak fp32"]
         shares[who] = round(statistics.median(each * speed / top for speed, top in zip(speeds, best, strict=True)), 3)
     seconds = {who: float(f"{shape.tokens / statistics.median(speeds):.4g}") for who, speeds in values.items()}
     return {
-        "share_of_peak": shares, "seconds_of_a_step": seconds, "flops_of_a_step": shape.flops,
+        "share_of_peak": shares,
+        "seconds_of_a_step": seconds,
+        "flops_of_a_step": shape.flops,
         "peak_gflops": {who: round(statistics.median(speeds) / 1e9, 1) for who, speeds in peak.items()},
-    }  # fmt: skip
+    }

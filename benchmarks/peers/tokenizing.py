@@ -38,10 +38,16 @@ def sentencepiece(text: str, vocabulary: int) -> Encode:
 
     written = io.BytesIO()
     sentencepiece.SentencePieceTrainer.train(
-        sentence_iterator=iter(text.splitlines()), model_writer=written, model_type="bpe", vocab_size=vocabulary,
-        character_coverage=0.9995, byte_fallback=True, hard_vocab_limit=False, minloglevel=2,
+        sentence_iterator=iter(text.splitlines()),
+        model_writer=written,
+        model_type="bpe",
+        vocab_size=vocabulary,
+        character_coverage=0.9995,
+        byte_fallback=True,
+        hard_vocab_limit=False,
+        minloglevel=2,
         num_threads=int(os.environ["RAYON_NUM_THREADS"]),
-    )  # fmt: skip
+    )
     trained = sentencepiece.SentencePieceProcessor(model_proto=written.getvalue())
     return lambda text: sum(map(len, trained.encode(text.splitlines())))
 
@@ -64,9 +70,11 @@ def main() -> None:
     begun = clock()
     count = encode(text)
     found = {
-        "training": megabytes / (trained - start), "encoding": megabytes / (clock() - begun),
-        "peak": peak, "bytes_per_token": megabytes * 1e6 / count,
-    }  # fmt: skip
+        "training": megabytes / (trained - start),
+        "encoding": megabytes / (clock() - begun),
+        "peak": peak,
+        "bytes_per_token": megabytes * 1e6 / count,
+    }
     print(json.dumps(found))
 
 

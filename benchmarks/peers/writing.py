@@ -18,13 +18,15 @@ from peers.models import Shape, nanogpt
 from peers.rows import CLOCKS, OURS, Options, Row, take_turns
 
 PEER = "Hugging Face"
-BATCHES, PROMPTS = (1, 8, 32), (16, 512)
+BATCHES = (1, 8, 32)
+PROMPTS = (16, 512)
 
 
 @contextmanager
 def _as_called(*words: str) -> Iterator[None]:
     """The other benchmarks read their defaults from a command line."""
-    before, sys.argv = sys.argv, ["benchmark", *words]
+    before = sys.argv
+    sys.argv = ["benchmark", *words]
     try:
         yield
     finally:
@@ -66,13 +68,15 @@ def _row(settings: argparse.Namespace, batch: int, length: int, options: Options
     drawn = f", drawn at {settings.temperature}" if settings.temperature else ", greedy"
     equal = sum(one == other for one, other in zip(texts[OURS], texts[PEER], strict=True))
     return Row(
-        "generation", f"batch {batch}, prompt {length}, {settings.tokens} tokens{drawn}", "tokens/s",
+        "generation",
+        f"batch {batch}, prompt {length}, {settings.tokens} tokens{drawn}",
+        "tokens/s",
         {name: [made / each for each in times] for name, times in seconds.items()},
         facts={
             **({} if settings.temperature else {"equal_rows": f"{equal} of {batch}"}),
             "weight_gb_read_per_second": round(read * settings.tokens / statistics.median(seconds[OURS]) / 1e9, 2),
         },
-    )  # fmt: skip
+    )
 
 
 def _keep(texts: dict[str, Any], name: str, writer: generation.Write, prompts: list[list[int]]) -> None:

@@ -57,7 +57,8 @@ def run(command: str, folder: Path, *more: str) -> str:
     """What a `glass` command writes to standard output in a folder; one that fails ends the build."""
     from glassformer.app.cli.main import main
 
-    out, err = io.StringIO(), io.StringIO()
+    out = io.StringIO()
+    err = io.StringIO()
     with contextlib.chdir(folder), contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
         code = main([*shlex.split(command)[1:], *more])
     if code:
@@ -67,9 +68,11 @@ def run(command: str, folder: Path, *more: str) -> str:
 
 def main(kept: Path, state: str) -> None:
     """Run all of the list in two new folders, one for people and one for programs, and write what came out."""
-    chosen, done = tomllib.loads(LIST.read_text(encoding="utf-8")), []
+    chosen = tomllib.loads(LIST.read_text(encoding="utf-8"))
+    done = []
     with tempfile.TemporaryDirectory() as folder:
-        people, programs = Path(folder, "people"), Path(folder, "programs")
+        people = Path(folder, "people")
+        programs = Path(folder, "programs")
         people.mkdir()
         for command in chosen["prepare"]:
             timed(command, people)

@@ -74,7 +74,8 @@ def is_term(node: addnodes.pending_xref) -> bool:
 
 def running(text: nodes.Text) -> bool:
     """Whether it stands in a paragraph, and in nothing that is skipped."""
-    node, paragraph = text.parent, False
+    node = text.parent
+    paragraph = False
     while node is not None:
         if isinstance(node, SKIPPED) or "cell" in node.get("classes", []):
             return False
@@ -94,9 +95,15 @@ def linked(text: str, names: re.Pattern[str], of: dict[str, Entry], seen: set[st
         seen.add(entry.term)
         shown = nodes.inline(found[0], found[0], classes=["xref", "std", "std-term"])
         link = addnodes.pending_xref(
-            "", shown, refdomain="std", reftype="term", reftarget=entry.term, refexplicit=True, refwarn=True,
+            "",
+            shown,
+            refdomain="std",
+            reftype="term",
+            reftarget=entry.term,
+            refexplicit=True,
+            refwarn=True,
             refdoc=docname,
-        )  # fmt: skip
+        )
         parts += [nodes.Text(text[at : found.start()]), link]
         at = found.end()
     return [*parts, nodes.Text(text[at:])]

@@ -96,7 +96,8 @@ class ResolveNames(SphinxTransform):
                 shown = find_pending_xref_condition(node, "resolved") or node
                 node.replace_self(shown.children)
             else:
-                node["reftarget"], node["refspecific"] = full, False
+                node["reftarget"] = full
+                node["refspecific"] = False
 
 
 def full_name(module: str, name: str) -> str | None:
@@ -106,7 +107,8 @@ def full_name(module: str, name: str) -> str | None:
     found: Any = importlib.import_module(module) if module.startswith("glassformer") else None
     for part in name.split("."):
         found = getattr(found, part, None)
-    home, own = getattr(found, "__module__", None), getattr(found, "__qualname__", None)
+    home = getattr(found, "__module__", None)
+    own = getattr(found, "__qualname__", None)
     return f"{home}.{own}" if own and str(home).startswith(OWN) else None
 
 

@@ -11,7 +11,8 @@ from extensions import bugs, commands, examples, exercises, glossary, library, s
 
 def write_pages(app: Sphinx) -> None:
     """Write what has changed, and remove what is no more; pages are named by their paths below docs/made."""
-    docs, folder = Path(app.srcdir), Path(app.srcdir) / "made"
+    docs = Path(app.srcdir)
+    folder = Path(app.srcdir) / "made"
     shown = examples.run_all(Path(app.outdir).parent / "examples.json")
     pages = {
         **commands.pages(docs, shown),

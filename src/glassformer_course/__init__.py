@@ -38,7 +38,8 @@ def check(which: str | int, *functions: Function) -> bool:
     from glassformer_course.folder import STATE, CourseFolder, chosen_folder
     from glassformer_course.reading import source_of
 
-    exercise, folder = find(which), CourseFolder(chosen_folder(None))
+    exercise = find(which)
+    folder = CourseFolder(chosen_folder(None))
     verdict = check_source(exercise, source_of(functions), text=folder.text())
     if (folder.path / STATE).is_file():
         folder.note(verdict)
@@ -59,7 +60,8 @@ def hint(which: str | int, number: int = 1) -> None:
     from glassformer_course.course import find
     from glassformer_course.folder import STATE, CourseFolder, chosen_folder
 
-    exercise, folder = find(which), CourseFolder(chosen_folder(None))
+    exercise = find(which)
+    folder = CourseFolder(chosen_folder(None))
     print(f"Hint {number}: {exercise.hint(number)}")
     if (folder.path / STATE).is_file():
         folder.note_hint(exercise, number)

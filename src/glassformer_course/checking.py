@@ -39,18 +39,28 @@ def check_source(
             if "raised" in loaded:
                 result, lines = _broken(loaded)
             elif missing:
-                result, lines = "broken", (f"It has no function {missing[0]}: the name is part of the exercise.",)
+                result = "broken"
+                lines = (f"It has no function {missing[0]}: the name is part of the exercise.",)
             else:
                 marks = mark(sandbox, exercise.reference, exercise.cases(seed, text), exercise.mistakes)
                 asked = marks.asked
                 mistake = marks.wrong.mistake.name if marks.wrong and marks.wrong.mistake else ""
                 result, lines = _marked(marks)
         except StoppedError as error:
-            result, lines = "stopped", (f"Its process was ended: {error}.",)
+            result = "stopped"
+            lines = (f"Its process was ended: {error}.",)
     return Verdict(
-        exercise.number, exercise.name, exercise.title, result, asked, lines, mistake,
-        time.perf_counter() - start, seed, sandbox.printed,
-    )  # fmt: skip
+        exercise.number,
+        exercise.name,
+        exercise.title,
+        result,
+        asked,
+        lines,
+        mistake,
+        time.perf_counter() - start,
+        seed,
+        sandbox.printed,
+    )
 
 
 def _broken(loaded: dict[str, str]) -> tuple[Result, tuple[str, ...]]:

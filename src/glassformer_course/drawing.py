@@ -15,7 +15,10 @@ from glassformer.base.svg import document, element, text
 SHADES = " ░▒▓█"
 WIDEST = 640  # pixels of a row of panels; those that do not fit go below
 BETWEEN = "    "
-CELL, GAP, TOP, EDGE = 46, 34, 40, 12  # pixels of the SVG: a cell's side, between panels, above cells, around all
+CELL = 46  # pixels of a cell's side in the SVG
+GAP = 34  # pixels between panels
+TOP = 40  # pixels above the cells
+EDGE = 12  # pixels around the picture
 
 
 class Panel:
@@ -30,7 +33,8 @@ class Panel:
     def __init__(self, title: str, values: ArrayLike, rows: Sequence[str] = (), columns: Sequence[str] = ()) -> None:
         self.title = title
         self.values: NDArray[np.float64] = np.atleast_2d(np.asarray(values, dtype=np.float64))
-        self.rows, self.columns = list(rows), list(columns)
+        self.rows = list(rows)
+        self.columns = list(columns)
 
     def strengths(self) -> NDArray[np.float64]:
         """How dark each cell is, 0 to 1: its size beside the largest finite one."""
@@ -61,13 +65,18 @@ class Picture:
     def svg(self) -> str:
         """For a page: the same, drawn dark on a light card, to be read on light pages and on dark ones."""
         parts: list[str] = []
-        x, y, width, height = EDGE, 0, 0, 0
+        x = EDGE
+        y = 0
+        width = 0
+        height = 0
         for panel in self.panels:
             drawn, wide, tall = _svg_of(panel)
             if x > EDGE and x + wide + EDGE > WIDEST:
-                x, y = EDGE, height
+                x = EDGE
+                y = height
             parts.append(element("g", drawn, transform=f"translate({x} {y})"))
-            width, height = max(width, x + wide + EDGE), max(height, y + tall + EDGE)
+            width = max(width, x + wide + EDGE)
+            height = max(height, y + tall + EDGE)
             x += wide + GAP
         card = element("rect", width=width, height=height, rx=8, fill="#fafaf7")
         return document(

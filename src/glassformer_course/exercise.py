@@ -37,7 +37,8 @@ class Exercise:
     """
 
     def __init__(self, name: str, number: int) -> None:
-        self.name, self.number = name, number
+        self.name = name
+        self.number = number
 
     @property
     def file_name(self) -> str:

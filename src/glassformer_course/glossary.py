@@ -73,7 +73,8 @@ def look_up(word: str) -> Entry:
     Raises:
         GlassError: it is not there; the nearest name is given.
     """
-    names, plain = _names(), _plain(word)
+    names = _names()
+    plain = _plain(word)
     for form in (plain, plain.removesuffix("s"), plain.removesuffix("es")):
         if form in names:
             return names[form][1]

@@ -56,9 +56,13 @@ def page_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
         return PAGE
     folder = tmp_path_factory.mktemp("page")
     built = subprocess.run(
-        ["npx", "vite", "build", "--outDir", folder, "--emptyOutDir"], cwd=ROOT / "web", capture_output=True, text=True,
-        timeout=120, check=False,
-    )  # fmt: skip
+        ["npx", "vite", "build", "--outDir", folder, "--emptyOutDir"],
+        cwd=ROOT / "web",
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
     assert built.returncode == 0, built.stderr
     return folder
 
@@ -66,8 +70,10 @@ def page_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="session")
 def server(runs: dict[str, Path], page_folder: Path) -> Iterator[Served]:
     """The real server, in a thread."""
-    listening, token = listen("127.0.0.1", 0), "a-token-for-tests"
-    port, ready = listening.getsockname()[1], threading.Event()
+    listening = listen("127.0.0.1", 0)
+    token = "a-token-for-tests"
+    port = listening.getsockname()[1]
+    ready = threading.Event()
     app = make_app(ModelRegistry(list(runs.values()), "cpu"), Access(token, port), page_folder)
     found = Server(app, ready.set)
     thread = threading.Thread(target=found.run, kwargs={"sockets": [listening]}, daemon=True)
@@ -110,9 +116,15 @@ def page(_reader: BrowserContext, server: Served) -> Iterator[Visit]:
     watched: list[tuple[Page, Faults]] = []
 
     def visit(
-        view: str, run: str = "book", text: str | None = None, *, width: int = 1280, scheme: str = "light",
-        refused: bool = False, **state: object,
-    ) -> Page:  # fmt: skip
+        view: str,
+        run: str = "book",
+        text: str | None = None,
+        *,
+        width: int = 1280,
+        scheme: str = "light",
+        refused: bool = False,
+        **state: object,
+    ) -> Page:
         found = _reader.new_page()
         watched.append((found, Faults(found, server.address, refused)))
         found.set_viewport_size({"width": width, "height": 900})

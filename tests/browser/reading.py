@@ -53,7 +53,8 @@ class Faults:
 
     def __init__(self, page: Page, address: str, refused: bool = False) -> None:
         self.found: list[str] = []
-        self._host, self._refused = urlsplit(address).netloc, refused
+        self._host = urlsplit(address).netloc
+        self._refused = refused
         page.on("console", self._said)
         page.on("pageerror", lambda error: self.found.append(f"error: {error}"))
         page.on("request", self._asked)
@@ -109,9 +110,15 @@ GO_TO = """(place) => new Promise((done) => {
 
 
 def turn(
-    page: Page, view: str, run: str, text: str = "", target: str = "", *, until: Callable[[Page], None] = settled,
+    page: Page,
+    view: str,
+    run: str,
+    text: str = "",
+    target: str = "",
+    *,
+    until: Callable[[Page], None] = settled,
     **state: Any,
-) -> None:  # fmt: skip
+) -> None:
     """Go to another view, run or text without loading the page again: much cheaper than a new page."""
     page.evaluate(GO_TO, place_of(view, run, text, target, **state))
     until(page)

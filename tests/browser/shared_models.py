@@ -18,8 +18,10 @@ from glassformer.model.build import build_model
 from glassformer.model.pruned_attention import head_numbers
 from glassformer.numpy_reference import Inputs, Settings, forward
 
-V, SHAPE = 11, {"layers": 2, "width": 12, "head_width": 4, "hidden": 7, "heads": 4, "context": 16}
-IDS, SOURCE = [3, 1, 4, 1, 5, 9, 2, 6, 5, 10], [2, 7, 1, 8, 2, 8, 1]
+V = 11
+SHAPE = {"layers": 2, "width": 12, "head_width": 4, "hidden": 7, "heads": 4, "context": 16}
+IDS = [3, 1, 4, 1, 5, 9, 2, 6, 5, 10]
+SOURCE = [2, 7, 1, 8, 2, 8, 1]
 TASKS = ("lm", "masked", "classify", "translate")
 GRID: dict[str, tuple[Any, ...]] = {
     "positions": ("learned", "sinusoidal", "rotary", "alibi", "relative", "none"),
@@ -95,10 +97,13 @@ def _possible(task: str, chosen: dict[str, Any]) -> dict[str, Any]:
 
 def _case(task: str, chosen: dict[str, Any], bits: Bits, seed: int) -> Case:
     model_settings = _possible(task, chosen)
-    config = Config.from_dict({
-        "model": model_settings, "train": {"task": task},
-        "tokenizer": {"joint": model_settings.get("shared_embedding", True)},
-    })  # fmt: skip
+    config = Config.from_dict(
+        {
+            "model": model_settings,
+            "train": {"task": task},
+            "tokenizer": {"joint": model_settings.get("shared_embedding", True)},
+        }
+    )
     model = build_model(
         config.model, V, seed, None if config.model.shared_embedding else V + 2, 3 if task == "classify" else None
     ).eval()
@@ -119,9 +124,12 @@ def _case(task: str, chosen: dict[str, Any], bits: Bits, seed: int) -> Case:
     logits, kept = forward(settings, rounded, given)
     heads = {str(site): head_numbers(layer) for site, layer in attentions(model).items()}
     page = {
-        "settings": settings_of(config, heads), "tensors": [each.facts() for each in tensors],
-        "data": base64.b64encode(data).decode(), "ids": IDS, "source": source,
-    }  # fmt: skip
+        "settings": settings_of(config, heads),
+        "tensors": [each.facts() for each in tensors],
+        "data": base64.b64encode(data).decode(),
+        "ids": IDS,
+        "source": source,
+    }
     return Case(f"{task} {model_settings}", page, np.atleast_2d(logits[0]), np.atleast_2d(own), _weights(kept))
 
 

@@ -45,7 +45,8 @@ def subject(model: Model) -> Callable[[str], Subject]:
 
 def traced(subject: Subject, name: str) -> tuple[AttentionTrace, int]:
     """The layer of a head, and the head's place in it."""
-    head, trace = find_head(subject.model, name), subject.trace()
+    head = find_head(subject.model, name)
+    trace = subject.trace()
     stack = trace.source if head.site.stack == "enc" and trace.source is not None else trace.stack
     block = stack.blocks[head.site.layer]
     part = block.cross if head.site.part == "cross" else block.attention
@@ -85,7 +86,8 @@ def test_a_map_is_that_of_the_library(page: Visit, subject: Callable[[str], Subj
     shown = page("attention", CASES[0][0])
     for run, head in CASES:
         expected = weights_of(subject(run), head)
-        query, key = len(expected) - 1, 0
+        query = len(expected) - 1
+        key = 0
         turn(shown, "attention", run, TEXTS[run], head=head, q=query, k=key)
         found = copied_map(shown, expected.shape)
         np.testing.assert_allclose(found, expected, atol=NEAR, err_msg=f"{run} {head}")
@@ -113,7 +115,8 @@ def test_a_cell_leads_to_its_score(page: Visit, subject: Callable[[str], Subject
     shape = weights_of(subject("book"), "dec.1.self.1").shape
     box = shown.locator("section.view canvas").bounding_box()
     assert box is not None
-    query, key = 9, 4
+    query = 9
+    key = 4
     place = (box["width"] * (key + 0.5) / shape[1], box["height"] * (query + 0.5) / shape[0])
     shown.locator("section.view canvas").click(position={"x": place[0], "y": place[1]})
     shown.wait_for_selector("h2:text-is('Score anatomy')")
@@ -133,9 +136,11 @@ def test_a_score_is_taken_apart_as_it_was_made(page: Visit, subject: Callable[[s
     for run, head in CASES:
         part, place = traced(subject(run), head)
         expected = weights_of(subject(run), head)
-        query, key = len(expected) - 1, min(2, len(expected[0]) - 1)
+        query = len(expected) - 1
+        key = min(2, len(expected[0]) - 1)
         turn(shown, "score", run, TEXTS[run], head=head, q=query, k=key)
-        q, k = part.q[0, place, query].double(), part.k[0, part.asks[place], key].double()
+        q = part.q[0, place, query].double()
+        k = part.k[0, part.asks[place], key].double()
         assert value(shown, ".steps .dot") == pytest.approx(float(q @ k), abs=NEAR)
         assert value(shown, ".steps .scaled") == pytest.approx(float(part.scaled[0, place, query, key]), abs=NEAR)
         bias = 0.0 if part.bias is None else float(part.bias[0, place, query, key])
@@ -191,8 +196,10 @@ def test_all_heads_have_their_roles(page: Visit, runs: dict[str, Path], model: M
 def test_heads_are_sorted_and_open_their_map(page: Visit, subject: Callable[[str], Subject]) -> None:
     shown = page("heads", "en-de", sort="entropy")
     own = subject("en-de")
-    sites = [find_site(own.model, name) for name in ("enc.0.self", "enc.1.self", "dec.0.self", "dec.0.cross",
-                                                     "dec.1.self", "dec.1.cross")]  # fmt: skip
+    sites = [
+        find_site(own.model, name)
+        for name in ("enc.0.self", "enc.1.self", "dec.0.self", "dec.0.cross", "dec.1.self", "dec.1.cross")
+    ]
     maps = read_maps(own, sites, 64).maps
     spread = {str(head): float(entropy(np.nan_to_num(cells)).mean()) for head, cells in maps.items()}
     order = sorted(spread, key=lambda head: -spread[head])

@@ -40,7 +40,9 @@ STOPS = ["tokens", "write", "attention", "score", "heads", "receipt", "lens", "a
 
 def test_the_replay_is_what_the_run_wrote(page: Visit, runs: dict[str, Path]) -> None:
     run = Run(runs["book"])
-    history, lines, shown = read_history(run), read_metrics(run), page("replay", "book")
+    history = read_history(run)
+    lines = read_metrics(run)
+    shown = page("replay", "book")
     head, role = history.chosen(None, None)
     rows = list(csv.DictReader(io.StringIO(copied(shown))))
     logged = {int(row["step"]): row for row in rows if row["what"] == "log"}
@@ -50,7 +52,8 @@ def test_the_replay_is_what_the_run_wrote(page: Visit, runs: dict[str, Path]) ->
     scored = [float(row["score"]) for row in rows if row["what"] != "log"]
     assert scored == pytest.approx(history.curve(head, role).tolist(), abs=NEAR)
     assert value(shown, ".scrub output") == pytest.approx(history.losses[-1], abs=NEAR)
-    slider, map_ = shown.get_by_label("Recorded step"), history.snapshots[0].map_of(text_for(history, role), head)
+    slider = shown.get_by_label("Recorded step")
+    map_ = history.snapshots[0].map_of(text_for(history, role), head)
     slider.press("Home")
     assert value(shown, ".scrub output") == pytest.approx(history.losses[0], abs=NEAR)
     assert history.snapshots[0].sample in shown.inner_text("pre")
@@ -157,7 +160,8 @@ def test_the_proof_sheet_is_made_and_shown(page: Visit, runs: dict[str, Path]) -
 @pytest.mark.parametrize("width", [1280, 390])
 def test_the_tour_goes_by_keyboard_through_the_views(page: Visit, width: int) -> None:
     shown = page("tokens", "book", width=width)
-    start, title = shown.locator("#tour-start"), shown.locator("#tour-title")
+    start = shown.locator("#tour-start")
+    title = shown.locator("#tour-title")
     start.press("Enter")
     expect(title).to_be_focused()
     for number, view in enumerate(STOPS, 1):

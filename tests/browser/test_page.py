@@ -17,7 +17,9 @@ from tests.browser.tiny_runs import ARABIC, BANGLA, TEXTS, long_text
 pytestmark = pytest.mark.thorough
 
 GRAVE = ("serious", "critical")
-MOST_BYTES, MOST_REPLY, MOST_NODES = 5_000_000, 2**20, 2_000
+MOST_BYTES = 5_000_000
+MOST_REPLY = 2**20
+MOST_NODES = 2_000
 WRITES = ("alignment", "machines", "write")
 """Views that are walked through with a run that writes for a source; the others with a decoder."""
 
@@ -219,7 +221,8 @@ def test_a_server_that_ended_is_said(browser: Browser, server: Served) -> None:
 @pytest.fixture
 def sizes(page: Visit) -> Iterator[tuple[Page, dict[str, int]]]:
     """A page at the long run, and what each reply was in bytes."""
-    shown, found = page("tokens", "long", "old dog"), dict[str, int]()
+    shown = page("tokens", "long", "old dog")
+    found = dict[str, int]()
 
     def note(response: Response) -> None:
         found[f"{len(found)} {response.url}"] = int(response.headers.get("content-length", 0))

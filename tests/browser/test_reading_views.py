@@ -77,7 +77,8 @@ def test_no_receipt_where_there_is_no_exact_split(page: Visit) -> None:
 @pytest.mark.parametrize("run", ["book", "fill", "en-de"])
 def test_the_lens_ends_with_the_model(run: str, page: Visit, model: Models) -> None:
     case = case_of(whole_subject_of(model(run), TEXTS[run]), everywhere=True)
-    right, shown = lens(case.model, case.tokens, case.outputs, case.target), page("lens", run)
+    right = lens(case.model, case.tokens, case.outputs, case.target)
+    shown = page("lens", run)
     columns = shown.locator("tfoot td").count()
     grid = np.reshape(values(shown, "[role=grid]"), (-1, columns))
     assert near(grid, right.probabilities[:, :columns, 0])
@@ -93,8 +94,10 @@ def test_the_lens_ends_with_the_model(run: str, page: Visit, model: Models) -> N
 @pytest.mark.parametrize("run", ["book", "en-de"])
 def test_importance_three_ways(run: str, page: Visit, model: Models) -> None:
     case = case_of(whole_subject_of(model(run), TEXTS[run]))
-    made, blanking = case.trace(), blank(case, *replacements(model(run)))
-    right, column = importance(case.model, made, blanking, 0, 2)[0], 2
+    made = case.trace()
+    blanking = blank(case, *replacements(model(run)))
+    right = importance(case.model, made, blanking, 0, 2)[0]
+    column = 2
     shown = page("importance", run, place=case.outputs[column].place, upto=0)
     assert near(values(shown, ".own .attention"), right.attention)
     assert near(values(shown, ".own .rollout"), right.rollout)

@@ -57,9 +57,11 @@ DIFFICULT = [
 KINDS = ("characters", "graphemes", "bytes", "words", "bpe", "wordpiece", "unigram")
 TOKENIZERS = [
     *({"kind": kind, "vocab_size": 700} for kind in KINDS),
-    *({"kind": kind, "vocab_size": 700, "normalization": form, "lowercase": True}
-      for kind, form in zip(KINDS, ("nfc", "nfd", "nfkc", "nfkd", "nfc", "nfkd", "nfkc"), strict=True)),
-]  # fmt: skip
+    *(
+        {"kind": kind, "vocab_size": 700, "normalization": form, "lowercase": True}
+        for kind, form in zip(KINDS, ("nfc", "nfd", "nfkc", "nfkd", "nfc", "nfkd", "nfkc"), strict=True)
+    ),
+]
 ASKED = """async ({header, data, view, question}) => {
   window.kept ??= {};
   const key = header.run.task;
@@ -205,10 +207,12 @@ def test_the_views_answer_as_the_server_does(
 ) -> None:
     made = make_run(tmp_path / "run", task, SCHEMES[task], {"size": 4}, **SETTINGS[task])
     report = share_run(ShareRequest(made, tmp_path / "book.html", examples=[TEXTS[task]]))
-    package, model = Package.read(report.out), load_shared(report.out)
+    package = Package.read(report.out)
+    model = load_shared(report.out)
     model.config = model.config.with_changes({"data.size": "4"})  # the file does not say: the copy meter reads little
     served = ServedModel("run", replace(OpenedRun.load(made), config=model.config, model=model.model))
-    header, data = package.header, base64.b64encode(package.data).decode()
+    header = package.header
+    data = base64.b64encode(package.data).decode()
     monkeypatch.chdir(tmp_path)  # the scripts name the page's file, book.html
     for view, question in questions(task):
         asked = VIEWS[view].question.model_validate({"text": TEXTS[task], **question})

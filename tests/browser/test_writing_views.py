@@ -38,7 +38,8 @@ def near(shown: list[float], real: list[float]) -> None:
 
 @pytest.mark.parametrize("run", ["book", "en-de"])
 def test_what_is_written_is_shaded(run: str, page: Visit, model: Library, runs: dict[str, Path]) -> None:
-    shown, writer = page("write", run, tokens=30, seed=3, t=0.9), model(run)
+    shown = page("write", run, tokens=30, seed=3, t=0.9)
+    writer = model(run)
     assert isinstance(writer, TextModel | Translator)
     shown.locator(".box .button.main").click()
     expect(shown.locator(".told")).to_contain_text("characters were read")
@@ -74,7 +75,8 @@ def test_labels_and_holes(page: Visit, model: Library) -> None:
 
 @pytest.mark.parametrize("run", ["book", "en-de"])
 def test_every_stage_of_sampling_and_the_tree(run: str, page: Visit, model: Library) -> None:
-    shown, writer = page("sampling", run, t=0.7, k=12, p=0.8, r=1.3, seed=2), model(run)
+    shown = page("sampling", run, t=0.7, k=12, p=0.8, r=1.3, seed=2)
+    writer = model(run)
     assert isinstance(writer, TextModel | Translator)
     after = next_logits(writer, TEXTS[run])
     settings = SampleConfig(temperature=0.7, top_k=12, top_p=0.8, repetition_penalty=1.3, seed=2)
@@ -96,7 +98,8 @@ def test_every_stage_of_sampling_and_the_tree(run: str, page: Visit, model: Libr
     ("run", "part"), [("book", "dec.0.self.1"), ("fill", "enc.0.self.0"), ("en-de", "dec.0.cross.1")]
 )
 def test_a_part_that_is_switched_off(run: str, part: str, page: Visit, model: Library, runs: dict[str, Path]) -> None:
-    shown, opened = page("ablation", run), model(run)
+    shown = page("ablation", run)
+    opened = model(run)
     shown.locator(f'button.switch[title$="({part})"]').click()
     settled(shown)
     target = whole_subject_of(opened, TEXTS[run]).target

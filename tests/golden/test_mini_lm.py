@@ -11,13 +11,18 @@ from glassformer.base.config import ModelConfig
 from glassformer.model.build import build_model
 from glassformer.model.transformer import Decoder, Encoder
 
-VOCAB, WIDTH, HEADS, LAYERS, HIDDEN = 50, 16, 2, 2, 64
+VOCAB = 50
+WIDTH = 16
+HEADS = 2
+LAYERS = 2
+HIDDEN = 64
 
 
 def mini_lm(tied: bool, causal: bool) -> tuple[Decoder | Encoder, torch.Tensor, torch.Tensor]:
     """Seed 42: inputs, targets, then modules in the order embedding, (attention, linears, norms) per layer, output."""
     torch.manual_seed(42)
-    inputs, targets = torch.randint(0, VOCAB, (4, 10)), torch.randint(0, VOCAB, (4, 10))
+    inputs = torch.randint(0, VOCAB, (4, 10))
+    targets = torch.randint(0, VOCAB, (4, 10))
     embedding = nn.Embedding(VOCAB, WIDTH)
     layers = [
         (
@@ -31,10 +36,21 @@ def mini_lm(tied: bool, causal: bool) -> tuple[Decoder | Encoder, torch.Tensor, 
     ]
     output = nn.Linear(WIDTH, VOCAB)
     config = ModelConfig(
-        family="decoder" if causal else "encoder", layers=LAYERS, width=WIDTH, heads=HEADS, hidden=HIDDEN, context=10,
-        positions="sinusoidal", norm_order="post", activation="relu", attention_bias=True, feedforward_bias=True,
-        norm_bias=True, head_bias=True, tied=tied,
-    )  # fmt: skip
+        family="decoder" if causal else "encoder",
+        layers=LAYERS,
+        width=WIDTH,
+        heads=HEADS,
+        hidden=HIDDEN,
+        context=10,
+        positions="sinusoidal",
+        norm_order="post",
+        activation="relu",
+        attention_bias=True,
+        feedforward_bias=True,
+        norm_bias=True,
+        head_bias=True,
+        tied=tied,
+    )
     model = build_model(config, VOCAB)
     assert isinstance(model, Decoder | Encoder)
     weights = {"embedding.tokens.weight": embedding.weight, "head.bias": output.bias}
@@ -47,9 +63,12 @@ def mini_lm(tied: bool, causal: bool) -> tuple[Decoder | Encoder, torch.Tensor, 
             weights[f"{block}attention.{name}.weight"] = attention.in_proj_weight[part]
             weights[f"{block}attention.{name}.bias"] = attention.in_proj_bias[part]
         modules = {
-            "attention.output": attention.out_proj, "feedforward.up": up, "feedforward.down": down,
-            "attention_norm": norm1, "feedforward_norm": norm2,
-        }  # fmt: skip
+            "attention.output": attention.out_proj,
+            "feedforward.up": up,
+            "feedforward.down": down,
+            "attention_norm": norm1,
+            "feedforward_norm": norm2,
+        }
         for name, module in modules.items():
             weights[f"{block}{name}.weight"] = module.weight
             weights[f"{block}{name}.bias"] = module.bias

@@ -33,13 +33,17 @@ class Served:
 @contextmanager
 def serving(folders: Sequence[Path], rows: int = 64, waiting: int = 256) -> Iterator[Served]:
     """Serve runs until the block ends."""
-    registry, listening, ready = ModelRegistry(folders, "cpu"), listen("127.0.0.1", 0), threading.Event()
-    port, engines = listening.getsockname()[1], Engines(registry, rows, waiting)
+    registry = ModelRegistry(folders, "cpu")
+    listening = listen("127.0.0.1", 0)
+    ready = threading.Event()
+    port = listening.getsockname()[1]
+    engines = Engines(registry, rows, waiting)
     server = Server(make_app(registry, Access(TOKEN, port), engines=engines), ready.set)
     thread = threading.Thread(target=server.run, args=([listening],), daemon=True)
     thread.start()
     assert ready.wait(20)
-    url, headers = f"http://127.0.0.1:{port}", {"Authorization": f"Bearer {TOKEN}"}
+    url = f"http://127.0.0.1:{port}"
+    headers = {"Authorization": f"Bearer {TOKEN}"}
     try:
         with httpx.Client(base_url=url, headers=headers, timeout=60) as http:
             yield Served(url, port, http, engines, registry)

@@ -26,9 +26,15 @@ def begin(*words: str, folder: Path, text: str = "") -> Running:
         return Forked(list(words), folder, environment(), text)
     with holding(text) as given:
         return subprocess.Popen(
-            [sys.executable, *words], cwd=folder, env=environment(), stdin=given, stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE, text=True, encoding="utf-8",
-        )  # fmt: skip
+            [sys.executable, *words],
+            cwd=folder,
+            env=environment(),
+            stdin=given,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            encoding="utf-8",
+        )
 
 
 def ended(process: Running) -> subprocess.CompletedProcess[str]:
@@ -50,7 +56,8 @@ def glass(*arguments: str | Path, folder: Path, text: str = "") -> subprocess.Co
 def here(*arguments: str | Path, folder: Path, text: str = "") -> subprocess.CompletedProcess[str]:
     """Run the same command line in a folder without a process of its own: saves the seconds in which torch starts."""
     out, err = (io.TextIOWrapper(io.BytesIO(), encoding="utf-8", newline="") for _ in range(2))
-    words, before = list(map(str, arguments)), sys.stdin
+    words = list(map(str, arguments))
+    before = sys.stdin
     sys.stdin = io.TextIOWrapper(io.BytesIO(text.encode("utf-8")), encoding="utf-8")
     try:
         with contextlib.chdir(folder), contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):

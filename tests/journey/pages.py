@@ -53,9 +53,17 @@ def shell(command: str, folder: Path) -> str:
     """What a command writes to standard output, run by a shell in a folder with programs; it must succeed."""
     path = os.pathsep.join([str(folder / "programs"), os.environ["PATH"]])
     done = subprocess.run(
-        command, shell=True, cwd=folder, env={**environment(), "PATH": path}, stdin=subprocess.DEVNULL,
-        capture_output=True, text=True, encoding="utf-8", timeout=280, check=False,
-    )  # fmt: skip
+        command,
+        shell=True,
+        cwd=folder,
+        env={**environment(), "PATH": path},
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        encoding="utf-8",
+        timeout=280,
+        check=False,
+    )
     assert done.returncode == 0, f"{command}\n{done.stdout}\n{done.stderr}"
     return done.stdout
 
@@ -84,9 +92,15 @@ def quick_shell(command: str, folder: Path) -> str:
 def python(code: str, folder: Path) -> str:
     """What Python code writes to standard output, run in a process of its own; it must succeed."""
     done = subprocess.run(
-        [sys.executable, "-c", code], cwd=folder, env=environment(), capture_output=True, text=True,
-        encoding="utf-8", timeout=280, check=False,
-    )  # fmt: skip
+        [sys.executable, "-c", code],
+        cwd=folder,
+        env=environment(),
+        capture_output=True,
+        text=True,
+        encoding="utf-8",
+        timeout=280,
+        check=False,
+    )
     assert done.returncode == 0, done.stderr
     return done.stdout
 
@@ -130,7 +144,8 @@ def with_torchrun(command: str, folder: Path, settings: tuple[str, ...] = ()) ->
 
 def quick_python(code: str, folder: Path) -> str:
     """Python code in this process, in names of its own; what it writes is returned."""
-    out, names = io.StringIO(), dict[str, Any](__name__="__page__")
+    out = io.StringIO()
+    names = dict[str, Any](__name__="__page__")
     with contextlib.chdir(folder), contextlib.redirect_stdout(out):
         exec(compile(code, "the page", "exec"), names)
     return out.getvalue()

@@ -39,8 +39,12 @@ def sentence_pairs() -> Iterator[tuple[str, str]]:
 
 def mails() -> list[tuple[str, str]]:
     """(label, text) of 180 mails, the labels mixed."""
-    return [(label, text.format(n=n)) for n in range(2, 22) for texts in zip(*MAILS.values(), strict=True)
-            for label, text in zip(MAILS, texts, strict=True)]  # fmt: skip
+    return [
+        (label, text.format(n=n))
+        for n in range(2, 22)
+        for texts in zip(*MAILS.values(), strict=True)
+        for label, text in zip(MAILS, texts, strict=True)
+    ]
 
 
 def articles() -> Iterator[tuple[str, str]]:
@@ -61,7 +65,9 @@ def mixed(items: Iterable[tuple[str, str]]) -> list[tuple[str, str]]:
 
 def write_book(folder: Path) -> None:
     """`book.txt`: 240 lines."""
-    nouns, adjectives, verbs = list(NOUNS), list(ADJECTIVES), list(VERBS)
+    nouns = list(NOUNS)
+    adjectives = list(ADJECTIVES)
+    verbs = list(VERBS)
     lines = [
         BOOK.format(adjective=adjectives[n % 4], noun=nouns[n * n % 6], other=nouns[(n // 3) % 6], verb=verbs[n % 5])
         for n in range(240)
@@ -104,10 +110,15 @@ def write_articles(folder: Path) -> None:
 
 def write_minimal_pairs(folder: Path) -> None:
     """`minimal-pairs.jsonl`: right and wrong English, of two kinds."""
-    rows = [{"sentence_good": f"It was a {adjective} day when the {noun} met the bird.",
-             "sentence_bad": f"It was {wrong} day when the {noun} met the bird.", "UID": kind}
-            for noun, adjective in product(NOUNS, ADJECTIVES)
-            for kind, wrong in (("order", f"{adjective} a"), ("noun", f"a {noun}"))]  # fmt: skip
+    rows = [
+        {
+            "sentence_good": f"It was a {adjective} day when the {noun} met the bird.",
+            "sentence_bad": f"It was {wrong} day when the {noun} met the bird.",
+            "UID": kind,
+        }
+        for noun, adjective in product(NOUNS, ADJECTIVES)
+        for kind, wrong in (("order", f"{adjective} a"), ("noun", f"a {noun}"))
+    ]
     write_lines(folder / "minimal-pairs.jsonl", [json.dumps(row) for row in rows])
 
 

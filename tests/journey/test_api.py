@@ -117,7 +117,8 @@ def test_completions_are_what_the_library_writes(client: openai.OpenAI, book: Te
     read = sum(len(book.prompt_ids(prompt)) for prompt in PROMPTS)
     assert found.usage is not None
     assert (found.usage.prompt_tokens, found.usage.completion_tokens) == (read, sum(each.tokens for each in expected))
-    texts, ended = [""] * 6, dict[int, str]()
+    texts = [""] * 6
+    ended = dict[int, str]()
     for chunk in client.completions.create(**options, stream=True, stream_options={"include_usage": True}):
         for choice in chunk.choices:
             assert choice.index not in ended
@@ -148,7 +149,8 @@ def test_log_probabilities_are_the_models(client: openai.OpenAI, book: TextModel
     choice = client.completions.create(**options, logprobs=4).choices[0]
     scores = choice.logprobs
     assert scores is not None
-    ids, texts = book.prompt_ids("the"), dict[str, int]()
+    ids = book.prompt_ids("the")
+    texts = dict[str, int]()
     for id in range(book.tokenizer.vocab_size):
         data = book.tokenizer.token_bytes(id)
         try:
@@ -345,9 +347,18 @@ def test_what_would_change_the_meaning_is_refused_by_name(
 
 def test_neutral_values_and_harmless_parameters_are_taken(served: Served) -> None:
     harmless = {
-        "presence_penalty": 0, "frequency_penalty": 0.0, "logit_bias": {}, "best_of": 1, "user": "me", "n": None,
-        "metadata": {"a": "b"}, "suffix": None, "logprobs": None, "stop": None, "seed": None,
-    }  # fmt: skip
+        "presence_penalty": 0,
+        "frequency_penalty": 0.0,
+        "logit_bias": {},
+        "best_of": 1,
+        "user": "me",
+        "n": None,
+        "metadata": {"a": "b"},
+        "suffix": None,
+        "logprobs": None,
+        "stop": None,
+        "seed": None,
+    }
     assert served.http.post(
         "/v1/completions", json={"model": "book", "prompt": "a", "max_tokens": 2, **harmless}
     ).is_success
@@ -414,7 +425,8 @@ def test_a_full_queue_says_when_to_ask_again(runs: Path) -> None:
 
 def test_large_models_write_fewer_texts_at_once(served: Served, book: TextModel) -> None:
     loaded = served.engines.engine("book").load()
-    cache, config = Cache(book.model.config, 1, loaded.context, torch.device("cpu"), torch.float32), book.config.model
+    cache = Cache(book.model.config, 1, loaded.context, torch.device("cpu"), torch.float32)
+    config = book.config.model
     assert loaded.row_bytes == sum(each.keys.nbytes + each.values.nbytes for each in cache.layers) > config.context
     for memory, most in [(3 * loaded.row_bytes, 3), (1, 1), (1 << 40, 5)]:
         engine = Engine("book", served.registry, Metrics(), rows=5, memory=memory)
@@ -435,7 +447,8 @@ def test_a_newer_checkpoint_serves_who_comes_after_it(runs: Path, tmp_path: Path
         options: dict[str, Any] = {**LONG, "model": "growing", "max_tokens": 600}
         stream = iter(client.completions.create(**options))
         text = next(stream).choices[0].text
-        old, new = OpenedRun.load(run.folder, device="cpu").writer, OpenedRun.load(run.folder, device="cpu").writer
+        old = OpenedRun.load(run.folder, device="cpu").writer
+        new = OpenedRun.load(run.folder, device="cpu").writer
         with torch.no_grad():
             for parameter in new.model.parameters():
                 parameter.mul_(1.3)

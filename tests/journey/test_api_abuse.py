@@ -44,7 +44,8 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
 
 def with_end_token(folder: Path, logit: float) -> None:
     """Let the model write the end token always, or never: by a newer checkpoint."""
-    run, model = Run(folder), OpenedRun.load(folder, device="cpu").writer
+    run = Run(folder)
+    model = OpenedRun.load(folder, device="cpu").writer
     bias = model.model.head.bias
     assert bias is not None
     with torch.no_grad():
@@ -145,7 +146,8 @@ def raw(served: Served, **body: Any) -> bytes:
 
 def idle(served: Served) -> bool:
     """Whether nothing is being written, within a few seconds."""
-    engine, end = served.engines.engine("book"), time.monotonic() + 10
+    engine = served.engines.engine("book")
+    end = time.monotonic() + 10
     while engine.rows or engine.waiting:
         if time.monotonic() > end:
             return False
@@ -193,7 +195,8 @@ def test_memory_does_not_grow(served: Served) -> None:
         round_()
     assert idle(served)
     gc.collect()
-    objects, before = len(gc.get_objects()), psutil.Process().memory_info().rss
+    objects = len(gc.get_objects())
+    before = psutil.Process().memory_info().rss
     for _ in range(15):
         round_()
     assert idle(served)

@@ -41,7 +41,8 @@ def test_every_view_of_every_family(name: str, task_home: Path) -> None:
     found = {view: told(name, task_home, "--view", view) for view in VIEWS}
     lines = {view: shown(name, task_home, "--view", view) for view in VIEWS}
     assert all(facts["view"] == view for view, facts in found.items())
-    row, source = found["lens"]["row"], found["lens"]["source"]
+    row = found["lens"]["row"]
+    source = found["lens"]["source"]
     assert (source is not None) == (name in PAIRS)
 
     assert found["logits"]["error"] <= 1e-4
@@ -79,8 +80,11 @@ def test_two_texts_are_compared_place_by_place(name: str, task_home: Path) -> No
     for part in ("resid", "heads"):
         facts = told(name, task_home, "--view", "patching", "--corrupt", CORRUPT[name], "--part", part, *answers)
         assert [grid["stack"] for grid in facts["grids"]] == {
-            "lm": ["dec"], "masked": ["enc"], "classify": ["enc"], "two": ["enc", "dec"],
-        }[name]  # fmt: skip
+            "lm": ["dec"],
+            "masked": ["enc"],
+            "classify": ["enc"],
+            "two": ["enc", "dec"],
+        }[name]
         for grid in facts["grids"]:
             assert grid["nothing"] == pytest.approx([0.0] * len(grid["sites"]), abs=1e-3)
             if part == "resid" and len(facts["grids"]) == 1:

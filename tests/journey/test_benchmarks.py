@@ -21,9 +21,14 @@ def test_the_quick_look_of_the_page_measures_everyone_in_turn(tmp_path: Path) ->
     program, script, *words = shlex.split(blocks(ROOT / "docs" / "benchmarks.md", "text")[0].code)
     assert program == "python"
     done = subprocess.run(
-        [sys.executable, ROOT / script, *words], cwd=tmp_path, env=environment(), capture_output=True, text=True,
-        timeout=280, check=False,
-    )  # fmt: skip
+        [sys.executable, ROOT / script, *words],
+        cwd=tmp_path,
+        env=environment(),
+        capture_output=True,
+        text=True,
+        timeout=280,
+        check=False,
+    )
     assert done.returncode == 0, done.stderr
     found = json.loads((tmp_path / "look" / "results.json").read_text(encoding="utf-8"))
     (row,) = found["results"]
@@ -34,7 +39,8 @@ def test_the_quick_look_of_the_page_measures_everyone_in_turn(tmp_path: Path) ->
         assert len(turns) == found["settings"]["repeats"]
         assert min(turns) > 0
         assert row["share_of_peak"][name] > 0
-    ratio, turns = row["ratio"]["nn.Transformer fp32"], row["turns"]
+    ratio = row["ratio"]["nn.Transformer fp32"]
+    turns = row["turns"]
     pairs = zip(turns["ours bf16"], turns["nn.Transformer fp32"], strict=True)
     assert all(ratio["lowest"] <= 1.01 * own / other and 0.99 * own / other <= ratio["highest"] for own, other in pairs)
     table = (tmp_path / "look" / "results.md").read_text(encoding="utf-8")

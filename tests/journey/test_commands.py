@@ -98,8 +98,9 @@ def test_the_run_folder_has_all_that_is_promised(home: Path) -> None:
 
 def test_the_loss_said_is_the_loss_of_the_step_kept_and_the_verdict_is_of_this_curve(home: Path) -> None:
     said = one_object((home / "train.json").read_text(encoding="utf-8"))
-    seen = [(line["step"], line["validation_loss"]) for line in metrics(home / "runs" / "book")
-            if "validation_loss" in line]  # fmt: skip
+    seen = [
+        (line["step"], line["validation_loss"]) for line in metrics(home / "runs" / "book") if "validation_loss" in line
+    ]
     assert said["step"] == min(seen, key=lambda pair: pair[1])[0]
     assert said["loss"] == pytest.approx(min(loss for _, loss in seen), abs=1e-6)
     vocabulary = facts("count", "runs/book", folder=home)["vocab_size"]
@@ -176,7 +177,8 @@ def test_train_without_out_names_the_run_after_the_text(tmp_path: Path) -> None:
 
 def test_an_unchanged_text_is_reused_and_an_edited_one_is_encoded_again(tmp_path: Path) -> None:
     path = text_file(tmp_path)
-    said, hashes = [], []
+    said = []
+    hashes = []
     for number in range(3):
         if number == 2:
             path.write_text(path.read_text(encoding="utf-8") + "a word more\n", encoding="utf-8")

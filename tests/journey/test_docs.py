@@ -29,11 +29,18 @@ TASKS = [page for page in PAGES if page not in (*LISTS, "benchmarks.md", "peers.
 SMALL = tuple(
     word
     for setting in (
-        "model.layers=1", "model.width=32", "model.heads=2", "train.batch=8", "train.evaluate_every=10",
-        "train.threads=1", "train.steps=20", "data.size=300", "sample.tokens=12",
+        "model.layers=1",
+        "model.width=32",
+        "model.heads=2",
+        "train.batch=8",
+        "train.evaluate_every=10",
+        "train.threads=1",
+        "train.steps=20",
+        "data.size=300",
+        "sample.tokens=12",
     )
     for word in ("--set", setting)
-)  # fmt: skip
+)
 LENGTH = re.compile(r"--(minutes|steps) [\d.]+")
 PROBE = re.compile(r"--probe [\d.]+")
 NEEDS = {
@@ -73,7 +80,8 @@ def follow(block: Block, folder: Path) -> list[str]:
         return [quick_python(block.code, folder)]
     shown = []
     for line in lines_of(block):
-        program, name = line.split()[0], re.search(r"(?:^glass|-m glassformer) (\S+)", line)[1]
+        program = line.split()[0]
+        name = re.search(r"(?:^glass|-m glassformer) (\S+)", line)[1]
         settings = SMALL if name in ("train", "plan", "compare") and "--resume" not in line else ()
         run = with_torchrun if program == "torchrun" else served if name == "serve" else quick
         shown.append(run(PROBE.sub("--probe 0.2", LENGTH.sub("--steps 20", line)), folder, settings).replace("\\", "/"))

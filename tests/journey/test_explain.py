@@ -68,7 +68,8 @@ def test_a_class_has_the_probability_of_classify(task_home: Path) -> None:
 
 @pytest.mark.parametrize("task", ["translate", "two", "summarize"])
 def test_without_a_target_it_explains_what_generate_writes(task: str, task_home: Path) -> None:
-    run, text = f"runs/{task}", DOES[task][1]
+    run = f"runs/{task}"
+    text = DOES[task][1]
     explained = told("explain", run, text, folder=task_home)
     written = told("generate", run, text, "--beams", "1", "--temperature", "0", folder=task_home)["text"]
     assert explained["target"] == written
@@ -82,7 +83,8 @@ def test_without_a_target_it_explains_what_generate_writes(task: str, task_home:
 
 @pytest.mark.parametrize("task", TASKS)
 def test_every_task_has_a_walk_and_a_page(task: str, task_home: Path, tmp_path: Path) -> None:
-    run, text = f"runs/{task}", DOES[task][1]
+    run = f"runs/{task}"
+    text = DOES[task][1]
     done = here("explain", run, text, "--level", "researcher", folder=task_home)
     assert done.returncode == 0
     for word in ("Tokens", "Embedding", "Layer 0", "A = softmax(", "Logits", "Probabilities", "probability"):

@@ -70,7 +70,8 @@ def test_curves_and_births_are_told(home: Path) -> None:
 def test_a_page_has_the_maps_of_the_snapshots_and_needs_nothing_else(home: Path) -> None:
     for run, head in ((RUN, "dec.1.self.0"), ("runs/filmed-pairs", "dec.0.cross.1")):
         told(home, "--head", head, "--out", "heads.html", run=run)
-        facts, history = page_data(home / "heads.html"), read_history(Run(home / run))
+        facts = page_data(home / "heads.html")
+        history = read_history(Run(home / run))
         assert [found["name"] for found in facts["heads"]] == [head]
         assert facts["steps"] == history.steps
         assert facts["samples"] == [snapshot.sample for snapshot in history.snapshots]
@@ -117,8 +118,12 @@ def test_mistakes_are_two_lines_and_leave_nothing(home: Path) -> None:
         assert remedy in second
         assert sorted(home.iterdir()) == before
 
-    says("runs/lm has no snapshots: it was trained with train.snapshots = 0", "--train.snapshots 32", "--history",
-         run="runs/lm")  # fmt: skip
+    says(
+        "runs/lm has no snapshots: it was trained with train.snapshots = 0",
+        "--train.snapshots 32",
+        "--history",
+        run="runs/lm",
+    )
     says("there is no head 'dec.7.self.0'", "Did you mean dec.", "--history", "--head", "dec.7.self.0")
     says("these snapshots have no role 'inducton'", "Did you mean induction?", "--history", "--role", "inducton")
     says("--out heads.pdf is no name of a page or picture", ".html, .gif, .png", "--history", "--out", "heads.pdf")

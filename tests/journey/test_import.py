@@ -18,13 +18,15 @@ from tests.journey.task_runs import refused
 from tests.parity.hugging_face import change_config, transformers
 
 TEXTS = ["It was a small day.", "the old dog sleeps", "আমার সোনার বাংলা", "Привет, мир!", "3,141 days\n\tlater"] * 3
-END, BEGIN = "<|endoftext|>", "<|begin|>"
+END = "<|endoftext|>"
+BEGIN = "<|begin|>"
 
 
 def bytes_bpe(begin: str | None = None) -> Any:
     """Byte-level BPE as GPT-2's; with a token before every text, as Llama 3's."""
     words = Tokenizer(models.BPE())
-    words.pre_tokenizer, words.decoder = pre_tokenizers.ByteLevel(add_prefix_space=False), decoders.ByteLevel()
+    words.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    words.decoder = decoders.ByteLevel()
     special = [END, *([begin] if begin else [])]
     alphabet = pre_tokenizers.ByteLevel.alphabet()
     trainer = trainers.BpeTrainer(vocab_size=300, special_tokens=special, initial_alphabet=alphabet)
@@ -38,7 +40,8 @@ def bytes_bpe(begin: str | None = None) -> Any:
 def unigram() -> Any:
     """As T5's: spaces are letters, and a text ends with a token."""
     words = Tokenizer(models.Unigram())
-    words.normalizer, words.pre_tokenizer = normalizers.NFKC(), pre_tokenizers.Metaspace()
+    words.normalizer = normalizers.NFKC()
+    words.pre_tokenizer = pre_tokenizers.Metaspace()
     words.decoder = decoders.Metaspace()
     special = ["<pad>", "</s>", "<unk>"]
     words.train_from_iterator(TEXTS, trainers.UnigramTrainer(vocab_size=90, special_tokens=special, unk_token="<unk>"))
@@ -146,7 +149,8 @@ def cut(path: Path, share: float = 0.5) -> None:
     path.write_bytes(data[: int(len(data) * share)])
 
 
-WEIGHT, BIAS = "transformer.h.1.mlp.c_fc.weight", "transformer.h.1.mlp.c_fc.bias"
+WEIGHT = "transformer.h.1.mlp.c_fc.weight"
+BIAS = "transformer.h.1.mlp.c_fc.bias"
 Spoil = Callable[[Path], Any]
 SPOILT: dict[str, tuple[Spoil, str, str]] = {
     "no folder": (lambda f: shutil.rmtree(f), "is not a folder", "config.json"),
@@ -157,8 +161,11 @@ SPOILT: dict[str, tuple[Spoil, str, str]] = {
     "unknown architecture": (lambda f: change_config(f, model_type="rwkv7"), "'rwkv7' is not known", "Choose one of"),
     "near architecture": (lambda f: change_config(f, model_type="gpt"), "'gpt' is not known", "gpt2"),
     "olmo3": (lambda f: change_config(f, model_type="olmo3"), "olmo3", "olmo2"),
-    "another head": (lambda f: change_config(f, architectures=["GPT2ForSequenceClassification"]),
-                     "GPT2ForSequenceClassification", "GPT2LMHeadModel"),
+    "another head": (
+        lambda f: change_config(f, architectures=["GPT2ForSequenceClassification"]),
+        "GPT2ForSequenceClassification",
+        "GPT2LMHeadModel",
+    ),
     "a field that is missing": (lambda f: change_config(f, n_layer=...), "does not say n_layer", ""),
     "a field that is text": (lambda f: change_config(f, n_embd="30"), "n_embd = '30'", "whole number"),
     "a field below one": (lambda f: change_config(f, n_layer=0), "layers = 0", "1 or more"),
@@ -166,12 +173,21 @@ SPOILT: dict[str, tuple[Spoil, str, str]] = {
     "another width": (lambda f: change_config(f, n_embd=35), "by ", "another model"),
     "another vocabulary": (lambda f: change_config(f, vocab_size=777), "777", "another model"),
     "more layers": (lambda f: change_config(f, n_layer=3), "has no tensor transformer.h.2.", "Copy"),
-    "fewer layers": (lambda f: change_config(f, n_layer=1), "tensor that gpt2 models do not have: transformer.h.1.",
-                     "not passed over"),
-    "an activation that is not ours": (lambda f: change_config(f, activation_function="quick_gelu"), "quick_gelu",
-                                       "gelu_new"),
-    "scores that are scaled otherwise": (lambda f: change_config(f, scale_attn_by_inverse_layer_idx=True),
-                                         "scale_attn_by_inverse_layer_idx = True", "False"),
+    "fewer layers": (
+        lambda f: change_config(f, n_layer=1),
+        "tensor that gpt2 models do not have: transformer.h.1.",
+        "not passed over",
+    ),
+    "an activation that is not ours": (
+        lambda f: change_config(f, activation_function="quick_gelu"),
+        "quick_gelu",
+        "gelu_new",
+    ),
+    "scores that are scaled otherwise": (
+        lambda f: change_config(f, scale_attn_by_inverse_layer_idx=True),
+        "scale_attn_by_inverse_layer_idx = True",
+        "False",
+    ),
     "a field that nobody knows": (lambda f: change_config(f, secret_scale=2.0), "secret_scale", "not passed over"),
     "quantised": (lambda f: change_config(f, quantization_config={"bits": 4}), "quantization_config", ""),
     "a head that is not tied": (lambda f: change_config(f, tie_word_embeddings=False), "lm_head.weight", ""),
@@ -182,43 +198,86 @@ SPOILT: dict[str, tuple[Spoil, str, str]] = {
     "empty weights": (lambda f: (f / "model.safetensors").write_bytes(b""), "not a whole safetensors file", "Copy"),
     "foreign weights": (lambda f: (f / "model.safetensors").write_bytes(b"PK\3\4" * 99), "not a whole", "Copy"),
     "no weights": (lambda f: (f / "model.safetensors").unlink(), "has no model.safetensors", ""),
-    "a pickle": (lambda f: (f / "model.safetensors").rename(f / "pytorch_model.bin"), "pytorch_model.bin",
-                 "safe_serialization"),
+    "a pickle": (
+        lambda f: (f / "model.safetensors").rename(f / "pytorch_model.bin"),
+        "pytorch_model.bin",
+        "safe_serialization",
+    ),
     "another pickle": (lambda f: (f / "model.safetensors").rename(f / "model.pt"), "model.pt", "save_pretrained"),
     "a missing shard": (lambda f: index_of(f, "gone.safetensors"), "gone.safetensors is missing", "Copy"),
     "a shard elsewhere": (lambda f: index_of(f, "../gpt2.safetensors"), "outside its folder", ""),
     "a missing tensor": (lambda f: tensors_of(f, lambda t: t.pop(WEIGHT)), f"has no tensor {WEIGHT}", "Copy"),
     "a tensor too many": (lambda f: tensors_of(f, lambda t: t.update(extra=torch.ones(2))), "extra", "take it out"),
-    "a turned tensor": (lambda f: tensors_of(f, lambda t: t.update({WEIGHT: t[WEIGHT].T.contiguous()})), WEIGHT,
-                        "copy"),
+    "a turned tensor": (
+        lambda f: tensors_of(f, lambda t: t.update({WEIGHT: t[WEIGHT].T.contiguous()})),
+        WEIGHT,
+        "copy",
+    ),
     "a tensor with nan": (lambda f: tensors_of(f, lambda t: t[WEIGHT].fill_(float("nan"))), "not finite", "damaged"),
-    "a quantised tensor": (lambda f: tensors_of(f, lambda t: t.update({WEIGHT: t[WEIGHT].to(torch.int8)})), "I8",
-                           "float32"),
+    "a quantised tensor": (
+        lambda f: tensors_of(f, lambda t: t.update({WEIGHT: t[WEIGHT].to(torch.int8)})),
+        "I8",
+        "float32",
+    ),
     "a quantised bias": (lambda f: tensors_of(f, lambda t: t.update({BIAS: t[BIAS].to(torch.int8)})), "I8", "float32"),
-    "complex numbers": (lambda f: tensors_of(f, lambda t: t.update({WEIGHT: t[WEIGHT].to(torch.complex64)})), "C64",
-                        "float32"),
-    "a head that differs": (lambda f: tensors_of(f, lambda t: t.update(
-        {"lm_head.weight": t["transformer.wte.weight"] + 1})), "lm_head.weight differs", "tie_word_embeddings"),
+    "complex numbers": (
+        lambda f: tensors_of(f, lambda t: t.update({WEIGHT: t[WEIGHT].to(torch.complex64)})),
+        "C64",
+        "float32",
+    ),
+    "a head that differs": (
+        lambda f: tensors_of(f, lambda t: t.update({"lm_head.weight": t["transformer.wte.weight"] + 1})),
+        "lm_head.weight differs",
+        "tie_word_embeddings",
+    ),
     "no tokenizer": (lambda f: (f / "tokenizer.json").unlink(), "has no tokenizer.json", "AutoTokenizer"),
     "a tokenizer that is cut": (lambda f: cut(f / "tokenizer.json"), "not valid JSON", "Copy"),
     "a tokenizer that is none": (lambda f: (f / "tokenizer.json").write_text("{}"), "is no tokenizer", "Copy"),
-    "a larger tokenizer": (lambda f: tokenizer_of(f, lambda v: v["model"]["vocab"].update(zzz=999)), "1,000 tokens",
-                           "trained with"),
-    "bpe of characters": (lambda f: tokenizer_of(f, lambda v: v.update(pre_tokenizer={"type": "Whitespace"})),
-                          "BPE of characters", "byte-level BPE"),
-    "letters that are no bytes": (lambda f: tokenizer_of(f, lambda v: v["model"].update(
-        vocab={**v["model"]["vocab"], "আ": 299})), "stand for no bytes", "byte-level BPE"),
-    "words that are cut at random": (lambda f: tokenizer_of(f, lambda v: v["model"].update(dropout=0.5)),
-                                     "dropout = 0.5", "null"),
+    "a larger tokenizer": (
+        lambda f: tokenizer_of(f, lambda v: v["model"]["vocab"].update(zzz=999)),
+        "1,000 tokens",
+        "trained with",
+    ),
+    "bpe of characters": (
+        lambda f: tokenizer_of(f, lambda v: v.update(pre_tokenizer={"type": "Whitespace"})),
+        "BPE of characters",
+        "byte-level BPE",
+    ),
+    "letters that are no bytes": (
+        lambda f: tokenizer_of(f, lambda v: v["model"].update(vocab={**v["model"]["vocab"], "আ": 299})),
+        "stand for no bytes",
+        "byte-level BPE",
+    ),
+    "words that are cut at random": (
+        lambda f: tokenizer_of(f, lambda v: v["model"].update(dropout=0.5)),
+        "dropout = 0.5",
+        "null",
+    ),
     "an end below all": (lambda f: no_end(f, -1), "no token that ends a text", "eos_token"),
     "an end beyond all": (lambda f: no_end(f, 2**70), "no token that ends a text", "eos_token"),
-    "words": (lambda f: tokenizer_of(f, lambda v: v.update(model={"type": "WordLevel", "vocab": {END: 0, "a": 1},
-                                                                  "unk_token": "a"})), "WordLevel", "byte-level BPE"),
-    "another frame": (lambda f: tokenizer_of(f, lambda v: v.update(post_processor={
-        "type": "TemplateProcessing", "pair": [],
-        "single": [{"Sequence": {"id": "A", "type_id": 0}}, {"SpecialToken": {"id": END, "type_id": 0}}],
-        "special_tokens": {END: {"id": END, "ids": [0], "tokens": [END]}}})), f"TEXT {END}", "read_model"),
-}  # fmt: skip
+    "words": (
+        lambda f: tokenizer_of(
+            f, lambda v: v.update(model={"type": "WordLevel", "vocab": {END: 0, "a": 1}, "unk_token": "a"})
+        ),
+        "WordLevel",
+        "byte-level BPE",
+    ),
+    "another frame": (
+        lambda f: tokenizer_of(
+            f,
+            lambda v: v.update(
+                post_processor={
+                    "type": "TemplateProcessing",
+                    "pair": [],
+                    "single": [{"Sequence": {"id": "A", "type_id": 0}}, {"SpecialToken": {"id": END, "type_id": 0}}],
+                    "special_tokens": {END: {"id": END, "ids": [0], "tokens": [END]}},
+                }
+            ),
+        ),
+        f"TEXT {END}",
+        "read_model",
+    ),
+}
 
 
 @pytest.mark.parametrize("name", SPOILT)

@@ -41,7 +41,9 @@ def test_killed_twenty_times_and_never_killed_are_the_same(tmp_path: Path) -> No
     text_file(tmp_path)
     straight = glass("train", "proverbs.txt", "--out", "straight", *SETTINGS, folder=tmp_path)
     assert straight.returncode == 0, straight.stderr
-    numbers, run, killed_in_a_save = random.Random(7), Run(tmp_path / "killed"), 0
+    numbers = random.Random(7)
+    run = Run(tmp_path / "killed")
+    killed_in_a_save = 0
     arguments = ["train", "proverbs.txt", "--out", "killed", *SETTINGS]
     for number in range(KILLS):
         process = start(*arguments, folder=tmp_path)

@@ -87,7 +87,8 @@ CONTAINED = {
 @pytest.mark.parametrize("name", CONTAINED)
 def test_bad_answers_are_contained_and_explained(name: str) -> None:
     source, result, words = CONTAINED[name]
-    seconds, megabytes = (1 if name == "endless" else 5), (64 if name == "growing" else 300)
+    seconds = 1 if name == "endless" else 5
+    megabytes = 64 if name == "growing" else 300
     verdict = check_source(SOFTMAX, source, seed=0, seconds=seconds, megabytes=megabytes)
     assert (verdict.result, verdict.passed) == (result, False), verdict
     assert words in verdict.text()
@@ -153,8 +154,13 @@ def test_a_learner_goes_from_wrong_to_right_and_nothing_is_lost(tmp_path: Path) 
     assert (facts["done"], facts["next"]) == (1, COURSE[0])
     [record] = [each for each in facts["exercises"] if each["name"] == "softmax"]
     assert record == {
-        "number": 2, "name": "softmax", "done": True, "attempts": 1, "hints": 0, "solution_seen": True,
-    }  # fmt: skip
+        "number": 2,
+        "name": "softmax",
+        "done": True,
+        "attempts": 1,
+        "hints": 0,
+        "solution_seen": True,
+    }
     assert learn("progress").startswith(f"1 of {len(COURSE)} done")
     written = file.read_bytes()
     learn("start", "2")
@@ -177,7 +183,8 @@ def test_watch_checks_each_save_and_goes_on(tmp_path: Path) -> None:
     folder = CourseFolder(tmp_path / "mine")
     folder.exercises = [find("softmax"), find("matmul")]
     said: list[str] = []
-    began, broken = threading.Event(), threading.Event()
+    began = threading.Event()
+    broken = threading.Event()
 
     def start(exercise: object) -> None:
         said.append(f"start {exercise.name}")  # type: ignore[attr-defined]
@@ -205,15 +212,23 @@ def test_watch_checks_each_save_and_goes_on(tmp_path: Path) -> None:
         path.write_text(exercise.solution, encoding="utf-8")
     watcher.join(20)
     assert said == [
-        "start softmax", "unwritten", "unreadable", "right", "start matmul", "unwritten", "unreadable", "right",
-    ]  # fmt: skip
+        "start softmax",
+        "unwritten",
+        "unreadable",
+        "right",
+        "start matmul",
+        "unwritten",
+        "unreadable",
+        "right",
+    ]
     kept = CourseFolder(folder.path).records
     assert all((kept[name].attempts, kept[name].hints) == (2, 1) for name in ("softmax", "matmul"))
 
 
 @pytest.mark.thorough
 def test_a_notebook_is_the_same_exercise_and_calls_the_same_check(tmp_path: Path) -> None:
-    nbclient, nbformat = pytest.importorskip("nbclient"), pytest.importorskip("nbformat")
+    nbclient = pytest.importorskip("nbclient")
+    nbformat = pytest.importorskip("nbformat")
     assert here("learn", "notebook", "2", "--folder", ".", folder=tmp_path).returncode == 0
     path = tmp_path / "02_softmax.ipynb"
     book = nbformat.read(path, as_version=4)

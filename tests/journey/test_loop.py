@@ -75,8 +75,15 @@ def test_the_loop_with_the_passes_of_a_step_fits_a_screen() -> None:
 def test_the_loop_names_what_it_does_in_order() -> None:
     source = "".join(inspect.getsource(part) for part in (loop.train, loop.compute_gradients))
     names = (
-        "set_rate(", "compute_gradients(", "gradients.finite", ".clip(", "optimizer.step()", "evaluate()",
-        "write_sample()", ".log()", "save_checkpoint(",
-    )  # fmt: skip
+        "set_rate(",
+        "compute_gradients(",
+        "gradients.finite",
+        ".clip(",
+        "optimizer.step()",
+        "evaluate()",
+        "write_sample()",
+        ".log()",
+        "save_checkpoint(",
+    )
     places = [source.index(name) for name in names]
     assert places == sorted(places)

@@ -115,9 +115,14 @@ def test_standard_output_on_a_full_disk(here: Path) -> None:
     buffered = {key: value for key, value in environment().items() if key != "PYTHONUNBUFFERED"}
     with Path("/dev/full").open("w") as full:
         ended = subprocess.run(
-            [sys.executable, "-m", "glassformer", "count", "tiny"], cwd=here, env=buffered, stdout=full,
-            stderr=subprocess.PIPE, encoding="utf-8", check=False,
-        )  # fmt: skip
+            [sys.executable, "-m", "glassformer", "count", "tiny"],
+            cwd=here,
+            env=buffered,
+            stdout=full,
+            stderr=subprocess.PIPE,
+            encoding="utf-8",
+            check=False,
+        )
     assert ended.returncode == 2
     assert "the disk is full: standard output" in ended.stderr
     assert len(ended.stderr.splitlines()) == 2
@@ -222,8 +227,9 @@ def test_stopped_politely_saves_and_says_how_to_go_on(number: int, here: Path) -
     assert done.stdout == ""
     last = Run(here / "out").checkpoint("last")
     assert done.stderr.splitlines()[-2:] == [
-        f"stopped after step {int(last.name[5:])}, all saved", "Resume with: glass train --resume --out out"
-    ]  # fmt: skip
+        f"stopped after step {int(last.name[5:])}, all saved",
+        "Resume with: glass train --resume --out out",
+    ]
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,9 @@ ROWS = [("spam" if n % 3 == 0 else "ham", f"message number {n} of many") for n i
 PLAIN = "".join(f"{label},{text}\n" for label, text in ROWS)
 TABS = PLAIN.replace(",", "\t")
 JSON = "".join(json.dumps({"label": label, "text": text}) + "\n" for label, text in ROWS)
-LM, CLASSIFY, PAIRS = ["--task=lm", "--data.column=2"], ["--task=classify"], ["--task=translate"]
+LM = ["--task=lm", "--data.column=2"]
+CLASSIFY = ["--task=classify"]
+PAIRS = ["--task=translate"]
 REFUSED = {
     # what is wrong: (file, content, arguments, words of the problem, words of the remedy)
     "a quote never closed": ("t.csv", PLAIN + 'ham,"so what\n' + PLAIN, LM, "line 61, column 2", "data.quoting"),

@@ -35,8 +35,10 @@ def test_unknown_tokens_take_the_place_of_bits_per_byte(home: Path) -> None:
     assert facts["bits_per_byte"] is None
     assert facts["unknown_share"] > 0.2
     assert {rung["name"]: rung["bits_per_byte"] for rung in facts["baselines"]} == {
-        "uniform": None, "unigram": None, "5-gram": None,
-    }  # fmt: skip
+        "uniform": None,
+        "unigram": None,
+        "5-gram": None,
+    }
     table = here("evaluate", "run", folder=home).stdout
     assert f"{facts['unknown_share']:.3%} of the tokens are unknown: no bits per byte" in table
     assert "gzip" not in table

@@ -80,9 +80,15 @@ def test_a_label_of_one_text_and_a_sorted_file(folder: Path) -> None:
     assert "data.split = random keeps some of each label in both parts" not in notes  # work is in both
     (folder / "two.csv").write_text("\n".join(["label,text", *sorted(lines[1:])][:97]), encoding="utf-8")
     notes = here(
-        "data", "look", "two.csv", "--task=classify", "--data.split=tail", "--set", "data.validation_fraction=0.6",
+        "data",
+        "look",
+        "two.csv",
+        "--task=classify",
+        "--data.split=tail",
+        "--set",
+        "data.validation_fraction=0.6",
         folder=folder,
-    )  # fmt: skip
+    )
     assert notes.returncode == 2
     assert "the training part of two.csv has one label only: 'family'" in notes.stderr
     assert "Set data.split to random: the file is sorted by its labels." in notes.stderr

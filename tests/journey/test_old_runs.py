@@ -80,12 +80,14 @@ def test_an_old_run_answers_as_it_did(name: str, replayed: dict[str, Replayed]) 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_an_old_run_resumes_bit_for_bit(name: str, replayed: dict[str, Replayed]) -> None:
-    recorded, run = expected(name), replayed[name]
+    recorded = expected(name)
+    run = replayed[name]
     assert run.resumed.code == 0, run.resumed.err
     found = weights(run.folder)
     if digest(found) == recorded["weights_sha256"]:
         return
-    here, there = fingerprint(), recorded["made_by"]["processor"]
+    here = fingerprint()
+    there = recorded["made_by"]["processor"]
     assert here != there, f"{name}: other weights than before, in the environment in which they were recorded"
     limit = LIMITS[kind(name)]
     apart = distance(found, load_file(EXPECTED / f"{name}.safetensors"), weights(RUNS / name))

@@ -17,11 +17,19 @@ from tests.property.trainers import text_file
 SETTINGS = [
     word
     for setting in (
-        "model.layers=2", "model.width=32", "model.heads=2", "model.context=24", "tokenizer.kind=characters",
-        "train.batch=7", "train.save_every=4", "train.evaluate_every=20", "train.log_every=1", "sample.tokens=5",
+        "model.layers=2",
+        "model.width=32",
+        "model.heads=2",
+        "model.context=24",
+        "tokenizer.kind=characters",
+        "train.batch=7",
+        "train.save_every=4",
+        "train.evaluate_every=20",
+        "train.log_every=1",
+        "sample.tokens=5",
     )
     for word in ("--set", setting)
-] + ["--recipe", "shakespeare-nano"]  # fmt: skip
+] + ["--recipe", "shakespeare-nano"]
 pytestmark = [
     pytest.mark.thorough,
     pytest.mark.skipif(os.name == "nt", reason="this system has no POSIX signals"),

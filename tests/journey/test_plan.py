@@ -129,7 +129,7 @@ def test_minutes_become_steps_and_a_person_can_read_it(folder: Path) -> None:
         "5-gram",
         "note: the text is read",
     ):
-        assert words_of in text  # fmt: skip
+        assert words_of in text
 
 
 @pytest.mark.thorough
@@ -149,7 +149,8 @@ def test_sizes_are_chosen_for_text_time_and_machine(folder: Path) -> None:
     kept = json.loads((run.folder / "plan.json").read_text(encoding="utf-8"))
     assert kept["chosen"].keys() == plan["chosen"].keys()
     assert all(sentence in trained.stderr for sentence in kept["why"])
-    foreseen, outcome = kept["plan"], kept["outcome"]
+    foreseen = kept["plan"]
+    outcome = kept["outcome"]
     steps = [json.loads(line)["step"] for line in run.metrics_file.read_text(encoding="utf-8").splitlines()]
     assert outcome["steps"] == steps[-1]
     assert outcome["validation_share"] <= 1

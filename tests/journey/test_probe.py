@@ -148,8 +148,9 @@ def test_a_run_with_a_short_context_is_asked_what_fits(task_home: Path) -> None:
 
 def test_what_cannot_be_asked_is_refused(task_home: Path) -> None:
     assert refused("probe", "runs/lm", "agrement", folder=task_home) == (
-        "there is no probe 'agrement'", "Did you mean agreement?",
-    )  # fmt: skip
+        "there is no probe 'agrement'",
+        "Did you mean agreement?",
+    )
     assert "does not exist" in refused("probe", "runs/lm", "--text", "no.txt", folder=task_home)[0]
     assert refused("probe", "runs/lm", "--pairs", "book.txt", folder=task_home)[0].startswith(
         "book.txt, line 1 is no JSON"

@@ -42,7 +42,8 @@ def home(task_home: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.mark.parametrize("name", TASKS)
 def test_the_new_run_does_what_a_run_does(home: Path, name: str) -> None:
     """It is smaller, says so, speaks, is measured with the loss that was told, and trains on."""
-    said, new = json.loads((home / f"{name}-half.json").read_text(encoding="utf-8")), f"runs/{name}-half"
+    said = json.loads((home / f"{name}-half.json").read_text(encoding="utf-8"))
+    new = f"runs/{name}-half"
     config = Run(home / new).config()
     total = 6 if name in ("translate", "two", "summarize") else 2
     assert len(said["removed"]) == total // 2

@@ -99,9 +99,13 @@ def test_the_script_gives_the_same_number_with_numpy_alone(name: str, task_home:
     assert script.read_text(encoding="utf-8") == facts["snippet"]
     assert len(facts["snippet"].splitlines()) < 20
     done = subprocess.run(
-        [sys.executable, "-c", RUN_ALONE, str(script)], cwd=tmp_path, env=environment(), capture_output=True, text=True,
+        [sys.executable, "-c", RUN_ALONE, str(script)],
+        cwd=tmp_path,
+        env=environment(),
+        capture_output=True,
+        text=True,
         check=False,
-    )  # fmt: skip
+    )
     assert done.returncode == 0, done.stderr
     assert abs(float(done.stdout) - facts["logit"]) <= 1e-4
 
@@ -168,10 +172,20 @@ def test_what_is_wrong_is_said_in_two_lines(
 
 def test_a_post_norm_run_is_refused_with_the_reason(task_home: Path, tmp_path: Path) -> None:
     done = here(
-        "train", "book.txt", "--model.norm_order=post", "--steps=1", "--model.layers=1", "--model.width=24",
-        "--model.heads=2", "--model.context=40", "--train.threads=1", "--tokenizer.kind=words", "--out",
-        str(tmp_path / "new"), folder=task_home,
-    )  # fmt: skip
+        "train",
+        "book.txt",
+        "--model.norm_order=post",
+        "--steps=1",
+        "--model.layers=1",
+        "--model.width=24",
+        "--model.heads=2",
+        "--model.context=40",
+        "--train.threads=1",
+        "--tokenizer.kind=words",
+        "--out",
+        str(tmp_path / "new"),
+        folder=task_home,
+    )
     assert done.returncode == 0, done.stderr
     problem, remedy = refused("receipt", str(tmp_path / "new"), "It was", folder=task_home)
     assert "passes through the norms of all later layers" in problem

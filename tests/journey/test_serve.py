@@ -110,8 +110,9 @@ def test_what_is_wrong_is_said_in_two_lines(server: Served) -> None:
     assert (status, what) == (404, "no run called 'boook' is served here")
     assert error_of(ask(server, "book", "token", text="a"))[0] == 404
     assert error_of(ask(server, "book", "tokens", text="", more=1)) == (
-        422, "text: String should have at least 1 character (1 more)",
-    )  # fmt: skip
+        422,
+        "text: String should have at least 1 character (1 more)",
+    )
     assert error_of(ask(server, "book", "attention", text="dog " * 99, head="dec.0.self.0"))[0] == 400
     assert error_of(ask(server, "..%2Fbook", "tokens", text="a"))[0] == 404
     url = f"{server.url}/api/runs/book/tokens"
@@ -167,7 +168,8 @@ def test_the_page_and_its_assets(home: Path, tmp_path: Path) -> None:
     (tmp_path / "index.html").write_text("<title>glass</title>", encoding="utf-8")
     (tmp_path / "assets" / "index-Ab3_x-9Z.js").write_text("1", encoding="utf-8")
     (tmp_path.parent / "secret.txt").write_text("secret", encoding="utf-8")
-    registry, access = ModelRegistry([home / "book"]), Access(TOKEN, 80)
+    registry = ModelRegistry([home / "book"])
+    access = Access(TOKEN, 80)
 
     async def get(path: str, page: Path = tmp_path) -> httpx.Response:
         transport = httpx.ASGITransport(make_app(registry, access, page))
@@ -248,9 +250,14 @@ def test_events_of_a_run_that_is_training(tmp_path: Path) -> None:
                     elif found[-1] == ("metrics", 5):
                         training.close()
     assert found == [
-        ("metrics", 2), ("metrics", 3), ("checkpoint", "step-000001"), ("metrics", 4), ("checkpoint", "step-000004"),
-        ("metrics", 5), ("end", None),
-    ]  # fmt: skip
+        ("metrics", 2),
+        ("metrics", 3),
+        ("checkpoint", "step-000001"),
+        ("metrics", 4),
+        ("checkpoint", "step-000004"),
+        ("metrics", 5),
+        ("end", None),
+    ]
 
 
 def append(path: Path, text: str) -> None:

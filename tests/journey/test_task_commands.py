@@ -120,8 +120,9 @@ def test_validation_files_of_their_own(task_home: Path) -> None:
 
 def test_two_vocabularies_are_kept_and_counted(task_home: Path) -> None:
     assert {path.name for path in (task_home / "runs" / "two").glob("*tokenizer.json")} == {
-        "tokenizer.json", "source_tokenizer.json",
-    }  # fmt: skip
+        "tokenizer.json",
+        "source_tokenizer.json",
+    }
     assert not (task_home / "runs" / "translate" / "source_tokenizer.json").exists()
     log = (task_home / "two.log").read_text(encoding="utf-8")
     assert "source: words, " in log
@@ -225,8 +226,10 @@ def test_an_empty_line_keeps_its_place_and_is_said(task_home: Path) -> None:
     done = here("classify", "runs/classify", "--input", "gaps.txt", folder=task_home)
     assert done.returncode == 0, done.stderr
     assert [line.split("\t")[2] for line in done.stdout.splitlines()] == [
-        "win a 7 pound prize now", "", "lunch at 5 with the team",
-    ]  # fmt: skip
+        "win a 7 pound prize now",
+        "",
+        "lunch at 5 with the team",
+    ]
     assert done.stderr == "1 line of gaps.txt is empty: the label is what the model says of no text\n"
 
 

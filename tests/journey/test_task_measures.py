@@ -25,7 +25,8 @@ def measured(task_home: Path) -> dict[str, dict[str, Any]]:
 
 @pytest.mark.parametrize("name", TASKS)
 def test_evaluate_says_what_programs_rely_on(name: str, task_home: Path, measured: dict[str, dict[str, Any]]) -> None:
-    said, trained = measured[name], said_of(name, task_home)
+    said = measured[name]
+    trained = said_of(name, task_home)
     assert {"loss", "loss_ci95", "perplexity", "bits_per_byte", "tokens", "baselines"} <= said.keys()
     for key in ("loss", "loss_ci95", "perplexity", "bits_per_byte"):
         assert said[key] == pytest.approx(trained[key], abs=1e-6)

@@ -30,7 +30,8 @@ def sheet_of(run: str, home: Path, *more: str) -> tuple[int, dict[str, Any]]:
 @pytest.mark.parametrize("task", TASKS)
 def test_a_sound_run_of_every_task_passes(task: str, task_home: Path) -> None:
     torch.manual_seed(3)
-    before, random = torch.get_num_threads(), torch.get_rng_state()
+    before = torch.get_num_threads()
+    random = torch.get_rng_state()
     code, sheet = sheet_of(f"runs/{task}", task_home)
     found = {check["name"]: check for check in sheet["checks"]}
     assert (code, sheet["ok"]) == (0, True), [check for check in sheet["checks"] if check["ok"] is False]

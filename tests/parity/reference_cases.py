@@ -17,7 +17,11 @@ from glassformer.numpy_reference import Inputs, Settings
 from glassformer.numpy_reference.arrays import Array
 from tests.property.models import POSITIONS, VOCAB, some_heads, tiny
 
-SOURCE_VOCAB, CLASSES, ROWS, T, S = 37, 5, 7, 11, 13
+SOURCE_VOCAB = 37
+CLASSES = 5
+ROWS = 7
+T = 11
+S = 13
 FAMILIES = ("decoder", "encoder", "classifier", "encoder-decoder")
 NORMS = [(norm, order) for norm in ("layernorm", "rmsnorm") for order in ("pre", "post", "output")] + [("none", "pre")]
 SOME: dict[str, Any] = {"removed_heads": "some"}
@@ -100,10 +104,12 @@ def one_choice_each() -> list[Case]:
 
 def many_choices_at_once(count: int) -> list[Case]:
     """Settings in which everything is drawn at once, the same ones each time; no squares where no norm tames them."""
-    draw, cases = random.Random(0), []
+    draw = random.Random(0)
+    cases = []
     for _ in range(count):
         norm, order = draw.choice(NORMS)
-        kind, qk_norm = draw.choice(FAMILIES), draw.choice(["none", "head", "whole"])
+        kind = draw.choice(FAMILIES)
+        qk_norm = draw.choice(["none", "head", "whole"])
         flags = [
             "attention_bias",
             "feedforward_bias",
@@ -139,7 +145,8 @@ def config_of(case: Case) -> ModelConfig:
 def grown_model(config: ModelConfig) -> Model:
     """Every weight far from its first value: no gain is 1, no bias 0; less far without a norm, where vectors grow."""
     far = 0.1 if config.norm == "none" else 0.4
-    model, generator = build_model(config, seed=1), torch.Generator().manual_seed(2)
+    model = build_model(config, seed=1)
+    generator = torch.Generator().manual_seed(2)
     with torch.no_grad():
         for parameter in model.parameters():
             parameter.add_(torch.randn(parameter.shape, generator=generator) * far)
@@ -159,10 +166,13 @@ def settings_of(config: ModelConfig) -> Settings:
 def ragged(rows: int, length: int) -> Tensor:
     """Which tokens are real, (7, length): all, padding right, left, on both sides, in the middle; one token, none."""
     real = torch.ones(rows, length, dtype=torch.bool)
-    real[1, 6:], real[2, :4] = False, False
-    real[3, :2], real[3, 9:] = False, False
+    real[1, 6:] = False
+    real[2, :4] = False
+    real[3, :2] = False
+    real[3, 9:] = False
     real[4, 3:6] = False
-    real[5, :8], real[5, 9:] = False, False
+    real[5, :8] = False
+    real[5, 9:] = False
     real[6] = False
     return real
 

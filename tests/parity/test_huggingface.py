@@ -35,7 +35,8 @@ from tests.parity.hugging_face import (
 )
 from tests.property.models import as_if_trained, tiny
 
-IMPORT, EXPORT = 1e-5, 1e-6
+IMPORT = 1e-5
+EXPORT = 1e-6
 REGROUPED = ("bert-masked", "roberta-masked")
 """With large weights, compared in float64 when written again: a row of the segment has gone into the places, so the
 same terms are added in another order, which in float32 then makes up to 1.5e-6."""
@@ -70,9 +71,11 @@ def test_large_weights_in_every_tensor_are_the_same_here_and_when_they_are_writt
     ours, back = there_and_back(name, theirs, tmp_path)
     assert (our_logits(ours) - wanted).abs().max() <= IMPORT
     if name.split(",")[0] in REGROUPED:
-        theirs, back = theirs.double(), back.double()
+        theirs = theirs.double()
+        back = back.double()
     assert (their_logits(back) - their_logits(theirs)).abs().max() <= EXPORT
-    before, after = theirs.config.to_dict(), back.config.to_dict()
+    before = theirs.config.to_dict()
+    after = back.config.to_dict()
     assert {key: v for key, v in before.items() if key not in NOT_OURS} == {
         key: v for key, v in after.items() if key not in NOT_OURS
     }

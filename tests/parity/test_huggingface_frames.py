@@ -33,7 +33,8 @@ def wordpiece() -> Any:
     """As BERT's: special tokens first, lower case, [CLS] TEXT [SEP]."""
     special = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
     words = Tokenizer(models.WordPiece(unk_token="[UNK]"))
-    words.normalizer, words.pre_tokenizer = normalizers.BertNormalizer(), pre_tokenizers.BertPreTokenizer()
+    words.normalizer = normalizers.BertNormalizer()
+    words.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
     words.decoder = decoders.WordPiece()
     words.train_from_iterator(TEXTS, trainers.WordPieceTrainer(vocab_size=97, special_tokens=special))
     words.post_processor = processors.TemplateProcessing(
@@ -46,7 +47,8 @@ def wordpiece() -> Any:
 def byte_bpe(mask: bool = True) -> Any:
     """As RoBERTa's and BART's: <s> TEXT </s>, a padding token with the id 1, a mask that takes the space before it."""
     words = Tokenizer(models.BPE())
-    words.pre_tokenizer, words.decoder = pre_tokenizers.ByteLevel(add_prefix_space=False), decoders.ByteLevel()
+    words.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    words.decoder = decoders.ByteLevel()
     special = ["<s>", "<pad>", "</s>", "<unk>"]
     alphabet = pre_tokenizers.ByteLevel.alphabet()
     words.train_from_iterator(
@@ -61,7 +63,8 @@ def byte_bpe(mask: bool = True) -> Any:
 def unigram(single: str) -> Any:
     """As Marian's and mBART's, whose languages are special tokens at the end."""
     words = Tokenizer(models.Unigram())
-    words.pre_tokenizer, words.decoder = pre_tokenizers.Metaspace(), decoders.Metaspace()
+    words.pre_tokenizer = pre_tokenizers.Metaspace()
+    words.decoder = decoders.Metaspace()
     special = ["<pad>", "</s>", "<unk>", "en_XX", "ro_RO"]
     words.train_from_iterator(TEXTS, trainers.UnigramTrainer(vocab_size=71, special_tokens=special, unk_token="<unk>"))
     words.post_processor = processors.TemplateProcessing(
@@ -106,8 +109,10 @@ def their_fillings(model: Any, words: Any, text: str, special: frozenset[int]) -
     """Of each hole all tokens but the special ones, likeliest first, by their pipeline; shares that add up to 1."""
     pipe = transformers.pipeline("fill-mask", model=model, tokenizer=words, top_k=len(words), device="cpu")
     found = pipe(text.replace("[MASK]", words.mask_token))
-    rows = [[(each["token"], each["score"]) for each in hole if each["token"] not in special]
-            for hole in (found if isinstance(found[0], list) else [found])]  # fmt: skip
+    rows = [
+        [(each["token"], each["score"]) for each in hole if each["token"] not in special]
+        for hole in (found if isinstance(found[0], list) else [found])
+    ]
     return [[(token, score / sum(share for _, share in row)) for token, score in row] for row in rows]
 
 
@@ -130,7 +135,8 @@ def test_holes_are_filled_as_by_their_pipeline_without_special_tokens(name: str,
     assert set(words.all_special_ids) == run.tokenizer.special
     for text in HOLES:
         assert run.ids(text) == words(text.replace("[MASK]", words.mask_token))["input_ids"]
-        ours, theirs = run.fill(text, len(words)), their_fillings(model, words, text, run.tokenizer.special)
+        ours = run.fill(text, len(words))
+        theirs = their_fillings(model, words, text, run.tokenizer.special)
         assert len(ours) == len(theirs) == text.count("[MASK]")
         for hole, wanted in zip(ours, theirs, strict=True):
             shares = {each.token: each.probability for each in hole if each.probability > 0}
@@ -215,13 +221,28 @@ BART: dict[str, Any] = {**PAIR, "bos_token_id": 0, "eos_token_id": 2, "decoder_s
 SENTENCES: dict[str, Any] = {**PAIR, "eos_token_id": 1}
 WRITERS: dict[str, tuple[str, Any, dict[str, Any], Frame, tuple[int, ...]]] = {
     "bart": ("BartForConditionalGeneration", byte_bpe, {**BART, "forced_bos_token_id": 0}, Frame((0,), (2,)), (2, 0)),
-    "marian": ("MarianMTModel", lambda: unigram("$A </s>"), {**SENTENCES, "decoder_start_token_id": 0},
-               Frame((), (1,)), (0,)),
-    "mbart": ("MBartForConditionalGeneration", lambda: unigram("$A </s> en_XX"),
-              {**SENTENCES, "decoder_start_token_id": 4}, Frame((), (1, 3)), (4,)),
-    "mbart-50": ("MBartForConditionalGeneration", lambda: unigram("en_XX $A </s>"),
-                 {**SENTENCES, "decoder_start_token_id": 1, "forced_bos_token_id": 4}, Frame((3,), (1,)), (1, 4)),
-}  # fmt: skip
+    "marian": (
+        "MarianMTModel",
+        lambda: unigram("$A </s>"),
+        {**SENTENCES, "decoder_start_token_id": 0},
+        Frame((), (1,)),
+        (0,),
+    ),
+    "mbart": (
+        "MBartForConditionalGeneration",
+        lambda: unigram("$A </s> en_XX"),
+        {**SENTENCES, "decoder_start_token_id": 4},
+        Frame((), (1, 3)),
+        (4,),
+    ),
+    "mbart-50": (
+        "MBartForConditionalGeneration",
+        lambda: unigram("en_XX $A </s>"),
+        {**SENTENCES, "decoder_start_token_id": 1, "forced_bos_token_id": 4},
+        Frame((3,), (1,)),
+        (1, 4),
+    ),
+}
 
 
 @pytest.mark.thorough
@@ -285,8 +306,10 @@ def test_files_of_2019_are_read_whole(tmp_path: Path) -> None:
     save(tmp_path, "BertForMaskedLM", wordpiece(), **ENCODER)
     wanted = dict(read_model(tmp_path).model.state_dict())
     tensors = load_file(tmp_path / "model.safetensors")
-    old = {name.replace("LayerNorm.weight", "LayerNorm.gamma").replace("LayerNorm.bias", "LayerNorm.beta"): tensor
-           for name, tensor in tensors.items()}  # fmt: skip
+    old = {
+        name.replace("LayerNorm.weight", "LayerNorm.gamma").replace("LayerNorm.bias", "LayerNorm.beta"): tensor
+        for name, tensor in tensors.items()
+    }
     old |= {"bert.pooler.dense.weight": torch.ones(30, 30), "bert.pooler.dense.bias": torch.ones(30)}
     old |= {"cls.seq_relationship.weight": torch.ones(2, 30), "cls.seq_relationship.bias": torch.ones(2)}
     save_file(old, tmp_path / "model.safetensors", {"format": "pt"})

@@ -69,7 +69,8 @@ def test_a_run_with_heads_removed_is_written_for_hugging_face(name: str, tmp_pat
     report = export(ExportRequest(run, tmp_path / "out", architecture=architecture))
     assert {each.name: each.value for each in report.measured}["logits"] <= 2e-5
     import_model(tmp_path / "out", tmp_path / "back", lambda _: None)
-    first, back = OpenedRun.load(run).model, OpenedRun.load(tmp_path / "back").model
+    first = OpenedRun.load(run).model
+    back = OpenedRun.load(tmp_path / "back").model
     assert (logits(back) - logits(first)).abs().max() <= 2e-5
 
 

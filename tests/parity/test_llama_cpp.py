@@ -30,7 +30,9 @@ ARCHITECTURES: dict[str, dict[str, Any]] = {
     "starcoder2": {"positions": "rotary", "activation": "gelu_tanh", "kv_heads": 1},
     "gpt2": {"positions": "learned", "activation": "gelu_tanh"},
 }
-ATTENTION, FEEDFORWARD, NORM = "attention_bias", "feedforward_bias", "norm_bias"
+ATTENTION = "attention_bias"
+FEEDFORWARD = "feedforward_bias"
+NORM = "norm_bias"
 BIASES: dict[str, list[tuple[str, ...]]] = {
     "llama": [(), (ATTENTION,), (FEEDFORWARD,), (ATTENTION, FEEDFORWARD)],
     "qwen3": [()],
@@ -38,7 +40,9 @@ BIASES: dict[str, list[tuple[str, ...]]] = {
     "gpt2": [(), (ATTENTION,), (FEEDFORWARD,), (ATTENTION, FEEDFORWARD, NORM)],
 }
 """Which biases a run of each architecture may have."""
-PROMPTS, COUNT, END = ("the old dog", "it's 7", "আমি"), 48, 299
+PROMPTS = ("the old dog", "it's 7", "আমি")
+COUNT = 48
+END = 299
 CASES = [
     (name, biases, tied, starts)
     for name in ARCHITECTURES

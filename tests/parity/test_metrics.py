@@ -40,7 +40,8 @@ def lines(path: Path, most: int) -> list[str]:
 
 
 def assert_rouge_agrees(theirs: Any, hypothesis: str, reference: str) -> None:
-    wanted, found = theirs.score(reference, hypothesis), rouge(hypothesis, reference)
+    wanted = theirs.score(reference, hypothesis)
+    found = rouge(hypothesis, reference)
     for name in ROUGE:
         ours = getattr(found, name)
         assert (ours.precision, ours.recall, ours.f) == pytest.approx(tuple(wanted[name]), abs=1e-9)
@@ -73,7 +74,8 @@ def test_rouge_is_rouge_scores_on_english(theirs: Any, real_text: Path) -> None:
 def test_rouge_in_bangla_is_rouge_scores_with_our_words() -> None:
     """With its own words it finds nothing in Bangla; given ours, it agrees."""
     scorer = pytest.importorskip("rouge_score.rouge_scorer")
-    hypothesis, reference = "আমি বাংলায় গান গাই।", "আমি বাংলার গান গাই, আমি আমার আমিকে চিরদিন।"
+    hypothesis = "আমি বাংলায় গান গাই।"
+    reference = "আমি বাংলার গান গাই, আমি আমার আমিকে চিরদিন।"
 
     class Words:
         def tokenize(self, text: str) -> list[str]:
@@ -86,7 +88,8 @@ def test_rouge_in_bangla_is_rouge_scores_with_our_words() -> None:
 
 def spoilt(references: list[str], share: float, seed: int) -> list[str]:
     """Translations that are right but for some words: dropped, doubled, or swapped with the next."""
-    numbers, out = random.Random(seed), []
+    numbers = random.Random(seed)
+    out = []
     for reference in references:
         said: list[str] = []
         for word in reference.split(" "):
@@ -155,12 +158,14 @@ def test_the_paired_bootstrap_beside_sacrebleus(share: float, seed: int, real_te
     significance = pytest.importorskip("sacrebleu.significance")
     metrics = pytest.importorskip("sacrebleu.metrics")
     references = lines(real_text / "multi30k" / "test_2016_flickr.de.gz", 150)
-    one, two = spoilt(references, 0.3, seed=9), spoilt(references, share, seed)
+    one = spoilt(references, 0.3, seed=9)
+    two = spoilt(references, share, seed)
     systems = {"bleu": metrics.BLEU(references=[references])}
     systems["chrf"] = metrics.CHRF(word_order=2, references=[references])
     test = significance.PairedTest([("one", one), ("two", two)], systems, None, test_type="bs", n_samples=1000)
     _, results = test()
-    first, second = sentence_statistics(one, references), sentence_statistics(two, references)
+    first = sentence_statistics(one, references)
+    second = sentence_statistics(two, references)
     for name, (theirs, other) in (("bleu", results["BLEU"]), ("chrf", results["chrF2++"])):
         found = paired_bootstrap(getattr(first, name), getattr(second, name), len(references))
         assert found.difference == pytest.approx(theirs.score - other.score, abs=1e-3)

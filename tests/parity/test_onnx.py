@@ -27,16 +27,31 @@ SMALL = {"layers": 1, "width": 66, "heads": 1, "hidden": 50, "context": 37}
 RUNS: dict[str, dict[str, Any]] = {
     "decoder": {**load_recipe("serve").settings["model"], **SMALL},  # the recipe that exports everywhere
     "encoder": {
-        "task": "masked", "positions": "alibi", "activation": "relu2", "qk_norm": "head", "norm_order": "post",
-        "layers": 2, "window": 5, "heads": 4, "kv_heads": 2, "head_transform": True,
+        "task": "masked",
+        "positions": "alibi",
+        "activation": "relu2",
+        "qk_norm": "head",
+        "norm_order": "post",
+        "layers": 2,
+        "window": 5,
+        "heads": 4,
+        "kv_heads": 2,
+        "head_transform": True,
         "removed_heads": ["enc.0.self.1", *(f"enc.1.self.{head}" for head in range(4))],
     },
     "classifier": {"task": "classify", "positions": "sinusoidal", "pooling": "first", "norm": "none", "layers": 1},
     "pair": {
-        "task": "translate", "positions": "relative", "tokenizer": {"joint": False}, "shared_embedding": False,
-        "embedding_scale": True, "layers": 1, "encoder_layers": 1, "norm_order": "output", "qk_norm": "whole",
+        "task": "translate",
+        "positions": "relative",
+        "tokenizer": {"joint": False},
+        "shared_embedding": False,
+        "embedding_scale": True,
+        "layers": 1,
+        "encoder_layers": 1,
+        "norm_order": "output",
+        "qk_norm": "whole",
     },
-}  # fmt: skip
+}
 
 
 @pytest.fixture(scope="module", params=RUNS)
@@ -52,7 +67,9 @@ def test_the_graph_computes_what_the_run_computes(exported: tuple[Path, ExportRe
     run, report = exported
     model = OpenedRun.load(run, device="cpu").model
     facts = json.loads((report.out / "glassformer.json").read_text(encoding="utf-8"))
-    random, inputs, sizes = np.random.default_rng(3), {}, {"batch": 4, "length": 13, "source_length": 17}
+    random = np.random.default_rng(3)
+    inputs = {}
+    sizes = {"batch": 4, "length": 13, "source_length": 17}
     for each in facts["inputs"]:
         shape = tuple(sizes[axis] for axis in each["shape"])
         ids = random.integers(0, 280, shape)
@@ -120,7 +137,8 @@ def test_nothing_is_overwritten_and_nothing_is_promised_that_is_not_there(tmp_pa
 def test_a_package_that_is_missing_is_named_before_anything_is_done(
     package: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    run, said = make_run(tmp_path / "run"), list[str]()
+    run = make_run(tmp_path / "run")
+    said = list[str]()
     monkeypatch.setitem(sys.modules, package, None)
     with pytest.raises(GlassError, match=rf"needs the package {package}\n") as refused:
         onnx_export.export(ExportRequest(run, tmp_path / "deep" / "out", note=said.append))

@@ -37,7 +37,8 @@ from tests.parity.reference_cases import (
 )
 from tests.property.models import POSITIONS
 
-LOGITS, GRADIENTS = 1e-10, 1e-8
+LOGITS = 1e-10
+GRADIENTS = 1e-8
 CASES = one_choice_each()
 
 
@@ -50,7 +51,8 @@ def _double() -> Iterator[None]:
 def compare(case: Case, padded: bool) -> None:
     """Logits everywhere, padding included; and gradients of a random weighting of all of them."""
     config = config_of(case)
-    model, inputs = grown_model(config), inputs_for(config, padded)
+    model = grown_model(config)
+    inputs = inputs_for(config, padded)
     theirs = say(model, inputs)  # (B, T, V) or (B, C)
     ours, kept = forward(settings_of(config), weights_of(model), inputs)
     assert ours.shape == theirs.shape
@@ -110,9 +112,7 @@ def test_every_setting_is_known_and_tried() -> None:
     names = set(ModelConfig.model_fields)
     assert {field.name for field in fields(Settings)} == names
     defaults = config_of(Case("decoder", {}))
-    changed = {
-        name for case in CASES for name in names if getattr(config_of(case), name) != getattr(defaults, name)
-    }  # fmt: skip
+    changed = {name for case in CASES for name in names if getattr(config_of(case), name) != getattr(defaults, name)}
     assert names - changed == NOT_IN_A_FORWARD_PASS - {"source_vocab_size"}
 
 
@@ -120,7 +120,8 @@ def test_defaults_and_resolved_sizes_are_the_models() -> None:
     config = ModelConfig()
     assert Settings() == settings_of(config)
     for changes in ({}, {"kv_heads": 2, "head_width": 6, "hidden": 7}, {"activation": "swiglu"}, {"norm": "rmsnorm"}):
-        ours, theirs = Settings(**changes), ModelConfig(**changes)
+        ours = Settings(**changes)
+        theirs = ModelConfig(**changes)
         assert (ours.G, ours.K, ours.F, ours.eps) == (theirs.G, theirs.K, theirs.F, theirs.eps)
 
 
@@ -128,7 +129,8 @@ def test_defaults_and_resolved_sizes_are_the_models() -> None:
 @pytest.mark.parametrize("smoothing", [0.0, 0.1])
 def test_loss_and_its_gradients(kind: str, smoothing: float) -> None:
     config = config_of(Case(kind, {"positions": "rotary", "kv_heads": 2}))
-    model, inputs = grown_model(config), inputs_for(config)
+    model = grown_model(config)
+    inputs = inputs_for(config)
     theirs = say(model, inputs)  # (B, T, V) or (B, C)
     draw = np.random.default_rng(5)
     targets = draw.integers(0, theirs.shape[-1], theirs.shape[:-1])
@@ -146,7 +148,8 @@ def test_weights_of_a_run_in_float32() -> None:
     """As read from a file: one call gives what the model says, to float32's precision."""
     torch.set_default_dtype(torch.float32)
     config = config_of(Case("decoder", {"positions": "rotary", "norm": "rmsnorm", "activation": "swiglu"}))
-    model, inputs = grown_model(config), inputs_for(config)
+    model = grown_model(config)
+    inputs = inputs_for(config)
     weights = weights_of(model)
     assert all(value.dtype == np.float32 for value in weights.values())
     found = logits(settings_of(config), weights, inputs.tokens, inputs.real)

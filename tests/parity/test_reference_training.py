@@ -77,13 +77,18 @@ def batch_for(config: ModelConfig, kind: str, step: int) -> NumpyBatch:
 def torch_losses(model: Model, batches: list[NumpyBatch], smoothing: float) -> list[float]:
     """The same steps by PyTorch: autograd, its clipping, and the optimizer that `glass train` makes."""
     rule = TrainConfig(
-        learning_rate=RULE.learning_rate, beta1=RULE.beta1, beta2=RULE.beta2, epsilon=RULE.epsilon,
+        learning_rate=RULE.learning_rate,
+        beta1=RULE.beta1,
+        beta2=RULE.beta2,
+        epsilon=RULE.epsilon,
         weight_decay=RULE.weight_decay,
-    )  # fmt: skip
-    (optimizer,), losses = make_optimizers(model, rule), []
+    )
+    (optimizer,) = make_optimizers(model, rule)
+    losses = []
     for inputs, targets in batches:
         said = say(model, inputs)  # (B, T, V) or (B, C)
-        flat, wanted = said.reshape(-1, said.shape[-1]), torch.from_numpy(targets).flatten()
+        flat = said.reshape(-1, said.shape[-1])
+        wanted = torch.from_numpy(targets).flatten()
         loss = cross_entropy(flat, wanted, ignore_index=IGNORED, label_smoothing=smoothing)
         optimizer.zero_grad()
         loss.backward()
@@ -115,8 +120,12 @@ def test_a_hundred_steps_are_pytorchs_and_learn(kind: str) -> None:
 @pytest.mark.parametrize("case", DIFFERENTIATED, ids=str)
 def test_gradients_are_finite_differences(case: Case) -> None:
     """Along a random direction in each weight: (loss(w + h u) - loss(w - h u)) / 2h = gradient · u."""
-    config, draw, h = config_of(case).replace(layers=1), np.random.default_rng(8), 1e-5
-    settings, weights, inputs = settings_of(config), weights_of(grown_model(config)), inputs_for(config)
+    config = config_of(case).replace(layers=1)
+    draw = np.random.default_rng(8)
+    h = 1e-5
+    settings = settings_of(config)
+    weights = weights_of(grown_model(config))
+    inputs = inputs_for(config)
     rows = (ROWS,) if case.kind == "classifier" else inputs.tokens.shape
     batch = NumpyBatch(inputs, draw.integers(0, CLASSES if case.kind == "classifier" else VOCAB, rows))
     _, found = gradients(settings, weights, batch, smoothing=0.1)
@@ -127,7 +136,8 @@ def test_gradients_are_finite_differences(case: Case) -> None:
             gradients(settings, {**weights, name: weight + way * h * direction}, batch, smoothing=0.1)[0]
             for way in (1, -1)
         )
-        slope, wanted = float((found[name] * direction).sum()), (ahead - behind) / (2 * h)
+        slope = float((found[name] * direction).sum())
+        wanted = (ahead - behind) / (2 * h)
         assert abs(slope - wanted) <= 1e-6 * max(np.linalg.norm(found[name]), 1e-3), name
 
 
@@ -147,7 +157,8 @@ def test_first_weights_are_drawn_as_the_models(case: Case) -> None:
             continue
         spread = 6 / math.sqrt(value.size)  # of the estimate of a standard deviation, with room
         np.testing.assert_allclose(weights[name].std(), value.std(), rtol=spread, err_msg=name)
-    inputs, classes = inputs_for(config), CLASSES if case.kind == "classifier" else VOCAB
+    inputs = inputs_for(config)
+    classes = CLASSES if case.kind == "classifier" else VOCAB
     targets = np.zeros((ROWS,) if case.kind == "classifier" else inputs.tokens.shape, dtype=int)
     loss, _ = gradients(settings_of(config), weights, NumpyBatch(inputs, targets), smoothing=1.0)  # any target, equally
     assert abs(loss / math.log(classes) - 1) < 0.01
@@ -155,7 +166,9 @@ def test_first_weights_are_drawn_as_the_models(case: Case) -> None:
 
 def test_a_step_is_gradients_then_adam() -> None:
     config = config_of(Case("decoder", {}))
-    settings, weights, batch = settings_of(config), weights_of(grown_model(config)), batch_for(config, "decoder", 0)
+    settings = settings_of(config)
+    weights = weights_of(grown_model(config))
+    batch = batch_for(config, "decoder", 0)
     loss, found = gradients(settings, weights, batch)
     step = train_step(settings, weights, State.start(weights), batch, RULE)
     wanted, state = adamw(weights, found, State.start(weights), RULE)
@@ -190,7 +203,8 @@ def test_clipping_scales_all_gradients_alike() -> None:
 
 def test_training_without_any_target_changes_nothing_but_by_decay() -> None:
     config = config_of(Case("decoder", {}))
-    weights, batch = weights_of(grown_model(config)), batch_for(config, "decoder", 0)
+    weights = weights_of(grown_model(config))
+    batch = batch_for(config, "decoder", 0)
     nothing = NumpyBatch(batch.inputs, np.full_like(batch.targets, IGNORED))
     found, losses = train(settings_of(config), weights, [nothing], AdamW(weight_decay=0.0))
     assert losses == [0.0]

@@ -12,7 +12,9 @@ from glassformer.base.config import ModelConfig
 from glassformer.model.attention import Attention, Mask, self_attention_mask
 from glassformer.model.transformer import BLOCKS, Block
 
-HEADS, WIDTH, HIDDEN = 3, 21, 37
+HEADS = 3
+WIDTH = 21
+HIDDEN = 37
 LIMIT = 1e-5
 CASES = list(product(["pre", "post"], ["relu", "gelu"], [False, True]))
 
@@ -20,10 +22,21 @@ CASES = list(product(["pre", "post"], ["relu", "gelu"], [False, True]))
 def shape(order: str, activation: str) -> ModelConfig:
     """A block as PyTorch builds it: LayerNorm, biases everywhere."""
     return ModelConfig.model_validate(
-        {"layers": 1, "heads": HEADS, "width": WIDTH, "hidden": HIDDEN, "context": 13, "positions": "none",
-         "norm": "layernorm", "norm_order": order, "activation": activation, "norm_bias": True,
-         "attention_bias": True, "feedforward_bias": True}
-    )  # fmt: skip
+        {
+            "layers": 1,
+            "heads": HEADS,
+            "width": WIDTH,
+            "hidden": HIDDEN,
+            "context": 13,
+            "positions": "none",
+            "norm": "layernorm",
+            "norm_order": order,
+            "activation": activation,
+            "norm_bias": True,
+            "attention_bias": True,
+            "feedforward_bias": True,
+        }
+    )
 
 
 def attention_pairs(ours: Attention, theirs: nn.MultiheadAttention) -> list[tuple[str, Tensor, str, slice]]:
@@ -101,7 +114,8 @@ def ragged(length: int, padding: bool) -> Tensor:
     """Which places are real, (3, length): all, or rows of three lengths."""
     real = torch.ones(3, length, dtype=torch.bool)
     if padding:
-        real[1, length - 4 :], real[2, 1:] = False, False
+        real[1, length - 4 :] = False
+        real[2, 1:] = False
     return real
 
 
@@ -110,7 +124,8 @@ def ragged(length: int, padding: bool) -> Tensor:
 def test_a_block_is_a_transformer_encoder_layer(order: str, activation: str, padding: bool, causal: bool) -> None:
     block, layer = copied(order, activation, cross=False)
     x, same_x = twice(3, 11, WIDTH, seed=1)
-    real, places = ragged(11, padding), torch.arange(11)[None]
+    real = ragged(11, padding)
+    places = torch.arange(11)[None]
     ours = block(x, self_attention_mask(places, places, real if padding else None, causal, window=None))
     hidden = torch.ones(11, 11, dtype=torch.bool).triu(1) if causal else None  # theirs: True may not be seen
     theirs = layer(same_x, src_mask=hidden, src_key_padding_mask=~real if padding else None)
@@ -120,16 +135,22 @@ def test_a_block_is_a_transformer_encoder_layer(order: str, activation: str, pad
 @pytest.mark.parametrize(("order", "activation", "padding"), CASES)
 def test_a_block_with_a_memory_is_a_transformer_decoder_layer(order: str, activation: str, padding: bool) -> None:
     block, layer = copied(order, activation, cross=True)
-    (x, same_x), (memory, same_memory) = twice(3, 7, WIDTH, seed=1), twice(3, 11, WIDTH, seed=2)
-    real, real_memory, places = ragged(7, padding), ragged(11, padding), torch.arange(7)[None]
+    x, same_x = twice(3, 7, WIDTH, seed=1)
+    memory, same_memory = twice(3, 11, WIDTH, seed=2)
+    real = ragged(7, padding)
+    real_memory = ragged(11, padding)
+    places = torch.arange(7)[None]
     mask = self_attention_mask(places, places, real if padding else None, causal=True, window=None)
     seen = Mask.of(real_memory[:, None, None, :]) if padding else Mask()
     ours = block(x, mask, memory=memory, memory_mask=seen)
     hidden = torch.ones(7, 7, dtype=torch.bool).triu(1)
     theirs = layer(
-        same_x, same_memory, tgt_mask=hidden,
-        tgt_key_padding_mask=~real if padding else None, memory_key_padding_mask=~real_memory if padding else None,
-    )  # fmt: skip
+        same_x,
+        same_memory,
+        tgt_mask=hidden,
+        tgt_key_padding_mask=~real if padding else None,
+        memory_key_padding_mask=~real_memory if padding else None,
+    )
     compare(ours, theirs, real, [(x, same_x), (memory, same_memory)], block, layer)
 
 
@@ -140,5 +161,6 @@ def test_a_wrong_norm_order_is_seen() -> None:
     with torch.no_grad():
         for _, ours, theirs, rows in pairs_of(block, layer):
             ours.copy_(theirs[rows])
-    x, places = torch.randn(1, 5, WIDTH), torch.arange(5)[None]
+    x = torch.randn(1, 5, WIDTH)
+    places = torch.arange(5)[None]
     assert (block(x, self_attention_mask(places, places, None, False, None)) - layer(x)).abs().max() > 0.1

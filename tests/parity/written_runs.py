@@ -21,9 +21,12 @@ LABELS = ("ham", "spam", "other")
 
 
 def make_run(
-    folder: Path, task: str = "lm", tokenizer: dict[str, Any] | None = None, data: dict[str, Any] | None = None,
+    folder: Path,
+    task: str = "lm",
+    tokenizer: dict[str, Any] | None = None,
+    data: dict[str, Any] | None = None,
     **model: Any,
-) -> Path:  # fmt: skip
+) -> Path:
     """A run of a task, in a folder of its own, whose logits spread by about 1."""
     tokenizer = {"kind": "bpe", "vocab_size": 300, **(tokenizer or {})}
     sections = {"model": {**SHAPE, **model}, "tokenizer": tokenizer, "train": {"task": task}}

@@ -17,9 +17,15 @@ POSITIONS: tuple[str, ...] = get_args(Positions)
 def tiny(**changes: Any) -> ModelConfig:
     """3 layers, 6 heads of 10, width 22, hidden 37: all different."""
     shape: dict[str, Any] = {
-        "layers": 3, "heads": 6, "head_width": 10, "width": 22, "hidden": 37, "context": 29,
-        "relative_buckets": 8, "relative_max_distance": 16,
-    }  # fmt: skip
+        "layers": 3,
+        "heads": 6,
+        "head_width": 10,
+        "width": 22,
+        "hidden": 37,
+        "context": 29,
+        "relative_buckets": 8,
+        "relative_max_distance": 16,
+    }
     return ModelConfig(**{**shape, **changes})
 
 

@@ -167,7 +167,8 @@ def work(folder: Path, processes: Processes) -> dict[str, Any]:
 
 def prepare(folder: Path) -> list[Stepper]:
     """In one process: the settings and texts of `GRADIENTS`, for the others to read; returns the steppers of one."""
-    cases, steppers = list[Any](), list[Stepper]()
+    cases = list[Any]()
+    steppers = list[Stepper]()
     for number, (task, changes) in enumerate(GRADIENTS):
         trainer = trainer_of(task, folder, f"case-{number}", **STILL, **changes)
         cases.append((trainer.config, Path(trainer.run.manifest()["data"]["tokens"])))

@@ -29,7 +29,9 @@ def random_mask(kind: str, T: int, S: int, heads: int, seed: int) -> Mask:
 def test_fused_and_explicit_agree_forward_and_backward(
     kind: str, groups: tuple[int, int], T: int, extra: int, widths: tuple[int, int], seed: int
 ) -> None:
-    (H, G), (K, KV), S = groups, widths, T if kind == "causal" else T + extra
+    (H, G) = groups
+    (K, KV) = widths
+    S = T if kind == "causal" else T + extra
     generator = torch.Generator().manual_seed(seed)
     shapes = [(2, H, T, K), (2, G, S, K), (2, G, S, KV)]
     parts = [torch.randn(shape, generator=generator, dtype=torch.float64) for shape in shapes]

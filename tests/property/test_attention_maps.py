@@ -44,7 +44,8 @@ def test_maps_are_the_weights_of_the_model(family: str) -> None:
     model = made(family)
     before = {name: value.clone() for name, value in model.state_dict().items()}
     what = subject(model, 13, 7 if family == "encoder-decoder" else None)
-    found, whole = look(what), what.trace()
+    found = look(what)
+    whole = what.trace()
     stacks = {"dec" if family in ("decoder", "encoder-decoder") else "enc": whole.stack}
     if whole.source is not None:
         stacks["enc"] = whole.source
@@ -105,7 +106,8 @@ def test_numbers_are_those_of_the_picture_and_masked_is_null() -> None:
 def test_a_thousand_tokens() -> None:
     model = made("decoder", context=1024)
     what = subject(model, 1024)
-    every, one = look(what), look(what, find_head(model, "dec.1.self.3"))
+    every = look(what)
+    one = look(what, find_head(model, "dec.1.self.3"))
     assert (every.block, one.block) == (16, 4)
     assert {cells.shape for cells in every.maps.values()} == {(64, 64)}
     (cells,) = one.maps.values()

@@ -45,7 +45,9 @@ from glassformer.text.rows import Row
 from glassformer.training.validation import validation_loss
 from tests.property.models import VOCAB, as_if_trained, decoder, encoder, encoder_decoder, some_heads, tiny, tokens
 
-LENGTH, SOURCE, CLASSES = 11, 7, 5
+LENGTH = 11
+SOURCE = 7
+CLASSES = 5
 BIASES = {"attention_bias": True, "feedforward_bias": True, "head_bias": True}
 KINDS: tuple[dict[str, Any], ...] = (
     {"norm": "layernorm", "norm_bias": True, "positions": "learned", "embedding_norm": True, **BIASES},
@@ -62,13 +64,15 @@ def made(family: str, **changes: Any) -> AttributionCase:
     elif family == "encoder":
         model = encoder(**changes)
     elif family == "encoder-decoder":
-        model, target = encoder_decoder(**changes), tokens(1, LENGTH)
+        model = encoder_decoder(**changes)
+        target = tokens(1, LENGTH)
     else:
         model = build_model(tiny(family="encoder", pooling="mean", **changes), VOCAB, seed=1, classes=CLASSES).eval()
         with torch.no_grad():
             for number, parameter in enumerate(model.parameters()):
                 parameter.add_(torch.randn(parameter.shape, generator=torch.Generator().manual_seed(number)) * 0.1)
-    row, source = tokens(1, LENGTH), tokens(1, SOURCE, seed=1)
+    row = tokens(1, LENGTH)
+    source = tokens(1, SOURCE, seed=1)
     outputs = tuple(Output(place, (place,), (3 * place + 1) % VOCAB, True) for place in range(LENGTH))
     if family == "classifier":
         outputs = (Output(0, tuple(range(LENGTH)), 3, False),)
@@ -113,7 +117,8 @@ def test_every_logit_of_a_text_is_the_sum_of_its_parts(family: str, kind: dict[s
 @pytest.mark.parametrize("family", FAMILIES)
 def test_neurons_add_up_to_their_layer(family: str, kind: dict[str, Any]) -> None:
     case = in_double(made(family, **kind))
-    seen, output = case.trace(), case.outputs[-1]
+    seen = case.trace()
+    output = case.outputs[-1]
     for against, layer in itertools.product((None, 2), range(3)):
         parts = {part.name: part.value for part in split_output(case.model, seen, output, against)}
         found = split_neurons(case.model, seen, output, layer, against)
@@ -177,8 +182,10 @@ def test_the_last_row_of_the_lens_is_the_model_bit_for_bit(family: str) -> None:
 
 def test_an_early_row_is_the_head_on_that_stream_with_the_norms_own_statistics() -> None:
     case = in_double(made("decoder", norm="layernorm", norm_bias=True))
-    seen, found = case.trace(), lens(case.model, case.tokens, case.outputs)
-    norm, table = stack_of(case.model).norm, case.model.embedding.tokens.weight
+    seen = case.trace()
+    found = lens(case.model, case.tokens, case.outputs)
+    norm = stack_of(case.model).norm
+    table = case.model.embedding.tokens.weight
     for layer, block in enumerate(seen.stack.blocks):
         x = block.before[0]  # (T, D)
         x = (x - x.mean(-1, keepdim=True)) / (x.var(-1, unbiased=False, keepdim=True) + norm.eps).sqrt()
@@ -218,7 +225,8 @@ def test_a_post_norm_model_has_no_stream_to_look_at(view: str) -> None:
 def test_the_shares_of_a_rollout_add_up(family: str, uniform: bool) -> None:
     for kind in ({"norm_order": "post"}, {"removed_heads": some_heads(family), "kv_heads": 2}):
         found = rollout(made(family, **kind).trace(), uniform)
-        own, source = found.own, found.source
+        own = found.own
+        source = found.source
         whole = own.sum(dim=-1) + (0 if source is None else source.sum(dim=-1))  # (L, T)
         assert torch.allclose(whole, torch.ones_like(whole), atol=1e-6)
         assert own.min() >= 0
@@ -272,7 +280,9 @@ def test_a_flow_reaches_the_source_and_nothing_that_is_ahead() -> None:
 def test_no_flow_is_larger_or_smaller_than_the_least_cut(widths: list[float]) -> None:
     """Max-flow min-cut (Ford and Fulkerson 1956), over all cuts: one start, layers of 2, 3 and 2, one end."""
     levels = [range(0, 1), range(1, 3), range(3, 6), range(6, 8), range(8, 9)]
-    pipes, network, rest = {}, Network(), iter(widths)
+    pipes = {}
+    network = Network()
+    rest = iter(widths)
     for above, below in itertools.pairwise(levels):
         own = [[next(rest, 0.2) for _ in below] for _ in above]
         network.add(torch.tensor(own, dtype=torch.float64), above, below)
@@ -327,7 +337,8 @@ def test_blanking_is_reading_the_text_again(family: str, monkeypatch: pytest.Mon
 @pytest.mark.parametrize("family", FAMILIES)
 def test_agreement_has_every_layer_and_measure(family: str) -> None:
     case = made(family)
-    seen, blanked = case.trace(), blank(case, 9)
+    seen = case.trace()
+    blanked = blank(case, 9)
     found = agreement(case.model, seen, blanked)
     sides = ["own", "source"] if family == "encoder-decoder" else ["own"]
     assert [(row.side, row.layer, row.measure) for row in found.rows] == list(

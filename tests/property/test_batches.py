@@ -20,7 +20,8 @@ from glassformer.text.rows import Row
 from glassformer.text.store import StoreWriter, TokenStore
 
 END = 65_000
-STREAM, DOCUMENTS = DataConfig(windows="stream"), DataConfig(windows="documents")
+STREAM = DataConfig(windows="stream")
+DOCUMENTS = DataConfig(windows="documents")
 PRIMES = st.sampled_from([1, 2, 3, 5, 7, 11, 13, 17, 31])
 LENGTHS = st.lists(st.sampled_from([0, 1, 2, 3, 5, 7, 11, 13, 23, 47]), min_size=1, max_size=12)
 
@@ -28,7 +29,10 @@ LENGTHS = st.lists(st.sampled_from([0, 1, 2, 3, 5, 7, 11, 13, 23, 47]), min_size
 class Numbers:
     """A tokenizer's facts, as far as a store needs them."""
 
-    vocab_size, end_id, unknown_id, digest = 65_001, END, None, "numbers"
+    vocab_size = 65_001
+    end_id = END
+    unknown_id = None
+    digest = "numbers"
 
 
 def store_of(folder: Path, lengths: list[int], first: int = 0, name: str = "s") -> TokenStore:
@@ -69,7 +73,8 @@ def test_stream_predicts_every_token_but_the_first_once(folder: Path, lengths: l
 def test_documents_predict_every_token_once(folder: Path, lengths: list[int], context: int) -> None:
     store = store_of(folder, [*lengths, 1])
     rows = list(validation_rows(store, DOCUMENTS, context, END))
-    expected, start = [], 0
+    expected = []
+    start = 0
     for stop in store.document_ends.tolist():
         document = [END, *store.tokens[start:stop].tolist()]
         expected += list(itertools.pairwise(document))
@@ -128,7 +133,8 @@ def test_batch_moves() -> None:
 def test_world_size_does_not_change_the_global_batch(
     folder: Path, lengths: list[int], batch: int, context: int, seed: int, step: int, documents: bool
 ) -> None:
-    store, data = store_of(folder, lengths), DOCUMENTS if documents else STREAM
+    store = store_of(folder, lengths)
+    data = DOCUMENTS if documents else STREAM
 
     def rows(rank: int = 0, world: int = 1) -> list[list[int]]:
         return [row.ids.tolist() for row in training_rows(store, data, context, batch, seed, step, END, rank, world)]
@@ -149,7 +155,8 @@ def _place(tokens: list[int], row: list[int]) -> int:
 
 
 def test_stream_rows_are_drawn_evenly_from_all_places(folder: Path) -> None:
-    store, context = store_of(folder, [28]), 13  # 29 tokens: 16 places
+    store = store_of(folder, [28])  # 29 tokens: 16 places
+    context = 13
     counts = Counter(
         int(row.inputs[0]) for step in range(400) for row in training_rows(store, STREAM, context, 8, 1, step, END)
     )
@@ -220,7 +227,8 @@ def _cut(document: list[int], context: int) -> list[np.ndarray]:
 
 @pytest.mark.parametrize("data", [STREAM, DOCUMENTS])
 def test_no_row_crosses_from_training_into_validation(folder: Path, data: DataConfig) -> None:
-    train, held = store_of(folder, [97, 5, 31], 0, "train"), store_of(folder, [41, 13], 30_000, "held")
+    train = store_of(folder, [97, 5, 31], 0, "train")
+    held = store_of(folder, [41, 13], 30_000, "held")
     for step in range(50):
         assert all(
             max(t for t in row.ids.tolist() if t != END) < 30_000

@@ -101,7 +101,8 @@ def by_hand(
 
 def everything(score: Scorer, V: int, alpha: float, end: int | None, most: int) -> list[Hypothesis]:
     """All texts of up to `most` tokens: those that end, and those of `most` tokens that do not."""
-    result, open_ = [], [((), 0.0)]
+    result = []
+    open_ = [((), 0.0)]
     for n in range(1, most + 1):
         shares = score([row for row, _ in open_]).tolist() if open_ else []
         longer = [
@@ -218,7 +219,8 @@ def test_targets_of_a_ragged_batch(positions: str, heads: int, window: int | Non
 @pytest.mark.parametrize("end", [-50.0, 1.0, 2.0])
 def test_targets_of_every_length(end: float) -> None:
     """Those that never end, those that end at once, and those that end here and there."""
-    model, sources = translator(end, positions="rotary").double(), ids((5, 8, 2, 13, 21))
+    model = translator(end, positions="rotary").double()
+    sources = ids((5, 8, 2, 13, 21))
     for beams, alpha in ((1, 0.6), (3, 0.0), (5, 2.0), (40, 1.0)):
         found = beam_translate(model, sources, SampleConfig(tokens=17, beams=beams, length_penalty=alpha), END)
         for each, source in zip(found, sources, strict=True):
@@ -234,7 +236,8 @@ def test_targets_of_every_length(end: float) -> None:
 def test_one_beam_is_greedy_decoding(seed: int, end: int | None, alpha: float) -> None:
     """Also past the context."""
     starts = [tokens(1, n, seed=seed + n)[0].tolist() for n in (4, 13, 1)]
-    greedy, narrow = SampleConfig(tokens=19, temperature=0), SampleConfig(tokens=19, beams=1, length_penalty=alpha)
+    greedy = SampleConfig(tokens=19, temperature=0)
+    narrow = SampleConfig(tokens=19, beams=1, length_penalty=alpha)
     model = writer(1.0, context=13)
     found = beam_search(model, starts, narrow, end)
     other = translator(1.0, positions="alibi", context=19)
@@ -262,7 +265,8 @@ def test_what_comes_is_sorted_and_its_own_and_has_the_models_probabilities(
     lengths: list[int], positions: str, beams: int, alpha: float
 ) -> None:
     """Alone as in the batch; scores as of one forward pass over the whole text."""
-    model, sources = translator(1.0, positions=positions, kv_heads=2), ids(lengths)
+    model = translator(1.0, positions=positions, kv_heads=2)
+    sources = ids(lengths)
     config = SampleConfig(tokens=23, beams=beams, length_penalty=alpha)
     found = beam_translate(model, sources, config, END)
     for each, source in zip(found, sources, strict=True):
@@ -283,11 +287,14 @@ def test_what_comes_is_sorted_and_its_own_and_has_the_models_probabilities(
 @pytest.mark.parametrize("alpha", [0.0, 0.6, 2.0])
 def test_fewer_wanted_end_sooner(alpha: float, monkeypatch: pytest.MonkeyPatch) -> None:
     """By the same rules; without a length penalty they are the first of those that all are."""
-    model, sources = translator(1.0, positions="rotary").double(), ids((5, 8, 2, 13, 21))
-    config, reads = SampleConfig(tokens=17, beams=4, length_penalty=alpha), []
+    model = translator(1.0, positions="rotary").double()
+    sources = ids((5, 8, 2, 13, 21))
+    config = SampleConfig(tokens=17, beams=4, length_penalty=alpha)
+    reads = []
     read = beam.CachedReader.read
     monkeypatch.setattr(beam.CachedReader, "read", lambda *given: reads.append(len(given[1])) or read(*given))
-    found, costs = {}, []
+    found = {}
+    costs = []
     for wanted in (1, 2, 4):
         found[wanted] = beam_translate(model, sources, config, END, wanted=wanted)
         costs.append(sum(reads))
@@ -303,7 +310,8 @@ def test_fewer_wanted_end_sooner(alpha: float, monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_a_prompt_does_not_depend_on_its_mates() -> None:
-    model, starts = writer(1.0, positions="learned", kv_heads=2), ids((8, 29, 1, 33, 8))
+    model = writer(1.0, positions="learned", kv_heads=2)
+    starts = ids((8, 29, 1, 33, 8))
     config = SampleConfig(tokens=25, beams=3)
     alone = [beam_search(model, [start], config, END)[0] for start in starts]
     assert len({len(each[0].tokens) for each in alone}) > 1  # some are done early
@@ -314,7 +322,8 @@ def test_a_prompt_does_not_depend_on_its_mates() -> None:
 
 def test_a_wider_beam_finds_a_better_text_than_greedy_decoding() -> None:
     """Not always so, but on the whole."""
-    model, sources = translator(-50.0, positions="sinusoidal"), ids(range(1, 12))
+    model = translator(-50.0, positions="sinusoidal")
+    sources = ids(range(1, 12))
     best = [
         [each[0].log_probability for each in beam_translate(model, sources, SampleConfig(tokens=12, beams=n), END)]
         for n in (1, 2, 8)
@@ -361,7 +370,8 @@ def test_the_model_keeps_its_mode_the_caller_its_gradients_and_its_random_number
         quiet = search(model, [[3, 4], [5]], config, END)  # type: ignore[operator]
         model.train()
         next(part for part in model.modules() if isinstance(part, nn.Dropout)).eval()
-        modes, random = [part.training for part in model.modules()], torch.get_rng_state()
+        modes = [part.training for part in model.modules()]
+        random = torch.get_rng_state()
         assert search(model, [[3, 4], [5]], config, END) == quiet  # type: ignore[operator]
         assert [part.training for part in model.modules()] == modes
         assert torch.equal(torch.get_rng_state(), random)

@@ -19,9 +19,12 @@ pytestmark = pytest.mark.thorough
 @pytest.mark.skipif(find_compiler() is None, reason="there is no C++ compiler on this machine")
 def test_a_compiled_run_learns_the_same_and_resumes(tmp_path: Path) -> None:
     options: dict[str, Any] = {
-        "train__steps": 6, "train__save_every": 3, "train__evaluate_every": 3, "model__dropout_residual": 0.0,
+        "train__steps": 6,
+        "train__save_every": 3,
+        "train__evaluate_every": 3,
+        "model__dropout_residual": 0.0,
         "model__layers": 1,
-    }  # fmt: skip
+    }
     plain = small_trainer(tmp_path, "plain", **options)
     fast = small_trainer(tmp_path, "fast", **options, train__compile=True)
     assert fast.stepper.forward is not fast.model

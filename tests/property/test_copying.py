@@ -87,7 +87,8 @@ def test_false_hits_of_the_hash_are_not_believed(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(
         copying.Powers, "window_hashes", lambda self, sums, length: sums[: len(sums) - length] * 0 + copying.BASE
     )
-    sample, text = "the cat sat on the mat", "a cat sat in the hat; that cat sat on a rat"
+    sample = "the cat sat on the mat"
+    text = "a cat sat in the hat; that cat sat on a rat"
     check(longest_overlap(sample, [text]), sample, text)
 
 

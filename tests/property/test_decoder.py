@@ -35,7 +35,8 @@ def test_a_token_never_changes_what_comes_before_it(kind: dict[str, Any], window
 @pytest.mark.parametrize(("kind", "side"), list(product(KINDS, ["left", "right"])), ids=named)
 def test_padding_and_batch_mates_change_nothing(kind: dict[str, Any], side: str) -> None:
     model = decoder(tiny(**kind, window=7))
-    lengths, width = [13, 1, 7], 13
+    lengths = [13, 1, 7]
+    width = 13
     rows = [tokens(1, n, seed=n) for n in lengths]
     real = torch.zeros(3, width, dtype=torch.bool)
     outputs = []
@@ -43,7 +44,8 @@ def test_padding_and_batch_mates_change_nothing(kind: dict[str, Any], side: str)
         padded = torch.full((3, width), filler)
         for i, row in enumerate(rows):
             part = slice(width - lengths[i], width) if side == "left" else slice(0, lengths[i])
-            padded[i, part], real[i, part] = row[0], True
+            padded[i, part] = row[0]
+            real[i, part] = True
         outputs.append(model(padded, real)[real])
     assert torch.equal(outputs[0], outputs[1])
     alone = torch.cat([model(row)[0] for row in rows])
@@ -55,13 +57,16 @@ def test_padding_and_batch_mates_change_nothing(kind: dict[str, Any], side: str)
 )
 def test_cached_logits_equal_uncached(kind: dict[str, Any], heads: str, window: int | None, ragged: bool) -> None:
     config = tiny(**{**kind, "kv_heads": HEADS[heads]}, window=window)
-    model, whole = decoder(config), tokens(3 if ragged else 1, 23)
+    model = decoder(config)
+    whole = tokens(3 if ragged else 1, 23)
     real = torch.ones_like(whole, dtype=torch.bool)
     if ragged:
-        real[0, :6], real[2, :11] = False, False
+        real[0, :6] = False
+        real[2, :11] = False
     expected = model(whole, real if ragged else None)
     cache = Cache(config, len(whole), 29, whole.device, torch.float32)
-    pieces, start = [], 0
+    pieces = []
+    start = 0
     for length in (13, 1, 1, 3, 1, 4):  # a prompt, single tokens, and pieces of several
         part = slice(start, start + length)
         pieces.append(model(whole[:, part], real[:, part] if ragged and start == 0 else None, cache))
@@ -75,7 +80,8 @@ def test_cached_logits_equal_uncached(kind: dict[str, Any], heads: str, window: 
 def test_a_cache_that_is_one_place_off_is_seen() -> None:
     """The cached test can fail: places shifted by one change the logits."""
     config = tiny(positions="rotary")
-    model, whole = decoder(config), tokens(1, 9)
+    model = decoder(config)
+    whole = tokens(1, 9)
     cache = Cache(config, 1, 29, whole.device, torch.float32)
     model(whole[:, :8], None, cache)
     cache.attention_mask[:, 0] = False
@@ -94,16 +100,32 @@ def test_the_first_loss_is_ln_v(vocab: int, tied: bool, norm: str, order: str) -
     inputs = torch.randint(0, vocab, (4, 32), generator=torch.Generator().manual_seed(0))
     targets = torch.randint(0, vocab, (4, 32), generator=torch.Generator().manual_seed(1))
     for positions, activation, width, scale in [
-        ("learned", "gelu", 32, False), ("sinusoidal", "relu", 256, True), ("rotary", "swiglu", 128, False),
-        ("alibi", "relu2", 64, True), ("relative", "geglu", 256, False), ("none", "gelu_tanh", 32, False),
-        ("sinusoidal", "relu", 32, False), ("learned", "swiglu", 256, True),
-    ]:  # fmt: skip
+        ("learned", "gelu", 32, False),
+        ("sinusoidal", "relu", 256, True),
+        ("rotary", "swiglu", 128, False),
+        ("alibi", "relu2", 64, True),
+        ("relative", "geglu", 256, False),
+        ("none", "gelu_tanh", 32, False),
+        ("sinusoidal", "relu", 32, False),
+        ("learned", "swiglu", 256, True),
+    ]:
         config = ModelConfig.model_validate(
-            {"layers": 3, "heads": 4, "width": width, "context": 32, "tied": tied, "norm": norm, "norm_order": order,
-             "positions": positions, "activation": activation, "embedding_scale": scale,
-             "qk_norm": ("head" if width > 32 else "whole") if scale else "none",
-             "head_transform": scale != tied, "zero_output": scale == tied}
-        )  # fmt: skip
+            {
+                "layers": 3,
+                "heads": 4,
+                "width": width,
+                "context": 32,
+                "tied": tied,
+                "norm": norm,
+                "norm_order": order,
+                "positions": positions,
+                "activation": activation,
+                "embedding_scale": scale,
+                "qk_norm": ("head" if width > 32 else "whole") if scale else "none",
+                "head_transform": scale != tied,
+                "zero_output": scale == tied,
+            }
+        )
         with torch.no_grad():
             logits = build_model(config, vocab, seed=3)(inputs)
         loss = cross_entropy(logits.flatten(0, 1), targets.flatten()).item()

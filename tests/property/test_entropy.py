@@ -22,7 +22,8 @@ from glassformer.corpora.strings import StringTask
 
 def moments(corpus: Corpus, size: int) -> tuple[float, float, float]:
     """Mean of -log p over documents, its standard error, and the mean length."""
-    costs, lengths = [], []
+    costs = []
+    lengths = []
     for text in corpus.documents(size, seed=2024):
         chance = corpus.log_probability(text)
         assert chance is not None
@@ -42,7 +43,8 @@ def test_entropy_is_the_mean_cost_of_a_document(name: str) -> None:
     corpus = find_text_corpus(name)
     size = 50 if name == "random" else 3000
     mean, error, length = moments(corpus, size)
-    entropy, characters = corpus.entropy(), corpus.mean_characters()
+    entropy = corpus.entropy()
+    characters = corpus.mean_characters()
     assert entropy is not None
     assert characters is not None
     assert abs(mean - entropy) <= 4 * error + 1e-9
@@ -77,7 +79,8 @@ def words(alphabet: str, length: int) -> Iterator[str]:
 @pytest.mark.parametrize(("corpus", "lines"), tasks(), ids=["string", "addition"])
 def test_probabilities_of_all_lines_sum_to_one(corpus: Corpus, lines: list[str]) -> None:
     chances = [corpus.log_probability(line) or 0.0 for line in lines]
-    entropy, characters = corpus.entropy(), corpus.mean_characters()
+    entropy = corpus.entropy()
+    characters = corpus.mean_characters()
     assert math.fsum(map(math.exp, chances)) == pytest.approx(1, abs=1e-12)
     assert -math.fsum(math.exp(c) * c for c in chances) == pytest.approx(entropy, abs=1e-10)
     mean = math.fsum(math.exp(c) * len(line) for c, line in zip(chances, lines, strict=True))
@@ -86,7 +89,8 @@ def test_probabilities_of_all_lines_sum_to_one(corpus: Corpus, lines: list[str])
 
 def test_counting_arguments_of_recall_and_repeats() -> None:
     """p times the number of equally likely lines of each size sums to one."""
-    recall, total = Recall(), 0.0
+    recall = Recall()
+    total = 0.0
     for pairs in range(recall.fewest, recall.most + 1):
         line = "".join(key + "x" for key in "ABCDEFGHIJ"[:pairs])
         lines = math.perm(26, pairs) * 26**pairs * math.factorial(pairs)
@@ -104,7 +108,8 @@ def enumerated(grammar: Grammar) -> Iterator[tuple[str, float]]:
         if not pieces:
             yield "", known, 1.0
             return
-        head, rest = pieces[0], pieces[1:]
+        head = pieces[0]
+        rest = pieces[1:]
         if isinstance(head, str):
             yield from ((head + text, after, p) for text, after, p in say(rest, known))
             return

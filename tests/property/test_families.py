@@ -21,7 +21,8 @@ def padded(rows: list[Tensor], width: int, side: str, filler: int) -> tuple[Tens
     for i, row in enumerate(rows):
         n = row.shape[1]
         part = slice(width - n, width) if side == "left" else slice(0, n)
-        ids[i, part], real[i, part] = row[0], True
+        ids[i, part] = row[0]
+        real[i, part] = True
     return ids, real
 
 
@@ -54,7 +55,8 @@ def test_encoder_padding_and_batch_mates_change_nothing(kind: dict[str, Any], si
 @settings(max_examples=12, deadline=None)
 @given(positions=st.sampled_from(POSITIONS), left=st.integers(0, 5), right=st.integers(0, 5), filler=st.integers(0, 30))
 def test_encoder_padding_on_both_sides_at_once(positions: str, left: int, right: int, filler: int) -> None:
-    model, row = encoder(positions=positions), tokens(1, 11)
+    model = encoder(positions=positions)
+    row = tokens(1, 11)
     ids = torch.full((1, left + 11 + right), filler)
     ids[:, left : left + 11] = row
     real = torch.zeros_like(ids, dtype=torch.bool)
@@ -64,7 +66,8 @@ def test_encoder_padding_on_both_sides_at_once(positions: str, left: int, right:
 
 @pytest.mark.parametrize("positions", POSITIONS)
 def test_every_token_of_an_encoder_sees_both_sides(positions: str) -> None:
-    model, before = encoder(positions=positions), tokens(2, 13)
+    model = encoder(positions=positions)
+    before = tokens(2, 13)
     for place in (0, 6, 12):
         changed = (model(before) - model(other(before, 0, place))).abs().amax(dim=2)  # (B, T)
         assert (changed[0] > 1e-5).all()
@@ -73,13 +76,15 @@ def test_every_token_of_an_encoder_sees_both_sides(positions: str) -> None:
 
 def test_a_window_lets_an_encoder_look_as_far_to_either_side() -> None:
     """One layer with window 3 sees the token itself and two on each side."""
-    model, before = encoder(positions="none", window=3, layers=1), tokens(1, 13)
+    model = encoder(positions="none", window=3, layers=1)
+    before = tokens(1, 13)
     changed = (model(before) - model(other(before, 0, 6))).abs().amax(dim=2)[0]
     assert (changed > 0).nonzero().flatten().tolist() == [4, 5, 6, 7, 8]
 
 
 def test_an_encoder_without_positions_does_not_know_the_order() -> None:
-    model, ids = encoder(positions="none").double(), tokens(3, 13)
+    model = encoder(positions="none").double()
+    ids = tokens(3, 13)
     order = torch.randperm(13, generator=torch.Generator().manual_seed(1))
     torch.testing.assert_close(model(ids[:, order]), model(ids)[:, order], atol=1e-12, rtol=0)
 
@@ -87,7 +92,8 @@ def test_an_encoder_without_positions_does_not_know_the_order() -> None:
 @pytest.mark.parametrize("positions", [name for name in POSITIONS if name != "none"])
 def test_an_encoder_with_positions_knows_the_order(positions: str) -> None:
     """The test above can fail: with places, swapped tokens give other logits."""
-    model, ids = encoder(positions=positions), tokens(1, 13)
+    model = encoder(positions=positions)
+    ids = tokens(1, 13)
     order = torch.tensor([0, 7, 2, 3, 4, 5, 6, 1, 8, 9, 10, 11, 12])
     assert (model(ids[:, order]) - model(ids)[:, order]).abs().max() > 1e-3
 
@@ -108,7 +114,8 @@ def test_an_encoder_that_is_given_only_padding_stays_finite() -> None:
 @pytest.mark.parametrize(("kind", "window"), list(product(kinds("encoder-decoder"), [None, 5])), ids=named)
 def test_a_target_token_never_changes_what_comes_before_it(kind: dict[str, Any], window: int | None) -> None:
     model = encoder_decoder(**{"kv_heads": 3, **kind}, window=window)
-    source, target = tokens(2, 11, seed=1), tokens(2, 17, seed=2)
+    source = tokens(2, 11, seed=1)
+    target = tokens(2, 17, seed=2)
     changed = (model(source, target) - model(source, other(target, 0, 7))).abs().amax(dim=2)  # (B, T)
     assert (changed[0, :7] == 0).all()
     assert (changed[0, 7:12] > 1e-5).all()
@@ -133,7 +140,9 @@ def test_source_and_target_padding_and_batch_mates_change_nothing(kind: dict[str
 
 @pytest.mark.parametrize("positions", POSITIONS)
 def test_every_target_token_sees_every_source_token(positions: str) -> None:
-    model, source, target = encoder_decoder(positions=positions), tokens(2, 11, seed=1), tokens(2, 7, seed=2)
+    model = encoder_decoder(positions=positions)
+    source = tokens(2, 11, seed=1)
+    target = tokens(2, 7, seed=2)
     for place in (0, 5, 10):
         changed = (model(source, target) - model(other(source, 0, place), target)).abs().amax(dim=2)  # (B, T)
         assert (changed[0] > 1e-5).all()
@@ -142,7 +151,8 @@ def test_every_target_token_sees_every_source_token(positions: str) -> None:
 
 def test_a_source_of_nothing_but_padding_gives_finite_logits_and_gradients() -> None:
     model = as_if_trained(tiny(family="encoder-decoder")).requires_grad_(True)
-    source, target = tokens(2, 11, seed=1), tokens(2, 7, seed=2)
+    source = tokens(2, 11, seed=1)
+    target = tokens(2, 7, seed=2)
     real = torch.ones(2, 11, dtype=torch.bool)
     real[1] = False
     logits = model(source, target, real)

@@ -110,7 +110,8 @@ def test_in_bfloat16_the_steps_are_no_further_from_float32_than_the_models(
 ) -> None:
     if layout and not layout_pays(torch.empty(1, dtype=torch.bfloat16), 100):
         layout = False
-    exact, model = decoder(tiny(**changes)), decoder(tiny(**changes)).to(torch.bfloat16)
+    exact = decoder(tiny(**changes))
+    model = decoder(tiny(**changes)).to(torch.bfloat16)
     with inference(model):
         pairs = list(steps_of_both(model, layout, ragged=False))
         wide = [expected for _, expected in steps_of_both(exact, layout=False, ragged=False)]
@@ -123,10 +124,12 @@ def test_in_bfloat16_the_steps_are_no_further_from_float32_than_the_models(
 @pytest.mark.parametrize("temperature", [0.0, 0.9])
 def test_what_is_written_is_the_same_without_it(temperature: float, monkeypatch: pytest.MonkeyPatch) -> None:
     """Past the context limit, with rows of several lengths, enough of them for a new layout of the weights."""
-    model, settings = decoder(tiny()), SampleConfig(tokens=40, temperature=temperature)
+    model = decoder(tiny())
+    settings = SampleConfig(tokens=40, temperature=temperature)
     prompts = [tokens(1, length, seed=length)[0].tolist() for length in (3, 17, 28, 9, 29)]
     own = [step.tokens for step in generate(model, prompts, settings)]
-    pairs, sources = encoder_decoder(), [prompt[:13] for prompt in prompts]
+    pairs = encoder_decoder()
+    sources = [prompt[:13] for prompt in prompts]
     translated = [step.tokens for step in translate(pairs, sources, settings, 0)]
     used = []
     monkeypatch.setattr(fast.FastDecoder, "applies", lambda self: bool(used.append(self)))
@@ -137,7 +140,8 @@ def test_what_is_written_is_the_same_without_it(temperature: float, monkeypatch:
 
 def test_whoever_listens_is_heard() -> None:
     """Before the first token and between two, by a hook on any part; without it, the fast way is taken again."""
-    model, heard = decoder(tiny()), []
+    model = decoder(tiny())
+    heard = []
     part = model.stack.blocks[1].feedforward.up
     reader = CachedReader(model, steps=24)
     prompts = tokens(2, 5).tolist()

@@ -36,7 +36,8 @@ def losses(model: Model, given: dict[str, Tensor | None]) -> Tensor:
 @pytest.mark.parametrize(("family", "choice"), CASES)
 def test_gradients_are_those_of_each_row(family: str, choice: dict[str, Any], real: Tensor | None) -> None:
     """One backward of the sum: equal to Σ z · dL/dz, to the differences of two losses, and to rows alone."""
-    model, given = model_of(family, **choice).double(), inputs(family, real)
+    model = model_of(family, **choice).double()
+    given = inputs(family, real)
     kept: dict[str, Tensor] = {}
 
     def keep(name: str, module: nn.Module, args: tuple[Any, ...], z: Tensor) -> None:
@@ -78,7 +79,8 @@ def check_differences(model: Model, given: dict[str, Tensor | None], name: str, 
 
 @pytest.mark.parametrize("family", FAMILIES)
 def test_at_one_nothing_changes_and_at_zero_the_head_is_gone(family: str) -> None:
-    model, given = model_of(family, kv_heads=2), inputs(family, PAD)
+    model = model_of(family, kv_heads=2)
+    given = inputs(family, PAD)
     plain = logits_of(model, given)
     with gated(model):
         assert torch.equal(logits_of(model, given), plain)
@@ -97,7 +99,8 @@ def test_at_one_nothing_changes_and_at_zero_the_head_is_gone(family: str) -> Non
 def test_gates_at_zero_are_heads_that_do_not_exist(family: str) -> None:
     """The same weights without the rows and columns of some heads; then gates on the heads that stay."""
     changes: dict[str, Any] = {"kv_heads": 2, "attention_bias": True, "positions": "alibi"}
-    model, given = model_of(family, **changes).double(), inputs(family, PAD)
+    model = model_of(family, **changes).double()
+    given = inputs(family, PAD)
     sites = [str(site) for site in attentions(model)]
     gone = {site: [1, 4] if number % 2 else [0, 1, 2, 5] for number, site in enumerate(sites)}  # 0-2: a whole key head
     removed = tuple(f"{site}.{head}" for site in sites for head in gone[site])
@@ -133,7 +136,8 @@ def test_beams_that_share_a_source_have_their_own_gates() -> None:
     Under gates every row attends to a copy of its source, without them rows of a source share it: the same terms are
     added in another order.
     """
-    model, settings = encoder_decoder(), SampleConfig(beams=3, tokens=2)
+    model = encoder_decoder()
+    settings = SampleConfig(beams=3, tokens=2)
     source = [[3, 5, 7, 11], [2, 4, 6, 8, 10]]
     plain = beam_translate(model, source, settings, end_id=0)
     with gated(model) as gates:
@@ -143,8 +147,10 @@ def test_beams_that_share_a_source_have_their_own_gates() -> None:
         for each, other in zip(hypotheses, expected, strict=True):
             assert each.log_probability == pytest.approx(other.log_probability, abs=1e-6)
     assert {name: len(gate) for name, gate in gates.items() if ".0." in name} == {
-        "enc.0.self": 2, "dec.0.self": 6, "dec.0.cross": 6,
-    }  # fmt: skip
+        "enc.0.self": 2,
+        "dec.0.self": 6,
+        "dec.0.cross": 6,
+    }
     memory = model.encode(torch.tensor([[3, 5, 7, 11]]))
     target = torch.tensor([[0, 1], [0, 2], [0, 3]])
     value = torch.rand(3, 6)
@@ -158,7 +164,8 @@ def test_beams_that_share_a_source_have_their_own_gates() -> None:
 
 def test_training_through_given_gates_and_lower_precision() -> None:
     """A gate that is a parameter learns; in bfloat16 its gradient is float32."""
-    model, given = model_of("decoder").bfloat16(), inputs("decoder", None)
+    model = model_of("decoder").bfloat16()
+    given = inputs("decoder", None)
     gate = nn.Parameter(torch.full((6,), 0.5))
     with gated(model, {"dec.2.self": gate}):
         logits_of(model, given).float().square().sum().backward()
@@ -172,7 +179,8 @@ def test_training_through_given_gates_and_lower_precision() -> None:
 
 def test_every_forward_pass_has_gates_of_its_own() -> None:
     """Gradients of two batches never add up behind one's back."""
-    model, given = model_of("decoder"), inputs("decoder", None)
+    model = model_of("decoder")
+    given = inputs("decoder", None)
     with gated(model) as gates:
         losses(model, given).sum().backward()
         first = gates["dec.1.self"]
@@ -183,7 +191,8 @@ def test_every_forward_pass_has_gates_of_its_own() -> None:
 
 def test_wrong_gates_are_refused_and_nothing_stays() -> None:
     model = model_of("encoder-decoder").train()
-    given, before = inputs("encoder-decoder", None), full_state(model)
+    given = inputs("encoder-decoder", None)
+    before = full_state(model)
     for values, words in (
         ({"dec.9.self": torch.ones(6)}, r"no attention 'dec.9.self'(.|\n)*Did you mean dec"),
         ({"dec.0.cross": torch.ones(5)}, r"shape \(5,\) were given for dec.0.cross\nIt has 6 heads"),

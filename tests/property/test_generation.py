@@ -75,10 +75,12 @@ def test_cached_equals_uncached_for_256_greedy_steps(
     positions: str, heads: str, window: int | None, lengths: tuple[int, ...]
 ) -> None:
     """Every logit, and with it every token: the uncached argmax after each prefix is the token that came."""
-    model, starts = small(positions=positions, kv_heads=HEADS[heads], window=window), prompts(lengths)
+    model = small(positions=positions, kv_heads=HEADS[heads], window=window)
+    starts = prompts(lengths)
     steps = list(generate(model, starts, GREEDY))
     assert len(steps) == 256
-    rows, cached = grown(starts, steps), logits_by_row(steps)
+    rows = grown(starts, steps)
+    cached = logits_by_row(steps)
     for index, (row, start) in enumerate(zip(rows, starts, strict=True)):
         expected = whole_logits(model, row, len(start))
         assert expected.std() > 0.4
@@ -91,7 +93,8 @@ def test_cached_equals_uncached_for_256_greedy_steps(
 @pytest.mark.parametrize("context", [1, 2, 3, 29])
 @pytest.mark.parametrize("positions", ["learned", "rotary"])
 def test_the_uncached_path_gives_the_same_rows(positions: str, context: int) -> None:
-    model, starts = small(positions=positions, context=context), prompts((1, 5, 2))
+    model = small(positions=positions, context=context)
+    starts = prompts((1, 5, 2))
     config = SampleConfig(temperature=1.0, tokens=80, seed=3)
     cached, plain = (list(generate(model, starts, config, cached=cached)) for cached in (True, False))
     assert grown(starts, cached) == grown(starts, plain)
@@ -101,7 +104,8 @@ def test_the_uncached_path_gives_the_same_rows(positions: str, context: int) -> 
 @settings(max_examples=200, deadline=None)
 @given(length=st.integers(0, 5000), context=st.integers(1, 300))
 def test_the_window_is_the_longest_that_starts_at_a_hop(length: int, context: int) -> None:
-    start, hop = window_start(length, context), hop_length(context)
+    start = window_start(length, context)
+    hop = hop_length(context)
     assert start % hop == 0
     assert length - start <= context
     assert start == 0 or length - (start - hop) > context
@@ -193,7 +197,8 @@ SAMPLED = SampleConfig(temperature=1.0, top_k=20, top_p=0.95, repetition_penalty
 def test_a_row_depends_on_its_own_prompt_and_seed_alone() -> None:
     """Alone, in any batch, at any place in it, with mates that end early or late: the same tokens."""
     model = small(positions="rotary", kv_heads=2)
-    starts, seeds = prompts((8, 29, 1, 33, 8)), [11, 12, 13, 14, 15]
+    starts = prompts((8, 29, 1, 33, 8))
+    seeds = [11, 12, 13, 14, 15]
     alone = [
         grown([start], list(generate(model, [start], SAMPLED, end_id=4, seeds=[seed])))[0]
         for start, seed in zip(starts, seeds, strict=True)
@@ -206,7 +211,8 @@ def test_a_row_depends_on_its_own_prompt_and_seed_alone() -> None:
 
 
 def test_the_seed_decides_and_equal_rows_with_equal_seeds_are_equal() -> None:
-    model, start = small(), prompts((6,))[0]
+    model = small()
+    start = prompts((6,))[0]
     first, second, third = grown([start] * 3, list(generate(model, [start] * 3, SAMPLED, seeds=[1, 2, 1])))
     assert first == third
     assert first != second
@@ -215,7 +221,8 @@ def test_the_seed_decides_and_equal_rows_with_equal_seeds_are_equal() -> None:
 
 
 def test_the_global_random_state_is_neither_used_nor_changed() -> None:
-    model, start = small(), prompts((6,))
+    model = small()
+    start = prompts((6,))
     torch.manual_seed(1)
     before = torch.get_rng_state()
     first = grown(start, list(generate(model, start, SAMPLED)))
@@ -226,7 +233,8 @@ def test_the_global_random_state_is_neither_used_nor_changed() -> None:
 
 def test_the_model_keeps_its_mode_and_the_caller_its_gradients() -> None:
     """Also between steps, when a stream is left unfinished, and part by part; dropout is off inside."""
-    model, start = small(dropout_attention=0.5, dropout_residual=0.5, dropout_embedding=0.5), prompts((6,))
+    model = small(dropout_attention=0.5, dropout_residual=0.5, dropout_embedding=0.5)
+    start = prompts((6,))
     quiet = grown(start, list(generate(model, start, SAMPLED)))
     model.train()
     model.stack.blocks[1].eval()
@@ -245,7 +253,8 @@ def test_the_model_keeps_its_mode_and_the_caller_its_gradients() -> None:
 
 
 def test_rows_end_by_end_token_stop_and_length() -> None:
-    model, starts = small(), prompts((5, 9, 13))
+    model = small()
+    starts = prompts((5, 9, 13))
     free = grown(starts, list(generate(model, starts, SAMPLED)))
     generated = [row[len(start) :] for row, start in zip(free, starts, strict=True)]
     end_id = generated[0][20]
@@ -268,7 +277,8 @@ def test_rows_end_by_end_token_stop_and_length() -> None:
 
 
 def test_candidates_are_the_models_probabilities() -> None:
-    model, start = small(), prompts((35,))[0]
+    model = small()
+    start = prompts((35,))[0]
     best = candidates(model, start, VOCAB)
     shares = model(torch.tensor([start[14:]]))[0, -1].double().softmax(dim=-1)
     assert [id for id, _ in best] == shares.argsort(descending=True).tolist()

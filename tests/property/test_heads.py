@@ -72,7 +72,8 @@ def test_importance_has_its_place() -> None:
 
 def looking_back() -> Decoder:
     """Head 0 of layer 0 looks at the previous token, head 1 at its own; layer 1 looks at everything alike."""
-    C, K = 29, 29
+    C = 29
+    K = 29
     model = build_model(
         ModelConfig(layers=2, heads=2, head_width=K, width=C + 8, hidden=13, context=C, norm="none"), VOCAB, seed=1
     )
@@ -118,7 +119,8 @@ def test_copying_by_weights_is_that_of_the_whole_matrix(norm: str, kv_heads: int
     block = model.stack.blocks[1]
     assert isinstance(block, Block)
     found = copying.copying_by_weights(model, block)
-    K, W = 10, {name: value.double() for name, value in model.named_parameters()}
+    K = 10
+    W = {name: value.double() for name, value in model.named_parameters()}
     embedded = W["embedding.tokens.weight"]  # (V, D)
     read = embedded if model.head.weight is None else W["head.weight"]  # (V, D)
     for head in range(6):
@@ -137,7 +139,8 @@ def test_copying_by_weights_is_that_of_the_whole_matrix(norm: str, kv_heads: int
 def test_raised_logits_are_what_the_head_adds_to_them() -> None:
     """Without the head, the last layer's logits differ by just that, but for the final norm's scale."""
     model = decoder(tiny(norm="none"))
-    ids, head = tokens(2, 11), 4
+    ids = tokens(2, 11)
+    head = 4
     made = trace(model, ids)
     raised = copying.raised_logits(model, made.stack.blocks[2].attention, ids)  # (N, H, T, S)
     block = model.stack.blocks[2]
@@ -173,7 +176,8 @@ def test_padding_and_batches_change_nothing() -> None:
     for number, row in enumerate(probe.rows):
         alone = passes.passes(model, HeadProbe("text", "", [row]), frozenset({BEGIN}))
         for layer, passed in enumerate(alone):
-            size, whole = len(row), together[layer]
+            size = len(row)
+            whole = together[layer]
             assert np.array_equal(passed.looks.rows[0], whole.rows[number, :size])
             assert not whole.rows[number, size:].any()
             near = whole.weights[number, :, :size, :size] - passed.looks.weights[0]

@@ -25,9 +25,11 @@ SHOWN = ("q", "k", "v", "products", "scores", "pattern", "z")
 QUIET = ("q", "k", "v", "z")
 CHOICES: list[dict[str, Any]] = [
     *({"positions": name} for name in POSITIONS),
-    {"kv_heads": 2, "positions": "rotary", "qk_norm": "head"}, {"kv_heads": 1, "window": 3, "positions": "alibi"},
-    {"removed_heads": "some", "kv_heads": 3, "positions": "relative"}, {"qk_norm": "whole", "window": 3},
-]  # fmt: skip
+    {"kv_heads": 2, "positions": "rotary", "qk_norm": "head"},
+    {"kv_heads": 1, "window": 3, "positions": "alibi"},
+    {"removed_heads": "some", "kv_heads": 3, "positions": "relative"},
+    {"qk_norm": "whole", "window": 3},
+]
 EVERY = [pytest.param(f, c, id=f"{f} {' '.join(f'{k}={v}' for k, v in c.items())}") for f in FAMILIES for c in CHOICES]
 
 
@@ -119,7 +121,8 @@ def test_with_a_cache(choice: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize("family", FAMILIES)
 def test_in_bfloat16_under_autocast(family: str) -> None:
-    model, given = model_of(family, positions="rotary", kv_heads=2), inputs(family, PAD)
+    model = model_of(family, positions="rotary", kv_heads=2)
+    given = inputs(family, PAD)
     with torch.autocast("cpu", torch.bfloat16):
         plain = logits_of(model, given)
         quiet = Heard(model, QUIET)
@@ -143,9 +146,11 @@ def test_the_pattern_is_shown_before_dropout() -> None:
 @pytest.mark.parametrize("name", SHOWN)
 @pytest.mark.parametrize("family", FAMILIES)
 def test_a_value_that_a_hook_returns_takes_the_place(family: str, name: str) -> None:
-    model, given = model_of(family), inputs(family, PAD)
+    model = model_of(family)
+    given = inputs(family, PAD)
     layer = next(part for part in model.modules() if isinstance(part, Attention))
-    plain, before = logits_of(model, given), full_state(model)
+    plain = logits_of(model, given)
+    before = full_state(model)
     handle = getattr(layer, f"hook_{name}").register_forward_hook(lambda module, args, value: value.roll(1, dims=-1))
     assert (logits_of(model, given) - plain).abs().max() > 1e-3
     handle.remove()

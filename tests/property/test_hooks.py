@@ -22,7 +22,8 @@ def hooks_of(model: nn.Module) -> list[Any]:
 
 
 def test_values_are_the_models_own_tensors() -> None:
-    model, ids = model_of("decoder"), tokens(2, 7)
+    model = model_of("decoder")
+    ids = tokens(2, 7)
     (site, layer), *_ = attentions(model).items()
     block = model.get_submodule("stack.blocks.0")
     taps = {"z": Tap(layer.hook_z), "x": Tap(block, "input"), "all": Tap(block, "arguments")}
@@ -37,7 +38,8 @@ def test_values_are_the_models_own_tensors() -> None:
 
 
 def test_every_call_is_taken_and_no_hook_is_left_after_an_error() -> None:
-    model, ids = model_of("encoder-decoder"), tokens(1, 5)
+    model = model_of("encoder-decoder")
+    ids = tokens(1, 5)
     calls: list[str] = []
 
     def take(name: str, value: Tensor) -> None:

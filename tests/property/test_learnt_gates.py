@@ -60,7 +60,8 @@ def by_hand(found: Stepper, how: L0, first: int) -> dict[str, Tensor]:
 @pytest.mark.parametrize("micro", [None, 2])
 def test_gates_follow_the_gradient_of_loss_and_price(micro: int | None) -> None:
     """Also where the rows of a step go through in several batches, which see the same draw."""
-    how, first = L0(0.02, steps=9, gate_rate=0.4, gates_alone=True), 7
+    how = L0(0.02, steps=9, gate_rate=0.4, gates_alone=True)
+    first = 7
     wanted = by_hand(stepper(), how, first)
     found, targets = learn_gates(stepper(micro_batch=micro), first, how, silent)
     assert found.keys() == wanted.keys()
@@ -77,7 +78,8 @@ def weights(model: Model) -> list[Tensor]:
 @pytest.mark.parametrize("alone", [False, True])
 def test_weights_move_unless_gates_are_learnt_alone(alone: bool) -> None:
     found = stepper(optimizer="muon")
-    before, state = weights(found.model), torch.random.get_rng_state()
+    before = weights(found.model)
+    state = torch.random.get_rng_state()
     torch.manual_seed(5)
     learn_gates(found, 0, L0(0.02, steps=2, gates_alone=alone), silent)
     moved = [not torch.equal(a, b) for a, b in zip(before, weights(found.model), strict=True)]

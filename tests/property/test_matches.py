@@ -32,7 +32,8 @@ def brute_force(sample: str, text: str, least: int) -> set[tuple[int, int]]:
 @given(LETTERS, st.lists(LETTERS, max_size=4), st.integers(1, 5), st.integers(1, 40))
 @settings(deadline=None, max_examples=300)
 def test_matches_are_all_that_cannot_be_made_longer(sample: str, pieces: list[str], least: int, block: int) -> None:
-    text, before = "".join(pieces), meter.BLOCK
+    text = "".join(pieces)
+    before = meter.BLOCK
     meter.BLOCK = block  # blocks far smaller than a match, so that matches cross their edges
     try:
         found = matches(sample, pieces, least)

@@ -119,10 +119,18 @@ def trained(
 ) -> tuple[TrainingOutcome | None, Trainer]:
     """Train a run of minutes in a world; `stop` is asked after each step whether a signal comes."""
     own = {
-        "train__minutes": world.costs.minutes, "train__steps": None, "train__schedule": "linear",
-        "train__final_rate": 0.0, "train__warmup": 0, "train__learning_rate": LEARNING_RATE, "sample__tokens": 200,
-        "train__log_every": 1, "model__layers": 1, "train__evaluate_every": 4, "train__save_every": 1000,
-    }  # fmt: skip
+        "train__minutes": world.costs.minutes,
+        "train__steps": None,
+        "train__schedule": "linear",
+        "train__final_rate": 0.0,
+        "train__warmup": 0,
+        "train__learning_rate": LEARNING_RATE,
+        "sample__tokens": 200,
+        "train__log_every": 1,
+        "model__layers": 1,
+        "train__evaluate_every": 4,
+        "train__save_every": 1000,
+    }
     world.now += world.costs.seconds("before")
     config = small_config(folder, **{**own, **changes})
     with costing(world), new_training(config, folder / name, Silent(), seconds=lambda: world.now) as trainer:

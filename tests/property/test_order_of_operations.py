@@ -34,7 +34,10 @@ CHOICES: list[dict[str, Any]] = [
 def forward(config: ModelConfig, model: Decoder, ids: Tensor, dropout: bool = False) -> Tensor:
     """Ids (1, T) -> logits (1, T, V), from the weights alone; with dropout in the order in which the model drops."""
     weights = dict(model.named_parameters())
-    H, G, K, T = config.heads, config.G, config.K, ids.shape[1]
+    H = config.heads
+    G = config.G
+    K = config.K
+    T = ids.shape[1]
     positions = torch.arange(T)[None]
 
     def linear(x: Tensor, name: str) -> Tensor:
@@ -59,10 +62,12 @@ def forward(config: ModelConfig, model: Decoder, ids: Tensor, dropout: bool = Fa
         k = heads(linear(x, f"{name}.key"), G, f"{name}.key_norm.weight")
         v = heads(linear(x, f"{name}.value"), G, "")
         if config.positions == "rotary":
-            q, k = rotate(q, rotation), rotate(k, rotation)
+            q = rotate(q, rotation)
+            k = rotate(k, rotation)
         share = config.dropout_attention if dropout else 0.0
         if q.dtype == torch.bfloat16:
-            k, v = k.repeat_interleave(H // G, 1), v.repeat_interleave(H // G, 1)
+            k = k.repeat_interleave(H // G, 1)
+            v = v.repeat_interleave(H // G, 1)
             scores = q / math.sqrt(K) @ k.transpose(-2, -1)
             added = torch.zeros(()).where(allowed, -math.inf) if bias is None else bias
             z = dropped((scores + added.to(q.dtype)).softmax(dim=-1), share) @ v
@@ -141,7 +146,8 @@ def test_a_pass_and_its_gradients_are_the_arithmetic_written_out(
     )
     model = as_if_trained(config).requires_grad_().train()
     assert isinstance(model, Decoder)
-    ids, found = tokens(1, 13), []
+    ids = tokens(1, 13)
+    found = []
     for compute in (lambda: model(ids), lambda: forward(config, model, ids, dropout=True)):
         torch.manual_seed(7)
         with torch.autocast("cpu", torch.bfloat16, enabled=bfloat16):
@@ -246,7 +252,8 @@ def test_the_first_weights_are_one_stream_of_random_numbers(tied: bool, removed:
     drawn("embedding.tokens.weight", std)
     drawn("embedding.positions.table.weight", std)
     for layer in range(3):
-        prefix, inputs = f"stack.blocks.{layer}", 10 * len(config.kept_heads(f"dec.{layer}.self"))
+        prefix = f"stack.blocks.{layer}"
+        inputs = 10 * len(config.kept_heads(f"dec.{layer}.self"))
         for name in ("query", "key", "value"):
             drawn(f"{prefix}.attention.{name}.weight", 1 / math.sqrt(22))
         drawn(f"{prefix}.attention.output.weight", 1 / math.sqrt(max(1, inputs)) / math.sqrt(6))

@@ -45,7 +45,8 @@ class Listener(Silent):
 @pytest.fixture
 def short(monkeypatch: pytest.MonkeyPatch) -> Any:
     """A function that makes every forward pass of more than so many rows fail, with the sizes that were tried."""
-    logits_of, tried = loop.logits_of, []
+    logits_of = loop.logits_of
+    tried = []
 
     def plant(most: int, error: Exception) -> list[int]:
         def forward(model: Any, batch: Batch, *more: Any) -> Tensor:
@@ -96,7 +97,8 @@ def test_a_failure_in_the_middle_of_a_step_counts_nothing_twice(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     _, expected = gradients(stepper_of(tmp_path, train__micro_batch=4), 2)
-    summed, passes = loop.summed_loss, []
+    summed = loop.summed_loss
+    passes = []
 
     def fails_in_the_third(*arguments: Any) -> Tensor:
         passes.append(0)

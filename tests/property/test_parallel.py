@@ -143,8 +143,11 @@ def test_a_sharded_checkpoint_has_a_file_for_each_process_and_whole_weights(foun
         checkpoint = Run(found.folder / f"shards-adamw-{world}").checkpoint("last")
         shards = [f"optimizer-{number}-of-{world}.safetensors" for number in range(1, world + 1)]
         assert sorted(path.name for path in checkpoint.iterdir()) == [
-            "manifest.json", "model.safetensors", *shards, "state.json",
-        ]  # fmt: skip
+            "manifest.json",
+            "model.safetensors",
+            *shards,
+            "state.json",
+        ]
         ours = load_tensors(checkpoint / "model.safetensors")
         alone = load_tensors(Run(found.folder / "alone-adamw").checkpoint("last") / "model.safetensors")
         assert ours.keys() == alone.keys()

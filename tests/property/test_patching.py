@@ -14,7 +14,7 @@ from glassformer.base.errors import GlassError
 from glassformer.generation.beam import beam_translate
 from glassformer.generation.decoding import generate
 from glassformer.inspection.catalogue import catalogue
-from glassformer.inspection.patching import (  # fmt: skip
+from glassformer.inspection.patching import (
     Kind,
     KnockOut,
     Mean,
@@ -43,11 +43,13 @@ def values(found: Trace, family: str) -> dict[str, Tensor]:
     kept: dict[str, Tensor] = {}
     own = {"dec" if "decoder" in family else "enc": found.stack}
     for name, stack in {**({} if found.source is None else {"enc": found.source}), **own}.items():
-        kept[f"{name}.embedding"], kept[f"{name}.final"] = stack.embedded, stack.final
+        kept[f"{name}.embedding"] = stack.embedded
+        kept[f"{name}.final"] = stack.final
         if stack.position_vectors is not None:
             kept[f"{name}.positions"] = stack.position_vectors
         for n, block in enumerate(stack.blocks):
-            kept[f"{name}.{n}.resid"], kept[f"{name}.{n + 1}.resid"] = block.before, block.after
+            kept[f"{name}.{n}.resid"] = block.before
+            kept[f"{name}.{n + 1}.resid"] = block.after
             kept[f"{name}.{n}.feedforward"] = block.feedforward.output
             for part, attention in (("self", block.attention), ("cross", block.cross)):
                 if attention is not None:
@@ -74,7 +76,8 @@ def test_all_of_clean_in_corrupt_is_clean_and_nothing_is_corrupt(family: str, ch
     model = model_of(family, **choice)
     clean, corrupt = clean_and_corrupt(family, PAD)
     unobserved = [name for name in catalogue(model) if name.split(".")[-1] not in ("scores", "pattern")]
-    source, wanted = record(model, **clean, keep=unobserved), logits_of(model, clean)
+    source = record(model, **clean, keep=unobserved)
+    wanted = logits_of(model, clean)
     plain = logits_of(model, corrupt)
     with patch(model, {}):
         assert torch.equal(logits_of(model, corrupt), plain)
@@ -137,7 +140,8 @@ def values_of(model: Model, given: dict[str, Any], name: str) -> Tensor:
 @pytest.mark.parametrize("family", FAMILIES)
 def test_rows_are_patched_each_for_itself(family: str) -> None:
     """A batch of copies, another head taken away in each: as one after the other. And each at another place."""
-    model, given = model_of(family), inputs(family, PAD)
+    model = model_of(family)
+    given = inputs(family, PAD)
     names = [name for name in patchable(model) if name.split(".")[-1].isdigit()][::5][:7]
     copies = {key: None if value is None else value[1:].expand(len(names), -1) for key, value in given.items()}
     one = {key: None if value is None else value[1:] for key, value in given.items()}
@@ -162,7 +166,8 @@ def test_rows_are_patched_each_for_itself(family: str) -> None:
 
 
 def test_mean_is_over_what_is_real() -> None:
-    model, given = model_of("encoder"), inputs("encoder", PAD)
+    model = model_of("encoder")
+    given = inputs("encoder", PAD)
     probe = values(trace(model, **given), "encoder")  # type: ignore[arg-type]
     for name, own in (("enc.1.self.3", probe["enc.1.self.3"]), ("enc.1.feedforward", probe["enc.1.feedforward"])):
         by_hand = torch.stack([own[row, place] for row, place in PAD.nonzero().tolist()]).mean(dim=0)
@@ -175,7 +180,8 @@ def test_mean_is_over_what_is_real() -> None:
 
 
 def test_resample_takes_the_rows_it_is_told() -> None:
-    model, given = model_of("decoder"), inputs("decoder", None)
+    model = model_of("decoder")
+    given = inputs("decoder", None)
     own = values(trace(model, **given), "decoder")  # type: ignore[arg-type]
     with patch(model, {"dec.final": Resample(own, rows=[1, 0])}):
         assert torch.equal(logits_of(model, given), logits_of_rows(model, given, [1, 0]))
@@ -188,7 +194,8 @@ def logits_of_rows(model: Model, given: dict[str, Tensor | None], rows: list[int
 def test_all_attention_to_the_first_real_token() -> None:
     """Padding on the left: the first token is where it begins."""
     model = decoder(tiny(positions="rotary"))
-    ids, real = tokens(2, 13), torch.tensor([[True] * 13, [False] * 4 + [True] * 9])
+    ids = tokens(2, 13)
+    real = torch.tensor([[True] * 13, [False] * 4 + [True] * 9])
     with patch(model, {"dec.1.self": KnockOut()}):
         found = trace(model, ids, real=real).stack.blocks[1].attention
     first = torch.stack([found.v[0, :, 0], found.v[1, :, 4]])  # (B, H, K)
@@ -202,7 +209,8 @@ def test_all_attention_to_the_first_real_token() -> None:
 @pytest.mark.parametrize("positions", POSITIONS)
 def test_without_positions_and_without_a_mask(positions: str) -> None:
     """An encoder then cannot tell places apart, in whatever way it told them; a decoder sees ahead."""
-    model, ids = model_of("encoder", positions=positions), tokens(2, 13)
+    model = model_of("encoder", positions=positions)
+    ids = tokens(2, 13)
     order = torch.randperm(13, generator=torch.Generator().manual_seed(3))
     taken = {"enc.positions": Zero()} if positions != "none" else {}
     with patch(model, taken):
@@ -219,7 +227,8 @@ def test_without_positions_and_without_a_mask(positions: str) -> None:
 
 
 def test_source_and_target_that_share_an_embedding_are_patched_apart() -> None:
-    model, given = encoder_decoder(positions="learned"), inputs("encoder-decoder", None)
+    model = encoder_decoder(positions="learned")
+    given = inputs("encoder-decoder", None)
     plain = values(trace(model, **given), "encoder-decoder")  # type: ignore[arg-type]
     for name, other in (("enc", "dec"), ("dec", "enc")):
         for thing in ("positions", "embedding"):
@@ -232,7 +241,8 @@ def test_source_and_target_that_share_an_embedding_are_patched_apart() -> None:
 
 def test_generation_with_a_cache_is_patched_as_without() -> None:
     """Heads, whole attentions, and attention to the first token, in cached decoding and in beams of one source."""
-    model, settings = decoder(tiny(kv_heads=2, positions="rotary")), SampleConfig(tokens=6, temperature=0)
+    model = decoder(tiny(kv_heads=2, positions="rotary"))
+    settings = SampleConfig(tokens=6, temperature=0)
     patches: dict[str, Kind] = {"dec.0.self.2": Zero(), "dec.1.self": KnockOut(), "dec.2.feedforward": Zero()}
     found = []
     for cached in (True, False):
@@ -241,7 +251,8 @@ def test_generation_with_a_cache_is_patched_as_without() -> None:
     torch.testing.assert_close(found[0], found[1], atol=1e-5, rtol=1e-5)
     plain = torch.cat([step.logits for step in generate(model, [[3, 4, 5]], settings)])
     assert (plain[0] - found[0][0]).abs().max() > 1e-2
-    both, beams = encoder_decoder(kv_heads=2), SampleConfig(beams=3, tokens=5)
+    both = encoder_decoder(kv_heads=2)
+    beams = SampleConfig(beams=3, tokens=5)
     crossed: dict[str, Kind] = {"dec.0.cross": KnockOut(), "dec.1.cross.1": KnockOut(), "enc.1.self.0": Zero()}
     with patch(both, crossed):
         again = [beam_translate(both, [[3, 5, 7], [2, 4, 6, 8]], beams, end_id=0, cached=c) for c in (True, False)]
@@ -250,7 +261,8 @@ def test_generation_with_a_cache_is_patched_as_without() -> None:
 
 
 def test_gradients_reach_the_values_given() -> None:
-    model, given = model_of("decoder"), inputs("decoder", None)
+    model = model_of("decoder")
+    given = inputs("decoder", None)
     value = torch.zeros(10, requires_grad=True)
     with patch(model, {"dec.1.self.3": Value(value)}):
         logits_of(model, given).square().sum().backward()
@@ -259,7 +271,8 @@ def test_gradients_reach_the_values_given() -> None:
 
 
 def test_what_cannot_be_patched_is_refused_and_nothing_stays() -> None:
-    model, given = model_of("encoder-decoder").train(), inputs("encoder-decoder", None)
+    model = model_of("encoder-decoder").train()
+    given = inputs("encoder-decoder", None)
     before = full_state(model)
     cases: list[tuple[dict[str, Kind], str]] = [
         ({"dec.1.slef.2": Zero()}, r"nothing called 'dec.1.slef.2' to patch(.|\n)*Did you mean dec.1.self.2"),
@@ -292,8 +305,10 @@ def test_what_cannot_be_patched_is_refused_and_nothing_stays() -> None:
 
 
 def test_a_patch_inside_a_patch_of_the_same_place_is_refused() -> None:
-    model, given = model_of("decoder"), inputs("decoder", None)
-    before, plain = full_state(model), logits_of(model, given)
+    model = model_of("decoder")
+    given = inputs("decoder", None)
+    before = full_state(model)
+    plain = logits_of(model, given)
     with patch(model, {"dec.1.self.2": Zero(), "dec.mask": Zero()}):
         for name in ("dec.1.self.2", "dec.1.self"):
             with pytest.raises(GlassError, match=f"{name} is patched inside a patch of dec.1.self.2"):

@@ -46,13 +46,18 @@ def loss(model: Model, rows: TaskRows) -> float:
 @pytest.mark.parametrize("family", FAMILIES)
 def test_importance_is_the_mean_of_absolute_slopes(family: str) -> None:
     """Against differences of each row's loss; and not the absolute sum, which is smaller where signs differ."""
-    model, rows = model_of(family, kv_heads=2).double(), data(family)
-    found, targets, below = head_importance(model, rows), sum(rows.batch([row]).n_targets for row in rows.rows), 0
+    model = model_of(family, kv_heads=2).double()
+    rows = data(family)
+    found = head_importance(model, rows)
+    targets = sum(rows.batch([row]).n_targets for row in rows.rows)
+    below = 0
     assert list(found) == list(map(str, heads(model)))
     for head in heads(model)[::4]:
-        slopes, step = [], 1e-5
+        slopes = []
+        step = 1e-5
         for row in rows.rows:
-            batch, moved = rows.batch([row]), []
+            batch = rows.batch([row])
+            moved = []
             for sign in (1, -1):
                 gate = torch.ones(6, dtype=torch.float64)
                 gate[head.head] += sign * step
@@ -66,7 +71,8 @@ def test_importance_is_the_mean_of_absolute_slopes(family: str) -> None:
 
 
 def test_importance_does_not_depend_on_how_rows_are_grouped(monkeypatch: pytest.MonkeyPatch) -> None:
-    model, rows = model_of("decoder").double(), data("decoder")
+    model = model_of("decoder").double()
+    rows = data("decoder")
     whole = head_importance(model, rows)
     monkeypatch.setattr("glassformer.tasks.task_rows.MOST_TOKENS", 1)
     assert head_importance(model, rows) == pytest.approx(whole, rel=1e-12)
@@ -81,9 +87,11 @@ def test_importance_per_layer_has_length_one() -> None:
 @pytest.mark.parametrize("family", FAMILIES)
 def test_ablation_is_the_loss_without_minus_the_loss(family: str, kind: Any) -> None:
     """Each head by itself and each row by itself, with the other values taken from one row at a time."""
-    model, rows = model_of(family, removed_heads=tuple(removable(family))), data(family)
+    model = model_of(family, removed_heads=tuple(removable(family)))
+    rows = data(family)
     model = model.double()
-    found, whole = ablation_effects(model, rows, kind), loss(model, rows)
+    found = ablation_effects(model, rows, kind)
+    whole = loss(model, rows)
     assert list(found) == list(map(str, heads(model)))
     for head in heads(model)[::3]:
         assert found[str(head)] == pytest.approx(_one(model, rows, head, kind) - whole, rel=1e-6, abs=1e-9)
@@ -98,9 +106,12 @@ def _one(model: Model, rows: TaskRows, head: Any, kind: str) -> float:
         with last_values({head.site: Tap(attentions(model)[head.site].hook_z)}) as mixed, torch.no_grad():
             row_losses(model, rows.batch([row]))
         values.append(mixed[head.site][0, index])  # (T, K)
-    mean, total, targets = torch.cat(values).mean(dim=0), 0.0, 0
+    mean = torch.cat(values).mean(dim=0)
+    total = 0.0
+    targets = 0
     for number, row in enumerate(rows.rows):
-        batch, T = rows.batch([row]), len(values[number])
+        batch = rows.batch([row])
+        T = len(values[number])
         other = values[(number + 1) % len(values)]
         other = torch.cat([other, other[-1:].expand(T, -1)])[:T]  # (T, K)
         by = {"zero": torch.zeros_like(other), "mean": mean.expand_as(other), "resample": other}[kind]
@@ -114,7 +125,9 @@ class _Put:
     """Other values in the place of what one head mixed, by a hook of its own."""
 
     def __init__(self, model: Model, site: Any, index: int, values: Tensor) -> None:
-        self.layer, self.index, self.values = attentions(model)[site], index, values
+        self.layer = attentions(model)[site]
+        self.index = index
+        self.values = values
 
     def __enter__(self) -> None:
         K = self.layer.head_width
@@ -139,12 +152,14 @@ def test_resampling_one_row_is_refused() -> None:
 @pytest.mark.parametrize("family", FAMILIES)
 def test_without_anything_after_it_the_direct_effect_is_the_whole_effect(family: str, shape: dict[str, Any]) -> None:
     """The heads of a last attention, with a feed-forward layer that writes nothing and no norm."""
-    model, rows = model_of(family, **shape).double(), data(family)
+    model = model_of(family, **shape).double()
+    rows = data(family)
     last = list(attentions(model))[-1]
     block = (model.decoder if family == "encoder-decoder" else model.stack).blocks[-1]  # type: ignore[union-attr]
     for parameter in block.feedforward.down.parameters():  # type: ignore[union-attr]
         parameter.data.zero_()
-    direct, total = direct_effects(model, rows), ablation_effects(model, rows, "zero")
+    direct = direct_effects(model, rows)
+    total = ablation_effects(model, rows, "zero")
     for head in heads(model):
         if head.site == last:
             assert direct[str(head)] == pytest.approx(total[str(head)], rel=1e-6, abs=1e-10)
@@ -158,10 +173,12 @@ def test_without_anything_after_it_the_direct_effect_is_the_whole_effect(family:
 )
 def test_direct_effects_keep_the_scale_of_every_norm(shape: dict[str, Any]) -> None:
     """A norm whose scale is held is a linear map: here the norms are made that map, and the head is left out."""
-    model, rows = model_of("decoder", **shape, layers=1).double(), data("decoder", (11,))
+    model = model_of("decoder", **shape, layers=1).double()
+    rows = data("decoder", (11,))
     block = model.stack.blocks[0]  # type: ignore[union-attr]
     block.feedforward.down.weight.data.zero_()  # type: ignore[union-attr]
-    found, batch = direct_effects(model, rows), rows.batch(rows.rows)
+    found = direct_effects(model, rows)
+    batch = rows.batch(rows.rows)
     given: dict[Any, Tensor] = {}
     norms = [model.stack.norm, block.attention_norm]  # type: ignore[union-attr]
     hooks = [norm.register_forward_pre_hook(lambda m, a: given.__setitem__(m, a[0])) for norm in norms]
@@ -171,7 +188,8 @@ def test_direct_effects_keep_the_scale_of_every_norm(shape: dict[str, Any]) -> N
         hook.remove()
 
     def held(norm: Any, args: Any, output: Tensor) -> Tensor:
-        x, centre = given[norm], isinstance(norm, torch.nn.LayerNorm)
+        x = given[norm]
+        centre = isinstance(norm, torch.nn.LayerNorm)
         square = (x - x.mean(-1, keepdim=True)).square() if centre else x.square()
         now = args[0] - args[0].mean(-1, keepdim=True) if centre else args[0]
         bias = getattr(norm, "bias", None)
@@ -209,7 +227,8 @@ def at_zero(model: Model, names: list[str]) -> dict[str, Tensor]:
 @pytest.mark.parametrize(("family", "shape"), CASES, ids=named)
 def test_a_gate_of_zero_is_a_head_that_is_not_there(family: str, shape: dict[str, Any]) -> None:
     """Attentions with groups made unequal, with a key head that serves nobody, with no head left; twice in a row."""
-    model, rows = model_of(family, **shape).double(), data(family)
+    model = model_of(family, **shape).double()
+    rows = data(family)
     names = removable(family)
     gates = at_zero(model, names)
     half = len(names) // 2
@@ -230,7 +249,8 @@ def test_a_gate_of_zero_is_a_head_that_is_not_there(family: str, shape: dict[str
 
 
 def test_gates_go_into_the_weights() -> None:
-    model, rows = model_of("encoder-decoder", kv_heads=2), data("encoder-decoder")
+    model = model_of("encoder-decoder", kv_heads=2)
+    rows = data("encoder-decoder")
     gates = {str(site): torch.linspace(0, 1, 6) for site in attentions(model)}
     batch = rows.batch(rows.rows)
     with torch.no_grad(), gated(model, gates):
@@ -243,9 +263,10 @@ def test_gates_go_into_the_weights() -> None:
 
 def test_what_cannot_be_removed_is_refused_in_two_lines() -> None:
     for shape, names, words in (
-        ({}, ["dec.0.self.6"], "no head"), ({}, ["dec.0.self.1", "dec.0.self.1"], "twice"),
+        ({}, ["dec.0.self.6"], "no head"),
+        ({}, ["dec.0.self.1", "dec.0.self.1"], "twice"),
         ({"qk_norm": "whole"}, ["dec.0.self.1"], "qk_norm"),
-    ):  # fmt: skip
+    ):
         with pytest.raises(GlassError, match=words):
             without(model_of("decoder", **shape), names)
 
@@ -264,7 +285,8 @@ def steps(model: Model, optimizers: list[Any], rows: TaskRows, frozen: dict[str,
 @pytest.mark.parametrize("name", ["adamw", "muon"])
 def test_optimizers_keep_what_they_know_of_the_weights_that_stay(name: Any) -> None:
     """After two steps with gates at 0, the whole model and the cut one go on alike."""
-    rows, config = data("encoder-decoder"), TrainConfig(task="translate", optimizer=name, learning_rate=0.01)
+    rows = data("encoder-decoder")
+    config = TrainConfig(task="translate", optimizer=name, learning_rate=0.01)
     model = model_of("encoder-decoder", kv_heads=2).requires_grad_(True)
     names = removable("encoder-decoder")
     gates = at_zero(model, names)
@@ -293,7 +315,8 @@ def test_optimizers_keep_what_they_know_of_the_weights_that_stay(name: Any) -> N
 @pytest.mark.thorough
 @pytest.mark.parametrize("order", ["importance", "ablation", "random", "reverse"])
 def test_curves_go_down_to_no_heads(order: Any) -> None:
-    model, rows = model_of("encoder-decoder", kv_heads=2), data("encoder-decoder")
+    model = model_of("encoder-decoder", kv_heads=2)
+    rows = data("encoder-decoder")
     points = curve(model, choose_by(order, rows, seed=4), rows, 17)
     assert [point.removed for point in points] == [0, 17, 34, 51, 54]
     gone = [name for point in points for name in point.names]
@@ -307,7 +330,8 @@ def test_curves_go_down_to_no_heads(order: Any) -> None:
 
 
 def test_random_orders_are_their_seeds() -> None:
-    model, rows = model_of("decoder"), data("decoder")
+    model = model_of("decoder")
+    rows = data("decoder")
     found = [tuple(choose_by("random", rows, seed=seed)(model, 9)) for seed in (1, 1, 2)]
     assert found[0] == found[1] != found[2]
 
@@ -319,7 +343,8 @@ def test_the_area_is_the_mean_loss_along_the_curve() -> None:
 
 
 def test_attention_effects_remove_all_heads_of_one_attention() -> None:
-    model, rows = model_of("encoder-decoder"), data("encoder-decoder")
+    model = model_of("encoder-decoder")
+    rows = data("encoder-decoder")
     found = attention_effects(model, rows)
     assert list(found) == [str(site) for site in attentions(model)]
     with gated(model, {"dec.1.cross": torch.zeros(6)}):

@@ -40,8 +40,11 @@ from tests.property.models import (
     tokens,
 )
 
-LENGTH, SOURCE = 17, 13
-PLACE, TOKEN, OTHER = 11, 5, 23
+LENGTH = 17
+SOURCE = 13
+PLACE = 11
+TOKEN = 5
+OTHER = 23
 NORMS: tuple[dict[str, Any], ...] = (
     {"norm": "layernorm", "norm_bias": True}, {"norm": "layernorm"}, {"norm": "rmsnorm"}, {"norm": "none"},
     {"norm": "layernorm", "norm_bias": True, "norm_order": "output"}, {"norm": "rmsnorm", "norm_order": "output"},
@@ -128,13 +131,15 @@ def test_each_part_is_its_vector_through_the_frozen_norm(norm: dict[str, Any]) -
     u = held_gradient(model.decoder.norm, made.stack.blocks[-1].after[0, PLACE], model.embedding.tokens.weight[TOKEN])
     found = {part.name: part for part in split_logit(model, made, [PLACE], TOKEN)}
     assert made.stack.position_vectors is not None
-    token, position = made.stack.token_vectors[0, PLACE], made.stack.position_vectors[0, PLACE]  # (D), (D)
+    token = made.stack.token_vectors[0, PLACE]  # (D)
+    position = made.stack.position_vectors[0, PLACE]  # (D)
     below = held_gradient(model.embedding.norm, token + position, u)  # (D)
     expected = {"token embedding": token @ below, "position embedding": position @ below}
     outputs = norm.get("norm_order") == "output"
     for layer, (block, own) in enumerate(zip(made.stack.blocks, model.decoder.blocks, strict=True)):
         assert block.cross is not None
-        written, last = block.feedforward.output[0, PLACE], own.feedforward_norm
+        written = block.feedforward.output[0, PLACE]
+        last = own.feedforward_norm
         expected[f"layer {layer} feed-forward"] = written @ (held_gradient(last, written, u) if outputs else u)
         if outputs and norm.get("norm_bias"):
             expected[f"layer {layer} feed-forward norm bias"] = last.bias @ u
@@ -257,7 +262,8 @@ def assert_explains(steps: Sequence[tuple[Tensor, int]], how: SampleConfig, coun
         assert [float(stage.shares.sum()) for stage in draw.stages] == pytest.approx([1.0] * len(draw.stages))
         assert (draw.how == "likeliest") == (how.temperature == 0)
         if draw.runners:
-            winner, arrivals = draw.runners[0], [runner.arrival for runner in draw.runners]
+            winner = draw.runners[0]
+            arrivals = [runner.arrival for runner in draw.runners]
             assert winner.token == token
             assert arrivals == sorted(arrivals)
             assert len(arrivals) == draw.stages[-1].left
@@ -328,7 +334,8 @@ def test_the_backslash_of_a_byte_is_shown_once() -> None:
 
 
 def test_a_text_longer_than_the_context_is_read_as_generate_reads_it() -> None:
-    model, text = text_model(), "the quick brown fox jumps over the lazy dog."
+    model = text_model()
+    text = "the quick brown fox jumps over the lazy dog."
     ids = model.prompt_ids(text)
     for length in (5, 12, 13, 14, 19, 20, 44):
         receipt = write_receipt(model, text[:length])
@@ -364,7 +371,8 @@ def test_a_step_after_the_end_is_refused() -> None:
 
 def test_the_default_token_another_one_and_a_contrast_agree() -> None:
     model = text_model()
-    a, b = write_receipt(model, "once", "a"), write_receipt(model, "once", "b")
+    a = write_receipt(model, "once", "a")
+    b = write_receipt(model, "once", "b")
     both = write_receipt(model, "once", "a", "b")
     assert both.total == pytest.approx(a.total - b.total, abs=1e-9)
     assert both.logit == pytest.approx(a.logit - b.logit, abs=1e-12)
@@ -376,7 +384,8 @@ def test_the_default_token_another_one_and_a_contrast_agree() -> None:
 
 @pytest.mark.parametrize("step", [1, 3])
 def test_the_repetition_penalty_counts_the_prompt_and_what_is_written(step: int) -> None:
-    model, how = text_model(), SampleConfig(temperature=1.0, repetition_penalty=4.0)
+    model = text_model()
+    how = SampleConfig(temperature=1.0, repetition_penalty=4.0)
     receipt = write_receipt(model, "once", settings=how, step=step)
     counted = receipt.moment.read  # nothing is outside the context yet
     assert counted[:4] == tuple(model.prompt_ids("once"))
@@ -397,7 +406,8 @@ def test_the_sources_add_up_to_what_came_through_them() -> None:
 
 
 def test_a_classifier_is_explained_by_its_labels() -> None:
-    tokenizer, labels = characters(), ("ham", "spam", "work")
+    tokenizer = characters()
+    labels = ("ham", "spam", "work")
     shape = ModelConfig(family="encoder", layers=2, heads=2, width=22, context=13)
     model = build_model(shape, tokenizer.vocab_size, classes=3)
     config = Config.from_dict({"model": shape.model_dump(), "train": {"task": "classify"}})

@@ -17,7 +17,8 @@ from glassformer.training.trainer import Trainer
 from tests.products import BfloatProducts
 from tests.property.trainers import last_weights, resumed, same, small_config, small_trainer
 
-SLOW, FAST = Speeds(100.0, 1.0), Speeds(100.0, 500.0)
+SLOW = Speeds(100.0, 1.0)
+FAST = Speeds(100.0, 500.0)
 MUON: dict[str, Any] = {"train__optimizer": "muon", "train__steps": 8, "train__device": "cpu"}
 
 

@@ -37,7 +37,8 @@ def test_everything_is_as_in_the_trace_and_as_estimated(family: str, choice: dic
     model = model_of(family, **choice)
     for real in (None, PAD):
         given = inputs(family, real)
-        found, wanted = record(model, **given, keep=EVERYTHING), trace(model, **given)  # type: ignore[arg-type]
+        found = record(model, **given, keep=EVERYTHING)  # type: ignore[arg-type]
+        wanted = trace(model, **given)
         by_name = of_trace(wanted, family)
         assert set(found) == set(by_name) == set(catalogue(model))
         for name, value in by_name.items():
@@ -58,11 +59,13 @@ def of_trace(wanted: Any, family: str) -> dict[str, Tensor]:
     names = ["enc", "dec"] if wanted.source is not None else ["dec" if family == "decoder" else "enc"]
     kept: dict[str, Tensor] = {"logits": wanted.logits}
     for name, stack in zip(names, stacks(wanted), strict=True):
-        kept[f"{name}.embedding"], kept[f"{name}.final"] = stack.embedded, stack.final
+        kept[f"{name}.embedding"] = stack.embedded
+        kept[f"{name}.final"] = stack.final
         if stack.position_vectors is not None:
             kept[f"{name}.positions"] = stack.position_vectors
         for n, block in enumerate(stack.blocks):
-            kept[f"{name}.{n}.resid"], kept[f"{name}.{n + 1}.resid"] = block.before, block.after
+            kept[f"{name}.{n}.resid"] = block.before
+            kept[f"{name}.{n + 1}.resid"] = block.after
             kept[f"{name}.{n}.feedforward"] = block.feedforward.output
             kept[f"{name}.{n}.feedforward.hidden"] = block.feedforward.hidden
             for part, attention in (("self", block.attention), ("cross", block.cross)):
@@ -73,10 +76,15 @@ def of_trace(wanted: Any, family: str) -> dict[str, Tensor]:
 
 def of_attention(site: str, own: AttentionTrace) -> dict[str, Tensor]:
     return {
-        site: own.output, f"{site}.q": own.q, f"{site}.k": own.k, f"{site}.v": own.v, f"{site}.pattern": own.pattern,
-        f"{site}.scores": own.masked, f"{site}.z": own.z,
+        site: own.output,
+        f"{site}.q": own.q,
+        f"{site}.k": own.k,
+        f"{site}.v": own.v,
+        f"{site}.pattern": own.pattern,
+        f"{site}.scores": own.masked,
+        f"{site}.z": own.z,
         f"{site}.head_output": own.head_outputs,
-    }  # fmt: skip
+    }
 
 
 def test_the_promised_size() -> None:
@@ -89,7 +97,8 @@ def test_the_promised_size() -> None:
 
 
 def test_rows_and_precision_save_memory_exactly() -> None:
-    model, given = model_of("encoder-decoder"), inputs("encoder-decoder", PAD)
+    model = model_of("encoder-decoder")
+    given = inputs("encoder-decoder", PAD)
     whole = record(model, **given, keep=EVERYTHING)  # type: ignore[arg-type]
     part = record(model, **given, keep=EVERYTHING, rows=slice(-3, None), dtype=torch.float16)  # type: ignore[arg-type]
     assert part.nbytes == estimate(model, EVERYTHING, 2, 13, 7, slice(-3, None), torch.float16, padded=True)
@@ -102,12 +111,11 @@ def test_rows_and_precision_save_memory_exactly() -> None:
 
 def test_what_is_read_is_a_copy() -> None:
     """Writing to it changes neither the recording nor the model; writing to what was given changes nothing either."""
-    model, ids = model_of("decoder"), tokens(2, 13)
+    model = model_of("decoder")
+    ids = tokens(2, 13)
     found = record(model, ids, keep=EVERYTHING)
-    before, weights = (
-        {name: found[name].clone() for name in found},
-        {k: v.clone() for k, v in model.state_dict().items()},
-    )
+    before = {name: found[name].clone() for name in found}
+    weights = {k: v.clone() for k, v in model.state_dict().items()}
     for name in found:
         found[name].fill_(7)
     ids.zero_()
@@ -122,8 +130,12 @@ def test_heads_have_names_of_their_own_and_keep_their_numbers() -> None:
     found = record(model, **given, keep=EVERYTHING)
     assert found["dec.2.self.pattern"].shape == (2, 0, 13, 13)
     assert [str(head) for head in heads(model)][:5] == [
-        "dec.0.self.0", "dec.0.self.3", "dec.0.self.4", "dec.0.self.5", "dec.1.self.0",
-    ]  # fmt: skip
+        "dec.0.self.0",
+        "dec.0.self.3",
+        "dec.0.self.4",
+        "dec.0.self.5",
+        "dec.1.self.0",
+    ]
     assert torch.equal(found["dec.0.self.3"], found["dec.0.self.z"][:, 1])
     assert torch.equal(found["dec.0.self.3.pattern"], found["dec.0.self.pattern"][:, 1])
     for name in ("dec.0.self.1", "dec.0.self.3.k", "dec.0.self.3.resid", "dec.7.self.0", "nothing"):
@@ -136,7 +148,8 @@ def test_heads_have_names_of_their_own_and_keep_their_numbers() -> None:
 @pytest.mark.parametrize("choice", [{}, {"kv_heads": 2, "positions": "rotary"}, {"positions": "alibi"}], ids=str)
 def test_cached_generation_shows_the_last_row_of_the_whole(choice: dict[str, Any]) -> None:
     """Two prompts of different length; each step's pattern is the last row of an uncached trace of the text so far."""
-    model, settings = decoder(tiny(**choice)), SampleConfig(tokens=6, temperature=0)
+    model = decoder(tiny(**choice))
+    settings = SampleConfig(tokens=6, temperature=0)
     texts: list[list[int]] = [[3, 4, 5, 6, 7], [8, 9]]
     with watching(model, keep=("pattern", "resid")) as passes:
         steps = list(generate(model, texts, settings))
@@ -159,8 +172,10 @@ def test_cached_generation_shows_the_last_row_of_the_whole(choice: dict[str, Any
 
 def test_cached_translation_and_beams_show_where_they_look() -> None:
     """Cross-attention of each step is the last row of the uncached trace; hypotheses of one source have their own."""
-    model, settings = encoder_decoder(kv_heads=2), SampleConfig(tokens=5, temperature=0)
-    sources, targets = [[3, 5, 7, 11], [2, 4]], [[0], [0]]
+    model = encoder_decoder(kv_heads=2)
+    settings = SampleConfig(tokens=5, temperature=0)
+    sources = [[3, 5, 7, 11], [2, 4]]
+    targets = [[0], [0]]
     with watching(model, keep=("pattern",)) as passes:
         steps = list(translate(model, sources, settings, end_id=0))
     assert ["enc.0.self.pattern" in each for each in passes] == [True] + [False] * (len(steps) - 1)
@@ -183,7 +198,8 @@ def test_cached_translation_and_beams_show_where_they_look() -> None:
     beams = SampleConfig(beams=3, tokens=2)
     with watching(model, keep=("dec.1.cross.pattern", "dec.1.cross.scores", "dec.1.cross.z", "dec.1.cross.v")) as own:
         beam_translate(model, sources, beams, end_id=0)
-    seen, scores = own[-1]["dec.1.cross.pattern"], own[-1]["dec.1.cross.scores"]
+    seen = own[-1]["dec.1.cross.pattern"]
+    scores = own[-1]["dec.1.cross.scores"]
     assert seen.shape == (6, 6, 1, 4)
     torch.testing.assert_close(scores.softmax(-1), seen)
     v = own[-1]["dec.1.cross.v"].repeat_interleave(3, dim=1)  # (B, H, S, K)
@@ -203,7 +219,8 @@ def test_training_can_be_watched() -> None:
 @pytest.mark.parametrize("family", FAMILIES)
 def test_only_what_is_kept_has_hooks_and_none_is_left(family: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Also after an exception inside the model, and after a budget that is used up on the way."""
-    model, given = model_of(family).train(), inputs(family, None)
+    model = model_of(family).train()
+    given = inputs(family, None)
     before = full_state(model)
     name = str(heads(model)[0].site)
     with watching(model, keep=(f"{name}.pattern",)):
@@ -224,7 +241,8 @@ def test_only_what_is_kept_has_hooks_and_none_is_left(family: str, monkeypatch: 
 
 
 def test_a_budget_names_what_would_fit() -> None:
-    model, ids = model_of("decoder"), tokens(2, 13)
+    model = model_of("decoder")
+    ids = tokens(2, 13)
     size = {thing: estimate(model, [thing], 2, 13) for thing in THINGS if thing not in ("cross",)}
     for keep, budget, words in (
         (("pattern", "resid"), size["resid"], r"keep=\('resid',\), or raise"),

@@ -21,7 +21,8 @@ def test_without_a_mask_a_token_sees_what_comes_after_it() -> None:
     ids = tokens(2, 13)
     other = ids.clone()
     other[:, -1] = (other[:, -1] + 1) % 31
-    whole, open_ = as_if_trained(tiny()), altered("causal-mask")
+    whole = as_if_trained(tiny())
+    open_ = altered("causal-mask")
     assert torch.equal(whole(ids)[:, :-1], whole(other)[:, :-1])
     assert (open_(ids)[:, 0] - open_(other)[:, 0]).abs().amax() > 1e-3
     assert whole.state_dict().keys() == open_.state_dict().keys()
@@ -29,7 +30,8 @@ def test_without_a_mask_a_token_sees_what_comes_after_it() -> None:
 
 @pytest.mark.parametrize("norm_order", ["pre", "post", "output"])
 def test_without_residuals_each_part_replaces_the_stream(norm_order: str) -> None:
-    model, ids = altered("residuals", norm_order=norm_order, layers=1), tokens(2, 13)
+    model = altered("residuals", norm_order=norm_order, layers=1)
+    ids = tokens(2, 13)
     assert isinstance(model, Decoder)
     block = model.stack.blocks[0]
     assert isinstance(block, BareBlock)
@@ -46,7 +48,8 @@ def test_without_residuals_each_part_replaces_the_stream(norm_order: str) -> Non
 
 @pytest.mark.parametrize("family", ["decoder", "encoder", "encoder-decoder"])
 def test_every_family_keeps_its_parameters_without_residuals(family: str) -> None:
-    model, whole = altered("residuals", family=family), as_if_trained(tiny(family=family))
+    model = altered("residuals", family=family)
+    whole = as_if_trained(tiny(family=family))
     assert model.state_dict().keys() == whole.state_dict().keys()
     assert all(torch.equal(a, b) for a, b in zip(model.parameters(), whole.parameters(), strict=True))
     given = (tokens(2, 13), tokens(2, 7)) if family == "encoder-decoder" else (tokens(2, 13),)
@@ -54,7 +57,8 @@ def test_every_family_keeps_its_parameters_without_residuals(family: str) -> Non
 
 
 def test_without_feedforward_layers_only_attention_adds() -> None:
-    model, ids = altered("feedforward", layers=1), tokens(2, 13)
+    model = altered("feedforward", layers=1)
+    ids = tokens(2, 13)
     assert isinstance(model, Decoder)
     block = model.stack.blocks[0]
     assert isinstance(block, Block)

@@ -33,7 +33,8 @@ REAL = torch.tensor([[True] * 17, [False] * 4 + [True] * 13, [True] * 9 + [False
 def removed_from(model: Model, config: ModelConfig) -> Model:
     """A model of that config with the weights of `model` that are left."""
     small = build_model(config, VOCAB).eval().requires_grad_(False)
-    weights, K = model.state_dict(), config.K
+    weights = model.state_dict()
+    K = config.K
     for site, layer in attentions(small).items():
         query = [row for head in config.kept_heads(str(site)) for row in range(head * K, head * K + K)]
         key = [row for head in config.kept_kv_heads(str(site)) for row in range(head * K, head * K + K)]
@@ -79,9 +80,13 @@ def test_a_gate_of_0_is_a_head_that_is_not_there(family: str, positions: str, kv
     index = POSITIONS.index(positions)
     other = {"qk_norm": ("head", "none")[index % 2], "norm_order": ("pre", "post", "output")[index % 3]}
     whole, small = both(
-        family=family, positions=positions, kv_heads=KV_HEADS[kv_heads], attention_bias=index > 2,
-        window=5 if index % 2 else None, **other,
-    )  # fmt: skip
+        family=family,
+        positions=positions,
+        kv_heads=KV_HEADS[kv_heads],
+        attention_bias=index > 2,
+        window=5 if index % 2 else None,
+        **other,
+    )
     for padded in (False, True):
         with gated(whole, closed(whole, small.config)):
             expected = say(whole, padded)
@@ -124,7 +129,8 @@ def test_each_layer_caches_its_own_heads(family: str, kv_heads: int) -> None:
 @pytest.mark.parametrize("kv_heads", [2, 6])
 def test_the_account_is_that_of_the_smaller_model(kv_heads: int) -> None:
     config = tiny(removed_heads=some_heads("decoder"), kv_heads=kv_heads, qk_norm="head", head_transform=True)
-    model, parts = build_model(config, VOCAB), count_model(config, VOCAB)
+    model = build_model(config, VOCAB)
+    parts = count_model(config, VOCAB)
     assert sum(part.parameters for part in parts) == sum(p.numel() for p in model.parameters())
     ids = torch.zeros(1, config.context, dtype=torch.long)
     with FlopCounterMode(display=False) as counter, torch.no_grad(), sdpa_kernel(SDPBackend.MATH):

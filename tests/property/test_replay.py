@@ -96,7 +96,8 @@ def test_recording_changes_no_bit_and_the_last_snapshot_is_that_of_the_last_weig
     fresh = build_like(again)
     load_weights(fresh, again.run.checkpoint("last") / "model.safetensors")
     assert_same(read_snapshot(files[16]), camera_of(again).snapshot(fresh, 16))
-    first, last = read_snapshot(files[0]), read_snapshot(files[16])
+    first = read_snapshot(files[0])
+    last = read_snapshot(files[16])
     assert not np.array_equal(first.scores, last.scores, equal_nan=True)
     assert any((first.maps[key] != last.maps[key]).any() for key in first.maps)
     assert last.loss != first.loss
@@ -112,8 +113,11 @@ def build_like(trainer: Trainer) -> Any:
 
 def assert_same(found: Snapshot, wanted: Snapshot) -> None:
     assert (found.step, found.labels, found.prompt, found.sample) == (
-        wanted.step, wanted.labels, wanted.prompt, wanted.sample,
-    )  # fmt: skip
+        wanted.step,
+        wanted.labels,
+        wanted.prompt,
+        wanted.sample,
+    )
     assert (found.reached == wanted.reached).all()
     for name in ("scores", "numbers", "losses", "repeated"):
         np.testing.assert_allclose(getattr(found, name), getattr(wanted, name), rtol=0, atol=1e-6)
@@ -124,7 +128,8 @@ def assert_same(found: Snapshot, wanted: Snapshot) -> None:
 
 def test_a_snapshot_leaves_mode_and_random_numbers_alone_and_shows_what_the_model_does(tmp_path: Path) -> None:
     trainer = trainer_of("lm", tmp_path)
-    camera, model = camera_of(trainer), trainer.model.train()
+    camera = camera_of(trainer)
+    model = trainer.model.train()
     model.stack.blocks[0].feedforward.eval()
     modes = [part.training for part in model.modules()]
     states = torch.get_rng_state(), np.random.get_state()[1].copy()
@@ -216,8 +221,10 @@ def history_of(trainer: Trainer, scores: list[list[float]]) -> History:
     column = taken.labels.roles.index("previous")
     snapshots = []
     for number, row in enumerate(scores):
-        changed, reached = taken.scores.copy(), np.zeros_like(taken.reached)
-        changed[:, column], reached[:, column] = row, np.array(row) >= 0.4
+        changed = taken.scores.copy()
+        reached = np.zeros_like(taken.reached)
+        changed[:, column] = row
+        reached[:, column] = np.array(row) >= 0.4
         snapshots.append(replace(taken, step=10 * number, scores=changed, reached=reached))
     return History(tuple(snapshots))
 

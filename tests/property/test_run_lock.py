@@ -153,7 +153,8 @@ def test_asking_whether_a_run_is_held_refuses_nobody(tmp_path: Path) -> None:
 def test_a_lock_that_was_removed_with_its_folder_locks_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A process that waited for the lock of a folder which was made anew takes the lock of the new folder."""
     fcntl = pytest.importorskip("fcntl", reason="this system locks in another way")
-    flock, removed = fcntl.flock, list[Path]()
+    flock = fcntl.flock
+    removed = list[Path]()
 
     def removed_meanwhile(descriptor: int, operation: int) -> None:
         if not removed:
@@ -170,7 +171,9 @@ def test_a_lock_that_was_removed_with_its_folder_locks_nothing(tmp_path: Path, m
 
 def test_two_processes_may_write_the_same_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """One writes it whole while the other is in the middle of writing it."""
-    path, fsync, others = tmp_path / "best", os.fsync, list[bytes]()
+    path = tmp_path / "best"
+    fsync = os.fsync
+    others = list[bytes]()
 
     def write_meanwhile(descriptor: int) -> None:
         fsync(descriptor)

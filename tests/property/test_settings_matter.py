@@ -74,7 +74,8 @@ def test_all_settings_are_tried() -> None:
 )
 def test_the_setting_changes_the_output(name: str) -> None:
     base, value = CHANGES[name]
-    before, after = logits(tiny(**base)), logits(tiny(**{**base, name: value}))
+    before = logits(tiny(**base))
+    after = logits(tiny(**{**base, name: value}))
     assert before.shape != after.shape or not torch.allclose(before, after)
 
 

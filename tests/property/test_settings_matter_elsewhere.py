@@ -142,7 +142,8 @@ def test_a_setting_of_examples_matters(folder: Path, name: str) -> None:
 
 def test_a_joint_vocabulary_is_one_for_both_sides(folder: Path) -> None:
     base = EXAMPLES["target_column"][1]
-    joint, apart = examples(folder, "translate", base), examples(folder, "translate", base, joint=False)
+    joint = examples(folder, "translate", base)
+    apart = examples(folder, "translate", base, joint=False)
     assert joint[0] == joint[1]
     assert joint[0] != apart[0] != apart[1]
 

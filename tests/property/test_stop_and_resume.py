@@ -201,7 +201,9 @@ def test_an_edited_setting_that_may_not_change_is_refused_with_its_values(folder
     done = here(*RESUME, "--steps", "5", folder=folder)
     assert done.returncode == 2, done.stderr
     problem, remedy = done.stderr.splitlines()
-    name, was, now = old.split(" = ")[0], old.split(" = ")[1].strip('"'), new.split(" = ")[1].strip('"')
+    name = old.split(" = ")[0]
+    was = old.split(" = ")[1].strip('"')
+    now = new.split(" = ")[1].strip('"')
     assert "config.toml was edited since step-000003" in problem
     assert f".{name}: {was} -> {now}" in problem
     assert "train.steps" in remedy
@@ -328,7 +330,9 @@ def test_pointers_are_on_the_disk_before_a_checkpoint_is_deleted(
     trainer.save_checkpoint()
     take_step(trainer)
     order: list[str] = []
-    point, sync, remove = Run.point, checkpoints.sync, Run.remove_other_checkpoints
+    point = Run.point
+    sync = checkpoints.sync
+    remove = Run.remove_other_checkpoints
     monkeypatch.setattr(Run, "point", lambda *given: (order.append("point"), point(*given)))
     monkeypatch.setattr(checkpoints, "sync", lambda path: (order.append(f"sync {path.name}"), sync(path)))
     monkeypatch.setattr(Run, "remove_other_checkpoints", lambda *given: (order.append("delete"), remove(*given)))

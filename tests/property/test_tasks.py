@@ -82,9 +82,18 @@ def test_every_task_learns_and_its_first_loss_is_that_of_chance(tmp_path: Path, 
     source = {"lm": "stories", "masked": "stories", "translate": "sort"}.get(task)
     easy: dict[str, Any] = {} if source is None else {"data__source": source}
     trainer = trainer_of(
-        task, tmp_path, train__steps=60, train__learning_rate=1e-2, train__evaluate_every=60, train__batch=16,
-        model__dropout_residual=0.0, model__width=32, model__hidden=64, model__tied=False, **easy,
-    )  # fmt: skip
+        task,
+        tmp_path,
+        train__steps=60,
+        train__learning_rate=1e-2,
+        train__evaluate_every=60,
+        train__batch=16,
+        model__dropout_residual=0.0,
+        model__width=32,
+        model__hidden=64,
+        model__tied=False,
+        **easy,
+    )
     first = trainer._loss_of(trainer.model, trainer.task.held_out(None)).loss
     assert first == pytest.approx(math.log(trainer.task.choices), rel=0.02)
     outcome = train(trainer)
@@ -96,7 +105,8 @@ def test_every_task_learns_and_its_first_loss_is_that_of_chance(tmp_path: Path, 
 @pytest.mark.parametrize("task", TASKS)
 def test_what_padding_holds_and_who_shares_the_batch_changes_no_loss(tmp_path: Path, task: str) -> None:
     trainer = trainer_of(task, tmp_path)
-    model, collate = trainer.model.eval(), Batch.from_rows
+    model = trainer.model.eval()
+    collate = Batch.from_rows
     rows = sorted(trainer.task.rows(0), key=len)
     with torch.no_grad():
         together = collate(rows)
@@ -174,7 +184,8 @@ def test_holes_are_what_they_should_be(length: int, share: float, key: tuple[int
     assert int(found.loss_mask.sum()) == (max(1, round(share * (length - 1))) if length > 1 else 0)
     assert not found.loss_mask[0]
     assert bool((found.inputs[~found.loss_mask] == row[~found.loss_mask]).all())
-    again, other = mask(row, share, 30, words, key), mask(row, share, 30, words, (key[0], key[1] + 1))
+    again = mask(row, share, 30, words, key)
+    other = mask(row, share, 30, words, (key[0], key[1] + 1))
     assert again.inputs.tolist() == found.inputs.tolist()
     if length > 25 and 0.2 < share < 0.8:
         assert other.loss_mask.tolist() != found.loss_mask.tolist()
@@ -283,10 +294,20 @@ def test_a_decoder_that_ignores_its_source_is_called_so(tmp_path: Path) -> None:
     assert len(said) == 1
     assert "ignores its source" in said[0]
     learnt = trainer_of(
-        "translate", tmp_path, "learnt", data__source="sort", data__size=400, train__steps=60, train__optimizer="muon",
-        train__learning_rate=1e-2, train__batch=32, model__width=32, model__dropout_residual=0.0, model__tied=False,
+        "translate",
+        tmp_path,
+        "learnt",
+        data__source="sort",
+        data__size=400,
+        train__steps=60,
+        train__optimizer="muon",
+        train__learning_rate=1e-2,
+        train__batch=32,
+        model__width=32,
+        model__dropout_residual=0.0,
+        model__tied=False,
         train__evaluate_every=60,
-    )  # fmt: skip
+    )
     train(learnt)
     assert not list(learnt.task.concerns(learnt.model, lambda rows: learnt._loss_of(learnt.model, rows).loss))
 
@@ -330,7 +351,8 @@ def test_a_hole_is_where_training_would_hide_a_token(tmp_path: Path) -> None:
 
 def test_holes_are_new_each_time_in_training_and_the_same_in_validation(tmp_path: Path) -> None:
     trainer = trainer_of("masked", tmp_path, data__size=40, train__mask_share=0.4)
-    train, held_out = trainer.task.rows, trainer.task.held_out(None)
+    train = trainer.task.rows
+    held_out = trainer.task.held_out(None)
     seen: dict[tuple[int, ...], list[tuple[bool, ...]]] = {}
     for step in range(40):
         for row in train(step):

@@ -23,14 +23,23 @@ BIASES = {"attention_bias": True, "feedforward_bias": True, "norm_bias": True, "
 CHOICES: list[dict[str, Any]] = [
     *({"positions": name, "norm_order": order} for name, order in product(POSITIONS, ("pre", "post", "output"))),
     *({"activation": activation} for activation in get_args(Activation)),
-    {"norm": "rmsnorm"}, {"norm": "rmsnorm", "norm_order": "post"}, {"norm": "none"},
-    {"kv_heads": 2, "positions": "rotary", "qk_norm": "head"}, {"kv_heads": 1}, {"qk_norm": "head"},
-    {"norm": "rmsnorm", "norm_order": "output"}, {"kv_heads": 3, "qk_norm": "whole", "positions": "rotary"},
-    {"removed_heads": "some"}, {"removed_heads": "some", "kv_heads": 2, "positions": "rotary", "qk_norm": "head"},
-    {"removed_heads": "some", "kv_heads": 3, "positions": "relative"}, {"removed_heads": "some", "kv_heads": 1},
-    {"window": 3}, {"window": 3, "positions": "relative"}, {**BIASES, "embedding_scale": True, "tied": False},
+    {"norm": "rmsnorm"},
+    {"norm": "rmsnorm", "norm_order": "post"},
+    {"norm": "none"},
+    {"kv_heads": 2, "positions": "rotary", "qk_norm": "head"},
+    {"kv_heads": 1},
+    {"qk_norm": "head"},
+    {"norm": "rmsnorm", "norm_order": "output"},
+    {"kv_heads": 3, "qk_norm": "whole", "positions": "rotary"},
+    {"removed_heads": "some"},
+    {"removed_heads": "some", "kv_heads": 2, "positions": "rotary", "qk_norm": "head"},
+    {"removed_heads": "some", "kv_heads": 3, "positions": "relative"},
+    {"removed_heads": "some", "kv_heads": 1},
+    {"window": 3},
+    {"window": 3, "positions": "relative"},
+    {**BIASES, "embedding_scale": True, "tied": False},
     {"dropout_embedding": 0.3, "dropout_attention": 0.3, "dropout_residual": 0.3, "pooling": "first"},
-]  # fmt: skip
+]
 EVERY = [pytest.param(f, c, id=f"{f} {' '.join(f'{k}={v}' for k, v in c.items())}") for f in FAMILIES for c in CHOICES]
 
 
@@ -106,7 +115,9 @@ def check_block(block: BlockTrace) -> None:
 
 
 def check_attention(part: AttentionTrace) -> None:
-    H, G, K = part.q.shape[1], part.k.shape[1], part.q.shape[-1]
+    H = part.q.shape[1]
+    G = part.k.shape[1]
+    K = part.q.shape[-1]
     assert len(part.heads) == len(part.asks) == H
     if H == 6:
         assert part.heads == tuple(range(6))
@@ -146,9 +157,11 @@ def check_ends(model: Model, found: Trace) -> None:
         assert found.transformed is None
     vectors = model.embedding.tokens.weight[found.stack.ids] * model.embedding.scale
     assert torch.equal(found.stack.token_vectors, vectors)
-    block, layer = found.stack.blocks[1], list(model.modules())
+    block = found.stack.blocks[1]
+    layer = list(model.modules())
     own = next(stack for stack in layer if isinstance(stack, module.Stack) and stack.causal == is_causal(model))
-    attention, ff = own.blocks[1].attention, own.blocks[1].feedforward
+    attention = own.blocks[1].attention
+    ff = own.blocks[1].feedforward
     assert isinstance(attention, Attention)
     plain = attention.query(block.attention.input).unflatten(-1, (attention.heads, 10)).transpose(1, 2)  # (B, H, T, K)
     assert torch.equal(plain, block.attention.q_projected)
@@ -208,8 +221,10 @@ def test_nothing_is_left_behind(family: str) -> None:
     model.embedding.eval()
     seen: list[int] = []
     theirs = model.head.register_forward_hook(lambda *_: seen.append(1))
-    before, given = state(model), inputs(family, None)
-    found, again = trace(model, **given), trace(model, **given)  # type: ignore[arg-type]
+    before = state(model)
+    given = inputs(family, None)
+    found = trace(model, **given)  # type: ignore[arg-type]
+    again = trace(model, **given)
     assert state(model) == before
     assert (len(seen), torch.is_grad_enabled(), found.logits.requires_grad) == (2, True, False)
     assert torch.equal(found.logits, again.logits)  # no dropout
@@ -220,7 +235,8 @@ def test_nothing_is_left_behind(family: str) -> None:
 @pytest.mark.parametrize("family", FAMILIES)
 def test_an_exception_inside_leaves_no_hook(family: str, monkeypatch: pytest.MonkeyPatch) -> None:
     model = model_of(family).train()
-    before, given = state(model), inputs(family, None)
+    before = state(model)
+    given = inputs(family, None)
     monkeypatch.setattr(model.head, "forward", lambda *_: 1 / 0)
     with pytest.raises(ZeroDivisionError):
         trace(model, **given)  # type: ignore[arg-type]
@@ -230,7 +246,8 @@ def test_an_exception_inside_leaves_no_hook(family: str, monkeypatch: pytest.Mon
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float64])
 @pytest.mark.parametrize("family", FAMILIES)
 def test_other_precisions(family: str, dtype: torch.dtype) -> None:
-    model, given = model_of(family, positions="rotary", qk_norm="head").to(dtype), inputs(family, PAD)
+    model = model_of(family, positions="rotary", qk_norm="head").to(dtype)
+    given = inputs(family, PAD)
     found = trace(model, **given)  # type: ignore[arg-type]
     assert torch.equal(found.logits, observed_logits_of(model, given))
     assert found.stack.blocks[2].after.dtype == dtype

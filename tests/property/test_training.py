@@ -124,7 +124,8 @@ def test_looking_does_not_change_training(tmp_path: Path) -> None:
 
 
 def test_the_seed_is_all_that_makes_two_runs_differ(tmp_path: Path) -> None:
-    first, second = small_trainer(tmp_path, "a"), small_trainer(tmp_path, "b")
+    first = small_trainer(tmp_path, "a")
+    second = small_trainer(tmp_path, "b")
     other = small_trainer(tmp_path, "c", train__seed=1)
     for trainer in (first, second, other):
         torch.rand(1)  # someone else draws random numbers meanwhile
@@ -269,10 +270,17 @@ def test_random_tokens_cannot_be_learnt(tmp_path: Path) -> None:
     from glassformer.training.setup import new_training
 
     changes = {
-        "train.steps": "300", "train.batch": "16", "model.context": "32", "model.layers": "2", "model.width": "32",
-        "model.heads": "2", "train.log_every": "1", "train.evaluate_every": "300", "train.threads": "1",
+        "train.steps": "300",
+        "train.batch": "16",
+        "model.context": "32",
+        "model.layers": "2",
+        "model.width": "32",
+        "model.heads": "2",
+        "train.log_every": "1",
+        "train.evaluate_every": "300",
+        "train.threads": "1",
         "train.learning_rate": "3e-3",
-    }  # fmt: skip
+    }
     config = chosen_settings(None, None, {**changes, **named_source("random")})
     with new_training(config, tmp_path / "run", Silent()) as trainer:
         train(trainer)

@@ -89,7 +89,8 @@ def test_cached_equals_one_forward_pass_for_every_kind_of_block(kind: dict[str, 
 def check_cached(model: EncoderDecoder) -> None:
     given_ = sources(RAGGED)
     steps = list(translate(model, given_, GREEDY, END))
-    rows, cached = written(len(given_), steps), logits_by_row(steps)
+    rows = written(len(given_), steps)
+    cached = logits_by_row(steps)
     assert len(steps) == model.config.context == 29
     for index, (source, row) in enumerate(zip(given_, rows, strict=True)):
         expected = model(torch.tensor([source]), torch.tensor([[END, *row[:-1]]]))[0]  # (T, V)
@@ -106,7 +107,9 @@ def check_cached(model: EncoderDecoder) -> None:
 @pytest.mark.parametrize("positions", POSITIONS)
 def test_a_target_depends_on_its_own_source_and_seed_alone(positions: str) -> None:
     """Alone, in any batch, at any place in it, with mates that end early or late: the same tokens."""
-    model, given_, seeds = small(positions=positions, kv_heads=2), sources((8, 29, 1, 13, 8)), [1, 2, 3, 4, 5]
+    model = small(positions=positions, kv_heads=2)
+    given_ = sources((8, 29, 1, 13, 8))
+    seeds = [1, 2, 3, 4, 5]
     alone = [
         written(1, list(translate(model, [source], SAMPLED, END, seeds=[seed])))[0]
         for source, seed in zip(given_, seeds, strict=True)
@@ -178,7 +181,8 @@ def test_batches_by_length_hold_no_more_tokens_than_are_allowed(lengths: list[in
 
 
 def test_targets_end_by_end_token_stop_and_length() -> None:
-    model, given_ = small(0.0, positions="sinusoidal", kv_heads=2), sources(RAGGED)
+    model = small(0.0, positions="sinusoidal", kv_heads=2)
+    given_ = sources(RAGGED)
     seen: list[tuple[int, list[int]]] = []
 
     def stop(row: int, new: list[int]) -> bool:
@@ -216,11 +220,13 @@ def test_the_repetition_penalty_does_not_count_the_token_that_a_target_begins_wi
 
 
 def test_the_model_keeps_its_mode_the_caller_its_gradients_and_its_random_numbers() -> None:
-    model, given_ = small(dropout_attention=0.5, dropout_residual=0.5, dropout_embedding=0.5), sources((6, 2))
+    model = small(dropout_attention=0.5, dropout_residual=0.5, dropout_embedding=0.5)
+    given_ = sources((6, 2))
     quiet = written(2, list(translate(model, given_, SAMPLED, END)))
     model.train()
     model.decoder.blocks[1].eval()
-    modes, random = [part.training for part in model.modules()], torch.get_rng_state()
+    modes = [part.training for part in model.modules()]
+    random = torch.get_rng_state()
     assert written(2, list(translate(model, given_, SAMPLED, END))) == quiet
     stream = translate(model, given_, SAMPLED, END)
     next(stream)

@@ -52,20 +52,31 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
     few: dict[str, Any] = {"train": TRAIN, "sample": {"tokens": 5, "beams": 1}}
     words = {"kind": "words"}
     llama = {
-        **MODEL, "width": 24, "kv_heads": 2, "positions": "rotary", "norm": "rmsnorm", "activation": "swiglu",
+        **MODEL,
+        "width": 24,
+        "kv_heads": 2,
+        "positions": "rotary",
+        "norm": "rmsnorm",
+        "activation": "swiglu",
         "dropout_residual": 0.1,
-    }  # fmt: skip
+    }
     settings: dict[str, dict[str, Any]] = {
         "decoder": {**small_config(folder).model_dump(), **few, "model": llama},
         "encoder": {
-            **few, "train": {**TRAIN, "task": "masked"}, "model": MODEL, "tokenizer": words,
+            **few,
+            "train": {**TRAIN, "task": "masked"},
+            "model": MODEL,
+            "tokenizer": words,
             "data": {"source": str(folder / "book.txt"), "document": "line", "windows": "documents"},
         },
         "pairs": {
-            **few, "train": {**TRAIN, "task": "translate", "steps": 80}, "model": MODEL, "tokenizer": words,
+            **few,
+            "train": {**TRAIN, "task": "translate", "steps": 80},
+            "model": MODEL,
+            "tokenizer": words,
             "data": {"source": str(folder / "train.en"), "target": str(folder / "train.de")},
         },
-    }  # fmt: skip
+    }
     for name, values in settings.items():
         with new_training(Config.from_dict(values), folder / "runs" / name, Silent()) as trainer:
             assert train(trainer)

@@ -31,7 +31,8 @@ def largest_change_of_the_last(layers: int, positions: str = "none", **changes: 
 def test_an_encoder_without_positions_moves_with_its_tokens(layers: int, changes: dict[str, object]) -> None:
     if "qk_norm" in changes and type(tiny().qk_norm) is bool:
         changes = {**changes, "qk_norm": "head"}
-    model, ids = encoder(layers=layers, positions="none", **changes).double(), tokens(5, LENGTH)
+    model = encoder(layers=layers, positions="none", **changes).double()
+    ids = tokens(5, LENGTH)
     order = torch.randperm(LENGTH, generator=torch.Generator().manual_seed(3))
     moved = model(ids)[:, order]  # (B, T, V)
     assert moved.std() > 0.3
@@ -39,7 +40,8 @@ def test_an_encoder_without_positions_moves_with_its_tokens(layers: int, changes
 
 
 def test_two_holes_of_one_text_get_the_same_prediction() -> None:
-    model, ids = encoder(positions="none").double(), tokens(1, LENGTH)
+    model = encoder(positions="none").double()
+    ids = tokens(1, LENGTH)
     ids[0, 4] = ids[0, 17] = 30
     logits = model(ids)  # (B, T, V)
     assert (logits[0, 4] - logits[0, 17]).abs().amax() <= 1e-12
@@ -47,7 +49,8 @@ def test_two_holes_of_one_text_get_the_same_prediction() -> None:
 
 @pytest.mark.parametrize("positions", [kind for kind in POSITIONS if kind != "none"])
 def test_with_positions_an_encoder_knows_the_order(positions: str) -> None:
-    model, ids = encoder(positions=positions).double(), tokens(5, LENGTH)
+    model = encoder(positions=positions).double()
+    ids = tokens(5, LENGTH)
     order = torch.randperm(LENGTH, generator=torch.Generator().manual_seed(3))
     assert (model(ids[:, order]) - model(ids)[:, order]).abs().amax() > 1e-3
     ids[:, 4] = ids[:, 17] = 30

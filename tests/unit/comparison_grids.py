@@ -22,5 +22,14 @@ def grid_of(*vary: str, seeds: int = 3) -> Grid:
 
 def result(loss: float, **more: Any) -> dict[str, Any]:
     """Return what a cell reports."""
-    return {"loss": loss, "bits_per_byte": loss / 3, "unit": "token", "train_seconds": 2.0, "parameters": 11,
-            "choices": 5, "entropy": None, "writes": "words", **more}  # fmt: skip
+    return {
+        "loss": loss,
+        "bits_per_byte": loss / 3,
+        "unit": "token",
+        "train_seconds": 2.0,
+        "parameters": 11,
+        "choices": 5,
+        "entropy": None,
+        "writes": "words",
+        **more,
+    }

@@ -15,12 +15,20 @@ BIASES = {"attention_bias": True, "feedforward_bias": True, "norm_bias": True, "
 CHOICES: list[dict[str, Any]] = [
     *({"positions": kind, "norm_order": order} for kind, order in product(KINDS, ("pre", "post", "output"))),
     *({"activation": activation} for activation in get_args(Activation)),
-    {"norm": "rmsnorm"}, {"norm": "rmsnorm", "norm_order": "post"}, {"norm": "none"}, {"kv_heads": 2}, {"kv_heads": 1},
-    {"norm": "rmsnorm", "norm_order": "output"}, {"qk_norm": "head", "positions": "rotary"},
-    {"qk_norm": "whole", "kv_heads": 2}, {"window": 3, "positions": "alibi"}, {**BIASES, "tied": False},
-    {"embedding_scale": True, "pooling": "first"}, {"embedding_norm": True},
+    {"norm": "rmsnorm"},
+    {"norm": "rmsnorm", "norm_order": "post"},
+    {"norm": "none"},
+    {"kv_heads": 2},
+    {"kv_heads": 1},
+    {"norm": "rmsnorm", "norm_order": "output"},
+    {"qk_norm": "head", "positions": "rotary"},
+    {"qk_norm": "whole", "kv_heads": 2},
+    {"window": 3, "positions": "alibi"},
+    {**BIASES, "tied": False},
+    {"embedding_scale": True, "pooling": "first"},
+    {"embedding_norm": True},
     {"embedding_norm": True, "positions": "none"},
-]  # fmt: skip
+]
 
 
 def subject(family: str, length: int = 7, **choice: Any) -> Subject:

@@ -23,7 +23,8 @@ class Bench:
     def __init__(self, causal: bool, window: int | None) -> None:
         self.known: dict[str, Numbers] = {}
         self.done: set[str] = set()
-        self.causal, self.window = causal, window
+        self.causal = causal
+        self.window = window
 
     def section(self, section: Section) -> None:
         if section.key in ("encoder", "decoder"):
@@ -95,7 +96,8 @@ class Bench:
         for term in formula.split(" + "):
             left, _, right = term.partition(" · " if " · " in term else " ")
             if term.startswith("last vectors"):
-                left, right = "last", term.removeprefix("last vectors ")
+                left = "last"
+                right = term.removeprefix("last vectors ")
                 self.known["last"] = self.known.get("Y", self.known["X"])
             one = self.known[left]
             if " · " in term:

@@ -48,7 +48,8 @@ def make(folder: Path, learnt: dict[str, list[str]]) -> None:
 
 def ask(registry: ModelRegistry, run: str, name: str, **question: Any) -> Any:
     """What a view answers to a body of JSON."""
-    view, opened = find_view(name), registry.open(run)
+    view = find_view(name)
+    opened = registry.open(run)
     asked = view.asked(json.dumps({"text": TEXTS[run], **question}).encode())
     reply = view.reply(opened, asked, [registry.open(other) for other in view.others(asked)])
     assert len(reply.body) <= LIMIT

@@ -85,7 +85,8 @@ def test_no_document_has_a_held_out_combination() -> None:
 
 def test_enough_is_held_out_and_enough_is_not() -> None:
     for noun in NOUNS:
-        held, free = partners(noun, held=True), partners(noun, held=False)
+        held = partners(noun, held=True)
+        free = partners(noun, held=False)
         assert len(held) >= 5
         assert len(free) >= 8
         assert set(held) | set(free) == set(NOUNS) - {noun}
@@ -104,7 +105,8 @@ def test_pairs_have_held_out_combinations_only_or_none(held: bool) -> None:
 
 def test_a_pair_differs_in_the_number_of_the_verb_alone() -> None:
     for pair in PAIRS:
-        good, bad = pair.good.split(), pair.bad.split()
+        good = pair.good.split()
+        bad = pair.bad.split()
         assert len(good) == len(bad)
         assert sum(a != b for a, b in zip(good, bad, strict=True)) == 1
         _, number, between, verb = structure(pair.good)

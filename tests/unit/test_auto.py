@@ -27,7 +27,8 @@ def machine(monkeypatch: pytest.MonkeyPatch) -> Any:
 
         def probe(config: Config, tokens: Path, seconds: float) -> Probe:
             probed.append(config)
-            model, case = config.model, SizingCase("decoder", "adamw", 1, VOCABULARY, None, 1.0)
+            model = config.model
+            case = SizingCase("decoder", "adamw", 1, VOCABULARY, None, 1.0)
             cost = ModelShape(model.layers, model.width, model.context).arithmetic(case)
             step = cost * config.train.batch * model.context / speed(config)
             return Probe("cpu", 1, "float32", 9, step, 0.1, 0.1, 0.1, 0.1, None, None)
@@ -59,7 +60,8 @@ def weights(config: Config) -> int:
 
 
 def test_a_faster_machine_gets_a_larger_model_and_what_is_probed_last_is_taken(machine: Any, tmp_path: Path) -> None:
-    config, found = long_text(tmp_path), []
+    config = long_text(tmp_path)
+    found = []
     for speed in (1e8, 5e11, 1e13):
         probed = machine(lambda settings, speed=speed: speed)
         sizes = sized(config, tmp_path)

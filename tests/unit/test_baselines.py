@@ -121,7 +121,8 @@ def test_arrays_equal_the_definition(tokens: list[int], new: list[int], order: i
 
 def test_by_hand() -> None:
     tokenizer = Characters("ab")
-    train, validation = store(["aaab"], tokenizer), store(["ab"], tokenizer)
+    train = store(["aaab"], tokenizer)
+    validation = store(["ab"], tokenizer)
     ladder = by_name(baselines(train, validation, tokenizer))
     assert ladder["uniform"].loss == pytest.approx(math.log(3))
     # Train has 3 a, 1 b, 1 end; one is added to each of 3. Of the stream "a b end", "a" is not predicted.
@@ -147,9 +148,11 @@ def test_gzip_is_the_difference_of_two_compressed_sizes() -> None:
     tokenizer = Characters("abcdefgh \n")
     rng = np.random.default_rng(3)
     texts = ["".join(rng.choice(list("abcdefgh \n"), 300)) for _ in range(40)]
-    train, validation = store(texts, tokenizer), store(texts[:3], tokenizer)
+    train = store(texts, tokenizer)
+    validation = store(texts[:3], tokenizer)
     ladder = by_name(baselines(train, validation, tokenizer))
-    before, after = "".join(texts).encode(), "".join(texts + texts[:3]).encode()
+    before = "".join(texts).encode()
+    after = "".join(texts + texts[:3]).encode()
     difference = len(gzip.compress(after, 9)) - len(gzip.compress(before, 9))
     bits = ladder["gzip"].bits_per_byte
     assert bits is not None
@@ -159,7 +162,8 @@ def test_gzip_is_the_difference_of_two_compressed_sizes() -> None:
 
 def test_gzip_in_small_groups_of_documents(monkeypatch: pytest.MonkeyPatch) -> None:
     tokenizer = Characters("abc")
-    train, validation = store(["abc" * 50], tokenizer), store(["abcab", "cab", "", "bbbbbb", "ca" * 9], tokenizer)
+    train = store(["abc" * 50], tokenizer)
+    validation = store(["abcab", "cab", "", "bbbbbb", "ca" * 9], tokenizer)
     whole = by_name(baselines(train, validation, tokenizer))["gzip"]
     monkeypatch.setattr("glassformer.evaluation.baselines.CHUNK", 8)
     assert by_name(baselines(train, validation, tokenizer))["gzip"].loss == pytest.approx(whole.loss, rel=0.02)
@@ -169,7 +173,8 @@ def test_true_entropy_is_that_of_the_documents_themselves() -> None:
     corpus = find_text_corpus("sort")
     tokenizer = Characters("0123456789=")
     texts = list(corpus.documents(4000, seed=1))
-    train, validation = store(texts[:3600], tokenizer), store(texts[3600:], tokenizer)
+    train = store(texts[:3600], tokenizer)
+    validation = store(texts[3600:], tokenizer)
     ladder = baselines(train, validation, tokenizer, "sort", windows="documents")
     assert [step.name for step in ladder] == ["uniform", "unigram", "5-gram", "gzip", "true entropy"]
     nats = -math.fsum(corpus.log_probability(text) or 0 for text in texts[3600:])
@@ -201,7 +206,8 @@ def test_a_large_vocabulary_and_the_cap() -> None:
     assert np.isfinite(chances).all()
     assert chances[10:].min() > 0.2  # seen before, in this very context
     tokenizer = Characters("ab")
-    train, validation = store(["ab" * 500 + "ba" * 50], tokenizer), store(["abab"], tokenizer)
+    train = store(["ab" * 500 + "ba" * 50], tokenizer)
+    validation = store(["abab"], tokenizer)
     step = by_name(baselines(train, validation, tokenizer, ngram_tokens=101))["5-gram"]
     assert "the last 101 of 1,101" in step.note
 

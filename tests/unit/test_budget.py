@@ -84,11 +84,19 @@ def test_the_least_minutes_are_a_round_number_that_is_enough() -> None:
     st.floats(0, 1e3), st.floats(0, 1e5), st.floats(0, 1e5), st.booleans(),
 )  # fmt: skip
 def test_shares_are_never_passed(
-    seconds: float, wanted: int, every: int, row: float, sample: float, save: float, now: float, spent: float,
+    seconds: float,
+    wanted: int,
+    every: int,
+    row: float,
+    sample: float,
+    save: float,
+    now: float,
+    spent: float,
     first: bool,
-) -> None:  # fmt: skip
+) -> None:
     plan = Budget(seconds, min(wanted, every), every, row, sample, save)
-    rows, final = plan.rows(), plan.final_rows()
+    rows = plan.rows()
+    final = plan.final_rows()
     assert 1 <= rows <= min(wanted, every)
     assert 1 <= final <= every
     assert rows * row <= ONE_EVALUATION * seconds * (1 + 1e-9) or rows <= LEAST_ROWS

@@ -109,7 +109,8 @@ def test_calibrated_probabilities_are_found_so_and_overconfident_ones_are_not() 
 def test_the_order_of_examples_and_the_numbers_of_labels_do_not_matter(
     pairs: list[tuple[int, int]], renamed: list[int]
 ) -> None:
-    truth, predicted = [t for t, _ in pairs], [p for _, p in pairs]
+    truth = [t for t, _ in pairs]
+    predicted = [p for _, p in pairs]
     scores = classification_scores(truth, certain(predicted, 4), ["a", "b", "c", "d"])
     shuffled = random.Random(0).sample(pairs, len(pairs))
     again = classification_scores(
@@ -256,7 +257,8 @@ def test_one_label_and_single_precision_are_fine() -> None:
 
 
 def test_what_are_no_probabilities_is_refused() -> None:
-    fine, names = [[0.5, 0.5]], ["a", "b"]
+    fine = [[0.5, 0.5]]
+    names = ["a", "b"]
     for truth, chances, called, said in (
         ([], np.zeros((0, 2)), names, "no labelled examples"),
         ([0, 1], fine, names, "2 labels and 2 names"),

@@ -62,7 +62,8 @@ def shared(first: str, second: str) -> int:
 
 @given(st.integers(0, 90), st.integers(0, 90))
 def test_a_sketch_knows_no_cuts(first: int, second: int) -> None:
-    text, (first, second) = BANGLA + CHINESE, sorted((first, second))
+    text = BANGLA + CHINESE
+    (first, second) = sorted((first, second))
     assert bands(text[:first], text[first:second], text[second:]) == bands(text)
 
 
@@ -71,7 +72,8 @@ def test_a_sketch_knows_no_cuts(first: int, second: int) -> None:
 )
 def test_near_duplicates_share_a_band_and_strangers_share_none(words: list[str]) -> None:
     joint = "" if words[0] == CHINESE[0] else " "
-    text, changed = joint.join(words), joint.join([*words[:-2], words[-2] + "x", "y"])
+    text = joint.join(words)
+    changed = joint.join([*words[:-2], words[-2] + "x", "y"])
     other = random.Random(3).sample(words, len(words))
     assert shared(text, text.upper() + "!") == BANDS
     assert shared(text, changed) >= 1
@@ -80,7 +82,8 @@ def test_near_duplicates_share_a_band_and_strangers_share_none(words: list[str])
 
 def test_the_share_of_equal_bands_is_what_the_theory_says() -> None:
     """Of sets with Jaccard similarity J, a band of 8 agrees with probability J^8."""
-    agree, pairs = 0, 150
+    agree = 0
+    pairs = 150
     for number in range(pairs):
         words = [f"w{number}n{place}" for place in range(80)]  # 76 runs of 5 words, of which 72 stay the same
         agree += shared(" ".join(words), " ".join([*words[:76], "a", "b", "c", "d"]))

@@ -22,8 +22,11 @@ def test_a_grid_has_every_combination_with_every_seed() -> None:
     grid = grid_of()
     names = [cell.name for cell in grid.cells]
     assert len(names) == 6
-    assert names[:3] == ["positions=learned learning_rate=1e-3", "positions=learned learning_rate=3e-3",
-                         "positions=rotary learning_rate=1e-3"]  # fmt: skip
+    assert names[:3] == [
+        "positions=learned learning_rate=1e-3",
+        "positions=learned learning_rate=3e-3",
+        "positions=rotary learning_rate=1e-3",
+    ]
     found = [(cell.config.model.positions, cell.config.train.learning_rate) for cell in grid.cells]
     assert found == [(p, r) for p in ("learned", "rotary", "none") for r in (1e-3, 3e-3)]
     jobs = grid.jobs()

@@ -32,7 +32,8 @@ def chosen(*words: str) -> Grid:
 
 @pytest.mark.parametrize("name", study_names())
 def test_every_study_is_a_grid_that_can_run(name: str) -> None:
-    grid, study = chosen("--study", name), load_study(name)
+    grid = chosen("--study", name)
+    study = load_study(name)
     assert study.question.endswith("?")
     assert len(grid.cells) >= 2
     assert grid.seeds == 3
@@ -43,9 +44,19 @@ def test_every_study_is_a_grid_that_can_run(name: str) -> None:
 
 def test_the_questions_of_the_tutorials_have_a_study() -> None:
     asked = {
-        "positions-decoder", "positions-encoder", "causal-mask-removed", "norm-order", "residuals-removed", "heads",
-        "tied", "learning-rate", "width", "depth", "context", "dropout",
-    }  # fmt: skip
+        "positions-decoder",
+        "positions-encoder",
+        "causal-mask-removed",
+        "norm-order",
+        "residuals-removed",
+        "heads",
+        "tied",
+        "learning-rate",
+        "width",
+        "depth",
+        "context",
+        "dropout",
+    }
     assert asked <= set(study_names())
     assert {cell.config.train.task for cell in chosen("--study", "positions-encoder").cells} == {"masked"}
     norms = [(cell.config.model.norm_order, cell.config.train.warmup) for cell in chosen("--study", "norm-order").cells]

@@ -29,7 +29,8 @@ OF_THINGS = {word for _, words in THINGS.values() for word in words}
 def parts(text: str) -> tuple[str, str, str, str]:
     """The animal, the thing, what stands in the reason, and the adjective."""
     words = re.findall(r"\w+", text)
-    told, reason = words[: words.index("because")], words[words.index("because") + 1 :]
+    told = words[: words.index("because")]
+    reason = words[words.index("because") + 1 :]
     animal, thing = (next(word for word in told if word in names) for names in (ANIMALS, THINGS))
     return animal, thing, reason[-4], reason[-1]
 
@@ -99,7 +100,8 @@ def test_pairs_depend_on_seed_and_number_alone() -> None:
 
 def test_probabilities_of_all_documents_sum_to_one() -> None:
     """Every text of two animals, all of whose documents together have their share."""
-    corpus, total = Coreference(), 0.0
+    corpus = Coreference()
+    total = 0.0
     for animal in ANIMALS[:2]:
         for thing, (verbs, _) in THINGS.items():
             for role in ("animal", "thing"):

@@ -71,7 +71,8 @@ def test_recommended_settings_are_settings_and_rows_hold_a_document(name: str) -
 @pytest.mark.parametrize("name", NAMES_OF_CORPORA)
 def test_document_i_depends_on_seed_and_i_alone(name: str) -> None:
     corpus = find_text_corpus(name)
-    few, many = list(corpus.documents(5, seed=11)), list(corpus.documents(40, seed=11))
+    few = list(corpus.documents(5, seed=11))
+    many = list(corpus.documents(40, seed=11))
     assert few == many[:5]
     assert len(set(many)) > 20
     other = list(corpus.documents(40, seed=12))

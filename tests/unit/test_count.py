@@ -38,8 +38,18 @@ def test_the_published_encoder_decoder_and_its_difference() -> None:
 
 
 def test_torch_layers_have_as_many_parameters() -> None:
-    config = ModelConfig(family="encoder-decoder", layers=2, width=24, heads=4, hidden=40, norm_order="post",
-                         attention_bias=True, feedforward_bias=True, norm_bias=True, tied=True)  # fmt: skip
+    config = ModelConfig(
+        family="encoder-decoder",
+        layers=2,
+        width=24,
+        heads=4,
+        hidden=40,
+        norm_order="post",
+        attention_bias=True,
+        feedforward_bias=True,
+        norm_bias=True,
+        tied=True,
+    )
     theirs = sum(
         parameter.numel()
         for layer in (torch.nn.TransformerEncoderLayer(24, 4, 40), torch.nn.TransformerDecoderLayer(24, 4, 40))

@@ -72,7 +72,8 @@ def wrong_slope(x: torch.Tensor, approximate: str = "none") -> torch.Tensor:
     return value if x.dtype == torch.float64 else value + 1e-3 * (x - x.detach())
 
 
-RIGHT, GELU = F.scaled_dot_product_attention, F.gelu
+RIGHT = F.scaled_dot_product_attention
+GELU = F.gelu
 
 
 def test_a_wrong_kernel_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -100,7 +101,8 @@ def test_numbers_that_are_not_finite_agree_with_nothing(monkeypatch: pytest.Monk
 
 
 def test_threads_and_random_numbers_are_as_before() -> None:
-    before, random = torch.get_num_threads(), torch.get_rng_state()
+    before = torch.get_num_threads()
+    random = torch.get_rng_state()
     check_devices(tiny(layers=1), ["cpu"])
     assert torch.get_num_threads() == before
     assert torch.equal(torch.get_rng_state(), random)

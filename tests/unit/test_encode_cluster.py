@@ -193,7 +193,8 @@ def test_what_goes_wrong_in_a_process_is_said_here(folder: Path) -> None:
 
 
 def changed(folder: Path) -> Iterator[tuple[DataConfig, TokenizerConfig, bool, str]]:
-    data, tokenizer = DataConfig(source=str(folder), **LINES), VOCABULARY.config
+    data = DataConfig(source=str(folder), **LINES)
+    tokenizer = VOCABULARY.config
     yield DataConfig(source=str(folder)), tokenizer, False, "data.document = file, but .* encoded with line"
     yield data, tokenizer.replace(kind="bytes"), False, "tokenizer.kind = bytes, but .* encoded with bpe"
     yield data, tokenizer, True, "no mask token"

@@ -19,7 +19,9 @@ from tests.property.models import VOCAB, decoder, encoder_decoder, tiny
 pytestmark = pytest.mark.thorough
 
 CONTEXT = 13
-FEW, MANY, BATCH = 60, 4000, 20  # rows: few are three batches
+FEW = 60  # rows: few are three batches
+MANY = 4000
+BATCH = 20
 
 
 class Held(TorchDispatchMode):
@@ -63,12 +65,14 @@ def peaks(model: Any, make: Any, rows: int) -> tuple[int, int]:
 @pytest.mark.parametrize("family", ["decoder", "encoder-decoder"])
 def test_memory_does_not_grow_with_the_rows(family: str) -> None:
     ids = np.random.default_rng(0).integers(0, VOCAB, size=CONTEXT + 1)
-    if family == "decoder":
-        model, make = decoder(tiny(context=CONTEXT)), lambda number: Row.of_text(ids)
-    else:
-        model = encoder_decoder(context=CONTEXT)
-        make = lambda number: Row.of_text(ids, source=ids[1:])  # noqa: E731
+    source = None if family == "decoder" else ids[1:]
+    model = decoder(tiny(context=CONTEXT)) if family == "decoder" else encoder_decoder(context=CONTEXT)
+
+    def make(number: int) -> Row:
+        return Row.of_text(ids, source=source)
+
     peaks(model, make, FEW)  # what is made once and kept
-    few, many = peaks(model, make, FEW), peaks(model, make, MANY)
+    few = peaks(model, make, FEW)
+    many = peaks(model, make, MANY)
     assert few[0] == many[0] > 0
     assert many[1] < few[1] + 4 * MANY  # less than half a number for each row; an array of them would be 8 bytes each

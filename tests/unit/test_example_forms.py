@@ -69,7 +69,8 @@ def test_stores_hold_the_pairs_as_tokens_and_as_text(write: Write, tmp_path: Pat
 
 
 def test_the_same_pairs_from_every_form(write: Write, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    english, french = lines(s for s, _ in PAIRS), lines(t for _, t in PAIRS)
+    english = lines(s for s, _ in PAIRS)
+    french = lines(t for _, t in PAIRS)
     table = tsv(PAIRS)
     three = [{"n": str(n), "source": s, "target": t} for n, (s, t) in enumerate(PAIRS)]
     write("folder/1.tsv", tsv(PAIRS[:15]))

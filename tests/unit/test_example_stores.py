@@ -89,9 +89,17 @@ def test_reused_until_something_changes(write: Write, tmp_path: Path) -> None:
     assert made(tmp_path, "translate", **base, too_long="refuse").reused
     folders = {first.folder}
     for changes in (
-        {"column": "2"}, {"min_words": 1}, {"max_words": 9}, {"split": "tail"}, {"validation_fraction": 0.2},
-        {"validation_limit": 9}, {"seed": 2}, {"validation": own}, {"encoding": "utf-8"}, {"target_column": "1"},
-    ):  # fmt: skip
+        {"column": "2"},
+        {"min_words": 1},
+        {"max_words": 9},
+        {"split": "tail"},
+        {"validation_fraction": 0.2},
+        {"validation_limit": 9},
+        {"seed": 2},
+        {"validation": own},
+        {"encoding": "utf-8"},
+        {"target_column": "1"},
+    ):
         folders.add(made(tmp_path, "translate", **(base | changes)).folder)
     folders.add(made(tmp_path, "translate", CHARACTERS, **base).folder)
     folders.add(made(tmp_path, "translate", BYTES.replace(joint=False), **base).folder)

@@ -128,7 +128,8 @@ def test_refused_in_two_clear_lines(task: Task, given: str, problem: str, remedy
 
 
 def test_only_empty_pairs_are_refused_with_their_numbers(write: Write, tmp_path: Path) -> None:
-    source, target = write("a", "x\n\n\n"), write("b", "\ny\n\n")
+    source = write("a", "x\n\n\n")
+    target = write("b", "\ny\n\n")
     with pytest.raises(GlassError) as caught:
         made(tmp_path, "translate", source=source, target=target)
     assert caught.value.problem == (
@@ -171,7 +172,8 @@ def test_rows_that_cannot_be_used_are_counted(write: Write, tmp_path: Path) -> N
         "1 row with more fields than row 1 (the extra fields are not read)",
     ):
         assert note in found.notes
-    english, french = write("a", "a one\n\na three\n\n"), write("b", "b one\nb two\nb three\n\n")
+    english = write("a", "a one\n\na three\n\n")
+    french = write("b", "b one\nb two\nb three\n\n")
     found = made(tmp_path, "translate", source=english, target=french, split="tail")
     assert texts(found) == [("a one", "b one"), ("a three", "b three")]
     assert "left out 1 pair with both sides empty" in found.notes
@@ -234,7 +236,8 @@ def test_labels_seen_once_are_learnt_and_named(write: Write, tmp_path: Path) -> 
 
 
 def test_validation_of_its_own(write: Write, tmp_path: Path) -> None:
-    source, own = write("t.tsv", tsv(PAIRS[:30])), write("v.tsv", tsv([*PAIRS[30:], PAIRS[0], (PAIRS[1][0], "autre")]))
+    source = write("t.tsv", tsv(PAIRS[:30]))
+    own = write("v.tsv", tsv([*PAIRS[30:], PAIRS[0], (PAIRS[1][0], "autre")]))
     found = made(tmp_path, "translate", source=source, validation=own)
     assert list(found.train.texts()) == PAIRS[:30]
     assert list(found.validation.texts())[:10] == PAIRS[30:]
@@ -286,7 +289,8 @@ def test_every_split_keeps_its_promises(
 ) -> None:
     found = survey_of(examples)
     if not labelled:
-        found.label_numbers, found.label_names = type(found.label_numbers)("i"), {}
+        found.label_numbers = type(found.label_numbers)("i")
+        found.label_names = {}
     data = DataConfig(split=split, validation_fraction=fraction, validation_limit=limit)
     try:
         held = hold_out(found, data)

@@ -239,7 +239,8 @@ def test_the_page_is_whole_and_needs_nothing_else() -> None:
 
 
 def test_page_and_terminal_print_the_same_numbers() -> None:
-    walk, number = make_walk(example()), r"-?\d+\.\d{4}|-inf"
+    walk = make_walk(example())
+    number = r"-?\d+\.\d{4}|-inf"
     printed = "\n".join(line for line in text_lines(walk, "student", 120, lambda _: True) if "→" not in line)
     tags = Tags()
     main = make_page(walk, "student").split("<main>")[1].split("</main>")[0]
@@ -249,7 +250,8 @@ def test_page_and_terminal_print_the_same_numbers() -> None:
 
 
 def test_a_page_never_takes_the_place_of_another_file(tmp_path: Path) -> None:
-    walk, book = make_walk(example()), tmp_path / "book.txt"
+    walk = make_walk(example())
+    book = tmp_path / "book.txt"
     book.write_text("precious", encoding="utf-8")
     for path, words in (
         (book, "no page of glass explain"),

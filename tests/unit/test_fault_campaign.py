@@ -109,7 +109,7 @@ def test_the_nearest_tests_come_first(tmp_path: Path) -> None:
         "tests/journey/test_d.py": "run('count')\n",
         "tests/unit/test_e.py": "import json\n",
         "tests/unit/test_f.py": "from glassformer_course.find import find\n",
-    }  # fmt: skip
+    }
     for path, text in files.items():
         (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / path).write_text(text, encoding="utf-8")

@@ -16,8 +16,11 @@ from glassformer.corpora.coreference import ANIMAL_ADJECTIVES, ANIMALS, THINGS
 from glassformer.inspection.heads import Looks, RoleTally, cross, judge, looks, numbers, relations, roles
 from glassformer.inspection.heads.copying import copying
 
-BEGIN, STOP = 500, 499
-N, R, COPIES = 3, 11, 4
+BEGIN = 500
+STOP = 499
+N = 3
+R = 11
+COPIES = 4
 T = 1 + R * COPIES
 RARE = 7
 COUNTS = np.arange(1000, 0, -1)  # id 0 is the most frequent token
@@ -105,7 +108,8 @@ def test_a_head_made_for_a_role_has_it_and_no_other(name: str) -> None:
 
 def test_delimiters_and_rare_words_are_found() -> None:
     ids = distinct(23)
-    ids[:, 4], ids[:, 9] = STOP, 600
+    ids[:, 4] = STOP
+    ids[:, 9] = 600
     for name, place in (("delimiter", 4), ("rare_word", 9)):
         found = all_roles(looks(pointing(ids, lambda *_, place=place: [place]), ids))
         assert share(found.pop(name)) == 1.0
@@ -170,7 +174,8 @@ def test_uniform_causal_attention_has_the_known_figures(n: int) -> None:
 @pytest.mark.parametrize("both_sides", [False, True])
 def test_uniform_attention_scores_chance_in_every_role(both_sides: bool) -> None:
     ids = repeated()
-    ids[:, 6::R], ids[0, 9::R] = STOP, 600
+    ids[:, 6::R] = STOP
+    ids[0, 9::R] = 600
     real = np.ones(ids.shape, dtype=bool)
     real[1, -5:] = False
     allowed = np.ones((N, T, T), dtype=bool) if both_sides else causal(N, T)
@@ -193,7 +198,8 @@ def digest(*arrays: Any) -> str:
 
 @pytest.mark.parametrize("kind", ["numpy", "read-only", "torch"])
 def test_nothing_that_is_given_is_changed(kind: str) -> None:
-    ids, weights = repeated(), pointing(repeated(), HEADS["induction"])
+    ids = repeated()
+    weights = pointing(repeated(), HEADS["induction"])
     allowed = causal(N, T).copy()
     given: list[Any] = [weights, ids, allowed]
     if kind == "read-only":
@@ -217,7 +223,8 @@ def test_nothing_that_is_given_is_changed(kind: str) -> None:
 
 
 def test_a_name_needs_threshold_lift_interval_and_two_sequences() -> None:
-    score, rows = np.array([[9.0, 5.0], [9.0, 5.0], [9.0, 0.0]]), np.array([10.0, 10.0, 10.0])
+    score = np.array([[9.0, 5.0], [9.0, 5.0], [9.0, 0.0]])
+    rows = np.array([10.0, 10.0, 10.0])
 
     def earned(threshold: float, level: float, sequences: int = 3) -> list[bool]:
         tally = RoleTally(score[:sequences], np.full((sequences, 2), 10 * level), rows[:sequences])
@@ -227,7 +234,8 @@ def test_a_name_needs_threshold_lift_interval_and_two_sequences() -> None:
     assert earned(0.95, 0.05) == [False, False]
     assert earned(0.3, 0.2) == [False, False]  # 0.9 is only 4.5 times 0.2
     assert earned(0.3, 0.05, sequences=1) == [False, False]
-    state, before = torch.get_rng_state(), np.random.get_state()[1].copy()
+    state = torch.get_rng_state()
+    before = np.random.get_state()[1].copy()
     verdicts = [judge(RoleTally(score, np.zeros_like(score), rows), 0.3, "text") for _ in range(2)]
     assert verdicts[0] == verdicts[1]
     assert verdicts[0][1].interval == (0.0, 0.5)
@@ -248,7 +256,8 @@ def test_divergence_is_nought_for_places_and_ln_2_for_opposites() -> None:
 
 
 def test_cross_attention_alignment_coverage_and_sink() -> None:
-    S, Q = 8, 7  # the source's last token is its end
+    S = 8  # the source's last token is its end
+    Q = 7
     source = np.concatenate([distinct(S - 1), np.full((N, 1), BEGIN)], axis=1)
     target = np.concatenate([np.full((N, 1), BEGIN), distinct(Q - 1)], axis=1)
     weights = np.zeros((N, 5, Q, S))
@@ -299,7 +308,8 @@ def test_gold_relations_are_those_of_the_sentences() -> None:
     made = list(relations.sentences(40))
     for sentence in made:
         for (start, end), (first, last) in sentence.links:
-            verb, noun = sentence.text[start:end], sentence.text[first:last]
+            verb = sentence.text[start:end]
+            noun = sentence.text[first:last]
             plural = noun.endswith("s")
             assert plural == (verb in ("are", "were", "have") or not verb.endswith("s")), (sentence.text, verb, noun)
     assert {len(sentence.links) for sentence in made} == {1, 2}
@@ -320,7 +330,8 @@ def test_it_is_linked_to_the_noun_that_the_adjective_suits() -> None:
     for number, sentence in enumerate(made):
         (((start, end), (first, last)),) = sentence.links
         assert sentence.text[start - 1 : end + 9] == " it was too "
-        noun, adjective = sentence.text[first:last], sentence.text.rstrip(".").split()[-1]
+        noun = sentence.text[first:last]
+        adjective = sentence.text.rstrip(".").split()[-1]
         assert (noun in ANIMALS) == (adjective in ANIMAL_ADJECTIVES) == (number % 2 == 0)
         assert noun in ANIMALS or adjective in THINGS[noun][1]
     assert made == list(relations.sentences_with_it(40))

@@ -145,7 +145,8 @@ def test_what_was_replaced_is_put_back_also_after_an_error() -> None:
 
 
 def test_a_case_leaves_the_librarys_threads_and_modules_as_they_were(evidence: Callable[[BugCase], Evidence]) -> None:
-    threads, case = torch.get_num_threads(), find_case("1")
+    threads = torch.get_num_threads()
+    case = find_case("1")
     names = ("attend", "math")
     attention = importlib.import_module("glassformer.model.attention")
     before = [vars(attention)[name] for name in names]
@@ -203,8 +204,11 @@ def test_hints_come_one_at_a_time_and_answers_are_counted(tmp_path: Path) -> Non
     case = find_case("2")
     room = room_with(tmp_path, case)
     assert [room.hint(case) for _ in range(4)] == [
-        (1, case.hints[0]), (2, case.hints[1]), (3, case.hints[2]), (3, case.hints[2]),
-    ]  # fmt: skip
+        (1, case.hints[0]),
+        (2, case.hints[1]),
+        (3, case.hints[2]),
+        (3, case.hints[2]),
+    ]
     right = next(letter for letter, key in case.choices.items() if key == case.answer)
     wrong = next(letter for letter in case.choices if letter != right)
     assert not room.answer(case, wrong).right
@@ -239,11 +243,13 @@ def test_bad_input_is_refused_in_two_lines_and_nothing_is_lost(tmp_path: Path) -
     file = room.place(case) / "evidence.json"
     whole = json.loads(file.read_text(encoding="utf-8"))
     odd: list[dict[str, Any]] = [
-        {"numbers": []}, {"numbers": [{**whole["numbers"][0], "healthy": math.nan}, *whole["numbers"][1:]]},
+        {"numbers": []},
+        {"numbers": [{**whole["numbers"][0], "healthy": math.nan}, *whole["numbers"][1:]]},
         {"numbers": [{**whole["numbers"][0], "faulty": "much"}, *whole["numbers"][1:]]},
-        {"maps": [{**whole["maps"][0], "weights": [[1.0]]}]}, {"charts": [{**whole["charts"][0], "level": 5}]},
+        {"maps": [{**whole["maps"][0], "weights": [[1.0]]}]},
+        {"charts": [{**whole["charts"][0], "level": 5}]},
         {"charts": [{**whole["charts"][0], "curves": {"healthy": [[0, 1e308], [1, -1e308]]}}]},
-    ]  # fmt: skip
+    ]
     texts = ["", "[]", '{"charts": [], "maps": 3}', file.read_text(encoding="utf-8")[:-9]]
     for damaged in (*texts, *(json.dumps({**whole, **change}) for change in odd)):
         file.write_text(damaged, encoding="utf-8")

@@ -25,14 +25,17 @@ RNG = np.random.default_rng(7)
 
 
 def test_cross_entropy_is_pytorchs() -> None:
-    logits, targets = RNG.normal(size=(3, 5, 11)) * 4, RNG.integers(11, size=(3, 5))
+    logits = RNG.normal(size=(3, 5, 11)) * 4
+    targets = RNG.integers(11, size=(3, 5))
     targets[1, 2:] = -100
     theirs = F.cross_entropy(torch.tensor(logits).flatten(0, 1), torch.tensor(targets).flatten(), ignore_index=-100)
     assert cross_entropy.cross_entropy(logits, targets) == pytest.approx(theirs.item(), rel=1e-12)
 
 
 def test_the_gradient_of_the_table_is_a_finite_difference_and_pytorchs() -> None:
-    table, ids, dX = RNG.normal(size=(5, 3)), RNG.integers(4, size=(2, 7)), RNG.normal(size=(2, 7, 3))
+    table = RNG.normal(size=(5, 3))
+    ids = RNG.integers(4, size=(2, 7))
+    dX = RNG.normal(size=(2, 7, 3))
     gradient = embedding.table_gradient(ids, dX, 5)
     for place in np.ndindex(table.shape):
         step = np.zeros_like(table)
@@ -46,7 +49,9 @@ def test_the_gradient_of_the_table_is_a_finite_difference_and_pytorchs() -> None
 
 
 def test_attention_and_its_mask_are_pytorchs() -> None:
-    Q, K, V = RNG.normal(size=(3, 5)), RNG.normal(size=(7, 5)), RNG.normal(size=(7, 2))
+    Q = RNG.normal(size=(3, 5))
+    K = RNG.normal(size=(7, 5))
+    V = RNG.normal(size=(7, 2))
     tensors = [torch.tensor(array)[None] for array in (Q, K, V)]
     theirs = F.scaled_dot_product_attention(*tensors)[0].numpy()
     np.testing.assert_allclose(attention.attention(Q, K, V)[0], theirs, rtol=1e-12)
@@ -59,7 +64,8 @@ def test_attention_and_its_mask_are_pytorchs() -> None:
 
 
 def test_multi_head_attention_is_pytorchs_with_the_same_weights() -> None:
-    x, weights = RNG.normal(size=(2, 5, 12)), RNG.normal(size=(4, 12, 12))
+    x = RNG.normal(size=(2, 5, 12))
+    weights = RNG.normal(size=(4, 12, 12))
     theirs = torch.nn.MultiheadAttention(12, 3, bias=False, batch_first=True, dtype=torch.float64)
     tensors = torch.tensor(weights).transpose(1, 2)  # Linear keeps (out, in)
     with torch.no_grad():
@@ -72,7 +78,8 @@ def test_multi_head_attention_is_pytorchs_with_the_same_weights() -> None:
 def test_a_step_turns_every_pair_of_a_sinusoid_whatever_the_place() -> None:
     angles = 3 * 10_000.0 ** (-np.arange(4) / 4)  # of three steps, at width 8
     here, there = (sinusoids.sinusoids(np.array([0, 5, 40]) + steps, 8) for steps in (0, 3))
-    sines, cosines = here[:, 0::2], here[:, 1::2]
+    sines = here[:, 0::2]
+    cosines = here[:, 1::2]
     np.testing.assert_allclose(there[:, 0::2], sines * np.cos(angles) + cosines * np.sin(angles), atol=1e-12)
     np.testing.assert_allclose(there[:, 1::2], cosines * np.cos(angles) - sines * np.sin(angles), atol=1e-12)
 

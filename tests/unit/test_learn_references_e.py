@@ -51,7 +51,9 @@ def test_rotary_is_the_models_and_keeps_lengths_and_distances() -> None:
 
 def test_norms_are_those_of_torch() -> None:
     rng = np.random.default_rng(1)
-    x, gain, bias = rng.normal(size=(2, 3, 5)), rng.normal(size=5), rng.normal(size=5)
+    x = rng.normal(size=(2, 3, 5))
+    gain = rng.normal(size=5)
+    bias = rng.normal(size=5)
     tensors = [torch.tensor(array) for array in (x, gain, bias)]
     theirs = functional.layer_norm(tensors[0], (5,), tensors[1], tensors[2], 1e-3).numpy()
     assert np.allclose(norms.layer_norm(x, gain, bias, 1e-3), theirs, atol=1e-12)
@@ -61,7 +63,10 @@ def test_norms_are_those_of_torch() -> None:
 
 def test_gradients_of_norms_are_slopes() -> None:
     rng = np.random.default_rng(2)
-    dy, x, gain, bias = rng.normal(size=(2, 3, 5)), rng.normal(size=(2, 3, 5)), rng.normal(size=5), rng.normal(size=5)
+    dy = rng.normal(size=(2, 3, 5))
+    x = rng.normal(size=(2, 3, 5))
+    gain = rng.normal(size=5)
+    bias = rng.normal(size=5)
     dx, dgain, dbias = norms_backward.layer_norm_backward(dy, x, gain, 1e-3)
     assert np.allclose(dx, slopes(lambda each: (dy * norms.layer_norm(each, gain, bias, 1e-3)).sum(), x), atol=1e-8)
     assert np.allclose(dgain, slopes(lambda each: (dy * norms.layer_norm(x, each, bias, 1e-3)).sum(), gain), atol=1e-8)
@@ -73,7 +78,8 @@ def test_gradients_of_norms_are_slopes() -> None:
 
 def test_a_block_that_writes_nothing_is_the_identity() -> None:
     rng = np.random.default_rng(3)
-    x, weights = rng.normal(size=(5, 4)), block.drawn(rng, 4, 3, 7)
+    x = rng.normal(size=(5, 4))
+    weights = block.drawn(rng, 4, 3, 7)
     silent = {name: np.zeros_like(weights[name]) for name in ("output", "down")}
     assert np.array_equal(block.block(x, weights | silent), x)
     assert not np.allclose(block.block(x, weights), x)
@@ -121,7 +127,10 @@ def test_the_schedule_goes_through_its_marks() -> None:
 
 def test_the_gradient_of_a_tied_table_is_its_slope() -> None:
     rng = np.random.default_rng(6)
-    ids, targets, table, middle = np.array([2, 0, 2]), np.array([0, 2, 3]), rng.normal(size=(5, 3)), np.eye(3) + 0.3
+    ids = np.array([2, 0, 2])
+    targets = np.array([0, 2, 3])
+    table = rng.normal(size=(5, 3))
+    middle = np.eye(3) + 0.3
 
     def said(table: Array) -> tuple[Array, Array]:
         h = np.tanh(table[ids] @ middle)
@@ -139,7 +148,8 @@ def test_the_gradient_of_a_tied_table_is_its_slope() -> None:
 
 def test_the_given_decoder_and_the_reference_have_the_same_gradients() -> None:
     rng = np.random.default_rng(7)
-    weights, rows = loop.drawn(rng, 4, 3, 2, 3), rng.integers(0, 4, size=(2, 4))
+    weights = loop.drawn(rng, 4, 3, 2, 3)
+    rows = rng.integers(0, 4, size=(2, 4))
     _, gradients = loop.loss_and_gradients(weights, rows)
 
     def loss(weights: dict[str, Array]) -> float:

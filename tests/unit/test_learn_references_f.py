@@ -35,8 +35,10 @@ def torch_attention(q: np.ndarray, k: np.ndarray, v: np.ndarray, allowed: np.nda
 
 
 def test_cached_steps_are_attention_over_the_whole_text() -> None:
-    x, weights = normal(7, 3), [normal(3, 4) for _ in range(3)]
-    found, kept = [], (np.zeros((0, 4)), np.zeros((0, 4)))
+    x = normal(7, 3)
+    weights = [normal(3, 4) for _ in range(3)]
+    found = []
+    kept = (np.zeros((0, 4)), np.zeros((0, 4)))
     for begin, end in [(0, 3), (3, 4), (4, 7)]:
         mixed, kept = cache.step(x[begin:end], kept, *weights)
         found.append(mixed)
@@ -63,22 +65,29 @@ def test_draws_are_as_frequent_as_they_are_likely() -> None:
 
 
 def test_padding_is_hidden_as_in_pytorch() -> None:
-    q, k, v = normal(3, 5, 2), normal(3, 5, 2), normal(3, 5, 2)
+    q = normal(3, 5, 2)
+    k = normal(3, 5, 2)
+    v = normal(3, 5, 2)
     real = np.arange(5) < np.array([[2], [5], [1]])
     np.testing.assert_allclose(padding.attention(q, k, v, real), torch_attention(q, k, v, real[:, None, :]), rtol=1e-9)
 
 
 def test_cross_attention_is_that_of_pytorch() -> None:
-    decoder, encoder, weights = normal(2, 3, 4), normal(2, 7, 4), [normal(4, 5) for _ in range(3)]
+    decoder = normal(2, 3, 4)
+    encoder = normal(2, 7, 4)
+    weights = [normal(4, 5) for _ in range(3)]
     real = np.arange(7) < np.array([[4], [7]])
     mixed, shares = cross_attention.cross_attention(decoder, encoder, real, *weights)
-    q, k, v = decoder @ weights[0], encoder @ weights[1], encoder @ weights[2]
+    q = decoder @ weights[0]
+    k = encoder @ weights[1]
+    v = encoder @ weights[2]
     np.testing.assert_allclose(mixed, torch_attention(q, k, v, real[:, None, :]), rtol=1e-9)
     assert not shares[0, :, 4:].any()
 
 
 def test_the_masked_loss_is_cross_entropy_with_an_ignored_label() -> None:
-    logits, labels = normal(9, 5), np.array([1, -100, 4, -100, -100, 0, 2, -100, 3])
+    logits = normal(9, 5)
+    labels = np.array([1, -100, 4, -100, -100, 0, 2, -100, 3])
     theirs = functional.cross_entropy(torch.from_numpy(logits), torch.from_numpy(labels), ignore_index=-100)
     assert masked_lm.loss(logits, labels) == pytest.approx(float(theirs), rel=1e-12)
 
@@ -122,14 +131,20 @@ def test_two_heads_copy_what_followed() -> None:
 
 
 def test_importance_is_the_slope_of_the_loss_by_the_gate() -> None:
-    heads, d, D, step = 3, 2, 5, 1e-5
-    weights, targets = pruning._weights(RANDOM, heads, d, D), normal(4, 3, D)
+    heads = 3
+    d = 2
+    D = 5
+    step = 1e-5
+    weights = pruning._weights(RANDOM, heads, d, D)
+    targets = normal(4, 3, D)
     texts = normal(4, 3, D)
 
     def loss(text: int, gates: np.ndarray) -> float:
         return float(((pruning.gated(weights, texts[text], gates)[0] - targets[text]) ** 2).sum())
 
-    sizes, outputs, gradients = np.zeros(heads), [], []
+    sizes = np.zeros(heads)
+    outputs = []
+    gradients = []
     for text in range(4):
         result, mixed = pruning.gated(weights, texts[text], np.ones(heads))
         by_heads = 2 * (result - targets[text]) @ weights[3].T  # (T, H d)
@@ -143,7 +158,8 @@ def test_importance_is_the_slope_of_the_loss_by_the_gate() -> None:
 
 @pytest.mark.parametrize("removed", [[1], [2, 0], [3, 1, 0]])
 def test_a_removed_head_is_a_gate_at_0(removed: list[int]) -> None:
-    weights, x = pruning._weights(RANDOM, 4, 3, 5), normal(6, 5)
+    weights = pruning._weights(RANDOM, 4, 3, 5)
+    x = normal(6, 5)
     gates = np.array([float(head not in removed) for head in range(4)])
     smaller = pruning.remove(*weights, 4, removed)
     ours = pruning.gated(smaller, x, np.ones(4 - len(removed)))[0]

@@ -20,9 +20,11 @@ def shown(mask: Mask, rows: int, T: int) -> torch.Tensor:
 @pytest.mark.parametrize("causal", [True, False])
 @pytest.mark.parametrize("padded", [True, False])
 def test_each_place_sees_what_the_definition_says(causal: bool, window: int | None, padded: bool) -> None:
-    T, real = 7, torch.ones(3, 7, dtype=torch.bool)
+    T = 7
+    real = torch.ones(3, 7, dtype=torch.bool)
     if padded:
-        real[1, 4:], real[2] = False, False
+        real[1, 4:] = False
+        real[2] = False
     places = torch.arange(T).repeat(3, 1)
     mask = self_attention_mask(places, places, real if padded else None, causal, window)
     for row, q, k in torch.cartesian_prod(torch.arange(3), torch.arange(T), torch.arange(T)).tolist():
@@ -31,7 +33,8 @@ def test_each_place_sees_what_the_definition_says(causal: bool, window: int | No
 
 
 def test_a_whole_text_needs_no_table_of_queries_by_keys() -> None:
-    places, real = torch.arange(1013)[None], torch.ones(2, 1013, dtype=torch.bool)
+    places = torch.arange(1013)[None]
+    real = torch.ones(2, 1013, dtype=torch.bool)
     masks = [self_attention_mask(places, places, None, causal, None) for causal in (True, False)]
     masks.append(self_attention_mask(places, places, real, causal=False, window=None))
     tensors = [each for mask in masks for each in (mask.allowed, mask.fully_masked, mask.bias) if each is not None]
@@ -43,7 +46,8 @@ def test_a_whole_text_needs_no_table_of_queries_by_keys() -> None:
 @pytest.mark.parametrize("causal", [True, False])
 @pytest.mark.parametrize("padded", [True, False])
 def test_a_bias_changes_nothing_about_who_sees_whom(causal: bool, window: int | None, padded: bool) -> None:
-    places, real = torch.arange(7).repeat(2, 1), torch.tensor([[True] * 7, [True] * 4 + [False] * 3])
+    places = torch.arange(7).repeat(2, 1)
+    real = torch.tensor([[True] * 7, [True] * 4 + [False] * 3])
     plain = self_attention_mask(places, places, real if padded else None, causal, window)
     biased = plain.with_bias(torch.ones(1, 3, 7, 7))
     assert torch.equal(shown(biased, 2, 7), shown(plain, 2, 7))

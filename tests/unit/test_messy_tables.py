@@ -470,7 +470,8 @@ def test_lines_that_end_with_carriage_returns_alone_are_refused_with_advice(writ
 
 
 def test_settings_of_tables_are_refused_where_there_is_none(write: Write, tmp_path: Path) -> None:
-    book, rows = write("book.txt", "a text\n" * 9), write("t.jsonl", jsonl({"text": f"text {n}"} for n in range(9)))
+    book = write("book.txt", "a text\n" * 9)
+    rows = write("t.jsonl", jsonl({"text": f"text {n}"} for n in range(9)))
     for name, value in {"header": "no", "delimiter": "tab", "quoting": "none", "extra_fields": "join"}.items():
         for source in (book, rows, "stories"):
             with pytest.raises(GlassError, match=rf"data\.{name} = {value} was given, but .* no CSV or TSV table"):
@@ -522,7 +523,8 @@ def test_json_that_is_not_in_lines_is_refused_with_advice(write: Write, tmp_path
 
 
 def test_blank_lines_at_the_end_of_one_of_two_files_are_left_out(write: Write, tmp_path: Path) -> None:
-    one, other = write("a.en", "one\ntwo\nthree\n"), write("a.de", "eins\nzwei\ndrei\n\n \n")
+    one = write("a.en", "one\ntwo\nthree\n")
+    other = write("a.de", "eins\nzwei\ndrei\n\n \n")
     for source, target in ((one, other), (other, one)):
         found = made(tmp_path, "translate", source=source, target=target, split="tail")
         assert len(texts(found)) == 3

@@ -73,8 +73,16 @@ def test_the_true_entropy_is_no_floor_where_tokens_are_unknown(tmp_path: Path) -
     assert [rung.name for rung in baselines(found.train.source, found.validation.source, found.tokenizer, "stories")][
         -1
     ] == "5-gram"
-    trainer = small_trainer(tmp_path, "words", tokenizer__kind="words", tokenizer__vocab_size=20,
-                            data__source="stories", data__size=60, data__document="file", train__steps=1)  # fmt: skip
+    trainer = small_trainer(
+        tmp_path,
+        "words",
+        tokenizer__kind="words",
+        tokenizer__vocab_size=20,
+        data__source="stories",
+        data__size=60,
+        data__document="file",
+        train__steps=1,
+    )
     assert trainer.entropy is None
 
 
@@ -105,13 +113,15 @@ def test_a_text_in_another_script_has_no_bits_per_byte(tmp_path: Path) -> None:
 
 
 def test_unknown_targets_have_no_bits_per_byte(tmp_path: Path) -> None:
-    config = Config.from_dict({
-        "model": {"encoder_layers": 1, "layers": 1, "width": 14, "heads": 2, "context": 30},
-        "tokenizer": WORDS,
-        "data": {"source": "reverse", "size": 80},
-        "train": {"task": "translate", "steps": 1, "threads": 1},
-        "sample": {"tokens": 3, "beams": 1},
-    })  # fmt: skip
+    config = Config.from_dict(
+        {
+            "model": {"encoder_layers": 1, "layers": 1, "width": 14, "heads": 2, "context": 30},
+            "tokenizer": WORDS,
+            "data": {"source": "reverse", "size": 80},
+            "train": {"task": "translate", "steps": 1, "threads": 1},
+            "sample": {"tokens": 3, "beams": 1},
+        }
+    )
     with new_training(config, tmp_path / "run", Silent()) as trainer:
         outcome = train(trainer)
     assert outcome is not None
@@ -197,8 +207,11 @@ def test_the_starts_of_very_many_documents_are_thinned_out(tmp_path: Path, monke
         found = survey(source)
         assert len(found.starts) <= 8
         assert all(start % 9 == 0 for start in found.starts)
-        held = [piece.texts[0] for piece in split_documents(found, data).sides(kept_pieces(source, found, False))
-                if piece.side == "validation"]  # fmt: skip
+        held = [
+            piece.texts[0]
+            for piece in split_documents(found, data).sides(kept_pieces(source, found, False))
+            if piece.side == "validation"
+        ]
     assert sum(map(len, held)) == pytest.approx(90, abs=0.25 * 90)
 
 
@@ -228,8 +241,12 @@ def several_files(folder: Path) -> Path:
 @pytest.mark.parametrize("recorded", [True, False])
 def test_an_older_run_resumes_on_its_own_split(tmp_path: Path, recorded: bool) -> None:
     """Its settings say split = "tail"; the encoded text is gone, and the tokenizer is the same for every split."""
-    changes = {"data__source": str(several_files(tmp_path)), "data__split": "tail", "data__document": "file",
-               "tokenizer__kind": "bytes"}  # fmt: skip
+    changes = {
+        "data__source": str(several_files(tmp_path)),
+        "data__split": "tail",
+        "data__document": "file",
+        "tokenizer__kind": "bytes",
+    }
     first = small_trainer(tmp_path, "resumed", **changes)
     stop_after(first, 10)
     manifest = tmp_path / "resumed" / "manifest.json"

@@ -16,7 +16,8 @@ from glassformer.evaluation.minimal_pairs import PairResults, Share, TokenScores
 from glassformer.evaluation.resampling import wilson
 
 VERBS = {"S": "is", "P": "are"}
-KEYS, CABINETS = {"S": "the key", "P": "the keys"}, {"S": "the cabinet", "P": "the cabinets"}
+KEYS = {"S": "the key", "P": "the keys"}
+CABINETS = {"S": "the cabinet", "P": "the cabinets"}
 
 
 def score_pairs(pairs: list[MinimalPair], model: object) -> PairResults:
@@ -30,7 +31,8 @@ def agreement() -> list[MinimalPair]:
     for last in "SP":
         for subject in "SP":
             prefix = f"{KEYS[subject]} to {CABINETS[last]} "
-            good, bad = VERBS[subject], VERBS["P" if subject == "S" else "S"]
+            good = VERBS[subject]
+            bad = VERBS["P" if subject == "S" else "S"]
             pairs.append(
                 MinimalPair(
                     good=f"{prefix}{good} here",
@@ -50,7 +52,8 @@ def by_words(score: dict[str, float]) -> object:
     def model(texts: Sequence[str]) -> list[TokenScores]:
         found = []
         for text in texts:
-            tokens, end = [], -1
+            tokens = []
+            end = -1
             for word in text.split(" "):
                 end += 1 + len(word)
                 tokens.append((end, score.get(word, -1.0)))

@@ -43,9 +43,11 @@ def test_singular_values_come_near_one_and_their_directions_stay(shape: tuple[in
 
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_it_steps_as_torch_does(dtype: torch.dtype) -> None:
-    ours, theirs = parameters(0), parameters(0)
+    ours = parameters(0)
+    theirs = parameters(0)
     settings = {"lr": 0.05, "weight_decay": 0.2, "momentum": 0.9}
-    own, other = Muon(ours, **settings, dtype=dtype), torch.optim.Muon(theirs, **settings)
+    own = Muon(ours, **settings, dtype=dtype)
+    other = torch.optim.Muon(theirs, **settings)
     for step in range(4):
         give_gradients(ours, step)
         give_gradients(theirs, step)

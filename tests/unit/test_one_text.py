@@ -45,9 +45,12 @@ def models(tmp_path_factory: pytest.TempPathFactory) -> dict[str, AnyTextModel]:
     """A run of each task whose weights were drawn; `bytes` cuts characters of Bangla into several tokens."""
     home = tmp_path_factory.mktemp("one")
     made = {
-        "book": {"positions": "rotary", "kv_heads": 1}, "bytes": {"tokenizer": {"vocab_size": 270}, "context": 90},
-        "fill": {"task": "masked"}, "name": {"task": "classify"}, "turn": {"task": "translate", "layers": 1},
-    }  # fmt: skip
+        "book": {"positions": "rotary", "kv_heads": 1},
+        "bytes": {"tokenizer": {"vocab_size": 270}, "context": 90},
+        "fill": {"task": "masked"},
+        "name": {"task": "classify"},
+        "turn": {"task": "translate", "layers": 1},
+    }
     return {name: OpenedRun.load(make_run(home / name, **each), device="cpu").text_model for name, each in made.items()}
 
 
@@ -62,7 +65,8 @@ def rows_of(model: AnyTextModel, seed: int) -> TaskRows:
 
 
 def test_a_decoder_pays_from_left_to_right(models: dict[str, AnyTextModel]) -> None:
-    model, found = models["bytes"], surprisals(models["bytes"], TEXT)
+    model = models["bytes"]
+    found = surprisals(models["bytes"], TEXT)
     assert (found.text, found.nats[0]) == (TEXT, None)
     for place in (1, 5, len(found.tokens) - 1):
         with torch.no_grad():
@@ -77,7 +81,8 @@ def test_a_decoder_pays_from_left_to_right(models: dict[str, AnyTextModel]) -> N
 
 
 def test_a_filler_pays_for_each_token_hidden_alone_and_not_for_holes(models: dict[str, AnyTextModel]) -> None:
-    model, text = models["fill"], f"{TEXT} [MASK] old"
+    model = models["fill"]
+    text = f"{TEXT} [MASK] old"
     found = surprisals(model, text)
     holes = [place for place, token in enumerate(found.tokens) if token == model.tokenizer.mask_id]
     assert [place for place, nats in enumerate(found.nats) if nats is None] == holes
@@ -89,7 +94,8 @@ def test_a_filler_pays_for_each_token_hidden_alone_and_not_for_holes(models: dic
 
 
 def test_a_target_pays_up_to_its_end(models: dict[str, AnyTextModel]) -> None:
-    model, found = models["turn"], surprisals(models["turn"], TEXT, "the old dog")
+    model = models["turn"]
+    found = surprisals(models["turn"], TEXT, "the old dog")
     start = model.tokenizer.target_start
     source, target = (torch.tensor([ids]) for ids in (model.prompt_ids(TEXT), [*start, *found.tokens[:-1]]))  # type: ignore[union-attr]
     with torch.no_grad():
@@ -126,7 +132,8 @@ def test_only_tokens_of_the_text_are_guessed(models: dict[str, AnyTextModel]) ->
 
 
 def test_stretches_end_where_tokens_of_both_do_and_lose_no_nats(models: dict[str, AnyTextModel]) -> None:
-    one, other = surprisals(models["book"], TEXT), surprisals(models["bytes"], TEXT)
+    one = surprisals(models["book"], TEXT)
+    other = surprisals(models["bytes"], TEXT)
     assert len(one.tokens) < len(other.tokens)
     found = stretches(one, other)
     assert "".join(each.text for each in found) == TEXT
@@ -150,7 +157,8 @@ def test_bars_are_of_the_likeliest_of_both(models: dict[str, AnyTextModel]) -> N
 
 def test_maps_are_subtracted_where_tokens_are_the_same(models: dict[str, AnyTextModel]) -> None:
     subject = subject_of(models["book"], TEXT)
-    one, other = weights_of(subject, "dec.0.self.0"), weights_of(subject, "dec.1.self.2")
+    one = weights_of(subject, "dec.0.self.0")
+    other = weights_of(subject, "dec.1.self.2")
     torch.testing.assert_close(
         difference((subject, "dec.0.self.0"), (subject, "dec.1.self.2")), other - one, equal_nan=True
     )
@@ -201,7 +209,8 @@ def test_frozen_patterns_are_those_of_the_whole_model(
 
 @pytest.mark.parametrize("name", ["book", "turn"])
 def test_means_leave_padding_out(models: dict[str, AnyTextModel], name: str) -> None:
-    model, data = models[name].model, rows_of(models[name], 3)
+    model = models[name].model
+    data = rows_of(models[name], 3)
     part = "dec.0.cross.1" if name == "turn" else "dec.1.self.2"
     found = means_of(model, data, [part, "dec.0.feedforward"])
     alone = []
@@ -217,7 +226,8 @@ def test_means_leave_padding_out(models: dict[str, AnyTextModel], name: str) -> 
 
 
 def test_a_loss_with_everything_on_is_that_of_the_model(models: dict[str, AnyTextModel]) -> None:
-    model, data = models["book"].model, rows_of(models["book"], 5)
+    model = models["book"].model
+    data = rows_of(models["book"], 5)
     whole = ablation_loss(AblatedModel(model, Ablation(())), data)
     assert whole.change == 0
     off = ablation_loss(ablate(model, check_ablation(model, ["dec.0.self.0"], "frozen"), data), data)
@@ -230,11 +240,9 @@ def test_a_loss_with_everything_on_is_that_of_the_model(models: dict[str, AnyTex
 def test_a_tree_holds_every_step_of_the_search(models: dict[str, AnyTextModel], name: str) -> None:
     model = models[name]
     steps: list[BeamStep] = []
-    settings, ids, end = (
-        SampleConfig(beams=3, tokens=5, length_penalty=0.9),
-        model.prompt_ids(TEXT),
-        model.tokenizer.end_id,
-    )  # type: ignore[union-attr]
+    settings = SampleConfig(beams=3, tokens=5, length_penalty=0.9)  # type: ignore[union-attr]
+    ids = model.prompt_ids(TEXT)
+    end = model.tokenizer.end_id
     search = beam_translate if name == "turn" else beam_search
     found = search(model.model, [ids], settings, end, watch=steps.append)[0]  # type: ignore[arg-type]
     assert found == search(model.model, [ids], settings, end)[0]  # type: ignore[arg-type]
@@ -278,7 +286,8 @@ def test_with_a_cache_and_without_the_same_is_written(models: dict[str, AnyTextM
 
 
 def test_each_kind_puts_its_own_in_the_place_of_a_part(models: dict[str, AnyTextModel]) -> None:
-    model, tokens = models["book"].model, torch.tensor([models["book"].prompt_ids(TEXT)])  # type: ignore[union-attr]
+    model = models["book"].model  # type: ignore[union-attr]
+    tokens = torch.tensor([models["book"].prompt_ids(TEXT)])
     data = rows_of(models["book"], 7)
     means = means_of(model, data, ["dec.1.self.1"])
     kinds = {"zero": Zero(), "mean": Value(means["dec.1.self.1"]), "first": KnockOut()}

@@ -43,7 +43,8 @@ def test_the_loss_is_that_of_the_checkpoint_on_the_held_out_rows(run: Path, whic
 
 def test_held_out_rows_are_the_tasks_and_have_the_precision_that_is_asked_for(run: Path) -> None:
     opened = OpenedRun.load(run, device="cpu")
-    every, few = opened.held_out(), opened.held_out(30, "bf16")
+    every = opened.held_out()
+    few = opened.held_out(30, "bf16")
     assert opened.task is opened.task
     assert len(every.rows) == len(opened.task.held_out(None)) > len(few.rows)
     assert (every.device, every.dtype, few.dtype) == (torch.device("cpu"), torch.float32, torch.bfloat16)

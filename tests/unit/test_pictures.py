@@ -263,7 +263,8 @@ def test_a_lens_has_the_first_layer_at_the_bottom_and_words_where_they_belong() 
 
 
 def test_roles_have_score_and_chance_and_a_frame_where_earned() -> None:
-    scores, chances = np.array([[0.9, np.nan], [0.2, -0.3]]), np.array([[0.05, np.nan], [0.05, np.nan]])
+    scores = np.array([[0.9, np.nan], [0.2, -0.3]])
+    chances = np.array([[0.05, np.nan], [0.05, np.nan]])
     earned = np.array([[True, False], [False, False]])
     figure = draw_roles(["dec.0.self.0", "dec.0.self.1"], ["previous", "copying"], scores, chances, earned)
     shown = {text.get_text() for text in figure.texts}

@@ -29,7 +29,8 @@ VECTORS = torch.randn(31, 7, generator=torch.Generator().manual_seed(3)) * torch
 
 
 def test_components_are_those_of_a_singular_value_decomposition() -> None:
-    found, x = components(VECTORS), VECTORS.double().numpy()
+    found = components(VECTORS)
+    x = VECTORS.double().numpy()
     _, sizes, axes = np.linalg.svd(x - x.mean(axis=0), full_matrices=False)
     assert np.allclose(found.shares, sizes**2 / (sizes**2).sum(), atol=1e-12)
     assert np.isclose(float(found.shares.sum()), 1)
@@ -65,9 +66,11 @@ def test_tables_are_those_that_the_model_has() -> None:
 def test_curves_are_what_the_model_does(positions: str, family: str) -> None:
     model: Any = decoder(tiny(positions=positions)) if family == "decoder" else encoder(positions=positions)
     stack, embedding = embedding_of(model, "dec" if family == "decoder" else "enc")
-    made, distances = trace(model, tokens(1, 11)), distances_of(stack, 1000)
+    made = trace(model, tokens(1, 11))
+    distances = distances_of(stack, 1000)
     assert int(distances[0]) == (0 if family == "decoder" else -28)
-    vectors, bias = place_vectors(embedding, 11), bias_by_distance(stack, distances)
+    vectors = place_vectors(embedding, 11)
+    bias = bias_by_distance(stack, distances)
     turn = turn_by_distance(stack, distances)
     added = made.stack.position_vectors
     assert (vectors is None) == (added is None)
@@ -76,7 +79,8 @@ def test_curves_are_what_the_model_does(positions: str, family: str) -> None:
         dot, cosine = by_distance(vectors)
         assert np.isclose(float(dot[3]), np.mean([float(vectors[n] @ vectors[n + 3]) for n in range(8)]))
         assert np.isclose(float(cosine[0]), 1)
-    own, zero = made.stack.blocks[0].attention, int((distances == 0).nonzero())
+    own = made.stack.blocks[0].attention
+    zero = int((distances == 0).nonzero())
     assert (bias is None) == (own.bias is None)
     if bias is not None and own.bias is not None:
         for key in range(8 if family == "decoder" else 11):
@@ -112,7 +116,8 @@ def test_without_positions_the_order_of_what_is_only_attended_to_does_not_matter
 
 @pytest.mark.parametrize("family", ["decoder", "encoder", "encoder-decoder"])
 def test_the_shuffle_test_is_a_plain_pass_over_moved_tokens(family: str) -> None:
-    case, fixed = case_of(family, positions="rotary"), (int(tokens(1, 9)[0, 3]),)
+    case = case_of(family, positions="rotary")
+    fixed = (int(tokens(1, 9)[0, 3]),)
     found = shuffle_test(case, 0, fixed, times=3, seed=7)
     assert 3 not in found.moved
     assert max(found.moved) == (7 if family == "decoder" else 8)
@@ -138,7 +143,8 @@ def test_importance_of_all_answers_is_what_agreement_averages(family: str) -> No
     one = case_of(family)
     outputs = tuple(Output(place, (place,), (3 * place + 1) % 31, True) for place in range(one.row.shape[1]))
     case = AttributionCase(one.model, one.tokens, one.target, outputs)
-    made, blanking = case.trace(), blank(case, 4)
+    made = case.trace()
+    blanking = blank(case, 4)
     each = [importance(case.model, made, blanking, 1, column) for column in range(len(outputs))]
     rows = agreement(case.model, made, blanking).rows
     for side in range(len(each[0])):
@@ -156,7 +162,8 @@ def test_importance_of_all_answers_is_what_agreement_averages(family: str) -> No
 
 
 def test_the_work_of_blanking_grows_with_the_text() -> None:
-    model, two = decoder(tiny()), encoder_decoder()
+    model = decoder(tiny())
+    two = encoder_decoder()
     weights = sum(parameter.numel() for parameter in model.parameters())
     assert blanking_work(model, 9) == 9 * (2 * weights * 9 + 3 * 6 * 81 * (4 * 10 + 64))
     assert blanking_work(two, 9, 6) < blanking_work(two, 9, 7) < blanking_work(two, 10, 7)

@@ -60,7 +60,8 @@ def planned(config: Config, folder: Path, measured: Probe | None = MEASURED) -> 
 def test_an_epoch_reads_the_training_part_once(name: str, tmp_path: Path) -> None:
     config = config_of(name, tmp_path, train__batch=3)
     data = prepare_for(config, tmp_path / "cache", lambda text: None)
-    plan, task = plan_run(config, data, None), make_task(config, data)
+    plan = plan_run(config, data, None)
+    task = make_task(config, data)
     if name in ("lm", "masked"):  # windows are drawn: the tokens they hold are as many as the text's
         assert plan.steps_per_epoch * 3 * config.model.context == pytest.approx(plan.training_tokens)
         assert plan.tokens_per_step == 3 * config.model.context
@@ -161,9 +162,12 @@ def test_warnings(tmp_path: Path) -> None:
         (warning,) = plan.warnings()
         assert words in warning
     edges = replace(
-        calm, steps=math.floor(20 * calm.steps_per_epoch), longest=21, free_disk=3 * calm.checkpoint_bytes,
+        calm,
+        steps=math.floor(20 * calm.steps_per_epoch),
+        longest=21,
+        free_disk=3 * calm.checkpoint_bytes,
         probe=replace(MEASURED, peak_bytes=2 * GIB, free_bytes=2 * GIB),
-    )  # fmt: skip
+    )
     assert list(edges.warnings()) == []
     heavy = [part if part.name != "token embedding" else replace(part, parameters=10**6) for part in calm.components]
     (warning,) = replace(calm, components=heavy).warnings()
@@ -186,7 +190,8 @@ def test_frequencies_of_tokens_by_hand(name: str, tmp_path: Path) -> None:
     known, held = (side.target.tokens.tolist() for side in (data.train, data.validation))
     if name == "masked":  # end tokens are never hidden
         known, held = ([token for token in side if token != data.tokenizer.end_id] for side in (known, held))
-    counts, V = Counter(known), data.tokenizer.vocab_size
+    counts = Counter(known)
+    V = data.tokenizer.vocab_size
     expected = -np.mean([math.log((counts[token] + 1) / (len(known) + V)) for token in held])
     uniform, unigram = ladder(config, data)
     assert (uniform.name, uniform.loss) == ("uniform", pytest.approx(math.log(V)))
@@ -221,7 +226,8 @@ def test_the_probe_does_not_count_its_first_step(tmp_path: Path, monkeypatch: py
     config = small_config(tmp_path)
     data = prepare_for(config, tmp_path / "cache", lambda text: None)
     stepper = Stepper(fresh_model(config, data), make_task(config, data), config)
-    clock, taken = [0.0], []
+    clock = [0.0]
+    taken = []
     costs = {0: 9.0, 1: 0.4, 2: 0.3}  # of each step; all others take 0.1 s
 
     def gradients(stepper: Stepper, step: int) -> Gradients:
@@ -244,7 +250,8 @@ def test_an_evaluation_is_told_from_a_part_of_it(tmp_path: Path, monkeypatch: py
     config = small_config(tmp_path)
     data = prepare_for(config, tmp_path / "cache", lambda text: None)
     stepper = Stepper(fresh_model(config, data), make_task(config, data), config)
-    clock, sizes = [0.0], []
+    clock = [0.0]
+    sizes = []
 
     def validation_loss(model: object, rows: list[Any], *_: object, **__: object) -> None:
         clock[0] += 0.01 * len(rows)
@@ -337,7 +344,9 @@ def test_the_probe_leaves_this_process_alone(tmp_path: Path) -> None:
 
 
 def test_a_probe_that_breaks(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    killed, odd, silent = probe._broken(-9, ""), probe._broken(1, "Traceback\nValueError: so\n"), probe._broken(3, "")
+    killed = probe._broken(-9, "")
+    odd = probe._broken(1, "Traceback\nValueError: so\n")
+    silent = probe._broken(3, "")
     assert "memory" in killed.problem
     assert "train.micro_batch" in killed.remedy
     assert odd.problem == "the probe ended with exit code 1: ValueError: so"

@@ -27,8 +27,11 @@ from glassformer.model.precision import (
     time_processor,
 )
 
-CPU, CUDA, MPS = torch.device("cpu"), torch.device("cuda"), torch.device("mps")
-SLOW, FAST = Speeds(100.0, 1.0), Speeds(100.0, 500.0)
+CPU = torch.device("cpu")
+CUDA = torch.device("cuda")
+MPS = torch.device("mps")
+SLOW = Speeds(100.0, 1.0)
+FAST = Speeds(100.0, 500.0)
 RESTRICTED = {"ATEN_CPU_CAPABILITY": "avx2", "ONEDNN_MAX_CPU_ISA": "AVX2", "MKL_ENABLE_INSTRUCTIONS": "AVX2"}
 
 
@@ -168,7 +171,8 @@ def test_the_users_cache_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
 
 
 def test_timing_leaves_threads_and_random_numbers_alone() -> None:
-    threads, state = torch.get_num_threads(), torch.get_rng_state()
+    threads = torch.get_num_threads()
+    state = torch.get_rng_state()
     speeds = time_processor()
     assert speeds.float32 > 0 < speeds.bfloat16
     assert torch.get_num_threads() == threads

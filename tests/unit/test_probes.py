@@ -78,7 +78,8 @@ def judging(judge: Callable[[MinimalPair], float], name: str) -> Callable[..., l
     """A model whose last token carries its judgement of the pair that the text is of."""
     scores: dict[str, float] = {}
     for pair in corpus_pairs(name, SIZES[name], seed=3):
-        scores[pair.good], scores[pair.bad] = judge(pair), 0.0
+        scores[pair.good] = judge(pair)
+        scores[pair.bad] = 0.0
 
     def model(_: object, texts: Sequence[str]) -> list[TokenScores]:
         return [[(1, -5.0), (len(text), scores[text])] for text in texts]
@@ -91,9 +92,11 @@ def test_a_perfect_oracle_is_right_in_every_group(name: str, monkeypatch: pytest
     monkeypatch.setattr(pair_probes, "token_scores", judging(lambda pair: 2.0, name))
     groups = probed(name, text_model(tokenizer_of(name)))
     assert {group.share.share for group in groups.values()} == {1.0}
-    wanted = {"agreement": {"SS", "SP", "PS", "PP", *(f"{c}, {n} attractors" for c in ("SP", "PS") for n in (2, 3, 4))},
-              "coreference": {"animal", "thing"},
-              "brackets": {"distance 0", "distance 22 to 36"}}[name]  # fmt: skip
+    wanted = {
+        "agreement": {"SS", "SP", "PS", "PP", *(f"{c}, {n} attractors" for c in ("SP", "PS") for n in (2, 3, 4))},
+        "coreference": {"animal", "thing"},
+        "brackets": {"distance 0", "distance 22 to 36"},
+    }[name]
     assert wanted <= groups.keys()
     assert groups["all pairs"].share.count == SIZES[name]
 
@@ -172,15 +175,17 @@ def looking_up(rows: Sequence[Sequence[int]]) -> list[Read]:
 @pytest.mark.parametrize("corpus", ["repeats", "recall", "agreement"])
 def test_looking_back_is_all_that_induction_and_recall_need(corpus: str, monkeypatch: pytest.MonkeyPatch) -> None:
     tokenizer = tokenizer_of(corpus)
-    model, known = text_model(tokenizer), known_of(corpus, tokenizer)
+    model = text_model(tokenizer)
+    known = known_of(corpus, tokenizer)
     for probe in (sequences.probe_induction, sequences.probe_recall):
         monkeypatch.setattr(sequences, "read_rows", lambda _, rows: looking_up(rows))
         perfect = probe(model, known, 12, 5)
         assert {group.share.share for group in perfect.groups} == {1.0}
         monkeypatch.setattr(
-            sequences, "read_rows",
+            sequences,
+            "read_rows",
             lambda _, rows: [Read(np.ones(len(r)), np.full(len(r), known.majority)) for r in rows],
-        )  # fmt: skip
+        )
         for group in probe(model, known, 12, 5).groups:
             assert group.share.share == pytest.approx(group.rules["majority"])
             assert group.share.count > 0
@@ -188,13 +193,19 @@ def test_looking_back_is_all_that_induction_and_recall_need(corpus: str, monkeyp
 
 def test_rows_of_induction_and_recall() -> None:
     tokenizer = tokenizer_of("repeats")
-    model, known = text_model(tokenizer, context=43), known_of("repeats", tokenizer)
+    model = text_model(tokenizer, context=43)
+    known = known_of("repeats", tokenizer)
     rows, length = sequences.induction_rows(model, known, 6, seed=5)
     assert length == 10
     assert all(row == row[:10] * 4 and len(set(row)) == 10 for row in rows)
     result = sequences.probe_induction(model, known, 6, 5)
-    assert [group.name for group in result.groups] == ["repeated tokens", "copy 2", "copy 3", "copy 4",
-                                                      "neighbours never trained on"][: len(result.groups)]  # fmt: skip
+    assert [group.name for group in result.groups] == [
+        "repeated tokens",
+        "copy 2",
+        "copy 3",
+        "copy 4",
+        "neighbours never trained on",
+    ][: len(result.groups)]
     assert [group.share.count for group in result.groups[:4]] == [6 * 29, 6 * 9, 6 * 10, 6 * 10]
     assert result.groups[0].chance == 1 / 64
     recall = tokenizer_of("recall")
@@ -342,11 +353,16 @@ def test_a_line_that_is_no_pair_is_named(line: str, said: str, tmp_path: Path) -
 
 
 def test_a_file_without_pairs_is_refused(tmp_path: Path) -> None:
-    empty, odd = tmp_path / "empty.jsonl", tmp_path / "odd.jsonl"
+    empty = tmp_path / "empty.jsonl"
+    odd = tmp_path / "odd.jsonl"
     empty.write_text("\n", encoding="utf-8")
     odd.write_bytes(b"\xff\xfe\x00")
-    for path, said in ((empty, "has no pairs"), (odd, "not UTF-8"), (tmp_path / "emptyy.jsonl", "does not exist"),
-                       (tmp_path, "cannot be read")):  # fmt: skip
+    for path, said in (
+        (empty, "has no pairs"),
+        (odd, "not UTF-8"),
+        (tmp_path / "emptyy.jsonl", "does not exist"),
+        (tmp_path, "cannot be read"),
+    ):
         with pytest.raises(GlassError, match=said):
             read_pairs(path)
 
@@ -371,7 +387,8 @@ def test_all_arrangements_of_brackets_are_equally_likely() -> None:
 
 
 def test_brackets_come_in_minimal_pairs() -> None:
-    corpus, pairs = Brackets(), list(Brackets().minimal_pairs(500, seed=8))
+    corpus = Brackets()
+    pairs = list(Brackets().minimal_pairs(500, seed=8))
     assert pairs[:7] == list(corpus.minimal_pairs(7, seed=8))
     for index, pair in enumerate(pairs):
         assert corpus.log_probability(pair.good) > -math.inf

@@ -19,7 +19,8 @@ def test_it_is_the_correlation_of_ranks() -> None:
     assert spearman(a, -a) == pytest.approx(-1)
     assert spearman(a, np.ones(4)) is None
     # 1 - 6 Σ d² / (n (n² - 1)) without ties: d = 0, 1, 1, 1, 1 of 5
-    x, y = np.array([1.0, 2, 3, 4, 5]), np.array([1.0, 3, 2, 5, 4])
+    x = np.array([1.0, 2, 3, 4, 5])
+    y = np.array([1.0, 3, 2, 5, 4])
     assert spearman(x, y) == pytest.approx(1 - 6 * 4 / (5 * 24))
 
 

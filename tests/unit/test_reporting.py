@@ -14,7 +14,8 @@ def status(step: int, **changes: float | None) -> Status:
 
 
 def test_a_bar_with_all_its_words_fits_80_columns() -> None:
-    bar, space = 7, 1
+    bar = 7
+    space = 1
     assert bar + space + len(status(99999, validation_loss=2.3456).short()) <= 80
 
 

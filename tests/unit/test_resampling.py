@@ -52,13 +52,19 @@ def test_95_percent_intervals_cover_the_truth_about_95_percent_of_the_time(figur
 
     The percentile bootstrap is known to cover about a point less than it says here, more on skewed data.
     """
-    numbers, covered, by_the_book = simulated(2), 0, 0
+    numbers = simulated(2)
+    covered = 0
+    by_the_book = 0
     for trial in range(800):
-        values, weights = numbers.normal(1.0, 1.0, size=120), numbers.uniform(1, 3, size=120)
+        values = numbers.normal(1.0, 1.0, size=120)
+        weights = numbers.uniform(1, 3, size=120)
         if figure == "mean":
-            truth, statistic, deviations = 1.0, mean_of(values), values - values.mean()
+            truth = 1.0
+            statistic = mean_of(values)
+            deviations = values - values.mean()
         else:
-            truth, statistic = 0.5, ratio_of(values, weights)  # E[value] / E[weight]
+            truth = 0.5  # E[value] / E[weight]
+            statistic = ratio_of(values, weights)
             deviations = (values - values.mean() / weights.mean() * weights) / weights.mean()  # the delta method
         low, high = bootstrap_interval(statistic, 120, repeats=400, seed=trial)
         covered += low <= truth <= high
@@ -112,7 +118,9 @@ def test_the_seed_decides_and_no_global_generator_is_touched() -> None:
 
 def exact_p(differences: list[float]) -> float:
     """Over all swaps, one after another."""
-    n, total, reached = len(differences), abs(sum(differences)), 0
+    n = len(differences)
+    total = abs(sum(differences))
+    reached = 0
     for swaps in range(2**n):
         swapped = sum(-d if swaps >> i & 1 else d for i, d in enumerate(differences))
         reached += abs(swapped) >= total - 1e-9
@@ -131,7 +139,8 @@ def test_the_permutation_p_is_that_of_all_swaps(differences: list[int], seed: in
 
 def p_values(test: str, shift: float, seed: int) -> np.ndarray:
     """Of 300 simulated comparisons of two runs whose true difference is `shift` standard errors."""
-    numbers, found = simulated(seed), []
+    numbers = simulated(seed)
+    found = []
     for trial in range(300):
         common = numbers.normal(size=60)  # an easy example is easy for both
         first = common + numbers.normal(size=60) + shift * math.sqrt(2 / 60)
@@ -162,7 +171,8 @@ def test_a_run_compared_with_itself_is_no_different() -> None:
 
 
 def test_a_clear_difference_has_the_smallest_p_and_its_sign() -> None:
-    better, worse = np.ones(50), np.zeros(50)
+    better = np.ones(50)
+    worse = np.zeros(50)
     found = paired_permutation(better, worse, repeats=999)
     assert (found.difference, found.p) == (1.0, 1 / 1000)
     other = paired_permutation(worse, better, repeats=999)
@@ -205,7 +215,8 @@ def test_wilson_without_and_with_all_right() -> None:
         assert wilson(0, n)[0] == 0.0
         assert wilson(n, n)[1] == 1.0
     assert wilson(10, 10)[0] == pytest.approx(0.7225, abs=1e-4)  # n / (n + z^2)
-    narrow, wide = wilson(5, 10, level=0.5), wilson(5, 10, level=0.99)
+    narrow = wilson(5, 10, level=0.5)
+    wide = wilson(5, 10, level=0.99)
     assert wide[0] < narrow[0] < narrow[1] < wide[1]
 
 

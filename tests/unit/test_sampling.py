@@ -144,7 +144,8 @@ def test_only_possible_tokens_are_sampled(scores: list[float], top_k: int | None
 
 def test_samples_have_the_frequencies_of_their_probabilities() -> None:
     shares = probabilities(torch.randn(17, generator=torch.Generator().manual_seed(1)), PLAIN)
-    n, random = 100_000, torch.Generator().manual_seed(0)
+    n = 100_000
+    random = torch.Generator().manual_seed(0)
     noise = next(exponential_noise(n * 17, random)).view(n, 17)
     assert (noise > 0).all()
     counts = torch.bincount(torch.tensor(sample_tokens(shares.expand(n, -1), noise)), minlength=17)
@@ -155,7 +156,9 @@ def test_samples_have_the_frequencies_of_their_probabilities() -> None:
 @pytest.mark.thorough
 def test_rounding_hardly_ever_changes_a_sample() -> None:
     """Logits that differ a little, as those of another batch size do, against sampling from the cumulative sum."""
-    n, V, random = 4_000, 1_009, torch.Generator().manual_seed(0)
+    n = 4_000
+    V = 1_009
+    random = torch.Generator().manual_seed(0)
     logits = torch.randn(n, V, generator=random, dtype=torch.float64)
     one = row_probabilities(logits, PLAIN, [()] * n)
     other = row_probabilities(logits + 1e-3 * torch.randn(n, V, generator=random), PLAIN, [()] * n)

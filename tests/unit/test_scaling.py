@@ -36,7 +36,8 @@ from glassformer.training.scaling import (
 )
 from tests.journey.commands import begin, ended, here
 
-V, T = 37, 11
+V = 37
+T = 11
 ODD = ModelConfig(layers=3, width=20, heads=5, hidden=23, context=T, kv_heads=1, attention_bias=True, tied=False)
 LARGE = ModelConfig(
     layers=80, width=8192, heads=64, kv_heads=8, hidden=28672, context=8192, positions="rotary", norm="rmsnorm",
@@ -49,7 +50,8 @@ def train_a_step(rank: int, folder: str, config: ModelConfig, world: int) -> Non
     """One process of FSDP2: a step, then the bytes of everything that it keeps, into a file."""
     torch.set_num_threads(1)
     distributed.init_process_group("gloo", init_method=f"file://{folder}/meet", rank=rank, world_size=world)
-    model, mesh = build_model(config, V), init_device_mesh("cpu", (world,))
+    model = build_model(config, V)
+    mesh = init_device_mesh("cpu", (world,))
     for unit in (*(module for module in model.modules() if isinstance(module, Block)), model):
         fully_shard(unit, mesh=mesh)
     (optimizer,) = make_optimizers(model, TrainConfig())
@@ -114,9 +116,13 @@ def test_sizes_are_those_of_the_model_and_of_published_ones() -> None:
 
 
 def test_kept_activations_are_those_of_korthikanti_without_dropout_and_attention_weights() -> None:
-    s, b, h, a = 2048, 1, 12288, 96  # their section 4: bytes of a layer are s b h (34 + 5 a s / h)
+    s = 2048  # their section 4: bytes of a layer are s b h (34 + 5 a s / h)
+    b = 1
+    h = 12288
+    a = 96
     theirs = s * b * h * (34 + 5 * a * s / h)
-    dropout, weights = 2 * s * b * h, 5 * a * s * s * b
+    dropout = 2 * s * b * h
+    weights = 5 * a * s * s * b
     ours = kept_of_block(ModelConfig(width=h, heads=a, hidden=4 * h, activation="gelu", context=s))
     assert s * b * ours == theirs - dropout - weights
     size = size_of(ODD, V)
@@ -126,8 +132,9 @@ def test_kept_activations_are_those_of_korthikanti_without_dropout_and_attention
 
 def by_hand() -> ModelSize:
     """A model that can be reckoned in the head."""
-    return ModelSize(((6, 2), (4, 2)), blocks=(8,), rest=12, forward_flops=50, kept=16, context=2, layers=1, width=2,
-                     vocab_size=3)  # fmt: skip
+    return ModelSize(
+        ((6, 2), (4, 2)), blocks=(8,), rest=12, forward_flops=50, kept=16, context=2, layers=1, width=2, vocab_size=3
+    )
 
 
 def test_a_step_reckoned_by_hand() -> None:
@@ -156,8 +163,13 @@ def test_rings_leave_a_node_by_all_its_network_cards() -> None:
 
 def test_as_many_rows_as_fit_and_blocks_run_twice_only_where_they_must() -> None:
     size = replace(by_hand(), layers=5)
-    for memory, rows, recomputed, fits in ((10**6, 64, False, True), (1250, 4, False, True), (510, 1, False, True),
-                                           (410, 1, True, True), (400, 1, True, False)):  # fmt: skip
+    for memory, rows, recomputed, fits in (
+        (10**6, 64, False, True),
+        (1250, 4, False, True),
+        (510, 1, False, True),
+        (410, 1, True, True),
+        (400, 1, True, False),
+    ):
         gpu = Gpu(100.0, float(memory), 10.0, 5.0, 2.0, 8, "")
         found = estimate(size, gpu, 4, 0.5)
         assert (found.rows, found.recomputed, found.fits) == (rows, recomputed, fits), memory

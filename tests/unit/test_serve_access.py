@@ -51,12 +51,17 @@ def ask(
     """One request through the guard; the host is right unless the headers say another."""
     given = {"host": "127.0.0.1:8600", **(headers or {})}
     scope = {
-        "type": "http", "method": method, "path": path, "query_string": query.encode(), "http_version": "1.1",
+        "type": "http",
+        "method": method,
+        "path": path,
+        "query_string": query.encode(),
+        "http_version": "1.1",
         "headers": [(name.encode("latin-1"), value.encode("latin-1")) for name, value in given.items()],
-    }  # fmt: skip
+    }
     coming = [{"type": "http.request", "body": chunk, "more_body": True} for chunk in chunks]
     coming[-1]["more_body"] = False
-    messages, sent = iter(coming), list[Message]()
+    messages = iter(coming)
+    sent = list[Message]()
 
     async def receive() -> Message:
         return next(messages, {"type": "http.disconnect"})

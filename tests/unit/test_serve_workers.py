@@ -14,7 +14,8 @@ from glassformer.base.errors import ShortMemoryError, clear_memory_errors
 
 def test_a_run_that_is_held_up_leaves_the_threads_to_others() -> None:
     async def asked() -> str:
-        workers, go = Workers(threads=2), threading.Event()
+        workers = Workers(threads=2)
+        go = threading.Event()
         async with anyio.create_task_group() as tasks:
             for _ in range(4):
                 tasks.start_soon(workers.of_run, "slow", go.wait, 30)
@@ -31,7 +32,8 @@ def test_a_queue_has_an_end(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("glassformer.app.server.workers.WAITING", 2)
 
     async def asked() -> None:
-        workers, go = Workers(), threading.Event()
+        workers = Workers()
+        go = threading.Event()
         async with anyio.create_task_group() as tasks:
             for _ in range(3):
                 tasks.start_soon(workers.of_run, "slow", go.wait, 30)
@@ -53,7 +55,8 @@ def test_memory_that_is_short_is_no_fault_of_the_server() -> None:
 
 
 def test_nobody_waits_for_a_view_when_the_server_stops() -> None:
-    go, ended = threading.Event(), threading.Event()
+    go = threading.Event()
+    ended = threading.Event()
 
     def work() -> None:
         go.wait(30)

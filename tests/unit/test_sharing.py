@@ -58,7 +58,8 @@ def test_floats_are_rounded_once_and_no_more(bits: Bits, kind: type) -> None:
 @pytest.mark.parametrize("task", list(TASKS))
 def test_a_file_gives_the_model_back(task: str, runs: dict[str, Path], tmp_path: Path) -> None:
     report = share_run(ShareRequest(runs[task], tmp_path / "whole.html", 32, [TASKS[task]]))
-    run, shared = OpenedRun.load(runs[task]).text_model, load_shared(report.out)
+    run = OpenedRun.load(runs[task]).text_model
+    shared = load_shared(report.out)
     weights = run.model.state_dict()
     assert all(torch.equal(tensor, weights[name]) for name, tensor in shared.model.state_dict().items())
     assert (report.rounding.largest_difference, report.rounding.same_choice) == (0.0, 1.0)
@@ -73,7 +74,8 @@ def test_a_file_gives_the_model_back(task: str, runs: dict[str, Path], tmp_path:
 
 def test_what_is_measured_is_the_difference_of_the_two_models(runs: dict[str, Path], tmp_path: Path) -> None:
     report = share_run(ShareRequest(runs["lm"], tmp_path / "a.html", 8, ["the old dog"]))
-    run, shared = OpenedRun.load(runs["lm"]).text_model, load_shared(report.out)
+    run = OpenedRun.load(runs["lm"]).text_model
+    shared = load_shared(report.out)
     row = Package.read(report.out).header["check"]["row"]
     with torch.no_grad():
         ours, theirs = (model.model(torch.tensor([row["ids"]]))[0] for model in (run, shared))
@@ -85,7 +87,8 @@ def test_nothing_in_a_run_can_end_its_element_early(runs: dict[str, Path], tmp_p
     texts = ["</script><script>alert(1)</script>", "<!-- <!--glass:data--> -->", "&amp; \u2028 ' \" \\u003c"]
     out = tmp_path / "a.html"
     share_run(ShareRequest(runs["lm"], out, 8, texts))
-    whole, header = out.read_text(encoding="utf-8"), Package.read(out).header
+    whole = out.read_text(encoding="utf-8")
+    header = Package.read(out).header
     assert header["examples"] == texts
     assert whole.count(DATA_BLOCK) == 1
     assert "alert(1)</script>" not in whole

@@ -109,7 +109,8 @@ def test_more_time_or_speed_never_means_a_smaller_model() -> None:
     ]
     assert weights == sorted(weights)
     assert weights[0] < weights[-1]
-    slow, fast = choose_sizes(replace(CASE, seconds=60.0), 1e11, {}), choose_sizes(replace(CASE, seconds=6.0), 1e12, {})
+    slow = choose_sizes(replace(CASE, seconds=60.0), 1e11, {})
+    fast = choose_sizes(replace(CASE, seconds=6.0), 1e12, {})
     assert slow.shape == fast.shape
 
 

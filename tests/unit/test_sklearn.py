@@ -56,7 +56,8 @@ ESTIMATORS = (TransformerArrayClassifier, TransformerClassifier, TransformerLang
 def _memory_for_folders(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     """Fits that last a moment: the many small files of each lie in memory where the system offers that."""
     tmp_path_factory.getbasetemp()  # stays on the disk
-    before, memory = tempfile.tempdir, "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
+    before = tempfile.tempdir
+    memory = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
     with tempfile.TemporaryDirectory(dir=memory) as tempfile.tempdir:
         yield
     tempfile.tempdir = before
@@ -168,7 +169,8 @@ def test_labels_that_cannot_be_learnt(labels: Any, words: str) -> None:
 
 @pytest.mark.thorough
 def test_empty_texts_are_learnt_like_others() -> None:
-    texts, labels = ["", "word", "", "more words", " ", "word"] * 4, [0, 1, 0, 1, 0, 1] * 4
+    texts = ["", "word", "", "more words", " ", "word"] * 4
+    labels = [0, 1, 0, 1, 0, 1] * 4
     model = TransformerClassifier(**WORDS, validation_fraction=0).fit(texts, labels)
     assert model.predict(["", "word", "  "]).tolist() == [0, 1, 0]
     assert TransformerLanguageModel(**WORDS, tokens=2).fit(["", "a", "a b"]).score([""]) < 0
@@ -244,8 +246,12 @@ def test_labels_come_back_as_they_were(kinds: Any) -> None:
 
 def test_the_language_models_score_is_its_mean_log_probability(writer: TransformerLanguageModel) -> None:
     """Token by token, in the rows of training: at most 8 tokens that can be seen, each predicted once."""
-    model, tokenizer, end = writer.text_model_.model, writer.text_model_.tokenizer, writer.text_model_.tokenizer.end_id
-    texts, total, count = ["the river", "", " ".join(["the"] * 12)], 0.0, 0
+    model = writer.text_model_.model
+    tokenizer = writer.text_model_.tokenizer
+    end = writer.text_model_.tokenizer.end_id
+    texts = ["the river", "", " ".join(["the"] * 12)]
+    total = 0.0
+    count = 0
     for text in texts:
         ids = [end, *tokenizer.encode(text), end]
         for start in range(0, len(ids) - 1, 8):
@@ -273,17 +279,14 @@ def test_the_language_model_writes(writer: TransformerLanguageModel) -> None:
 
 
 def test_the_translators_score_is_its_mean_log_probability(translator: TransformerTranslator) -> None:
-    model, tokenizer, end = (
-        translator.text_model_.model,
-        translator.text_model_.tokenizer,
-        translator.text_model_.tokenizer.end_id,
-    )
-    total, count = 0.0, 0
+    model = translator.text_model_.model
+    tokenizer = translator.text_model_.tokenizer
+    end = translator.text_model_.tokenizer.end_id
+    total = 0.0
+    count = 0
     for text, answer in zip(TEXTS[:5], LABELS[:5], strict=True):
-        source, target = (
-            torch.tensor([[*tokenizer.encode(text), end]]),
-            torch.tensor([[end, *tokenizer.encode(answer), end]]),
-        )
+        source = torch.tensor([[*tokenizer.encode(text), end]])
+        target = torch.tensor([[end, *tokenizer.encode(answer), end]])
         with torch.no_grad():
             logs = model(source, target[:, :-1])[0].double().log_softmax(dim=-1)
         total += float(logs[torch.arange(target.shape[1] - 1), target[0, 1:]].sum())
@@ -294,7 +297,8 @@ def test_the_translators_score_is_its_mean_log_probability(translator: Transform
 
 def test_two_vocabularies() -> None:
     model = TransformerTranslator(**{**WORDS, "steps": 3}, joint=False, tokens=3).fit(TEXTS, LABELS)
-    source, target = model.text_model_.source_tokenizer, model.text_model_.tokenizer
+    source = model.text_model_.source_tokenizer
+    target = model.text_model_.tokenizer
     assert (source.vocab_size, target.vocab_size) == (2 + 9, 2 + 3)  # unknown and end; "the" and " the" are two
     again = pickle.loads(pickle.dumps(model))
     assert again.predict(TEXTS[:3]).tolist() == model.predict(TEXTS[:3]).tolist()
@@ -317,7 +321,9 @@ def test_a_fit_is_a_function_of_its_arguments(classifier: TransformerClassifier)
 
 def test_a_fit_leaves_nothing_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: Any) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    state, numpys, threads = torch.get_rng_state(), np.random.get_state()[1].copy(), torch.get_num_threads()
+    state = torch.get_rng_state()
+    numpys = np.random.get_state()[1].copy()
+    threads = torch.get_num_threads()
     parameters = {**WORDS, "steps": 3, "threads": threads + 1, "settings": {"model.activation": "relu"}}
     model = TransformerClassifier(**parameters)
     model.fit(TEXTS, LABELS).predict(TEXTS)

@@ -59,7 +59,8 @@ print("passed")
 def _memory_for_folders(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     """Fits that last a moment: the many small files of each lie in memory where the system offers that."""
     tmp_path_factory.getbasetemp()  # stays on the disk
-    before, memory = tempfile.tempdir, "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
+    before = tempfile.tempdir
+    memory = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
     with tempfile.TemporaryDirectory(dir=memory) as tempfile.tempdir:
         yield
     tempfile.tempdir = before

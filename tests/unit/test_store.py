@@ -82,7 +82,10 @@ def test_layout_on_disk_is_raw_ids_and_ends(source: Path, tmp_path: Path) -> Non
 
 def test_large_vocabularies_take_four_bytes(tmp_path: Path) -> None:
     class Large:
-        vocab_size, end_id, unknown_id, digest = 70_000, 69_999, None, "d"
+        vocab_size = 70_000
+        end_id = 69_999
+        unknown_id = None
+        digest = "d"
 
     writer = StoreWriter(tmp_path / "x", Large())  # type: ignore[arg-type]
     writer.add(["ab", "c"], [[65_537, 3], [1]], [True, True])

@@ -37,7 +37,8 @@ def test_it_does_so_where_heads_were_removed(family: str) -> None:
 def check(family: str, choice: dict[str, Any]) -> None:
     """Every matrix as a whole, and one cell of each, step by step."""
     tape = make_tape(subject(family, **choice))
-    generator, done = np.random.default_rng(0), set()
+    generator = np.random.default_rng(0)
+    done = set()
     for number, matrix in enumerate(tape.matrices):
         off = tape.difference(number)
         if off is None:
@@ -47,7 +48,8 @@ def check(family: str, choice: dict[str, Any]) -> None:
         finite = np.abs(matrix.values[np.isfinite(matrix.values)]).max(initial=1.0)
         assert off <= 2e-5 * finite, (number, matrix.name, matrix.formula, off)
         row, column = (int(generator.integers(size)) for size in matrix.shape)
-        working, again = tape.working(number, row, column), tape.again(number)
+        working = tape.working(number, row, column)
+        again = tape.again(number)
         assert working is not None
         assert again is not None
         assert np.isclose(working.value, again[row, column], rtol=1e-9, atol=1e-12), (matrix.name, matrix.formula)

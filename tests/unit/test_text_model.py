@@ -134,7 +134,8 @@ def test_the_end_token_ends_the_text_and_is_left_out() -> None:
 
 
 def test_more_prompts_than_a_batch_holds_and_seeds_for_each() -> None:
-    model, config = text_model("characters"), SampleConfig(temperature=1.0, tokens=9, seed=5)
+    model = text_model("characters")
+    config = SampleConfig(temperature=1.0, tokens=9, seed=5)
     prompts = ["The cat"[: 1 + i % 7] for i in range(70)]
     seeds = [i % 3 for i in range(70)]
     samples = model.generate(prompts, config, seeds)
@@ -146,8 +147,10 @@ def test_more_prompts_than_a_batch_holds_and_seeds_for_each() -> None:
 
 
 def test_prompts_begin_as_rows_in_training_do() -> None:
-    stream, documents = text_model("characters"), text_model("characters", windows="documents")
-    end, ids = stream.tokenizer.end_id, stream.tokenizer.encode("The")
+    stream = text_model("characters")
+    documents = text_model("characters", windows="documents")
+    end = stream.tokenizer.end_id
+    ids = stream.tokenizer.encode("The")
     assert stream.prompt_ids("The") == ids
     assert documents.prompt_ids("The") == [end, *ids]
     assert stream.prompt_ids("") == documents.prompt_ids("") == [end]
@@ -178,7 +181,8 @@ def test_what_cannot_be_written_is_named(kind: str, prompt: str, expected: list[
 
 
 def test_a_model_and_a_tokenizer_that_do_not_belong_together_are_refused() -> None:
-    one, other = text_model("bytes"), text_model("bpe")
+    one = text_model("bytes")
+    other = text_model("bpe")
     with pytest.raises(GlassError, match="257 tokens"):
         TextModel(one.model, other.tokenizer, one.config)
     config = Config.from_dict({"train": {"task": "masked"}})
@@ -192,7 +196,8 @@ PIECES = st.lists(st.text("ab", max_size=4), max_size=12)
 @settings(max_examples=300, deadline=None)
 @given(pieces=PIECES, stop=st.lists(st.text("ab", min_size=1, max_size=5), max_size=3))
 def test_the_stop_filter_lets_everything_through_up_to_the_first_stop_text(pieces: list[str], stop: list[str]) -> None:
-    text, one_by_one = "".join(pieces), StopFilter(stop)
+    text = "".join(pieces)
+    one_by_one = StopFilter(stop)
     out = ""
     for piece in pieces:
         out += one_by_one.feed(piece)
@@ -210,7 +215,8 @@ def test_the_stop_filter_lets_everything_through_up_to_the_first_stop_text(piece
 @settings(max_examples=100, deadline=None)
 @given(text=st.text("ab", max_size=20), stop=st.lists(st.text("ab", min_size=1, max_size=5), min_size=1, max_size=3))
 def test_the_stop_filter_holds_back_no_more_than_it_must(text: str, stop: list[str]) -> None:
-    one_by_one, out = StopFilter(stop), ""
+    one_by_one = StopFilter(stop)
+    out = ""
     for end, letter in enumerate(text, start=1):
         out += one_by_one.feed(letter)
         if not one_by_one.found and len(out) < end:

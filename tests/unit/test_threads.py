@@ -16,8 +16,11 @@ class Machine:
     """A processor on which a step takes a time that depends on the number of threads."""
 
     def __init__(self, seconds: dict[int, float], warm_up: float = 0.0) -> None:
-        self.seconds, self.warm_up = seconds, warm_up
-        self.now, self.number, self.notes = 0.0, 0, list[str]()
+        self.seconds = seconds
+        self.warm_up = warm_up
+        self.now = 0.0
+        self.number = 0
+        self.notes = list[str]()
         self.steps: list[int] = []
 
     def use(self, number: int) -> None:

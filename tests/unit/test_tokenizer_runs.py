@@ -35,7 +35,8 @@ def test_words_with_spaces_are_all_seen(monkeypatch: pytest.MonkeyPatch) -> None
 
 
 def test_the_tokenizer_of_a_text_within_the_bound_is_as_before(monkeypatch: pytest.MonkeyPatch) -> None:
-    text, settings = unbroken(300), TokenizerConfig(kind="bpe", vocab_size=400)
+    text = unbroken(300)
+    settings = TokenizerConfig(kind="bpe", vocab_size=400)
     within = train_tokenizer(settings, [text])
     monkeypatch.setattr(training, "_with_few_runs", lambda sample, seed: sample)
     assert train_tokenizer(settings, [text]).digest == within.digest

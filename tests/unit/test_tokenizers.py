@@ -118,7 +118,8 @@ def test_vocabulary_limits_are_kept() -> None:
 
 @pytest.mark.parametrize("kind", TOKENIZER_KINDS)
 def test_settings_that_change_text_are_honoured_and_not_called_exact(kind: str) -> None:
-    composed, decomposed = "Caf\u00e9 ", "Cafe\u0301 "
+    composed = "Caf\u00e9 "
+    decomposed = "Cafe\u0301 "
     texts = [(composed + decomposed) * 20 + " " + ENGLISH]
     nfc = trained(kind, texts, normalization="nfc")
     assert nfc.encode(decomposed) == nfc.encode(composed)
@@ -195,7 +196,8 @@ def test_one_file_that_hugging_face_reads_too(kind: str, of_kind: Callable[[str]
 def test_a_mask_token_comes_last_and_changes_no_other(
     kind: str, of_kind: Callable[[str], Tokenizer], tmp_path: Path
 ) -> None:
-    plain, text = of_kind(kind), TEXT + "a <|mask|> b<|end|>"
+    plain = of_kind(kind)
+    text = TEXT + "a <|mask|> b<|end|>"
     config = TokenizerConfig(kind=kind, vocab_size=SIZES.get(kind, 500))
     masked = train_tokenizer(config, [TEXT], mask=True)
     masked.save(tmp_path / "tokenizer.json")

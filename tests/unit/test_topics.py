@@ -41,8 +41,10 @@ def test_a_text_of_another_kind_is_refused(text: str) -> None:
 @pytest.mark.thorough
 def test_the_bayes_error_is_that_of_the_best_rule() -> None:
     """Over 30,000 texts: the errors of the largest posterior, and what those posteriors themselves expect."""
-    corpus, size = Topics(), 30_000
-    wrong, expected = [], []
+    corpus = Topics()
+    size = 30_000
+    wrong = []
+    expected = []
     for text, label in corpus.labelled(size, seed=9):
         posterior = corpus.posterior(text)
         assert math.fsum(posterior.values()) == pytest.approx(1, abs=1e-12)

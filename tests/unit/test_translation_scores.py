@@ -63,7 +63,8 @@ def test_the_chosen_tokenisation_sees_what_the_usual_one_does_not() -> None:
     """With 13a, a missing danda makes the last word wrong; with intl, the word is right and the danda missing."""
     references = ["আমি রোজ সকালে ভাত খাই।", "সে কাল তার বাড়ি যায়।"]
     without = [text.rstrip("।") for text in references]
-    ours, usual = translation_scores(without, references), translation_scores(without, references, tokenize="13a")
+    ours = translation_scores(without, references)
+    usual = translation_scores(without, references, tokenize="13a")
     assert ours.tokenize == "intl"
     assert "tok:intl" in ours.bleu_signature
     assert "tok:13a" in usual.bleu_signature
@@ -102,7 +103,8 @@ SENTENCES = st.lists(st.sampled_from(["a", "b", "cat", "Cat", "sat.", "।", "�
 @given(st.lists(st.tuples(SENTENCES, SENTENCES), min_size=1, max_size=8), st.sampled_from(TOKENIZATIONS), st.booleans())
 @settings(max_examples=60, deadline=None)
 def test_the_sums_give_the_corpus_scores(pairs: list[tuple[str, str]], tokenize: str, lowercase: bool) -> None:
-    hypotheses, references = [h for h, _ in pairs], [r for _, r in pairs]
+    hypotheses = [h for h, _ in pairs]
+    references = [r for _, r in pairs]
     scores = translation_scores(hypotheses, references, tokenize, lowercase)
     counts = sentence_statistics(hypotheses, references, tokenize, lowercase)
     everything = np.arange(len(pairs))
@@ -121,10 +123,12 @@ def test_intervals_and_paired_tests_on_corpus_scores() -> None:
     references = [f"der Hund {i} läuft schnell über die {i % 7} Wiesen ." for i in range(80)]
     worse = [r.replace("läuft", "geht") if i % 2 else r for i, r in enumerate(references)]
     bad = [r.replace("über die", "unter das") if i % 3 else r for i, r in enumerate(worse)]
-    first, second = sentence_statistics(worse, references), sentence_statistics(bad, references)
+    first = sentence_statistics(worse, references)
+    second = sentence_statistics(bad, references)
     everything = np.arange(80)
     for name in ("bleu", "chrf", "exact"):
-        score, other = getattr(first, name), getattr(second, name)
+        score = getattr(first, name)
+        other = getattr(second, name)
         low, high = bootstrap_interval(score, 80, repeats=200)
         assert low < score(everything) < high
         found = paired_bootstrap(score, other, 80, repeats=200)

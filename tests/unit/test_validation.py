@@ -57,7 +57,8 @@ def by_hand(model: nn.Module, rows: list[Row]) -> list[list[float]]:
 
 
 def test_the_loss_is_the_mean_over_all_tokens_one_by_one() -> None:
-    model, rows = decoder(tiny(context=CONTEXT, positions="rotary")), rows_of([12, 12, 5, 2, 9])
+    model = decoder(tiny(context=CONTEXT, positions="rotary"))
+    rows = rows_of([12, 12, 5, 2, 9])
     expected = [loss for row in by_hand(model, rows) for loss in row]
     estimate = validation_loss(model, rows, CPU)
     assert len(expected) == estimate.tokens == sum(len(row) - 1 for row in rows)
@@ -70,7 +71,8 @@ def test_the_loss_is_the_mean_over_all_tokens_one_by_one() -> None:
 @settings(max_examples=15, deadline=None)
 @given(lengths=st.lists(st.integers(2, CONTEXT + 1), min_size=1, max_size=9), at_once=st.integers(1, 60))
 def test_the_loss_is_the_same_for_every_grouping(lengths: list[int], at_once: int) -> None:
-    model, rows = decoder(tiny(context=CONTEXT, layers=1)), rows_of(lengths)
+    model = decoder(tiny(context=CONTEXT, layers=1))
+    rows = rows_of(lengths)
     alone, grouped = (validation_loss(model, rows, CPU, most_tokens=n) for n in (1, at_once))
     assert (grouped.tokens, grouped.windows) == (alone.tokens, alone.windows)
     assert grouped.loss == pytest.approx(alone.loss, abs=1e-6)
@@ -97,7 +99,8 @@ def test_measuring_changes_neither_the_mode_nor_the_random_numbers() -> None:
 
 def test_the_interval_is_that_of_independent_windows_and_shrinks_with_their_number() -> None:
     """Windows of equal length: 1.96 standard errors of the mean of window means; four times as many: half as wide."""
-    model, rows = decoder(tiny(context=CONTEXT, layers=1)), rows_of([12] * 64)
+    model = decoder(tiny(context=CONTEXT, layers=1))
+    rows = rows_of([12] * 64)
     means = np.array([np.mean(row) for row in by_hand(model, rows)])
     estimate = validation_loss(model, rows, CPU)
     assert estimate.ci95 == pytest.approx(1.96 * means.std(ddof=1) / math.sqrt(len(rows)), rel=1e-4)
@@ -108,10 +111,13 @@ def test_the_interval_is_that_of_independent_windows_and_shrinks_with_their_numb
 
 def test_the_interval_holds_the_truth_about_95_times_in_100() -> None:
     """Windows of unequal length whose tokens all lose the same: taken as independent they would be far too sure."""
-    numbers, inside, model = np.random.default_rng(5), 0, Recorder(32)
+    numbers = np.random.default_rng(5)
+    inside = 0
+    model = Recorder(32)
     truth = float(np.mean(np.log([2, 3, 4, 5])))
     for _ in range(300):
-        starts, lengths = 8 * numbers.integers(0, 4, size=40), numbers.integers(2, 9, size=40)
+        starts = 8 * numbers.integers(0, 4, size=40)
+        lengths = numbers.integers(2, 9, size=40)
         rows = [Row.of_text(np.arange(start, start + length)) for start, length in zip(starts, lengths, strict=True)]
         estimate = validation_loss(model, rows, CPU)
         inside += abs(estimate.loss - truth) <= estimate.ci95
@@ -141,8 +147,10 @@ def test_a_sliding_window_counts_every_token_once(length: int, context: int) -> 
 
 def test_a_sliding_window_shows_every_token_at_least_half_a_context() -> None:
     """By hand: token t is predicted from the window that began at the latest multiple of the stride that shows half."""
-    model, ids = decoder(tiny(context=CONTEXT, positions="learned")), rows_of([47])[0].ids
-    stride, losses = CONTEXT // 2, []
+    model = decoder(tiny(context=CONTEXT, positions="learned"))
+    ids = rows_of([47])[0].ids
+    stride = CONTEXT // 2
+    losses = []
     for t in range(1, len(ids)):
         start = 0 if t <= CONTEXT else -(-(t - CONTEXT) // stride) * stride
         assert t - start >= min(t, CONTEXT - stride)
@@ -152,8 +160,10 @@ def test_a_sliding_window_shows_every_token_at_least_half_a_context() -> None:
 
 @pytest.mark.parametrize("length", [2, 7, CONTEXT, CONTEXT + 1])
 def test_a_sliding_window_over_a_text_that_fits_is_the_plain_loss(length: int) -> None:
-    model, rows = decoder(tiny(context=CONTEXT)), rows_of([length])
-    plain, sliding = validation_loss(model, rows, CPU), sliding_loss(model, rows[0].ids, CONTEXT, CPU)
+    model = decoder(tiny(context=CONTEXT))
+    rows = rows_of([length])
+    plain = validation_loss(model, rows, CPU)
+    sliding = sliding_loss(model, rows[0].ids, CONTEXT, CPU)
     assert sliding.tokens == plain.tokens
     assert sliding.loss == pytest.approx(plain.loss, abs=1e-9)
 

@@ -71,7 +71,8 @@ def test_a_check_that_could_not_be_made_is_no_success(run: Path) -> None:
 def test_the_default_precision_is_put_back_whatever_happens(
     check: str, error: BaseException | None, once: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    inside, own = [], numeric_checks.logits_of
+    inside = []
+    own = numeric_checks.logits_of
 
     def watched(model: Any, batch: Any) -> Any:
         inside.append(torch.get_default_dtype())
@@ -123,8 +124,10 @@ def test_weights_that_change_meanwhile_are_not_vouched_for(run: Path) -> None:
 def test_a_single_token_has_no_padding_and_no_future(tmp_path: Path) -> None:
     run = trained(tmp_path, context=1)
     assert found(run, "padding-blind", "future-blind", "loss") == {
-        "padding-blind": None, "future-blind": None, "loss": True
-    }  # fmt: skip
+        "padding-blind": None,
+        "future-blind": None,
+        "loss": True,
+    }
 
 
 def test_rows_of_two_tokens_are_padded(tmp_path: Path) -> None:

@@ -91,15 +91,18 @@ def weights_of(trace: Trace, head: str) -> Floats:
 def summed(weights: Floats, block: int) -> Floats:
     """Means over the rows of sums over the keys of blocks, one at a time."""
     T, S = weights.shape
-    return np.array([
-        [np.nansum(weights[i : i + block, j : j + block]) / len(weights[i : i + block]) for j in range(0, S, block)]
-        for i in range(0, T, block)
-    ])  # fmt: skip
+    return np.array(
+        [
+            [np.nansum(weights[i : i + block, j : j + block]) / len(weights[i : i + block]) for j in range(0, S, block)]
+            for i in range(0, T, block)
+        ]
+    )
 
 
 @pytest.mark.parametrize("name", RUNS)
 def test_every_map_is_the_traces(registry: ModelRegistry, name: str) -> None:
-    opened, trace = registry.open(name), traced(registry.open(name))
+    opened = registry.open(name)
+    trace = traced(registry.open(name))
     sites = attentions(opened.model.model)
     for site, layer in sites.items():
         for number in head_numbers(layer):
@@ -150,10 +153,12 @@ def test_labels_are_the_tokens_of_both_sides(registry: ModelRegistry, name: str)
 @pytest.mark.parametrize("name", ["book", "slope", "turn"])
 @pytest.mark.parametrize("px", [1, 7, 11])
 def test_pooling_keeps_the_largest_and_the_sums(registry: ModelRegistry, name: str, px: int) -> None:
-    opened, head = registry.open(name), f"{SITES[name]}.0"
+    opened = registry.open(name)
+    head = f"{SITES[name]}.0"
     real = weights_of(traced(opened), head)
     best, sums = (ask(opened, "attention", head=head, form="float32", px=px, agg=agg) for agg in ("max", "sum"))
-    block, shape = best.header["block"], best.header["shape"]
+    block = best.header["block"]
+    shape = best.header["shape"]
     assert max(shape) <= px
     assert best.header["labels"] is None
     np.testing.assert_allclose(numbers(best).reshape(shape), pooled(real, block), atol=1e-6)
@@ -168,7 +173,8 @@ def test_pooling_keeps_the_largest_and_the_sums(registry: ModelRegistry, name: s
     ("name", "window"), [("book", {"queries": [3, 9], "keys": [2, 5]}), ("turn", {"keys": [1, 4]})]
 )
 def test_a_window_is_cut_out_of_the_map(registry: ModelRegistry, name: str, window: dict[str, list[int]]) -> None:
-    opened, head = registry.open(name), f"{SITES[name]}.2"
+    opened = registry.open(name)
+    head = f"{SITES[name]}.2"
     real = weights_of(traced(opened), head)
     answer = ask(opened, "attention", head=head, form="float32", **window)
     sides = zip(("queries", "keys"), real.shape, strict=True)
@@ -195,7 +201,8 @@ def test_bytes_stand_for_places_on_the_scale(registry: ModelRegistry, scale: str
 def test_small_maps_are_those_of_glass_look(registry: ModelRegistry) -> None:
     for name in RUNS:
         opened = registry.open(name)
-        drawn, trace = look(opened.subject(TEXTS[name])), traced(opened)
+        drawn = look(opened.subject(TEXTS[name]))
+        trace = traced(opened)
         answer = ask(opened, "heads")
         assert [each["head"] for each in answer.header["heads"]] == list(map(str, drawn.maps))
         for each, cells in zip(answer.header["heads"], drawn.maps.values(), strict=True):
@@ -209,7 +216,8 @@ def test_small_maps_are_those_of_glass_look(registry: ModelRegistry) -> None:
 @pytest.mark.parametrize("name", RUNS)
 @pytest.mark.parametrize("place", [0, 6])
 def test_from_one_token_every_head(registry: ModelRegistry, name: str, place: int) -> None:
-    opened, trace = registry.open(name), traced(registry.open(name))
+    opened = registry.open(name)
+    trace = traced(registry.open(name))
     if name == "turn" and place >= len(opened.subject(TEXTS[name]).target_ids or ()):
         pytest.fail("the target is too short for this test")
     for stack in ("enc", "dec") if name == "turn" else (None,):
@@ -226,10 +234,13 @@ def test_from_one_token_every_head(registry: ModelRegistry, name: str, place: in
 
 @pytest.mark.parametrize("name", RUNS)
 def test_a_score_is_taken_apart(registry: ModelRegistry, name: str) -> None:
-    opened, site, query = registry.open(name), SITES[name], 4
+    opened = registry.open(name)
+    site = SITES[name]
+    query = 4
     here = part(traced(opened), site)
     for place, number in enumerate(here.heads):
-        scores, weights = here.scaled[0, place, query], here.weights[0, place, query]
+        scores = here.scaled[0, place, query]
+        weights = here.weights[0, place, query]
         bias = 0 if here.bias is None else here.bias[0, place, query]
         allowed = here.allowed[0, 0, query]
         for key in (0, 3, len(scores) - 1):
@@ -328,7 +339,8 @@ def test_roles_are_those_of_glass_heads(registry: ModelRegistry) -> None:
 def test_long_texts_are_pooled_into_small_answers(tmp_path: Path) -> None:
     """4,096 tokens: no weights of all heads exist at once, and every answer is below 1 MB."""
     folder = make_run(tmp_path / "long", layers=1, heads=2, width=8, head_width=4, hidden=8, context=4096, kv_heads=1)
-    opened, text = ModelRegistry([folder], "cpu").open("long"), "the old dog sleeps; " * 4000
+    opened = ModelRegistry([folder], "cpu").open("long")
+    text = "the old dog sleeps; " * 4000
     ids = opened.model.tokenizer.encode(text)[:4096]
     text = opened.model.tokenizer.decode(ids)
     answer = ask(opened, "attention", text=text, head="dec.0.self.1")
@@ -410,7 +422,8 @@ def _row(answer: dict[str, Any], name: str) -> Floats:
 
 
 def _check_binary(output: str, answer: Binary) -> None:
-    header, lines = answer.header, output.splitlines()
+    header = answer.header
+    lines = output.splitlines()
     if "place" in header:
         rows = np.concatenate([_numbers(line.partition(" ")[2].partition("#")[0]) for line in lines])
         np.testing.assert_allclose(rows, np.nan_to_num(numbers(answer)), atol=1e-6)

@@ -70,7 +70,8 @@ def test_the_page_and_the_terminal_agree(
 
 @pytest.mark.parametrize("run", OFF)
 def test_what_is_switched_off_is_patched(registry: ModelRegistry, run: str) -> None:
-    answer, model = ask(registry, run, "ablation", off=[OFF[run]]), library(registry.open(run))
+    answer = ask(registry, run, "ablation", off=[OFF[run]])
+    model = library(registry.open(run))
     subject = subject_of(model, TEXTS[run])
     given = [torch.tensor([ids]) for ids in (subject.ids, subject.target_ids) if ids is not None]
     with torch.no_grad(), patch(model.model, {OFF[run]: Zero()}):
@@ -151,7 +152,8 @@ def test_two_runs_pay_for_the_same_characters(
         model = library(registry.open(name))
         nats = read_after(model, [np.array(model.prompt_ids(TALL))])[0].nats
         first = next(at for at, part in enumerate(parts) if part[side] is not None)
-        start, lengths = parts[first]["start"], np.cumsum([len(part["text"]) for part in parts[first:]])
+        start = parts[first]["start"]
+        lengths = np.cumsum([len(part["text"]) for part in parts[first:]])
         ends = start + lengths if name == "letters" else np.arange(1, len(parts) - first + 1)
         known = nats if name != "letters" else nats[start - 1 :]
         until = np.cumsum(known)[(ends - start if name == "letters" else ends) - 1]
@@ -214,7 +216,8 @@ def test_each_machine_guesses_from_what_it_sees(registry: ModelRegistry, scripts
     text = "It was a tall day when the dog met the bird."
     for run in ("book", "fill"):
         answer = ask(registry, run, "machines", text=text, at=text.index("dog") + 1)
-        guess, model = answer["guess"], library(registry.open(run))
+        guess = answer["guess"]
+        model = library(registry.open(run))
         assert guess["token"].strip() == "dog"
         ids = model.prompt_ids(text) if run == "book" else list(model.frame.around(model.tokenizer.encode(text)))
         place = guess["place"]

@@ -73,7 +73,8 @@ def scripts() -> list[tuple[str, list[float]]]:
 
 def ask(registry: ModelRegistry, run: str, name: str, **question: Any) -> dict[str, Any]:
     """What a view answers to a body of JSON."""
-    view, opened = find_view(name), registry.open(run)
+    view = find_view(name)
+    opened = registry.open(run)
     reply = view.reply(opened, view.asked(json.dumps(question).encode()))
     assert len(reply.body) <= LIMIT
     found: dict[str, Any] = json.loads(reply.body)
@@ -259,7 +260,9 @@ def test_verifying_apart_fails_as_it_would_here(
 @pytest.mark.thorough
 def test_the_replay_is_what_the_run_wrote(registry: ModelRegistry, scripts: list[tuple[str, list[float]]]) -> None:
     run = Run(registry.open("book").folder)
-    answer, lines, history = ask(registry, "book", "replay"), read_metrics(run), read_history(run)
+    answer = ask(registry, "book", "replay")
+    lines = read_metrics(run)
+    history = read_history(run)
     assert answer["lines"] == len(lines) == 2
     for key, column in answer["curves"].items():
         assert column == [line[key] for line in lines]
@@ -280,7 +283,8 @@ def test_the_replay_is_what_the_run_wrote(registry: ModelRegistry, scripts: list
 
 def test_another_head_role_and_text_are_shown_when_asked_for(registry: ModelRegistry) -> None:
     history = read_history(Run(registry.open("book").folder))
-    head, role = history.labels.heads[-1], history.labels.roles[0]
+    head = history.labels.heads[-1]
+    role = history.labels.roles[0]
     film = ask(registry, "book", "replay", head=head, role=role, text=len(history.labels.texts) - 1)["snapshots"]
     assert film["curve"] == pytest.approx(history.curve(head, role).tolist(), abs=1e-6)
     assert film["texts"][-1] == "random tokens that repeat"
@@ -337,7 +341,8 @@ def test_long_curves_are_thinned_and_a_half_written_line_is_left_out(tmp_path: P
 
 
 def test_long_works_take_turns_and_tell_of_their_results() -> None:
-    turns, release = threading.Lock(), threading.Event()
+    turns = threading.Lock()
+    release = threading.Event()
 
     def slow(tell: Any) -> str:
         tell("half")

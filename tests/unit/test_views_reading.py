@@ -73,8 +73,10 @@ def near(shown: Any, right: Any) -> bool:
 
 @pytest.mark.parametrize("run", [*FAMILIES, "post"])
 def test_the_tape_has_every_matrix(run: str, registry: ModelRegistry, subjects: dict[str, Subject]) -> None:
-    opened, right = registry.open(run), make_tape(subjects[run])
-    listed, titles = [], []
+    opened = registry.open(run)
+    right = make_tape(subjects[run])
+    listed = []
+    titles = []
     for part in range(len(right.parts)):
         contents = ask(opened, "tape", part=part)
         assert contents["pass"] == "observed"
@@ -86,13 +88,15 @@ def test_the_tape_has_every_matrix(run: str, registry: ModelRegistry, subjects: 
         (number, m.name, m.formula, m.shape) for number, m in enumerate(right.matrices)
     ]
     for number in {0, 3, len(listed) // 2, len(listed) - 1}:
-        matrix, shown = right.matrices[number], ask(opened, "tape", matrix=number)
+        matrix = right.matrices[number]
+        shown = ask(opened, "tape", matrix=number)
         assert shown.header["window"] == list(matrix.shape)
         assert near(np.frombuffer(shown.data, "<f4").reshape(matrix.shape), matrix.values)
         assert near(shown.header["statistics"]["mean"], matrix.statistics()["mean"])
         assert shown.header["difference"] == right.difference(number)
     number = next(n for n, matrix in enumerate(right.matrices) if matrix.name == "S'")
-    cell, working = ask(opened, "tape", matrix=number - 1, cell=[2, 1]), right.working(number - 1, 2, 1)
+    cell = ask(opened, "tape", matrix=number - 1, cell=[2, 1])
+    working = right.working(number - 1, 2, 1)
     assert working is not None
     assert working.products is not None
     assert near(cell["products"]["factors"], working.products.factors)
@@ -117,7 +121,8 @@ def test_a_tape_that_would_be_too_long_is_refused(registry: ModelRegistry, monke
 
 @pytest.mark.parametrize("run", FAMILIES)
 def test_the_receipt_adds_up_to_the_logit(run: str, registry: ModelRegistry, subjects: dict[str, Subject]) -> None:
-    subject, against = subjects[run], 2
+    subject = subjects[run]
+    against = 2
     case = case_of(subject)
     output = case.outputs[-1]
     right = split_output(case.model, case.trace(), output, against)
@@ -175,10 +180,15 @@ def test_places_of_the_lens_come_in_windows(registry: ModelRegistry, monkeypatch
 
 @pytest.mark.parametrize("run", FAMILIES)
 def test_importance_is_that_of_the_library(run: str, registry: ModelRegistry, subjects: dict[str, Subject]) -> None:
-    opened, case = registry.open(run), case_of(subjects[run])
-    output, made, replaced = case.outputs[-1], case.trace(), replacements(opened.model)
-    blanking, shown = blank(case, *replaced), ask(opened, "importance", layer=0)
-    rows, rolled = list(output.reads), rollout(made)
+    opened = registry.open(run)
+    case = case_of(subjects[run])
+    output = case.outputs[-1]
+    made = case.trace()
+    replaced = replacements(opened.model)
+    blanking = blank(case, *replaced)
+    shown = ask(opened, "importance", layer=0)
+    rows = list(output.reads)
+    rolled = rollout(made)
     weights = made.stack.blocks[0].attention.weights[0].double().mean(dim=0)[rows].mean(dim=0)
     own = shown["sides"][0]
     assert near(own["attention"], weights)
@@ -201,7 +211,8 @@ def test_the_map_and_the_neighbours(run: str, table: str, registry: ModelRegistr
     model: Any = OpenedRun.load(registry.open(run).folder).model
     embedding = model.source_embedding if table.startswith("source") else model.embedding
     vectors = embedding.positions.table.weight if table == "positions" else embedding.tokens.weight
-    found, shown = components(vectors), ask(registry.open(run), "embeddings", table=table, token="5")
+    found = components(vectors)
+    shown = ask(registry.open(run), "embeddings", table=table, token="5")
     assert near(np.transpose([shown["x"], shown["y"]]), found.of(vectors)[:, :2])
     assert near(shown["shares"], found.shares[:10])
     right = neighbours(vectors, 5, 20)
@@ -212,9 +223,11 @@ def test_the_map_and_the_neighbours(run: str, table: str, registry: ModelRegistr
 
 @pytest.mark.parametrize("run", [*FAMILIES, "post"])
 def test_positions_and_the_shuffle_test(run: str, registry: ModelRegistry, subjects: dict[str, Subject]) -> None:
-    opened, case = registry.open(run), case_of(subjects[run])
+    opened = registry.open(run)
+    case = case_of(subjects[run])
     stack, embedding = embedding_of(case.model, "dec" if run in ("book", "post", "turn") else "enc")
-    shown, vectors = ask(opened, "positions"), place_vectors(embedding, stack.context)
+    shown = ask(opened, "positions")
+    vectors = place_vectors(embedding, stack.context)
     assert shown.header["kind"] == RUNS[run]["positions"]
     if vectors is not None:
         assert near(np.frombuffer(shown.data, "<f4").reshape(len(vectors), -1), vectors)

@@ -63,11 +63,13 @@ def test_what_is_written_is_what_generate_writes(registry: ModelRegistry, run: s
     (sample,) = model.generate([TEXTS[run]], model.config.sample.replace(**given, beams=1, length_penalty=0.6))
     assert (answer["text"], answer["tokens"], answer["ended"]) == (sample.text, sample.tokens, sample.ended)
     text = "".join(training_text(registry.open(run).run))
-    copied, longest = answer["copied"], longest_overlap(sample.text, [text])
+    copied = answer["copied"]
+    longest = longest_overlap(sample.text, [text])
     assert copied["read"] == len(text)
     assert max(copied["cover"]) == (longest.length if longest and longest.length >= 4 else 0)
     for match in copied["matches"]:
-        at, length = match["position"], match["length"]
+        at = match["position"]
+        length = match["length"]
         assert text[at : at + length] == sample.text[match["start"] :][:length]
         assert text[:at].endswith(match["before"])
     scripts.append((answer["python"], [n for m in copied["matches"] for n in (m["start"], m["length"], m["position"])]))
@@ -138,7 +140,8 @@ def test_the_stream_is_the_text_of_generate(client: TestClient, registry: ModelR
 
 def test_who_closes_the_stream_stops_the_writing(registry: ModelRegistry) -> None:
     """Drawn text leaves the engine's batch; beam search ends at its next step."""
-    engines, question = Engines(registry), WriteQuestion(text=TEXTS["book"], tokens=2_000, temperature=2.0)
+    engines = Engines(registry)
+    question = WriteQuestion(text=TEXTS["book"], tokens=2_000, temperature=2.0)
     engine = engines.engine("book")
 
     async def stopped() -> int:
@@ -204,7 +207,8 @@ def test_a_name_that_is_a_path_is_refused(client: TestClient, home: Path, name: 
 @pytest.mark.parametrize("run", WRITES)
 def test_every_stage_is_over_the_whole_vocabulary(registry: ModelRegistry, run: str, scripts: list[Script]) -> None:
     given = {"temperature": 0.7, "top_k": 9, "top_p": 0.8, "repetition_penalty": 1.3, "seed": 5}
-    answer, model = ask(registry, run, "sampling", **given, top=200), library(registry.open(run))
+    answer = ask(registry, run, "sampling", **given, top=200)
+    model = library(registry.open(run))
     (drawn,) = model.generate([TEXTS[run]], SampleConfig(tokens=1, **given))
     assert answer["vocabulary"] == model.tokenizer.vocab_size
     assert [stage["filter"] for stage in answer["stages"]] == [
@@ -234,11 +238,10 @@ def test_every_stage_is_over_the_whole_vocabulary(registry: ModelRegistry, run: 
 
 
 def test_after_a_part_of_a_target_the_next_one_is_drawn(registry: ModelRegistry) -> None:
-    answer, model = ask(registry, "turn", "sampling", target="der alte"), library(registry.open("turn"))
-    source, target = (
-        model.prompt_ids(TEXTS["turn"]),
-        [*model.tokenizer.target_start, *model.tokenizer.encode("der alte")],
-    )
+    answer = ask(registry, "turn", "sampling", target="der alte")
+    model = library(registry.open("turn"))
+    source = model.prompt_ids(TEXTS["turn"])
+    target = [*model.tokenizer.target_start, *model.tokenizer.encode("der alte")]
     with torch.no_grad():
         logits = model.model(torch.tensor([source]), torch.tensor([target]))[0, -1]
     assert answer["step"] == len(target)
@@ -250,7 +253,8 @@ def test_after_a_part_of_a_target_the_next_one_is_drawn(registry: ModelRegistry)
 @pytest.mark.thorough
 @pytest.mark.parametrize("run", WRITES)
 def test_the_tree_holds_what_the_search_finds(registry: ModelRegistry, run: str, scripts: list[Script]) -> None:
-    answer, model = ask(registry, run, "beams", beams=3, tokens=6, length_penalty=0.8), library(registry.open(run))
+    answer = ask(registry, run, "beams", beams=3, tokens=6, length_penalty=0.8)
+    model = library(registry.open(run))
     found = model.best([TEXTS[run]], model.config.sample.replace(beams=3, tokens=6, length_penalty=0.8))[0]
     assert [each["text"] for each in answer["found"]] == [each.text for each in found]
     assert [each["score"] for each in answer["found"]] == pytest.approx([each.score for each in found])

@@ -97,7 +97,8 @@ def validated(kind: type[S], values: Mapping[str, Any], where: str) -> S:
 def _as_glass_error(kind: type[BaseSettings], error: ValidationError, where: str) -> GlassError:
     first = error.errors()[0]
     path = [str(part) for part in first["loc"]]
-    name, place = ".".join(path), f" in {where}" if where else ""
+    name = ".".join(path)
+    place = f" in {where}" if where else ""
     if first["type"] == "extra_forbidden":
         owner: Any = kind
         for part in path[:-1]:

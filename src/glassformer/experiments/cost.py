@@ -98,8 +98,10 @@ class Law:
 
 def fit_power(x: Sequence[float], y: Sequence[float]) -> Fit:
     """The power of x with which y grows: a line through the logarithms by least squares, with Student's interval."""
-    u, v = np.log(np.asarray(x, dtype=float)), np.log(np.asarray(y, dtype=float))  # (n), (n)
-    n, spread = len(u), float(((u - u.mean()) ** 2).sum())
+    u = np.log(np.asarray(x, dtype=float))  # (n)
+    v = np.log(np.asarray(y, dtype=float))  # (n)
+    n = len(u)
+    spread = float(((u - u.mean()) ** 2).sum())
     slope = float(((u - u.mean()) * (v - v.mean())).sum() / spread)
     rest = v - v.mean() - slope * (u - u.mean())  # (n)
     scale = math.exp(float(v.mean() - slope * u.mean()))
@@ -111,14 +113,16 @@ def fit_power(x: Sequence[float], y: Sequence[float]) -> Fit:
 
 def attention_work(sizes: Mapping[str, int], explicit: bool) -> MeasuredPass:
     """Causal attention of T places without its projections, by the fused kernel or step by step."""
-    T, K = sizes["T"], sizes["D"] // HEADS
+    T = sizes["T"]
+    K = sizes["D"] // HEADS
     q, k, v = (torch.randn(1, HEADS, T, K, requires_grad=True) for _ in range(3))  # (1, H, T, K)
     return MeasuredPass(lambda: attend(q, k, v, Mask(is_causal=True), explicit=explicit)[0])
 
 
 def feedforward_work(sizes: Mapping[str, int]) -> MeasuredPass:
     """One feed-forward layer, F = 4 D."""
-    layer, x = FeedForward(_config(sizes)), torch.randn(1, sizes["T"], sizes["D"], requires_grad=True)  # (1, T, D)
+    layer = FeedForward(_config(sizes))
+    x = torch.randn(1, sizes["T"], sizes["D"], requires_grad=True)  # (1, T, D)
     return MeasuredPass(lambda: layer(x), layer)
 
 
@@ -145,7 +149,8 @@ O(T D^2)."""
 
 def measure_costs(sizes: Mapping[str, Sequence[int]], note: Callable[[str], None]) -> list[Law]:
     """Measure every part of `PLANS`, on the CPU with one thread; the sizes that do not grow are held."""
-    laws, threads = [], torch.get_num_threads()
+    laws = []
+    threads = torch.get_num_threads()
     torch.set_num_threads(1)
     try:
         for part, make, theories in PLANS:
@@ -164,7 +169,8 @@ def _seconds(works: Sequence[MeasuredPass]) -> tuple[float, ...]:
     best = [math.inf] * len(works)
     for _ in range(REPEATS + 1):  # the first round warms up, and is never the fastest
         for number, work in enumerate(works):
-            passes, began = 0, time.perf_counter()
+            passes = 0
+            began = time.perf_counter()
             while passes == 0 or time.perf_counter() - began < 0.01:
                 out = work.forward()
                 out.backward(torch.ones_like(out))
@@ -208,10 +214,19 @@ def cost_report(laws: Sequence[Law], folder: Path) -> StudyReport:
     """Return the powers beside those of theory, and the curves against T, to be written into `folder`."""
     header = ["part", "against", "time ~", "theory", "memory ~", "theory", "largest", "milliseconds", "MB kept"]
     rows = [
-        [law.part, law.size, f"{law.size}^{law.time}", law.theory[0], f"{law.size}^{law.memory}", law.theory[1],
-         f"{law.size} = {law.sizes[-1]:,}", f"{1000 * law.seconds[-1]:.2f}", f"{law.kept[-1] / 1e6:.2f}"]
+        [
+            law.part,
+            law.size,
+            f"{law.size}^{law.time}",
+            law.theory[0],
+            f"{law.size}^{law.memory}",
+            law.theory[1],
+            f"{law.size} = {law.sizes[-1]:,}",
+            f"{1000 * law.seconds[-1]:.2f}",
+            f"{law.kept[-1] / 1e6:.2f}",
+        ]
         for law in laws
-    ]  # fmt: skip
+    ]
     pictures = {
         "time.svg": _picture(laws, "seconds", lambda law: law.seconds, lambda law: law.time),
         "memory.svg": _picture(laws, "bytes kept", lambda law: law.kept, lambda law: law.memory),
@@ -252,8 +267,18 @@ def _picture(
 
 def _facts(laws: Sequence[Law]) -> list[dict[str, Any]]:
     return [
-        {"part": law.part, "against": law.size, "sizes": law.sizes, "seconds": law.seconds, "bytes_kept": law.kept,
-         "time_power": law.time.power, "time_margin": law.time.margin, "time_theory": law.theory[0],
-         "memory_power": law.memory.power, "memory_margin": law.memory.margin, "memory_theory": law.theory[1]}
+        {
+            "part": law.part,
+            "against": law.size,
+            "sizes": law.sizes,
+            "seconds": law.seconds,
+            "bytes_kept": law.kept,
+            "time_power": law.time.power,
+            "time_margin": law.time.margin,
+            "time_theory": law.theory[0],
+            "memory_power": law.memory.power,
+            "memory_margin": law.memory.margin,
+            "memory_theory": law.theory[1],
+        }
         for law in laws
-    ]  # fmt: skip
+    ]

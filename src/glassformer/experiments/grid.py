@@ -128,7 +128,8 @@ def parse_variations(items: Sequence[str]) -> dict[str, tuple[str, ...]]:
     found: dict[str, tuple[str, ...]] = {}
     for item in items:
         key, equals, text = item.partition("=")
-        key, values = key.strip(), tuple(value.strip() for value in text.split(","))
+        key = key.strip()
+        values = tuple(value.strip() for value in text.split(","))
         if not equals:
             raise GlassError(f"--vary {item} has no =", "Write --vary SECTION.FIELD=VALUE,VALUE")
         if key in found:
@@ -210,7 +211,8 @@ def difference(old: Grid, new: Grid) -> str | None:
         names = [", ".join(cell.name for cell in grid.cells) for grid in (old, new)]
         return f"the cells {names[0]}, not {names[1]}"
     for before, after in zip(old.cells, new.cells, strict=True):
-        a, b = _flat(before.config), _flat(after.config)
+        a = _flat(before.config)
+        b = _flat(after.config)
         for key in a:
             if a[key] != b[key]:
                 return f"{key} = {_shown(a[key])}, not {_shown(b[key])}"
@@ -221,13 +223,17 @@ def difference(old: Grid, new: Grid) -> str | None:
 
 def shared_settings(grid: Grid) -> dict[str, Any]:
     """The settings that all cells share and that are not the defaults."""
-    flat, usual = [_flat(cell.config) for cell in grid.cells], _flat(Config())
+    flat = [_flat(cell.config) for cell in grid.cells]
+    usual = _flat(Config())
     return {key: value for key, value in flat[0].items() if value != usual[key] and all(f[key] == value for f in flat)}
 
 
 def _flat(config: Config) -> dict[str, Any]:
-    return {f"{section}.{field}": value for section, fields in config.model_dump().items()
-            for field, value in fields.items()}  # fmt: skip
+    return {
+        f"{section}.{field}": value
+        for section, fields in config.model_dump().items()
+        for field, value in fields.items()
+    }
 
 
 def _shown(value: Any) -> str:

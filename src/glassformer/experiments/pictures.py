@@ -29,7 +29,8 @@ def curves_picture(folder: Path, grid: Grid) -> str:
         runs = [validation_curve(folder / "runs" / grid.job(number, seed).name) for seed in range(grid.seeds)]
         steps, low, mean, high = band([run for run in runs if run])
         if steps:
-            colour, style = COLOURS[number % len(COLOURS)], STYLES[number // len(COLOURS) % len(STYLES)]
+            colour = COLOURS[number % len(COLOURS)]
+            style = STYLES[number // len(COLOURS) % len(STYLES)]
             axes.fill_between(steps, low, high, color=colour, alpha=0.15, linewidth=0)
             axes.plot(steps, mean, style, color=colour, marker="o", markersize=3, label=cell.name)
     axes.set_xlabel("step")

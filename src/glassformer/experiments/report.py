@@ -74,10 +74,12 @@ class StudyReport:
         """Return the table for a terminal, with the notes."""
         widths = [max(map(len, column)) for column in zip(self.header, *self.rows, strict=True)]
         lines = [
-            "  ".join(f"{cell:<{width}}" if number == 0 else f"{cell:>{width}}"
-                      for number, (cell, width) in enumerate(zip(row, widths, strict=True))).rstrip()
+            "  ".join(
+                f"{cell:<{width}}" if number == 0 else f"{cell:>{width}}"
+                for number, (cell, width) in enumerate(zip(row, widths, strict=True))
+            ).rstrip()
             for row in (self.header, *self.rows)
-        ]  # fmt: skip
+        ]
         return "\n".join([*lines, *self.notes])
 
     def write(self) -> None:
@@ -91,7 +93,8 @@ class StudyReport:
 
 def comparison_report(grid: Grid, table: ResultTable, pictures: Mapping[str, str], folder: Path) -> StudyReport:
     """Return the results of a grid in words, numbers and pictures, to be written into `folder`."""
-    measure, baseline = table.title, table.rows[table.baseline]
+    measure = table.title
+    baseline = table.rows[table.baseline]
     header = ["cell", f"{measure} (mean ± sd)", "seeds", "delta", "delta / sd", "against the baseline"]
     removals = any(row.writing.values for row in table.rows)
     header += ["where it writes", "put back"] if removals else []
@@ -163,15 +166,22 @@ def _facts(grid: Grid, table: ResultTable) -> dict[str, Any]:
 def _row_facts(row: CellResult) -> dict[str, Any]:
     contrast = row.contrast
     return {
-        "cell": row.name, "values": dict(row.values), "mean": row.spread.mean, "sd": row.spread.sd,
+        "cell": row.name,
+        "values": dict(row.values),
+        "mean": row.spread.mean,
+        "sd": row.spread.sd,
         "of_each_seed": list(row.spread.values),
-        "delta": contrast.delta if contrast else None, "delta_over_sd": _finite(contrast.ratio) if contrast else None,
+        "delta": contrast.delta if contrast else None,
+        "delta_over_sd": _finite(contrast.ratio) if contrast else None,
         "finding": contrast.finding if contrast else "baseline",
-        "writing_loss": row.writing.mean, "writing_loss_sd": row.writing.sd,
-        "restored_loss": row.restored.mean, "restored_loss_sd": row.restored.sd,
-        "train_seconds": row.seconds, "parameters": row.parameters,
+        "writing_loss": row.writing.mean,
+        "writing_loss_sd": row.writing.sd,
+        "restored_loss": row.restored.mean,
+        "restored_loss_sd": row.restored.sd,
+        "train_seconds": row.seconds,
+        "parameters": row.parameters,
         "failed": [{"run": run, "problem": why} for run, why in row.failures],
-    }  # fmt: skip
+    }
 
 
 def _finite(value: float | None) -> float | None:

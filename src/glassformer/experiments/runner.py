@@ -73,7 +73,8 @@ def run_grid(folder: Path, grid: Grid, jobs: int, note: Callable[[str], None]) -
 
 def read_results(folder: Folder, grid: Grid) -> dict[str, Result]:
     """The results that are there: those of finished runs have a `loss`, those of failed ones say `failed`."""
-    found, results = {}, Path(folder) / "results"
+    found = {}
+    results = Path(folder) / "results"
     for job in grid.jobs():
         with suppress(OSError, ValueError):
             found[job.name] = dict(json.loads((results / f"{job.name}.json").read_text(encoding="utf-8")))
@@ -127,11 +128,16 @@ class Pool:
     """Processes that take runs from one queue until it is empty; one that dies costs its own run alone."""
 
     def __init__(self, folder: Path, jobs: list[GridJob], processes: int, note: Callable[[str], None]) -> None:
-        self.folder, self.processes, self.note, self.total = folder, processes, note, len(jobs)
+        self.folder = folder
+        self.processes = processes
+        self.note = note
+        self.total = len(jobs)
         self._queue: SimpleQueue[GridJob] = SimpleQueue()
         for job in jobs:
             self._queue.put(job)
-        self._lock, self._done, self._began = threading.Lock(), 0, time.monotonic()
+        self._lock = threading.Lock()
+        self._done = 0
+        self._began = time.monotonic()
         self._workers: list[subprocess.Popen[str]] = []
         self._stopped = False
 
@@ -161,9 +167,14 @@ class Pool:
         environment = {**os.environ, "OMP_NUM_THREADS": "1", "TOKENIZERS_PARALLELISM": "false", "PYTHONUTF8": "1"}
         with self._lock:
             worker = subprocess.Popen(
-                command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log, env=environment, text=True,
+                command,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=log,
+                env=environment,
+                text=True,
                 encoding="utf-8",
-            )  # fmt: skip
+            )
             self._workers.append(worker)
         return worker
 

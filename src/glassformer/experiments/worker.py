@@ -104,17 +104,20 @@ def writing_loss(trainer: Trainer) -> float:
         chosen[torch.arange(len(last)), last] = True
         return replace(batch, loss_mask=chosen, n_targets=len(last))
 
-    device, dtype = trainer.stepper.device, trainer.stepper.dtype
+    device = trainer.stepper.device
+    dtype = trainer.stepper.dtype
     return validation_loss(trainer.model, trainer.task.held_out(None), device, dtype, collate=last_only).loss
 
 
 def restored_loss(trainer: Trainer) -> float | None:
     """The loss in nats per token of the same weights in a model with all its parts; None if a part has no weights."""
-    whole, weights = build_model(trainer.config.model, trainer.model.vocab_size), trainer.model.state_dict()
+    whole = build_model(trainer.config.model, trainer.model.vocab_size)
+    weights = trainer.model.state_dict()
     if whole.state_dict().keys() != weights.keys():
         return None
     whole.load_state_dict(weights)
-    device, dtype = trainer.stepper.device, trainer.stepper.dtype
+    device = trainer.stepper.device
+    dtype = trainer.stepper.dtype
     rows = trainer.task.held_out(None)
     return validation_loss(whole.to(device), rows, device, dtype).loss
 

@@ -55,9 +55,11 @@ def check_greedy(opened: OpenedRun, theirs: Next, how: str) -> Measured:
         theirs: the other program.
         how: how it writes, for the report.
     """
-    model, end = opened.model, opened.source_tokenizer.end_id
+    model = opened.model
+    end = opened.source_tokenizer.end_id
     assert isinstance(model, Decoder | EncoderDecoder)
-    context, size = model.config.context, opened.source_tokenizer.vocab_size
+    context = model.config.context
+    size = opened.source_tokenizer.vocab_size
     prompts = [[end], *random_rows(1, min(5, context), size), *random_rows(1, min(11, context), size)]
     count = differ = 0
     for prompt in prompts:
@@ -65,7 +67,8 @@ def check_greedy(opened: OpenedRun, theirs: Next, how: str) -> Measured:
         source, tokens = ([], list(prompt)) if isinstance(model, Decoder) else (prompt, begun)
         for step in _steps(model, prompt, opened.tokenizer):
             logits = theirs(source, tokens[window_start(len(tokens), context) :])  # (V)
-            token, choice = step.tokens[0], int(logits.argmax())
+            token = step.tokens[0]
+            choice = int(logits.argmax())
             level = float(step.logits[0, token] - step.logits[0, choice]) <= LEVEL
             differ += token != choice and not level
             count += 1

@@ -63,12 +63,15 @@ def adamw(weights: Weights, gradients: Weights, state: State, rule: AdamW) -> tu
     """
     if rule.clip is not None:
         gradients = clipped(gradients, rule.clip)
-    step, b1, b2 = state.step + 1, rule.beta1, rule.beta2
+    step = state.step + 1
+    b1 = rule.beta1
+    b2 = rule.beta2
     first = {name: b1 * state.first[name] + (1 - b1) * g for name, g in gradients.items()}
     second = {name: b2 * state.second[name] + (1 - b2) * g * g for name, g in gradients.items()}
     found = {}
     for name, weight in weights.items():
-        mean, square = first[name] / (1 - b1**step), second[name] / (1 - b2**step)
+        mean = first[name] / (1 - b1**step)
+        square = second[name] / (1 - b2**step)
         decay = rule.weight_decay if weight.ndim >= 2 else 0.0
         found[name] = weight - rule.learning_rate * (decay * weight + mean / (np.sqrt(square) + rule.epsilon))
     return found, State(step, first, second)

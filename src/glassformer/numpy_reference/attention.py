@@ -94,7 +94,8 @@ def sharing(settings: Settings, site: str) -> Sharing:
 
     Removed query heads are not, nor are key heads that only they used.
     """
-    heads, served = settings.kept_heads(site), settings.kept_kv_heads(site)
+    heads = settings.kept_heads(site)
+    served = settings.kept_kv_heads(site)
     return Sharing(heads, [served.index(head * settings.G // settings.heads) for head in heads], len(served))
 
 
@@ -127,7 +128,8 @@ def project(
     """
     flat, kept = linear(x, under(name, weights))  # (B, T, heads K)
     B, T, _ = flat.shape
-    gain, normed = under(f"{name}_norm", weights), None
+    gain = under(f"{name}_norm", weights)
+    normed = None
     if gain:
         parts = flat.reshape(B, T, -1, len(gain["weight"]))  # (B, T, heads, K) or (B, T, 1, heads K)
         flat, normed = norm(parts, gain, "rmsnorm", settings.norm_eps or RMSNORM_EPSILON)
@@ -145,7 +147,8 @@ def project_backward(dy: Array, kept: ProjectedHeads, name: str) -> tuple[Array,
     dflat = joined(dy)  # (B, T, heads K)
     if kept.norm is not None:
         dparts, gain = norm_backward(dflat.reshape(kept.norm.normalised.shape), kept.norm)
-        dflat, gradients = dparts.reshape(dflat.shape), placed(f"{name}_norm", gain)  # (B, T, heads K)
+        dflat = dparts.reshape(dflat.shape)  # (B, T, heads K)
+        gradients = placed(f"{name}_norm", gain)
     dx, matrix = linear_backward(dflat, kept.linear)  # (B, T, D)
     return dx, gradients | placed(name, matrix)
 

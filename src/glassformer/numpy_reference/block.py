@@ -102,7 +102,8 @@ def block(x: Array, weights: Weights, settings: Settings, view: BlockContext, si
 def block_backward(dx: Array, kept: NumpyBlock) -> tuple[BlockGradients, dict[str, Array]]:
     """The parts from the last to the first; of x + f(x) the gradient goes both past f and through it, and adds up."""
     gradients: dict[str, Array] = {}
-    dbias, dmemory = None, None
+    dbias = None
+    dmemory = None
     for name, kept_part, kept_norm in reversed(kept.residuals):
         if kept.order == "pre":
             flow, own = part_backward(name, dx, kept_part)

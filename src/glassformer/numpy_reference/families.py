@@ -56,7 +56,8 @@ def head(x: Array, weights: Weights, settings: Settings) -> tuple[Array, NumpyHe
 
     x, behind its transform where there is one: (B, T, D) -> (B, T, V).
     """
-    own, transformed = under("head", weights), None
+    own = under("head", weights)
+    transformed = None
     if settings.head_transform:
         x, transformed = transform(x, own, settings)  # (B, T, D)
     matrix = {name: value for name, value in own.items() if name in ("weight", "bias")}
@@ -161,9 +162,15 @@ def encoder_decoder(inputs: Inputs, weights: Weights, settings: Settings) -> tup
         source, real_source, under(source_name, weights), under("encoder", weights), settings, causal=False
     )  # (B, S, D)
     x, decoder = stack(
-        inputs.tokens, np.ones(inputs.tokens.shape, dtype=np.bool_), under("embedding", weights),
-        under("decoder", weights), settings, True, memory, real_source,
-    )  # (B, T, D)  # fmt: skip
+        inputs.tokens,
+        np.ones(inputs.tokens.shape, dtype=np.bool_),
+        under("embedding", weights),
+        under("decoder", weights),
+        settings,
+        True,
+        memory,
+        real_source,
+    )  # (B, T, D)
     logits, kept_head = head(x, weights, settings)  # (B, T, V)
     return logits, NumpyEncoderDecoder(encoder, decoder, kept_head, source_name)
 

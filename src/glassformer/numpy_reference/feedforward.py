@@ -29,7 +29,8 @@ def feedforward(x: Array, weights: Weights, activation: str) -> tuple[Array, Num
     x: (B, T, D) -> y: (B, T, D).
     """
     raised, up = linear(x, under("up", weights))  # (B, T, F)
-    opened, gate = None, None
+    opened = None
+    gate = None
     if activation in GATED:
         opened, gate = linear(x, under("gate", weights))  # (B, T, F)
         hidden = activate(opened, activation) * raised  # (B, T, F)

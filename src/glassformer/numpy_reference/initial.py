@@ -23,7 +23,8 @@ def shapes(
         source_vocab_size: of a source with an embedding of its own; None: V.
         classes: of a classifier.
     """
-    D, found = settings.width, _embedding(settings, "embedding", vocab_size)
+    D = settings.width
+    found = _embedding(settings, "embedding", vocab_size)
     if settings.family == "encoder-decoder":
         if not settings.shared_embedding:
             found |= _embedding(settings, "source_embedding", source_vocab_size or vocab_size)
@@ -74,8 +75,11 @@ def _linear(name: str, outputs: int, inputs: int, bias: bool) -> Shapes:
 
 
 def _attention(settings: Settings, name: str, site: str) -> Shapes:
-    D, K, bias = settings.width, settings.K, settings.attention_bias
-    H, G = len(settings.kept_heads(site)), len(settings.kept_kv_heads(site))
+    D = settings.width
+    K = settings.K
+    bias = settings.attention_bias
+    H = len(settings.kept_heads(site))
+    G = len(settings.kept_kv_heads(site))
     found = _linear(f"{name}.query", H * K, D, bias)
     found |= _linear(f"{name}.key", G * K, D, bias) | _linear(f"{name}.value", G * K, D, bias)
     found |= _linear(f"{name}.output", D, H * K, bias)
@@ -86,7 +90,9 @@ def _attention(settings: Settings, name: str, site: str) -> Shapes:
 
 
 def _feedforward(settings: Settings, name: str) -> Shapes:
-    D, F, bias = settings.width, settings.F, settings.feedforward_bias
+    D = settings.width
+    F = settings.F
+    bias = settings.feedforward_bias
     found = _linear(f"{name}.up", F, D, bias) | _linear(f"{name}.down", D, F, bias)
     return found | (_linear(f"{name}.gate", F, D, bias) if settings.activation in GATED else {})
 
@@ -99,7 +105,8 @@ def initial_weights(
     Matrices: normal, standard deviation 1 / √inputs; those that write into the residual stream are divided by the root
     of their number (Radford et al. 2019, section 2.3), or zero with `zero_output`. The head: small. Biases 0, gains 1.
     """
-    generator, found = np.random.default_rng(seed), {}
+    generator = np.random.default_rng(seed)
+    found = {}
     wanted = shapes(settings, vocab_size, source_vocab_size, settings.classes)
     writers = sum(name.endswith(("output.weight", "down.weight")) for name in wanted)
     for name, shape in wanted.items():

@@ -37,7 +37,8 @@ def linear_backward(dy: Array, kept: Linear) -> tuple[Array, dict[str, Array]]:
     weight = kept.weights["weight"]  # (outputs, inputs)
     dx = dy @ weight  # (..., inputs)
     places = math.prod(dy.shape[:-1])
-    flat_dy, flat_x = dy.reshape(places, weight.shape[0]), kept.x.reshape(places, weight.shape[1])  # (places, ...)
+    flat_dy = dy.reshape(places, weight.shape[0])  # (places, out)
+    flat_x = kept.x.reshape(places, weight.shape[1])  # (places, in)
     gradients = {"weight": flat_dy.T @ flat_x}  # (outputs, inputs)
     if "bias" in kept.weights:
         gradients["bias"] = flat_dy.sum(axis=0)  # (outputs)

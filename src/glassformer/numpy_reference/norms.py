@@ -48,7 +48,8 @@ def norm_backward(dy: Array, kept: NumpyNorm) -> tuple[Array, dict[str, Array]]:
     if kept.kind == "none":
         return dy, {}
     D = dy.shape[-1]
-    normalised, size = kept.normalised, kept.size  # (..., D), (..., 1)
+    normalised = kept.normalised  # (..., D)
+    size = kept.size  # (..., 1)
     gradients = {"weight": (dy * normalised).reshape(-1, D).sum(axis=0)}  # (D)
     if "bias" in kept.weights:
         gradients["bias"] = dy.reshape(-1, D).sum(axis=0)  # (D)

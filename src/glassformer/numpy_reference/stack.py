@@ -133,7 +133,8 @@ def stack_backward(dx: Array, kept: NumpyStack) -> StackGradients:
     if kept.norm is not None:
         dx, gain = norm_backward(dx, kept.norm)  # (B, T, D)
         gradients |= placed("norm", gain)
-    dbias, dmemory = np.zeros(()), None
+    dbias = np.zeros(())
+    dmemory = None
     for index in reversed(range(len(kept.blocks))):
         flow, own = block_backward(dx, kept.blocks[index])
         gradients |= placed(f"blocks.{index}", own)

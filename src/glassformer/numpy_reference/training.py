@@ -75,7 +75,8 @@ def train(
         ValueError: weights, inputs or targets do not fit the settings; or the loss is not finite.
     """
     found = {name: np.asarray(value, dtype=np.float64) for name, value in weights.items()}
-    state, losses = State.start(found), []
+    state = State.start(found)
+    losses = []
     for batch in batches:
         loss, found, state = train_step(settings, found, state, batch, rule or AdamW(), smoothing)
         if not np.isfinite(loss):

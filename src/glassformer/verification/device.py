@@ -31,10 +31,12 @@ from glassformer.verification.process_state import own_random_numbers, threads
 
 Computed = tuple[Tensor, Tensor | None]
 """Logits, and all gradients in one row."""
-ROWS, LENGTH = 3, 24  # tokens of the batch that is computed; the first row ends in padding
+ROWS = 3  # of the batch; the first one ends in padding
+LENGTH = 24  # tokens of a row
 MOST = {"layers": 2, "encoder_layers": 2, "width": 256, "hidden": 512, "heads": 8, "context": 64}
 WINDOW = LENGTH // 2  # a longer one would hide nothing of the batch
-VOCABULARY, CLASSES = 509, 5
+VOCABULARY = 509
+CLASSES = 5
 LIMITS = {"float32": (1e-5, 2e-5), "bfloat16": (5e-2, 1.5e-1), "attention": (1e-5, 2e-5)}
 """Most that logits, and gradients, may be away: norm of the difference / norm of what is right."""
 
@@ -66,8 +68,9 @@ class DeviceAgreement:
     def facts(self) -> dict[str, Any]:
         """For JSON, which has no infinity: that is null, and `ok` false."""
         numbers = {"logits": self.logits, "gradients": self.gradients}
-        finite = {name: number if number is not None and math.isfinite(number) else None
-                  for name, number in numbers.items()}  # fmt: skip
+        finite = {
+            name: number if number is not None and math.isfinite(number) else None for name, number in numbers.items()
+        }
         return {**asdict(self), **finite, "ok": self.ok}
 
 
@@ -142,14 +145,16 @@ def _in_bfloat16(
 
 def check_attention(config: ModelConfig, device: torch.device) -> DeviceAgreement:
     """Fused attention against the same computed step by step, in float32, with this model's heads and mask."""
-    causal, T = config.family != "encoder", min(LENGTH, config.context)
+    causal = config.family != "encoder"
+    T = min(LENGTH, config.context)
     random = torch.Generator().manual_seed(1)
     real = _real(ROWS, T)
     positions = token_positions(real)  # (B, T)
     padded = self_attention_mask(positions, positions, real, causal, config.window)  # (B, 1, T, S)
     plain = Mask(is_causal=True) if causal else Mask()
     biased = padded.with_bias(torch.randn(1, config.heads, T, T, generator=random))  # (B, H, T, S)
-    logits, gradients = 0.0, 0.0
+    logits = 0.0
+    gradients = 0.0
     for mask in (plain, padded, biased):
         tensors = (mask.allowed, mask.fully_masked, mask.bias)
         allowed, fully_masked, bias = (None if tensor is None else tensor.to(device) for tensor in tensors)
@@ -201,7 +206,8 @@ def _inputs(model: Model, length: int) -> dict[str, Tensor]:
 
 def _forward(model: Model, inputs: dict[str, Tensor], device: torch.device) -> Tensor:
     """Logits (B, T, V) or class scores (B, C); an encoder-decoder reads the same ids as source and as target."""
-    tokens, real = inputs["tokens"].to(device), inputs["real"].to(device)  # (B, T) each
+    tokens = inputs["tokens"].to(device)  # (B, T)
+    real = inputs["real"].to(device)  # (B, T)
     if isinstance(model, EncoderDecoder):
         return model(tokens, tokens.flip(1), real)  # (B, T, V)
     return model(tokens, real)  # (B, T, V) or (B, C)
@@ -226,6 +232,7 @@ def _compared(name: str, device: str, got: Computed, right: Computed, kind: str)
 
 def _distance(got: Tensor, right: Tensor) -> float:
     """Norm of the difference / norm of what is right, any shape; infinite where a number is not finite."""
-    a, b = got.detach().cpu().double(), right.detach().cpu().double()
+    a = got.detach().cpu().double()
+    b = right.detach().cpu().double()
     distance = float((a - b).norm() / b.norm())
     return distance if distance == distance else float("inf")

@@ -29,7 +29,8 @@ def not_exported(subject: VerifiedRun) -> str | None:
     """Exempts runs that no class of Hugging Face can be, and machines without their library."""
     if importlib.util.find_spec("transformers") is None:
         return "the package transformers is not installed"
-    model, config = subject.model, subject.config
+    model = subject.model
+    config = subject.config
     sizes = model.config.replace(vocab_size=model.vocab_size)
     try:
         refuse_unwritable(subject.opened)

@@ -86,7 +86,8 @@ def settings_fit(subject: VerifiedRun) -> Finding:
 
 def vocabulary(subject: VerifiedRun) -> Finding:
     """The tokenizer files, against the digests that were noted when the run began, or that its encoded text has."""
-    opened, run = subject.opened, subject.run
+    opened = subject.opened
+    run = subject.run
     files = {run.tokenizer_file.name: opened.tokenizer}
     if opened.config.two_vocabularies:
         files[run.source_tokenizer_file.name] = opened.source_tokenizer
@@ -97,7 +98,8 @@ def vocabulary(subject: VerifiedRun) -> Finding:
 
 def _noted(subject: VerifiedRun) -> dict[str, str]:
     """Digests of the tokenizers that the run learnt with, by the names of their files; none where nobody knows."""
-    manifest, run = subject.run.manifest(), subject.run
+    manifest = subject.run.manifest()
+    run = subject.run
     if isinstance(manifest.get("tokenizers"), dict) and manifest["tokenizers"]:
         return {str(name): str(digest) for name, digest in manifest["tokenizers"].items()}
     try:
@@ -115,7 +117,9 @@ def not_noted(subject: VerifiedRun) -> str | None:
 
 def round_trip(subject: VerifiedRun) -> Finding:
     """Text -> tokens -> text. What cannot come back by design is taken out before it is compared, and named."""
-    opened, wrong, tried = subject.opened, list[str](), 0
+    opened = subject.opened
+    wrong = list[str]()
+    tried = 0
     for tokenizer in {id(each): each for each in (opened.tokenizer, opened.source_tokenizer)}.values():
         for text in (*TEXTS, *_own_texts(subject)):
             tried += 1
@@ -129,7 +133,8 @@ def comes_back(tokenizer: Tokenizer, text: str) -> bool:
     """Whether a text comes back, but for what the tokenizer's settings give up; streamed as well as at once."""
     ids = tokenizer.encode(text)
     special = {tokenizer.end_id, tokenizer.mask_id}
-    back, stream = tokenizer.decode(ids), tokenizer.stream_decoder()
+    back = tokenizer.decode(ids)
+    stream = tokenizer.stream_decoder()
     streamed = "".join(stream.feed(id) for id in ids) + stream.finish()
     sound = all(0 <= id < tokenizer.vocab_size and id not in special for id in ids) and streamed == back
     if tokenizer.unknown_id in ids:  # what is unknown stays unknown, and the rest is what it was
@@ -139,7 +144,8 @@ def comes_back(tokenizer: Tokenizer, text: str) -> bool:
 
 def _kept_apart(tokenizer: Tokenizer, text: str, back: str) -> bool:
     """Whether what stands around unknown symbols is found in the text, in order."""
-    wanted, place = _as_promised(tokenizer, text), 0
+    wanted = _as_promised(tokenizer, text)
+    place = 0
     for part in _as_promised(tokenizer, back).split("\ufffd"):
         place = wanted.find(part, place)
         if place < 0:
@@ -195,7 +201,8 @@ def _copy(subject: VerifiedRun, folder: Path) -> None:
 
 def _inputs(subject: VerifiedRun) -> list[str]:
     """A text for each row: what is read of it, the first half."""
-    opened, texts = subject.opened, list[str]()
+    opened = subject.opened
+    texts = list[str]()
     for row in subject.rows:
         pair = row.source is not None
         ids = (row.inputs if row.source is None else row.source).tolist()

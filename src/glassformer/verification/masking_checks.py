@@ -18,7 +18,8 @@ from glassformer.verification.verified_run import VerifiedRun, is_causal
 
 def batched_logits(subject: VerifiedRun) -> Finding:
     """Each row in the padded batch of training, and by itself; decoders also padded on the left, as without a cache."""
-    model, batch = subject.model, subject.batch
+    model = subject.model
+    batch = subject.batch
     with inference(model):
         together = logits_of(model, batch)  # (B, T, V) or (B, C)
         alone = [logits_of(model, Batch.from_rows([row]))[0] for row in subject.rows]  # (T of the row, V) or (C)
@@ -34,7 +35,9 @@ def padding_blind(subject: VerifiedRun) -> Finding:
 
     A row that is nothing but padding must give finite numbers.
     """
-    model, batch, generator = subject.model, subject.batch, subject.generator()
+    model = subject.model
+    batch = subject.batch
+    generator = subject.generator()
     other = replace(
         batch, inputs=_filled(batch.inputs, batch.attention_mask, generator, subject.opened.tokenizer.vocab_size)
     )
@@ -42,12 +45,15 @@ def padding_blind(subject: VerifiedRun) -> Finding:
         size = subject.opened.source_tokenizer.vocab_size
         other = replace(other, source=_filled(batch.source, batch.source_attention_mask, generator, size))
     with inference(model):
-        found, wanted = logits_of(model, other), logits_of(model, batch)  # (B, T, V) or (B, C)
+        found = logits_of(model, other)  # (B, T, V) or (B, C)
+        wanted = logits_of(model, batch)  # (B, T, V) or (B, C)
         if found.ndim == 3:
-            found, wanted = found[batch.attention_mask], wanted[batch.attention_mask]  # (real tokens, V)
+            found = found[batch.attention_mask]  # (real tokens, V)
+            wanted = wanted[batch.attention_mask]  # (real tokens, V)
         apart = distance(found, wanted)
         if isinstance(model, Decoder):
-            ids, real = batch.inputs.flip(1), batch.attention_mask.flip(1)  # (B, T): padding is now on the left
+            ids = batch.inputs.flip(1)  # (B, T)
+            real = batch.attention_mask.flip(1)  # (B, T): padding is now on the left
             filled = _filled(ids, real, generator, model.vocab_size)
             apart = max(apart, distance(model(filled, real)[real], model(ids, real)[real]))
         empty = bool(torch.isfinite(_all_padding(subject, batch)).all())
@@ -57,7 +63,8 @@ def padding_blind(subject: VerifiedRun) -> Finding:
 
 def _all_padding(subject: VerifiedRun, batch: Batch) -> Tensor:
     """What comes of a batch whose first row has no real token."""
-    model, real = subject.model, batch.attention_mask.clone()
+    model = subject.model
+    real = batch.attention_mask.clone()
     real[0] = False
     if isinstance(model, EncoderDecoder):
         assert batch.source is not None
@@ -70,10 +77,13 @@ def _all_padding(subject: VerifiedRun, batch: Batch) -> Tensor:
 
 def future_blind(subject: VerifiedRun) -> Finding:
     """The longest row, and the same with all tokens from some place on exchanged: what came before must not change."""
-    model, batch = subject.model, Batch.from_rows(subject.rows[:1])
-    ids, size = batch.inputs, subject.model.vocab_size  # (1, T)
+    model = subject.model
+    batch = Batch.from_rows(subject.rows[:1])
+    ids = batch.inputs  # (1, T)
+    size = subject.model.vocab_size
     length = ids.shape[1]
-    cuts, apart = sorted({1, length // 2, length - 1} - {0, length}), 0.0
+    cuts = sorted({1, length // 2, length - 1} - {0, length})
+    apart = 0.0
     with inference(model):
         for place in cuts:
             other = ids.clone()
@@ -84,7 +94,8 @@ def future_blind(subject: VerifiedRun) -> Finding:
 
 def _both(subject: VerifiedRun, batch: Batch, other: Tensor) -> list[tuple[Tensor, Tensor]]:
     """Logits of two rows, by every path that a causal model has: without a mask of padding, and with one."""
-    model, ids = subject.model, batch.inputs
+    model = subject.model
+    ids = batch.inputs
     if isinstance(model, EncoderDecoder):
         assert batch.source is not None
         memory = model.encode(batch.source)

@@ -129,13 +129,15 @@ def reference_logits(subject: VerifiedRun) -> Finding:
         found = logits_of(subject.double, subject.batch)  # (B, T, V) or (B, C)
     wanted = torch.from_numpy(logits)
     if found.ndim == 3:  # what a model says at padding is nobody's business
-        found, wanted = found[subject.batch.attention_mask], wanted[subject.batch.attention_mask]  # (real tokens, V)
+        found = found[subject.batch.attention_mask]  # (real tokens, V)
+        wanted = wanted[subject.batch.attention_mask]  # (real tokens, V)
     return Finding(distance(found, wanted), "in float64")
 
 
 def reference_gradients(subject: VerifiedRun) -> Finding:
     """The hand-written backward pass, against autograd, for any gradient of the logits."""
-    model, batch = subject.double, subject.batch
+    model = subject.double
+    batch = subject.batch
     logits, kept = _reference(subject)
     upstream = np.random.Generator(np.random.Philox(20)).standard_normal(logits.shape)
     if logits.ndim == 3:
@@ -154,11 +156,13 @@ def reference_gradients(subject: VerifiedRun) -> Finding:
 
 def _reference(subject: VerifiedRun) -> tuple[Any, Any]:
     """Logits of the NumPy model, and what its backward pass needs."""
-    model, batch = subject.model, subject.batch
+    model = subject.model
+    batch = subject.batch
     classes = len(subject.opened.labels) if isinstance(model, Classifier) else None
     settings = reference.Settings(**{**subject.config.model.model_dump(), "classes": classes})
     weights = {name: value.double().numpy() for name, value in model.state_dict().items()}
-    pair, padded = isinstance(model, EncoderDecoder), isinstance(model, Encoder | Classifier)
+    pair = isinstance(model, EncoderDecoder)
+    padded = isinstance(model, Encoder | Classifier)
     inputs = reference.Inputs(
         batch.inputs.numpy(),
         batch.attention_mask.numpy() if padded else None,

@@ -24,9 +24,11 @@ Der alte Hund schläft. Le café était fermé. Быстрая лиса прыг
 
 def few_rows(opened: OpenedRun) -> tuple[list[Row], str]:
     """`ROWS` rows of the run's task, of different lengths, the longest first; and where they are from, in words."""
-    found, text = _own_rows(opened), "the run's validation text"
+    found = _own_rows(opened)
+    text = "the run's validation text"
     if not found:
-        found, text = _encoded_rows(opened), "a text of ours, in the run's tokens: its own text is not here"
+        found = _encoded_rows(opened)
+        text = "a text of ours, in the run's tokens: its own text is not here"
     found = (found * ROWS)[:ROWS]  # where there are fewer, the same ones are cut to other lengths
     window = opened.config.model.window or 0
     longest = min(max(LONGEST, min(2 * window, LONGEST_WINDOW)), opened.config.model.context, len(found[0]))
@@ -49,9 +51,12 @@ def _own_rows(opened: OpenedRun) -> list[Row]:
 
 def _encoded_rows(opened: OpenedRun) -> list[Row]:
     """Rows of `OWN_TEXT`, each beginning elsewhere. What the tokenizer cannot write is replaced by any tokens."""
-    config, start, end = opened.config, opened.tokenizer.target_start, opened.tokenizer.end_id
+    config = opened.config
+    start = opened.tokenizer.target_start
+    end = opened.tokenizer.end_id
     before = opened.tokenizer.start_id
-    task, length = config.train.task, config.model.context + 1
+    task = config.train.task
+    length = config.model.context + 1
     rows: list[Row] = []
     for number in range(ROWS):
         ids = _tokens(opened.tokenizer, length, number)

@@ -106,10 +106,8 @@ class ProofSheet:
         named = f" ({', '.join(failed)})" if failed else ""
         missing = sum(not result.made for result in self.results)
         unmade = f", {missing} could not be made" if missing else ""
-        passed, exempt = (
-            counted(counts[True], "checks"),
-            counted(counts[None] - missing, "do not apply", "does not apply"),
-        )
+        passed = counted(counts[True], "checks")
+        exempt = counted(counts[None] - missing, "do not apply", "does not apply")
         return (
             f"{self.checkpoint} of {self.run}: {passed} passed, {counts[False]} failed{named}, "
             f"{exempt}{unmade}; on {self.rows_from}; {self.seconds:.1f} s"
@@ -143,12 +141,10 @@ def verify_run(
     """
     run = open_run(folder)
     choose_device(device)
-    subject, checks, started, results = (
-        VerifiedRun(run, which, device),
-        chosen(only),
-        time.perf_counter(),
-        list[Result](),
-    )
+    subject = VerifiedRun(run, which, device)
+    checks = chosen(only)
+    started = time.perf_counter()
+    results = list[Result]()
     name, weights = _weights(run, which)
     with own_random_numbers():
         for check in checks:

@@ -32,7 +32,8 @@ from glassformer.verification.verified_run import VerifiedRun
 
 LOSS = 1e-5  # of float32
 GRADIENTS = 1e-6  # of float64, with a loss in float32
-STEPS, SAVED = 3, 2  # that are trained, and after which a checkpoint is made
+STEPS = 3  # of training
+SAVED = 2  # the step after which a checkpoint is made
 
 
 @dataclass(frozen=True)
@@ -69,7 +70,9 @@ def loss_by_hand(subject: VerifiedRun) -> Finding:
 
     In training and in validation; and other ids at the places that do not count must change nothing.
     """
-    model, batch, rows = subject.model, subject.batch, subject.rows
+    model = subject.model
+    batch = subject.batch
+    rows = subject.rows
     with inference(model):
         sums = [_nats(model, row) for row in rows]
         targets = sum(counted for _, counted in sums)
@@ -116,7 +119,8 @@ def accumulation(subject: VerifiedRun) -> Finding:
     """The gradients of one batch, and of the same rows one by one; in float64, for those of a model that errs on
     nothing any more are as small as the rounding of single precision.
     """
-    rows, gradients = subject.rows, list[Tensor]()
+    rows = subject.rows
+    gradients = list[Tensor]()
     for micro_batch in (None, 1):
         stepper = _stepper(subject, subject.double, micro_batch)
         batches = stepper.batches(rows)
@@ -142,9 +146,19 @@ def _task(subject: VerifiedRun) -> FewRows:
 def _settings(config: Config, **changes: Any) -> Config:
     """The run's own, for a few steps on the CPU."""
     few = {
-        "steps": STEPS, "minutes": None, "until_loss": None, "patience": None, "device": "cpu", "micro_batch": None,
-        "batch": 64, "evaluate_every": SAVED, "save_every": SAVED, "log_every": 1, "threads": None, "compile": False,
-    }  # fmt: skip
+        "steps": STEPS,
+        "minutes": None,
+        "until_loss": None,
+        "patience": None,
+        "device": "cpu",
+        "micro_batch": None,
+        "batch": 64,
+        "evaluate_every": SAVED,
+        "save_every": SAVED,
+        "log_every": 1,
+        "threads": None,
+        "compile": False,
+    }
     return config.replace(train={**config.train.model_dump(), **few, **changes})
 
 
@@ -169,7 +183,8 @@ def resume(subject: VerifiedRun) -> Finding:
         resumed = _trainer(subject, Path(temporary) / "stopped", Silent(), fresh=False)
         resumed.resume(resumed.run.whole_checkpoints())
         loop.train(resumed)
-        wanted, found = _kept(straight.run), _kept(resumed.run)
+        wanted = _kept(straight.run)
+        found = _kept(resumed.run)
     differing = [name for name in wanted.keys() | found.keys() if not _same(wanted.get(name), found.get(name))]
     named = f"; {min(differing)} differs" if differing else ""
     note = f"{STEPS} steps on {subject.text}, killed after a checkpoint at {SAVED}"

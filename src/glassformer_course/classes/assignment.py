@@ -65,7 +65,8 @@ def assign(
         if content is not None:
             write_text(out / TEXT, content)
     folder = CourseFolder(out)
-    folder.exercises, folder.level = list(exercises), level
+    folder.exercises = list(exercises)
+    folder.level = level
     folder.text_file = TEXT if content is not None else None
     for exercise in exercises:
         folder.start(exercise)

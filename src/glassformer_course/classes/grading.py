@@ -102,9 +102,17 @@ def _mark(folder: Path, exercise: Exercise, check: Callable[[str], Verdict]) -> 
         return Mark(folder.name, exercise.number, exercise.name, "unreadable", False, 0, "", words, 0.0, file)
     verdict = check(source)
     return Mark(
-        folder.name, exercise.number, exercise.name, verdict.result, verdict.passed, verdict.asked, verdict.mistake,
-        " ".join(verdict.lines), round(verdict.seconds, 2), path.relative_to(folder).as_posix(),
-    )  # fmt: skip
+        folder.name,
+        exercise.number,
+        exercise.name,
+        verdict.result,
+        verdict.passed,
+        verdict.asked,
+        verdict.mistake,
+        " ".join(verdict.lines),
+        round(verdict.seconds, 2),
+        path.relative_to(folder).as_posix(),
+    )
 
 
 def _file_of(folder: Path, exercise: Exercise) -> Path | None:

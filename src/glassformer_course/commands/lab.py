@@ -61,7 +61,9 @@ def _list(room: Room, words: Sequence[str], level: str) -> Said:
     """All cases, and how far each is."""
     from glassformer_course.lab.case import cases
 
-    records, lines, facts = room.records(), [], []
+    records = room.records()
+    lines = []
+    facts = []
     for case in cases():
         record = records.get(str(case.number))
         opened = room.is_open(case)
@@ -80,14 +82,23 @@ def _open(room: Room, words: Sequence[str], level: str) -> Said:
     case = _case(words)
     found = room.open(case, lambda text: print(text, file=sys.stderr))
     said = [
-        report_text(case, found), f"What to look at: {case.look[level]}\n", "Which bug is it?", choices_text(case), "",
-        f"Pictures: {room.place(case)}", f"Answer: glass learn lab answer {case.number} LETTER",
-    ]  # fmt: skip
+        report_text(case, found),
+        f"What to look at: {case.look[level]}\n",
+        "Which bug is it?",
+        choices_text(case),
+        "",
+        f"Pictures: {room.place(case)}",
+        f"Answer: glass learn lab answer {case.number} LETTER",
+    ]
     facts = {
-        "number": case.number, "title": case.title, "scene": case.scene, "look": case.look[level],
-        "folder": str(room.place(case)), "evidence": found.facts(),
+        "number": case.number,
+        "title": case.title,
+        "scene": case.scene,
+        "look": case.look[level],
+        "folder": str(room.place(case)),
+        "evidence": found.facts(),
         "choices": {letter: diagnoses()[key] for letter, key in case.choices.items()},
-    }  # fmt: skip
+    }
     return "\n".join(said), facts
 
 
@@ -108,9 +119,12 @@ def _answer(room: Room, words: Sequence[str], level: str) -> Said:
     if not verdict.right:
         said += f"\nLook again, or take a hint: glass learn lab hint {case.number}"
     facts = {
-        "number": case.number, "right": verdict.right, "text": verdict.words, "tries": len(record.answers),
+        "number": case.number,
+        "right": verdict.right,
+        "text": verdict.words,
+        "tries": len(record.answers),
         "hints": record.hints,
-    }  # fmt: skip
+    }
     return said, facts
 
 

@@ -202,7 +202,8 @@ def _answer(arguments: argparse.Namespace, folder: CourseFolder, exercise: Exerc
     named = Path(arguments.words[0]) if arguments.words else Path()
     if named.suffix in (".py", ".ipynb"):
         return named if named.parent != Path() or named.exists() else folder.path / named
-    script, book = folder.file(exercise), folder.file(exercise, ".ipynb")
+    script = folder.file(exercise)
+    book = folder.file(exercise, ".ipynb")
     return book if arguments.notebook or (book.is_file() and not script.exists()) else script
 
 

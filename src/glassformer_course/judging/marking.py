@@ -132,10 +132,12 @@ def mark(
         mistakes: each known mistake with all functions of the exercise, wrong and right; asked for when needed.
     """
     right = Here(reference)
-    asked, waiting = 0, iter(cases)
+    asked = 0
+    waiting = iter(cases)
     passed: list[_Seen] = []
     for asked, case in enumerate(waiting, start=1):
-        got, want = outcome(case, answers), outcome(case, right)
+        got = outcome(case, answers)
+        want = outcome(case, right)
         if want.fault:
             raise RuntimeError(f"the reference fails its own case: {case.note}: {want.fault.words}")
         differs = None if got.fault else difference(got.value, want.value, case.relative, case.absolute)
@@ -175,12 +177,14 @@ def _mistake(
     Cases that both have right say nothing for a mistake: most functions of an exercise are right in most mistakes.
     """
     wrong = [each for each in seen if each.wrong]
-    best, most = None, 0
+    best = None
+    most = 0
     for mistake, functions in mistakes:
         theirs = Here(functions)
         if not seen[0].gives(theirs) or sum(each.gives(theirs) for each in wrong) < ALIKE * len(wrong):
             continue
         alike = sum(each.gives(theirs) for each in seen)
         if alike > max(most, len(seen) / 2) and all(each.gives(theirs) for each in passed):
-            best, most = mistake, alike
+            best = mistake
+            most = alike
     return best

@@ -41,9 +41,12 @@ class Sandbox:
     """
 
     def __init__(self, source: str, seconds: float = SECONDS, megabytes: int = MEGABYTES) -> None:
-        self.source, self.seconds, self.megabytes = source, seconds, megabytes
+        self.source = source
+        self.seconds = seconds
+        self.megabytes = megabytes
         self._printed = [b""]  # while loading, then in each call
-        self._calls, self._telling = 0, -1
+        self._calls = 0
+        self._telling = -1
         self._late = False
 
     def __enter__(self) -> Sandbox:
@@ -54,9 +57,13 @@ class Sandbox:
         self._process = subprocess.Popen(
             # -P: what lies beside the worker is no module; -u: what was printed before a crash is kept
             [sys.executable, "-P", "-B", "-u", "-X", "utf8", "-W", "ignore", str(Path(worker.__file__))],
-            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-            cwd=self._folder.name, env=environment, start_new_session=os.name != "nt",
-        )  # fmt: skip
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            cwd=self._folder.name,
+            env=environment,
+            start_new_session=os.name != "nt",
+        )
         self._reader = threading.Thread(target=self._keep_prints, daemon=True)
         self._reader.start()
         self._start_clock(START)

@@ -60,10 +60,16 @@ class Verdict:
     def facts(self) -> dict[str, Any]:
         """For `--json`."""
         return {
-            "number": self.number, "name": self.name, "result": self.result, "passed": self.passed,
-            "cases": self.asked, "mistake": self.mistake, "words": list(self.lines), "seconds": round(self.seconds, 3),
+            "number": self.number,
+            "name": self.name,
+            "result": self.result,
+            "passed": self.passed,
+            "cases": self.asked,
+            "mistake": self.mistake,
+            "words": list(self.lines),
+            "seconds": round(self.seconds, 3),
             "seed": self.seed,
-        }  # fmt: skip
+        }
 
 
 _STATE: dict[Result, str] = {

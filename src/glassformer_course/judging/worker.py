@@ -136,9 +136,11 @@ def _guard() -> None:
         if event in PROCESSES:
             raise PermissionError("an answer may not start or end processes")
         if event == "open":
-            paths, writes = arguments[:1], bool(arguments[2] & WRITING)
+            paths = arguments[:1]
+            writes = bool(arguments[2] & WRITING)
         elif event in CHANGES:
-            paths, writes = arguments[:2], True
+            paths = arguments[:2]
+            writes = True
         else:
             return
         for path in paths:
@@ -196,7 +198,8 @@ def _load(source: str) -> dict[str, Any]:
 
 def serve() -> NoReturn:
     """Load the answer, then answer calls until the other side closes."""
-    requests, replies = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb")
+    requests = os.fdopen(os.dup(0), "rb")
+    replies = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)
     nothing = os.open(os.devnull, os.O_RDONLY)
     os.dup2(nothing, 0)  # input() finds the end of the file

@@ -100,7 +100,9 @@ class Bench:
     """
 
     def __init__(self, fault: Callable[[], AbstractContextManager[None]], folder: Path, share: float = 1.0) -> None:
-        self.fault, self.folder, self.share = fault, folder, share
+        self.fault = fault
+        self.folder = folder
+        self.share = share
 
     def both(self, work: Callable[[str], Result]) -> tuple[Result, Result]:
         """What some work comes to without the bug, and with it; it is told which of the two it does."""
@@ -134,11 +136,13 @@ class Bench:
         folder = self.new_folder()  # another one each time: the bug may be in what is made of the text
         config = Config.from_dict(merged(merged(STORIES, settings), {"data": written(files or {}, folder)}))
         data = prepare_for(config, folder / "tokens", lambda _: None)
-        task, model = make_task(config, data), fresh_model(config, data)
+        task = make_task(config, data)
+        model = fresh_model(config, data)
         if start is not None:
             load_weights(model, start)
         found = Trained(config, data, task, model, [], [], [])
-        stepper, every = Stepper(model, task, config), steps // min(EVALUATIONS, max(2, steps // 8))
+        stepper = Stepper(model, task, config)
+        every = steps // min(EVALUATIONS, max(2, steps // 8))
         held_out = task.held_out(1000)
         for step in range(steps):
             if step % every == 0:

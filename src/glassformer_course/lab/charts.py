@@ -10,11 +10,19 @@ from glassformer.base.svg import document, element, line, text, ticks
 from glassformer_course.drawing import SHADES, number
 from glassformer_course.lab.evidence import Chart, Map, Point
 
-COLUMNS, LINES = 60, 12  # of a chart in text
+COLUMNS = 60  # of a chart in text
+LINES = 12  # of a chart in text
 MARKS = "ox"  # of the curves of a chart; "#" where they meet
-COLOURS, DASHES = ("#0072b2", "#d55e00"), ("", "7 4")  # told apart by people of all kinds of colour vision
-WIDTH, HEIGHT, LEFT, TOP, BOTTOM, GAP = 380, 230, 56, 58, 44, 36  # pixels of a chart: its frame, and around it
-CELL, LETTER = 24, 7  # pixels: a cell of a map, a letter
+COLOURS = ("#0072b2", "#d55e00")  # told apart by people of all kinds of colour vision
+DASHES = ("", "7 4")
+WIDTH = 380  # pixels of a chart's frame
+HEIGHT = 230
+LEFT = 56  # pixels around the frame
+TOP = 58
+BOTTOM = 44
+GAP = 36
+CELL = 24  # pixels of a map's cell
+LETTER = 7  # pixels of a letter
 
 
 def chart_text(chart: Chart) -> str:
@@ -64,7 +72,9 @@ def charts_svg(charts: Sequence[Chart]) -> str:
 
 def maps_svg(maps: Sequence[Map]) -> str:
     """All maps from left to right, with the sums of their rows."""
-    parts, x, tall = [], 0, 0
+    parts = []
+    x = 0
+    tall = 0
     for shown in maps:
         side = LETTER * max(len(name) for name in shown.rows) + 12
         above = TOP + LETTER * max(len(name) for name in shown.columns)
@@ -139,7 +149,10 @@ def _frame(chart: Chart) -> tuple[float, float, float, float]:
     """The least and largest x, and y with some room; never of no size."""
     points = [point for curve in chart.curves.values() for point in curve if math.isfinite(point[1])] or [(0.0, 0.0)]
     ys = [y for _, y in points] + ([] if chart.level is None else [chart.level[1]])
-    left, right, low, high = min(x for x, _ in points), max(x for x, _ in points), min(ys), max(ys)
+    left = min(x for x, _ in points)
+    right = max(x for x, _ in points)
+    low = min(ys)
+    high = max(ys)
     room = 0.06 * (high - low) or max(1e-3, 0.1 * abs(high))
     return left, max(right, left + 1e-9), low - (room if low < 0 else min(room, low)), high + room
 
@@ -152,7 +165,8 @@ def _columns(points: Sequence[Point], left: float, right: float) -> list[tuple[i
         before = [point for point in points if point[0] <= x + 1e-9]
         after = [point for point in points if point[0] >= x - 1e-9]
         if before and after:
-            (x0, y0), (x1, y1) = max(before), min(after)
+            x0, y0 = max(before)
+            x1, y1 = min(after)
             y = y0 if x1 == x0 else y0 + (y1 - y0) * (x - x0) / (x1 - x0)
             found += [(column, y)] if math.isfinite(y) else []
     return found

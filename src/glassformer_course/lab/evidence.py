@@ -8,7 +8,8 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 Point = tuple[float, float]
-HEALTHY, FAULTY = "healthy", "faulty"
+HEALTHY = "healthy"
+FAULTY = "faulty"
 
 
 @dataclass(frozen=True)
@@ -142,7 +143,8 @@ def _chart(facts: Mapping[str, Any]) -> Chart:
 
 
 def _map(facts: Mapping[str, Any]) -> Map:
-    rows, columns = [str(token) for token in facts["rows"]], [str(token) for token in facts["columns"]]
+    rows = [str(token) for token in facts["rows"]]
+    columns = [str(token) for token in facts["columns"]]
     weights = [[_number(weight) for weight in row] for row in facts["weights"]]
     if [len(row) for row in weights] != [len(columns)] * len(rows):
         raise ValueError("weights that are no table of rows by columns")

@@ -47,8 +47,11 @@ def verdict_of(case: BugCase, found: Evidence, letter: str) -> AnswerVerdict:
     if key != case.answer:
         words = f"Not this one: {diagnoses()[key]}\n{case.tempting[key]}"
         return AnswerVerdict(False, words)
-    others = [f"  {letter}  {diagnoses()[other]}\n     {case.tempting[other]}"
-              for letter, other in case.choices.items() if other != key]  # fmt: skip
+    others = [
+        f"  {letter}  {diagnoses()[other]}\n     {case.tempting[other]}"
+        for letter, other in case.choices.items()
+        if other != key
+    ]
     parts = [
         f"Right: {diagnoses()[key]}",
         case.why.format(**found.words()),

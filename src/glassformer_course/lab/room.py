@@ -177,7 +177,9 @@ def made(case: BugCase, share: float = 1.0) -> Evidence:
 
 
 def _record(facts: Mapping[str, Any]) -> CaseRecord:
-    hints, answers, right = facts["hints"], facts["answers"], facts["right"]
+    hints = facts["hints"]
+    answers = facts["answers"]
+    right = facts["right"]
     if hints not in range(4) or not isinstance(answers, list) or right not in (True, False):
         raise ValueError("no record of hints and answers")
     return CaseRecord(int(hints), [str(letter) for letter in answers], bool(right))

@@ -53,12 +53,17 @@ def plot_rollout(found: Rollout, layer: int, subject: Subject, path: Path) -> No
     """The shares of all places, up to a layer: of an encoder-decoder in the tokens of the source."""
     from glassformer.inspection.plots import MapLabels, draw_rollout, save
 
-    texts, ids = subject.labels, subject.ids
-    rows, numbers, shares = texts, ids, found.own[layer]  # (T, T)
+    texts = subject.labels
+    ids = subject.ids
+    rows = texts
+    numbers = ids
+    shares = found.own[layer]  # (T, T)
     if found.source is not None:
         assert subject.target_labels is not None
         assert subject.target_ids is not None
-        rows, numbers, shares = subject.target_labels, subject.target_ids, found.source[layer]  # (T, S)
+        rows = subject.target_labels
+        numbers = subject.target_ids
+        shares = found.source[layer]  # (T, S)
     elif subject.model.config.family == "decoder":
         ahead = shares.new_ones(shares.shape).triu(1).bool()  # (T, T)
         shares = shares.masked_fill(ahead, float("nan"))  # (T, T)

@@ -66,10 +66,12 @@ def logits_view(asked: AttributionRequest) -> Made:
     from glassformer.inspection.receipt.parts import refuse_inexact
     from glassformer.inspection.sites import find_head
 
-    given, name = asked.arguments, asked.subject.name
+    given = asked.arguments
+    name = asked.subject.name
     refuse_inexact(asked.case.model)
     head = None if given.head is None else find_head(asked.case.model, given.head)
-    made, top = asked.case.trace(), given.top or TOP
+    made = asked.case.trace()
+    top = given.top or TOP
     if (given.place, given.layer, head) == (None, None, None) and len(asked.case.outputs) > 1:
         found = split_outputs(asked.case.model, made, asked.case.outputs, asked.against)
         return found.facts(name), tables.split_grid(found, asked.row, name)
@@ -101,7 +103,8 @@ def lens_view(asked: AttributionRequest) -> Made:
     """The answer after each layer."""
     from glassformer.inspection.attribution import lens, tables
 
-    case, name = asked.case, asked.subject.name
+    case = asked.case
+    name = asked.subject.name
     outputs = case.outputs if asked.arguments.place is None else [asked.output]
     found = lens(case.model, case.tokens, outputs, case.target, asked.arguments.top or 3)
     if asked.arguments.plot is not None:
@@ -117,8 +120,11 @@ def rollout_view(asked: AttributionRequest) -> Made:
     from glassformer.inspection.attribution.rollout import read_by
     from glassformer.inspection.attribution.tables import token_lines
 
-    made, reads, layer = asked.case.trace(), [asked.output.reads], _layer(asked)
-    found, even = rollout(made), rollout(made, uniform=True)
+    made = asked.case.trace()
+    reads = [asked.output.reads]
+    layer = _layer(asked)
+    found = rollout(made)
+    even = rollout(made, uniform=True)
     if asked.arguments.plot is not None:
         plot_rollout(found, layer, asked.subject, asked.arguments.plot)
     columns = {"rollout": read_by(found.own[layer], reads)[0], "uniform": read_by(even.own[layer], reads)[0]}  # (T)
@@ -139,8 +145,11 @@ def flow_view(asked: AttributionRequest) -> Made:
     from glassformer.inspection.attribution.rollout import read_by
     from glassformer.inspection.attribution.tables import token_lines
 
-    made, reads, layer = asked.case.trace(), asked.output.reads, _layer(asked)
-    found, beside = flow(made, reads, layer + 1), rollout(made)
+    made = asked.case.trace()
+    reads = asked.output.reads
+    layer = _layer(asked)
+    found = flow(made, reads, layer + 1)
+    beside = rollout(made)
     columns = {"flow": found.own, "rollout": read_by(beside.own[layer], [reads])[0]}  # (T)
     lines = [f"{_read(asked)}, by attention flow", *token_lines(columns, asked.row)]
     if found.source is not None and beside.source is not None:
@@ -185,7 +194,9 @@ def patching_view(asked: AttributionRequest) -> Made:
     from glassformer.inspection.attribution.tables import grid_lines
     from glassformer.inspection.explain import whole_subject_of
 
-    given, case, written = asked.arguments, asked.case, asked.subject.target
+    given = asked.arguments
+    case = asked.case
+    written = asked.subject.target
     check_part(given.part or "resid")
     other = whole_subject_of(asked.model, given.corrupt, written, "--corrupt")
     corrupt = case_of(other)
@@ -193,8 +204,10 @@ def patching_view(asked: AttributionRequest) -> Made:
     check_shapes(question)
     if other.ids == asked.subject.ids:
         raise GlassError("--corrupt is the text itself: there is nothing to restore", "Give another one.")
-    best, worst = case.logits()[0].argmax(dim=-1), corrupt.logits()[0].argmax(dim=-1)  # (P) each
-    output, differ = asked.output, (best != worst).nonzero()
+    best = case.logits()[0].argmax(dim=-1)  # (P)
+    worst = corrupt.logits()[0].argmax(dim=-1)  # (P)
+    output = asked.output
+    differ = (best != worst).nonzero()
     if given.place is None and case.target is not None and len(differ):
         output = case.outputs[int(differ[0])]
     column = case.outputs.index(output)
@@ -206,7 +219,8 @@ def patching_view(asked: AttributionRequest) -> Made:
         )
     question = Question(case.tokens, corrupt.tokens, output.place, token, against, case.target, corrupt.target)
     grids = patch_grids(case.model, question, given.part or "resid")
-    name, first = asked.subject.name, grids[0]
+    name = asked.subject.name
+    first = grids[0]
     lines = [
         f"{name(token)} against {name(against)}, {_where(asked, output)}: difference of logits {first.clean:+.4f} "
         f"clean, {first.corrupt:+.4f} corrupt; 0: as corrupt, 1: as clean",
@@ -227,7 +241,8 @@ def _layer(asked: AttributionRequest) -> int:
     from glassformer.inspection.attribution.case import check_number
     from glassformer.inspection.receipt.parts import stack_of
 
-    count, layer = len(stack_of(asked.case.model).blocks), asked.arguments.layer
+    count = len(stack_of(asked.case.model).blocks)
+    layer = asked.arguments.layer
     return count - 1 if layer is None else check_number("layer", layer, count)
 
 
@@ -241,7 +256,8 @@ def _replacements(asked: AttributionRequest) -> tuple[str, int, int | None]:
     if given is not None:
         from glassformer.inspection.receipt.naming import token_named
 
-        own, other = token_named(tokenizer, given), token_named(source, given)
+        own = token_named(tokenizer, given)
+        other = token_named(source, given)
     else:
         own, other = (
             next(id for id in (each.unknown_id, each.mask_id, each.end_id) if id is not None)

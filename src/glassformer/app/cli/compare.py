@@ -94,7 +94,8 @@ def _chosen_grid(arguments: argparse.Namespace) -> Grid:
                 raise GlassError(
                     f"--study {study.name} was given with --{name}", "A study has its own; change single ones by --set."
                 )
-        vary, changes = dict(study.vary), _under(study, changes)
+        vary = dict(study.vary)
+        changes = _under(study, changes)
     for key in vary:
         if key in changes:
             raise GlassError(f"{key} both varies and is set to {changes[key]}", "Leave one of them out.")

@@ -47,7 +47,8 @@ def estimates(
     _refuse_impossible(arguments)
     if config.model.family == "encoder-decoder":
         raise GlassError("--gpus counts no encoder-decoders", "Take a decoder or an encoder.")
-    size, (name, gpu) = size_of(config.model, sizes[0], sizes[2]), _gpu(arguments)
+    size = size_of(config.model, sizes[0], sizes[2])
+    (name, gpu) = _gpu(arguments)
     reach = REACH if arguments.reach is None else arguments.reach
     about = (
         f"{name}: {gpu.peak / 1e12:,.0f} TFLOP/s, of which {reach:.0%} are reached; {gpu.memory / GIGA:,.0f} GB; "

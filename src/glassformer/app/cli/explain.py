@@ -43,9 +43,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--target", metavar="TEXT", help="of a run that translates or summarizes; else it writes one")
     parser.add_argument(
-        "--level", default="student", metavar="LEVEL",
+        "--level",
+        default="student",
+        metavar="LEVEL",
         help="depth of the words: school, student, practitioner, engineer or researcher (default: student)",
-    )  # fmt: skip
+    )
     parser.add_argument("--layer", type=int, metavar="N", help="only this layer, counted from 0")
     parser.add_argument("--head", type=int, metavar="N", help="only this head, counted from 0")
     parser.add_argument("--top", type=int, default=10, metavar="N", help="candidates of each prediction (default: 10)")

@@ -93,7 +93,8 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.json or arguments.input or arguments.samples > 1:
         emit(_written_whole(model, prompts, config, arguments), arguments.json)
         return 0
-    pieces, shown = model.stream(prompts[0], config.sample), prompts[0] if isinstance(model, TextModel) else ""
+    pieces = model.stream(prompts[0], config.sample)
+    shown = prompts[0] if isinstance(model, TextModel) else ""
     first = next(pieces, "")  # an error comes before anything is printed
     print(shown + first, end="", flush=True)
     for piece in pieces:

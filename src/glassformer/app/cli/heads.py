@@ -99,7 +99,8 @@ def _plot(heads: list[HeadReport], path: Path) -> None:
     for row, found in enumerate(heads):
         for role, scored in found.roles.items():
             place = row, roles.index(role)
-            scores[place], earned[place] = scored.score, scored.earned
+            scores[place] = scored.score
+            earned[place] = scored.earned
             chances[place] = np.nan if scored.chance is None else scored.chance
     names = [role.replace("_", " ") for role in roles]
     save(draw_roles([str(found.head) for found in heads], names, scores, chances, earned), path)
@@ -111,7 +112,8 @@ def _given(model: AnyTextModel, text: str) -> Given:
     from glassformer.inspection.heads.of_run import Given
     from glassformer.tasks import Translator
 
-    path, is_file = Path(text), _is_file(text)
+    path = Path(text)
+    is_file = _is_file(text)
     if not is_file and not text.strip():
         raise GlassError("--text is empty", "Give a text, or a file.")
     if not is_file and path.suffix and len(text.split()) == 1 and len(text) < 200:  # the name of a file

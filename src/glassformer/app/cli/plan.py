@@ -42,9 +42,12 @@ LONGEST_PROBE = 600
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The arguments of `glass plan`."""
     parser.add_argument(
-        "--probe", type=float, default=6.0, metavar="SECONDS",
+        "--probe",
+        type=float,
+        default=6.0,
+        metavar="SECONDS",
         help="how long steps are taken to measure them (default: 6); 0: nothing is measured",
-    )  # fmt: skip
+    )
     add_run_arguments(parser)
 
 

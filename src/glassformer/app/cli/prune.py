@@ -82,12 +82,22 @@ def run(arguments: argparse.Namespace) -> int:
     chosen = {field: value for field, name in CHOICES.items() if (value := getattr(arguments, name)) is not None}
     report = prune_run(
         PruningRequest(
-            folder=arguments.run, out=arguments.out, heads=arguments.heads, fraction=arguments.fraction,
-            max_loss=arguments.max_loss, per_layer=arguments.per_layer, curve=arguments.curve,
-            effects=arguments.effects, l0=_gates(arguments), tokens=arguments.tokens, **chosen,
-            which=arguments.checkpoint, device=arguments.device, note=lambda text: print(text, file=sys.stderr),
+            folder=arguments.run,
+            out=arguments.out,
+            heads=arguments.heads,
+            fraction=arguments.fraction,
+            max_loss=arguments.max_loss,
+            per_layer=arguments.per_layer,
+            curve=arguments.curve,
+            effects=arguments.effects,
+            l0=_gates(arguments),
+            tokens=arguments.tokens,
+            **chosen,
+            which=arguments.checkpoint,
+            device=arguments.device,
+            note=lambda text: print(text, file=sys.stderr),
         )
-    )  # fmt: skip
+    )
     if arguments.plot is not None:
         curves = {
             name: [[(point.removed, point.loss) for point in points] for points in several]

@@ -116,10 +116,13 @@ def say_unread(unread: list[int], what: str, context: int) -> None:
     """Tell a person which texts were longer than the model reads."""
     cut = [number for number in unread if number]
     if cut:
-        of, most = f"of {len(unread):,} {what}", counted(max(cut), "tokens")
-        some, most = counted(len(cut), f"{of} are", f"{of} is"), f"{most} of the longest"
+        of = f"of {len(unread):,} {what}"
+        most = counted(max(cut), "tokens")
+        some = counted(len(cut), f"{of} are", f"{of} is")
+        most = f"{most} of the longest"
         if len(unread) == 1:
-            some, most = f"the {what.removesuffix('s')} is", f"its last {counted(cut[0], 'tokens')}"
+            some = f"the {what.removesuffix('s')} is"
+            most = f"its last {counted(cut[0], 'tokens')}"
         print(
             f"{some} longer than the model reads (model.context = {context}): the end was left out, {most}",
             file=sys.stderr,

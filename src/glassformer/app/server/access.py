@@ -83,7 +83,8 @@ class Guard:
     """
 
     def __init__(self, app: ASGIApp, access: Access) -> None:
-        self.app, self.access = app, access
+        self.app = app
+        self.access = access
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """One connection, as ASGI has it."""
@@ -110,7 +111,8 @@ class Guard:
     def _check(self, scope: Scope) -> None:
         """Raise a `RefusedRequestError` if the host, the origin or the token is not right."""
         headers = Headers(scope=scope)
-        host, origin = headers.get("host", ""), headers.get("origin")
+        host = headers.get("host", "")
+        origin = headers.get("origin")
         if self.access.hosts is not None and _without_port(host) not in self.access.hosts:
             raise RefusedRequestError(
                 f"this server was asked as {host[:100]!r}, and answers to {', '.join(sorted(self.access.hosts))} only",
@@ -175,7 +177,9 @@ async def _whole_body(scope: Scope, receive: Receive) -> bytes | None:
     announced = Headers(scope=scope).get("content-length", "")
     if announced.isdecimal() and int(announced) > MOST_BYTES:
         raise too_large
-    chunks, size, more = [], 0, True
+    chunks = []
+    size = 0
+    more = True
     try:
         with anyio.fail_after(SECONDS):
             while more:
@@ -183,7 +187,8 @@ async def _whole_body(scope: Scope, receive: Receive) -> bytes | None:
                 if message["type"] == "http.disconnect":
                     return None
                 chunks.append(message.get("body", b""))
-                size, more = size + len(chunks[-1]), message.get("more_body", False)
+                size = size + len(chunks[-1])
+                more = message.get("more_body", False)
                 if size > MOST_BYTES:
                     raise too_large
     except TimeoutError:

@@ -59,12 +59,14 @@ def make_app(registry: ModelRegistry, access: Access, page: Path = PAGE, engines
         page: the folder of the built page.
         engines: of the registry, which write for the API; closed at the end. None: new ones.
     """
-    listing, writing = Listing(registry), engines or Engines(registry)
+    listing = Listing(registry)
+    writing = engines or Engines(registry)
 
     @asynccontextmanager
     async def life(app: Starlette) -> AsyncIterator[None]:
         """The first run is opened while the page is on its way to the reader."""
-        app.state.workers, app.state.searchers = Workers(), Workers(SEARCHES)
+        app.state.workers = Workers()
+        app.state.searchers = Workers(SEARCHES)
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(_open_first, app.state.workers, registry)
             yield
@@ -78,7 +80,8 @@ def make_app(registry: ModelRegistry, access: Access, page: Path = PAGE, engines
         return _json(await request.app.state.workers(_views))
 
     async def view(request: Request) -> Response:
-        run, name = request.path_params["run"], request.path_params["view"]
+        run = request.path_params["run"]
+        name = request.path_params["view"]
         registry.run(run)  # refuses a name that there is not, before anything is kept for it
         reply = await request.app.state.workers.of_run(run, _reply, registry, run, name, await request.body(), request)
         return Response(reply.body, media_type="application/octet-stream" if reply.binary else "application/json")

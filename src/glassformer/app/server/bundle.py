@@ -33,7 +33,8 @@ class Page(StaticFiles):
 
     def __init__(self, folder: Path) -> None:
         super().__init__(directory=folder, html=True, check_dir=False)
-        self._folder, self.config_checked = folder, True  # a page that was not built is said below, and is no fault
+        self._folder = folder
+        self.config_checked = True  # a missing page is answered below; Starlette would raise an error
 
     async def get_response(self, path: str, scope: Scope) -> Response:
         """A file: kept for ever where its name has its hash, otherwise asked about each time."""

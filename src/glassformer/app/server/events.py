@@ -44,7 +44,9 @@ class Follower:
     """
 
     def __init__(self, run: Run, after: int | None) -> None:
-        self.run, self._after, self._place = run, after, 0
+        self.run = run
+        self._after = after
+        self._place = 0
         self._named: dict[str, str | None] = {}
         if after is None:
             self._place = _size(run)
@@ -87,7 +89,8 @@ async def events_of(request: Request, registry: ModelRegistry, name: str) -> Res
     Raises:
         GlassError: there is no such run, `after` is no step, or too many read already.
     """
-    run, state = registry.run(name), request.app.state
+    run = registry.run(name)
+    state = request.app.state
     if not await to_thread.run_sync(registry.training, name):
         return Response(status_code=204)
     if getattr(state, "streams", 0) >= STREAMS:

@@ -62,7 +62,8 @@ def keep_without(registry: ModelRegistry, name: str, body: bytes) -> dict[str, A
         raise RefusedRequestError(f"there is a {asked.name} beside {name} already", "Choose another name.", 409)
     found = prune_by_hand(run.folder, out, asked.heads, device=registry.device, checkpoint=asked.version)
     return {
-        "name": registry.add(found.folder), "removed": list(found.removed),
+        "name": registry.add(found.folder),
+        "removed": list(found.removed),
         "parameters": dict(zip(("before", "after"), found.parameters, strict=True)),
         "command": f"glass verify {quoted(found.folder)}",
-    }  # fmt: skip
+    }

@@ -18,7 +18,8 @@ if TYPE_CHECKING:
 
 NEVER = "-"
 """Stands for "no checkpoint" where versions are compared."""
-WORDS, MARGIN = 12, 8
+WORDS = 12
+MARGIN = 8
 """Words of a sample that are a prompt, and tokens that are left free in the context."""
 PROMPTS = {
     "lm": "The",
@@ -52,9 +53,12 @@ class Listing:
         """
         version = self._registry.version(name)
         facts = {
-            "name": name, "version": version, "step": _step(version), "training": self._registry.training(name),
+            "name": name,
+            "version": version,
+            "step": _step(version),
+            "training": self._registry.training(name),
             "error": None,
-        }  # fmt: skip
+        }
         known = self._fixed.get(name)
         if known is None or known[0] != (version or NEVER):
             try:
@@ -78,18 +82,29 @@ def shape_of(run: Run) -> dict[str, Any]:
     from glassformer.model.build import build_model
     from glassformer.text.tokenizers import Tokenizer
 
-    config, labels, tokenizer = run.config(), run.labels(), Tokenizer.load(run.tokenizer_file)
-    pairs, model = config.train.task in PAIRS, config.model
+    config = run.config()
+    labels = run.labels()
+    tokenizer = Tokenizer.load(run.tokenizer_file)
+    pairs = config.train.task in PAIRS
+    model = config.model
     source = Tokenizer.load(run.source_tokenizer_file) if config.two_vocabularies else tokenizer
     built = _on_no_device(build_model, config, tokenizer.vocab_size, source.vocab_size, len(labels) or None)
     return {
-        "task": config.train.task, "family": model.family, "layers": model.layers,
-        "encoder_layers": (model.encoder_layers or model.layers) if pairs else None, "heads": model.heads,
-        "width": model.width, "context": model.context, "parameters": built[0], "attentions": built[1],
-        "vocabulary": tokenizer.vocab_size, "source_vocabulary": source.vocab_size if pairs else None,
-        "tokenizer": tokenizer.kind, "labels": list(labels),
+        "task": config.train.task,
+        "family": model.family,
+        "layers": model.layers,
+        "encoder_layers": (model.encoder_layers or model.layers) if pairs else None,
+        "heads": model.heads,
+        "width": model.width,
+        "context": model.context,
+        "parameters": built[0],
+        "attentions": built[1],
+        "vocabulary": tokenizer.vocab_size,
+        "source_vocabulary": source.vocab_size if pairs else None,
+        "tokenizer": tokenizer.kind,
+        "labels": list(labels),
         "prompt": sample_prompt(run, config, source),
-    }  # fmt: skip
+    }
 
 
 def sample_prompt(run: Run, config: Config, reader: Tokenizer) -> str:
@@ -122,9 +137,11 @@ def _on_no_device(
 
     with shapes_only():
         model = build_model(
-            config.model, vocabulary, source_vocab_size=None if config.model.shared_embedding else source,
+            config.model,
+            vocabulary,
+            source_vocab_size=None if config.model.shared_embedding else source,
             classes=classes if config.train.task == "classify" else None,
-        )  # fmt: skip
+        )
     heads = {str(site): head_numbers(layer) for site, layer in attentions(model).items()}
     return sum(parameter.numel() for parameter in model.parameters()), heads
 

@@ -197,7 +197,8 @@ class ModelRegistry:
         Raises:
             GlassError: there is no such run, it has no checkpoint yet, or its files are not whole.
         """
-        run, version = self.run(name), self.version(name)
+        run = self.run(name)
+        version = self.version(name)
         with self._locks[name]:
             held = self._opened.get(name)
             if held is not None and version in (held.version, None, self._unreadable.get(name)):
@@ -222,7 +223,8 @@ class ModelRegistry:
 
 def _free_name(name: str, taken: Iterable[str]) -> str:
     """`name`, or the first of `name-2`, `name-3` … that is free."""
-    found, number = name, 1
+    found = name
+    number = 1
     while found in taken:
         number += 1
         found = f"{name}-{number}"

@@ -13,7 +13,8 @@ from glassformer.app.server.request_errors import SHORTER, RefusedRequestError
 from glassformer.base.errors import clear_memory_errors
 
 T = TypeVar("T")
-THREADS, WAITING = 8, 64
+THREADS = 8
+WAITING = 64
 """Questions that are worked on at once, and that may wait."""
 
 

@@ -23,7 +23,8 @@ TOKENS = 96
 """At most so many are written after each text."""
 EVERY = 6
 """Of an encoder each so-many-th token is hidden."""
-ROW, TOP = 24, 32
+ROW = 24
+TOP = 32
 """The longest row, and the most logits, that the page checks itself by when it is opened."""
 
 
@@ -73,7 +74,10 @@ def compare(run: AnyTextModel, shared: AnyTextModel, texts: Sequence[str]) -> Ro
         GlassError: a text does not fit the task, or rounding made numbers that are not finite.
     """
     rows = [row for text in texts for row in rows_of(run, text)]
-    losses, difference, same, places = torch.zeros(2, dtype=torch.float64), 0.0, 0, 0
+    losses = torch.zeros(2, dtype=torch.float64)
+    difference = 0.0
+    same = 0
+    places = 0
     for row in rows:
         ours, theirs = (_log_shares(model, row) for model in (run, shared))  # (P, V) each
         answers = torch.tensor(list(row.answers.values()))[:, None]  # (P, 1)
@@ -90,7 +94,8 @@ def compare(run: AnyTextModel, shared: AnyTextModel, texts: Sequence[str]) -> Ro
 def rows_of(model: AnyTextModel, text: str) -> Iterator[ComparedRow]:
     """What is compared for one text."""
     if isinstance(model, Translator):
-        source, start = model.prompt_ids(text), model.tokenizer.target_start
+        source = model.prompt_ids(text)
+        start = model.tokenizer.target_start
         settings = model.config.sample.replace(beams=1, temperature=0.0, repetition_penalty=1.0, tokens=TOKENS)
         steps = decoding.translate(model.model, [source], settings, model.tokenizer.end_id, start=start)
         written = [step.tokens[0] for step in steps]
@@ -136,9 +141,10 @@ def check_row(shared: AnyTextModel, row: ComparedRow) -> dict[str, Any]:
     logits = _logits(shared, ComparedRow(ids, row.source, {}))[-1]  # (V) or (C)
     best = logits.topk(min(TOP, len(logits)))
     return {
-        "ids": list(ids), "source": None if row.source is None else list(row.source),
+        "ids": list(ids),
+        "source": None if row.source is None else list(row.source),
         "logits": [[id, value] for id, value in zip(best.indices.tolist(), best.values.tolist(), strict=True)],
-    }  # fmt: skip
+    }
 
 
 def _log_shares(model: AnyTextModel, row: ComparedRow) -> Tensor:

@@ -55,8 +55,9 @@ class Package:
 
     def tensors(self) -> dict[str, Floats]:
         """The weights, as the page has them."""
-        stored = [Stored(each["name"], tuple(each["shape"]), each["kind"], each["offset"])
-                  for each in self.header["tensors"]]  # fmt: skip
+        stored = [
+            Stored(each["name"], tuple(each["shape"]), each["kind"], each["offset"]) for each in self.header["tensors"]
+        ]
         return unpack(stored, self.data)
 
     def page(self) -> str:
@@ -133,8 +134,12 @@ def make_package(opened: OpenedRun, bits: Bits, examples: Sequence[str]) -> Pack
         "format": FORMAT,
         "bits": bits,
         "run": {
-            "name": run.folder.resolve().name, "version": opened.checkpoint.name, "step": opened.step,
-            "training": False, "error": None, **facts,
+            "name": run.folder.resolve().name,
+            "version": opened.checkpoint.name,
+            "step": opened.step,
+            "training": False,
+            "error": None,
+            **facts,
         },
         "examples": list(examples) or [facts["prompt"]],
         "settings": settings_of(config, facts["attentions"]),
@@ -144,7 +149,7 @@ def make_package(opened: OpenedRun, bits: Bits, examples: Sequence[str]) -> Pack
         "source_tokenizer": source,
         "config": _without_places(config),
         "tensors": [each.facts() for each in stored],
-    }  # fmt: skip
+    }
     return Package(header, data)
 
 
@@ -152,9 +157,22 @@ def settings_of(config: Config, attentions: Json) -> Json:
     """What the forward pass depends on, with nothing left unset."""
     model: ModelConfig = config.model
     same = (
-        "family", "context", "width", "heads", "positions", "norm", "norm_order", "activation", "window",
-        "head_transform", "shared_embedding", "pooling", "embedding_scale", "rotary_base", "relative_max_distance",
-    )  # fmt: skip
+        "family",
+        "context",
+        "width",
+        "heads",
+        "positions",
+        "norm",
+        "norm_order",
+        "activation",
+        "window",
+        "head_transform",
+        "shared_embedding",
+        "pooling",
+        "embedding_scale",
+        "rotary_base",
+        "relative_max_distance",
+    )
     return {
         **{name: getattr(model, name) for name in same},
         "kv_heads": model.G,

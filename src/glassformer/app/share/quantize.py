@@ -44,7 +44,8 @@ class Stored:
 
 def pack(tensors: Mapping[str, Floats], bits: Bits) -> tuple[list[Stored], bytes]:
     """The tensors one after the other, and where each stands."""
-    stored, data = list[Stored](), bytearray()
+    stored = list[Stored]()
+    data = bytearray()
     for name, tensor in tensors.items():
         kind = kind_of(name, tensor, bits)
         stored.append(Stored(name, tensor.shape, kind, len(data)))

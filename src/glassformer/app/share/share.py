@@ -87,13 +87,15 @@ class ShareReport:
     def text(self) -> str:
         """For people."""
         found = self.rounding
-        return "\n".join([
-            f"{self.out}: {self.bytes / 1e6:,.2f} MB, {self.parameters:,} parameters in {self.bits} bits",
-            f"  read back and compared with the run on {found.places:,} predictions:",
-            f"  loss {found.loss:.4f} in the run, {found.loss_shared:.4f} in the file; the same likeliest answer at "
-            f"{found.same_choice:.1%}; probabilities differ by {found.largest_difference:.2g} at most",
-            "Open it in a browser: it needs no server and no network.",
-        ])  # fmt: skip
+        return "\n".join(
+            [
+                f"{self.out}: {self.bytes / 1e6:,.2f} MB, {self.parameters:,} parameters in {self.bits} bits",
+                f"  read back and compared with the run on {found.places:,} predictions:",
+                f"  loss {found.loss:.4f} in the run, {found.loss_shared:.4f} in the file; the same likeliest answer "
+                f"at {found.same_choice:.1%}; probabilities differ by {found.largest_difference:.2g} at most",
+                "Open it in a browser: it needs no server and no network.",
+            ]
+        )
 
 
 def share_run(request: ShareRequest) -> ShareReport:

@@ -43,15 +43,22 @@ def for_the_page(tokenizer: Tokenizer, path: Path) -> Json:
     _refuse_unknown(document)
     frame = tokenizer.frame
     return {
-        "document": document, "description": tokenizer.description(), "exact": tokenizer.exact,
+        "document": document,
+        "description": tokenizer.description(),
+        "exact": tokenizer.exact,
         "roles": {
-            "size": tokenizer.vocab_size, "start": tokenizer.start_id, "end": tokenizer.end_id,
-            "mask": tokenizer.mask_id, "unknown": tokenizer.unknown_id, "padding": tokenizer.padding_id,
-            "special": sorted(tokenizer.special), "drops_space": tokenizer.drops_space,
+            "size": tokenizer.vocab_size,
+            "start": tokenizer.start_id,
+            "end": tokenizer.end_id,
+            "mask": tokenizer.mask_id,
+            "unknown": tokenizer.unknown_id,
+            "padding": tokenizer.padding_id,
+            "special": sorted(tokenizer.special),
+            "drops_space": tokenizer.drops_space,
             "frame": None if frame is None else {"before": list(frame.before), "after": list(frame.after)},
             "target_start": list(tokenizer.target_start),
         },
-    }  # fmt: skip
+    }
 
 
 def _refuse_unknown(document: Json) -> None:

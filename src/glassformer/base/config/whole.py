@@ -44,7 +44,8 @@ class Config(BaseSettings):
 
     @model_validator(mode="after")
     def _possible(self) -> Self:
-        task, model = self.train.task, self.model
+        task = self.train.task
+        model = self.model
         if model.family != FAMILIES[task]:
             raise impossible(
                 f"model.family = {model.family} cannot learn train.task = {task}",

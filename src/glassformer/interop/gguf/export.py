@@ -107,16 +107,20 @@ def compare(opened: OpenedRun, path: Path, kind: str, values: dict[str, object],
         values: `config.json` of Hugging Face's class.
         same: of `rounded`.
     """
-    context, end = opened.config.model.context, opened.tokenizer.end_id
+    context = opened.config.model.context
+    end = opened.tokenizer.end_id
     lengths = sorted({min(length, context) for length in LENGTHS})
     rows = [random_rows(1, length, end)[0] for length in lengths]
     with torch.inference_mode():
         run, ours = (
             [model(torch.tensor([row]))[0].numpy() for row in rows] for model in (opened.model, same)
         )  # (T, V)
-    by_rules, back = GgufModel(path), ReadBack(path, {**values, "bos_token_id": end, "eos_token_id": end})
-    ruled, read = [by_rules.logits(row) for row in rows], [back.logits(row) for row in rows]  # (T, V) each
-    said, limit = f"rows of {', '.join(map(str, lengths))} tokens", logits_limit(run)
+    by_rules = GgufModel(path)
+    back = ReadBack(path, {**values, "bos_token_id": end, "eos_token_id": end})
+    ruled = [by_rules.logits(row) for row in rows]  # (T, V)
+    read = [back.logits(row) for row in rows]  # (T, V)
+    said = f"rows of {', '.join(map(str, lengths))} tokens"
+    limit = logits_limit(run)
     weights = "" if kind == "f32" else f" against the run with weights rounded to {kind},"
     measured = [
         Measured("by rules", largest_difference(ours, ruled), limit, f"logits by llama.cpp's,{weights} {said}"),

@@ -30,7 +30,8 @@ class GgufModel:
             each.name: gguf.dequantize(each.data, each.tensor_type).astype(np.float64) for each in reader.tensors
         }
         self.target = TARGETS[str(self._fields["general.architecture"])]
-        self.heads, self.kv_heads = int(self._size("attention.head_count")), int(self._size("attention.head_count_kv"))
+        self.heads = int(self._size("attention.head_count"))
+        self.kv_heads = int(self._size("attention.head_count_kv"))
         kind = "rms_epsilon" if self.target.rms else "epsilon"
         self.eps = float(self._size(f"attention.layer_norm_{kind}"))
 
@@ -64,18 +65,25 @@ class GgufModel:
 
     def _attention(self, x: Array, part: str) -> Array:
         """(T, D) -> (T, D), causal."""
-        T, H, G = len(x), self.heads, self.kv_heads
+        T = len(x)
+        H = self.heads
+        G = self.kv_heads
         K = int(self._size("attention.key_length"))
         if part + "attn_qkv.weight" in self._tensors:
             q, k, v = np.split(self._linear(x, part + "attn_qkv"), [H * K, (H + G) * K], axis=1)  # (T, H K), (T, G K)
         else:
             q, k, v = (self._linear(x, part + name) for name in ("attn_q", "attn_k", "attn_v"))  # (T, H K), (T, G K)
-        q, k, v = q.reshape(T, H, K), k.reshape(T, G, K), v.reshape(T, G, K)
+        q = q.reshape(T, H, K)
+        k = k.reshape(T, G, K)
+        v = v.reshape(T, G, K)
         if part + "attn_q_norm.weight" in self._tensors:
-            q, k = self._norm(q, part + "attn_q_norm"), self._norm(k, part + "attn_k_norm")  # (T, H, K), (T, G, K)
+            q = self._norm(q, part + "attn_q_norm")  # (T, H, K)
+            k = self._norm(k, part + "attn_k_norm")  # (T, G, K)
         if "position_embd.weight" not in self._tensors:
-            q, k = self._turned(q), self._turned(k)  # (T, H, K), (T, G, K)
-        k, v = np.repeat(k, H // G, axis=1), np.repeat(v, H // G, axis=1)  # (T, H, K)
+            q = self._turned(q)  # (T, H, K)
+            k = self._turned(k)  # (T, G, K)
+        k = np.repeat(k, H // G, axis=1)  # (T, H, K)
+        v = np.repeat(v, H // G, axis=1)  # (T, H, K)
         scores = np.einsum("thk,shk->hts", q, k) / np.sqrt(K)  # (H, T, T)
         scores[:, np.triu(np.ones((T, T), dtype=bool), 1)] = -np.inf
         weights = np.exp(scores - scores.max(axis=-1, keepdims=True))  # (H, T, T)
@@ -89,7 +97,8 @@ class GgufModel:
         frequency = float(self._size("rope.freq_base")) ** (-np.arange(0, K, 2) / K)  # (K/2)
         angles = np.arange(T)[:, None, None] * frequency  # (T, 1, K/2)
         pairs = (slice(0, K, 2), slice(1, K, 2)) if self.target.neighbours else (slice(0, K // 2), slice(K // 2, K))
-        one, two = x[..., pairs[0]], x[..., pairs[1]]  # (T, heads, K/2) each
+        one = x[..., pairs[0]]  # (T, heads, K/2)
+        two = x[..., pairs[1]]  # (T, heads, K/2)
         result = np.empty_like(x)
         result[..., pairs[0]] = one * np.cos(angles) - two * np.sin(angles)
         result[..., pairs[1]] = one * np.sin(angles) + two * np.cos(angles)

@@ -57,8 +57,10 @@ class Target:
         return list({each.setting: each for each in reversed(found)}.values())
 
 
-NO_WINDOW, NO_BIAS = Always("window", (None,)), Always("attention_bias", (False,))
-SILU, GELU = Always("activation", ("swiglu",)), Always("activation", ("gelu_tanh",))
+NO_WINDOW = Always("window", (None,))
+NO_BIAS = Always("attention_bias", (False,))
+SILU = Always("activation", ("swiglu",))
+GELU = Always("activation", ("gelu_tanh",))
 TARGETS = {
     each.name: each
     for each in (
@@ -118,7 +120,8 @@ def refuse_rows(tensors: Sequence[tuple[str, tuple[int, ...]]], config: ModelCon
             above = -(-length // BLOCK) * BLOCK
             setting = "hidden" if "ffn_down" in name else "width"
             if "attn_output" in name and length != config.width:
-                setting, above = "head_width", -(-config.K // BLOCK) * BLOCK
+                setting = "head_width"
+                above = -(-config.K // BLOCK) * BLOCK
             raise GlassError(
                 f"the rows of {name} have {length} numbers, and q8_0 keeps them in blocks of {BLOCK}",
                 f"Nearest: --dtype f16 for this run, or q8_0 for a run trained with --set model.{setting}={above}",

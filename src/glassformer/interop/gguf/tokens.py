@@ -12,7 +12,9 @@ from glassformer.text.tokenizers import layout
 
 PRE = "qwen35"
 """llama.cpp's name for the rule in `layout.WORD_PIECES`."""
-NORMAL, UNKNOWN, CONTROL = 1, 2, 3
+NORMAL = 1
+UNKNOWN = 2
+CONTROL = 3
 """Kinds of tokens in GGUF."""
 NEVER = layout.byte_letters()[0xFF]
 """The letter of a byte that no text in UTF-8 has."""

@@ -63,9 +63,15 @@ def keeps_float32(name: str, tensor: Tensor) -> bool:
 
 
 def write_gguf(
-    path: Path, tensors: Mapping[str, Tensor], kind: str, target: Target, config: ModelConfig, tokens: Tokens,
-    begins_with_end: bool, name: str,
-) -> None:  # fmt: skip
+    path: Path,
+    tensors: Mapping[str, Tensor],
+    kind: str,
+    target: Target,
+    config: ModelConfig,
+    tokens: Tokens,
+    begins_with_end: bool,
+    name: str,
+) -> None:
     """Write a file.
 
     Args:

@@ -29,7 +29,8 @@ class HeadFields:
 
     def read(self, theirs: Theirs) -> dict[str, Any]:
         """See `Field`."""
-        heads, width = theirs.number(self.heads, int), theirs.number(self.width, int)
+        heads = theirs.number(self.heads, int)
+        width = theirs.number(self.width, int)
         found: dict[str, Any] = {"heads": heads}
         if self.kv_heads is not None:
             default = self.default_kv if self.kv_heads not in theirs.values else None
@@ -80,7 +81,8 @@ class Rope:
 
     def read(self, theirs: Theirs) -> dict[str, Any]:
         """See `Field`."""
-        old, new = theirs.get("rope_scaling", None), theirs.get("rope_parameters", None)
+        old = theirs.get("rope_scaling", None)
+        new = theirs.get("rope_parameters", None)
         for name, scaling in (("rope_scaling", old), ("rope_parameters", new)):
             if scaling is not None and not isinstance(scaling, dict):
                 raise theirs.refuse(name, scaling, "It must be a table, or null.")
@@ -143,7 +145,8 @@ class Window:
         found: dict[str, Any] = {"sliding_window": config.window}
         if self.mixes:
             used = config.window is not None
-            found["use_sliding_window"], found["max_window_layers"] = used, 0 if used else config.layers
+            found["use_sliding_window"] = used
+            found["max_window_layers"] = 0 if used else config.layers
             found["layer_types"] = ["sliding_attention" if used else "full_attention"] * config.layers
         return found
 

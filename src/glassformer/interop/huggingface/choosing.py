@@ -17,13 +17,31 @@ from glassformer.interop.huggingface.weights import Tensors
 ARCHITECTURES: dict[str, Architecture] = {
     each.name: each
     for each in (
-        decoders.LLAMA, decoders.QWEN3, decoders.QWEN2, decoders.ARCEE, decoders.STARCODER2, decoders.STABLELM,
-        decoders.GPT2, decoders.OLMO2, encoders.DEBERTA, encoders.BERT_MEAN, encoders.BERT,
-        encoders.BERT_MASKED, encoders.ESM_MEAN, encoders.ESM, encoders.ESM_MASKED, encoders.ROBERTA,
+        decoders.LLAMA,
+        decoders.QWEN3,
+        decoders.QWEN2,
+        decoders.ARCEE,
+        decoders.STARCODER2,
+        decoders.STABLELM,
+        decoders.GPT2,
+        decoders.OLMO2,
+        encoders.DEBERTA,
+        encoders.BERT_MEAN,
+        encoders.BERT,
+        encoders.BERT_MASKED,
+        encoders.ESM_MEAN,
+        encoders.ESM,
+        encoders.ESM_MASKED,
+        encoders.ROBERTA,
         encoders.ROBERTA_MASKED,
-        pairs.BART, pairs.MARIAN, pairs.MBART, pairs.PEGASUS, pairs.BLENDERBOT, pairs.T5,
+        pairs.BART,
+        pairs.MARIAN,
+        pairs.MBART,
+        pairs.PEGASUS,
+        pairs.BLENDERBOT,
+        pairs.T5,
     )
-}  # fmt: skip
+}
 """All that can be read and written; where several fit, the first one is written."""
 REFUSED = {
     "olmo3": "Nearest: olmo2, whose layers all look equally far.",

@@ -48,7 +48,8 @@ def quiet() -> Iterator[Any]:
     import transformers
     from transformers.utils import logging
 
-    level, bars = logging.get_verbosity(), logging.is_progress_bar_enabled()
+    level = logging.get_verbosity()
+    bars = logging.is_progress_bar_enabled()
     logging.set_verbosity(50)  # critical
     logging.disable_progress_bar()
     try:
@@ -88,7 +89,8 @@ def compare(folder: Path, opened: OpenedRun, automatic: str, padding: int | None
     Raises:
         GlassError: the package cannot load it.
     """
-    model, tokenizer = opened.model, opened.tokenizer
+    model = opened.model
+    tokenizer = opened.tokenizer
     with quiet() as transformers:
         try:
             theirs = class_named(automatic).from_pretrained(folder, dtype=torch.float32, local_files_only=True).eval()
@@ -130,8 +132,10 @@ def _in_a_line(error: Exception) -> str:
 
 def _token_ids(words: Any, opened: OpenedRun) -> Measured:
     """How many texts have other ids, without and with their frame; of a run that fills in, one with holes, too."""
-    tokenizer, frame = opened.tokenizer, frame_of(opened.tokenizer, opened.config)
-    masked, different = opened.config.train.task == "masked", 0
+    tokenizer = opened.tokenizer
+    frame = frame_of(opened.tokenizer, opened.config)
+    masked = opened.config.train.task == "masked"
+    different = 0
     texts = [_without(text, words.all_special_tokens) for text in TEXTS] if masked else TEXTS
     for text in texts:
         ids = tokenizer.encode(text)

@@ -45,10 +45,15 @@ def _block(ours: str, theirs: str, bias: bool = True, always: bool = False) -> l
 
 
 def _llama_like(
-    up: str = "mlp.up_proj", down: str = "mlp.down_proj", gate: str | None = "mlp.gate_proj",
-    output_bias: bool = True, feedforward_bias: bool = True, norm_bias: bool = False, query_bias: bool = False,
+    up: str = "mlp.up_proj",
+    down: str = "mlp.down_proj",
+    gate: str | None = "mlp.gate_proj",
+    output_bias: bool = True,
+    feedforward_bias: bool = True,
+    norm_bias: bool = False,
+    query_bias: bool = False,
     norms: tuple[str, str] = ("input_layernorm", "post_attention_layernorm"),
-) -> tuple[Rule, ...]:  # fmt: skip
+) -> tuple[Rule, ...]:
     """The tensors that classes with rotary positions share."""
     rules: list[Rule] = [weight("embedding.tokens.weight", "model.embed_tokens.weight")]
     for ours, theirs in (("query", "q_proj"), ("key", "k_proj"), ("value", "v_proj")):
@@ -71,7 +76,8 @@ def _llama_like(
 
 
 def _gpt2_rules() -> tuple[Rule, ...]:
-    own, theirs = "stack.blocks.{i}", "transformer.h.{i}"
+    own = "stack.blocks.{i}"
+    theirs = "transformer.h.{i}"
     rules: list[Rule] = [
         weight("embedding.tokens.weight", "transformer.wte.weight"),
         weight("embedding.positions.table.weight", "transformer.wpe.weight"),
@@ -79,11 +85,17 @@ def _gpt2_rules() -> tuple[Rule, ...]:
     for kind in ("weight", "bias"):
         joined = tuple(f"{own}.attention.{part}.{kind}" for part in ("query", "key", "value"))
         rules.append(Weight(joined, f"{theirs}.attn.c_attn.{kind}", TRANSPOSED, always=kind == "bias"))
-    for ours, name in (("attention.output", "attn.c_proj"), ("feedforward.up", "mlp.c_fc"),
-                       ("feedforward.down", "mlp.c_proj")):  # fmt: skip
+    for ours, name in (
+        ("attention.output", "attn.c_proj"),
+        ("feedforward.up", "mlp.c_fc"),
+        ("feedforward.down", "mlp.c_proj"),
+    ):
         rules += _linear(f"{own}.{ours}", f"{theirs}.{name}", TRANSPOSED, bias=True, always=True)
-    for ours, name in ((f"{own}.attention_norm", f"{theirs}.ln_1"), (f"{own}.feedforward_norm", f"{theirs}.ln_2"),
-                       ("stack.norm", "transformer.ln_f")):  # fmt: skip
+    for ours, name in (
+        (f"{own}.attention_norm", f"{theirs}.ln_1"),
+        (f"{own}.feedforward_norm", f"{theirs}.ln_2"),
+        ("stack.norm", "transformer.ln_f"),
+    ):
         rules += [weight(f"{ours}.weight", f"{name}.weight"), weight(f"{ours}.bias", f"{name}.bias", always=True)]
     return (*rules, weight("head.weight", "lm_head.weight"))
 

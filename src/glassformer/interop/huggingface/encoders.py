@@ -75,7 +75,8 @@ _OLD_NAMES = {"LayerNorm.weight": "LayerNorm.gamma", "LayerNorm.bias": "LayerNor
 
 def _rules(prefix: str, places: Change, types: int, head: dict[str, str], end: str = "") -> tuple[Rule, ...]:
     """Of the class with this `head`: its parts, ours and theirs; `end` of the names of the projections."""
-    layer, own = f"{prefix}.encoder.layer.{{i}}", "stack.blocks.{i}"
+    layer = f"{prefix}.encoder.layer.{{i}}"
+    own = "stack.blocks.{i}"
     matrices = {
         f"{own}.attention.query": f"{layer}.attention.self.query{end}",
         f"{own}.attention.key": f"{layer}.attention.self.key{end}",
@@ -88,7 +89,8 @@ def _rules(prefix: str, places: Change, types: int, head: dict[str, str], end: s
         "embedding.norm": f"{prefix}.embeddings.LayerNorm",
         **head,
     }
-    words, table = f"{prefix}.embeddings.word_embeddings.weight", f"{prefix}.embeddings.position_embeddings.weight"
+    words = f"{prefix}.embeddings.word_embeddings.weight"
+    table = f"{prefix}.embeddings.position_embeddings.weight"
     tied = "head.transform" in head  # then the embedding of words is the head's matrix, too
     rules: list[Rule] = [
         weight("embedding.tokens.weight", words),

@@ -61,9 +61,11 @@ def export(request: ExportRequest) -> ExportReport:
     require_transformers()
     opened = OpenedRun.load(request.folder, request.which, device="cpu")
     refuse_unwritable(opened)
-    task, before = opened.config.train.task, _imported_from(opened.folder)
+    task = opened.config.train.task
+    before = _imported_from(opened.folder)
     config = opened.model.config.replace(vocab_size=opened.model.vocab_size)
-    ours, padding = dict(opened.model.state_dict()), opened.tokenizer.padding_id
+    ours = dict(opened.model.state_dict())
+    padding = opened.tokenizer.padding_id
     chosen = choose(config, ours, task, request.architecture, before, padding)
     kind = chosen.classes[task]
     automatic = next((use for end, use in USES.items() if kind.endswith(end)), "AutoModelForSeq2SeqLM")
@@ -137,8 +139,10 @@ def _write(folder: Path, architecture: Architecture, opened: OpenedRun, tokenize
 
 
 def _labels(names: Sequence[str]) -> dict[str, Any]:
-    return {"id2label": {str(i): name for i, name in enumerate(names)},
-            "label2id": {name: i for i, name in enumerate(names)}}  # fmt: skip
+    return {
+        "id2label": {str(i): name for i, name in enumerate(names)},
+        "label2id": {name: i for i, name in enumerate(names)},
+    }
 
 
 def _write_json(path: Path, values: dict[str, Any]) -> None:

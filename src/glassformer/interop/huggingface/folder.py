@@ -87,7 +87,8 @@ def find_tensors(folder: Path) -> Found:
     Raises:
         GlassError: there are only pickles, there is nothing, or a file is corrupt, truncated or of another kind.
     """
-    single, index = folder / "model.safetensors", folder / INDEX
+    single = folder / "model.safetensors"
+    index = folder / INDEX
     if single.exists():
         return _collected(folder, [single], None)
     if index.exists():
@@ -114,7 +115,9 @@ def _collected(folder: Path, paths: list[Path], table: dict[str, str] | None) ->
         with _opened(path) as file:
             for name in file.keys():  # noqa: SIM118
                 part = file.get_slice(name)
-                files[name], shapes[name], dtypes[name] = path, tuple(part.get_shape()), part.get_dtype()
+                files[name] = path
+                shapes[name] = tuple(part.get_shape())
+                dtypes[name] = part.get_dtype()
     for name, place in (table or {}).items():
         if files.get(name) != folder / place:
             raise GlassError(f"{folder / place} has no tensor {name}, and the index says so", "Copy all files again.")

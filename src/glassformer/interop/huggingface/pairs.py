@@ -61,16 +61,24 @@ def _bart_rules(places: Change | None, embedding_norm: bool, last_norm: bool) ->
         Implied("source_embedding.tokens.weight", equals="embedding.tokens.weight"),
     ]
     for stack, table in (("encoder", "source_embedding"), ("decoder", "embedding")):
-        own, layer = f"{stack}.blocks.{{i}}", f"model.{stack}.layers.{{i}}"
+        own = f"{stack}.blocks.{{i}}"
+        layer = f"model.{stack}.layers.{{i}}"
         parts = {
-            "feedforward.up": "fc1", "feedforward.down": "fc2", "attention_norm": "self_attn_layer_norm",
-            "feedforward_norm": "final_layer_norm", "attention.query": "self_attn.q_proj",
-            "attention.key": "self_attn.k_proj", "attention.value": "self_attn.v_proj",
+            "feedforward.up": "fc1",
+            "feedforward.down": "fc2",
+            "attention_norm": "self_attn_layer_norm",
+            "feedforward_norm": "final_layer_norm",
+            "attention.query": "self_attn.q_proj",
+            "attention.key": "self_attn.k_proj",
+            "attention.value": "self_attn.v_proj",
             "attention.output": "self_attn.out_proj",
-        }  # fmt: skip
+        }
         if stack == "decoder":
-            cross = {name.replace("attention.", "cross."): theirs.replace("self_attn", "encoder_attn")
-                     for name, theirs in parts.items() if name.startswith("attention.")}  # fmt: skip
+            cross = {
+                name.replace("attention.", "cross."): theirs.replace("self_attn", "encoder_attn")
+                for name, theirs in parts.items()
+                if name.startswith("attention.")
+            }
             parts = {**parts, **cross, "cross_norm": "encoder_attn_layer_norm"}
         names = {f"{own}.{ours}": f"{layer}.{theirs}" for ours, theirs in parts.items()}
         names |= {f"{table}.norm": f"model.{stack}.layernorm_embedding"} if embedding_norm else {}
@@ -164,7 +172,8 @@ def _plain(config: ModelConfig) -> bool:
 def _t5_rules() -> tuple[Rule, ...]:
     rules: list[Rule] = [weight("embedding.tokens.weight", "shared.weight")]
     for stack in ("encoder", "decoder"):
-        own, layer = f"{stack}.blocks.{{i}}", f"{stack}.block.{{i}}.layer"
+        own = f"{stack}.blocks.{{i}}"
+        layer = f"{stack}.block.{{i}}.layer"
         attentions = [("attention", f"{layer}.0.SelfAttention", f"{layer}.0.layer_norm")]
         if stack == "decoder":
             attentions.append(("cross", f"{layer}.1.EncDecAttention", f"{layer}.1.layer_norm"))

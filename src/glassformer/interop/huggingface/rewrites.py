@@ -16,7 +16,8 @@ from glassformer.interop.huggingface.weights import Tensors
 from glassformer.model.positions import SinusoidalPositions
 
 Form = tuple[ModelConfig, Tensors]
-TOKENS, HEAD = "embedding.tokens.weight", "head.weight"
+TOKENS = "embedding.tokens.weight"
+HEAD = "head.weight"
 READERS = ("query.weight", "key.weight", "value.weight", "up.weight", "gate.weight")
 WRITERS = ("output.weight", "output.bias", "down.weight", "down.bias")
 """Matrices that read from the residual stream in their columns, and parts that write to it in their rows."""
@@ -71,8 +72,11 @@ def sinusoids_as_table(config: ModelConfig, ours: Tensors) -> Form:
         return config, ours
     places = torch.arange(config.context, device=ours[TOKENS].device)[None]  # (1, C)
     table = SinusoidalPositions(config.width)(places)[0].to(ours[TOKENS].dtype)  # (C, D)
-    tables = {f"{name}.positions.table.weight": table for name in ("embedding", "source_embedding")
-              if f"{name}.tokens.weight" in ours}  # fmt: skip
+    tables = {
+        f"{name}.positions.table.weight": table
+        for name in ("embedding", "source_embedding")
+        if f"{name}.tokens.weight" in ours
+    }
     return config.replace(positions="learned"), {**ours, **tables}
 
 

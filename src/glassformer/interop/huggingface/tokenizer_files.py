@@ -100,7 +100,8 @@ def rename_mask(document: Json, name: str, takes_space: bool) -> None:
         name: the spelling; `layout.MASK` undoes it.
         takes_space: a space before it belongs to it, as it does to the word that it hides.
     """
-    facts, added = document["model"][layout.FACTS], document["added_tokens"]
+    facts = document["model"][layout.FACTS]
+    added = document["added_tokens"]
     if "roles" in facts or len(added) < 2 or name in layout.tokens(document["model"]):
         return
     added[1] |= {"content": name, "lstrip": takes_space}

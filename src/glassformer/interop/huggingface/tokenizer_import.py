@@ -48,8 +48,11 @@ def read_tokenizer(folder: Path, size: int, task: Task, config: Json) -> Importe
     """
     path = folder / "tokenizer.json"
     if not path.exists():
-        others = [name for name in ("vocab.json", "vocab.txt", "spiece.model", "tokenizer.model", "source.spm")
-                  if (folder / name).exists()]  # fmt: skip
+        others = [
+            name
+            for name in ("vocab.json", "vocab.txt", "spiece.model", "tokenizer.model", "source.spm")
+            if (folder / name).exists()
+        ]
         raise GlassError(
             f"{folder} has no tokenizer.json" + (f", only {others[0]}" if others else ""),
             "Where it was made: AutoTokenizer.from_pretrained(PATH).save_pretrained(NEW) writes one.",

@@ -172,7 +172,8 @@ def to_theirs(rules: Sequence[Rule], ours: Tensors, config: ModelConfig, owner: 
     Raises:
         GlassError: a tensor has no place in their class, and is not what they take for granted.
     """
-    left, found = dict(ours), Tensors()
+    left = dict(ours)
+    found = Tensors()
     for rule in expanded(rules, config):
         if isinstance(rule, Implied):
             _check_implied(rule, ours, left, owner)
@@ -226,7 +227,8 @@ def to_ours(rules: Sequence[Rule], theirs: Tensors, wanted: Tensors, config: Mod
     Raises:
         GlassError: a tensor that our models do not have changes something.
     """
-    found, theirs = Tensors(), dict(theirs)
+    found = Tensors()
+    theirs = dict(theirs)
     for rule in rules:
         if isinstance(rule, Folded):
             theirs[rule.into] = theirs[rule.into].float() + theirs[rule.theirs][0].float()

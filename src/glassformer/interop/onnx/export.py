@@ -25,7 +25,9 @@ from glassformer.model.transformer import Decoder, EncoderDecoder
 from glassformer.runs.opening import OpenedRun
 from glassformer.text.tokenizers import frame_of
 
-GRAPH, FACTS, SOURCE = "model.onnx", "glassformer.json", "source_tokenizer.json"
+GRAPH = "model.onnx"
+FACTS = "glassformer.json"
+SOURCE = "source_tokenizer.json"
 NO_CACHE = "the graph keeps no keys and values: writing n tokens reads n texts, in quadratic time"
 
 
@@ -79,7 +81,8 @@ def compare(opened: OpenedRun, graph: Path) -> list[Measured]:
 
 def facts(opened: OpenedRun, measured: list[Measured]) -> dict[str, Any]:
     """What a program that uses the graph must know."""
-    config, model = opened.config, opened.model
+    config = opened.config
+    model = opened.model
     inputs = [
         {
             "name": each.name,

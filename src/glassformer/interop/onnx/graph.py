@@ -73,7 +73,8 @@ class Bounded(nn.Module):
 
     def __init__(self, model: Model, masks: Sequence[bool]) -> None:
         super().__init__()
-        self.model, self.masks = model, tuple(masks)
+        self.model = model
+        self.masks = tuple(masks)
         self.zeros = nn.Buffer(torch.zeros(model.config.context, dtype=torch.int64), persistent=False)  # (C)
 
     def forward(self, *inputs: Tensor) -> Tensor:

@@ -113,7 +113,8 @@ class TransformerEstimator(BaseEstimator):
         from glassformer.interop.sklearn.fitting import FitJob
 
         epochs = None if self.steps is not None else self.epochs
-        held_out, verbose = bool(self.validation_fraction), bool(self.verbose)
+        held_out = bool(self.validation_fraction)
+        verbose = bool(self.verbose)
         return FitJob(config, self.settings, epochs, sources, answers, held_out=held_out, verbose=verbose, **more)
 
     def _learn(self, job: FitJob) -> None:
@@ -124,7 +125,8 @@ class TransformerEstimator(BaseEstimator):
             fitted = fit(job)
         self.text_model_: Any = self._text_model(fitted)
         self.config_ = fitted.config
-        self.best_step_, self.n_steps_ = fitted.outcome.step, fitted.outcome.last_step
+        self.best_step_ = fitted.outcome.step
+        self.n_steps_ = fitted.outcome.last_step
         self.validation_loss_ = fitted.outcome.validation.loss if job.held_out else None
         self.verdict_ = fitted.outcome.verdict
 
@@ -232,7 +234,8 @@ class TextEstimator(TransformerEstimator):
         """Warn if texts are longer than the model reads."""
         cut = sum(self.text_model_.unread_tokens(text) > 0 for text in texts)
         if cut:
-            context, of = self.text_model_.config.model.context, f"of {counted(len(texts), 'texts')}"
+            context = self.text_model_.config.model.context
+            of = f"of {counted(len(texts), 'texts')}"
             warnings.warn(
                 f"{counted(cut, f'{of} are', f'{of} is')} longer than context = {context}: what is beyond is not read",
                 stacklevel=3,

@@ -35,7 +35,8 @@ def write_run(folder: Path, text_model: AnyTextModel, step: int) -> None:
     Raises:
         GlassError: there is something in the folder, or it cannot be written.
     """
-    config, tokenizer = text_model.config, text_model.tokenizer
+    config = text_model.config
+    tokenizer = text_model.tokenizer
     run = create_run(folder, config, {"data": {"source": config.data.source, "text_hash": "", "tokens": ""}})
     tokenizer.save(run.tokenizer_file)
     if config.two_vocabularies:
@@ -97,8 +98,10 @@ def read_estimator(folder: Path, name: str) -> tuple[dict[str, Any], dict[str, A
     path = folder / ESTIMATOR
     try:
         facts = json.loads(path.read_text(encoding="utf-8"))
-        found, format = facts["estimator"], facts["format"]
-        parameters, fitted = dict(facts["parameters"]), dict(facts["fitted"])
+        found = facts["estimator"]
+        format = facts["format"]
+        parameters = dict(facts["parameters"])
+        fitted = dict(facts["fitted"])
     except OSError:
         raise RefusedError(
             f"{folder} holds no saved estimator: there is no {ESTIMATOR}", "Give a folder that save made."

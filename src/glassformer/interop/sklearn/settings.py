@@ -63,7 +63,8 @@ def with_steps(config: Config, settings: Mapping[str, Any] | None, epoch: float,
     Raises:
         GlassError: epochs is no number above 0.
     """
-    own, train = settings or {}, config.train
+    own = settings or {}
+    train = config.train
     changes: dict[str, Any] = {}
     steps = train.steps
     if epochs is not None and "train.steps" not in own:

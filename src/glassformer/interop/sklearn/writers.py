@@ -139,7 +139,8 @@ class TransformerTranslator(TextEstimator):
         Raises:
             RefusedError: X, y or a parameter is not what it must be.
         """
-        sources, targets = as_texts(X), as_texts(y, "y")
+        sources = as_texts(X)
+        targets = as_texts(y, "y")
         same_number(sources, targets)
         with refused():
             config = self._config()
@@ -166,7 +167,8 @@ class TransformerTranslator(TextEstimator):
         is fast; for BLEU and chrF++ of what `predict` writes, see `glassformer.evaluation.translation`.
         """
         check_is_fitted(self)
-        sources, targets = as_texts(X), as_texts(y, "y")
+        sources = as_texts(X)
+        targets = as_texts(y, "y")
         same_number(sources, targets)
         with refused():
             return -_pair_loss(self.text_model_, sources, targets)
@@ -183,7 +185,9 @@ def _document_loss(text_model: TextModel, texts: Sequence[str]) -> float:
     from glassformer.text.records import RECORD_KINDS
     from glassformer.training.validation import validation_loss
 
-    config, tokenizer, model = text_model.config, text_model.tokenizer, text_model.model
+    config = text_model.config
+    tokenizer = text_model.tokenizer
+    model = text_model.model
 
     def measured(prefix: Path) -> float:  # what it opens is closed when it returns: Windows asks for that
         kind = RECORD_KINDS["lm"]

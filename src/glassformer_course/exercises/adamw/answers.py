@@ -6,7 +6,9 @@ import numpy as np
 
 from glassformer_course.cases import Mistake
 
-BETA1, BETA2, EPSILON = 0.9, 0.999, 1e-8
+BETA1 = 0.9
+BETA2 = 0.999
+EPSILON = 1e-8
 
 
 def _averages(g, m, v):
@@ -46,7 +48,8 @@ def _decay_without_rate(w, g, m, v, t, rate, decay):
 
 def _corrected_kept(w, g, m, v, t, rate, decay):
     m, v = _averages(g, m, v)
-    m, v = m / (1 - BETA1**t), v / (1 - BETA2**t)
+    m = m / (1 - BETA1**t)
+    v = v / (1 - BETA2**t)
     return w - rate * decay * w - rate * m / (np.sqrt(v) + EPSILON), m, v
 
 

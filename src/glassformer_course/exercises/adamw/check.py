@@ -11,7 +11,9 @@ from glassformer.numpy_reference.arrays import Array
 from glassformer_course.cases import Case, Function, call
 from glassformer_course.drawing import Panel, Picture
 
-BETA1, BETA2, EPSILON = 0.9, 0.999, 1e-8
+BETA1 = 0.9
+BETA2 = 0.999
+EPSILON = 1e-8
 
 
 def adamw(w: Array, g: Array, m: Array, v: Array, t: int, rate: float, decay: float) -> tuple[Array, Array, Array]:
@@ -62,7 +64,9 @@ def cases(rng: np.random.Generator) -> Iterator[Case]:
 
 def walked(step: Function, gradients: Array, rate: float, decay: float) -> list[Array]:
     """The weights after each step, from 1."""
-    w, m, v = np.ones(gradients.shape[1:]), np.zeros(gradients.shape[1:]), np.zeros(gradients.shape[1:])
+    w = np.ones(gradients.shape[1:])
+    m = np.zeros(gradients.shape[1:])
+    v = np.zeros(gradients.shape[1:])
     seen = []
     for t, g in enumerate(gradients, start=1):
         w, m, v = step(w, g, m, v, t, rate, decay)
@@ -83,7 +87,8 @@ def picture() -> Picture:
     sizes = [10.0, 0.1, 0.001]
     weights = np.array(walked(adamw, np.tile(sizes, (6, 1)), 0.1, 0.0))
     plain = 1 - 0.1 * np.outer(np.arange(1, 7), sizes)
-    names, steps = [f"g = {size:g}" for size in sizes], [str(step) for step in range(1, 7)]
+    names = [f"g = {size:g}" for size in sizes]
+    steps = [str(step) for step in range(1, 7)]
     return Picture(
         [Panel("w after each step, w - rate · g", plain.T, names, steps), Panel("with Adam", weights.T, names, steps)],
         caption="The rate is 0.1 and w starts at 1. Plain steps are as large as the gradient; Adam's are 0.1 for all, "

@@ -17,7 +17,9 @@
 # %%
 import numpy as np
 
-BETA1, BETA2, EPSILON = 0.9, 0.999, 1e-8
+BETA1 = 0.9
+BETA2 = 0.999
+EPSILON = 1e-8
 
 
 def adamw(w, g, m, v, t, rate, decay):

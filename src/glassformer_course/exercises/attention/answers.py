@@ -59,7 +59,8 @@ def _exchanged(Q, K, V):
 
 
 def _query_by_query(Q, K, V):
-    output, weights = np.zeros((len(Q), V.shape[1])), np.zeros((len(Q), len(K)))
+    output = np.zeros((len(Q), V.shape[1]))
+    weights = np.zeros((len(Q), len(K)))
     for t, query in enumerate(Q):
         scores = [math.fsum(query * key) / math.sqrt(len(query)) for key in K]
         powers = [math.exp(score - max(scores)) for score in scores]
@@ -72,12 +73,17 @@ def _query_by_query(Q, K, V):
 def _running(Q, K, V):
     """Key by key, with a running maximum and sum: how fused kernels do it."""
     Q = Q / Q.shape[-1] ** 0.5
-    highest, total, mixed = np.full((len(Q), 1), -np.inf), np.zeros((len(Q), 1)), np.zeros((len(Q), V.shape[1]))
+    highest = np.full((len(Q), 1), -np.inf)
+    total = np.zeros((len(Q), 1))
+    mixed = np.zeros((len(Q), V.shape[1]))
     for key, value in zip(K, V, strict=True):
         scores = (Q @ key)[:, None]
         higher = np.maximum(highest, scores)
-        rescale, power = np.exp(highest - higher), np.exp(scores - higher)
-        highest, total, mixed = higher, total * rescale + power, mixed * rescale + power * value
+        rescale = np.exp(highest - higher)
+        power = np.exp(scores - higher)
+        highest = higher
+        total = total * rescale + power
+        mixed = mixed * rescale + power * value
     return mixed / total, np.exp(np.einsum("td,sd->ts", Q, K) - highest) / total
 
 

@@ -22,7 +22,8 @@ def attention(Q: Array, K: Array, V: Array) -> tuple[Array, Array]:
 
 def cases(rng: np.random.Generator) -> Iterator[Case]:
     """Square shapes first, where a wrong axis still fits; then other widths and lengths, large scores, ties."""
-    query, keys = np.array([[2 * log(3), 0.0, 0.0, 0.0]]), np.array([[1.0, 0.0, 0.0, 0.0], [0.0, 1.0, 0.0, 0.0]])
+    query = np.array([[2 * log(3), 0.0, 0.0, 0.0]])
+    keys = np.array([[1.0, 0.0, 0.0, 0.0], [0.0, 1.0, 0.0, 0.0]])
     values = np.array([[4.0, 0.0], [0.0, 8.0]])
     yield call("attention", query, keys, values, note="where the scaled scores are ln 3 and 0: weights 3/4 and 1/4")
     yield _random(rng, 4, 4, 4, 4, "where T = S = d_k = d_v = 4")
@@ -62,7 +63,9 @@ def _reordered(Q: Array, K: Array, V: Array, order: Ints) -> Case:
 
 def picture() -> Picture:
     """One word that asks for an animal."""
-    words, features, contents = ["cat", "road", "it"], ["thing", "living"], ["fur", "stone"]
+    words = ["cat", "road", "it"]
+    features = ["thing", "living"]
+    contents = ["fur", "stone"]
     keys = np.array([[1.0, 3.0], [3.0, 0.0], [0.5, 0.5]])
     query = np.array([[0.0, 1.5]])
     values = np.array([[9.0, 1.0], [1.0, 9.0], [0.0, 0.0]])

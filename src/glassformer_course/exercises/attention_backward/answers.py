@@ -70,8 +70,11 @@ def _by_jacobians(dweights, weights):
 
 
 def _attention_with_loops(dy, q, k, v):
-    weights, scale = causal_weights(q, k), q.shape[1] ** -0.5
-    dq, dk, dv = np.zeros(q.shape), np.zeros(k.shape), np.zeros(v.shape)
+    weights = causal_weights(q, k)
+    scale = q.shape[1] ** -0.5
+    dq = np.zeros(q.shape)
+    dk = np.zeros(k.shape)
+    dv = np.zeros(v.shape)
     for t in range(len(q)):
         dweights = [dy[t] @ v[s] for s in range(t + 1)]
         mean = sum(weights[t, s] * dweights[s] for s in range(t + 1))
@@ -90,7 +93,8 @@ def _by_columns(dweights, weights):
 
 def _attention_by_output(dy, q, k, v):
     """The row sums from the outputs, as fused kernels do: Σ_s A dA is y · dy."""
-    weights, scale = causal_weights(q, k), 1 / np.sqrt(q.shape[1])
+    weights = causal_weights(q, k)
+    scale = 1 / np.sqrt(q.shape[1])
     mean = ((weights @ v) * dy).sum(axis=1, keepdims=True)
     dscores = weights * (dy @ v.T - mean)
     return np.einsum("ts,sd->td", dscores, k) * scale, np.einsum("ts,td->sd", dscores, q) * scale, weights.T @ dy

@@ -52,7 +52,8 @@ def cases(rng: np.random.Generator) -> Iterator[Case]:
     yield call("softmax_backward", np.full((3, 3), 5.0), weights, note="where all numbers of dweights are equal")
     yield call("softmax_backward", rng.normal(size=(3, 3)), np.eye(3), note="where every token looks at itself alone")
 
-    dy, zeros = np.array([[0.0], [2.0]]), np.zeros((2, 1))
+    dy = np.array([[0.0], [2.0]])
+    zeros = np.zeros((2, 1))
     yield call(
         "attention_backward",
         dy,
@@ -79,9 +80,11 @@ def _drawn(rng: np.random.Generator, T: int, d: int, e: int) -> list[Array]:
 
 def picture() -> Picture:
     """The weights of four tokens and the gradients on the way back to their scores."""
-    rng, tokens = np.random.default_rng(5), ["the", "cat", "sat", "down"]
+    rng = np.random.default_rng(5)
+    tokens = ["the", "cat", "sat", "down"]
     q, k, v, dy = _drawn(rng, 4, 4, 4)
-    weights, dweights = _weights(q, k), dy @ v.T
+    weights = _weights(q, k)
+    dweights = dy @ v.T
     return Picture(
         [
             Panel("weights A", weights, tokens, tokens),

@@ -107,7 +107,8 @@ def _with_arrays(table, bos, eos, beams, most, alpha):
         rows = [[*tokens[place // len(table)], int(place % len(table))] for place in order]
         ended = np.array([row[-1] == eos for row in rows], dtype=bool)
         finished += [(row, float(flat[place])) for row, place, end in zip(rows, order, ended, strict=True) if end]
-        tokens, totals = [row for row in rows if row[-1] != eos], flat[order][~ended]
+        tokens = [row for row in rows if row[-1] != eos]
+        totals = flat[order][~ended]
         if not tokens:
             break
     finished += zip(tokens, totals.tolist(), strict=True)

@@ -26,7 +26,8 @@ class ScoredTokens:
 
 def beam_search(table: Array, bos: int, eos: int, beams: int, most: int, alpha: float) -> list[tuple[list[int], float]]:
     """All extensions of a step are ranked at once; `sorted` is stable, which settles the ties."""
-    running, finished = [ScoredTokens((), 0.0)], list[ScoredTokens]()
+    running = [ScoredTokens((), 0.0)]
+    finished = list[ScoredTokens]()
     while running and most > 0:
         extensions = [
             ScoredTokens((*one.tokens, token), one.total + float(step))
@@ -112,7 +113,8 @@ def _normalised(table: Array) -> Array:
 
 def picture() -> Picture:
     """A table in which greedy search goes astray, and what one and two beams find."""
-    path, names = _garden_path(), ["begin", "a", "b", "end"]
+    path = _garden_path()
+    names = ["begin", "a", "b", "end"]
     found = {beams: beam_search(path, 0, 3, beams, 2, 0.0)[0] for beams in (1, 2)}
     rows = [f"{beams} beam{'s'[: beams - 1]}: {' '.join(names[token] for token in found[beams][0])}" for beams in found]
     return Picture(

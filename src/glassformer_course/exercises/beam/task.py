@@ -30,7 +30,8 @@ import numpy as np
 def beam_search(table, bos, eos, beams, most, alpha):
     """Table (V, V), two token ids, three numbers as above -> the best (tokens, score), at most `beams` of them."""
     # BEGIN SOLUTION
-    running, finished = [([bos], 0.0)], []
+    running = [([bos], 0.0)]
+    finished = []
     for _ in range(most):
         extended = []
         for tokens, total in running:

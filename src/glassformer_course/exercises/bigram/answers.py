@@ -56,7 +56,8 @@ def _floats(ids, size):
 
 
 def _one_hot_product(ids, size):
-    before, after = np.eye(size, dtype=np.int64)[ids[:-1]], np.eye(size, dtype=np.int64)[ids[1:]]
+    before = np.eye(size, dtype=np.int64)[ids[:-1]]
+    after = np.eye(size, dtype=np.int64)[ids[1:]]
     return before.T @ after
 
 

@@ -65,7 +65,8 @@ def cases(rng: np.random.Generator) -> Iterator[Case]:
     for T, D, K, F in [(1, 2, 1, 3), (3, 4, 3, 7), (5, 4, 2, 5), (2, 7, 7, 7), (7, 3, 5, 11)]:
         yield call("block", rng.normal(size=(T, D)), drawn(rng, D, K, F), note="where the numbers are drawn at random")
         yield call("block", rng.normal(size=(T, D)) * 30, drawn(rng, D, K, F), note="where the stream has grown large")
-    x, weights = rng.normal(size=(5, 4)), drawn(rng, 4, 3, 7)
+    x = rng.normal(size=(5, 4))
+    weights = drawn(rng, 4, 3, 7)
     silent = {name: np.zeros_like(weights[name]) for name in ("output", "down")}
     yield call("block", x, weights | {"output": silent["output"]}, note="where attention writes nothing")
     yield call("block", x, weights | {"down": silent["down"]}, note="where the feed-forward layer writes nothing")
@@ -89,7 +90,9 @@ def cases(rng: np.random.Generator) -> Iterator[Case]:
 def picture() -> Picture:
     """What enters a block, what its two parts add, and what leaves."""
     rng = np.random.default_rng(3)
-    x, weights, tokens = rng.normal(size=(3, 4)), drawn(rng, 4, 4, 8), ["the", "cat", "sat"]
+    x = rng.normal(size=(3, 4))
+    weights = drawn(rng, 4, 4, 8)
+    tokens = ["the", "cat", "sat"]
     between = block(x, weights | {"down": np.zeros((8, 4))})
     after = block(x, weights)
     return Picture(

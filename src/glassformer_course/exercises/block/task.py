@@ -30,7 +30,9 @@ def rms_norm(x, gain):
 
 def attention(x, weights):
     """Given. Causal attention with one head: (T, D) -> (T, D)."""
-    q, k, v = x @ weights["query"], x @ weights["key"], x @ weights["value"]
+    q = x @ weights["query"]
+    k = x @ weights["key"]
+    v = x @ weights["value"]
     scores = np.where(np.tri(len(x), dtype=bool), q @ k.T / np.sqrt(q.shape[1]), -np.inf)
     shares = np.exp(scores - scores.max(axis=-1, keepdims=True))
     return shares / shares.sum(axis=-1, keepdims=True) @ v @ weights["output"]

@@ -7,7 +7,8 @@ from glassformer_course.cases import Mistake
 
 
 def _merge(ids, pair, new):
-    merged, place = [], 0
+    merged = []
+    place = 0
     while place < len(ids):
         found = tuple(ids[place : place + 2]) == pair
         merged.append(new if found else ids[place])
@@ -66,7 +67,9 @@ def _characters(text, merges):
 
 
 def _longest_first(text, merges):
-    rest, ids, pieces = text.encode(), [], _pieces(merges)
+    rest = text.encode()
+    ids = []
+    pieces = _pieces(merges)
     while rest:
         ids.append(max((token for token in pieces if rest.startswith(pieces[token])), key=lambda t: len(pieces[t])))
         rest = rest[len(pieces[ids[-1]]) :]
@@ -90,7 +93,8 @@ def _by_sorting(ids):
 
 def _by_rank(text, merges):
     """Again and again the earliest merge that is still possible, at its first place."""
-    ids, ranks = list(text.encode()), {pair: rank for rank, pair in enumerate(merges)}
+    ids = list(text.encode())
+    ranks = {pair: rank for rank, pair in enumerate(merges)}
     while found := [(ranks[pair], place) for place, pair in enumerate(pairwise(ids)) if pair in ranks]:
         rank, place = min(found)
         ids[place : place + 2] = [256 + rank]
@@ -98,7 +102,8 @@ def _by_rank(text, merges):
 
 
 def _in_place(ids, pair, new):
-    ids, place = list(ids), 0
+    ids = list(ids)
+    place = 0
     while place < len(ids) - 1:
         if (ids[place], ids[place + 1]) == pair:
             ids[place : place + 2] = [new]

@@ -29,7 +29,8 @@ def merge(ids: list[int], pair: Pair, new: int) -> list[int]:
     free = False  # whether the last token may still be merged
     for token in ids:
         if free and (merged[-1], token) == pair:
-            merged[-1], free = new, False
+            merged[-1] = new
+            free = False
         else:
             merged.append(token)
             free = True
@@ -134,7 +135,8 @@ def picture() -> Picture:
     ids = list(text.encode())
     pair = best_pair(ids)
     assert pair is not None
-    merged, names = merge(ids, pair, 256), {256: "".join(map(chr, pair))}
+    merged = merge(ids, pair, 256)
+    names = {256: "".join(map(chr, pair))}
     pairs = [
         _pairs(f"{title}: {len(tokens)} tokens", tokens, names)
         for title, tokens in (("bytes", ids), ("after one merge", merged))

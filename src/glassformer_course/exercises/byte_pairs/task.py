@@ -34,7 +34,8 @@ def best_pair(ids):
 def merge(ids, pair, new):
     """The pair replaced by the new id, from left to right: list, (int, int), int -> list."""
     # BEGIN SOLUTION
-    merged, place = [], 0
+    merged = []
+    place = 0
     while place < len(ids):
         if tuple(ids[place : place + 2]) == pair:
             merged.append(new)

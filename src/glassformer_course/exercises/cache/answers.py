@@ -8,7 +8,8 @@ from glassformer_course.cases import Mistake
 def _rotate(x, places):
     half = x.shape[-1] // 2
     angles = places[:, None] * 10_000.0 ** (-np.arange(half) / half)
-    a, b = x[:, :half], x[:, half:]
+    a = x[:, :half]
+    b = x[:, half:]
     return np.concatenate([a * np.cos(angles) - b * np.sin(angles), b * np.cos(angles) + a * np.sin(angles)], axis=-1)
 
 
@@ -19,7 +20,8 @@ def _attend(queries, keys, values, allowed):
 
 
 def _always_from_zero(x, cache, w_query, w_key, w_value):
-    t, n = len(cache[0]), len(x)
+    t = len(cache[0])
+    n = len(x)
     places = np.arange(n)
     keys = np.concatenate([cache[0], _rotate(x @ w_key, places)])
     values = np.concatenate([cache[1], x @ w_value])
@@ -28,7 +30,8 @@ def _always_from_zero(x, cache, w_query, w_key, w_value):
 
 
 def _one_ahead(x, cache, w_query, w_key, w_value):
-    t, n = len(cache[0]), len(x)
+    t = len(cache[0])
+    n = len(x)
     places = np.arange(t, t + n)
     keys = np.concatenate([cache[0], _rotate(x @ w_key, places + 1)])
     values = np.concatenate([cache[1], x @ w_value])
@@ -42,7 +45,8 @@ def _not_appended(x, cache, w_query, w_key, w_value):
 
 
 def _mask_of_the_piece(x, cache, w_query, w_key, w_value):
-    t, n = len(cache[0]), len(x)
+    t = len(cache[0])
+    n = len(x)
     places = np.arange(t, t + n)
     keys = np.concatenate([cache[0], _rotate(x @ w_key, places)])
     values = np.concatenate([cache[1], x @ w_value])
@@ -50,7 +54,8 @@ def _mask_of_the_piece(x, cache, w_query, w_key, w_value):
 
 
 def _no_mask(x, cache, w_query, w_key, w_value):
-    t, n = len(cache[0]), len(x)
+    t = len(cache[0])
+    n = len(x)
     places = np.arange(t, t + n)
     keys = np.concatenate([cache[0], _rotate(x @ w_key, places)])
     values = np.concatenate([cache[1], x @ w_value])
@@ -58,7 +63,8 @@ def _no_mask(x, cache, w_query, w_key, w_value):
 
 
 def _turned_twice(x, cache, w_query, w_key, w_value):
-    t, n = len(cache[0]), len(x)
+    t = len(cache[0])
+    n = len(x)
     keys = _rotate(np.concatenate([cache[0], x @ w_key]), np.arange(t + n))
     values = np.concatenate([cache[1], x @ w_value])
     queries = _rotate(x @ w_query, np.arange(t, t + n))
@@ -66,7 +72,8 @@ def _turned_twice(x, cache, w_query, w_key, w_value):
 
 
 def _right(x, cache, w_query, w_key, w_value):
-    t, n = len(cache[0]), len(x)
+    t = len(cache[0])
+    n = len(x)
     places = t + np.arange(n)
     keys = np.vstack([cache[0], _rotate(x @ w_key, places)])
     values = np.vstack([cache[1], x @ w_value])
@@ -74,7 +81,8 @@ def _right(x, cache, w_query, w_key, w_value):
 
 
 def _row_by_row(x, cache, w_query, w_key, w_value):
-    keys, values = list(cache[0]), list(cache[1])
+    keys = list(cache[0])
+    values = list(cache[1])
     mixed = []
     for vector in x:
         place = np.array([len(keys)])

@@ -31,20 +31,27 @@ def step(x: Array, cache: Cache, w_query: Array, w_key: Array, w_value: Array) -
 
 def cases(rng: np.random.Generator) -> Iterator[Case]:
     """First pieces, single tokens, pieces of several, a whole text in pieces, large scores."""
-    one, none = np.eye(2), np.zeros((2, 2))
+    one = np.eye(2)
+    none = np.zeros((2, 2))
     start = (np.zeros((0, 2)), np.zeros((0, 2)))
     first = np.array([[1.0, 2.0]])
     yield call("step", first, start, one, one, one, note="where the text begins: the only token sees itself")
     yield call(
-        "step", first, (np.zeros((1, 2)), np.array([[3.0, 6.0]])), none, one, one,
+        "step",
+        first,
+        (np.zeros((1, 2)), np.array([[3.0, 6.0]])),
+        none,
+        one,
+        one,
         note="where the queries are 0: the mean of the cached value (3, 6) and the new one (1, 2)",
-    )  # fmt: skip
+    )
     for t, n in [(1, 1), (5, 1), (0, 3), (2, 3), (7, 2), (11, 5)]:
         for D, d in [(3, 4), (5, 2)]:
             cache = (rng.normal(size=(t, d)) * 2, rng.normal(size=(t, d)))
             note = f"where {t} places are in the cache and {n} come"
             yield call("step", rng.normal(size=(n, D)), cache, *_weights(rng, D, d), note=note)
-    text, weights = rng.normal(size=(7, 3)), _weights(rng, 3, 4)
+    text = rng.normal(size=(7, 3))
+    weights = _weights(rng, 3, 4)
     for sizes in [(7,), (1,) * 7, (3, 1, 1, 2), (2, 5)]:
         note = f"where a text of 7 tokens is read in pieces of {', '.join(map(str, sizes))}"
         yield Case(_in_pieces(text, sizes, weights), note, "step, piece by piece")
@@ -61,7 +68,8 @@ def _in_pieces(text: Array, sizes: Sequence[int], weights: Sequence[Array]) -> C
 
     def ask(functions: Functions) -> list[Array]:
         cache = (np.zeros((0, weights[1].shape[1])), np.zeros((0, weights[2].shape[1])))
-        found, begin = [], 0
+        found = []
+        begin = 0
         for size in sizes:
             mixed, cache = functions.step(text[begin : begin + size], cache, *weights)
             found.append(mixed)

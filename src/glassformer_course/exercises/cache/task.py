@@ -26,7 +26,8 @@ def rotate(x, places):
     """Rotary positions, given: turn each row of x (n, d) to its place (n,). d is even; pairs are i and i + d/2."""
     half = x.shape[-1] // 2
     angles = places[:, None] * 10_000.0 ** (-np.arange(half) / half)
-    a, b = x[:, :half], x[:, half:]
+    a = x[:, :half]
+    b = x[:, half:]
     return np.concatenate([a * np.cos(angles) - b * np.sin(angles), b * np.cos(angles) + a * np.sin(angles)], axis=-1)
 
 
@@ -34,7 +35,8 @@ def step(x, cache, w_query, w_key, w_value):
     """Next tokens x (n, D), cache, weights (D, d) each -> mixed (n, d), and the cache with n places more."""
     # BEGIN SOLUTION
     old_keys, old_values = cache
-    t, n = len(old_keys), len(x)
+    t = len(old_keys)
+    n = len(x)
     places = np.arange(t, t + n)
     keys = np.concatenate([old_keys, rotate(x @ w_key, places)])
     values = np.concatenate([old_values, x @ w_value])

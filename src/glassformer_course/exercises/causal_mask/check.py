@@ -56,7 +56,8 @@ def cases(rng: np.random.Generator) -> Iterator[Case]:
     loud = np.where(np.tri(5, dtype=bool), scores, 5000.0)
     yield call("masked_softmax", loud, np.tri(5, dtype=bool), note="where what is not allowed has the score 5,000")
     holes = rng.random((5, 7)) < 0.5
-    holes[:, 0], holes[3] = True, False
+    holes[:, 0] = True
+    holes[3] = False
     yield call("masked_softmax", rng.normal(size=(5, 7)), holes, note="where row 3 may see nothing: zeros")
     yield call("masked_softmax", np.zeros((2, 3)), np.zeros((2, 3), dtype=bool), note="where nobody may see anything")
     yield _untouched(rng.normal(size=(6, 6)), rng.normal(size=6) * 50)
@@ -77,7 +78,8 @@ def _untouched(scores: Array, others: Array) -> Case:
 
     def ask(functions: Functions) -> Array:
         allowed = functions.causal(6, 6)
-        before, after = functions.masked_softmax(scores, allowed), functions.masked_softmax(changed, allowed)
+        before = functions.masked_softmax(scores, allowed)
+        after = functions.masked_softmax(changed, allowed)
         same: Array = (before == after).all(axis=1)
         return same
 

@@ -32,7 +32,8 @@ def _after_softmax(decoder, encoder, real_source, w_query, w_key, w_value):
 
 
 def _causal(decoder, encoder, real_source, w_query, w_key, w_value):
-    T, S = decoder.shape[1], encoder.shape[1]
+    T = decoder.shape[1]
+    S = encoder.shape[1]
     allowed = real_source[:, None, :] & np.tri(T, S, dtype=bool)
     return _attend(decoder @ w_query, encoder @ w_key, encoder @ w_value, allowed)
 
@@ -74,11 +75,15 @@ def _lists(targets, bos):
 
 
 def _with_loops(decoder, encoder, real_source, w_query, w_key, w_value):
-    B, T, S = len(decoder), decoder.shape[1], encoder.shape[1]
-    mixed, weights = np.zeros((B, T, w_value.shape[1])), np.zeros((B, T, S))
+    B = len(decoder)
+    T = decoder.shape[1]
+    S = encoder.shape[1]
+    mixed = np.zeros((B, T, w_value.shape[1]))
+    weights = np.zeros((B, T, S))
     for b in range(B):
         real = np.flatnonzero(real_source[b])
-        k, v = encoder[b, real] @ w_key, encoder[b, real] @ w_value
+        k = encoder[b, real] @ w_key
+        v = encoder[b, real] @ w_value
         for t in range(T):
             scores = k @ (decoder[b, t] @ w_query) / np.sqrt(w_key.shape[1])
             sizes = np.exp(scores - scores.max())

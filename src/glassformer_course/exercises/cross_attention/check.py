@@ -46,9 +46,15 @@ def cases(rng: np.random.Generator) -> Iterator[Case]:
     source = np.array([[[2.0, 0.0], [4.0, 6.0], [9.0, 9.0]]])
     real = np.array([[True, True, False]])
     yield call(
-        "cross_attention", np.zeros((1, 1, 2)), source, real, one, one, one,
+        "cross_attention",
+        np.zeros((1, 1, 2)),
+        source,
+        real,
+        one,
+        one,
+        one,
         note="where the query is 0: the mean of (2, 0) and (4, 6), for (9, 9) is padding",
-    )  # fmt: skip
+    )
     for lengths, T, D, d in [
         ((5,), 3, 4, 2),
         ((2, 7), 5, 3, 5),
@@ -56,12 +62,14 @@ def cases(rng: np.random.Generator) -> Iterator[Case]:
         ((3, 5), 5, 2, 3),
         ((1,), 4, 3, 2),
     ]:
-        B, S = len(lengths), max(lengths)
+        B = len(lengths)
+        S = max(lengths)
         real = np.arange(S) < np.array(lengths)[:, None]
         arrays = rng.normal(size=(B, T, D)), rng.normal(size=(B, S, D)), real, *_weights(rng, D, d)
         note = f"where {T} target places look at sources of {' and '.join(map(str, lengths))}"
         yield call("cross_attention", *arrays, note=note)
-    decoder, weights = rng.normal(size=(2, 4, 3)), _weights(rng, 3, 3)
+    decoder = rng.normal(size=(2, 4, 3))
+    weights = _weights(rng, 3, 3)
     long = rng.normal(size=(2, 7, 3))
     real = np.arange(7) < np.array([[3], [7]])
     million = np.where(real[:, :, None], long, 1e6)
@@ -88,7 +96,8 @@ def _weights(rng: np.random.Generator, D: int, d: int) -> tuple[Array, Array, Ar
 
 def picture() -> Picture:
     """Which word of the source each word of the target looks at, in a translation made by hand."""
-    target, source = ["BOS", "das", "rote", "Haus"], ["the", "red", "house", "pad"]
+    target = ["BOS", "das", "rote", "Haus"]
+    source = ["the", "red", "house", "pad"]
     asks = np.array([[4.0, 0, 0], [0, 4, 0], [0, 0, 4], [1.5, 1.5, 1.5]])  # what each place needs next
     vectors = np.array([[1.0, 0, 0], [0, 1, 0], [0, 0, 1], [1, 1, 1]])
     real = np.array([[True, True, True, False]])

@@ -33,7 +33,9 @@ def shift_right(targets, bos):
 def cross_attention(decoder, encoder, real_source, w_query, w_key, w_value):
     """decoder (B, T, D), encoder (B, S, D), real_source (B, S) bool, weights (D, d) -> (B, T, d), weights (B, T, S)."""
     # BEGIN SOLUTION
-    q, k, v = decoder @ w_query, encoder @ w_key, encoder @ w_value
+    q = decoder @ w_query
+    k = encoder @ w_key
+    v = encoder @ w_value
     scores = q @ k.swapaxes(-1, -2) / np.sqrt(q.shape[-1])
     scores = np.where(real_source[:, None, :], scores, -np.inf)
     grown = np.exp(scores - scores.max(axis=-1, keepdims=True))

@@ -30,7 +30,8 @@ def _over_all(logits, targets):
 
 
 def _index_of_100(logits, targets):
-    rows, wanted = logits.reshape(-1, logits.shape[-1]), targets.reshape(-1)
+    rows = logits.reshape(-1, logits.shape[-1])
+    wanted = targets.reshape(-1)
     shifted = rows - rows.max(axis=-1, keepdims=True)
     log_p = shifted - np.log(np.exp(shifted).sum(axis=-1, keepdims=True))
     return float(-log_p[np.arange(len(wanted)), wanted].mean())
@@ -68,7 +69,8 @@ def _power_of_two(logits, targets):
 
 
 def _with_loops(logits, targets):
-    total, places = 0.0, 0
+    total = 0.0
+    places = 0
     for row, target in zip(logits.reshape(-1, logits.shape[-1]), targets.reshape(-1), strict=True):
         if target != -100:
             total += math.log(sum(math.exp(logit - max(row)) for logit in row)) + max(row) - row[target]

@@ -72,7 +72,8 @@ def picture() -> Picture:
     targets = np.array([1, 0, IGNORED])
     shifted = np.exp(logits - logits.max(axis=-1, keepdims=True))
     losses = [cross_entropy(logits[i : i + 1], targets[i : i + 1]) for i in range(2)] + [float("nan")]
-    words, places = ["the", "cat", "sat"], ["came: cat", "came: the", "padding"]
+    words = ["the", "cat", "sat"]
+    places = ["came: cat", "came: the", "padding"]
     mean = cross_entropy(logits, targets)
     return Picture(
         [

@@ -26,7 +26,8 @@ def cross_entropy(logits, targets):
     counted = targets != -100
     if not counted.any():
         return 0.0
-    rows, wanted = logits[counted], targets[counted]
+    rows = logits[counted]
+    wanted = targets[counted]
     highest = rows.max(axis=-1)
     log_sums = highest + np.log(np.exp(rows - highest[:, None]).sum(axis=-1))
     return float((log_sums - rows[np.arange(len(wanted)), wanted]).mean())

@@ -85,7 +85,8 @@ def _unused(ids: Ints, dX: Array, size: int) -> Case:
 
 def picture() -> Picture:
     """Four words, one of them twice."""
-    vocabulary, text = ["cat", "dog", "saw", "the"], ["the", "cat", "saw", "the"]
+    vocabulary = ["cat", "dog", "saw", "the"]
+    text = ["the", "cat", "saw", "the"]
     features = ["0", "1"]
     ids = np.array([vocabulary.index(word) for word in text])
     table = np.array([[0.9, 0.1], [0.8, -0.3], [-0.5, 0.7], [0.2, 0.4]])

@@ -50,7 +50,8 @@ def previous_token_head(V, P):
     """Two ints -> QK and OV, (D, D) each."""
     # BEGIN SOLUTION
     D = 3 * V + P
-    qk, ov = np.zeros((D, D)), np.zeros((D, D))
+    qk = np.zeros((D, D))
+    ov = np.zeros((D, D))
     for place in range(1, P):
         qk[V + place, V + place - 1] = 100.0
     for token in range(V):
@@ -63,7 +64,8 @@ def induction_head(V, P):
     """Two ints -> QK and OV, (D, D) each."""
     # BEGIN SOLUTION
     D = 3 * V + P
-    qk, ov = np.zeros((D, D)), np.zeros((D, D))
+    qk = np.zeros((D, D))
+    ov = np.zeros((D, D))
     for token in range(V):
         qk[token, V + P + token] = 100.0
         ov[token, 2 * V + P + token] = 1.0

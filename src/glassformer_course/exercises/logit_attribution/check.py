@@ -38,11 +38,19 @@ def logits(parts: Array, gain: Array, bias: Array, unembedding: Array, eps: floa
 def cases(rng: np.random.Generator) -> Iterator[Case]:
     """Two parts that a hand can check, many parts, parts that cancel, a large eps, sums beside the model's logits."""
     by_hand = np.array([[3.0, 0.0], [0.0, 1.0]])
-    plain, none, identity = np.ones(2), np.zeros(2), np.eye(2)
+    plain = np.ones(2)
+    none = np.zeros(2)
+    identity = np.eye(2)
     yield call(
-        "attribution", by_hand, plain, none, identity, 0, 0.0,
+        "attribution",
+        by_hand,
+        plain,
+        none,
+        identity,
+        0,
+        0.0,
         note="where the stream (3, 1) has mean 2 and deviation 1: the parts give 1.5 and -0.5",
-    )  # fmt: skip
+    )
     yield call("attribution", by_hand, plain, np.array([0.25, 0.5]), identity, 1, 0.0, note="where the bias gives 0.5")
     for N, D, V in [(1, 3, 5), (2, 5, 3), (5, 7, 11), (13, 4, 7), (7, 16, 29)]:
         arrays = _drawn(rng, N, D, V)
@@ -84,10 +92,12 @@ def _drawn(rng: np.random.Generator, N: int, D: int, V: int) -> tuple[Array, Arr
 
 def picture() -> Picture:
     """The parts of a stream that was made by hand, and what each gives to three tokens."""
-    names, words = ["embedding", "head 0.0", "head 0.1", "feed-forward"], ["Paris", "Rome", "is"]
+    names = ["embedding", "head 0.0", "head 0.1", "feed-forward"]
+    words = ["Paris", "Rome", "is"]
     unembedding = np.array([[1.0, 0, 0], [0, 1.0, 0], [0, 0, 1.0], [0.2, 0.2, 0.2]])
     parts = np.array([[0.0, 0.0, 2.0, 0.5], [2.5, 0.5, -0.5, 0.0], [0.0, 0.0, -1.5, 0.5], [1.0, 1.0, 0.0, 0.0]])
-    plain, none = np.ones(4), np.zeros(4)
+    plain = np.ones(4)
+    none = np.zeros(4)
     found = np.stack([attribution(parts, plain, none, unembedding, token, 1e-5)[0] for token in range(3)], axis=1)
     whole = logits(parts, plain, none, unembedding, 1e-5)
     return Picture(

@@ -70,7 +70,8 @@ def _ignored_count(logits, labels):
 
 
 def _with_loops(tokens, special, choose, action, others, mask_id):
-    inputs, labels = [], []
+    inputs = []
+    labels = []
     for token, fixed, c, a, other in zip(tokens, special, choose, action, others, strict=True):
         chosen = c < 0.15 and not fixed
         labels.append(token if chosen else -100)
@@ -80,17 +81,20 @@ def _with_loops(tokens, special, choose, action, others, mask_id):
 
 def _by_places(tokens, special, choose, action, others, mask_id):
     places = np.flatnonzero((choose < 0.15) & np.logical_not(special))
-    inputs, labels = np.array(tokens), np.full_like(tokens, -100)
+    inputs = np.array(tokens)
+    labels = np.full_like(tokens, -100)
     labels[places] = tokens[places]
     masked = places[action[places] < 0.8]
     rest = np.setdiff1d(places, masked)
     swapped = rest[action[rest] < 0.9]
-    inputs[masked], inputs[swapped] = mask_id, others[swapped]
+    inputs[masked] = mask_id
+    inputs[swapped] = others[swapped]
     return inputs, labels
 
 
 def _by_logsumexp(logits, labels):
-    total, count = 0.0, 0
+    total = 0.0
+    count = 0
     for row, label in zip(logits, labels, strict=True):
         if label >= 0:
             total += float(np.logaddexp.reduce(row) - row[label])

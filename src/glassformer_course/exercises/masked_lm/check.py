@@ -13,12 +13,15 @@ from glassformer_course.cases import Case, Functions, call
 from glassformer_course.drawing import Panel, Picture
 
 IGNORED = -100
-CHOSEN, HIDDEN, SWAPPED = 0.15, 0.8, 0.9
+CHOSEN = 0.15
+HIDDEN = 0.8
+SWAPPED = 0.9
 
 
 def hide(tokens: Ints, special: Bools, choose: Array, action: Array, others: Ints, mask_id: int) -> tuple[Ints, Ints]:
     """One token after the other."""
-    inputs, labels = tokens.copy(), np.full(len(tokens), IGNORED, dtype=np.int64)
+    inputs = tokens.copy()
+    labels = np.full(len(tokens), IGNORED, dtype=np.int64)
     for i, token in enumerate(tokens):
         if special[i] or choose[i] >= CHOSEN:
             continue
@@ -42,17 +45,31 @@ def loss(logits: Array, labels: Ints) -> float:
 
 def cases(rng: np.random.Generator) -> Iterator[Case]:
     """One token of each fate, the edges of the shares, special tokens, random texts; losses of few labels and none."""
-    tokens, plain = np.array([10, 11, 12, 13, 14]), np.zeros(5, dtype=np.bool_)
-    choose, action = np.array([0.1, 0.1, 0.1, 0.5, 0.5]), np.array([0.2, 0.85, 0.95, 0.2, 0.85])
+    tokens = np.array([10, 11, 12, 13, 14])
+    plain = np.zeros(5, dtype=np.bool_)
+    choose = np.array([0.1, 0.1, 0.1, 0.5, 0.5])
+    action = np.array([0.2, 0.85, 0.95, 0.2, 0.85])
     others = np.array([20, 21, 22, 23, 24])
     yield call(
-        "hide", tokens, plain, choose, action, others, 3,
+        "hide",
+        tokens,
+        plain,
+        choose,
+        action,
+        others,
+        3,
         note="where the first three tokens are chosen: one is masked, one swapped, one stays",
-    )  # fmt: skip
+    )
     yield call(
-        "hide", tokens, np.array([True, False, False, False, True]), np.zeros(5), action, others, 3,
+        "hide",
+        tokens,
+        np.array([True, False, False, False, True]),
+        np.zeros(5),
+        action,
+        others,
+        3,
         note="where all would be chosen, but the first and the last are special",
-    )  # fmt: skip
+    )
     edges = np.array([0.15, np.nextafter(0.15, 0), 0.0, 0.0, 0.0])
     yield call(
         "hide", tokens, plain, edges, np.array([0, 0, 0.8, 0.9, 0.0]), others, 3, note="where numbers lie on edges"
@@ -76,7 +93,8 @@ def cases(rng: np.random.Generator) -> Iterator[Case]:
     )
     far = np.array([[10_000.0, 9_999.0, 0.0], [1.0, 2.0, 3.0], [-9_999.0, -9_998.0, -10_000.0]])
     yield call("loss", far, np.array([1, 0, 2]), note="where the places' logits are 10,000 apart")
-    drawn, logits = _drawn(rng, 60), rng.normal(size=(60, 101))
+    drawn = _drawn(rng, 60)
+    logits = rng.normal(size=(60, 101))
 
     def both(functions: Functions) -> float:
         return float(functions.loss(logits, functions.hide(*drawn, 4)[1]))

@@ -44,7 +44,8 @@ def loss(logits, labels):
     counts = labels != -100
     if not counts.any():
         return 0.0
-    logits, labels = logits[counts], labels[counts]
+    logits = logits[counts]
+    labels = labels[counts]
     shifted = logits - logits.max(axis=-1, keepdims=True)
     logs = shifted - np.log(np.exp(shifted).sum(axis=-1, keepdims=True))
     return float(-logs[np.arange(len(labels)), labels].mean())

@@ -32,7 +32,8 @@ def cases(rng: np.random.Generator) -> Iterator[Case]:
     yield call("dot", np.array([1.0, -1.0]), np.array([3.0, 3.0]), note="where the vectors are at right angles")
     yield call("dot", np.array([-2.5]), np.array([4.0]), note="where the vectors have one entry")
     yield call("dot", np.zeros(0), np.zeros(0), note="where the vectors are empty")
-    small, other = np.array([[1.0, 2.0], [3.0, 4.0]]), np.array([[5.0, 6.0], [7.0, 8.0]])
+    small = np.array([[1.0, 2.0], [3.0, 4.0]])
+    other = np.array([[5.0, 6.0], [7.0, 8.0]])
     yield call("matmul", small, other, note="where A is [[1, 2], [3, 4]] and B is [[5, 6], [7, 8]]")
     yield call("matmul", small, np.array([[0.0, 1.0], [0.0, 0.0]]), note="where B moves a column to the right")
     for size in (2, 3, 4, 5):
@@ -51,7 +52,9 @@ def picture() -> Picture:
     """Words described by features, meeting questions that ask for features."""
     words = np.array([[1.0, 0.0, 1.0], [1.0, 1.0, 0.0], [0.0, 0.0, 2.0]])
     questions = np.array([[2.0, 0.0], [1.0, 0.0], [-1.0, 3.0]])
-    names, features, asked = ["cat", "dog", "lion"], ["tame", "barks", "wild"], ["pet?", "wild?"]
+    names = ["cat", "dog", "lion"]
+    features = ["tame", "barks", "wild"]
+    asked = ["pet?", "wild?"]
     return Picture(
         [
             Panel("A: words", words, names, features),

@@ -74,13 +74,16 @@ def _there_and_back(x: Array, heads: int) -> Case:
 def picture() -> Picture:
     """Two heads of one layer read A B A B: one looks a place back, one for the same letter."""
     words = ["A", "B", "A'", "B'"]
-    places, letters = np.eye(4), np.array([[1.0, 0.0], [0.0, 1.0]] * 2)
+    places = np.eye(4)
+    letters = np.array([[1.0, 0.0], [0.0, 1.0]] * 2)
     x = np.concatenate([places, letters, np.zeros((4, 2))], axis=1)
-    W_Q, W_K = np.zeros((8, 8)), np.zeros((8, 8))
+    W_Q = np.zeros((8, 8))
+    W_K = np.zeros((8, 8))
     W_Q[:4, :4] = np.roll(places, -1, axis=1) * 6  # place i asks for place i - 1
     W_K[:4, :4] = places
     W_Q[4:, 4:] = W_K[4:, 4:] = np.eye(4) * 2  # a letter asks for itself
-    Q, K = split((x @ W_Q)[None], 2)[0], split((x @ W_K)[None], 2)[0]
+    Q = split((x @ W_Q)[None], 2)[0]
+    K = split((x @ W_K)[None], 2)[0]
     names = ("head 0: the place before", "head 1: the same letter")
     return Picture(
         [Panel(name, _weights(Q[head], K[head]), words, words) for head, name in enumerate(names)],

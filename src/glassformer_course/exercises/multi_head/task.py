@@ -45,7 +45,9 @@ def merge(x):
 def multi_head(x, W_Q, W_K, W_V, W_O, heads):
     """Self-attention of several heads: (B, T, D), four times (D, D), H -> (B, T, D)."""
     # BEGIN SOLUTION
-    Q, K, V = split(x @ W_Q, heads), split(x @ W_K, heads), split(x @ W_V, heads)
+    Q = split(x @ W_Q, heads)
+    K = split(x @ W_K, heads)
+    V = split(x @ W_V, heads)
     scores = Q @ K.transpose(0, 1, 3, 2) / np.sqrt(Q.shape[-1])
     return merge(softmax(scores) @ V) @ W_O
     # END SOLUTION

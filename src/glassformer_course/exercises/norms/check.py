@@ -26,7 +26,8 @@ def rms_norm(x: Array, gain: Array, epsilon: float) -> Array:
 
 def cases(rng: np.random.Generator) -> Iterator[Case]:
     """LayerNorm, then RMSNorm: shapes of one to three axes, a large ε, vectors without spread, large numbers."""
-    ones, zeros = np.ones(4), np.zeros(4)
+    ones = np.ones(4)
+    zeros = np.zeros(4)
     yield call(
         "layer_norm", np.array([1.0, 1.0, 3.0, 3.0]), ones, zeros, 0.0, note="where x is 1, 1, 3, 3: mean 2, variance 1"
     )
@@ -42,7 +43,8 @@ def cases(rng: np.random.Generator) -> Iterator[Case]:
 
     yield call("rms_norm", np.array([1.0, 1.0, 7.0, 7.0]), ones, 0.0, note="where x is 1, 1, 7, 7: mean square 25")
     for shape in [(5,), (3, 4), (4, 3), (2, 3, 7), (1, 11)]:
-        x, gain = rng.normal(size=shape) * 3 + 1, rng.normal(size=shape[-1])
+        x = rng.normal(size=shape) * 3 + 1
+        gain = rng.normal(size=shape[-1])
         yield call("rms_norm", x, gain, SMALL, note="where the numbers are drawn at random")
     yield call("rms_norm", rng.normal(size=(3, 4)), ones, 2.0, note="where ε is 2, so that its place shows")
     yield call("rms_norm", np.zeros((2, 4)), ones, SMALL, note="where all numbers are 0")
@@ -53,7 +55,8 @@ def cases(rng: np.random.Generator) -> Iterator[Case]:
 def picture() -> Picture:
     """Three vectors and what the two norms make of them."""
     x = np.array([[1.0, 2.0, 3.0, 4.0], [10.0, 20.0, 30.0, 40.0], [11.0, 12.0, 13.0, 14.0]])
-    names, ones = ["x", "10 x", "x + 10"], np.ones(4)
+    names = ["x", "10 x", "x + 10"]
+    ones = np.ones(4)
     return Picture(
         [
             Panel("vectors", x, names),

@@ -91,7 +91,9 @@ def _jacobian(normed, size, centred):
 
 def _by_jacobians(dy, x, gain, epsilon, statistics, centred):
     D = x.shape[-1]
-    dx, dgain, dbias = np.zeros(x.shape), np.zeros(D), np.zeros(D)
+    dx = np.zeros(x.shape)
+    dgain = np.zeros(D)
+    dbias = np.zeros(D)
     for place in np.ndindex(x.shape[:-1]):
         normed, size = statistics(x[place], epsilon)
         dx[place] = _jacobian(normed, size, centred).T @ (gain * dy[place])

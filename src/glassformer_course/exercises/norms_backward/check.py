@@ -33,7 +33,8 @@ def cases(rng: np.random.Generator) -> Iterator[Case]:
 
 
 def _of_one(name: str, first: Array, note: str, rng: np.random.Generator) -> Iterator[Case]:
-    dy, ones = np.array([4.0, 0.0, 0.0, 0.0]), np.ones(4)
+    dy = np.array([4.0, 0.0, 0.0, 0.0])
+    ones = np.ones(4)
     yield call(name, dy, first, ones, 0.0, note=f"where {note}, and only the first dy is not 0")
     for shape in [(5,), (3, 4), (4, 3), (2, 3, 7), (2, 1, 5), (1, 11)]:
         dy, x, gain = *(rng.normal(size=(2, *shape)) * 2 + 1), rng.normal(size=shape[-1])
@@ -48,7 +49,8 @@ def _of_one(name: str, first: Array, note: str, rng: np.random.Generator) -> Ite
 
 def picture() -> Picture:
     """A gradient on its way back through both norms."""
-    x, dy = np.array([1.0, 1.0, 3.0, 3.0]), np.array([4.0, 0.0, 0.0, 0.0])
+    x = np.array([1.0, 1.0, 3.0, 3.0])
+    dy = np.array([4.0, 0.0, 0.0, 0.0])
     backward = [layer_norm_backward(dy, x, np.ones(4), 0.0)[0], rms_norm_backward(dy, x, np.ones(4), 0.0)[0]]
     return Picture(
         [

@@ -48,7 +48,8 @@ def cases(rng: np.random.Generator) -> Iterator[Case]:
         yield call("mean", v, real, note=note)
     q, k, v = (rng.normal(size=(3, 5, 2)) for _ in range(3))
     apart = rng.random((3, 5)) < 0.6
-    apart[:, 1], apart[:, 3] = True, False
+    apart[:, 1] = True
+    apart[:, 3] = False
     yield call("attention", q, k, v, apart, note="where padding stands between real tokens")
     yield call("mean", v, apart, note="where padding stands between real tokens")
     yield Case(_padded_further(q, k, v, apart), "where the same rows get three padding places more", "both functions")

@@ -30,7 +30,8 @@ def remove(
     w_query: Array, w_key: Array, w_value: Array, w_output: Array, heads: int, removed: Sequence[int]
 ) -> tuple[Array, Array, Array, Array]:
     """The heads as an axis of their own, of which the kept ones are taken."""
-    D, width = w_query.shape[0], w_query.shape[1] // heads
+    D = w_query.shape[0]
+    width = w_query.shape[1] // heads
     kept = [h for h in range(heads) if h not in removed]
     columns = [w.reshape(D, heads, width)[:, kept].reshape(D, -1) for w in (w_query, w_key, w_value)]
     return columns[0], columns[1], columns[2], w_output.reshape(heads, width, -1)[kept].reshape(-1, w_output.shape[1])

@@ -19,7 +19,8 @@ def _turned(x, angles):
 
 def _interleaved(x, start, base):
     angles = _angles(x, start, base)
-    a, b = x[..., 0::2], x[..., 1::2]
+    a = x[..., 0::2]
+    b = x[..., 1::2]
     result = np.empty_like(x)
     result[..., 0::2] = a * np.cos(angles) - b * np.sin(angles)
     result[..., 1::2] = b * np.cos(angles) + a * np.sin(angles)
@@ -61,7 +62,8 @@ def _with_loops(x, start, base):
     for t in range(T):
         for i in range(K // 2):
             angle = (start + t) / base ** (2 * i / K)
-            cos, sin = math.cos(angle), math.sin(angle)
+            cos = math.cos(angle)
+            sin = math.sin(angle)
             result[..., t, i] = cos * x[..., t, i] - sin * x[..., t, i + K // 2]
             result[..., t, i + K // 2] = sin * x[..., t, i] + cos * x[..., t, i + K // 2]
     return result

@@ -23,7 +23,9 @@ def rotate(x, start, base):
     T, K = x.shape[-2:]
     frequencies = base ** (-2 * np.arange(K // 2) / K)
     angles = (start + np.arange(T))[:, None] * frequencies
-    cos, sin = np.cos(angles), np.sin(angles)
-    a, b = x[..., : K // 2], x[..., K // 2 :]
+    cos = np.cos(angles)
+    sin = np.sin(angles)
+    a = x[..., : K // 2]
+    b = x[..., K // 2 :]
     return np.concatenate([a * cos - b * sin, b * cos + a * sin], axis=-1)
     # END SOLUTION

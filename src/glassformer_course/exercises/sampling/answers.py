@@ -120,7 +120,9 @@ def _one_at_a_time(logits, temperature, top_k, top_p):
         kept[best] = left.pop(best)
     highest = max(kept.values())
     sizes = {token: 1.0 if temperature == 0 else np.exp((each - highest) / temperature) for token, each in kept.items()}
-    whole, total, result = sum(sizes.values()), 0.0, [0.0] * len(logits)
+    whole = sum(sizes.values())
+    total = 0.0
+    result = [0.0] * len(logits)
     for token, size in sizes.items():
         if top_p is None or not total or total < top_p - 1e-9:
             result[token] = size
@@ -129,7 +131,8 @@ def _one_at_a_time(logits, temperature, top_k, top_p):
 
 
 def _by_hand(probabilities, u):
-    rest, found = u, None
+    rest = u
+    found = None
     for token, probability in enumerate(probabilities.tolist()):
         if probability:
             found = token

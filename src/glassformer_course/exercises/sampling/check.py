@@ -35,7 +35,8 @@ def distribution(logits: Array, temperature: float, top_k: int | None, top_p: fl
 
 def draw(probabilities: Array, u: float) -> int:
     """Walk along the tokens until the sum has passed u."""
-    total, last = 0.0, 0
+    total = 0.0
+    last = 0
     for token, probability in enumerate(probabilities.tolist()):
         total += probability
         if probability > 0:

@@ -15,7 +15,8 @@ def rate(step: int, steps: int, warmup: int, peak: float, floor: float) -> float
     """A mean of peak and floor, whose shares follow the wave."""
     if step < min(warmup, steps):
         return peak / warmup * (step + 1)
-    done, falling = min(step, steps - 1) - (warmup - 1), steps - warmup
+    done = min(step, steps - 1) - (warmup - 1)
+    falling = steps - warmup
     share = (1 + math.cos(math.pi * done / falling)) / 2 if falling and step < steps else 0.0
     return share * peak + (1 - share) * floor
 

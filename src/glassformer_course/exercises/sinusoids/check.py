@@ -34,7 +34,8 @@ def cases(rng: np.random.Generator) -> Iterator[Case]:
     yield call("sinusoids", np.array([3, 3, 0]), 8, note="where a place comes twice")
     yield call("sinusoids", np.array([1000, 5000, 20_000]), 12, note="where the places are far out")
     yield call("sinusoids", np.zeros(0, dtype=np.int64), 4, note="where there are no places")
-    place, steps = int(rng.integers(40)), int(rng.integers(1, 40))
+    place = int(rng.integers(40))
+    steps = int(rng.integers(1, 40))
     yield _lengths(rng.integers(100, size=5), 16)
     yield _distances(np.array([0, place]), steps, 16)
 
@@ -49,7 +50,8 @@ def _lengths(places: Ints, width: int) -> Case:
 
 def _distances(places: Ints, steps: int, width: int) -> Case:
     def ask(functions: Functions) -> Array:
-        here, there = functions.sinusoids(places, width), functions.sinusoids(places + steps, width)
+        here = functions.sinusoids(places, width)
+        there = functions.sinusoids(places + steps, width)
         products: Array = (here * there).sum(axis=1)
         return products
 

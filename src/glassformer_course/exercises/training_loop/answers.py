@@ -98,9 +98,12 @@ def _in_place(weights, rows, steps, rate, longest):
 
 def _by_places(weights, rows):
     logits, kept = forward(weights, rows[:, :-1])
-    total, dlogits, places = 0.0, np.zeros_like(logits), rows[:, 1:].size
+    total = 0.0
+    dlogits = np.zeros_like(logits)
+    places = rows[:, 1:].size
     for b, t in np.ndindex(logits.shape[:2]):
-        z, target = logits[b, t], rows[b, t + 1]
+        z = logits[b, t]
+        target = rows[b, t + 1]
         largest = max(z)
         log_sum = largest + math.log(sum(math.exp(each - largest) for each in z))
         total += log_sum - z[target]
@@ -128,7 +131,8 @@ def _train_on_copies(weights, rows, steps, rate, longest):
 
 
 def _with_log_sum_exp(weights, rows):
-    inputs, targets = rows[:, :-1], rows[:, 1:]
+    inputs = rows[:, :-1]
+    targets = rows[:, 1:]
     logits, kept = forward(weights, inputs)
     log_sums = np.logaddexp.reduce(logits, axis=-1)
     hits = targets[..., None] == np.arange(logits.shape[-1])

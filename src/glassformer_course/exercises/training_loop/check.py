@@ -21,7 +21,8 @@ BY_HEART = np.array([[0, 1, 2, 3, 1, 4, 2, 0, 5], [2, 1, 0, 6, 6, 3, 5, 1, 0]])
 
 def loss_and_gradients(weights: Weights, rows: Ints) -> tuple[float, dict[str, Array]]:
     """Layer by layer, each with its backward pass in the reference."""
-    inputs, targets = rows[:, :-1], rows[:, 1:]
+    inputs = rows[:, :-1]
+    targets = rows[:, 1:]
     T = inputs.shape[1]
     x = weights["embedding"][inputs] + weights["position"][:T]  # (B, T, D)
     projected = {name: _product(x, weights[name]) for name in PROJECTIONS}
@@ -34,7 +35,8 @@ def loss_and_gradients(weights: Weights, rows: Ints) -> tuple[float, dict[str, A
     gradients = {"output": matrix["weight"].T}
     for name, arriving in zip(PROJECTIONS, attend_backward(dx[:, None], kept)[:3], strict=True):
         through, matrix = linear_backward(arriving[:, 0], projected[name][1])  # (B, T, D)
-        dx, gradients[name] = dx + through, matrix["weight"].T
+        dx = dx + through
+        gradients[name] = matrix["weight"].T
     gradients["embedding"] = look_up_backward(dx, inputs, weights["embedding"])
     gradients["position"] = np.zeros_like(weights["position"])
     gradients["position"][:T] = dx.sum(axis=0)
@@ -52,7 +54,8 @@ def train(
     weights: Weights, rows: Ints, steps: int, rate: float, longest: float
 ) -> tuple[dict[str, Array], list[float]]:
     """Step by step."""
-    current, losses = dict(weights), []
+    current = dict(weights)
+    losses = []
     for _ in range(steps):
         loss, gradients = loss_and_gradients(current, rows)
         shorter = clip(gradients, longest)
@@ -99,7 +102,8 @@ def _losses(rng: np.random.Generator) -> Iterator[Case]:
     ]:
         rows = rng.integers(0, V, size=(B, T + 1))
         yield call("loss_and_gradients", drawn(rng, V, D, K, T), rows, note="where the numbers are drawn at random")
-    weights, rows = drawn(rng, 5, 4, 3, 7), rng.integers(0, 5, size=(2, 4))
+    weights = drawn(rng, 5, 4, 3, 7)
+    rows = rng.integers(0, 5, size=(2, 4))
     yield call("loss_and_gradients", weights, rows, note="where the model has places for 7 tokens and reads 3")
     large = weights | {"output": weights["output"] * 1_000}
     yield call("loss_and_gradients", large, rows, note="where logits are in the thousands")
@@ -121,7 +125,8 @@ def _clips(rng: np.random.Generator) -> Iterator[Case]:
 def _trainings(rng: np.random.Generator) -> Iterator[Case]:
     settings = [(3, 0.5, 0.3), (2, 0.2, 0.1), (2, 0.5, 0.05), (3, 0.1, 100.0), (2, 1.0, 100.0), (1, 0.5, 100.0)]
     for number, (steps, rate, longest) in enumerate([*settings, *settings[:4], (1, 2.0, 0.1), (0, 0.5, 1.0)]):
-        rows, weights = rng.integers(0, 5, size=(1 + number % 3, 4)), drawn(rng, 5, 4, 3, 3)
+        rows = rng.integers(0, 5, size=(1 + number % 3, 4))
+        weights = drawn(rng, 5, 4, 3, 3)
         note = f"where {counted(steps, 'steps are made', 'step is made')}"
         yield call("train", weights, rows, steps, rate, longest, note=note)
     weights = {name: array / 5 for name, array in drawn(rng, 7, 8, 4, 8).items()}  # small, as fresh ones are

@@ -32,9 +32,12 @@ import numpy as np
 
 def forward(weights, inputs):
     """Given. Ids (B, T) -> logits (B, T, V), and what `backward` needs."""
-    w, T = weights, inputs.shape[1]
+    w = weights
+    T = inputs.shape[1]
     x = w["embedding"][inputs] + w["position"][:T]
-    q, k, v = x @ w["query"], x @ w["key"], x @ w["value"]
+    q = x @ w["query"]
+    k = x @ w["key"]
+    v = x @ w["value"]
     scores = np.where(np.tri(T, dtype=bool), q @ k.swapaxes(1, 2) / np.sqrt(q.shape[-1]), -np.inf)
     shares = np.exp(scores - scores.max(axis=-1, keepdims=True))
     shares = shares / shares.sum(axis=-1, keepdims=True)
@@ -62,7 +65,8 @@ def backward(dlogits, kept):
 def loss_and_gradients(weights, rows):
     """The tuple of the mean loss, a float, and the gradients, a dictionary."""
     # BEGIN SOLUTION
-    inputs, targets = rows[:, :-1], rows[:, 1:, None]
+    inputs = rows[:, :-1]
+    targets = rows[:, 1:, None]
     logits, kept = forward(weights, inputs)
     shifted = logits - logits.max(axis=-1, keepdims=True)
     logs = shifted - np.log(np.exp(shifted).sum(axis=-1, keepdims=True))

@@ -30,16 +30,21 @@ def cases(rng: np.random.Generator) -> Iterator[Case]:
         "tied_logits", np.array([[2.0, 3.0]]), table, note="where h is 2, 3 and the rows are (1, 0), (0, 1), (1, 1)"
     )
     for T, V, D in [(3, 7, 4), (1, 5, 3), (5, 4, 4), (4, 3, 5), (2, 1, 3), (7, 11, 2)]:
-        h, table = rng.normal(size=(T, D)), rng.normal(size=(V, D))
+        h = rng.normal(size=(T, D))
+        table = rng.normal(size=(V, D))
         yield call("tied_logits", h, table, note="where the numbers are drawn at random")
     h = rng.normal(size=(3, 4)) * 1e6
     yield call("tied_logits", h, rng.normal(size=(5, 4)), note="where hidden vectors are large")
 
     yield call(
         "tied_backward",
-        np.array([1]), np.array([[2.0, 3.0]]), np.array([[-1.0, 1.0, 0.0]]), np.array([[10.0, 20.0]]), np.zeros((3, 2)),
+        np.array([1]),
+        np.array([[2.0, 3.0]]),
+        np.array([[-1.0, 1.0, 0.0]]),
+        np.array([[10.0, 20.0]]),
+        np.zeros((3, 2)),
         note="where token 1 is looked up, h is 2, 3 and dlogits is -1, 1, 0",
-    )  # fmt: skip
+    )
     for T, V, D in [(3, 7, 4), (1, 5, 3), (4, 4, 4), (6, 3, 5), (7, 2, 3), (5, 11, 2)]:
         yield _gradient(rng, rng.integers(0, V, size=T), V, D, "ids are drawn at random")
     yield _gradient(rng, np.array([2, 2, 2, 2]), 5, 3, "one id stands at all places")
@@ -58,8 +63,12 @@ def _gradient(
 
 def picture() -> Picture:
     """The gradient of a table of four tokens, use by use; the text is "the cat the", to be followed by "mat"."""
-    rng, tokens, ids = np.random.default_rng(2), ["the", "cat", "sat", "mat"], np.array([0, 1, 0])
-    table, h, dx = rng.normal(size=(4, 3)), rng.normal(size=(3, 3)), rng.normal(size=(3, 3)) / 2
+    rng = np.random.default_rng(2)
+    tokens = ["the", "cat", "sat", "mat"]
+    ids = np.array([0, 1, 0])
+    table = rng.normal(size=(4, 3))
+    h = rng.normal(size=(3, 3))
+    dx = rng.normal(size=(3, 3)) / 2
     odds = np.exp(tied_logits(h, table))
     dlogits = (odds / odds.sum(axis=1, keepdims=True) - np.eye(4)[[1, 0, 3]]) / 3
     both = [

@@ -45,7 +45,8 @@ def fault() -> Iterator[None]:
 
 def differences(found: Trained) -> list[Point]:
     """(rows at a time, how far the gradient of eight rows is from that of all at once, as a share of its length)."""
-    rows, gradients = found.task.rows(0), {}
+    rows = found.task.rows(0)
+    gradients = {}
     for size in (8, 4, 2, 1):
         stepper = Stepper(found.model, found.task, found.config.with_changes({"train.micro_batch": str(size)}))
         loop.accumulate_gradients(stepper, stepper.batches(rows))

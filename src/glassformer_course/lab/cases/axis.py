@@ -63,5 +63,6 @@ def observe(bench: Bench) -> Evidence:
 
 def shows(found: Evidence) -> bool:
     """Columns sum to 1 and rows do not."""
-    row, column = found.number("row"), found.number("column")
+    row = found.number("row")
+    column = found.number("column")
     return abs(row.healthy - 1) < 1e-3 and abs(row.faulty - 1) > 0.01 and abs(column.faulty - 1) < 1e-3

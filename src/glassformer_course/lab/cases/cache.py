@@ -70,5 +70,6 @@ def observe(bench: Bench) -> Evidence:
 
 def shows(found: Evidence) -> bool:
     """Nothing at the first place, much later."""
-    first, largest = found.number("first"), found.number("largest")
+    first = found.number("first")
+    largest = found.number("largest")
     return max(first.healthy, first.faulty, largest.healthy) < 1e-3 < 0.1 < largest.faulty

@@ -27,8 +27,10 @@ def fault() -> Iterator[None]:
                 {"params": [p for p in parameters if p.ndim >= 2], "weight_decay": config.weight_decay},
                 {"params": [p for p in parameters if p.ndim < 2], "weight_decay": 0.0},
             ],
-            lr=config.learning_rate, betas=(config.beta1, config.beta2), eps=config.epsilon,
-        )  # fmt: skip
+            lr=config.learning_rate,
+            betas=(config.beta1, config.beta2),
+            eps=config.epsilon,
+        )
 
     with replaced((optimizers, "_adamw", adam)):
         yield
@@ -66,5 +68,7 @@ def observe(bench: Bench) -> Evidence:
 
 def shows(found: Evidence) -> bool:
     """With decay the weights shrink far more and the loss is worse; without it both are alike."""
-    loss, plain, size = found.number("loss"), found.number("plain"), found.number("size")
+    loss = found.number("loss")
+    plain = found.number("plain")
+    size = found.number("size")
     return size.faulty < 0.8 * size.healthy and loss.faulty > loss.healthy and abs(plain.healthy - plain.faulty) < 0.05

@@ -43,7 +43,9 @@ def observe(bench: Bench) -> Evidence:
     return Evidence(
         charts=[
             Chart(
-                f"{name}: two losses", "step", "nats per token",
+                f"{name}: two losses",
+                "step",
+                "nats per token",
                 {"training": averaged(found.losses), "validation": found.validation},
             )
             for name, found in (("healthy", healthy), ("faulty", faulty))
@@ -54,10 +56,11 @@ def observe(bench: Bench) -> Evidence:
             Number("gap", "validation minus training loss, at the end", *gaps),
             last_losses(healthy, faulty),
         ],
-    )  # fmt: skip
+    )
 
 
 def shows(found: Evidence) -> bool:
     """The same measurement gives other numbers, and higher ones."""
-    spread, loss = found.number("spread"), found.number("loss")
+    spread = found.number("spread")
+    loss = found.number("loss")
     return spread.healthy == 0 < spread.faulty and loss.faulty > loss.healthy

@@ -72,7 +72,8 @@ def batches(ids: np.ndarray, count: int) -> list[NumpyBatch]:
 
 def slope(weights: Any, batch: NumpyBatch) -> tuple[float, float]:
     """What a gradient says of a small step in a random direction, and how the loss really changes, per unit of it."""
-    draw, size = np.random.default_rng(1), 1e-5
+    draw = np.random.default_rng(1)
+    size = 1e-5
     _, found = gradients(SETTINGS, weights, batch)
     way = {name: draw.normal(size=weight.shape) for name, weight in weights.items()}
     said = sum(float((found[name] * way[name]).sum()) for name in weights)
@@ -120,6 +121,8 @@ def observe(bench: Bench) -> Evidence:
 
 def shows(found: Evidence) -> bool:
     """The gradient is not the slope, the heads are one, and nothing is learnt."""
-    said, slope_, apart = found.number("said"), found.number("slope"), found.number("apart")
+    said = found.number("said")
+    slope_ = found.number("slope")
+    apart = found.number("apart")
     true = abs(said.healthy - slope_.healthy) < 1e-3 * abs(slope_.healthy)
     return true and abs(said.faulty - slope_.faulty) > 0.1 * abs(slope_.faulty) and apart.faulty == 0 < apart.healthy

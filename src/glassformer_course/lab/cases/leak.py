@@ -17,7 +17,9 @@ from glassformer_course.lab.bench import CPU, Bench, Trained, compared, loss_cha
 from glassformer_course.lab.evidence import Evidence, Number
 from glassformer_course.lab.planting import replaced
 
-WIDTH, STRIDE, EVERY = 200, 50, 8
+WIDTH = 200
+STRIDE = 50
+EVERY = 8
 """Windows of so many characters begin so many characters apart; one in so many is held out."""
 RUN = 8  # tokens
 SETTINGS: dict[str, dict[str, Any]] = {"model": {"width": 48}, "data": {"size": 16, "validation_fraction": 0.15}}
@@ -76,5 +78,7 @@ def observe(bench: Bench) -> Evidence:
 
 def shows(found: Evidence) -> bool:
     """Validation looks good, fresh text does not, and the parts share their runs."""
-    loss, fresh, known = found.number("loss"), found.number("fresh"), found.number("known")
+    loss = found.number("loss")
+    fresh = found.number("fresh")
+    known = found.number("known")
     return known.faulty > 0.5 > known.healthy and fresh.faulty - loss.faulty > fresh.healthy - loss.healthy

@@ -38,7 +38,8 @@ def fault() -> Iterator[None]:
 def with_padding(found: Trained) -> list[Point]:
     """(tokens of padding before each row, loss of the rows)."""
     rows = [row for row in found.task.held_out(1500) if len(row) <= found.config.model.context - MOST]
-    batch, points = Batch.from_rows(rows), list[Point]()
+    batch = Batch.from_rows(rows)
+    points = list[Point]()
     for count in range(0, MOST + 1, 2):
         padding = torch.zeros(len(batch.inputs), count, dtype=torch.long)  # (B, count)
         inputs = torch.cat([padding, batch.inputs], dim=1)  # (B, count + T)
@@ -87,6 +88,7 @@ def observe(bench: Bench) -> Evidence:
 
 def shows(found: Evidence) -> bool:
     """Without padding nothing differs; with it, only the faulty one."""
-    alone, padded = found.number("alone"), found.number("padded")
+    alone = found.number("alone")
+    padded = found.number("padded")
     rise = padded.faulty - alone.faulty
     return abs(alone.healthy - alone.faulty) < 1e-4 and abs(padded.healthy - alone.healthy) < 1e-3 and rise > 0.05

@@ -55,7 +55,8 @@ def see(bench: Bench, name: str) -> MaskedModel:
     found = bench.train(STORIES, 200)
     ids = found.tokenizer.encode(TEXT)
     sums: list[Point] = [(place, float(total)) for place, total in enumerate(found.heads(ids)[0].sum(dim=-1), start=1)]
-    first, second = torch.tensor([ids]), torch.tensor([[*ids[:-1], ids[0]]])
+    first = torch.tensor([ids])
+    second = torch.tensor([[*ids[:-1], ids[0]]])
     with torch.no_grad():
         moved = float((found.model(first) - found.model(second))[0, :-1].abs().max())
     return MaskedModel(found, sums, moved, found.map(name, ids))
@@ -80,5 +81,6 @@ def observe(bench: Bench) -> Evidence:
 
 def shows(found: Evidence) -> bool:
     """The first row does not sum to 1, and earlier logits move."""
-    first, moved = found.number("first"), found.number("moved")
+    first = found.number("first")
+    moved = found.number("moved")
     return abs(first.healthy - 1) < 1e-3 and first.faulty < 0.5 and moved.healthy == 0 and moved.faulty > 1e-3

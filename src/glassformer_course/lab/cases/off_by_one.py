@@ -56,5 +56,7 @@ def observe(bench: Bench) -> Evidence:
 
 def shows(found: Evidence) -> bool:
     """Something is on the next token and nothing behind it; the loss is too low."""
-    beside, beyond, loss = found.number("next"), found.number("beyond"), found.number("loss")
+    beside = found.number("next")
+    beyond = found.number("beyond")
+    loss = found.number("loss")
     return beside.healthy == 0 < beside.faulty and beyond.faulty == 0 and loss.faulty < loss.healthy

@@ -77,5 +77,7 @@ def observe(bench: Bench) -> Evidence:
 
 def shows(found: Evidence) -> bool:
     """More is counted, the reported loss is lower, and the words are not better known."""
-    counted, loss, real = found.number("counted"), found.number("loss"), found.number("real")
+    counted = found.number("counted")
+    loss = found.number("loss")
+    real = found.number("real")
     return counted.faulty > 1.3 * counted.healthy and loss.faulty < loss.healthy and real.faulty > loss.faulty

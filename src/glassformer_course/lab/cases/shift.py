@@ -65,5 +65,6 @@ def observe(bench: Bench) -> Evidence:
 
 def shows(found: Evidence) -> bool:
     """The faulty model's guesses are one token further."""
-    one, two = found.number("one"), found.number("two")
+    one = found.number("one")
+    two = found.number("two")
     return one.healthy > two.healthy and two.faulty > one.faulty

@@ -70,5 +70,6 @@ def observe(bench: Bench) -> Evidence:
 
 def shows(found: Evidence) -> bool:
     """A little at first, much more later."""
-    first, share = found.number("first"), found.number("share")
+    first = found.number("first")
+    share = found.number("share")
     return share.healthy == 0 and 0 < first.faulty < 0.1 and share.faulty > 2 * first.faulty

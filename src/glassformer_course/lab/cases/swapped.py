@@ -19,7 +19,9 @@ from glassformer_course.lab.bench import Bench, Trained, last_losses, loss_chart
 from glassformer_course.lab.evidence import Evidence, Map, Number
 from glassformer_course.lab.planting import replaced
 
-LETTERS, SHORTEST, LONGEST = "abcdefgh", 3, 6
+LETTERS = "abcdefgh"
+SHORTEST = 3
+LONGEST = 6
 SETTINGS: dict[str, dict[str, Any]] = {
     "model": {"layers": 1, "context": LONGEST + 2, "norm": "rmsnorm"},
     "tokenizer": {"kind": "characters"},
@@ -69,7 +71,8 @@ def cross_map(found: Trained, name: str) -> Map:
     cross = made.stack.blocks[0].cross
     assert cross is not None
     assert made.source is not None
-    read, asked = made.source.ids[0].tolist(), made.stack.ids[0].tolist()  # as the model got them
+    read = made.source.ids[0].tolist()  # as the model got them
+    asked = made.stack.ids[0].tolist()
     return Map(name, found.labels(asked), found.labels(read), rounded(cross.weights[0, 0]))
 
 
@@ -86,5 +89,6 @@ def observe(bench: Bench) -> Evidence:
 
 def shows(found: Evidence) -> bool:
     """The loss is lower, and nothing is right."""
-    loss, right = found.number("loss"), found.number("right")
+    loss = found.number("loss")
+    right = found.number("right")
     return loss.faulty < loss.healthy and right.faulty <= right.healthy

@@ -20,13 +20,16 @@ from glassformer_course.lab.evidence import Evidence, Number, Point, averaged
 from glassformer_course.lab.planting import replaced
 
 SETTINGS: dict[str, dict[str, Any]] = {"model": {"tied": True}}
-HEAD, EMBEDDING = "head.weight", "embedding.tokens.weight"
+HEAD = "head.weight"
+EMBEDDING = "embedding.tokens.weight"
 
 
 @contextmanager
 def fault() -> Iterator[None]:
     """The head gets a matrix of its own; files leave it out, and readers take the embedding for it."""
-    own, save, load = Head.__init__, weights.save_tensors, weights.load_tensors
+    own = Head.__init__
+    save = weights.save_tensors
+    load = weights.load_tensors
 
     def init(self: Head, config: ModelConfig, vocab_size: int) -> None:
         own(self, config, vocab_size)
@@ -66,19 +69,26 @@ def observe(bench: Bench) -> Evidence:
     sizes = [sum(p.numel() for p in found.model.parameters()) for found in (healthy, faulty)]
     return Evidence(
         charts=[
-            compared(f"training loss; saved and loaded at step {step:.0f}", "step", "nats per token",
-                     averaged(curve, 4), averaged(wrong, 4)),
+            compared(
+                f"training loss; saved and loaded at step {step:.0f}",
+                "step",
+                "nats per token",
+                averaged(curve, 4),
+                averaged(wrong, 4),
+            ),
         ],
         numbers=[
             Number("before", "training loss just before saving", *before),
             Number("after", "loss on validation just after loading", on.validation[0][1], on_wrong.validation[0][1]),
             Number("parameters", "parameters of the model in memory", *sizes),
         ],
-    )  # fmt: skip
+    )
 
 
 def shows(found: Evidence) -> bool:
     """The loss jumps at the loading, and there are more parameters."""
-    before, after, parameters = found.number("before"), found.number("after"), found.number("parameters")
+    before = found.number("before")
+    after = found.number("after")
+    parameters = found.number("parameters")
     jump = after.faulty - before.faulty
     return parameters.faulty > parameters.healthy and jump > after.healthy - before.healthy + 0.5

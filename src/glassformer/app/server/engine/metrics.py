@@ -24,9 +24,12 @@ class Metrics:
         self.generated = Counter("glass_generated_tokens", "tokens written", ["run"], registry=registry)
         self.refused = Counter("glass_queue_full", "requests refused with 429", ["run"], registry=registry)
         self.first = Histogram(
-            "glass_time_to_first_token_seconds", "from the request to the first token of a text", ["run"],
-            buckets=SECONDS, registry=registry,
-        )  # fmt: skip
+            "glass_time_to_first_token_seconds",
+            "from the request to the first token of a text",
+            ["run"],
+            buckets=SECONDS,
+            registry=registry,
+        )
         self._queue = Gauge("glass_queue_length", "texts that wait for the batch", ["run"], registry=registry)
         self._rows = Gauge("glass_batch_rows", "texts in the batch", ["run"], registry=registry)
         self._speed = Gauge(

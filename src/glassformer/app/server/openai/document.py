@@ -19,7 +19,9 @@ def _content(kind: str, schema: dict[str, Any]) -> dict[str, Any]:
     return {"content": {kind: {"schema": schema}}}
 
 
-JSON, TEXT, EVENTS = "application/json", "text/plain", "text/event-stream"
+JSON = "application/json"
+TEXT = "text/plain"
+EVENTS = "text/event-stream"
 ALWAYS = {
     401: "the token of the server is missing or another one",
     403: "a page of another origin asked",

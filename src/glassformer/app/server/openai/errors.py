@@ -39,7 +39,8 @@ class BadRequestError(RefusedRequestError):
 
     def __init__(self, problem: str, remedy: str, parameter: str | None = None, code: str | None = None) -> None:
         super().__init__(problem, remedy, 400)
-        self.parameter, self.code = parameter, code
+        self.parameter = parameter
+        self.code = code
 
 
 def error_body(error: GlassError) -> dict[str, Any]:
@@ -75,7 +76,8 @@ def read_body(kind: type[Body], data: bytes) -> Body:
         raise BadRequestError("the body is no JSON object", "Send one, as docs/api.md shows.")
     unknown = next((name for name in value if name not in kind.model_fields), None)  # first: there may be very many
     if unknown is not None:
-        problem, remedy = f"{unknown[:60]!r} is not known here", "Leave it out; docs/api.md lists what is known."
+        problem = f"{unknown[:60]!r} is not known here"
+        remedy = "Leave it out; docs/api.md lists what is known."
         raise BadRequestError(problem, remedy, unknown[:60], "unknown_parameter")
     try:
         return kind.model_validate(value)
@@ -95,7 +97,8 @@ def _as_bad_request(error: ValidationError) -> BadRequestError:
     if name is None:
         return BadRequestError(first["msg"].removeprefix("Value error, "), "See docs/api.md for what is allowed.")
     if name in NEUTRAL:
-        problem, remedy = f"{name} is not supported", f"To go on without it, {NEUTRAL[name]}."
+        problem = f"{name} is not supported"
+        remedy = f"To go on without it, {NEUTRAL[name]}."
         return BadRequestError(problem, remedy, name, "unsupported_parameter")
     place = ".".join(str(part) for part in first["loc"] if not set(str(part)) & set("[-"))  # without names of forms
     return BadRequestError(f"{place}: {first['msg']}", "See docs/api.md for what is allowed.", name)

@@ -65,7 +65,8 @@ class AnswerShape(ABC):
     chunk_object = ""
 
     def __init__(self, model: str, tokenizer: Tokenizer, scored: bool) -> None:
-        self.tokenizer, self.scored = tokenizer, scored
+        self.tokenizer = tokenizer
+        self.scored = scored
         self._head = {"id": f"{self.prefix}-{secrets.token_hex(12)}", "created": int(time.time()), "model": model}
 
     def whole(self, choices: Sequence[Choice], usage: Usage) -> dict[str, Any]:
@@ -107,11 +108,14 @@ class CompletionShape(AnswerShape):
         before: what each text begins with: its prompt, where `echo` asks for it.
     """
 
-    prefix, whole_object, chunk_object = "cmpl", "text_completion", "text_completion"
+    prefix = "cmpl"
+    whole_object = "text_completion"
+    chunk_object = "text_completion"
 
     def __init__(self, model: str, tokenizer: Tokenizer, scored: bool, before: Sequence[str]) -> None:
         super().__init__(model, tokenizer, scored)
-        self._before, self._begun = before, set[int]()
+        self._before = before
+        self._begun = set[int]()
 
     def _choice(self, choice: Choice, whole: bool) -> dict[str, Any]:
         before = self._before[choice.index]
@@ -134,7 +138,9 @@ class CompletionShape(AnswerShape):
 class ChatShape(AnswerShape):
     """Of /v1/chat/completions."""
 
-    prefix, whole_object, chunk_object = "chatcmpl", "chat.completion", "chat.completion.chunk"
+    prefix = "chatcmpl"
+    whole_object = "chat.completion"
+    chunk_object = "chat.completion.chunk"
 
     def first_chunks(self, count: int) -> list[dict[str, Any]]:
         """Each text is an assistant's."""

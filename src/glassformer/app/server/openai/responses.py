@@ -63,7 +63,9 @@ async def begin(request: Request, asked: PendingAnswer, searchers: Workers) -> b
     if asked.search is None:
         asked.engine.submit(asked.order.jobs)
         return True
-    stopped, found, failed = Event(), list[TextPiece](), None
+    stopped = Event()
+    found = list[TextPiece]()
+    failed = None
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(_leave_with, request, tasks.cancel_scope)
         try:
@@ -144,7 +146,8 @@ class Stream(StreamingResponse):
 
 
 async def _events(asked: PendingAnswer, usage: bool) -> AsyncIterator[bytes]:
-    shape, count = asked.shape, len(asked.order.jobs)
+    shape = asked.shape
+    count = len(asked.order.jobs)
     held = [Choice(index) for index in range(count)]
     if first := shape.first_chunks(count):
         yield b"".join(map(_event, first))

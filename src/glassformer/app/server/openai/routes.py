@@ -101,7 +101,8 @@ async def _answer(
     request: Request, engines: Engines, kind: type[Body], ask: Callable[[Engine, Body, Order], PendingAnswer]
 ) -> Response:
     """Read the body, order, and answer in one piece or as a stream."""
-    data, order = await request.body(), Order()
+    data = await request.body()
+    order = Order()
 
     def understood() -> tuple[Body, PendingAnswer]:
         body = read_body(kind, data)

@@ -98,7 +98,8 @@ class ChatTemplate:
         """
         hidden = [{name: self._hide(text) for name, text in message.items()} for message in messages]
         text = self._render(hidden, next_turn=True)
-        ids, at = list[int](), 0
+        ids = list[int]()
+        at = 0
         for found in self._cut.finditer(text):
             ids += [*self._tokenizer.encode(self._show(text[at : found.start()])), self._special[found.group()]]
             at = found.end()

@@ -80,7 +80,9 @@ def answer(opened: ServedModel, question: AblationQuestion) -> dict[str, Any]:
     before = opened.cached(key, lambda: outlook(model, subject, None, first), lambda kept: 8 * len(kept.shares))
     after = outlook(model, subject, found, first)
     return {
-        "switches": ablatable(model.model), "off": list(ablation.off), "instead": ablation.kind,
+        "switches": ablatable(model.model),
+        "off": list(ablation.off),
+        "instead": ablation.kind,
         "kinds": {kind: ABLATION_KINDS[kind] for kind in PART_KINDS},
         "text": _on_text(opened, subject, question, found),
         "answer": {
@@ -92,7 +94,7 @@ def answer(opened: ServedModel, question: AblationQuestion) -> dict[str, Any]:
         "written": _written(opened, question, found),
         "validation": None if question.tokens is None else _validation(opened, found, question.tokens),
         "keep": _keep(opened, ablation),
-    }  # fmt: skip
+    }
 
 
 def _ablated(opened: ServedModel, ablation: Ablation, tokens: int | None) -> AblatedModel:
@@ -113,7 +115,8 @@ def _held_out(opened: ServedModel, tokens: int) -> TaskRows:
 
 def _on_text(opened: ServedModel, subject: Subject, question: AblationQuestion, found: AblatedModel) -> dict[str, Any]:
     """The loss on this text."""
-    model, target = opened.model, subject.target
+    model = opened.model
+    target = subject.target
     key = "costs", question.text, question.target
     try:
         whole: Surprisals = opened.cached(
@@ -123,9 +126,12 @@ def _on_text(opened: ServedModel, subject: Subject, question: AblationQuestion, 
         return {"whole": None, "off": None, "tokens": 0, "how": error.problem, "target": target}
     off = surprisals(model, question.text, target, found)
     return {
-        "whole": whole.mean, "off": off.mean, "tokens": sum(nats is not None for nats in whole.nats),
-        "how": whole.how, "target": target,
-    }  # fmt: skip
+        "whole": whole.mean,
+        "off": off.mean,
+        "tokens": sum(nats is not None for nats in whole.nats),
+        "how": whole.how,
+        "target": target,
+    }
 
 
 def _written(opened: ServedModel, question: AblationQuestion, found: AblatedModel) -> dict[str, Any]:
@@ -154,9 +160,13 @@ def _validation(opened: ServedModel, found: AblatedModel, tokens: int) -> dict[s
     whole = opened.cached(("held out loss", tokens), lambda: loss_on_rows(opened.model.model, data), lambda kept: 100)
     loss = ablation_loss(found, data, whole)
     return {
-        "whole": loss.whole.loss, "off": loss.off.loss, "tokens": loss.whole.tokens, "rows": loss.whole.windows,
-        "unit": data.task.unit, "why": None,
-    }  # fmt: skip
+        "whole": loss.whole.loss,
+        "off": loss.off.loss,
+        "tokens": loss.whole.tokens,
+        "rows": loss.whole.windows,
+        "unit": data.task.unit,
+        "why": None,
+    }
 
 
 def _keep(opened: ServedModel, ablation: Ablation) -> dict[str, Any]:

@@ -63,18 +63,25 @@ def answer(opened: ServedModel, question: CompareQuestion, other: ServedModel) -
     return {
         "runs": [
             {
-                "name": each.name, "task": each.model.config.train.task, "what": say.what, "mean": cost.mean,
-                "per_character": total / characters if characters else None, "tokens": len(cost.tokens),
-                "how": cost.how, "target": target,
+                "name": each.name,
+                "task": each.model.config.train.task,
+                "what": say.what,
+                "mean": cost.mean,
+                "per_character": total / characters if characters else None,
+                "tokens": len(cost.tokens),
+                "how": cost.how,
+                "target": target,
             }
             for each, say, cost, total, target in zip(pair, says, found, sums, targets, strict=True)
         ],
-        "bars": [vars(bar) for bar in bars(says[0], says[1], question.top)], "answers": answers,
+        "bars": [vars(bar) for bar in bars(says[0], says[1], question.top)],
+        "answers": answers,
         "alike": found[0].tokens == found[1].tokens,
         "stretches": None if parts is None else [vars(each) for each in parts[:MOST]],
         "by": None if parts is None else "tokens" if found[0].ends == found[1].ends else "characters",
-        "why": why, "note": _note(pair),
-    }  # fmt: skip
+        "why": why,
+        "note": _note(pair),
+    }
 
 
 def targets_of(pair: tuple[ServedModel, ServedModel], question: TextQuestion) -> list[str | None]:

@@ -43,7 +43,8 @@ def answer(opened: ServedModel, question: ContrastQuestion, other: ServedModel) 
     targets = targets_of((opened, other), question)
     subjects = [each.subject(question.text, target) for each, target in zip((opened, other), targets, strict=True)]
     pairs = list(zip(subjects, (question.head, question.other_head), strict=True))
-    maps, why = [weights_of(*pair, MOST) for pair in pairs], None
+    maps = [weights_of(*pair, MOST) for pair in pairs]
+    why = None
     labels = [sides(*pair) for pair in pairs]
     try:
         refuse_unlike(pairs[0], pairs[1])
@@ -54,12 +55,16 @@ def answer(opened: ServedModel, question: ContrastQuestion, other: ServedModel) 
     shown = [each.contiguous().float() for each in maps]
     return Binary(
         {
-            "heads": [question.head, question.other_head], "shapes": [list(each.shape) for each in shown[:2]],
-            "difference": why is None, "why": why, "cut": cut, "largest": list(map(_largest, shown)),
+            "heads": [question.head, question.other_head],
+            "shapes": [list(each.shape) for each in shown[:2]],
+            "difference": why is None,
+            "why": why,
+            "cut": cut,
+            "largest": list(map(_largest, shown)),
             "labels": [{"queries": list(rows[-MOST:]), "keys": list(keys[-MOST:])} for rows, keys in labels],
         },
         b"".join(each.numpy().astype("<f4").tobytes() for each in shown),
-    )  # fmt: skip
+    )
 
 
 def _largest(weights: Tensor) -> float:

@@ -27,7 +27,8 @@ from glassformer.text.tokenizers import Tokenizer
 
 PAGE = 8_192
 """Vectors of an answer."""
-AXES, NEIGHBOURS = 10, 20
+AXES = 10
+NEIGHBOURS = 20
 
 
 class EmbeddingsQuestion(ViewQuestion):
@@ -46,7 +47,8 @@ class EmbeddingsQuestion(ViewQuestion):
 
 def answer(opened: ServedModel, question: EmbeddingsQuestion) -> dict[str, Any]:
     """See the module."""
-    vectors, tokenizer = table_named(opened.model.model, question.table), _tokenizer(opened, question.table)
+    vectors = table_named(opened.model.model, question.table)
+    tokenizer = _tokenizer(opened, question.table)
     key = "embeddings", question.table
     found, points = opened.cached(key, lambda: _made(vectors), lambda made: made[1].nbytes)
     last = min(len(vectors), question.first + PAGE)
@@ -56,18 +58,31 @@ def answer(opened: ServedModel, question: EmbeddingsQuestion) -> dict[str, Any]:
         return str(row) if tokenizer is None else shown(tokenizer.token_text(row))
 
     near = [] if chosen is None else neighbours(vectors, chosen, NEIGHBOURS)
-    picked = None if chosen is None else {
-        "id": chosen, "name": name(chosen), "norm": float(vectors[chosen].detach().double().norm()),
-        "x": float(points[chosen, 0]), "y": float(points[chosen, 1]),
-    }  # fmt: skip
+    picked = (
+        None
+        if chosen is None
+        else {
+            "id": chosen,
+            "name": name(chosen),
+            "norm": float(vectors[chosen].detach().double().norm()),
+            "x": float(points[chosen, 0]),
+            "y": float(points[chosen, 1]),
+        }
+    )
     return {
-        "table": question.table, "tables": list(tables(opened.model.model)), "count": len(vectors),
-        "width": vectors.shape[1], "first": question.first, "names": [name(row) for row in range(question.first, last)],
+        "table": question.table,
+        "tables": list(tables(opened.model.model)),
+        "count": len(vectors),
+        "width": vectors.shape[1],
+        "first": question.first,
+        "names": [name(row) for row in range(question.first, last)],
         "special": [] if tokenizer is None else sorted(tokenizer.special),
-        "x": points[question.first : last, 0].tolist(), "y": points[question.first : last, 1].tolist(),
-        "shares": found.shares[:AXES].tolist(), "chosen": picked,
+        "x": points[question.first : last, 0].tolist(),
+        "y": points[question.first : last, 1].tolist(),
+        "shares": found.shares[:AXES].tolist(),
+        "chosen": picked,
         "neighbours": [{"id": row, "name": name(row), "cosine": cosine} for row, cosine in near],
-    }  # fmt: skip
+    }
 
 
 def _made(vectors: Tensor) -> tuple[Components, Tensor]:

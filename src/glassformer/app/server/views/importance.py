@@ -52,38 +52,49 @@ def answer(opened: ServedModel, question: ImportanceQuestion) -> dict[str, Any]:
     refuse_long(subject)
     key = "importance", question.text, question.target
     case, made, blanking, agreed = opened.cached(key, lambda: _made(opened, question), _bytes)
-    column, layers = column_at(case, question.place), len(stack_of(case.model).blocks)
+    column = column_at(case, question.place)
+    layers = len(stack_of(case.model).blocks)
     layer = layers - 1 if question.layer is None else question.layer
-    sides, output = importance(case.model, made, blanking, layer, column), case.outputs[column]
+    sides = importance(case.model, made, blanking, layer, column)
+    output = case.outputs[column]
     own, other = replacements(opened.model)
     texts = {"own": opened.model.tokenizer.token_text(own), "source": None}
     if other is not None and isinstance(opened.model, Translator):
         texts["source"] = opened.model.source_tokenizer.token_text(other)
     return {
-        **labels_of(subject), "layers": layers, "layer": layer, "places": [each.place for each in case.outputs],
+        **labels_of(subject),
+        "layers": layers,
+        "layer": layer,
+        "places": [each.place for each in case.outputs],
         "place": output.place,
         "token": {"id": output.answer, "text": subject.name(output.answer), "known": output.known},
-        "log_probability": float(blanking.before[column]), "replacement": texts, "least": LEAST,
-        "sides": [each.facts() for each in sides], "layers_agree": agreed.facts()["rows"],
-    }  # fmt: skip
+        "log_probability": float(blanking.before[column]),
+        "replacement": texts,
+        "least": LEAST,
+        "sides": [each.facts() for each in sides],
+        "layers_agree": agreed.facts()["rows"],
+    }
 
 
 def _made(opened: ServedModel, question: ImportanceQuestion) -> tuple[AttributionCase, Trace, Blanking, RankAgreement]:
     case = case_at(opened, question)
-    tokens, target = case.tokens.shape[1], None if case.target is None else case.target.shape[1]
+    tokens = case.tokens.shape[1]
+    target = None if case.target is None else case.target.shape[1]
     if (work := blanking_work(case.model, tokens, target)) > MOST_WORK:
         longest = max(tokens, target or 0)
         raise GlassError(
             f"to blank each of {longest:,} tokens once would take {work:.1e} multiplications",
             f"Give a text of at most about {int(longest * (MOST_WORK / work) ** (1 / 3)):,} tokens.",
         )
-    made, blanking = case.trace(), blank(case, *replacements(opened.model))
+    made = case.trace()
+    blanking = blank(case, *replacements(opened.model))
     return case, made, blanking, agreement(case.model, made, blanking)
 
 
 def _bytes(found: tuple[AttributionCase, Trace, Blanking, RankAgreement]) -> int:
     """The trace is most of it: scores, scaled scores and weights."""
-    made, blanking = found[1], found[2]
+    made = found[1]
+    blanking = found[2]
     stacks = [made.stack, *([] if made.source is None else [made.source])]
     attentions = [part for stack in stacks for block in stack.blocks for part in (block.attention, block.cross)]
     return 4 * sum(part.scores.nbytes for part in attentions if part is not None) + 2 * blanking.own.nbytes
@@ -106,7 +117,8 @@ def python(opened: ServedModel, question: ImportanceQuestion) -> str:
     place = "None" if question.place is None else str(question.place)
     layer = "-1" if question.layer is None else str(question.layer)
     return case_script(
-        opened, question,
+        opened,
+        question,
         "from glassformer.inspection.attribution import agreement, blank",
         "from glassformer.inspection.attribution.importance import importance",
         "",
@@ -117,7 +129,7 @@ def python(opened: ServedModel, question: ImportanceQuestion) -> str:
         "for side in importance(case.model, trace, blanking, layer, column):",
         "    print(side.facts())",
         "print(agreement(case.model, trace, blanking).facts())",
-    )  # fmt: skip
+    )
 
 
 VIEW = PageView(ImportanceQuestion, answer, python)

@@ -30,7 +30,8 @@ from glassformer.inspection.attribution.lens import TOP, refuse_post
 from glassformer.inspection.receipt.parts import stack_of
 from glassformer.model.transformer import Classifier
 
-WINDOW, CELLS = 64, 2_500
+WINDOW = 64
+CELLS = 2_500
 """Places, and cells, of an answer."""
 MOST_WORK = 6e11
 """Multiplications and additions of the passes and of every layer's logits: about half a minute of a laptop."""
@@ -62,14 +63,22 @@ def answer(opened: ServedModel, question: LensQuestion) -> dict[str, Any] | Bina
     columns = range(first, min(len(case.outputs), first + width))
     known = torch.tensor([output.known for output in case.outputs])  # (P)
     return {
-        **labels_of(subject), "pass": "plain", "layers": layers, "count": len(case.outputs), "first": first,
+        **labels_of(subject),
+        "pass": "plain",
+        "layers": layers,
+        "count": len(case.outputs),
+        "first": first,
         "holes": list(subject.places) if case.model.config.family == "encoder" else [],
-        "outputs": [{**_output(case, n), "text": subject.name(case.outputs[n].answer), "loss": float(losses[n])}
-                    for n in columns],
+        "outputs": [
+            {**_output(case, n), "text": subject.name(case.outputs[n].answer), "loss": float(losses[n])}
+            for n in columns
+        ],
         "grid": [[_cell(found, layer, n, subject.name) for n in columns] for layer in range(layers)],
-        "curve": found.curve, "settled": found.settled, "known": int(known.sum()),
+        "curve": found.curve,
+        "settled": found.settled,
+        "known": int(known.sum()),
         "loss": float(losses[known].mean()) if known.any() else None,
-    }  # fmt: skip
+    }
 
 
 def _made(opened: ServedModel, question: LensQuestion) -> tuple[AttributionCase, Lens, torch.Tensor]:
@@ -86,7 +95,8 @@ def lens_work(case: AttributionCase) -> float:
 
     Of a classifier each layer is read with a pass of its own.
     """
-    layers, target = len(stack_of(case.model).blocks) + 1, None if case.target is None else case.target.shape[1]
+    layers = len(stack_of(case.model).blocks) + 1
+    target = None if case.target is None else case.target.shape[1]
     one = pass_work(case.model, case.tokens.shape[1], target)
     if isinstance(case.model, Classifier):
         return (2 + layers) * one
@@ -96,7 +106,8 @@ def lens_work(case: AttributionCase) -> float:
 
 def _refuse_long(case: AttributionCase) -> None:
     """Raise a `GlassError` if the lens would take too long, or too much memory at once."""
-    tokens, work = max(each.shape[1] for each in (case.tokens, case.target) if each is not None), lens_work(case)
+    tokens = max(each.shape[1] for each in (case.tokens, case.target) if each is not None)
+    work = lens_work(case)
     if work > MOST_WORK:
         raise GlassError(
             f"to read every layer at {tokens:,} places would take {work:.1e} multiplications and additions",
@@ -123,14 +134,16 @@ def _cell(found: Lens, layer: int, column: int, name: Any) -> dict[str, Any]:
     tops = zip(found.top[layer, column].tolist(), found.probabilities[layer, column].tolist(), strict=True)
     return {
         "top": [{"id": id, "text": name(id), "probability": share} for id, share in tops],
-        "rank": int(found.ranks[layer, column]), "loss": float(found.losses[layer, column]),
-    }  # fmt: skip
+        "rank": int(found.ranks[layer, column]),
+        "loss": float(found.losses[layer, column]),
+    }
 
 
 def python(opened: ServedModel, question: LensQuestion) -> str:
     """The ranks, probabilities and losses of all layers and places."""
     return case_script(
-        opened, question,
+        opened,
+        question,
         "from glassformer.inspection.attribution import lens",
         "",
         f"found = lens(case.model, case.tokens, case.outputs, case.target, top={TOP})",
@@ -141,7 +154,7 @@ def python(opened: ServedModel, question: LensQuestion) -> str:
         "    print(layer, [subject.name(int(id)) for id in top[:, 0]], shares[:, 0].tolist())",
         "    print(ranks.tolist(), losses.tolist())",
         everywhere=True,
-    )  # fmt: skip
+    )
 
 
 VIEW = PageView(LensQuestion, answer, python)

@@ -31,7 +31,8 @@ from glassformer.evaluation.probes.texts import surprisal_of_split, surprisal_of
 from glassformer.runs.opening import OpenedRun
 from glassformer.tasks import AnyTextModel, MaskFiller, Translator
 
-MOST, MOST_HOLES = 4_096, 512
+MOST = 4_096
+MOST_HOLES = 512
 """Tokens of a text; those of a masked model take a pass each."""
 BYTES = 200
 """Of a token in a result that is kept."""
@@ -65,9 +66,10 @@ def answer(opened: ServedModel, question: LossQuestion) -> dict[str, Any]:
     found = opened.cached(key, measure, lambda result: BYTES * result.tokens)
     return {
         "text": {**_facts(found), "target": target, "each": _columns(found)},
-        "counts": "absent" if why else "ready" if counts is not None else "counting", "why": why,
+        "counts": "absent" if why else "ready" if counts is not None else "counting",
+        "why": why,
         "split": _split(opened, question.start),
-    }  # fmt: skip
+    }
 
 
 def _scored(model: AnyTextModel) -> Readable | Translator:
@@ -124,7 +126,8 @@ def _of_split(run: OpenedRun, model: Readable | Translator) -> SurprisalResult:
 def python(opened: ServedModel, question: LossQuestion) -> str:
     """The loss of each token of the text."""
     with opened.lock:
-        target, (counts, _) = _target(opened, question), _counts(opened)
+        target = _target(opened, question)
+        (counts, _) = _counts(opened)
     translates = isinstance(opened.model, Translator)
     name = "surprisal_of_target" if translates else "surprisal_of_text"
     asked = f"{question.text!r}, {target!r}" if translates else f"{question.text!r}"

@@ -35,7 +35,8 @@ from glassformer.tasks import MaskFiller, TextClassifier, TextModel, Translator
 from glassformer.training.validation import loss_on_rows
 
 SHOWN = 48
-WRITES, MEASURED = 24, 2_000
+WRITES = 24
+MEASURED = 2_000
 """Tokens that are written, and targets of the validation part that are measured."""
 
 
@@ -56,23 +57,33 @@ def answer(opened: ServedModel, question: MachinesQuestion) -> dict[str, Any]:
     model = opened.model
     subject, target = _subject(opened, question)
     costs: Surprisals = opened.cached(
-        ("machine's costs", question.text, target), lambda: surprisals(model, question.text, target),
+        ("machine's costs", question.text, target),
+        lambda: surprisals(model, question.text, target),
         lambda kept: 200 * len(kept.tokens),
-    )  # fmt: skip
+    )
     labels = None
     if isinstance(model, TextClassifier):
         (named,) = model.classify([question.text])
         labels = [{"name": name, "probability": share} for name, share in named.probabilities.items()]
     return {
-        "family": model.config.model.family, "task": model.config.train.task, "tokens": list(subject.labels),
-        "target": target, "masks": _masks(subject),
+        "family": model.config.model.family,
+        "task": model.config.train.task,
+        "tokens": list(subject.labels),
+        "target": target,
+        "masks": _masks(subject),
         "costs": {
-            "tokens": list(costs.labels), "starts": [0, *costs.ends[:-1]], "ends": list(costs.ends),
-            "nats": list(costs.nats), "mean": costs.mean, "how": costs.how,
+            "tokens": list(costs.labels),
+            "starts": [0, *costs.ends[:-1]],
+            "ends": list(costs.ends),
+            "nats": list(costs.nats),
+            "mean": costs.mean,
+            "how": costs.how,
         },
         "guess": None if question.at is None else _guess(opened, question, costs),
-        "writes": _writes(opened, question), "labels": labels, "validation": _validation(opened),
-    }  # fmt: skip
+        "writes": _writes(opened, question),
+        "labels": labels,
+        "validation": _validation(opened),
+    }
 
 
 def _subject(opened: ServedModel, question: MachinesQuestion) -> tuple[Subject, str | None]:
@@ -101,10 +112,14 @@ def _masks(subject: Subject) -> list[dict[str, Any]]:
         queries = (subject.target_labels if decodes else subject.labels) or ()
         keys = subject.labels if kind == "dec.cross" else queries
         cells = allowed.int().tolist()
-        found.append({
-            "kind": kind, "rows": list(queries[:SHOWN]), "columns": list(keys[:SHOWN]),
-            "allowed": ["".join(map(str, row)) for row in cells],
-        })  # fmt: skip
+        found.append(
+            {
+                "kind": kind,
+                "rows": list(queries[:SHOWN]),
+                "columns": list(keys[:SHOWN]),
+                "allowed": ["".join(map(str, row)) for row in cells],
+            }
+        )
     return found
 
 

@@ -42,7 +42,10 @@ from glassformer.inspection.position_curves import (
 from glassformer.inspection.sites import stacks
 from glassformer.tasks import Translator
 
-CELLS, PLACES, DISTANCES, PAIRS = 1 << 17, 1_024, 257, 6
+CELLS = 1 << 17
+PLACES = 1_024
+DISTANCES = 257
+PAIRS = 6
 """Of an answer: cells of the matrix, its rows, distances of a curve, and rotary pairs."""
 MOST_WORK = 3e11
 """Multiplications and additions of a shuffle test: of long texts fewer orders are tried."""
@@ -78,31 +81,43 @@ def _curves(opened: ServedModel, question: PositionsQuestion) -> Binary:
     names = list(stacks(model))
     which = question.stack or names[-1]
     stack, embedding = embedding_of(model, which)
-    vectors, distances = place_vectors(embedding, stack.context), distances_of(stack, DISTANCES)
-    bias, turn = bias_by_distance(stack, distances), turn_by_distance(stack, distances)
+    vectors = place_vectors(embedding, stack.context)
+    distances = distances_of(stack, DISTANCES)
+    bias = bias_by_distance(stack, distances)
+    turn = turn_by_distance(stack, distances)
     likeness = None if vectors is None else by_distance(vectors)
     rows = [] if vectors is None else evenly(stack.context, min(PLACES, CELLS // vectors.shape[1]))
     header = {
-        "stacks": names, "stack": which, "kind": model.config.positions, "context": stack.context,
-        "width": model.config.width, "heads": model.config.heads, "rows": rows, "causal": stack.causal,
+        "stacks": names,
+        "stack": which,
+        "kind": model.config.positions,
+        "context": stack.context,
+        "width": model.config.width,
+        "heads": model.config.heads,
+        "rows": rows,
+        "causal": stack.causal,
         "distances": distances.tolist(),
         "dot": None if likeness is None else likeness[0][distances.abs()].tolist(),
         "cosine": None if likeness is None else likeness[1][distances.abs()].tolist(),
-        "bias": None if bias is None else bias.tolist(), "turn": None,
-    }  # fmt: skip
+        "bias": None if bias is None else bias.tolist(),
+        "turn": None,
+    }
     if turn is not None:
         shown = evenly(len(turn.frequencies), PAIRS)
         header["turn"] = {
-            "frequencies": turn.frequencies.tolist(), "mean": turn.mean.tolist(), "shown": shown,
+            "frequencies": turn.frequencies.tolist(),
+            "mean": turn.mean.tolist(),
+            "shown": shown,
             "pairs": turn.pairs[shown].tolist(),
-        }  # fmt: skip
+        }
     data = np.zeros(0, "<f4") if vectors is None else vectors[rows].numpy().astype("<f4")
     return Binary(header, data.tobytes())
 
 
 def _shuffled(opened: ServedModel, question: PositionsQuestion) -> dict[str, Any]:
     asked = _text(question)
-    subject, case = opened.subject(asked.text, asked.target), case_at(opened, asked)
+    subject = opened.subject(asked.text, asked.target)
+    case = case_at(opened, asked)
     column = column_at(case, question.place)
     found = shuffle_test(case, column, fixed_of(opened), times_of(opened, question), question.seed)
     example = [subject.labels[place] for place in range(len(subject.ids))]
@@ -110,13 +125,20 @@ def _shuffled(opened: ServedModel, question: PositionsQuestion) -> dict[str, Any
         example[place] = subject.labels[source]
     output = case.outputs[column]
     return {
-        **labels_of(subject), "place": output.place, "times": len(found.after), "moved": list(found.moved),
+        **labels_of(subject),
+        "place": output.place,
+        "times": len(found.after),
+        "moved": list(found.moved),
         "token": {"id": output.answer, "text": subject.name(output.answer), "known": output.known},
-        "before": found.before, "after": found.after.tolist(), "divergence": found.divergence.tolist(),
-        "same": found.same.tolist(), "drop": found.before - float(found.after.mean()),
-        "mean_divergence": float(found.divergence.mean()), "share_same": float(found.same.double().mean()),
+        "before": found.before,
+        "after": found.after.tolist(),
+        "divergence": found.divergence.tolist(),
+        "same": found.same.tolist(),
+        "drop": found.before - float(found.after.mean()),
+        "mean_divergence": float(found.divergence.mean()),
+        "share_same": float(found.same.double().mean()),
         "example": example,
-    }  # fmt: skip
+    }
 
 
 def times_of(opened: ServedModel, question: PositionsQuestion) -> int:
@@ -147,14 +169,15 @@ def python(opened: ServedModel, question: PositionsQuestion) -> str:
         place = "len(places) - 1" if question.place is None else f"places.index({question.place})"
         orders = f"times={times_of(opened, question)}, seed={question.seed}"
         return script(
-            opened, *case_lines(opened, asked),
+            opened,
+            *case_lines(opened, asked),
             "from glassformer.inspection.position_curves import shuffle_test",
             "",
             "places = [output.place for output in case.outputs]",
             f"found = shuffle_test(case, {place}, {fixed_of(opened)!r}, {orders})",
             "print(found.before, found.after.tolist())",
             "print(found.divergence.tolist(), found.same.tolist())",
-        )  # fmt: skip
+        )
     which = question.stack or list(stacks(opened.model.model))[-1]
     return script(
         opened,

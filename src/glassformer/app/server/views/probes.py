@@ -65,14 +65,19 @@ def answer(opened: ServedModel, question: ProbesQuestion) -> dict[str, Any]:
 
 def python(opened: ServedModel, question: ProbesQuestion) -> str:
     """All probes but surprisal."""
-    return "\n".join([
-        "import json",
-        "",
-        "from glassformer.evaluation.probes.probe import ProbeRequest, probe_run",
-        "",
-        f"request = ProbeRequest({str(opened.folder)!r}, without={WITHOUT!r}, size={question.size})",
-        "print(json.dumps(probe_run(request).facts(), ensure_ascii=False))",
-    ]) + "\n"  # fmt: skip
+    return (
+        "\n".join(
+            [
+                "import json",
+                "",
+                "from glassformer.evaluation.probes.probe import ProbeRequest, probe_run",
+                "",
+                f"request = ProbeRequest({str(opened.folder)!r}, without={WITHOUT!r}, size={question.size})",
+                "print(json.dumps(probe_run(request).facts(), ensure_ascii=False))",
+            ]
+        )
+        + "\n"
+    )
 
 
 VIEW = view.PageView(ProbesQuestion, answer, python)

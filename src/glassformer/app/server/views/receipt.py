@@ -51,7 +51,8 @@ class ReceiptQuestion(TextQuestion):
 def answer(opened: ServedModel, question: ReceiptQuestion) -> dict[str, Any]:
     """See the module."""
     refuse_inexact(opened.model.model)
-    subject, against = opened.subject(question.text, question.target), named(opened.model, question.against)
+    subject = opened.subject(question.text, question.target)
+    against = named(opened.model, question.against)
     refuse_long(subject)
     token = named(opened.model, question.token)
     key = "receipt", question.text, question.target, question.place, token, against
@@ -60,20 +61,37 @@ def answer(opened: ServedModel, question: ReceiptQuestion) -> dict[str, Any]:
     chosen = None if question.part is None else parts[check_number("part", question.part, len(parts))]
     added = total(parts)
     return {
-        **labels_of(subject), "pass": "observed",
-        "places": [each.place for each in case.outputs], "place": output.place,
+        **labels_of(subject),
+        "pass": "observed",
+        "places": [each.place for each in case.outputs],
+        "place": output.place,
         "reads": list(output.reads),
         "token": {"id": output.answer, "text": subject.name(output.answer), "known": output.known},
         "against": None if against is None else {"id": against, "text": subject.name(against)},
-        "candidates": [{"id": id, "text": subject.name(id), "probability": share, "logit": float(logits[id])}
-                       for id, share in ranked(logits, CANDIDATES)],
-        "parts": [{"name": part.name, "kind": part.kind, "layer": part.layer, "head": part.head,
-                   "value": part.value, "split": part.sources is not None} for part in parts],
-        "sum": added, "logit": logit, "residual": added - logit,
-        "part": question.part, "cross": chosen is not None and chosen.kind == CROSS,
+        "candidates": [
+            {"id": id, "text": subject.name(id), "probability": share, "logit": float(logits[id])}
+            for id, share in ranked(logits, CANDIDATES)
+        ],
+        "parts": [
+            {
+                "name": part.name,
+                "kind": part.kind,
+                "layer": part.layer,
+                "head": part.head,
+                "value": part.value,
+                "split": part.sources is not None,
+            }
+            for part in parts
+        ],
+        "sum": added,
+        "logit": logit,
+        "residual": added - logit,
+        "part": question.part,
+        "cross": chosen is not None and chosen.kind == CROSS,
         "sources": None if chosen is None or chosen.sources is None else list(chosen.sources),
-        "own": _by_token(parts, False), "memory": _by_token(parts, True),
-    }  # fmt: skip
+        "own": _by_token(parts, False),
+        "memory": _by_token(parts, True),
+    }
 
 
 def _made(
@@ -81,7 +99,8 @@ def _made(
 ) -> tuple[AttributionCase, Output, list[LogitPart], Tensor]:
     """The case, the answer that is explained, its parts, and all logits there: (V) or (C), float64."""
     case = case_at(opened, question, token)
-    output, made = case.outputs[column_at(case, question.place)], case.trace()
+    output = case.outputs[column_at(case, question.place)]
+    made = case.trace()
     logits = made.logits[0] if made.logits.dim() == 2 else made.logits[0, output.place]  # (V) or (C)
     return case, output, split_output(case.model, made, output, against), logits.cpu().double()
 
@@ -103,7 +122,8 @@ def python(opened: ServedModel, question: ReceiptQuestion) -> str:
     against = named(opened.model, question.against)
     split = [] if question.part is None else [f"print(parts[{question.part}].sources)"]
     return case_script(
-        opened, question,
+        opened,
+        question,
         "from glassformer.inspection.attribution import split_output, split_outputs",
         "",
         f"output = [each for each in case.outputs{place}][-1]",
@@ -114,7 +134,7 @@ def python(opened: ServedModel, question: ReceiptQuestion) -> str:
         f"print(float(split_outputs(case.model, case.trace(), [output], {against}).logits[0]))",
         *split,
         token=question.token,
-    )  # fmt: skip
+    )
 
 
 VIEW = PageView(ReceiptQuestion, answer, python)

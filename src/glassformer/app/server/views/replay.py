@@ -46,7 +46,10 @@ from glassformer.training.journal import read_metrics, read_samples
 
 POINTS = 1_000
 """Of a curve."""
-HEADS, BIRTHS, SAMPLES, CHARACTERS = 200, 200, 64, 1_000
+HEADS = 200
+BIRTHS = 200
+SAMPLES = 64
+CHARACTERS = 1_000
 """That are sent at most: heads, births, samples, and characters of a sample."""
 T = TypeVar("T")
 
@@ -79,13 +82,14 @@ def answer(opened: ServedModel, question: ReplayQuestion) -> dict[str, Any]:
             key: [line.get(key) for line in drawn] for key in ("step", "loss", "learning_rate", "gradient_norm")
         },
         "validation": {
-            "step": [line["step"] for line in evaluated], "loss": [line["validation_loss"] for line in evaluated],
+            "step": [line["step"] for line in evaluated],
+            "loss": [line["validation_loss"] for line in evaluated],
         },
         "samples": [] if history else _samples(run),
         "why": None if why is None else as_json(why)["error"],
         "snapshots": None if history is None else _snapshots(history, question),
         "check": _check(opened, run, history, question.check),
-    }  # fmt: skip
+    }
 
 
 def evenly(values: Sequence[T], most: int) -> list[T]:
@@ -116,7 +120,8 @@ def _samples(run: Run) -> list[dict[str, Any]]:
 def _snapshots(history: History, question: ReplayQuestion) -> dict[str, Any]:
     """What is shown of the snapshots: one role of all heads, and the maps of one head on one text."""
     head, role = _chosen(history, question)
-    labels, scores = history.labels, history.scores[:, :, history.labels.roles.index(role)]  # (snapshots, heads)
+    labels = history.labels
+    scores = history.scores[:, :, history.labels.roles.index(role)]  # (snapshots, heads)
     strongest = np.argsort(-np.nan_to_num(scores[-1], nan=-np.inf), kind="stable")[:HEADS]
     shown = sorted(strongest.tolist())
     texts = labels.texts
@@ -127,14 +132,23 @@ def _snapshots(history: History, question: ReplayQuestion) -> dict[str, Any]:
     rows, columns = texts[number].rows_and_columns(Site(stack, int(layer), part))
     maps = np.stack([snapshot.map_of(number, head) for snapshot in history.snapshots])  # (snapshots, T, S)
     return {
-        "steps": history.steps, "losses": history.losses, "prompt": history.snapshots[0].prompt[:CHARACTERS],
+        "steps": history.steps,
+        "losses": history.losses,
+        "prompt": history.snapshots[0].prompt[:CHARACTERS],
         "samples": [snapshot.sample[:CHARACTERS] for snapshot in history.snapshots],
-        "heads": [labels.heads[row] for row in shown], "roles": list(labels.roles), "head": head, "role": role,
-        "scores": scores[:, shown].T.tolist(), "curve": history.curve(head, role).tolist(),
+        "heads": [labels.heads[row] for row in shown],
+        "roles": list(labels.roles),
+        "head": head,
+        "role": role,
+        "scores": scores[:, shown].T.tolist(),
+        "curve": history.curve(head, role).tolist(),
         "births": [asdict(birth) for birth in history.births()[:BIRTHS]],
-        "texts": [name_of(text, index) for index, text in enumerate(texts)], "text": number,
-        "rows": rows, "columns": columns, "maps": base64.b64encode(maps.tobytes()).decode("ascii"),
-    }  # fmt: skip
+        "texts": [name_of(text, index) for index, text in enumerate(texts)],
+        "text": number,
+        "rows": rows,
+        "columns": columns,
+        "maps": base64.b64encode(maps.tobytes()).decode("ascii"),
+    }
 
 
 def _chosen(history: History, question: ReplayQuestion) -> tuple[str, str]:
@@ -147,7 +161,8 @@ def _check(opened: ServedModel, run: Run, history: History | None, asked: bool) 
     """The last snapshot and the weights, compared, as far as that was done."""
     work = None
     if history is not None:
-        name, device = f"last snapshot, of {history.steps[-1]}", str(opened.model.model.embedding.tokens.weight.device)
+        name = f"last snapshot, of {history.steps[-1]}"
+        device = str(opened.model.model.embedding.tokens.weight.device)
         work = opened.task(name)
         if asked and (work is None or not work.done):
             work = opened.task(name, lambda tell: agreement(run, history, device))

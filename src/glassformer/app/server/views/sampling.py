@@ -33,7 +33,9 @@ from glassformer.evaluation.token_costs import next_logits
 from glassformer.inspection.receipt.draw import Draw, SamplingStage, explain_draw
 from glassformer.tasks import TextModel, Translator
 
-RANKS, RUNNERS, LAST = 160, 12, 12
+RANKS = 160
+RUNNERS = 12
+LAST = 12
 
 
 class SamplingQuestion(TextQuestion):
@@ -67,18 +69,25 @@ def answer(opened: ServedModel, question: SamplingQuestion) -> dict[str, Any]:
     found = explain_draw(after.logits, settings_of(question), after.previous, after.step)
     name = model.tokenizer.token_text
     return {
-        "vocabulary": len(after.logits), "after": model.tokenizer.decode(list(after.read[-LAST:])), "step": after.step,
+        "vocabulary": len(after.logits),
+        "after": model.tokenizer.decode(list(after.read[-LAST:])),
+        "step": after.step,
         "stages": [_stage(stage, before) for stage, before in zip(found.stages, (None, *found.stages), strict=False)],
-        "tokens": _tokens(found, question.top, name), "curve": _curve(found), "draw": _draw(found, name),
-    }  # fmt: skip
+        "tokens": _tokens(found, question.top, name),
+        "curve": _curve(found),
+        "draw": _draw(found, name),
+    }
 
 
 def settings_of(question: SamplingQuestion) -> SampleConfig:
     """How the token is drawn."""
     return SampleConfig(
-        temperature=question.temperature, top_k=question.top_k, top_p=question.top_p,
-        repetition_penalty=question.repetition_penalty, seed=question.seed,
-    )  # fmt: skip
+        temperature=question.temperature,
+        top_k=question.top_k,
+        top_p=question.top_p,
+        repetition_penalty=question.repetition_penalty,
+        seed=question.seed,
+    )
 
 
 def _stage(stage: SamplingStage, before: SamplingStage | None) -> dict[str, Any]:
@@ -86,10 +95,15 @@ def _stage(stage: SamplingStage, before: SamplingStage | None) -> dict[str, Any]
     gone = torch.zeros_like(shares, dtype=torch.bool) if before is None else (shares == 0) & (before.shares > 0)
     known = shares[shares > 0]
     return {
-        "filter": stage.filter, "setting": stage.setting, "sum": float(shares.sum()), "left": stage.left,
-        "cut": int(gone.sum()), "cut_share": 0.0 if before is None else float(before.shares[gone].sum()),
-        "entropy": float(-(known * known.log()).sum()), "largest": float(shares.max()),
-    }  # fmt: skip
+        "filter": stage.filter,
+        "setting": stage.setting,
+        "sum": float(shares.sum()),
+        "left": stage.left,
+        "cut": int(gone.sum()),
+        "cut_share": 0.0 if before is None else float(before.shares[gone].sum()),
+        "entropy": float(-(known * known.log()).sum()),
+        "largest": float(shares.max()),
+    }
 
 
 def _tokens(found: Draw, top: int, name: Any) -> list[dict[str, Any]]:
@@ -97,10 +111,15 @@ def _tokens(found: Draw, top: int, name: Any) -> list[dict[str, Any]]:
     listed = []
     for id in sorted(ids, key=lambda each: -float(found.stages[0].shares[each])):
         runner = found.runner(id)
-        listed.append({
-            "id": id, "text": name(id), "shares": [float(stage.shares[id]) for stage in found.stages],
-            "number": None if runner is None else runner.number, "arrival": None if runner is None else runner.arrival,
-        })  # fmt: skip
+        listed.append(
+            {
+                "id": id,
+                "text": name(id),
+                "shares": [float(stage.shares[id]) for stage in found.stages],
+                "number": None if runner is None else runner.number,
+                "arrival": None if runner is None else runner.arrival,
+            }
+        )
     return listed
 
 
@@ -123,13 +142,22 @@ def _curve(found: Draw) -> dict[str, Any]:
 
 def _draw(found: Draw, name: Any) -> dict[str, Any]:
     return {
-        "how": found.how, "token": found.token, "text": name(found.token), "seed": found.seed, "step": found.step,
+        "how": found.how,
+        "token": found.token,
+        "text": name(found.token),
+        "seed": found.seed,
+        "step": found.step,
         "race": [
-            {"id": each.token, "text": name(each.token), "probability": each.probability, "number": each.number,
-             "arrival": each.arrival}
+            {
+                "id": each.token,
+                "text": name(each.token),
+                "probability": each.probability,
+                "number": each.number,
+                "arrival": each.arrival,
+            }
             for each in found.runners[:RUNNERS]
         ],
-    }  # fmt: skip
+    }
 
 
 def python(opened: ServedModel, question: SamplingQuestion) -> str:

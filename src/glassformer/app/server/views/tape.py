@@ -38,7 +38,8 @@ from glassformer.inspection.explain.wording import wordings
 
 MOST_BYTES = 512 * 2**20
 """Of a tape."""
-CELLS, SIDE = 1 << 17, 2_048
+CELLS = 1 << 17
+SIDE = 2_048
 """Of a window: cells, and rows or columns."""
 FIRST = 5
 """Values of a matrix that stand in the list."""
@@ -85,7 +86,8 @@ def _bytes(subject: Subject) -> int:
 
 
 def _refuse_long(subject: Subject) -> None:
-    size, tokens = _bytes(subject), max(len(subject.ids), len(subject.target_ids or ()))
+    size = _bytes(subject)
+    tokens = max(len(subject.ids), len(subject.target_ids or ()))
     if size <= MOST_BYTES:
         return
     other = None if subject.target_ids is None else 1
@@ -106,21 +108,30 @@ def _contents(tape: Tape, part: int) -> dict[str, Any]:
     texts = wordings()
     return {
         "parts": [{"title": title, "matrices": count} for title, count in zip(tape.parts, counts, strict=True)],
-        "part": part, "pass": "observed", "facts": tape.walk.facts,
+        "part": part,
+        "pass": "observed",
+        "facts": tape.walk.facts,
         "words": {key: texts[key] for key in dict.fromkeys(step.section.key for step in steps)},
         "steps": [_step(step.section, step.depth, step.first) for step in steps],
-    }  # fmt: skip
+    }
 
 
 def _step(section: Section, depth: int, first: int) -> dict[str, Any]:
     return {
-        "key": section.key, "title": section.title, "depth": depth, "layer": section.layer, "head": section.head,
+        "key": section.key,
+        "title": section.title,
+        "depth": depth,
+        "layer": section.layer,
+        "head": section.head,
         "notes": list(section.notes),
-        "tables": [{"name": t.name, "header": list(t.header), "rows": [list(row) for row in t.rows]}
-                   for t in section.tables],
-        "matrices": [{"number": number, **_name(matrix), "first": matrix.values[0, :FIRST].astype(float).tolist()}
-                     for number, matrix in enumerate(section.matrices, start=first)],
-    }  # fmt: skip
+        "tables": [
+            {"name": t.name, "header": list(t.header), "rows": [list(row) for row in t.rows]} for t in section.tables
+        ],
+        "matrices": [
+            {"number": number, **_name(matrix), "first": matrix.values[0, :FIRST].astype(float).tolist()}
+            for number, matrix in enumerate(section.matrices, start=first)
+        ],
+    }
 
 
 def _name(matrix: Matrix) -> dict[str, Any]:
@@ -130,21 +141,28 @@ def _name(matrix: Matrix) -> dict[str, Any]:
 def _window(tape: Tape, number: int, row: int, column: int) -> Binary:
     matrix = tape.matrix(number)
     height, width = _room(*matrix.shape)
-    row, column = max(0, min(row, matrix.shape[0] - height)), max(0, min(column, matrix.shape[1] - width))
-    down, across = range(row, row + height), range(column, column + width)
+    row = max(0, min(row, matrix.shape[0] - height))
+    column = max(0, min(column, matrix.shape[1] - width))
+    down = range(row, row + height)
+    across = range(column, column + width)
     header = {
-        "number": number, **_name(matrix), "start": [row, column], "window": [height, width],
+        "number": number,
+        **_name(matrix),
+        "start": [row, column],
+        "window": [height, width],
         "rows": [matrix.row_name(n) for n in down] if matrix.rows else None,
         "columns": [matrix.column_name(n) for n in across] if matrix.columns else None,
-        "statistics": matrix.statistics(), "difference": tape.difference(number),
-    }  # fmt: skip
+        "statistics": matrix.statistics(),
+        "difference": tape.difference(number),
+    }
     values = np.ascontiguousarray(matrix.values[row : row + height, column : column + width], dtype="<f4")
     return Binary(header, values.tobytes())
 
 
 def _room(rows: int, columns: int) -> tuple[int, int]:
     """How much of a matrix is sent: all, or what fits, the shorter side first."""
-    height, width = min(rows, SIDE), min(columns, SIDE)
+    height = min(rows, SIDE)
+    width = min(columns, SIDE)
     if height * width <= CELLS:
         return height, width
     short = min(height, width, math.isqrt(CELLS))
@@ -153,7 +171,8 @@ def _room(rows: int, columns: int) -> tuple[int, int]:
 
 
 def _cell(tape: Tape, number: int, row: int, column: int) -> dict[str, Any]:
-    working, shown = tape.working(number, row, column), float(tape.matrix(number).values[row, column])
+    working = tape.working(number, row, column)
+    shown = float(tape.matrix(number).values[row, column])
     where = {"matrix": number, "cell": [row, column]}
     if working is None:
         return {**where, "shown": shown, "again": None, "lines": [], "products": None}
@@ -183,8 +202,10 @@ def python(opened: ServedModel, question: TapeQuestion) -> str:
         ]
     else:
         row, column = question.cell
-        lines += [f"print(tape.matrix({question.matrix}).values[{row}, {column}])",
-                  f"print(tape.working({question.matrix}, {row}, {column}))"]  # fmt: skip
+        lines += [
+            f"print(tape.matrix({question.matrix}).values[{row}, {column}])",
+            f"print(tape.working({question.matrix}, {row}, {column}))",
+        ]
     return script(opened, *lines)
 
 

@@ -65,7 +65,8 @@ def labels_of(subject: Subject) -> dict[str, Any]:
 
 def refuse_long(subject: Subject) -> None:
     """Raise a `GlassError` if all scores and weights of the pass would not fit in `MOST_TRACE`."""
-    config, S = subject.model.config, len(subject.ids)
+    config = subject.model.config
+    S = len(subject.ids)
     T = S if subject.target_ids is None else len(subject.target_ids)
     cells = config.layers * T * T
     if subject.target_ids is not None:

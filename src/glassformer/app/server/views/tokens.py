@@ -43,7 +43,8 @@ class TokensQuestion(TextQuestion):
 
 def answer(opened: ServedModel, question: TokensQuestion) -> dict[str, Any]:
     """See the module."""
-    model, tokenizer = opened.model, opened.model.tokenizer
+    model = opened.model
+    tokenizer = opened.model.tokenizer
     counts, why = _counts(opened)
     if isinstance(model, Translator):
         source = model.frame.around(model.source_tokenizer.encode(question.text))
@@ -58,11 +59,16 @@ def answer(opened: ServedModel, question: TokensQuestion) -> dict[str, Any]:
         whole, ids = _read(opened, question.text)
         sides = [_side("text", question.text, whole, tokenizer, ids, counts)]
     return {
-        "kind": tokenizer.kind, "description": tokenizer.description(), "vocabulary": tokenizer.vocab_size,
-        "exact": tokenizer.exact, "context": model.config.model.context, "sides": sides,
+        "kind": tokenizer.kind,
+        "description": tokenizer.description(),
+        "vocabulary": tokenizer.vocab_size,
+        "exact": tokenizer.exact,
+        "context": model.config.model.context,
+        "sides": sides,
         "special": [{"id": id, "text": tokenizer.token_text(id), "role": role} for role, id in _roles(tokenizer)],
-        "counts": "absent" if why else "ready" if counts is not None else "counting", "why": why,
-    }  # fmt: skip
+        "counts": "absent" if why else "ready" if counts is not None else "counting",
+        "why": why,
+    }
 
 
 def _target(opened: ServedModel, question: TokensQuestion) -> tuple[str, list[int]]:
@@ -97,26 +103,37 @@ def _side(
     total = None if own is None else int(own.sum())
     decoded = tokenizer.decode(ids)
     return {
-        "name": side, "text": text, "decoded": decoded, "round_trip": decoded == whole,
-        "unread": max(0, len(ids) - MOST), "unknown": unknown_symbols(tokenizer, whole)[:100],
-        "vocabulary": tokenizer.vocab_size, "counted": total,
+        "name": side,
+        "text": text,
+        "decoded": decoded,
+        "round_trip": decoded == whole,
+        "unread": max(0, len(ids) - MOST),
+        "unknown": unknown_symbols(tokenizer, whole)[:100],
+        "vocabulary": tokenizer.vocab_size,
+        "counted": total,
         "tokens": [
             {
-                "id": id, "text": tokenizer.token_text(id), "bytes": list(tokenizer.token_bytes(id)),
-                "special": id in tokenizer.special, "count": None if own is None else int(own[id]),
+                "id": id,
+                "text": tokenizer.token_text(id),
+                "bytes": list(tokenizer.token_bytes(id)),
+                "special": id in tokenizer.special,
+                "count": None if own is None else int(own[id]),
                 "log_frequency": math.log(own[id] / total) if own is not None and own[id] else None,
             }
             for id in ids[:MOST]
         ],
-    }  # fmt: skip
+    }
 
 
 def _roles(tokenizer: Tokenizer) -> list[tuple[str, int]]:
     """The special ids that have a part of their own, and which."""
     found = {
-        "end": tokenizer.end_id, "start": tokenizer.start_id, "mask": tokenizer.mask_id,
-        "unknown": tokenizer.unknown_id, "padding": tokenizer.padding_id,
-    }  # fmt: skip
+        "end": tokenizer.end_id,
+        "start": tokenizer.start_id,
+        "mask": tokenizer.mask_id,
+        "unknown": tokenizer.unknown_id,
+        "padding": tokenizer.padding_id,
+    }
     named: dict[int, str] = {}
     for role, id in found.items():
         if id is not None:
@@ -146,7 +163,8 @@ def count_tokens(opened: ServedModel) -> Counts:
 
 def python(opened: ServedModel, question: TokensQuestion) -> str:
     """The ids, and what each stands for."""
-    model, text = opened.model, repr(question.text)
+    model = opened.model
+    text = repr(question.text)
     more: tuple[str, ...] = ()
     if isinstance(model, Translator):
         sides = {f"model.frame.around(model.source_tokenizer.encode({text}))": "model.source_tokenizer"}

@@ -114,16 +114,21 @@ def _copied(opened: ServedModel, model: TextModel | Translator, text: str, least
     except GlassError as error:
         return {"why": error.problem, "least": least, "read": 0, "whole": False, "matches": [], "cover": []}
     return {
-        "why": None, "least": least, "read": counted.characters, "whole": counted.whole,
-        "matches": [asdict(match) for match in found[:MOST_MATCHES]], "cover": cover(len(text), found),
-    }  # fmt: skip
+        "why": None,
+        "least": least,
+        "read": counted.characters,
+        "whole": counted.whole,
+        "matches": [asdict(match) for match in found[:MOST_MATCHES]],
+        "cover": cover(len(text), found),
+    }
 
 
 class _Counted:
     """How much of a text was read."""
 
     def __init__(self) -> None:
-        self.characters, self.whole = 0, True
+        self.characters = 0
+        self.whole = True
 
     def through(self, pieces: Iterable[str]) -> Iterator[str]:
         """The pieces, until they are enough."""

@@ -81,14 +81,27 @@ def answer(opened: ServedModel, question: AlignmentQuestion) -> Binary:
     found = cells_of(layer, slice(0, T), slice(0, S), block, "max", weights)
     target, source = made.labels(made.head(f"{site}.{layer.heads[0]}")[0].site)
     header = {
-        "site": site, "pass": made.which,
-        "head": question.head, "form": question.form, "shape": list(found.cells.shape), "block": block,
-        "size": [T, S], "hidden": HIDDEN, "full": FULL, "scale": question.scale,
-        "labels": {"target": target, "source": source}, "target": made.subject.target,
-        "written": question.target is None, "entropy": np.concatenate(spread).tolist(), "coverage": given.tolist(),
-        "covered": float((given >= COVERED).mean()), "enough": COVERED, "row_sums": found.row_sums.tolist(),
-        "largest": found.largest, "hypotheses": _hypotheses(opened, question.text, question.beams),
-    }  # fmt: skip
+        "site": site,
+        "pass": made.which,
+        "head": question.head,
+        "form": question.form,
+        "shape": list(found.cells.shape),
+        "block": block,
+        "size": [T, S],
+        "hidden": HIDDEN,
+        "full": FULL,
+        "scale": question.scale,
+        "labels": {"target": target, "source": source},
+        "target": made.subject.target,
+        "written": question.target is None,
+        "entropy": np.concatenate(spread).tolist(),
+        "coverage": given.tolist(),
+        "covered": float((given >= COVERED).mean()),
+        "enough": COVERED,
+        "row_sums": found.row_sums.tolist(),
+        "largest": found.largest,
+        "hypotheses": _hypotheses(opened, question.text, question.beams),
+    }
     return Binary(header, as_bytes([found.cells], question.form, question.scale))
 
 

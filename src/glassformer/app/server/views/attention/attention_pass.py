@@ -145,7 +145,8 @@ class AttentionPass:
 
     def labels(self, site: Site) -> tuple[list[str], list[str]]:
         """The tokens that look, and those that are looked at."""
-        text, target = list(self.subject.labels), list(self.subject.target_labels or ())
+        text = list(self.subject.labels)
+        target = list(self.subject.target_labels or ())
         if site.stack == "enc" or self.subject.target_ids is None:
             return text, text
         return target, text if site.part == "cross" else target

@@ -73,7 +73,9 @@ def cells_of(
             the sum over the keys of a block, and the mean over its rows, so that the cells of a row still sum to 1.
         weights: gives some rows, (rows, S), 0 where masked.
     """
-    cells, sums, largest = [], [], 0.0
+    cells = []
+    sums = []
+    largest = 0.0
     for chunk in layer.chunks(rows, block):
         found = weights(chunk)  # (rows, S)
         starts = np.arange(0, len(found), block)

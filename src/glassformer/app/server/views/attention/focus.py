@@ -69,18 +69,28 @@ def answer(opened: ServedModel, question: FocusQuestion) -> Binary:
         found = layer.pattern(here).masked_fill(~layer.allowed(here).cpu(), math.nan)[:, 0].numpy()  # (H, S)
         for number, row in zip(layer.heads, found, strict=True):
             cells = row if block == 1 else pooled(row[None], block)[0]  # (C,)
-            heads.append({
-                "head": str(HeadSite(site, number)), "part": f"{site.stack}.{site.part}", "at": at, "cells": len(cells),
-                "keys": len(row), **_top(row, question.top),
-            })  # fmt: skip
+            heads.append(
+                {
+                    "head": str(HeadSite(site, number)),
+                    "part": f"{site.stack}.{site.part}",
+                    "at": at,
+                    "cells": len(cells),
+                    "keys": len(row),
+                    **_top(row, question.top),
+                }
+            )
             rows.append(cells)
             at += len(cells)
     header = {
         "pass": made.which,
-        "place": question.place, "stack": next(iter(layers)).stack, "label": tokens[question.place], "block": block,
-        "top": question.top, "heads": heads,
+        "place": question.place,
+        "stack": next(iter(layers)).stack,
+        "label": tokens[question.place],
+        "block": block,
+        "top": question.top,
+        "heads": heads,
         "labels": {f"{site.stack}.{site.part}": made.labels(site)[1] for site in layers} if block == 1 else None,
-    }  # fmt: skip
+    }
     return Binary(header, np.concatenate(rows).astype("<f4").tobytes())
 
 

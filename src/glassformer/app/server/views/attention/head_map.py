@@ -63,12 +63,22 @@ def answer(opened: ServedModel, question: HeadMapQuestion) -> Binary:
     rows, keys, block = _window(layer, question)
     found = cells_of(layer, rows, keys, block, question.agg, lambda chunk: layer.pattern(chunk, [place])[0])
     header = {
-        "head": str(head), "pass": made.which, "scale": question.scale, "agg": question.agg, "form": question.form,
-        "shape": list(found.cells.shape), "block": block, "queries": [rows.start, rows.stop],
-        "keys": [keys.start, keys.stop], "size": list(layer.shape), "hidden": HIDDEN, "full": FULL,
-        "row_sums": found.row_sums.tolist(), "largest": found.largest,
+        "head": str(head),
+        "pass": made.which,
+        "scale": question.scale,
+        "agg": question.agg,
+        "form": question.form,
+        "shape": list(found.cells.shape),
+        "block": block,
+        "queries": [rows.start, rows.stop],
+        "keys": [keys.start, keys.stop],
+        "size": list(layer.shape),
+        "hidden": HIDDEN,
+        "full": FULL,
+        "row_sums": found.row_sums.tolist(),
+        "largest": found.largest,
         "labels": labels(made, question.head, rows, keys) if block == 1 else None,
-    }  # fmt: skip
+    }
     return Binary(header, as_bytes([found.cells], question.form, question.scale))
 
 
@@ -81,7 +91,8 @@ def labels(made: AttentionPass, name: str, rows: slice, keys: slice) -> dict[str
 def _window(layer: LayerPass, question: HeadMapQuestion) -> tuple[slice, slice, int]:
     """Rows, keys and the side of a block."""
     T, S = layer.shape
-    rows, keys = window(question.queries, T, "queries"), window(question.keys, S, "keys")
+    rows = window(question.queries, T, "queries")
+    keys = window(question.keys, S, "keys")
     most = min(question.px, MOST_NUMBERS) if question.form == "float32" else question.px
     return rows, keys, block_for(max(rows.stop - rows.start, keys.stop - keys.start), most)
 

@@ -54,7 +54,8 @@ def measure(opened: ServedModel) -> dict[str, Any]:
     """The report, with importance where the run's text is at hand."""
     notes: list[str] = []
     run = replace(opened.copy(), note=notes.append)
-    report, problem = heads_of_run(run), None
+    report = heads_of_run(run)
+    problem = None
     try:
         report = report.with_importance(head_importance(run.model, run.held_out(run.config.train.evaluate_tokens)))
     except GlassError as error:

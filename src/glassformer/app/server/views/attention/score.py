@@ -52,7 +52,8 @@ def answer(opened: ServedModel, question: ScoreQuestion) -> dict[str, Any]:
     made = attention_pass_of(opened, question.text, question.target)
     head, layer, place = made.head(question.head)
     T, S = layer.shape
-    i, j = question.query, question.key
+    i = question.query
+    j = question.key
     row = window((i, i + 1), T, "queries")
     window((j, j + 1), S, "keys")
     q = layer.q[place, i].double().cpu().numpy()  # (K,)
@@ -67,23 +68,39 @@ def answer(opened: ServedModel, question: ScoreQuestion) -> dict[str, Any]:
     seen = bool(allowed[j])
     queries, labels = made.labels(head.site)
     return {
-        "head": str(head), "pass": made.which,
-        "query": i, "key": j, "query_label": queries[i], "key_label": labels[j],
-        "q": q.tolist(), "k": keys[j].tolist(), "products": (q * keys[j]).tolist(), "dot": float(q @ keys[j]),
-        "width": len(q), "scaled": float(q @ keys[j]) / math.sqrt(len(q)), "bias": float(bias[j]),
-        "score": float(scores[j]) if seen else None, "masked": not seen,
-        "row": None if S > MOST_KEYS else {
-            "scores": np.where(allowed, scores, np.nan).tolist(), "weights": weights.tolist(), "labels": labels,
+        "head": str(head),
+        "pass": made.which,
+        "query": i,
+        "key": j,
+        "query_label": queries[i],
+        "key_label": labels[j],
+        "q": q.tolist(),
+        "k": keys[j].tolist(),
+        "products": (q * keys[j]).tolist(),
+        "dot": float(q @ keys[j]),
+        "width": len(q),
+        "scaled": float(q @ keys[j]) / math.sqrt(len(q)),
+        "bias": float(bias[j]),
+        "score": float(scores[j]) if seen else None,
+        "masked": not seen,
+        "row": None
+        if S > MOST_KEYS
+        else {
+            "scores": np.where(allowed, scores, np.nan).tolist(),
+            "weights": weights.tolist(),
+            "labels": labels,
         },
-        "log_sum": log_sum, "weight": float(weights[j]) if seen else 0.0,
-    }  # fmt: skip
+        "log_sum": log_sum,
+        "weight": float(weights[j]) if seen else 0.0,
+    }
 
 
 def python(opened: ServedModel, question: ScoreQuestion) -> str:
     """The vectors, the scores of the row and its weights."""
     _, layer, place = attention_pass_of(opened, question.text, question.target).head(question.head)
     site = question.head.rpartition(".")[0]
-    i, j = question.query, question.key
+    i = question.query
+    j = question.key
     return recorded(
         opened,
         question,
