@@ -18,11 +18,11 @@ from torch import Tensor
 from glassformer.generation.context import window, window_start
 from glassformer.generation.fast import fast_decoder
 from glassformer.generation.lengths import batches_by_length
-from glassformer.generation.slots import SlotCache, kept_slots
+from glassformer.generation.slots import COLUMNS, SlotCache, kept_slots
 from glassformer.model.cache import Cache
 from glassformer.model.transformer import Decoder, EncoderDecoder
 
-GROUP_TOKENS = {"cpu": 256}
+GROUP_TOKENS = {"cpu": 384}
 """Tokens of new rows in one forward pass, padding included, by device: with more, a processor is no faster."""
 MOST_GROUP_TOKENS = 16_384  # of other devices
 
@@ -212,6 +212,8 @@ class CachedReader:
         slots = self._give_slots(chosen, rows)
         found = []
         most = GROUP_TOKENS.get(self.weight.device.type, MOST_GROUP_TOKENS)
+        if self.limit is not None:  # rows that join at any time differ in length: small groups have less padding
+            most = self.limit // 2
         for group in batches_by_length([len(each) for each in unread], len(chosen), most):
             group.sort()
             numbers = [chosen[place] for place in group]
@@ -269,6 +271,8 @@ class CachedReader:
             state.start = window_start(len(rows[row]), self.context)
             lengths.append(len(rows[row]) - state.start)
             columns = max(columns, min(self.context, state.longest - state.start))
+        if self.limit is not None:  # rows to come may be longer
+            columns = min(self.context, -(-columns // COLUMNS) * COLUMNS)
         source_lengths = [len(self.states[row].source) for row in chosen if isinstance(self.model, EncoderDecoder)]
         first = len(self.slots)
         self.cache.add(lengths, columns, source_lengths)

@@ -22,7 +22,7 @@ from glassformer.base.config import ModelConfig
 from glassformer.model.cache import Cache, LayerCache
 
 COLUMNS = 64
-"""Memory is reserved for a multiple of this many columns."""
+"""Columns that memory grows by."""
 
 
 class SlotCache(Cache):
@@ -57,7 +57,7 @@ class SlotCache(Cache):
         assert attention_mask is None, "a slot holds no padding"
         longest = max(self.lengths)
         if longest == self.slots[0].room[0].shape[2]:
-            self._reserve(longest + 1)
+            self._reserve(longest + COLUMNS)
             self._show()
         self.length = longest + 1
         ends: int | tuple[Tensor, Tensor]
@@ -109,21 +109,23 @@ class SlotCache(Cache):
 
         Only tokens of slots that move are copied.
         """
-        before = (len(self.lengths), len(self.source_lengths))
         filled = max(self.lengths, default=0)
         even = min(self.lengths, default=0) == filled
         sources = _sources_of(slots, self.slots_per_source)
+        same_sources = not self.source_lengths or sources == list(range(len(self.source_lengths)))
+        same = same_sources and len(slots) == len(self.lengths)
+        tokens = _Selection(slots, filled, even, self.device)
+        memories = _Selection(sources, max(self.source_lengths, default=0), even, self.device)
         self.lengths = [self.lengths[slot] for slot in slots]
-        rooms = _select_rows([room for layer in self.slots for room in layer.room], slots, filled, even)
-        for layer, keys, values in zip(self.slots, rooms[::2], rooms[1::2], strict=True):
-            layer.room = [keys, values]
-        moved = False
-        if self.source_lengths:
-            moved = sources != list(range(len(self.source_lengths)))
-            width = max(self.source_lengths)
+        if not same_sources:
             self.source_lengths = [self.source_lengths[source] for source in sources]
-            _select_rows([room for layer in self.slots for room in layer.memory_room], sources, width, even)
-        if moved or before != (len(self.lengths), len(self.source_lengths)):
+        for layer in self.slots:
+            layer.room = [tokens.apply(room) for room in layer.room]
+            if not same_sources:
+                layer.memory_room = [memories.apply(room) for room in layer.memory_room]
+            if not same:  # frees the old tensors before the next layer
+                layer.show(len(self.lengths), len(self.source_lengths), max(self.source_lengths, default=0))
+        if not same:
             self._show()
 
     @contextmanager
@@ -241,45 +243,60 @@ def _sources_of(slots: Sequence[int], per_source: int) -> list[int]:
     return [source for source, _ in groupby(slot // per_source for slot in slots)]
 
 
-def _select_rows(rooms: Sequence[Tensor], rows: Sequence[int], filled: int, even: bool) -> Sequence[Tensor]:
-    """Return tensors (slots, G, columns, K) whose row i is row `rows[i]`, in its first `filled` columns.
+class _Selection:
+    """Row i becomes what row `rows[i]` was: worked out once, applied to every tensor of a cache.
 
-    In place, unless there are more rows than slots. Then new columns are zeros, as masked values must be finite, unless
-    all rows are `even`, of one length: rows only multiply in a beam search, where such rows remain even.
+    Args:
+        rows: may be named twice.
+        filled: columns to copy; the others hold nothing.
+        even: all rows have one length.
+        device: of the tensors.
     """
-    if len(rows) > rooms[0].shape[0]:
-        index = torch.tensor(rows, device=rooms[0].device)  # (rows)
-        larger = [room.new_empty((len(rows), *room.shape[1:])) for room in rooms]
-        for new, room in zip(larger, rooms, strict=True):
-            new.narrow(2, 0, filled).copy_(room.narrow(2, 0, filled).index_select(0, index))
-            if not even:
-                new.narrow(2, filled, new.shape[2] - filled).zero_()
-        return larger
-    moves = [(to, origin) for to, origin in enumerate(rows) if to != origin]
-    if all(origin >= len(rows) for _, origin in moves):  # the last rows move into gaps, and overwrite none of these
-        for room in rooms:
-            for to, origin in moves:
-                room[to, :, :filled] = room[origin, :, :filled]  # (G, filled, K)
-    else:
-        targets, origins = torch.tensor(moves, device=rooms[0].device).unbind(dim=1)  # (moves) each
-        for room in rooms:
-            columns = room.narrow(2, 0, filled)  # (slots, G, filled, K)
-            columns.index_copy_(0, targets, columns.index_select(0, origins))
-    return rooms
+
+    def __init__(self, rows: Sequence[int], filled: int, even: bool, device: torch.device) -> None:
+        self.rows = torch.tensor(rows, dtype=torch.long, device=device)  # (rows)
+        self.count = len(rows)
+        self.filled = filled
+        self.even = even
+        self.moves = [(to, origin) for to, origin in enumerate(rows) if to != origin]
+        self.into_gaps = all(origin >= len(rows) for _, origin in self.moves)  # no row is overwritten that moves
+        self.targets = torch.tensor([to for to, _ in self.moves], dtype=torch.long, device=device)  # (moves)
+        self.origins = self.rows[self.targets]  # (moves)
+
+    def apply(self, room: Tensor) -> Tensor:
+        """Return the tensor (slots, G, columns, K) with its rows selected; in place, unless it has too few slots.
+
+        New columns are zeros, as masked values must be finite, unless all rows are even: rows only multiply in a beam
+        search, where such rows remain even.
+        """
+        columns = room.narrow(2, 0, self.filled)  # (slots, G, filled, K)
+        if self.count > room.shape[0]:
+            larger = room.new_empty((self.count, *room.shape[1:]))
+            larger.narrow(2, 0, self.filled).copy_(columns.index_select(0, self.rows))
+            if not self.even:
+                larger.narrow(2, self.filled, room.shape[2] - self.filled).zero_()
+            return larger
+        if self.into_gaps:
+            for to, origin in self.moves:
+                columns[to] = columns[origin]  # (G, filled, K)
+        else:
+            columns.index_copy_(0, self.targets, columns.index_select(0, self.origins))
+        return room
 
 
 def _with_room(held: Sequence[Tensor], slots: int, columns: int) -> list[Tensor]:
     """Return tensors (slots, G, columns, K) with at least this room and the contents of `held`.
 
-    Slots at least double, and columns grow to a multiple of `COLUMNS`. The tensors are parts of one allocation: a large
-    one goes back to the system when it is given up, while many of middling size would leave holes in the memory of the
-    process.
+    Slots at least double. What grows is part of one allocation: a large one goes back to the system when it is given
+    up, while many of middling size would leave holes in the memory of the process.
     """
     had, _, had_columns, K = held[0].shape
     if had >= slots and had_columns >= columns:
         return list(held)
+    if not had:
+        return [each.new_zeros((slots, each.shape[1], columns, K)) for each in held]
     slots = had if had >= slots else max(slots, 2 * had)
-    columns = had_columns if had_columns >= columns else -(-columns // COLUMNS) * COLUMNS
+    columns = max(had_columns, columns)
     shapes = [(slots, each.shape[1], columns, K) for each in held]
     parts = held[0].new_zeros(sum(map(math.prod, shapes))).split([math.prod(shape) for shape in shapes])
     larger = [part.view(shape) for part, shape in zip(parts, shapes, strict=True)]
