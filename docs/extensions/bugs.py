@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from extensions.markdown import fenced, folded, indented
 from glassformer.base.wording import LEVELS
-from glassformer_course.lab.case import Case, cases, diagnoses
+from glassformer_course.lab.case import BugCase, cases, diagnoses
 
 
 def pages() -> dict[str, str]:
@@ -13,7 +13,7 @@ def pages() -> dict[str, str]:
     return {"parts/lab.md": f"{len(found)} cases.\n\n" + "\n\n".join(section(case) for case in found) + "\n"}
 
 
-def section(case: Case) -> str:
+def section(case: BugCase) -> str:
     """One case."""
     choices = "\n".join(f"- **{letter}** {diagnoses()[key]}" for letter, key in case.choices.items())
     looks = "\n\n".join(f"{level.capitalize()}\n: {indented(case.look[level], 2)}" for level in LEVELS)

@@ -23,7 +23,7 @@ def pages() -> dict[str, str]:
         kind = field.annotation
         assert kind is not None
         rows = ["| setting | default | allowed | |", "|---|---|---|---|"]
-        for name, setting in kind.model_fields.items():  # type: ignore[attr-defined]
+        for name, setting in kind.model_fields.items():
             columns = [f"`{section}.{name}`", f"`{shown(setting.default)}`", cell(allowed(setting))]
             rows.append(f"| {' | '.join(columns)} | {cell(setting.description or '')} |")
         parts.append(f"## {section}\n\n{str(field.description).capitalize()}.\n\n" + "\n".join(rows))
