@@ -110,7 +110,7 @@ class Transformer:
 
     @property
     def folder(self) -> Path:
-        """The run folder."""
+        """Path of the run folder."""
         return self.run.folder
 
     @property

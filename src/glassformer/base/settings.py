@@ -1,4 +1,4 @@
-"""What all settings have in common: frozen, validated, read from TOML, refused with the nearest valid name."""
+"""Base of all settings: frozen, validated, read from TOML; an error suggests the nearest valid name."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ REMEDIES = {
 
 
 class BaseSettings(BaseModel):
-    """What all sections share: frozen, no unknown keys, no infinite numbers."""
+    """Base class of all sections: frozen, no unknown keys, no infinite numbers."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
@@ -82,12 +82,12 @@ def parse_value(text: str) -> Any:
 
 
 def impossible(problem: str, remedy: str) -> ValueError:
-    """What a validator raises for settings that do not go together; it becomes a `GlassError`."""
+    """Return the error that a validator raises for incompatible settings; it becomes a `GlassError`."""
     return ValueError(f"{problem}\n{remedy}")
 
 
 def validated(kind: type[S], values: Mapping[str, Any], where: str) -> S:
-    """`values` as settings of one kind, or a `GlassError` that says where they stand and what is allowed."""
+    """Return `values` as settings of class `kind`; raise a `GlassError` with their source and the allowed values."""
     try:
         return kind.model_validate(values)
     except ValidationError as error:
@@ -122,7 +122,7 @@ def _shown(value: Any) -> str:
 
 
 def _remedy(kind: type[BaseSettings], error: ErrorDetails) -> str:
-    """What is allowed, in words; pydantic's own words where we have none."""
+    """Return the allowed values in words, or pydantic's own message for other errors."""
     sentence = REMEDIES.get(error["type"]) or REMEDIES.get(error["type"].partition("_")[0]) or f"{error['msg']}."
     bound = next(iter(error.get("ctx", {}).values()), "")
     if isinstance(bound, float) and bound.is_integer():

@@ -53,7 +53,7 @@ def counted(number: int, several: str, one: str | None = None) -> str:
 
 
 def span(first: object, last: object) -> str:
-    """All that is allowed, from the first to the last.
+    """Return a range in words, "first to last", or the single value if both are equal.
 
     >>> span(0, 0), span(0, 3)
     ('0', '0 to 3')

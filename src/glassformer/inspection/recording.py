@@ -41,7 +41,7 @@ class NotRecordedError(GlassError, KeyError):
 
 
 class Recording(Mapping[str, Tensor]):
-    """What was kept of one forward pass, by name. Every look gives a fresh copy: writing to it changes nothing here.
+    """Tensors of one forward pass by name. Each access returns a copy; writing to it changes nothing here.
 
     One head's part has a name, too: `dec.1.self.2` of `z`, `dec.1.self.2.pattern` of `pattern`, and so on. `mixed` is
     an older name of `z` and gives the same.

@@ -117,7 +117,7 @@ class Calls:
         self._taps = [Tap(module, side) for module in model.modules() for side in ("arguments", "output")]
 
     def noted(self) -> AbstractContextManager[None]:
-        """Note all calls inside."""
+        """Return a context in which all module calls are recorded."""
         return tapped({tap: tap for tap in self._taps}, self._note)
 
     def _note(self, tap: Tap, value: Any) -> None:
@@ -175,7 +175,7 @@ def _block(calls: Calls, block: nn.Module) -> BlockTrace:
 
 
 def _first(calls: Calls, norm: nn.Module) -> Tensor:
-    """What a norm or a part was given: LayerNorm and Identity call it `input`, the others `x`."""
+    """Return the input of a norm or a part; LayerNorm and Identity call it `input`, the others `x`."""
     found = calls.given(norm, "input")
     return calls.given(norm, "x") if found is None else found
 

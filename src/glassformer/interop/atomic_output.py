@@ -1,4 +1,4 @@
-"""An export appears whole, after every comparison held, or not at all; and what is there is never written over."""
+"""Atomic export: it appears whole after all comparisons pass, or not at all; existing files are never overwritten."""
 
 from __future__ import annotations
 

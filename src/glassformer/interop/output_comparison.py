@@ -1,4 +1,4 @@
-"""Whether another program writes what the run writes: its logits and its greedy tokens, one after the other."""
+"""Comparison of another program's output with the run's: logits, and greedy tokens one after the other."""
 
 from __future__ import annotations
 

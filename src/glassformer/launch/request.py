@@ -29,7 +29,7 @@ WORTH_IT = 1.0
 
 @dataclass(frozen=True)
 class RunRequest:
-    """A new run as a person asks for it.
+    """Request for a new run.
 
     Attributes:
         changes: settings as text, by SECTION.FIELD; `data.source` names the data.
@@ -64,7 +64,7 @@ class RunRequest:
 
     @property
     def folder(self) -> Path:
-        """Return the run folder."""
+        """Run folder: `out`, or else runs/NAME-OF-DATA."""
         source = self.config.data.source
         name = "text" if source == "-" else Path(source).name.split(".")[0] or "text"
         return self.out or Path("runs") / name

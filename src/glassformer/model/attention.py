@@ -27,7 +27,7 @@ EXPLICIT_BF16_TOKENS = 256
 
 @dataclass(frozen=True)
 class Mask:
-    """The keys that each query may attend to, and what is added to their scores. All layers of a stack share one.
+    """Attention mask: the keys that each query may attend to and a bias on scores, shared by all layers of a stack.
 
     Attributes:
         allowed: (B or 1, 1, T or 1, S) bool, True where a query may attend to a key; None: everywhere, unless
@@ -103,7 +103,7 @@ def self_attention_mask(
 
 
 def unchanged(x: Tensor) -> Tensor:
-    """Return x."""
+    """Return `x` itself, the default hook."""
     return x
 
 

@@ -12,7 +12,7 @@ from glassformer.numpy_reference.arrays import Array, Weights
 
 @dataclass(frozen=True)
 class AdamW:
-    """How large the steps are, from the same defaults as `glass train`; with `weight_decay` 0 this is Adam.
+    """Hyperparameters of AdamW, with the defaults of `glass train`; with `weight_decay` 0 this is Adam.
 
     Attributes:
         learning_rate: α.
@@ -32,7 +32,7 @@ class AdamW:
 
 @dataclass(frozen=True)
 class State:
-    """What Adam remembers: the number of steps, and the averages of gradients and of their squares, by name."""
+    """Optimizer state of Adam: the number of steps, and the averages of gradients and of their squares, by name."""
 
     step: int
     first: Weights

@@ -15,7 +15,7 @@ from glassformer.numpy_reference.settings import RMSNORM_EPSILON, Settings
 
 
 def self_allowed(places: Ints, real: Bools, causal: bool, window: int | None) -> Bools:
-    """Which key each query may see in self-attention, (B, 1, T, T).
+    """Return the mask of keys that each query may attend to in self-attention, (B, 1, T, T).
 
     Args:
         places: (B, T).
@@ -33,7 +33,7 @@ def self_allowed(places: Ints, real: Bools, causal: bool, window: int | None) ->
 
 
 class Attend(NamedTuple):
-    """What the backward pass of `attend` needs."""
+    """Values saved by `attend` for the backward pass."""
 
     q: Array
     k: Array
@@ -82,7 +82,7 @@ def attend_backward(dmixed: Array, kept: Attend) -> tuple[Array, Array, Array, A
 
 
 class Sharing(NamedTuple):
-    """Which heads there are, and which keys and values each one uses."""
+    """Query heads that are kept, and the key and value head that each one uses."""
 
     heads: list[int]  # (H) the numbers of the query heads
     asks: list[int]  # (H) the index of the key head of each
@@ -109,7 +109,7 @@ def shared_backward(dx: Array, by: Sharing) -> Array:
 
 
 class ProjectedHeads(NamedTuple):
-    """What the backward pass of `project` needs."""
+    """Values saved by `project` for the backward pass."""
 
     linear: Linear
     norm: NumpyNorm | None
@@ -160,7 +160,7 @@ def joined(x: Array) -> Array:
 
 
 class NumpyAttention(NamedTuple):
-    """What the backward pass of `attention` needs."""
+    """Values saved by `attention` for the backward pass."""
 
     heads: int  # of the settings, the removed ones included
     sharing: Sharing

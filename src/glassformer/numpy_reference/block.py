@@ -13,7 +13,7 @@ from glassformer.numpy_reference.settings import Settings
 
 
 class BlockContext(NamedTuple):
-    """What one forward pass lets its blocks see: the same for every layer."""
+    """Inputs of one forward pass that all blocks share: masks, bias, rotary angles and memory."""
 
     allowed: Bools  # (B, 1, T, T) of self-attention
     bias: Array | None = None  # (B, H, T, T) of self-attention
@@ -59,7 +59,7 @@ def part_backward(name: str, dy: Array, kept: Part) -> tuple[BlockGradients, dic
 
 
 class Residual(NamedTuple):
-    """What the backward pass of one part, its norm and its residual connection needs."""
+    """Values saved for the backward pass of one part, its norm and its residual connection."""
 
     name: str
     part: Part
@@ -67,7 +67,7 @@ class Residual(NamedTuple):
 
 
 class NumpyBlock(NamedTuple):
-    """What the backward pass of `block` needs."""
+    """Values saved by `block` for the backward pass."""
 
     order: str
     residuals: list[Residual]

@@ -19,7 +19,7 @@ from glassformer.numpy_reference.stack import NumpyStack, stack, stack_backward
 
 
 class Transform(NamedTuple):
-    """What the backward pass of `transform` needs."""
+    """Values saved by `transform` for the backward pass."""
 
     activation: str
     raised: Array  # (B, T, D)
@@ -44,7 +44,7 @@ def transform_backward(dy: Array, kept: Transform) -> tuple[Array, dict[str, Arr
 
 
 class NumpyHead(NamedTuple):
-    """What the backward pass of `head` needs."""
+    """Values saved by `head` for the backward pass."""
 
     tied: bool
     linear: Linear
@@ -78,7 +78,7 @@ def head_backward(dlogits: Array, kept: NumpyHead) -> tuple[Array, dict[str, Arr
 
 
 class TokenModel(NamedTuple):
-    """What the backward pass of a decoder, or of an encoder with a head over tokens, needs."""
+    """Values saved for the backward pass of a decoder, or of an encoder with a head over tokens."""
 
     stack: NumpyStack
     head: NumpyHead
@@ -105,7 +105,7 @@ def token_model_backward(dlogits: Array, kept: TokenModel) -> dict[str, Array]:
 
 
 class NumpyClassifier(NamedTuple):
-    """What the backward pass of a classifier needs."""
+    """Values saved by `classifier` for the backward pass."""
 
     stack: NumpyStack
     shares: Array  # (B, T)
@@ -141,7 +141,7 @@ def classifier_backward(dscores: Array, kept: NumpyClassifier) -> dict[str, Arra
 
 
 class NumpyEncoderDecoder(NamedTuple):
-    """What the backward pass of an encoder-decoder needs."""
+    """Values saved by `encoder_decoder` for the backward pass."""
 
     encoder: NumpyStack
     decoder: NumpyStack
@@ -229,7 +229,7 @@ def logits(
     source: Ints | None = None,
     real_source: Bools | None = None,
 ) -> Array:
-    """What the model says of some tokens, for every family: the call to compare another implementation with.
+    """Compute the logits of a model of any family, to compare another implementation with.
 
     Args:
         settings: of the model; an encoder with `classes` is a classifier.

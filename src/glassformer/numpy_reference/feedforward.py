@@ -11,7 +11,7 @@ from glassformer.numpy_reference.settings import GATED
 
 
 class NumpyFeedForward(NamedTuple):
-    """What the backward pass of `feedforward` needs."""
+    """Values saved by `feedforward` for the backward pass."""
 
     activation: str
     raised: Array  # (B, T, F) x W_upᵀ

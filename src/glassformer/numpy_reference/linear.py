@@ -11,7 +11,7 @@ from glassformer.numpy_reference.arrays import Array, Ints, Weights
 
 
 class Linear(NamedTuple):
-    """What the backward pass of `linear` needs."""
+    """Values saved by `linear` for the backward pass."""
 
     x: Array
     weights: Weights

@@ -10,7 +10,7 @@ from glassformer.numpy_reference.arrays import Array, Weights
 
 
 class NumpyNorm(NamedTuple):
-    """What the backward pass of a norm needs."""
+    """Values saved by `norm` for the backward pass."""
 
     kind: str
     normalised: Array  # (..., D) before the gain

@@ -1,4 +1,4 @@
-"""How a token knows its place: vectors that are added, angles that turn queries and keys, penalties on scores.
+"""Position encodings: vectors added to embeddings, rotations of queries and keys, biases added to scores.
 
 Whatever does not depend on weights needs no backward pass; `rotate` and `relative_bias` have one.
 """
@@ -17,7 +17,7 @@ from glassformer.numpy_reference.settings import Settings
 
 
 def position_vectors(places: Ints, weights: Weights, settings: Settings) -> Array | None:
-    """What is added to the embeddings at these places, (B, T) -> (B, T, D); None with other kinds of positions.
+    """Return the vectors added to the embeddings, (B, T) -> (B, T, D); None unless positions are learned or sinusoidal.
 
     weights: of the embedding.
     """
@@ -29,7 +29,7 @@ def position_vectors(places: Ints, weights: Weights, settings: Settings) -> Arra
 
 
 def score_bias(back: Ints, weights: Weights, settings: Settings, causal: bool) -> tuple[Array | None, Ints | None]:
-    """What is added to the scores at these distances, (B, T, S) -> (B, H, T, S); None with other kinds of positions.
+    """Return the bias added to the scores, (B, T, S) -> (B, H, T, S); None unless ALiBi or relative positions.
 
     Args:
         back: (B, T, S) how far back each key is from each query, negative if ahead.

@@ -23,7 +23,7 @@ from glassformer.numpy_reference.settings import Settings
 
 
 class NumpyEmbedding(NamedTuple):
-    """What the backward pass of `embed` needs."""
+    """Values saved by `embed` for the backward pass."""
 
     tokens: Ints  # (B, T)
     places: Ints  # (B, T)
@@ -66,7 +66,7 @@ def embed_backward(dx: Array, kept: NumpyEmbedding) -> dict[str, Array]:
 
 
 class NumpyStack(NamedTuple):
-    """What the backward pass of `stack` needs."""
+    """Values saved by `stack` for the backward pass."""
 
     embedding: NumpyEmbedding
     blocks: list[NumpyBlock]
@@ -120,7 +120,7 @@ def stack(
 
 
 class StackGradients(NamedTuple):
-    """What `stack_backward` finds."""
+    """Gradients of the embedding, the weights of the stack and the memory."""
 
     embedding: dict[str, Array]
     stack: dict[str, Array]

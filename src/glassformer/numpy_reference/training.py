@@ -16,7 +16,7 @@ from glassformer.numpy_reference.settings import Settings
 
 
 class NumpyBatch(NamedTuple):
-    """What one step learns from.
+    """Training batch of one step.
 
     Attributes:
         inputs: what the model reads.
@@ -37,7 +37,7 @@ def gradients(
 
 
 class TrainingStep(NamedTuple):
-    """What one step leaves: the loss before it, the weights and the optimizer's memory after it."""
+    """Result of one step: the loss before it, the weights and the optimizer state after it."""
 
     loss: float
     weights: dict[str, Array]

@@ -65,7 +65,7 @@ KEPT_BY_TRAINING = (*MADE_FIRST, "config.toml", "metrics.jsonl", "samples.txt", 
 
 @dataclass(frozen=True)
 class Run:
-    """One run folder."""
+    """Paths and files of one run folder."""
 
     folder: Path
 
@@ -76,7 +76,7 @@ class Run:
 
     @property
     def source_tokenizer_file(self) -> Path:
-        """The tokenizer of the source, where it has a vocabulary of its own."""
+        """Path of the source's tokenizer, where the source has its own vocabulary."""
         return self.folder / "source_tokenizer.json"
 
     def labels(self) -> tuple[str, ...]:
@@ -92,7 +92,7 @@ class Run:
             raise GlassError(f"{path} is damaged", "Copy it from where the run was made.") from None
 
     def save_labels(self, names: Sequence[str]) -> None:
-        """Write what `labels` reads."""
+        """Write the names of the labels to `labels.json`."""
         write_text(self.folder / "labels.json", json.dumps(names, ensure_ascii=False) + "\n")
 
     @property

@@ -1,4 +1,4 @@
-"""Tasks: what a record of each task is, its loss, its sample, and a class that takes text in and gives text out.
+"""Tasks: the records, loss and sample of each, and a class that maps text to its output.
 
 `task` has the protocol that the training loop knows and the tasks that learn from plain text (`lm`, `masked`);
 `example_tasks` those that learn from examples with an answer (`classify`, `translate`, `summarize`); `losses` goes from

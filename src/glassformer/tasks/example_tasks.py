@@ -41,7 +41,7 @@ class PairTask:
 
     @property
     def choices(self) -> int:
-        """V of the target."""
+        """Vocabulary size V of the target."""
         return self.data.tokenizer.vocab_size
 
     @property
@@ -77,7 +77,7 @@ class PairTask:
         return _evenly(pair_rows(store, self.config), limit, pair_lengths(store, self.config)[:, 1])
 
     def sample(self, model: Model) -> tuple[str, str]:
-        """The prompt, or else the first source of the validation part, and what is written for it."""
+        """Return the prompt, or else the first validation source, and the generated text."""
         prompt = self.config.sample.prompt or next(self.data.validation.texts())[0]
         writer = Translator(model, self.data.source_tokenizer, self.data.tokenizer, self.config)
         return prompt, writer.generate([prompt], self.config.sample)[0].text
@@ -117,7 +117,7 @@ class ClassTask:
 
     @property
     def choices(self) -> int:
-        """Labels."""
+        """Number of labels."""
         return len(self.data.labels)
 
     @cached_property

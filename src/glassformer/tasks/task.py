@@ -1,4 +1,4 @@
-"""Training tasks: each says which rows make a step, which are held out, what a sample is, and what to watch.
+"""Training tasks: the rows of a step, the validation rows, the sample and the concerns of each.
 
 The trainer, the validation loss and the report know tasks only by the `Task` protocol.
 """
@@ -53,10 +53,10 @@ class Task(Protocol):
         """Validation rows: all, or evenly drawn ones that predict about `limit` tokens."""
 
     def sample(self, model: Model) -> tuple[str, str]:
-        """Return the prompt of an evaluation's sample, and the text that the model makes of it."""
+        """Return the prompt of an evaluation's sample, and the model's output for it."""
 
     def concerns(self, model: Model, loss: Callable[[Sequence[Row]], float]) -> Iterator[str]:
-        """Yield concerns that a person should know after an evaluation; `loss` measures rows with this very model."""
+        """Yield concerns to report after an evaluation; `loss` measures rows with this model."""
 
 
 @dataclass(frozen=True)
@@ -83,7 +83,7 @@ class TextTask:
 
     @property
     def choices(self) -> int:
-        """V."""
+        """Vocabulary size V."""
         return self.tokenizer.vocab_size
 
     @property
@@ -104,7 +104,7 @@ class TextTask:
         return rows / self.config.train.batch
 
     def concerns(self, model: Model, loss: Callable[[Sequence[Row]], float]) -> Iterator[str]:
-        """Yield none."""
+        """Yield no concerns."""
         return iter(())
 
     def _windows(self, step: int) -> list[Row]:
@@ -136,7 +136,7 @@ class LanguageTask(TextTask):
         return self._held_out_windows(limit)
 
     def sample(self, model: Model) -> tuple[str, str]:
-        """The prompt, continued."""
+        """Return the prompt and the generated text."""
         settings = self.config.sample
         return settings.prompt, "".join(TextModel(model, self.tokenizer, self.config).stream(settings.prompt, settings))
 

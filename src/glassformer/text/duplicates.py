@@ -87,7 +87,7 @@ class Sketch:
 
 
 class DuplicateFinder:
-    """Collects what is known of all documents, 8 bytes each and 112 more for near duplicates; says which repeat."""
+    """Finder of repeated documents, with 16 bytes for each document and 112 more for near duplicates."""
 
     def __init__(self) -> None:
         self._indices = array("Q")

@@ -1,4 +1,4 @@
-"""Notes for a person on prepared data, in words and numbers: what was read, left out, held out, repeated, encoded."""
+"""Notes on prepared data, in words and numbers: records read, left out, held out, repeated and encoded."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ def record_split_note(source: Source, own: Source | None, train: int, validation
 
 
 def label_notes(found: Survey, own: Survey | None, labels: Mapping[str, int] | None) -> list[str]:
-    """Say what is odd about the labels."""
+    """Return notes on unusual labels: numbers as names, labels seen once, and labels not in training."""
     if labels is None:
         return []
     notes = []

@@ -173,7 +173,7 @@ def open_prepared(kind: RecordKind, folder: Path) -> Prepared:
 
 
 def _everything(source: Source, own: Source | None, tokenizer: TokenizerConfig) -> dict[str, Any]:
-    """All that the result depends on, in the form that names the folders of older versions.
+    """Return all facts that determine the result, in the form that names the folders of older versions.
 
     `windows` and `too_long` matter only when rows are cut, later.
     """
@@ -254,7 +254,7 @@ class TrainingTexts:
 
 
 def plan_records(source: Source, own: Source | None = None) -> RecordPlan:
-    """Survey the sources and decide what is held out.
+    """Survey the sources and choose the records to hold out.
 
     Raises:
         GlassError: the records cannot be split, or their labels teach nothing.
@@ -359,7 +359,7 @@ def write_text_facts(
 
 
 def write_facts(folder: Path, facts: Mapping[str, Any]) -> None:
-    """Write what is known of the stores in a folder beside them."""
+    """Write the facts about prepared stores to `prepared.json` in their folder."""
     write_text(folder / "prepared.json", json.dumps(facts, indent=1, ensure_ascii=False) + "\n")
 
 

@@ -1,4 +1,4 @@
-"""Rows of a batch: what is read, what is predicted, and where it counts, for all tasks alike."""
+"""Rows of a batch: inputs, targets and loss mask, in one form for all tasks."""
 
 from __future__ import annotations
 

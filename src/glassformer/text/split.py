@@ -248,7 +248,7 @@ def _is_clean(text: str, position: int) -> bool:
 
 
 def split_records(found: Survey, data: DataConfig, name: str, own_validation: bool = False) -> RecordSplit:
-    """Decide which records are held out; none where the validation part is a source of its own.
+    """Choose the records to hold out; none where the validation part is a separate source.
 
     Raises:
         GlassError: the records cannot be split, or their labels teach nothing.

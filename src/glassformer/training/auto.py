@@ -67,7 +67,7 @@ def size_run(
     note: Callable[[str], None],
     spent: Callable[[], float] = lambda: 0.0,
 ) -> Sized:
-    """Choose what is left open, measure it, and choose again with the speed that was found, until nothing changes.
+    """Choose the open settings, measure them, and choose again with the measured speed, until nothing changes.
 
     Args:
         config: all settings, those that are open at any value.

@@ -42,11 +42,11 @@ class Predictor(Protocol):
 
     @property
     def name(self) -> str:
-        """uniform, unigram, 5-gram."""
+        """Name of the predictor, such as uniform, unigram or 5-gram."""
 
     @property
     def loss(self) -> float | None:
-        """Nats per token."""
+        """Loss in nats per token; None where the predictor has none."""
 
 
 @dataclass(frozen=True)
@@ -93,7 +93,7 @@ class RunFacts:
 
     @property
     def floor(self) -> float:
-        """F."""
+        """Floor F of the loss, in nats per token."""
         return max(0.0, self.ngram - BELOW * (self.unigram - self.ngram))
 
     def loss_at(self, left: float) -> float:
@@ -110,7 +110,7 @@ class Band:
     high: float
 
     def facts(self) -> dict[str, float]:
-        """For `--json`."""
+        """Return the interval as JSON."""
         return asdict(self)
 
 

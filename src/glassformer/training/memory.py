@@ -1,4 +1,4 @@
-"""Memory: what training needs at least, what a process has used at most, and what a machine has left."""
+"""Memory: the minimum for training, the peak of the process, and the free memory of a device."""
 
 from __future__ import annotations
 

@@ -132,7 +132,7 @@ class Pace:
         self.budget.row = self._spent() / rows
 
     def sampled(self) -> None:
-        """A sample was written."""
+        """Measure the seconds of the sample just written."""
         self.budget.sample = self._spent()
 
     def saving(self, last: bool) -> None:
@@ -146,7 +146,7 @@ class Pace:
         times.other = now - self.state.train_seconds
 
     def saved(self) -> None:
-        """A checkpoint was written."""
+        """Measure the seconds of the checkpoint just written."""
         self.budget.save = self.clock.lap()
 
     @property
@@ -187,7 +187,7 @@ class Untimed:
         return rows
 
     def over(self) -> bool:
-        """Return False."""
+        """Return False: time does not end training."""
         return False
 
     def share(self) -> None:
@@ -197,11 +197,11 @@ class Untimed:
         """Return None: time ends nothing."""
 
     def allows_evaluation(self) -> bool:
-        """Return True."""
+        """Return True: every evaluation that is due is made."""
         return True
 
     def measure(self, loss: Callable[[int], object], sample: Callable[[], float]) -> None:
-        """Call neither."""
+        """Call neither `loss` nor `sample`: nothing is measured."""
 
     def stepped(self) -> float:
         """Return 0: nobody asks how long steps take."""
@@ -224,7 +224,7 @@ class Untimed:
         return rows
 
     def overrun(self) -> None:
-        """Return None."""
+        """Return None: there is no time limit to exceed."""
 
 
 def evenly(rows: Sequence[Any], count: int) -> Sequence[Any]:

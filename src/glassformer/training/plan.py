@@ -86,7 +86,7 @@ class RunPlan:
         return _whole_seconds(self.config, self.probe, self.steps)
 
     def facts(self) -> dict[str, Any]:
-        """For `--json`."""
+        """Return the plan as JSON."""
         probe = self.probe
         return {
             "task": self.config.train.task,
@@ -145,7 +145,7 @@ class RunPlan:
 
 
 def plan_run(config: Config, data: Prepared, probe: Probe | None, seconds_before: float = 0.0) -> RunPlan:
-    """Put together what is known of a run.
+    """Build the plan of a run from its settings, its data and a probe.
 
     Args:
         config: all settings.
@@ -188,7 +188,7 @@ def _steps(config: Config, probe: Probe | None, seconds_before: float) -> int | 
 
 
 def _whole_seconds(config: Config, probe: Probe, steps: int) -> float:
-    """The seconds of so many steps, with what a run evaluates, samples and saves; minutes limit its evaluations."""
+    """Return the seconds of `steps` steps with evaluations, samples and checkpoints; minutes limit the evaluations."""
     train = config.train
     limit = math.inf if train.minutes is None else 60 * train.minutes
     each = min(probe.evaluation_seconds, ONE_EVALUATION * limit) + probe.sample_seconds

@@ -88,7 +88,7 @@ class Probe:
 
 
 def probe(config: Config, tokens: Path, seconds: float) -> Probe:
-    """Measure training with these very settings, in a process of its own.
+    """Measure training with these settings in a separate process.
 
     Args:
         config: all settings.

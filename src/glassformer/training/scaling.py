@@ -151,7 +151,7 @@ class Estimate:
         return self.tokens_per_step / (self.compute + self.communication + self.update)
 
     def facts(self) -> dict[str, Any]:
-        """For `--json`."""
+        """Return the estimate as JSON."""
         return {**asdict(self), "memory": self.memory, "best": self.best, "worst": self.worst}
 
 

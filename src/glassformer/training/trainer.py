@@ -76,11 +76,11 @@ class Observer(Protocol):
         """Called before the first step and before each step is saved; `last`: the run ends here."""
 
     def forget_after(self, step: int) -> None:
-        """Drop what a killed process kept of steps after the checkpoint being resumed."""
+        """Delete data of steps after the checkpoint being resumed, which a killed process left."""
 
 
 class Trainer:
-    """Holds one run while `loop.train` trains it: its progress, what is due, and what is written.
+    """Training state of one run, driven by `loop.train`: its progress, due actions and outputs.
 
     `observer` and `threads` may be set before training.
 
@@ -190,7 +190,7 @@ class Trainer:
             self._measure_costs()
 
     def _forget_later_steps(self) -> None:
-        """Drop what a killed process logged after the checkpoint that is resumed."""
+        """Drop metrics and observations of steps after the checkpoint being resumed."""
         logged = self.state.step - len(self.state.recent_losses)
         if note := self._journal.forget_after(self.state.step, logged):
             self.reporter.note(note)

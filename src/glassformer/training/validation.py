@@ -39,7 +39,7 @@ class LossEstimate:
 
     @property
     def perplexity(self) -> float:
-        """exp(loss)."""
+        """Perplexity, exp(loss); the loss counts as 700 at most."""
         return math.exp(min(self.loss, 700.0))
 
     @property

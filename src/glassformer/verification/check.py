@@ -1,4 +1,4 @@
-"""What a check is, what it finds, and how far two tensors are apart."""
+"""Checks, their findings, and the distance between two tensors."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ LOGITS = 1e-5
 
 @dataclass(frozen=True)
 class Finding:
-    """What a check measured.
+    """Measurement of one check.
 
     Attributes:
         measured: to be at most the check's limit.
@@ -86,7 +86,7 @@ class Result:
         }
 
     def line(self, width: int) -> str:
-        """For people: the verdict, the figures, and what is promised, or why it was not shown; `width` of names."""
+        """Return one line of text: verdict, name padded to `width`, figures, and the claim or the reason."""
         verdict, sign = {True: ("pass", "<="), False: ("FAIL", " >"), None: ("-", "  ")}[self.ok]
         told = self.check.claim if self.ok else self.note if self.ok is None else f"{self.check.claim}? {self.note}"
         figures = f"{shown(self.measured):>8} {sign} {shown(self.check.limit):<7}"

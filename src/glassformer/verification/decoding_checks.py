@@ -115,7 +115,7 @@ def _start(subject: VerifiedRun) -> tuple[int, ...]:
 def _written(
     subject: VerifiedRun, rows: Sequence[Sequence[int]], temperature: float, first_seed: int = 0, cached: bool = True
 ) -> list[list[int]]:
-    """Return the generated tokens of each row, in float64; each row has a seed of its own."""
+    """Return the generated tokens of each row, in float64; row i has the seed `first_seed` + i."""
     seeds = range(first_seed, first_seed + len(rows))
     settings = _settings(temperature)
     model = subject.double

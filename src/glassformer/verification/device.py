@@ -1,4 +1,4 @@
-"""What this machine's devices compute, held against float64 on its processor, for the settings of one model.
+"""Logits and gradients on this machine's devices, compared with float64 on the CPU, for the settings of one model.
 
 The model has fresh weights and its own choices (positions, norms, activation, heads, masks), in sizes cut so far that
 all checks take a few seconds. Every way to compute it, each device, precision and number of threads, gives logits and
@@ -62,7 +62,7 @@ class DeviceAgreement:
 
     @property
     def ok(self) -> bool:
-        """Whether both distances are within their limits; what is not a number is not."""
+        """True if both distances are within their limits; NaN is not."""
         return self.logits <= self.limit and (self.gradients is None or self.gradients <= self.gradient_limit)
 
     def facts(self) -> dict[str, Any]:
@@ -96,7 +96,7 @@ def cut_sizes(config: ModelConfig) -> tuple[ModelConfig, list[str]]:
 
 
 def _is_left(head: str, sizes: Mapping[str, int | None]) -> bool:
-    """Whether a head such as `enc.0.self.3` is within the sizes."""
+    """Return True if a head such as `enc.0.self.3` is within the sizes."""
     stack, layer, _, number = head.split(".")
     layers = (sizes["encoder_layers"] if stack == "enc" else None) or sizes["layers"] or 0
     return int(layer) < layers and int(number) < (sizes["heads"] or 0)
@@ -174,7 +174,7 @@ def check_attention(config: ModelConfig, device: torch.device) -> DeviceAgreemen
 
 
 def computes_in(device: torch.device, dtype: torch.dtype) -> bool:
-    """Whether a device multiplies matrices in this precision at all."""
+    """Return True if a device can multiply matrices of this dtype."""
     try:
         square = torch.ones(8, 8, device=device, dtype=dtype)
         return bool((square @ square).float().eq(8).all())
@@ -188,14 +188,14 @@ def usable_cores() -> int:
 
 
 def _real(rows: int, length: int) -> Tensor:
-    """Which places are real, (B, T): the first row ends in padding, a quarter of it."""
+    """Return the mask of real tokens, (B, T) bool; the last quarter of the first row is padding."""
     real = torch.ones(rows, length, dtype=torch.bool)  # (B, T)
     real[0, length - length // 4 :] = False
     return real
 
 
 def _inputs(model: Model, length: int) -> dict[str, Tensor]:
-    """Random ids, what is padding, and the answers: ids (B, T) or classes (B)."""
+    """Return random ids (B, T), the mask of real tokens (B, T), and targets: ids (B, T) or classes (B)."""
     random = torch.Generator().manual_seed(0)
     tokens = torch.randint(VOCABULARY, (ROWS, length), generator=random)  # (B, T)
     answers = torch.randint(VOCABULARY, (ROWS, length), generator=random)  # (B, T)
@@ -231,7 +231,7 @@ def _compared(name: str, device: str, got: Computed, right: Computed, kind: str)
 
 
 def _distance(got: Tensor, right: Tensor) -> float:
-    """Norm of the difference / norm of what is right, any shape; infinite where a number is not finite."""
+    """Return the norm of the difference / norm of `right`, for any shape; infinite where a number is not finite."""
     a = got.detach().cpu().double()
     b = right.detach().cpu().double()
     distance = float((a - b).norm() / b.norm())

@@ -1,4 +1,4 @@
-"""Taking the run away: what another program makes of it."""
+"""Check of the exported run, as another program reads it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from glassformer.verification.verified_run import VerifiedRun
 
 
 def export_hf(subject: VerifiedRun) -> Finding:
-    """The run written for Hugging Face, read by transformers and compared; every comparison has a limit of its own."""
+    """Export the run to the Hugging Face format and compare it in transformers; each comparison has its own limit."""
     with tempfile.TemporaryDirectory(prefix="glass-verify-", ignore_cleanup_errors=True) as temporary:
         report = export(ExportRequest(subject.folder, Path(temporary) / "hf", subject.which))
     compared = "; ".join(f"{each.name} {each.value:.1e} (limit {each.limit:.0e})" for each in report.measured)

@@ -130,7 +130,7 @@ def round_trip(subject: VerifiedRun) -> Finding:
 
 
 def comes_back(tokenizer: Tokenizer, text: str) -> bool:
-    """Whether a text comes back, but for what the tokenizer's settings give up; streamed as well as at once."""
+    """Return True if decoding restores the text, at once and streamed, up to losses that the settings allow."""
     ids = tokenizer.encode(text)
     special = {tokenizer.end_id, tokenizer.mask_id}
     back = tokenizer.decode(ids)
@@ -143,7 +143,7 @@ def comes_back(tokenizer: Tokenizer, text: str) -> bool:
 
 
 def _kept_apart(tokenizer: Tokenizer, text: str, back: str) -> bool:
-    """Whether what stands around unknown symbols is found in the text, in order."""
+    """Return True if the parts of `back` between unknown symbols occur in the text, in order."""
     wanted = _as_promised(tokenizer, text)
     place = 0
     for part in _as_promised(tokenizer, back).split("\ufffd"):
@@ -187,7 +187,7 @@ def moved(subject: VerifiedRun) -> Finding:
 
 
 def _copy(subject: VerifiedRun, folder: Path) -> None:
-    """What a person would take along, with one checkpoint; where the text was is forgotten."""
+    """Copy the run's files and one checkpoint to `folder`, and erase the location of the text."""
     kept = _pointed(subject, subject.which)
     subject.run.manifest()  # one that is missing or damaged is named where the run is, not where the copy was
     shutil.copytree(subject.folder, folder, ignore=shutil.ignore_patterns("checkpoints", "lock", "*.partial"))
@@ -200,7 +200,7 @@ def _copy(subject: VerifiedRun, folder: Path) -> None:
 
 
 def _inputs(subject: VerifiedRun) -> list[str]:
-    """A text for each row: what is read of it, the first half."""
+    """Return one text for each row: the first half of its input, or of its source."""
     opened = subject.opened
     texts = list[str]()
     for row in subject.rows:
@@ -213,7 +213,7 @@ def _inputs(subject: VerifiedRun) -> list[str]:
 
 
 def _output(model: AnyTextModel, texts: list[str]) -> list[Any]:
-    """What a run makes of the texts."""
+    """Return the model's output for each text."""
     if isinstance(model, MaskFiller):
         return [model.filled(text.replace(model.MASK, " ") + model.MASK) for text in texts]
     if isinstance(model, TextClassifier):

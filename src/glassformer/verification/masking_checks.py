@@ -1,4 +1,4 @@
-"""Who may look at whom: rows of a batch, padding and the future leave no trace."""
+"""Masking checks: other rows of a batch, padding and future tokens do not affect a result."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def padding_blind(subject: VerifiedRun) -> Finding:
 
 
 def _all_padding(subject: VerifiedRun, batch: Batch) -> Tensor:
-    """What comes of a batch whose first row has no real token."""
+    """Return the output for a batch whose first row has no real token."""
     model = subject.model
     real = batch.attention_mask.clone()
     real[0] = False

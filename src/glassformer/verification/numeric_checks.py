@@ -106,13 +106,13 @@ def bf16_norms(subject: VerifiedRun) -> Finding:
 
 
 def no_norms(subject: VerifiedRun) -> str | None:
-    """Exempts models without any."""
+    """Exempts models without norms."""
     config = subject.config.model
     return "the model has no norms" if config.norm == "none" and config.qk_norm == "none" else None
 
 
 def thread_counts(subject: VerifiedRun) -> Finding:
-    """One thread, and two or what is in use."""
+    """Compare logits with one thread and with several, at least two."""
     several = max(2, torch.get_num_threads())
     with inference(subject.model):
         with threads(1):

@@ -1,4 +1,4 @@
-"""Verifying a run in a process of its own, as some checks change what all of a process shares: PyTorch's precision.
+"""Verification of a run in a separate process, as some checks change process-wide state: PyTorch's precision.
 
 ::
 
@@ -63,7 +63,7 @@ def verify_apart(
 
 
 def main(folder: str, which: Which, device: str) -> None:
-    """What the process of its own does."""
+    """Verify a run, save its sheet, and print the results as lines of JSON."""
     from glassformer.verification.sheet import save, verify_run
 
     def say(said: dict[str, Any]) -> None:

@@ -1,4 +1,4 @@
-"""What all of a process shares, changed for a while and put back: PyTorch's threads, precision and random numbers."""
+"""Process-wide state, changed for a while and restored: PyTorch's threads, precision and random numbers."""
 
 from __future__ import annotations
 

@@ -49,7 +49,7 @@ PACKAGES = ("torch", "numpy", "tokenizers", "safetensors")
 
 @dataclass(frozen=True)
 class ProofSheet:
-    """What was found.
+    """Results of the checks of one run.
 
     Attributes:
         run: the folder.
@@ -69,7 +69,7 @@ class ProofSheet:
 
     @property
     def ok(self) -> bool:
-        """Whether no check failed, and all that concern the run could be made."""
+        """True if no check failed and every check that concerns the run could be made."""
         return all(result.ok is not False and result.made for result in self.results)
 
     def facts(self) -> dict[str, Any]:
@@ -164,7 +164,7 @@ def save(sheet: ProofSheet) -> Path:
 
 
 def kept_sheet(run: Run) -> dict[str, Any] | None:
-    """What `verify.json` in a run's folder says; None where the run was not verified.
+    """Return the contents of `verify.json` in a run's folder; None where the run was not verified.
 
     Raises:
         GlassError: the file is damaged.

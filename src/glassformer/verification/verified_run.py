@@ -1,4 +1,4 @@
-"""What is verified: a run, its model in single and in double precision, and a few rows of its own text."""
+"""Run under test, with its model in single and in double precision and a few rows of its own text."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ LONGEST_PROMPT = 24  # tokens
 
 @dataclass(frozen=True)
 class VerifiedRun:
-    """A run under test. What is costly is made when it is first asked for, once.
+    """Run under test. Costly attributes are computed once, at first access.
 
     Attributes:
         run: its folder.
@@ -46,7 +46,7 @@ class VerifiedRun:
 
     @cached_property
     def trouble(self) -> str | None:
-        """Why the run cannot be loaded; None: it can."""
+        """Reason why the run cannot be loaded; None if it can."""
         try:
             _ = self.opened
         except GlassError as error:
@@ -84,7 +84,7 @@ class VerifiedRun:
 
     @property
     def text(self) -> str:
-        """Where the rows are from, in words."""
+        """Source of the rows, in words."""
         return self._drawn[1]
 
     @property
@@ -106,7 +106,7 @@ class VerifiedRun:
 
     @property
     def folder(self) -> Path:
-        """Of the run."""
+        """Folder of the run."""
         return self.run.folder
 
 

@@ -1,4 +1,4 @@
-"""Where an answer comes from: which parts, which tokens, and from which layer on.
+"""Attribution of an answer to the parts of the model, to tokens and to layers.
 
   glass attribute runs/book "Once upon a" --view logits
   glass attribute runs/book "Once upon a" --view logits --place 2 --token " time" --against " day"
@@ -63,7 +63,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Attribute, and print."""
+    """Compute the attribution and print the chosen view."""
     _check(arguments)
     asked = _ask(arguments)
     facts, lines = VIEWS[arguments.view](asked)

@@ -21,7 +21,7 @@ TOP = 8
 
 @dataclass(frozen=True)
 class AttributionRequest:
-    """What a view is made of."""
+    """Inputs of a view: the command's arguments, the model, and the text's tokens and answers."""
 
     arguments: argparse.Namespace
     model: AnyTextModel
@@ -32,7 +32,7 @@ class AttributionRequest:
 
     @property
     def output(self) -> Output:
-        """The one at --place, or the last."""
+        """Answer at `--place`, or the last answer."""
         place = self.arguments.place
         found = [output for output in self.case.outputs if place in (None, output.place)]
         if not found:
@@ -42,7 +42,7 @@ class AttributionRequest:
 
     @property
     def against(self) -> int | None:
-        """--against."""
+        """Token id of `--against`; None if it is not given."""
         return named(self.model, self.arguments.against)
 
 
@@ -61,7 +61,7 @@ def named(model: AnyTextModel, name: str | None) -> int | None:
 
 
 def logits_view(asked: AttributionRequest) -> Made:
-    """What each part gave to each logit; of one answer its parts, neurons, or one head."""
+    """Show the contribution of each part to each logit; for one answer, its parts, neurons, or one head."""
     from glassformer.inspection.attribution import split_neurons, split_output, split_outputs, tables
     from glassformer.inspection.receipt.parts import refuse_inexact
     from glassformer.inspection.sites import find_head
@@ -159,7 +159,7 @@ def flow_view(asked: AttributionRequest) -> Made:
 
 
 def blank_view(asked: AttributionRequest) -> Made:
-    """What an answer loses without each token."""
+    """Show the log-probability, in nats, that an answer loses when each token is replaced."""
     from glassformer.inspection.attribution import blank
     from glassformer.inspection.attribution.tables import token_lines
 
@@ -274,7 +274,7 @@ def _where(asked: AttributionRequest, output: Output) -> str:
 
 
 def _read(asked: AttributionRequest) -> str:
-    """What rollout and flow are of."""
+    """Return the title of a rollout or flow view: the answer whose tokens are traced."""
     return f"what reaches the answer {_where(asked, asked.output)}, of each token"
 
 

@@ -56,7 +56,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _notice_empty(texts: list[str], file: Path | None) -> None:
-    """Refuse a text that holds nothing; in a file each line keeps its answer, and a person is told."""
+    """Refuse an empty text; for empty lines of a file, print a warning and keep their labels."""
     empty = sum(not text.strip() for text in texts)
     if empty and file is None:
         which = "the text is" if len(texts) == 1 else f"of {len(texts):,} texts {counted(empty, 'are', 'is')}"

@@ -53,7 +53,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Train what is not trained yet, write the report and print its table."""
+    """Train the runs that are still missing, write the report and print its table."""
     if arguments.list:
         return _list_studies(arguments.json)
     if arguments.out is None:

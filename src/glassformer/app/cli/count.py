@@ -38,7 +38,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Print the account."""
+    """Print the parameters, bytes and arithmetic of the model, and the estimates for `--gpus`."""
     from glassformer.model.count import count_model
 
     config, sizes, published = _what(arguments.what, changes_from(arguments))

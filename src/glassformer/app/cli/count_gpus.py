@@ -123,7 +123,7 @@ def table(about: str, found: Sequence[Estimate], billions: float | None) -> Iter
 
 
 def facts(found: Sequence[Estimate]) -> dict[str, Any]:
-    """For `--json`."""
+    """Return the estimates for `--json`; empty if there are none."""
     return {"estimates": [each.facts() for each in found]} if found else {}
 
 

@@ -132,7 +132,7 @@ class CorpusReport:
 
 
 def _made(corpus: Generated, size: int, seed: int) -> dict[str, list[Any]]:
-    """Everything that a corpus makes, by kind: documents, pairs, labelled texts, minimal pairs."""
+    """Return the corpus's records by kind: documents, pairs, labelled texts, minimal pairs."""
     kinds: dict[str, list[Any]] = {}
     if isinstance(corpus, Corpus):
         kinds["documents"] = list(islice(corpus.documents(size, seed), size))

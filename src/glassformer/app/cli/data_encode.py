@@ -108,7 +108,7 @@ def _encoded(config: Config, arguments: argparse.Namespace, engine: str) -> Prep
 
 
 def facts_of(found: Prepared) -> dict[str, Any]:
-    """What a person or a program wants to know of an encoded text."""
+    """Return the tokenizer, the token counts, and the tokens per character and per byte of an encoded text."""
     train = found.train.tokens["text"]
     tokens = len(train) - train.documents  # without the end tokens, which stand for no text
     return {

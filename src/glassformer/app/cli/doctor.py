@@ -39,7 +39,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Look, check and print."""
+    """Inspect the machine, check its devices and print the results; return 1 if a check fails."""
     start = time.perf_counter()
     config = _settings(arguments.what)
     from glassformer.model.device import choose_device

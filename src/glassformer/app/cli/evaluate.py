@@ -58,7 +58,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Evaluate and print."""
+    """Evaluate the run and print the report."""
     from glassformer.evaluation.evaluate import EvaluationRequest, evaluate_run
 
     if arguments.examples < 0:

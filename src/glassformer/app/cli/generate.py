@@ -104,7 +104,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def drawing_changes(given: dict[str, str]) -> dict[str, str]:
-    """Whoever says how to draw wants a text drawn, also of a run that searches where nothing is said."""
+    """Return `--beams 1` if sampling flags are given, also for a run that uses beam search by default."""
     said = sorted(DRAWING & given.keys())
     if said and given.get("sample.beams", "1") != "1":
         flag = said[0].removeprefix("sample.").replace("_", "-")
@@ -182,7 +182,7 @@ def _written_whole(
 def _written(
     model: TextModel | Translator, prompts: list[str], settings: SampleConfig, samples: int
 ) -> list[dict[str, Any]]:
-    """So many texts for each prompt: the best of beam search, or drawn with as many seeds."""
+    """Return `samples` texts for each prompt: beam search's best, or sampled with consecutive seeds."""
     if settings.beams > 1:
         best = model.best(prompts, settings, samples)
         return [{**asdict(sample), "seed": None} for found in best for sample in found]

@@ -1,4 +1,4 @@
-"""What each attention head of a run does: its roles, with chance levels and intervals.
+"""Roles of each attention head of a run, with chance levels and intervals.
 
   glass heads runs/book
   glass heads runs/book --head dec.1.self.2
@@ -48,7 +48,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Look, and print."""
+    """Score the heads and print their roles, or their history with `--history`."""
     if arguments.history:
         return history.run(arguments)
     history.refuse_unused(arguments)
@@ -127,7 +127,7 @@ def _given(model: AnyTextModel, text: str) -> Given:
 
 
 def _is_file(text: str) -> bool:
-    """Whether there is a file of that name; a long text is no name at all."""
+    """Return True if `text` names a file; False also for text that is not a valid path, such as a long one."""
     try:
         return Path(text).is_file()
     except (OSError, ValueError):
@@ -135,7 +135,7 @@ def _is_file(text: str) -> bool:
 
 
 def _order(found: HeadReport, sort: str) -> tuple[float, ...] | tuple[str, float]:
-    """What heads are sorted by; equal ones stay in their place."""
+    """Return the sort key of a head; heads with equal keys keep their order."""
     if sort == "role":  # all of one role together, the clearest first; those without one at the end
         return (found.names[0], -found.roles[found.names[0]].score) if found.names else ("~", 0.0)
     return (found.numbers.get("entropy", 0.0),) if sort == "entropy" else ()

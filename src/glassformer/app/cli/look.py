@@ -83,7 +83,7 @@ def _subject(arguments: argparse.Namespace) -> Subject:
 
 
 def _shown(arguments: argparse.Namespace, subject: Subject) -> HeadSite | Site | None:
-    """What was asked for."""
+    """Return the head of `--head` or the site of `--site`; None if neither is given."""
     from glassformer.inspection.plots import find_site
     from glassformer.inspection.sites import find_head
 
@@ -93,7 +93,7 @@ def _shown(arguments: argparse.Namespace, subject: Subject) -> HeadSite | Site |
 
 
 def _tokens(subject: Subject, target: str | None) -> str:
-    """How much they look at."""
+    """Return the token counts of the text and of its target, in words."""
     from glassformer.base.wording import counted
 
     words = counted(len(subject.ids), "tokens")

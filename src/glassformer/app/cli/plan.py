@@ -1,4 +1,4 @@
-"""Before a run: what is read, how large the model is, how long it takes, what it needs, and what it has to beat.
+"""Plan of a run before training: the data, the size of the model, time, memory, and the baselines to beat.
 
   glass plan book.txt
   glass plan book.txt --minutes 20
@@ -52,7 +52,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Plan, and print."""
+    """Print the plan, with measurements of a few steps unless `--probe` is 0."""
     if not 0 <= arguments.probe <= LONGEST_PROBE:
         raise GlassError(f"--probe {arguments.probe:g} is not allowed", f"Give seconds from 0 to {LONGEST_PROBE}.")
     request = request_from(arguments)
@@ -121,7 +121,7 @@ def _band_lines(task: str, band: Band | None) -> Iterator[str]:
 
 
 def _probed(config: Config, data: Prepared, seconds: float) -> tuple[Probe | None, list[str]]:
-    """What was measured, and why nothing was."""
+    """Return the measurements of the probe, or None, and a warning if the probe failed."""
     from glassformer.training.probe import ProbeError, probe
 
     if not seconds:

@@ -49,7 +49,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Probe and print."""
+    """Run the probes and print the report."""
     from glassformer.app.cli.texts import say_training
     from glassformer.evaluation.probes.probe import ProbeRequest, probe_run
     from glassformer.runs.folder import open_run

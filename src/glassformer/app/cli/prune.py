@@ -70,7 +70,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Prune, and print."""
+    """Prune the heads, print the report, and draw the curves with `--plot`."""
     from glassformer.inspection.plots import draw_curve, refuse_no_picture, save
     from glassformer.inspection.pruning.prune import PruningRequest, prune_run
 
@@ -124,7 +124,7 @@ def _refuse_idle(arguments: argparse.Namespace) -> None:
 
 
 def _gates(arguments: argparse.Namespace) -> L0 | None:
-    """How gates are learnt; what is of them alone is refused without them."""
+    """Return the settings of the learnt gates, or None without `--l0`; refuse the gates' flags without it."""
     from glassformer.inspection.pruning.l0 import L0
 
     given = {name: value for name in GATES if (value := getattr(arguments, name)) is not None}

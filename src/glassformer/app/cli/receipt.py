@@ -1,4 +1,4 @@
-"""Why this token: its logit as a sum of what each part of the model gave, and how it was then drawn.
+"""Receipt of one token: its logit as the sum of the contributions of all parts, and how it was sampled.
 
   glass receipt runs/book "Once upon a"
   glass receipt runs/book "Once upon a" --token " time" --against " day"

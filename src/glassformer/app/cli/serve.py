@@ -81,7 +81,7 @@ def _check(arguments: argparse.Namespace, local: bool) -> None:
 
 
 def _is_local(host: str) -> bool:
-    """Whether only this machine can reach the address."""
+    """Return True if only this machine can reach the address."""
     try:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:
@@ -89,7 +89,7 @@ def _is_local(host: str) -> bool:
 
 
 def _open_to_others(host: str) -> str:
-    """What --host means."""
+    """Return the warning for a `--host` that other machines can reach."""
     return (
         f"--host {host}: everybody who can reach this machine and has the token can read these runs and use their "
         "models. What is sent is not encrypted: put a server with HTTPS before it if the network is not yours."

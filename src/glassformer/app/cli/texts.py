@@ -71,7 +71,7 @@ def as_utf8(data: bytes, name: str) -> str:
 
 
 def say_unknown(tokenizer: Tokenizer, texts: Iterable[str]) -> None:
-    """Tell a person what of the texts the model cannot read: characters, or words where those are its tokens."""
+    """Print a warning that lists the unknown characters of the texts, or the unknown words for word tokenizers."""
     from glassformer.tasks import unknown_symbols
 
     unknown = sorted({symbol for text in texts for symbol in unknown_symbols(tokenizer, text)})
@@ -105,7 +105,7 @@ def say_unknown_to(model: AnyTextModel, text: str, target: str | None) -> None:
 
 
 def say_training(folder: Path, checkpoint: str) -> None:
-    """Tell a person that what is shown of a run will change, where it is still training."""
+    """Print a note if the run is still training: its results are those of the checkpoint so far."""
     from glassformer.base.locks import is_held
 
     if is_held(folder):
@@ -113,7 +113,7 @@ def say_training(folder: Path, checkpoint: str) -> None:
 
 
 def say_unread(unread: list[int], what: str, context: int) -> None:
-    """Tell a person which texts were longer than the model reads."""
+    """Print a warning if texts were cut to the context: how many, and the largest number of tokens left out."""
     cut = [number for number in unread if number]
     if cut:
         of = f"of {len(unread):,} {what}"

@@ -33,7 +33,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Verify and print."""
+    """Verify the run and print each check; save the sheet unless `--only` is given. Return 1 if a check fails."""
     from glassformer.verification.sheet import chosen, save, verify_run
 
     width = max(len(check.name) for check in chosen(arguments.only))

@@ -1,8 +1,8 @@
-"""Who may ask: the right host, from the same origin, with the token of this start, and not too much at once.
+"""Access control: checks of a request's host, origin, token, and the size and duration of its body.
 
 A page in a browser can send requests to 127.0.0.1 from any site, and a name of a foreign site can be made to point
-there (DNS rebinding). So the `Host` must be one of this machine's names, an `Origin` must be the server's own, and all
-but the page itself asks for a token that only whoever started the server has seen.
+there (DNS rebinding). So the `Host` must be one of this machine's names, an `Origin` must be the server's own, and
+everything but the page itself needs a token, which only the person who started the server has seen.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def new_token() -> str:
 
 @dataclass(frozen=True)
 class Access:
-    """Who may ask.
+    """Access rules of a server: the token, the port and the allowed hosts.
 
     Attributes:
         token: of this start, or the one that was given.
@@ -70,7 +70,7 @@ class Access:
         return f"glass-{self.port}"
 
     def same(self, token: str) -> bool:
-        """Whether this is the token; how long it takes tells nothing of it."""
+        """Return True if `token` is the token of the server; compare in constant time."""
         return secrets.compare_digest(token.encode("utf-8", "replace"), self.token.encode("utf-8"))
 
 
@@ -137,7 +137,11 @@ class Guard:
         return [*([bearer.strip()] if kind.lower() == "bearer" else []), *([] if cookie is None else [cookie])]
 
     def _letting_in(self, scope: Scope) -> str | None:
-        """Where to go on to, of a request for `/?token=…`, the token right; None of all others."""
+        """Return the redirect target of a request for `/?token=…`; None for all other requests.
+
+        Raises:
+            RefusedRequestError: the token is wrong.
+        """
         query = parse_qsl(scope["query_string"].decode("latin-1"), keep_blank_values=True)
         tokens = [value for name, value in query if name == "token"]
         if scope["path"] != "/" or not tokens:
@@ -151,7 +155,7 @@ class Guard:
 
 
 def _is_open(scope: Scope) -> bool:
-    """Whether a request needs no token."""
+    """Return True if a request needs no token."""
     return scope["method"] in ("GET", "HEAD") and (scope["path"] in OPEN or scope["path"].startswith(ASSETS))
 
 
@@ -162,7 +166,7 @@ def _without_port(host: str) -> str:
 
 
 def _is_of(origin: str, host: str) -> bool:
-    """Whether an `Origin` is the server under the name that it was asked by."""
+    """Return True if an `Origin` header has the same host and port as the `Host` header."""
     try:
         return bool(host) and urlsplit(origin).netloc.lower() == host.lower()
     except ValueError:  # no address at all

@@ -1,4 +1,4 @@
-"""What a run that is training writes, as server-sent events, until it ends or the reader goes.
+"""Server-sent events of a run that is training, until training ends or the client disconnects.
 
 ::
 
@@ -6,9 +6,9 @@
     event: checkpoint    data: {"best": "step-000850", "last": "step-000900"}   whenever one of them changes
     event: end           data: {}                             training has ended
 
-`?after=STEP` sends the lines of later steps that are there already first; without it, what comes from now on is sent.
-A browser that lost the connection says itself where it was. A run that is not training is answered with 204, on which a
-browser asks no more.
+`?after=STEP` first sends the existing lines of later steps; without it, only new lines are sent. A browser that lost
+the connection sends its last step itself when it reconnects. A run that is not training is answered with 204, after
+which a browser does not reconnect.
 """
 
 from __future__ import annotations

@@ -46,7 +46,7 @@ def keep_without(registry: ModelRegistry, name: str, body: bytes) -> dict[str, A
     from glassformer.inspection.pruning.chosen_heads import prune_by_hand
 
     class Keep(ViewQuestion):
-        """What is asked."""
+        """Body of the request: the heads to remove, the new run's name and the checkpoint."""
 
         heads: Annotated[tuple[Name, ...], Field(min_length=1, max_length=4_096)]
         name: Annotated[str, Field(min_length=1, max_length=100)]

@@ -1,4 +1,4 @@
-"""What is known of a run without loading its weights: the list that the page begins with."""
+"""Facts of each run, read without loading its weights: the list that the page begins with."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ class Listing:
 
 
 def shape_of(run: Run) -> dict[str, Any]:
-    """What the settings and the tokenizers of a run say of its model.
+    """Return the shape of a run's model, from its settings and tokenizers.
 
     Returns:
         task, family, layers (and encoder_layers, or null), heads, width, context, parameters, vocabulary (and
@@ -108,9 +108,10 @@ def shape_of(run: Run) -> dict[str, Any]:
 
 
 def sample_prompt(run: Run, config: Config, reader: Tokenizer) -> str:
-    """What the page begins with: the beginning of the training's last sample, else the prompt of the settings.
+    """Return the first prompt of the page, from the last training sample, the settings or a default for the task.
 
-    A prompt alone is often a word or two, in which there is little to see. All of it is cut to fit the context.
+    For the task `lm`, a sample that continues the settings' prompt is preferred, because a prompt is often only a word
+    or two; for other tasks, the settings' prompt is. The result is cut to fit the context.
     """
     try:
         samples = read_samples(run)

@@ -80,11 +80,11 @@ class ServedModel:
         return value
 
     def subject(self, text: str, target: str | None = None) -> Subject:
-        """What the model reads of a text; encoded, and translated, once. To be asked under the lock.
+        """Return the model's input for a text: its tokens, and its target, cached. To be called under the lock.
 
         Args:
             text: what the run's command would be given; of a filler, with [MASK].
-            target: of a run that translates or summarizes; None: what it writes greedily.
+            target: of a run that translates or summarizes; None: the model's greedy output.
 
         Raises:
             GlassError: the text does not fit the task, or is longer than the model reads.
@@ -97,7 +97,7 @@ class ServedModel:
         return self._subjects[key]
 
     def copy(self) -> OpenedRun:
-        """Return the run with the same weight tensors in modules of its own: no view's hooks are on them."""
+        """Return the run with separate modules that share its weight tensors and have no hooks of views."""
         model = self.run.model
         with self.lock:
             tensors = [*model.parameters(), *model.buffers()]
@@ -181,7 +181,7 @@ class ModelRegistry:
         return Run(self._folders[name])
 
     def training(self, name: str) -> bool:
-        """Whether a process trains the run now."""
+        """Return True if a process is training the run now."""
         return is_held(self.run(name).folder)
 
     def version(self, name: str) -> str | None:

@@ -1,4 +1,4 @@
-"""What the server says no to: the two lines of every error, with the status of HTTP that belongs to it."""
+"""Errors of the server: the two lines of each error, and its HTTP status."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ TYPES = {401: "authentication_error", 403: "permission_error", 404: "not_found_e
 
 
 class RefusedRequestError(GlassError):
-    """A `GlassError` with a status of its own.
+    """`GlassError` with its own HTTP status.
 
     Args:
         problem, remedy: as of `GlassError`.
@@ -48,7 +48,7 @@ def as_json(error: GlassError) -> dict[str, Any]:
 
 
 def in_two_lines(error: ValidationError) -> RefusedRequestError:
-    """What pydantic found wrong with a body: its first fault."""
+    """Convert a validation error to a `RefusedRequestError` (status 422) about its first fault."""
     first = error.errors(include_url=False, include_context=False, include_input=False)[0]
     place = " ".join(".".join(map(str, first["loc"])).split())[:100]  # an unknown field may have any name
     more = f" ({error.error_count() - 1} more)" if error.error_count() > 1 else ""

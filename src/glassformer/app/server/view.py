@@ -1,4 +1,4 @@
-"""What a view is: a body that is asked with, a function that answers, and the script that gives the same numbers."""
+"""Views of the page: a request body, a function that answers it, and a script that prints the same numbers."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ class Binary:
 
     @classmethod
     def unpacked(cls, body: bytes) -> Binary:
-        """What `packed` made."""
+        """Decode the bytes that `packed` returned."""
         start = 4 + int.from_bytes(body[:4], "little")
         return cls(json.loads(body[4:start]), body[start:])
 
@@ -94,7 +94,7 @@ Q = TypeVar("Q", bound=ViewQuestion)
 
 
 def nobody(question: ViewQuestion) -> Sequence[str]:
-    """No other run."""
+    """Return no names: the default of `PageView.others`."""
     return ()
 
 

@@ -19,7 +19,7 @@ WAITING = 64
 
 
 class Workers:
-    """Threads. Whoever is cancelled, as all are when the server stops, does not wait for the end of the work.
+    """Bounded pool of threads. A cancelled call, as at the server's stop, does not wait for its work to end.
 
     Args:
         threads: that work at once.
@@ -30,7 +30,7 @@ class Workers:
         self._turns: defaultdict[str, anyio.Lock] = defaultdict(anyio.Lock)
 
     async def __call__(self, work: Callable[..., T], *arguments: Any) -> T:
-        """What `work(*arguments)` returns or raises.
+        """Run `work(*arguments)` in a thread, and return its result or raise its error.
 
         Raises:
             GlassError: too many wait already, or memory is short.
@@ -41,7 +41,7 @@ class Workers:
         )
 
     async def of_run(self, name: str, work: Callable[..., T], *arguments: Any) -> T:
-        """The same, one at a time for each run.
+        """Run `work(*arguments)` in a thread, one call at a time for each run.
 
         The views of a run take turns anyway: those that wait do so without a thread, which others need.
         """

@@ -1,6 +1,6 @@
-"""What rounding the weights changed: the run and the model in the file, read the same texts by the library.
+"""Effect of rounding the weights: the library evaluates the run and the model in the file on the same texts.
 
-The texts are those that the file brings along, and what the run itself writes after them: no data is needed for it.
+The texts are the examples in the file and the run's own answers to them: no other data is needed.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ TOP = 32
 
 @dataclass(frozen=True)
 class ComparedRow:
-    """What a model reads, and what is right there.
+    """Token ids of one input and the reference answers at its positions.
 
     Attributes:
         ids: of an encoder-decoder, those of the target.
@@ -45,7 +45,7 @@ class ComparedRow:
 
 @dataclass(frozen=True)
 class Rounding:
-    """What the file's weights give beside the run's.
+    """Comparison of the predictions of the file's weights with those of the run's weights.
 
     Attributes:
         places: predictions that were compared, each over all answers.
@@ -63,7 +63,7 @@ class Rounding:
     row: dict[str, Any]
 
     def facts(self) -> dict[str, Any]:
-        """For the header."""
+        """Return the comparison as JSON, for the file's header."""
         return asdict(self)
 
 
@@ -92,7 +92,7 @@ def compare(run: AnyTextModel, shared: AnyTextModel, texts: Sequence[str]) -> Ro
 
 
 def rows_of(model: AnyTextModel, text: str) -> Iterator[ComparedRow]:
-    """What is compared for one text."""
+    """Yield the rows to compare for one text."""
     if isinstance(model, Translator):
         source = model.prompt_ids(text)
         start = model.tokenizer.target_start

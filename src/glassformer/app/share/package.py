@@ -1,4 +1,4 @@
-"""What the file holds: a header that says what the run is, the weights as bytes, and the page around both.
+"""Contents of the shared file: a header that describes the run, the weights as bytes, and the page around both.
 
 ::
 
@@ -79,10 +79,10 @@ class Package:
 
     @classmethod
     def read(cls, path: Path) -> Package:
-        """What a file that `page` made holds.
+        """Read the header and the weights from a file that `page` made.
 
         Raises:
-            GlassError: it is no such file, or one of another version.
+            GlassError: the file is missing, is not a whole file of `glass share`, or has another format version.
         """
         try:
             text = path.read_text(encoding="utf-8")
@@ -103,7 +103,7 @@ class Package:
 
 
 def _between(text: str, block: str) -> str:
-    """What stands in a block, up to its end."""
+    """Return the contents of a block, up to its end tag."""
     _, found, rest = text.partition(block)
     inside, ended, _ = rest.partition("</script>")
     if not found or not ended:
@@ -154,7 +154,7 @@ def make_package(opened: OpenedRun, bits: Bits, examples: Sequence[str]) -> Pack
 
 
 def settings_of(config: Config, attentions: Json) -> Json:
-    """What the forward pass depends on, with nothing left unset."""
+    """Return the settings that the forward pass depends on, with defaults resolved."""
     model: ModelConfig = config.model
     same = (
         "family",

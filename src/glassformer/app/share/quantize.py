@@ -60,7 +60,7 @@ def unpack(stored: Sequence[Stored], data: bytes) -> dict[str, Floats]:
 
 
 def kind_of(name: str, tensor: Floats, bits: Bits) -> str:
-    """How a tensor is written."""
+    """Return the storage type of a tensor: that of `bits` for matrices, float32 for vectors and positions."""
     small = tensor.ndim == 2 and "positions" not in name
     return {8: "int8", 16: "float16", 32: "float32"}[bits] if small else "float32"
 

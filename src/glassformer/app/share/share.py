@@ -31,12 +31,12 @@ COMPUTED = {
 
 
 def _unheard(text: str) -> None:
-    """Progress that nobody reads."""
+    """Ignore a progress message."""
 
 
 @dataclass(frozen=True)
 class ShareRequest:
-    """What shall be written.
+    """Settings of `glass share`: the run, the output file, and the precision of the weights.
 
     Attributes:
         folder: of the run.
@@ -44,7 +44,7 @@ class ShareRequest:
         bits: of a weight: 8 with a scale for each row, 16 or 32 as floats.
         examples: texts that the page offers; none: the run's own prompt.
         which: checkpoint.
-        note: is told what is being done.
+        note: receives progress messages.
     """
 
     folder: Path
@@ -57,7 +57,7 @@ class ShareRequest:
 
 @dataclass(frozen=True)
 class ShareReport:
-    """What was written.
+    """Summary of the written file: its size, and the effect of rounding the weights.
 
     Attributes:
         out: the file.
@@ -74,7 +74,7 @@ class ShareReport:
     rounding: Rounding
 
     def facts(self) -> Json:
-        """For `--json`."""
+        """Return the fields for `--json`."""
         measured = {key: value for key, value in self.rounding.facts().items() if key != "row"}
         return {
             "file": str(self.out),
@@ -85,7 +85,7 @@ class ShareReport:
         }
 
     def text(self) -> str:
-        """For people."""
+        """Return the report as text for the terminal."""
         found = self.rounding
         return "\n".join(
             [

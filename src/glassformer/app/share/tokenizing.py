@@ -1,7 +1,7 @@
-"""What the browser needs of a tokenizer; and what of it the browser cannot do, which is refused by its name.
+"""Tokenizer data for the browser; parts that the browser does not support are refused by name.
 
-`web/src/share/tokenizer.ts` does what is listed here, and gives the same ids. Anything else in a `tokenizer.json`, as
-imported ones may have it, would silently give others.
+`web/src/share/tokenizer.ts` implements the parts listed here, and gives the same ids. Other parts, which an imported
+`tokenizer.json` may have, would silently give different ids.
 """
 
 from __future__ import annotations

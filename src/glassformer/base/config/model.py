@@ -101,14 +101,14 @@ class ModelConfig(BaseSettings):
 
     @property
     def F(self) -> int:  # noqa: N802
-        """Feed-forward width, resolved."""
+        """Feed-forward width: `hidden`, or 4 width; if gated, 8/3 width, rounded up to a multiple of 32."""
         if self.hidden:
             return self.hidden
         return -(-8 * self.width // 3 // 32) * 32 if self.activation in GATED else 4 * self.width
 
     @property
     def eps(self) -> float:
-        """What norms over the width add to the variance, resolved."""
+        """Epsilon that norms over the width add to the variance: `norm_eps`, or the default of the norm."""
         return self.norm_eps or (1e-5 if self.norm == "layernorm" else 1e-6)
 
     def kept_heads(self, site: str) -> list[int]:
@@ -197,7 +197,7 @@ class ModelConfig(BaseSettings):
 
 
 def _below(number: str, count: int) -> bool:
-    """Whether a number is written as it is counted, from 0: "7", not "07"."""
+    """Return True if `number` is a decimal from 0 to `count` - 1 without leading zeros: "7", not "07"."""
     return number.isdecimal() and str(int(number)) == number and int(number) < count
 
 

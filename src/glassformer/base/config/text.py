@@ -1,4 +1,4 @@
-"""What text, how it is split and cut, and how it becomes tokens."""
+"""Settings of the data, its split and its cutting, and of the tokenizer."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ TOKENIZER_KINDS: tuple[str, ...] = get_args(TokenizerKind)
 
 
 class TokenizerConfig(BaseSettings):
-    """How text becomes tokens."""
+    """Settings of the tokenizer and of its training."""
 
     kind: TokenizerKind = Field("bpe", description="the scheme")
     vocab_size: Count = Field(
@@ -37,7 +37,7 @@ class TokenizerConfig(BaseSettings):
 
 
 class DataConfig(BaseSettings):
-    """What text, and how it is split and cut."""
+    """Settings of the data: its source and format, cleaning, and how it is split and cut."""
 
     source: str = Field("stories", description="a file, a folder, - for standard input, or a generated corpus")
     target: str | None = Field(

@@ -1,4 +1,4 @@
-"""How the model is trained, and how text is drawn from it."""
+"""Settings of training, and of generating text."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Precision = Literal["auto", "fp32", "bf16"]
 
 
 class TrainConfig(BaseSettings):
-    """How the model is trained."""
+    """Settings of training: the task, device, limits, batches, optimizer, schedule and evaluation."""
 
     task: Task = Field(
         "lm", description="continue text, fill in masked tokens, name a text's label, or write a text for a text"
@@ -119,7 +119,7 @@ class TrainConfig(BaseSettings):
 
 
 class SampleConfig(BaseSettings):
-    """How text is drawn from the model, by `glass generate` and during training."""
+    """Settings of generating text, for `glass generate` and for the samples during training."""
 
     prompt: str = Field("", description="what the samples during training begin with")
     tokens: Count = Field(200, description="tokens to generate")

@@ -1,4 +1,4 @@
-"""One run's settings, all sections together: TOML in and out, single changes, and what a task asks for."""
+"""Settings of one run, all sections together: TOML in and out, single changes, and the defaults of a task."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Config(BaseSettings):
     @model_validator(mode="before")
     @classmethod
     def _as_the_task_asks(cls, values: Any) -> Any:
-        """Fill in what the task asks for where nothing else is said."""
+        """Fill in the task's defaults for settings that are not given."""
         if not isinstance(values, Mapping):
             return values
         train = values.get("train", {})
@@ -72,7 +72,7 @@ class Config(BaseSettings):
 
     @property
     def two_vocabularies(self) -> bool:
-        """Whether source and target have a tokenizer each."""
+        """True if source and target have separate tokenizers."""
         return self.train.task in PAIRS and not self.tokenizer.joint
 
     @classmethod
@@ -82,7 +82,7 @@ class Config(BaseSettings):
 
     @classmethod
     def read(cls, path: Path) -> Config:
-        """Read a TOML file."""
+        """Read the settings of a run from a TOML file."""
         return cls.from_dict(read_toml(path), where=str(path))
 
     def to_toml(self) -> str:

@@ -125,7 +125,7 @@ class PruningReport:
         return {name: math.fsum(map(area, each)) / len(each) for name, each in self.curves.items()}
 
     def facts(self) -> dict[str, Any]:
-        """For `--json`."""
+        """Return the report as JSON."""
         return {
             "run": str(self.run),
             "loss": self.loss,

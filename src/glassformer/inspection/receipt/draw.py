@@ -58,7 +58,7 @@ class Runner:
 
 @dataclass(frozen=True)
 class Draw:
-    """Why this token, once its logits are given.
+    """Choice of one token from its logits, with the steps that lead to it.
 
     Attributes:
         how: "drawn" by the race; "likeliest" where nothing is random; "beam search" looks further than one token.
@@ -108,7 +108,7 @@ def model_stage(logits: Tensor) -> SamplingStage:
 
 
 def _stages(logits: Tensor, settings: SampleConfig, previous: Sequence[int]) -> tuple[SamplingStage, ...]:
-    """One filter more each time; the last is what is drawn from."""
+    """Return the distributions after zero, one, two, ... active filters; the token is sampled from the last."""
     now = settings.replace(**FILTERS)
     stages = [model_stage(logits)]
     for name, neutral in FILTERS.items():

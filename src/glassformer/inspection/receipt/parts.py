@@ -172,7 +172,7 @@ def split_stream(model: Model, trace: Trace, rows: list[int], u: Tensor) -> Iter
 def output_norm(
     order: str, norm: nn.Module, written: Tensor, rows: list[int], u: Tensor
 ) -> tuple[Tensor, list[Tensor]]:
-    """u (P, D) as what a part wrote (B, T, D) sees it through a norm at its output; and what the norm's bias gives."""
+    """Return u (P, D) pulled back through the norm at the output of a part (B, T, D), and the norm bias's share."""
     if order != "output":
         return u, []
     beta = getattr(norm, "bias", None)

@@ -23,7 +23,7 @@ RUNNERS = 10  # tokens of a race that `facts` lists
 
 @dataclass(frozen=True)
 class Receipt:
-    """Why one token, or one class, has its logit.
+    """Split of the logit of one token, or one class, into the parts of the model.
 
     Attributes:
         config: of the run.
@@ -70,7 +70,7 @@ class Receipt:
         return [sum(column) for column in zip(*rows, strict=True)]
 
     def facts(self) -> dict[str, Any]:
-        """Everything, for JSON."""
+        """Return the receipt as JSON."""
         ids = self.moment.read
         memory = self.moment.source
         return {
@@ -131,7 +131,7 @@ def write_receipt(
     step: int = 1,
     hole: int = 1,
 ) -> Receipt:
-    """Why the model gives this logit.
+    """Split the logit of a token, or of a class, into the parts of the model.
 
     Args:
         model: of a run of any task.

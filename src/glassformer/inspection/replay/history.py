@@ -68,12 +68,12 @@ class History:
 
     @cached_property
     def scores(self) -> Numbers:
-        """(snapshots, heads, R)."""
+        """Role scores of all heads, (snapshots, heads, R); NaN where a role is not possible."""
         return np.stack([snapshot.scores for snapshot in self.snapshots])
 
     @cached_property
     def reached(self) -> Flags:
-        """(snapshots, heads, R)."""
+        """True where a score is high enough for its role, (snapshots, heads, R)."""
         return np.stack([snapshot.reached for snapshot in self.snapshots])
 
     def births(self, role: str | None = None, only: str | None = None) -> list[Birth]:
@@ -93,7 +93,7 @@ class History:
         return curve
 
     def chosen(self, head: str | None, role: str | None) -> tuple[str, str]:
-        """The head and the role to show one curve of: what is left open is where the last snapshot has most."""
+        """Return the head and role of one curve; open ones follow from births and the scores of the last snapshot."""
         if head is None and role is None:
             births = self.births()
             head = births[0].head if births else self.labels.heads[0]

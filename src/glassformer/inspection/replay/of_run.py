@@ -111,7 +111,7 @@ class Recorder:
                 files[step].unlink()
 
     def forget_after(self, step: int) -> None:
-        """Delete later ones, and what a kill left half written."""
+        """Delete the snapshots of later steps and the partial files of a killed process."""
         later = [path for at, path in snapshot_files(self.folder).items() if at > step]
         for path in (*later, *self.folder.glob("*.partial")):
             path.unlink()

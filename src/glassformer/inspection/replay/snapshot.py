@@ -1,4 +1,4 @@
-"""One snapshot: what all heads of a model do at one step of training, as a file of its own that needs no other.
+"""Snapshot of all heads of a model at one training step, in a file that needs no other.
 
 `snapshots/step-000512.npz` holds plain arrays, compressed; nothing is ever unpickled. The same model gives the same
 bytes.

@@ -94,7 +94,7 @@ def known_texts(tokenizer: Tokenizer, texts: Sequence[str]) -> list[str]:
 
 
 def run_engine(path: Path, context: int, asked: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    """What llama.cpp, in a process of its own and with keys and values in float32, answers to requests.
+    """Return llama.cpp's answers to requests, from a separate process with keys and values in float32.
 
     Args:
         path: of a GGUF file.
@@ -141,14 +141,14 @@ def _answered(answer: dict[str, Any], size: int) -> Logits:
 
 
 def _log_probabilities(model: Decoder, ids: Sequence[int]) -> Logits:
-    """Ids (T) -> (T, V)."""
+    """Return the run's log-probabilities of the next token: ids (T) -> (T, V)."""
     with inference(model):
         found: Logits = model(torch.tensor([list(ids)]))[0].double().log_softmax(dim=-1).numpy()  # (T, V)
     return found
 
 
 def _unlikely(model: Decoder, prompt: Sequence[int], tokens: Sequence[int], end: int, level: float) -> int:
-    """How many tokens that llama.cpp wrote are not the run's likeliest at their places, the end token apart."""
+    """Count llama.cpp's tokens that are not the run's likeliest at their positions, ignoring the end token."""
     ours = _log_probabilities(model, [*prompt, *tokens][:-1])[len(prompt) - 1 :]  # (tokens, V)
     ours[:, end] = -np.inf
     written = ours[np.arange(len(tokens)), list(tokens)]  # (tokens)

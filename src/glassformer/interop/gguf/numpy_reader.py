@@ -52,7 +52,7 @@ class GgufModel:
         return result
 
     def _linear(self, x: Array, name: str) -> Array:
-        """(T, inputs) -> (T, outputs)."""
+        """Apply a linear layer: (T, inputs) -> (T, outputs)."""
         demanded = self.target.biased and name.startswith("blk.")
         bias = self._tensors[name + ".bias"] if demanded else self._tensors.get(name + ".bias", np.zeros(1))
         return x @ self._tensors[name + ".weight"].T + bias

@@ -1,4 +1,4 @@
-"""What llama.cpp can run of our decoders, and the form in which it wants each.
+"""Choice of a llama.cpp architecture for a decoder, and the tensor layout that it needs.
 
 A GGUF file names an architecture and carries its sizes. All else is fixed in llama.cpp's code for that architecture:
 the activation, which parts have biases, how rotary positions pair channels (github.com/ggml-org/llama.cpp,
@@ -46,7 +46,7 @@ class Target:
     biased: bool
 
     def refusals(self, config: ModelConfig, ours: Tensors) -> list[Refusal]:
-        """What of our settings it cannot express, one for each setting."""
+        """Return a refusal for each setting that the architecture cannot express."""
         architecture = ARCHITECTURES[self.name]
         if config.family != "decoder":
             return [Refusal("family", config.family, "decoder")]

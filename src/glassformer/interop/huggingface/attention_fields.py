@@ -28,7 +28,7 @@ class HeadFields:
     width: str = "hidden_size"
 
     def read(self, theirs: Theirs) -> dict[str, Any]:
-        """See `Field`."""
+        """Return `heads`, `kv_heads` if the class has it, and `head_width` unless it is `width` / `heads`."""
         heads = theirs.number(self.heads, int)
         width = theirs.number(self.width, int)
         found: dict[str, Any] = {"heads": heads}
@@ -48,7 +48,7 @@ class HeadFields:
         return found
 
     def write(self, config: ModelConfig) -> dict[str, Any]:
-        """See `Field`."""
+        """Return the numbers of heads and the head width, as far as the class has these fields."""
         found = {self.heads: config.heads}
         if self.kv_heads is not None:
             found[self.kv_heads] = config.G
@@ -80,7 +80,7 @@ class Rope:
     says_partial: bool = False
 
     def read(self, theirs: Theirs) -> dict[str, Any]:
-        """See `Field`."""
+        """Return rotary positions and their base, or raise a `GlassError` for scaled or partial rotary positions."""
         old = theirs.get("rope_scaling", None)
         new = theirs.get("rope_parameters", None)
         for name, scaling in (("rope_scaling", old), ("rope_parameters", new)):
@@ -103,14 +103,14 @@ class Rope:
         return {"positions": "rotary", "rotary_base": float(theta)}
 
     def write(self, config: ModelConfig) -> dict[str, Any]:
-        """See `Field`."""
+        """Return `rope_parameters`, the form of transformers 5."""
         table: dict[str, Any] = {"rope_type": "default", "rope_theta": config.rotary_base}
         if self.says_partial:
             table["partial_rotary_factor"] = 1.0
         return {"rope_parameters": table}
 
     def refusals(self, config: ModelConfig) -> list[Refusal]:
-        """Other positions."""
+        """Return a refusal if the positions are not rotary."""
         return [] if config.positions == "rotary" else [Refusal("positions", config.positions, "rotary")]
 
 
@@ -121,7 +121,7 @@ class Window:
     mixes: bool = False
 
     def read(self, theirs: Theirs) -> dict[str, Any]:
-        """See `Field`."""
+        """Return the window; None if no layer uses it or it is longer than the context."""
         window = theirs.number("sliding_window", int, None)
         if self.mixes:
             layers = theirs.number("num_hidden_layers", int)
@@ -141,7 +141,7 @@ class Window:
         return {"window": window if window is None or window <= context else None}
 
     def write(self, config: ModelConfig) -> dict[str, Any]:
-        """See `Field`."""
+        """Return `sliding_window`, and for a class that can mix kinds of layers the three other fields."""
         found: dict[str, Any] = {"sliding_window": config.window}
         if self.mixes:
             used = config.window is not None
@@ -151,5 +151,4 @@ class Window:
         return found
 
     def refusals(self, config: ModelConfig) -> list[Refusal]:
-        """None."""
         return []

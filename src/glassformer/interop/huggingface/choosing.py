@@ -1,4 +1,4 @@
-"""Which class of theirs a model of ours can be, and why not."""
+"""Choice of the Hugging Face class for a model, and the reasons for a refusal."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def architecture_named(name: str) -> Architecture:
 
 
 def architecture_of(model_type: str, kinds: Any) -> Architecture:
-    """The one that reads a class of theirs: of several with this model_type the one that has the first of `kinds`.
+    """Return the architecture with this `model_type`; if several have it, the one whose classes include `kinds[0]`.
 
     Raises:
         GlassError: as `architecture_named`.
@@ -132,7 +132,7 @@ def _refusals(architecture: Architecture, config: ModelConfig, ours: Tensors) ->
 
 
 def _has_place(architecture: Architecture, config: ModelConfig, ours: Tensors) -> bool:
-    """Whether tensors that the class has no place for are zero, as they may be by their values alone."""
+    """Return True if the tensors convert to the class; those that it lacks must have the values that it implies."""
     try:
         form, tensors = fitted(architecture, config, ours)
         architecture.to_theirs(tensors, form)

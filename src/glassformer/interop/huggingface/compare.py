@@ -1,4 +1,4 @@
-"""What was written, loaded by `transformers` and compared with the run: token ids, logits, and text that is written."""
+"""Comparison of an export, loaded by `transformers`, with the run: token ids, logits and generated tokens."""
 
 from __future__ import annotations
 
@@ -126,12 +126,12 @@ def compare_logits(folder: Path, kind: str, model: Model, padding: int | None = 
 
 
 def _in_a_line(error: Exception) -> str:
-    """Their errors may have many lines."""
+    """Return the error's type and message on one line of at most 300 characters."""
     return f"{type(error).__name__} {' '.join(str(error).split())}"[:300]
 
 
 def _token_ids(words: Any, opened: OpenedRun) -> Measured:
-    """How many texts have other ids, without and with their frame; of a run that fills in, one with holes, too."""
+    """Count texts whose token ids differ, without or with their frame; for a masked model, also texts with masks."""
     tokenizer = opened.tokenizer
     frame = frame_of(opened.tokenizer, opened.config)
     masked = opened.config.train.task == "masked"
@@ -197,7 +197,7 @@ def _logits(theirs: Any, model: Model, padding: int | None) -> Measured:
 
 @torch.no_grad()
 def _written(theirs: Any, model: Decoder | EncoderDecoder, end: int) -> Measured | None:
-    """How many tokens that they write greedily for three prompts are not the run's likeliest ones at their places.
+    """Count transformers' greedy tokens, for three prompts, that are not the run's likeliest at their positions.
 
     No token is forced, and the end token ends nothing. None: the context has no room to write.
     """

@@ -104,7 +104,10 @@ def _rules(prefix: str, places: Change, types: int, head: dict[str, str], end: s
 
 
 def _masked_rules(prefix: str, places: Change, types: int, head: str, transform: dict[str, str]) -> tuple[Rule, ...]:
-    """Their bias of the vocabulary has two names; where a file has two biases, the one of `.decoder` counts."""
+    """Return the rules of a class with a head for masked tokens.
+
+    The vocabulary bias has two names; where a file has two biases, the one of `.decoder` counts.
+    """
     own = {"head.transform": transform["linear"], "head.norm": transform["norm"], "head": f"{head}.decoder"}
     return (weight("head.bias", f"{head}.bias", always=True), *_rules(prefix, places, types, own))
 

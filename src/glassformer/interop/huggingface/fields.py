@@ -89,10 +89,10 @@ class Field(Protocol):
         """The settings that their fields stand for, or a `GlassError`."""
 
     def write(self, config: ModelConfig) -> dict[str, Any]:
-        """Their fields for our settings; only asked where nothing is refused."""
+        """Return the `config.json` fields for our settings; call it only if `refusals` is empty."""
 
     def refusals(self, config: ModelConfig) -> list[Refusal]:
-        """What of our settings they cannot express."""
+        """Return a refusal for each of our settings that the class cannot express."""
 
 
 @dataclass(frozen=True)
@@ -107,7 +107,7 @@ class NumberField:
     less: int = 0  # theirs is larger by so many
 
     def read(self, theirs: Theirs) -> dict[str, Any]:
-        """See `Field`."""
+        """Return the setting; its names in `config.json` must have the same value."""
         names = (self.theirs,) if isinstance(self.theirs, str) else self.theirs
         default = None if self.otherwise is not None else self.default
         values = [theirs.number(name, self.kind, default) for name in names]
@@ -118,13 +118,12 @@ class NumberField:
         return {self.ours: value - self.less if self.less else value}
 
     def write(self, config: ModelConfig) -> dict[str, Any]:
-        """See `Field`."""
+        """Return the setting's value under each of its names in `config.json`."""
         names = (self.theirs,) if isinstance(self.theirs, str) else self.theirs
         value = value_of(config, self.ours)
         return dict.fromkeys(names, value + self.less if self.less else value)
 
     def refusals(self, config: ModelConfig) -> list[Refusal]:
-        """None."""
         return []
 
 
@@ -138,14 +137,14 @@ class WordField:
     default: Any = REQUIRED
 
     def read(self, theirs: Theirs) -> dict[str, Any]:
-        """See `Field`."""
+        """Return the setting for their word, or raise a `GlassError` for an unknown word."""
         value = theirs.get(self.theirs, self.default)
         if not isinstance(value, str) or value not in self.words:
             raise theirs.refuse(self.theirs, value, f"It can express {', '.join(self.words)}.")
         return {self.ours: self.words[value]}
 
     def write(self, config: ModelConfig) -> dict[str, Any]:
-        """See `Field`."""
+        """Return the first of their words for the setting."""
         value = getattr(config, self.ours)
         return {self.theirs: next(theirs for theirs, ours in self.words.items() if ours == value)}
 
@@ -163,15 +162,15 @@ class Always:
     values: tuple[Any, ...]
 
     def read(self, theirs: Theirs) -> dict[str, Any]:
-        """See `Field`."""
+        """Return the setting that the class implies."""
         return {self.ours: self.values[0]}
 
     def write(self, config: ModelConfig) -> dict[str, Any]:
-        """Nothing: the class says it."""
+        """Return no fields: the class implies the setting."""
         return {}
 
     def refusals(self, config: ModelConfig) -> list[Refusal]:
-        """Another value."""
+        """Return a refusal if the setting has another value."""
         value = value_of(config, self.ours)
         return [] if value in self.values else [Refusal(self.ours, value, self.values[0])]
 
@@ -186,16 +185,15 @@ class Must:
     said: bool = True  # False: it is not written, as today's versions have it no more
 
     def read(self, theirs: Theirs) -> dict[str, Any]:
-        """See `Field`."""
+        """Check the field's value, and return no settings."""
         value = theirs.get(self.theirs, self.default)
         if value not in self.values:
             raise theirs.refuse(self.theirs, value, f"It can express {', '.join(map(str, self.values))}.")
         return {}
 
     def write(self, config: ModelConfig) -> dict[str, Any]:
-        """See `Field`."""
+        """Return the field with its first allowed value; no field if `said` is False."""
         return {self.theirs: self.values[0]} if self.said else {}
 
     def refusals(self, config: ModelConfig) -> list[Refusal]:
-        """None."""
         return []

@@ -42,7 +42,7 @@ def read_json(path: Path, what: str) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class Found:
-    """Where each tensor lies, and its shape; nothing of it is read yet."""
+    """Files, shapes and dtypes of the tensors in a folder; values are not loaded yet."""
 
     folder: Path
     files: Mapping[str, Path]

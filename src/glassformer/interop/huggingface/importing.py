@@ -32,7 +32,7 @@ WRITING: dict[str, Any] = {
 
 @dataclass(frozen=True)
 class ImportReport:
-    """What became of a folder of theirs.
+    """Report on the import of a Hugging Face model folder.
 
     Attributes:
         run: the new run folder.
@@ -51,7 +51,7 @@ class ImportReport:
     notes: tuple[str, ...]
 
     def facts(self) -> dict[str, Any]:
-        """For `--json`."""
+        """Return the report as JSON values, for `--json`."""
         return {
             "run": str(self.run),
             "architecture": self.architecture,
@@ -105,7 +105,7 @@ def _as_it_writes(found: Imported, folder: Path) -> tuple[Imported, list[str]]:
 
 
 def _compared(folder: Path, found: Imported, note: Callable[[str], None]) -> tuple[tuple[Measured, ...], list[str]]:
-    """How far the model is from what transformers computes; or a note that it is not installed."""
+    """Compare the model's logits with those of transformers, or return a note that it is not installed."""
     if importlib.util.find_spec("transformers") is None:
         return (), ["not compared with transformers, which is not installed"]
     from glassformer.interop.huggingface.compare import compare_logits

@@ -105,14 +105,14 @@ _MARIAN: tuple[Field, ...] = (
 
 @dataclass(frozen=True)
 class _SaidBesides:
-    """What files may say of a class as well; the class decides it, and a file may not contradict it."""
+    """Optional fields that repeat properties of the class; a file may not contradict them."""
 
     order: str
     sinusoidal: bool
     embedding_norm: bool
 
     def read(self, theirs: Theirs) -> dict[str, Any]:
-        """See `Field`."""
+        """Check that the optional fields agree with the class, and return no settings."""
         theirs.same("num_hidden_layers", theirs.number("encoder_layers", int))
         theirs.same("normalize_before", self.order == "pre")
         theirs.same("add_final_layer_norm", self.order == "pre")
@@ -121,7 +121,7 @@ class _SaidBesides:
         return {}
 
     def write(self, config: ModelConfig) -> dict[str, Any]:
-        """What transformers takes for granted of the class and CTranslate2's converter asks for."""
+        """Return the fields that transformers implies by the class and CTranslate2's converter requires."""
         return {
             "normalize_before": self.order == "pre",
             "add_final_layer_norm": self.order == "pre",
@@ -129,7 +129,6 @@ class _SaidBesides:
         }
 
     def refusals(self, config: ModelConfig) -> list[Refusal]:
-        """None."""
         return []
 
 
@@ -217,7 +216,7 @@ class _FeedForward(WordField):
     """T5's word for its feed-forward, and what newer files derive from it and say as well."""
 
     def read(self, theirs: Theirs) -> dict[str, Any]:
-        """See `Field`."""
+        """Return the activation, and check the fields that newer files derive from it."""
         word = str(theirs.get(self.theirs, self.default))
         for name, wanted in (("dense_act_fn", word.removeprefix("gated-")), ("is_gated_act", word.startswith("gated"))):
             if theirs.get(name, wanted) != wanted:

@@ -22,7 +22,7 @@ from glassformer.runs.folder import Folder
 
 @dataclass(frozen=True)
 class Imported:
-    """What a folder of theirs holds.
+    """Model read from a Hugging Face folder, with its settings and labels.
 
     Attributes:
         architecture: its class.
@@ -83,7 +83,7 @@ def read_model(folder: Folder) -> Imported:
 
 
 def _task(architecture: Architecture, values: dict[str, Any], place: Path) -> tuple[Task, tuple[str, ...]]:
-    """What the class does, by its own name, and the labels of a classifier."""
+    """Return the task of the class that `architectures` names, and the labels of a classifier."""
     named = values.get("architectures") or [next(iter(architecture.classes.values()))]
     known = set(architecture.classes.values())
     if not isinstance(named, list) or len(named) != 1 or str(named[0]) not in known:
@@ -185,7 +185,7 @@ def _renamed(architecture: Architecture, name: str, found: Found) -> str | None:
 
 
 def _check_rest(architecture: Architecture, found: Found, names: dict[str, str]) -> None:
-    """Nothing else may be in the file but copies and constants."""
+    """Raise a `GlassError` for an unused tensor, unless the class ignores it or it is an exact copy of a used one."""
     aliases = dict(architecture.aliases or {})
     used = {name: wanted for wanted, name in names.items()}
     tied = next((name for name in names if name.endswith(("wte.weight", "embed_tokens.weight"))), None)

@@ -192,7 +192,7 @@ def _inner(name: str) -> str:
 
 
 def same(one: torch.Tensor, other: torch.Tensor) -> bool:
-    """Whether two tensors are equal bit for bit; of tensors without values, in shape."""
+    """Return True if two tensors have equal shapes and values; for meta tensors, equal shapes."""
     if one.shape != other.shape:
         return False
     return one.is_meta or torch.equal(one, other)
@@ -211,7 +211,7 @@ READ: dict[str, Callable[[ModelConfig, Tensors], Form]] = {
 
 
 def rewritten(forms: Iterable[Callable[[ModelConfig, Tensors], Form]], config: ModelConfig, ours: Tensors) -> Form:
-    """One after the other."""
+    """Apply the forms in order, and return the settings and tensors of the result."""
     for form in forms:
         config, ours = form(config, ours)
     return config, ours

@@ -87,7 +87,7 @@ def padding_or_end(tokenizer: Tokenizer) -> int:
 
 
 def special_names(tokenizer: Tokenizer, frame: Frame) -> dict[int, str]:
-    """How the special tokens are spelled."""
+    """Return the text of each special token, by id."""
     special = {tokenizer.start_id, tokenizer.end_id, tokenizer.mask_id, tokenizer.unknown_id, padding_or_end(tokenizer)}
     return {id: tokenizer.token_text(id) for id in special | {*frame.before, *frame.after} if id is not None}
 
@@ -120,7 +120,7 @@ def _template(frame: Frame, names: dict[int, str]) -> Json:
 
 
 def special_ids(tokenizer: Tokenizer, config: Config) -> Json:
-    """What `config.json` says of special tokens.
+    """Return the special token ids for `config.json`.
 
     Their embedding never learns the row of `pad_token_id`. A tokenizer without a token for padding pads with the end
     token, which texts have as well: so the model is told of none, but an encoder-decoder, which asks for one.
@@ -135,5 +135,5 @@ def special_ids(tokenizer: Tokenizer, config: Config) -> Json:
 
 
 def writing_ids(tokenizer: Tokenizer, config: Config) -> Json:
-    """What `generation_config.json` says of special tokens: rows that have ended are filled with the padding."""
+    """Return the special token ids for `generation_config.json`, where finished rows are filled with padding."""
     return {**special_ids(tokenizer, config), "pad_token_id": padding_or_end(tokenizer)}

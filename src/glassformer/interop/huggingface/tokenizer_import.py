@@ -1,4 +1,4 @@
-"""Their tokenizer as one of ours: the same ids, or refused by name."""
+"""Import of Hugging Face tokenizers with the same token ids; unsupported ones raise a `GlassError`."""
 
 from __future__ import annotations
 
@@ -169,7 +169,7 @@ def _types(part: Any) -> list[str]:
 
 
 def _prepends_space(document: Json) -> bool:
-    """Whether a text's first word is written with a space before it, which is no part of the text."""
+    """Return True if the tokenizer puts a space before the first word, which is not part of the text."""
     step = document.get("pre_tokenizer") or {}
     if document["model"].get("type") == "WordPiece":
         return True
@@ -183,7 +183,7 @@ def _prepends_space(document: Json) -> bool:
 
 
 def target_start(config: Json, size: int) -> list[int]:
-    """What a text begins with that is written: their start token, and a first token that is forced, as of mBART-50.
+    """Return the ids that a target begins with: the start token, and a forced first token, as in mBART-50.
 
     Raises:
         GlassError: `config.json` does not say it, or names no token of the model.

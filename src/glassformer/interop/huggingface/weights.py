@@ -1,4 +1,4 @@
-"""Their tensors and ours: which is which, and what is done to it on the way. Each rule is read in both directions."""
+"""Rules that convert tensors between our models and Hugging Face's classes, each in both directions."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Step = Callable[[Tensor, ModelConfig], Tensor]
 
 @dataclass(frozen=True)
 class Change:
-    """What turns a tensor of ours into theirs, and back."""
+    """Conversion of a tensor of ours into theirs (`export`) and back (`read`)."""
 
     export: Step
     read: Step
@@ -38,7 +38,7 @@ SHRUNK = Change(
 
 
 def rows_before(count: int) -> Change:
-    """Their table of places begins with rows that no place of ours uses."""
+    """Return the change that adds `count` unused rows before a position table on export, and drops them on reading."""
     return Change(lambda t, _: torch.cat([t.new_zeros(count, t.shape[1]), t]), lambda t, _: t[count:])
 
 
@@ -88,7 +88,7 @@ class Waves:
     theirs: str
 
     def table(self, config: ModelConfig) -> Tensor:
-        """(C, D)."""
+        """Return the table of sinusoids, (C, D)."""
         places = torch.arange(config.context, dtype=torch.float64)[:, None]  # (C, 1)
         even = torch.arange(0, config.width, 2, dtype=torch.float64)  # (D/2)
         angles = places * 10_000.0 ** (-even / config.width)  # (C, D/2)
@@ -103,7 +103,7 @@ class Neutral:
     matrix: bool
 
     def made(self, width: int) -> Tensor:
-        """Its numbers."""
+        """Return the tensor: the identity matrix (D, D), or zeros (D)."""
         return torch.eye(width) if self.matrix else torch.zeros(width)
 
 
@@ -161,7 +161,7 @@ def expanded(rules: Sequence[Rule], config: ModelConfig) -> list[Rule]:
 
 
 def to_theirs(rules: Sequence[Rule], ours: Tensors, config: ModelConfig, owner: str) -> Tensors:
-    """Their tensors.
+    """Convert our state dict into the tensors of their class.
 
     Args:
         rules: of their class.

@@ -80,7 +80,7 @@ def compare(opened: OpenedRun, graph: Path) -> list[Measured]:
 
 
 def facts(opened: OpenedRun, measured: list[Measured]) -> dict[str, Any]:
-    """What a program that uses the graph must know."""
+    """Return the contents of `glassformer.json`, for programs that use the graph."""
     config = opened.config
     model = opened.model
     inputs = [

@@ -55,7 +55,7 @@ def inputs_of(model: Model) -> list[Input]:
 
 
 def output_of(model: Model) -> str:
-    """What the graph's one output, `logits`, is."""
+    """Return a description of the graph's one output, `logits`: its shape and meaning."""
     if isinstance(model, Classifier):
         return "(batch, classes): a score for each label, before the softmax"
     if isinstance(model, Encoder):
@@ -114,7 +114,7 @@ def _example_length(model: Model, wanted: int) -> int:
 
 
 def _example(each: Input, length: int) -> Tensor:
-    """What the model is traced with, (2, length)."""
+    """Return an example input to trace the model with, (2, length)."""
     if not each.mask:
         return torch.zeros(2, length, dtype=torch.int64)
     real = torch.ones(2, length, dtype=torch.bool)

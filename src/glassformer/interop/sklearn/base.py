@@ -1,4 +1,4 @@
-"""What all estimators share: parameters, one fit, pickling, saving and loading."""
+"""Base classes of all estimators: parameters, fitting, pickling, saving and loading."""
 
 from __future__ import annotations
 
@@ -174,7 +174,7 @@ class TransformerEstimator(BaseEstimator):
 
     @classmethod
     def load(cls, path: str | Path, device: str | None = None) -> Self:
-        """What `save` wrote, on `device`; None: on the one of its parameters.
+        """Load an estimator that `save` wrote, on `device`; None: on the device of its parameters.
 
         Raises:
             GlassError: there is no such estimator, or a file of it is missing, cut short or altered.
@@ -191,7 +191,7 @@ class TransformerEstimator(BaseEstimator):
         return estimator
 
     def _facts(self) -> dict[str, Any]:
-        """What `fit` found beside the model, as JSON has it."""
+        """Return the results of `fit` besides the model, as JSON values."""
         names = ("best_step_", "n_steps_", "validation_loss_", "verdict_")
         return {name: getattr(self, name) for name in names}
 

@@ -39,7 +39,7 @@ from glassformer.training.trainer import Trainer, TrainingOutcome
 
 @dataclass(frozen=True)
 class FitJob:
-    """What is to be learnt.
+    """Settings and training data of one fit.
 
     Attributes:
         config: all settings but the number of steps.
@@ -66,7 +66,7 @@ class FitJob:
 
 @dataclass(frozen=True)
 class Fitted:
-    """What a fit made: the kept weights in `model`, and all that they need to read and write text."""
+    """Result of a fit: the kept weights in `model`, with the tokenizers and labels to read and write text."""
 
     config: Config
     model: Model

@@ -62,7 +62,7 @@ def packed(text_model: AnyTextModel, step: int) -> dict[str, bytes]:
 
 
 def unpacked(files: Mapping[str, bytes], device: str) -> AnyTextModel:
-    """What `packed` was given."""
+    """Load the text model from the files that `packed` returned."""
     with tempfile.TemporaryDirectory(prefix="glass-pack-", ignore_cleanup_errors=True) as temporary:
         for name, data in files.items():
             path = Path(temporary) / name
@@ -72,7 +72,7 @@ def unpacked(files: Mapping[str, bytes], device: str) -> AnyTextModel:
 
 
 def estimator_json(name: str, parameters: Mapping[str, Any], fitted: Mapping[str, Any]) -> str:
-    """What `estimator.json` says.
+    """Return the contents of `estimator.json`.
 
     Args:
         name: of the class.

@@ -80,7 +80,7 @@ class TransformerLanguageModel(DensityMixin, TextEstimator):
         return math.exp(min(-self.score(X), 700.0))
 
     def generate(self, prompts: Any, random_state: Any = None) -> Texts:
-        """What the model writes after each prompt, (prompts,); the prompt itself is left out.
+        """Generate a continuation of each prompt, (prompts,), without the prompt itself.
 
         Args:
             prompts: texts, which may be empty.
@@ -153,7 +153,7 @@ class TransformerTranslator(TextEstimator):
         return Translator(fitted.model, fitted.source_tokenizer, fitted.tokenizer, fitted.config)
 
     def predict(self, X: Any) -> Texts:
-        """What the model writes for each source, (sources,)."""
+        """Generate the target text of each source, (sources,)."""
         check_is_fitted(self)
         texts = as_texts(X)
         self._warn_of_unread(texts)
@@ -203,7 +203,7 @@ def _document_loss(text_model: TextModel, texts: Sequence[str]) -> float:
 
 
 def _pair_loss(text_model: Translator, sources: Sequence[str], targets: Sequence[str]) -> float:
-    """Nats per target token."""
+    """Return the loss in nats per target token."""
     from glassformer.interop.sklearn.fitting import record_store, say_what_is_cut
     from glassformer.tasks.example_tasks import pair_rows
     from glassformer.text.records import RECORD_KINDS

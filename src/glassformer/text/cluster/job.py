@@ -62,7 +62,7 @@ class EncodingStage:
 
 @dataclass(frozen=True)
 class EncodingJob:
-    """All that any task needs to know. It can be sent to another process; its paths must mean the same there.
+    """Inputs of all tasks of one encoding. Other processes may receive it; its paths must name the same files there.
 
     Attributes:
         source: running text, opened by `source.open_source`, files with absolute paths.
@@ -114,7 +114,7 @@ class EncodingJob:
         return self.work / "logs" / stage.name
 
     def stages(self) -> tuple[EncodingStage, ...]:
-        """All stages in order."""
+        """Return all stages in execution order."""
         from glassformer.text.cluster import steps
 
         def stage(name: str, tasks: int, work: Callable[[EncodingJob, int], None]) -> EncodingStage:

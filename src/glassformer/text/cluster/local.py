@@ -67,7 +67,7 @@ def encode_with_datatrove(
 
 
 def run_stage(job: EncodingJob, stage: EncodingStage, workers: int) -> None:
-    """Run those tasks of a stage that are not completed yet, each in a process of its own, so many at once.
+    """Run the incomplete tasks of a stage, each in a separate process, at most `workers` at once.
 
     Raises:
         GlassError: a task ended with it, or a process was killed. What is completed stays so.
@@ -114,7 +114,7 @@ def _context() -> SpawnContext | ForkServerContext:
 
 
 def _run_task(stage: EncodingStage, logs: str, rank: int, end: Connection) -> None:
-    """Run one task by datatrove's executor in a process of its own, and report an error."""
+    """Run one task with datatrove's executor in a child process; send its error, or None on success, through `end`."""
     from datatrove.executor import LocalPipelineExecutor
     from loguru import logger
 

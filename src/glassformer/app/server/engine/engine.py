@@ -283,7 +283,7 @@ class Engines:
             return self._engines[name]
 
     def close(self) -> None:
-        """End all threads."""
+        """Close all engines and end their threads."""
         with self._lock:
             for engine in self._engines.values():
                 engine.close()

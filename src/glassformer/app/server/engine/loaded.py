@@ -1,4 +1,4 @@
-"""One checkpoint of a run, loaded for the API: a model with modules of its own, and its tokenizer."""
+"""Checkpoint of a run, loaded for the API: a model with its own modules, and its tokenizer."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the server counts, for Prometheus, in a registry of its own."""
+"""Prometheus metrics of the server, in their own registry."""
 
 from __future__ import annotations
 
@@ -50,13 +50,13 @@ class Metrics:
 
 
 class Rate:
-    """How many a second, over the last `SPAN` seconds."""
+    """Mean rate per second, over the last `SPAN` seconds."""
 
     def __init__(self) -> None:
         self._counts: deque[tuple[int, int]] = deque(maxlen=int(SPAN) + 1)  # whole seconds, and how many in each
 
     def add(self, count: int) -> None:
-        """So many more; from one thread."""
+        """Add `count` to the current second. Call from one thread only."""
         now = int(time.monotonic())
         before = self._counts.pop()[1] if self._counts and self._counts[-1][0] == now else 0
         self._counts.append((now, before + count))

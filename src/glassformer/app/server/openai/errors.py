@@ -86,9 +86,9 @@ def read_body(kind: type[Body], data: bytes) -> Body:
 
 
 def _as_bad_request(error: ValidationError) -> BadRequestError:
-    """What pydantic found wrong with a body: its first fault.
+    """Convert a validation error to a `BadRequestError` about its first fault.
 
-    Of a field that may have several forms it is what is wrong with the form that was given, not that it has another.
+    For a field that allows several types, prefer the fault of the type that was given to a type mismatch.
     """
     found = error.errors(include_url=False, include_context=False, include_input=False)
     same = [each for each in found if each["loc"][:1] == found[0]["loc"][:1]]

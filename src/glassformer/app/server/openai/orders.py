@@ -116,7 +116,7 @@ def ask_chat(engine: Engine, body: ChatBody, order: Order) -> PendingAnswer:
 
 
 def _read(loaded: Loaded, prompt: str | Sequence[int]) -> list[int]:
-    """What the model reads of a prompt."""
+    """Return the token ids of a prompt; refuse a prompt that is too long or has ids outside the vocabulary."""
     if isinstance(prompt, str):
         unread = getattr(loaded.text, "unread_tokens", None)  # a translator would cut what is too long
         ids = loaded.text.prompt_ids(prompt)

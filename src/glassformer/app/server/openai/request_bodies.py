@@ -37,7 +37,7 @@ Nothing = Annotated[float, Field(ge=0, le=0, allow_inf_nan=False)]
 
 
 class StreamOptions(BaseModel):
-    """What else a stream tells."""
+    """Options of a streamed answer."""
 
     model_config = ConfigDict(extra="forbid", strict=True)
 
@@ -46,7 +46,7 @@ class StreamOptions(BaseModel):
 
 
 class Drawing(BaseModel):
-    """How texts are drawn: what both kinds of request have."""
+    """Fields of both kinds of request: the model, sampling and streaming."""
 
     model_config = ConfigDict(extra="forbid", strict=True)
 
@@ -75,12 +75,12 @@ class Drawing(BaseModel):
     prompt_cache_key: Any = Field(None, description="ignored")
 
     def settings(self, tokens: int, stop: tuple[str, ...] = (), own: SampleConfig = OPENAI) -> list[SampleConfig]:
-        """How each of the n texts is drawn.
+        """Return the sampling settings of each of the n texts.
 
         Args:
-            tokens: that it has at most.
-            stop: what ends it besides the texts that were asked for.
-            own: what holds where the body says nothing.
+            tokens: maximum of each text.
+            stop: stop texts besides those of the body.
+            own: defaults for fields that the body leaves out.
         """
         first = secrets.randbits(63) if self.seed is None else self.seed
         asked = (self.stop,) if isinstance(self.stop, str) else tuple(self.stop or ())
@@ -90,7 +90,7 @@ class Drawing(BaseModel):
 
     @property
     def tells_usage(self) -> bool:
-        """Whether the last chunk counts the tokens."""
+        """True if the last chunk of a stream has the token counts."""
         return self.stream_options is not None and self.stream_options.include_usage
 
 
@@ -120,11 +120,11 @@ class CompletionBody(Drawing):
     suffix: Annotated[str, Field(max_length=0)] | None = Field(None, description="not supported")
 
     def search(self, tokens: int, own: SampleConfig) -> SampleConfig | None:
-        """How to search for the likeliest texts; None: texts are drawn, as who says how to draw wants them.
+        """Return the settings of a beam search; None: texts are sampled. Sampling fields imply one beam.
 
         Args:
-            tokens: that a text has at most.
-            own: the run's settings, where they hold; see `settings`.
+            tokens: maximum of each text.
+            own: defaults for fields that the body leaves out; see `settings`.
 
         Raises:
             ValueError: fields that contradict each other.
@@ -147,7 +147,7 @@ class CompletionBody(Drawing):
 
     @property
     def prompts(self) -> list[str] | list[list[int]]:
-        """What is asked for, as a list."""
+        """Prompts as a list, of texts or of lists of token ids."""
         prompt: Any = self.prompt
         return prompt if isinstance(prompt, list) and not isinstance(prompt[0], int) else [prompt]
 
@@ -172,7 +172,7 @@ class Message(BaseModel):
     refusal: None = Field(None, description="ignored")
 
     def plain(self) -> dict[str, str]:
-        """What a template is given: its text in one piece."""
+        """Return the message as a chat template takes it, with the text in one piece."""
         content = self.content if isinstance(self.content, str) else "".join(part.text for part in self.content)
         plain = {"role": self.role, "content": content}
         return plain if self.name is None else {**plain, "name": self.name}

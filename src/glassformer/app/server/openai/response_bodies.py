@@ -1,4 +1,4 @@
-"""How OpenAI writes answers: completions and chats, whole and in chunks, with the probabilities of tokens."""
+"""Response bodies as OpenAI defines them: completions and chats, whole and in chunks, with log-probabilities."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ class Choice:
     reason: str | None = None
 
     def add(self, piece: TextPiece) -> None:
-        """What one token adds."""
+        """Append a piece's text and scored token, and set the finish reason."""
         self.text += piece.text
         self.scores += [piece.scored] if piece.scored is not None else []
         self.reason = REASONS[piece.ended] if piece.ended is not None else None
 
     @property
     def tells(self) -> bool:
-        """Whether there is anything to say yet."""
+        """True if there is text, a scored token or a finish reason to send."""
         return bool(self.text or self.scores or self.reason)
 
 
@@ -46,7 +46,7 @@ class Usage:
     written: int
 
     def told(self) -> dict[str, int]:
-        """As OpenAI names them."""
+        """Return the token counts under OpenAI's names."""
         total = self.prompt + self.written
         return {"prompt_tokens": self.prompt, "completion_tokens": self.written, "total_tokens": total}
 
@@ -83,7 +83,7 @@ class AnswerShape(ABC):
         return {**self._head, "object": self.chunk_object, "choices": [], "usage": usage.told()}
 
     def first_chunks(self, count: int) -> list[dict[str, Any]]:
-        """What is said before any token comes."""
+        """Return the chunks to send before the first token; none by default."""
         return []
 
     @abstractmethod
@@ -102,7 +102,7 @@ class AnswerShape(ABC):
 
 
 class CompletionShape(AnswerShape):
-    """Of /v1/completions.
+    """Form of the answers of /v1/completions.
 
     Args:
         before: what each text begins with: its prompt, where `echo` asks for it.
@@ -136,7 +136,7 @@ class CompletionShape(AnswerShape):
 
 
 class ChatShape(AnswerShape):
-    """Of /v1/chat/completions."""
+    """Form of the answers of /v1/chat/completions."""
 
     prefix = "chatcmpl"
     whole_object = "chat.completion"

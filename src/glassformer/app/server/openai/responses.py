@@ -1,4 +1,4 @@
-"""From an order to an answer: all texts at once, or a stream of events; whoever goes away is not written for."""
+"""Answers to orders: all texts at once, or a stream of events; generation stops when the client disconnects."""
 
 from __future__ import annotations
 
@@ -47,15 +47,15 @@ class PendingAnswer:
 
     @property
     def usage(self) -> Usage:
-        """The tokens so far."""
+        """Token counts of the prompts and of the texts so far."""
         return Usage(self.prompt_tokens, sum(job.count for job in self.order.jobs))
 
 
 async def begin(request: Request, asked: PendingAnswer, searchers: Workers) -> bool:
-    """Order what was asked for; whoever asks for a beam search waits here until it is over.
+    """Submit the order to its engine, or run its beam search to the end.
 
     Returns:
-        Whether anybody still waits.
+        False if the client disconnected during the search, else True.
 
     Raises:
         GlassError: there is no room, or the search fails.
@@ -113,7 +113,7 @@ async def whole(request: Request, asked: PendingAnswer) -> Response:
 
 
 async def _leave_with(request: Request, scope: anyio.CancelScope) -> None:
-    """Stop waiting when whoever asked goes away."""
+    """Cancel `scope` when the client disconnects."""
     while (await request.receive())["type"] != "http.disconnect":
         pass
     scope.cancel()
@@ -133,7 +133,10 @@ class Stream(StreamingResponse):
         self._order = asked.order
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """As ASGI has it; who takes nothing for `SECONDS` has gone, and what is written for them takes memory."""
+        """Send the stream, as ASGI requires, and cancel the order at its end.
+
+        A client that accepts nothing for `SECONDS` counts as disconnected, because its unsent output takes memory.
+        """
 
         async def in_time(message: Message) -> None:
             with anyio.fail_after(SECONDS):

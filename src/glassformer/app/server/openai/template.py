@@ -91,7 +91,7 @@ class ChatTemplate:
             raise GlassError(f"{FILE} cannot be read: {error}", "Put it right in the run folder.") from None
 
     def ids(self, messages: list[dict[str, str]]) -> list[int]:
-        """What the model reads of a conversation: its text up to where the assistant's next turn begins.
+        """Return the token ids of a conversation, up to the beginning of the assistant's next turn.
 
         Raises:
             GlassError: the template refuses it, or it is not valid Unicode.
@@ -107,7 +107,7 @@ class ChatTemplate:
 
     @cached_property
     def ending(self) -> tuple[tuple[str, ...], frozenset[int]]:
-        """What ends an answer: the text, or the special token, that the template writes after it before a question."""
+        """Stop texts and stop ids of an answer: the text or special token before the next question."""
         question, answer, other = TURNS
         roles = zip(("user", "assistant", "user"), TURNS, strict=True)
         text = self._render([{"role": role, "content": content} for role, content in roles], next_turn=False)

@@ -1,4 +1,4 @@
-"""The views of the page. Each shows what a function of the library returns; none computes anything by itself.
+"""Views of the web page. Each view returns the result of a library function and computes nothing itself.
 
 To add one, say `lens`:
 

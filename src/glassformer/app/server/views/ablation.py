@@ -52,7 +52,7 @@ BYTES = 2**20
 
 
 class AblationQuestion(TextQuestion):
-    """What is asked.
+    """Request for the ablation of parts of a run.
 
     Attributes:
         off: names of parts.
@@ -70,7 +70,7 @@ class AblationQuestion(TextQuestion):
 
 
 def answer(opened: ServedModel, question: AblationQuestion) -> dict[str, Any]:
-    """See the module."""
+    """Return losses, likeliest answers and greedy text of the whole model and of the ablated model."""
     model = opened.model
     ablation = check_ablation(model.model, question.off, question.instead)
     subject = opened.subject(question.text, question.target)
@@ -135,7 +135,7 @@ def _on_text(opened: ServedModel, subject: Subject, question: AblationQuestion, 
 
 
 def _written(opened: ServedModel, question: AblationQuestion, found: AblatedModel) -> dict[str, Any]:
-    """What is written greedily, before and after."""
+    """Return the greedy text before and after the ablation, or the reason there is none."""
     model = opened.model
     if not question.write or not isinstance(model, TextModel | Translator):
         return {"before": None, "after": None, "why": None if question.write == 0 else "this run writes no text"}
@@ -170,7 +170,7 @@ def _validation(opened: ServedModel, found: AblatedModel, tokens: int) -> dict[s
 
 
 def _keep(opened: ServedModel, ablation: Ablation) -> dict[str, Any]:
-    """What a run that keeps this would lack."""
+    """Return the switched-off heads that pruning would remove for good, or the reason it cannot."""
     others = [name for name in ablation.off if not name.rpartition(".")[2].isdigit()]
     why = None
     if ablation.kind != "zero":
@@ -230,7 +230,7 @@ def python(opened: ServedModel, question: AblationQuestion) -> str:
 
 
 def _order(name: str) -> tuple[bool, str]:
-    """Classes before functions."""
+    """Return a sort key that puts classes before functions."""
     return name[0].islower(), name
 
 

@@ -31,7 +31,7 @@ MOST = 1_500
 
 
 class CompareQuestion(TextQuestion):
-    """What is asked.
+    """Request to compare this run with another run on one text.
 
     Attributes:
         other: the name of the other run.
@@ -43,7 +43,7 @@ class CompareQuestion(TextQuestion):
 
 
 def answer(opened: ServedModel, question: CompareQuestion, other: ServedModel) -> dict[str, Any]:
-    """See the module."""
+    """Return the likeliest answers of both runs and their loss on each stretch of the text."""
     pair = opened, other
     targets = targets_of(pair, question)
     found = [surprisals(each.model, question.text, target) for each, target in zip(pair, targets, strict=True)]
@@ -85,7 +85,10 @@ def answer(opened: ServedModel, question: CompareQuestion, other: ServedModel) -
 
 
 def targets_of(pair: tuple[ServedModel, ServedModel], question: TextQuestion) -> list[str | None]:
-    """One target for both: the one that is given, or what the first of them writes."""
+    """Return the target for each run: the given one, or else the greedy output of the first run that translates.
+
+    None for a run that does not translate.
+    """
     target = question.target
     for each in pair:
         if target is None and isinstance(each.model, Translator):
@@ -104,7 +107,7 @@ def _stretches(one: Surprisals, other: Surprisals) -> tuple[list[Stretch] | None
 
 
 def _note(pair: tuple[ServedModel, ServedModel]) -> str | None:
-    """What numbers of two tasks do not have in common."""
+    """Return a warning if the losses of the two tasks are not comparable; otherwise None."""
     if len({isinstance(each.model, MaskFiller) for each in pair}) == 2:
         return (
             "A masked run sees both sides of the token that is hidden, the other only what stands before it: "

@@ -26,7 +26,7 @@ MOST = 256
 
 
 class ContrastQuestion(TextQuestion):
-    """What is asked.
+    """Request to compare an attention head of this run with a head of another run.
 
     Attributes:
         other: the name of the other run.
@@ -39,7 +39,7 @@ class ContrastQuestion(TextQuestion):
 
 
 def answer(opened: ServedModel, question: ContrastQuestion, other: ServedModel) -> Binary:
-    """See the module."""
+    """Return the attention maps of both heads, and their difference if both have the same tokens."""
     targets = targets_of((opened, other), question)
     subjects = [each.subject(question.text, target) for each, target in zip((opened, other), targets, strict=True)]
     pairs = list(zip(subjects, (question.head, question.other_head), strict=True))

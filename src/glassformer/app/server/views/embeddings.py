@@ -46,7 +46,7 @@ class EmbeddingsQuestion(ViewQuestion):
 
 
 def answer(opened: ServedModel, question: EmbeddingsQuestion) -> dict[str, Any]:
-    """See the module."""
+    """Return the two main coordinates of the table's vectors, and the nearest neighbours of the chosen one."""
     vectors = table_named(opened.model.model, question.table)
     tokenizer = _tokenizer(opened, question.table)
     key = "embeddings", question.table

@@ -47,7 +47,7 @@ class ImportanceQuestion(TextQuestion):
 
 
 def answer(opened: ServedModel, question: ImportanceQuestion) -> dict[str, Any]:
-    """See the module."""
+    """Return attention, rollout and blank-out importance of each token, and their rank correlations."""
     subject = opened.subject(question.text, question.target)
     refuse_long(subject)
     key = "importance", question.text, question.target
@@ -101,7 +101,7 @@ def _bytes(found: tuple[AttributionCase, Trace, Blanking, RankAgreement]) -> int
 
 
 def replacements(model: AnyTextModel) -> tuple[int, int | None]:
-    """The token that stands in for a blanked one, and that of a source with a vocabulary of its own."""
+    """Return the id that replaces a blanked token, and the id for a source with its own vocabulary (else None)."""
 
     def first(tokenizer: Tokenizer) -> int:
         found = (tokenizer.unknown_id, tokenizer.mask_id, tokenizer.end_id)

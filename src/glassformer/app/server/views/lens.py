@@ -52,7 +52,7 @@ class LensQuestion(TextQuestion):
 
 
 def answer(opened: ServedModel, question: LensQuestion) -> dict[str, Any] | Binary:
-    """See the module."""
+    """Return the likeliest tokens, rank and loss at each layer and position, and the mean loss of each layer."""
     refuse_post(opened.model.model)
     key = "lens", question.text, question.target
     subject = opened.subject(question.text, question.target)

@@ -1,4 +1,4 @@
-"""Where the loss is: -ln P of each token of a text, and of the run's own held-out part, and what goes with it.
+"""Loss of each token: -ln P over a text and over the run's own held-out part, by position, count and repetition.
 
 The answer::
 
@@ -39,7 +39,7 @@ BYTES = 200
 
 
 class LossQuestion(TextQuestion):
-    """What is asked.
+    """Request for the loss of each token of a text.
 
     Attributes:
         start: measure the held-out part of the run's own text now.
@@ -49,7 +49,7 @@ class LossQuestion(TextQuestion):
 
 
 def answer(opened: ServedModel, question: LossQuestion) -> dict[str, Any]:
-    """See the module."""
+    """Return the loss of each token of the text, and the loss on the held-out part as far as it is measured."""
     model = _scored(opened.model)
     counts, why = _counts(opened)
     side = "target" if isinstance(model, Translator) else "text"
@@ -78,7 +78,7 @@ def _scored(model: AnyTextModel) -> Readable | Translator:
 
 
 def _counts(opened: ServedModel) -> tuple[Counts | None, str | None]:
-    """How often each token was learnt from, once counted; or why that cannot be known."""
+    """Return the training counts of each token (None until counted), or the reason they cannot be known."""
     try:
         return opened.later("token counts", lambda: count_tokens(opened)), None
     except GlassError as error:
@@ -86,7 +86,7 @@ def _counts(opened: ServedModel) -> tuple[Counts | None, str | None]:
 
 
 def _target(opened: ServedModel, question: LossQuestion) -> str | None:
-    """What is scored after a source: what is given, or what the run writes."""
+    """Return the target to score after a source: the given one, or the model's own output."""
     if not isinstance(opened.model, Translator):
         if question.target is not None:
             raise GlassError(f"a target was given, but {opened.name} writes none", "Leave it out.")

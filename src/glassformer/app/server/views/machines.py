@@ -41,7 +41,7 @@ MEASURED = 2_000
 
 
 class MachinesQuestion(TextQuestion):
-    """What is asked.
+    """Request for the masks, losses and predictions of one run on a text.
 
     Attributes:
         at: the character whose token is guessed; null: none.
@@ -53,7 +53,7 @@ class MachinesQuestion(TextQuestion):
 
 
 def answer(opened: ServedModel, question: MachinesQuestion) -> dict[str, Any]:
-    """See the module."""
+    """Return the masks, the loss of each token, the prediction, the greedy text and the validation loss."""
     model = opened.model
     subject, target = _subject(opened, question)
     costs: Surprisals = opened.cached(
@@ -87,7 +87,7 @@ def answer(opened: ServedModel, question: MachinesQuestion) -> dict[str, Any]:
 
 
 def _subject(opened: ServedModel, question: MachinesQuestion) -> tuple[Subject, str | None]:
-    """What is read, and the target: a filler reads a text without holes, too."""
+    """Return the encoded text, and the target; a mask filler may also read a text without holes."""
     model = opened.model
     if isinstance(model, MaskFiller) and model.MASK not in question.text:
         ids = _ids_of(opened, question.text)
@@ -105,7 +105,7 @@ def _ids_of(opened: ServedModel, text: str) -> tuple[int, ...]:
 
 
 def _masks(subject: Subject) -> list[dict[str, Any]]:
-    """Who may look at whom."""
+    """Return the attention masks: the keys that each query may attend to."""
     found = []
     for kind, allowed in sights(subject, SHOWN).items():
         decodes = kind.startswith("dec.") and subject.target_labels is not None
@@ -124,7 +124,7 @@ def _masks(subject: Subject) -> list[dict[str, Any]]:
 
 
 def _guess(opened: ServedModel, question: MachinesQuestion, costs: Surprisals) -> dict[str, Any] | None:
-    """What a run would put in one place of the text."""
+    """Return the likeliest tokens at one position of the text; None if the model predicts no token there."""
     model = opened.model
     place = place_at(costs, question.at or 0)
     if not isinstance(model, TextModel | MaskFiller) or place is None or costs.nats[place] is None:
@@ -151,7 +151,7 @@ def place_at(costs: Surprisals, character: int) -> int | None:
 
 
 def _writes(opened: ServedModel, question: MachinesQuestion) -> str | None:
-    """What a run writes for the text, greedily; a decoder goes on from the place that is guessed."""
+    """Return the greedy output for the text; a decoder continues from the position of the guessed token."""
     model = opened.model
     if not isinstance(model, TextModel | Translator):
         return None
@@ -176,7 +176,7 @@ def _measured(opened: ServedModel) -> dict[str, Any]:
 
 
 def python(opened: ServedModel, question: MachinesQuestion) -> str:
-    """What each token costs, and what would be put in the place of one."""
+    """Return a script that prints the loss of each token, and the prediction at one position."""
     model = opened.model
     target = opened.subject(question.text, question.target).target if isinstance(model, Translator) else None
     lines = [

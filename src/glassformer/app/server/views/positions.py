@@ -1,4 +1,4 @@
-"""Positions: what is added or done for places, by distance; and what an answer becomes when the tokens change places.
+"""Positions: position vectors, biases and rotations by distance, and the answer after shuffling tokens.
 
 With `shuffle` false, the header and, where a vector is added, its matrix (binary, float32, `rows` × `width`)::
 
@@ -72,7 +72,7 @@ class PositionsQuestion(ViewQuestion):
 
 
 def answer(opened: ServedModel, question: PositionsQuestion) -> dict[str, Any] | Binary:
-    """See the module."""
+    """Return the position curves of a stack, or the result of the shuffle test."""
     return _shuffled(opened, question) if question.shuffle else _curves(opened, question)
 
 
@@ -142,7 +142,7 @@ def _shuffled(opened: ServedModel, question: PositionsQuestion) -> dict[str, Any
 
 
 def times_of(opened: ServedModel, question: PositionsQuestion) -> int:
-    """How many orders are tried: as many as were asked for, or as many as `MOST_WORK` allows, at least one."""
+    """Return the number of orders to try: `times`, or fewer so as to fit in `MOST_WORK`, at least one."""
     subject = opened.subject(_text(question).text, question.target)
     target = None if subject.target_ids is None else len(subject.target_ids)
     work = pass_work(subject.model, len(subject.ids), target)
@@ -150,7 +150,7 @@ def times_of(opened: ServedModel, question: PositionsQuestion) -> int:
 
 
 def fixed_of(opened: ServedModel) -> tuple[int, ...]:
-    """The special tokens of what is shuffled: frames and holes stay where they are."""
+    """Return the ids of the special tokens that stay in place during a shuffle, such as frames and holes."""
     model = opened.model
     tokenizer = model.source_tokenizer if isinstance(model, Translator) else model.tokenizer
     return tuple(sorted(tokenizer.special))

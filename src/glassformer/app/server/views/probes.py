@@ -30,7 +30,7 @@ WITHOUT = ("surprisal",)
 
 
 class ProbesQuestion(view.ViewQuestion):
-    """What is asked.
+    """Request for the probe results of a run.
 
     Attributes:
         start: ask the run now.
@@ -42,7 +42,7 @@ class ProbesQuestion(view.ViewQuestion):
 
 
 def answer(opened: ServedModel, question: ProbesQuestion) -> dict[str, Any]:
-    """See the module."""
+    """Return the probe results available so far; `start` runs the probes in the background."""
     readable(opened.model)
     name = f"probes {question.size}"
     work = opened.task(name)
@@ -64,7 +64,7 @@ def answer(opened: ServedModel, question: ProbesQuestion) -> dict[str, Any]:
 
 
 def python(opened: ServedModel, question: ProbesQuestion) -> str:
-    """All probes but surprisal."""
+    """Return a script that runs all probes except surprisal."""
     return (
         "\n".join(
             [

@@ -32,7 +32,7 @@ SHOWN = ("ok", "checkpoint", "date", "text", "seconds", "versions", "checks")
 
 
 class ProofQuestion(view.ViewQuestion):
-    """What is asked.
+    """Request for the proof sheet of a run.
 
     Attributes:
         start: put the run to the test now.
@@ -42,7 +42,7 @@ class ProofQuestion(view.ViewQuestion):
 
 
 def answer(opened: ServedModel, question: ProofQuestion) -> dict[str, Any]:
-    """See the module."""
+    """Return the kept proof sheet and the progress of a new one."""
     do = (lambda tell: verify_apart(opened.folder, tell=tell)) if question.start else None
     work = opened.task("verify", do)
     sheet = _kept(opened)
@@ -64,7 +64,7 @@ def _kept(opened: ServedModel) -> dict[str, Any] | None:
 
 
 def _is_current(opened: ServedModel) -> bool:
-    """Whether the kept sheet is of the weights that are loaded."""
+    """Return True if the kept sheet was made from the loaded weights."""
     sheet = _kept(opened)
     return sheet is not None and sheet.get("weights_sha256") == _weights(opened)
 

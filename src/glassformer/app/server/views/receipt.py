@@ -49,7 +49,7 @@ class ReceiptQuestion(TextQuestion):
 
 
 def answer(opened: ServedModel, question: ReceiptQuestion) -> dict[str, Any]:
-    """See the module."""
+    """Return the contribution of each part to a logit, or to the difference of two, and their sum."""
     refuse_inexact(opened.model.model)
     subject = opened.subject(question.text, question.target)
     against = named(opened.model, question.against)

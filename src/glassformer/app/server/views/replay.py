@@ -55,7 +55,7 @@ T = TypeVar("T")
 
 
 class ReplayQuestion(view.ViewQuestion):
-    """What is asked.
+    """Request for the training curves and attention snapshots of a run.
 
     Attributes:
         head, role: whose map, and whose score; None: the head that was born first, and what it does.
@@ -70,7 +70,7 @@ class ReplayQuestion(view.ViewQuestion):
 
 
 def answer(opened: ServedModel, question: ReplayQuestion) -> dict[str, Any]:
-    """See the module."""
+    """Return the training curves, and head scores and attention maps of the snapshots."""
     run = Run(opened.folder)
     lines = read_metrics(run)
     evaluated = evenly([line for line in lines if line.get("validation_loss") is not None], POINTS)
@@ -118,7 +118,7 @@ def _samples(run: Run) -> list[dict[str, Any]]:
 
 
 def _snapshots(history: History, question: ReplayQuestion) -> dict[str, Any]:
-    """What is shown of the snapshots: one role of all heads, and the maps of one head on one text."""
+    """Return the scores of the strongest heads in one role, and the attention maps of one head on one text."""
     head, role = _chosen(history, question)
     labels = history.labels
     scores = history.scores[:, :, history.labels.roles.index(role)]  # (snapshots, heads)

@@ -39,7 +39,7 @@ LAST = 12
 
 
 class SamplingQuestion(TextQuestion):
-    """What is asked: the token after the text, or after the target of a run that translates (none: its first).
+    """Request for the next token after a text, or after the target of a run that translates (None: its first token).
 
     Attributes:
         temperature, top_k, top_p, repetition_penalty, seed: as in settings of `sample`.
@@ -55,7 +55,7 @@ class SamplingQuestion(TextQuestion):
 
 
 def answer(opened: ServedModel, question: SamplingQuestion) -> dict[str, Any]:
-    """See the module."""
+    """Return the next-token distribution after each filter, and the sampled token."""
     model = opened.model
     if not isinstance(model, TextModel | Translator):
         raise GlassError(
@@ -80,7 +80,7 @@ def answer(opened: ServedModel, question: SamplingQuestion) -> dict[str, Any]:
 
 
 def settings_of(question: SamplingQuestion) -> SampleConfig:
-    """How the token is drawn."""
+    """Return the sampling settings of a request."""
     return SampleConfig(
         temperature=question.temperature,
         top_k=question.top_k,

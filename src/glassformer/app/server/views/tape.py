@@ -64,7 +64,7 @@ class TapeQuestion(TextQuestion):
 
 
 def answer(opened: ServedModel, question: TapeQuestion) -> dict[str, Any] | Binary:
-    """See the module."""
+    """Return the steps of one part of the model, a window of one matrix, or the computation of one cell."""
     tape = _tape(opened, question)
     if question.matrix is None:
         return _contents(tape, question.part)
@@ -160,7 +160,7 @@ def _window(tape: Tape, number: int, row: int, column: int) -> Binary:
 
 
 def _room(rows: int, columns: int) -> tuple[int, int]:
-    """How much of a matrix is sent: all, or what fits, the shorter side first."""
+    """Return the height and width of the window to send: the whole matrix, or a part cut on the longer side first."""
     height = min(rows, SIDE)
     width = min(columns, SIDE)
     if height * width <= CELLS:

@@ -1,4 +1,4 @@
-"""What the views that read a text share: whose answer is looked at, tokens by name, and the lines of their scripts."""
+"""Helpers shared by the views that read a text: attribution cases, tokens by name, and script lines."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def case_at(
 
 
 def column_at(case: AttributionCase, place: int | None) -> int:
-    """Which of the outputs stands at a place; None: the last one.
+    """Return the index of the output at a position; None: the last one.
 
     Raises:
         GlassError: there is none there.

@@ -38,11 +38,11 @@ Counts = dict[str, npt.NDArray[np.int64]]
 
 
 class TokensQuestion(TextQuestion):
-    """Which text; and which target of a run that translates."""
+    """Request for the tokens of a text, and of the target of a run that translates."""
 
 
 def answer(opened: ServedModel, question: TokensQuestion) -> dict[str, Any]:
-    """See the module."""
+    """Return the tokens of each side, with their bytes and training counts."""
     model = opened.model
     tokenizer = opened.model.tokenizer
     counts, why = _counts(opened)
@@ -81,7 +81,7 @@ def _target(opened: ServedModel, question: TokensQuestion) -> tuple[str, list[in
 
 
 def _read(opened: ServedModel, text: str) -> tuple[str, list[int]]:
-    """What of the text its tokens stand for, and the ids, which may be more than the model reads."""
+    """Return the text that the tokens should decode to, and their ids, not cut to the model's context."""
     model = opened.model
     assert not isinstance(model, Translator)
     if isinstance(model, TextModel):
@@ -142,7 +142,7 @@ def _roles(tokenizer: Tokenizer) -> list[tuple[str, int]]:
 
 
 def _counts(opened: ServedModel) -> tuple[Counts | None, str | None]:
-    """How often each token of each side was learnt from, once counted; or why that cannot be known."""
+    """Return the training counts of each token, by side (None until counted), or the reason they cannot be known."""
     try:
         return opened.later("token counts", lambda: count_tokens(opened)), None
     except GlassError as error:

@@ -45,7 +45,7 @@ Stop = Annotated[str, Field(min_length=1, max_length=200)]
 
 
 class WriteQuestion(ViewQuestion):
-    """What is asked.
+    """Request for the output of a run on a text.
 
     Attributes:
         text: to go on after, to translate, to classify or to fill.
@@ -77,12 +77,12 @@ SETTINGS = (
 
 
 def settings_of(model: AnyTextModel, question: WriteQuestion) -> SampleConfig:
-    """How text is written."""
+    """Return the generation settings of a request."""
     return model.config.sample.replace(**{name: getattr(question, name) for name in SETTINGS})
 
 
 def answer(opened: ServedModel, question: WriteQuestion) -> dict[str, Any]:
-    """See the module."""
+    """Return the generated text and its matches in the training text, the labels, or the candidates for each hole."""
     model = opened.model
     if isinstance(model, TextClassifier):
         (found,) = model.classify([question.text])
@@ -124,7 +124,7 @@ def _copied(opened: ServedModel, model: TextModel | Translator, text: str, least
 
 
 class _Counted:
-    """How much of a text was read."""
+    """Counter of the characters read from a text; stops at `MOST_READ` characters or after `SECONDS`."""
 
     def __init__(self) -> None:
         self.characters = 0

@@ -1,4 +1,4 @@
-"""Which source words a target is made from: cross-attention of one head, or the mean over the heads of a layer.
+"""Alignment of target and source tokens: cross-attention weights of one head, or the mean over the heads of a layer.
 
 A binary answer. Its header::
 
@@ -43,7 +43,7 @@ MOST_TOKENS = 4_096
 
 
 class AlignmentQuestion(TextQuestion):
-    """Which cross-attention.
+    """Request for the cross-attention map of one head, or the mean map of a layer.
 
     Attributes:
         site: a layer, such as dec.1.cross; None: the last one.
@@ -61,7 +61,7 @@ class AlignmentQuestion(TextQuestion):
 
 
 def answer(opened: ServedModel, question: AlignmentQuestion) -> Binary:
-    """See the module."""
+    """Return the pooled cross-attention map, with the entropy of each row and the coverage of each source token."""
     made = attention_pass_of(opened, question.text, question.target)
     site, layer = _layer(made, question.site)
     heads = None if question.head is None else [_place(layer, site, question.head)]

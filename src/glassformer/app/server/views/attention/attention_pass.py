@@ -61,7 +61,7 @@ class LayerPass:
 
     @property
     def shape(self) -> tuple[int, int]:
-        """T and S."""
+        """Numbers of queries T and keys S."""
         return self.q.shape[1], self.k.shape[1]
 
     def pattern(self, rows: slice, heads: Sequence[int] | None = None) -> Tensor:
@@ -230,7 +230,7 @@ def recorded_qkv(layer: Attention) -> Iterator[dict[str, Tensor]]:
 
 
 def _run(model: Model, tokens: Tensor, target: Tensor | None) -> Tensor:
-    """The logits."""
+    """Run the model on one text and return the logits."""
     if isinstance(model, EncoderDecoder):
         assert target is not None
         return model(tokens, target)  # (1, T, V)

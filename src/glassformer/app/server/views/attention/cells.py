@@ -111,7 +111,7 @@ def summed(weights: Tensor, block: int) -> Tensor:
 
 
 def _blocks(weights: Tensor, block: int) -> tuple[int, int]:
-    """R and C."""
+    """Return the shape (R, C) of the pooled map."""
     T, S = weights.shape[-2:]
     return block_for(T, block), block_for(S, block)
 

@@ -35,7 +35,7 @@ MOST_TOP = 16
 
 
 class FocusQuestion(TextQuestion):
-    """Which token.
+    """Request for the attention rows of one query token.
 
     Attributes:
         place: of the token, from 0.
@@ -50,7 +50,7 @@ class FocusQuestion(TextQuestion):
 
 
 def answer(opened: ServedModel, question: FocusQuestion) -> Binary:
-    """See the module."""
+    """Return the attention row of one token in every head, with the keys of largest weight."""
     made = attention_pass_of(opened, question.text, question.target)
     layers = _layers(made, question)
     tokens = made.labels(next(iter(layers)))[0]

@@ -1,4 +1,4 @@
-"""One head's map, or a window of it: pooled to what a picture has room for.
+"""Attention map of one head, or a window of it, pooled to the resolution of the picture.
 
 A binary answer. Its header::
 
@@ -37,7 +37,7 @@ MOST_NUMBERS = 480
 
 
 class HeadMapQuestion(TextQuestion):
-    """Which part of which map.
+    """Request for the attention map of one head, or a window of it.
 
     Attributes:
         head: such as dec.1.self.2.
@@ -57,7 +57,7 @@ class HeadMapQuestion(TextQuestion):
 
 
 def answer(opened: ServedModel, question: HeadMapQuestion) -> Binary:
-    """See the module."""
+    """Return the pooled attention map of one head, with the row sums and the largest weight."""
     made = attention_pass_of(opened, question.text, question.target)
     head, layer, place = made.head(question.head)
     rows, keys, block = _window(layer, question)

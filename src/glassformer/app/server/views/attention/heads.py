@@ -34,7 +34,7 @@ ROOM = 900_000
 
 
 class HeadsQuestion(TextQuestion):
-    """Which heads.
+    """Request for the small maps of all heads, or of the heads of some layers.
 
     Attributes:
         sites: names of layers, such as dec.0.self; None: all.
@@ -48,7 +48,7 @@ class HeadsQuestion(TextQuestion):
 
 
 def answer(opened: ServedModel, question: HeadsQuestion) -> Binary:
-    """See the module."""
+    """Return small pooled attention maps of the heads, with the mean row entropy of each."""
     made = attention_pass_of(opened, question.text, question.target)
     chosen = _chosen(made, question)
     block = block_for(max(max(layer.shape) for layer in chosen.values()), _most(chosen, question.px))

@@ -1,4 +1,4 @@
-"""What each head does: the report of `glass heads --importance`, worked out once in the background.
+"""Roles of attention heads: the report of `glass heads --importance`, computed once in the background.
 
 The answer::
 
@@ -31,7 +31,7 @@ from glassformer.inspection.pruning.importance import head_importance
 
 
 class RolesQuestion(ViewQuestion):
-    """Which heads.
+    """Request for the roles of all heads, or of the heads of some layers.
 
     Attributes:
         sites: names of layers, such as dec.0.self; None: all.
@@ -41,7 +41,7 @@ class RolesQuestion(ViewQuestion):
 
 
 def answer(opened: ServedModel, question: RolesQuestion) -> dict[str, Any]:
-    """See the module."""
+    """Return roles, numbers and importance of the heads, or `ready: false` until they are measured."""
     sites = None if question.sites is None else {str(find_site(opened.model.model, name)) for name in question.sites}
     report = opened.later("head roles", lambda: measure(opened))
     if report is None:

@@ -1,4 +1,4 @@
-"""How one weight comes about: query times key, divided, biased, masked, and its share among all keys of the row.
+"""Computation of one attention weight: query-key dot product, scaling, bias, mask and softmax over the keys of a row.
 
 The answer::
 
@@ -35,7 +35,7 @@ MOST_KEYS = 8_192
 
 
 class ScoreQuestion(TextQuestion):
-    """Which cell.
+    """Request for one cell of the attention map of a head.
 
     Attributes:
         head: such as dec.1.self.2.
@@ -48,7 +48,7 @@ class ScoreQuestion(TextQuestion):
 
 
 def answer(opened: ServedModel, question: ScoreQuestion) -> dict[str, Any]:
-    """See the module."""
+    """Return the query, the key and every step from their dot product to the attention weight."""
     made = attention_pass_of(opened, question.text, question.target)
     head, layer, place = made.head(question.head)
     T, S = layer.shape

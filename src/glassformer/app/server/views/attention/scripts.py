@@ -1,4 +1,4 @@
-"""What the scripts of the attention views share."""
+"""Script template shared by the attention views."""
 
 from __future__ import annotations
 
